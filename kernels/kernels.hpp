@@ -1,0 +1,61 @@
+// The kernels' table: what every tier and every device gives. All operands are plain memory;
+// sources and destinations never overlap unless they are equal. Bytes are those of WIRE.md on every
+// tier, the scalar reference being the definition.
+#pragma once
+
+#include "base/types.hpp"
+#include "codec/chunk.hpp"
+#include "codec/codec.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace qccl {
+
+// Part of a chunk: elements [begin, begin + count) of the `whole` elements whose sections start at
+// `payload`. begin is a multiple of grain(codec); count too, unless the range ends the chunk.
+struct ChunkRange {
+    const Codec *codec = nullptr;
+    const PayloadLayout *layout = nullptr; // payload_layout(*codec, type, whole), kept by the caller
+    DataType type = DataType::float32;     // the tensor's
+    uint64_t whole = 0;
+    uint64_t begin = 0;
+    uint64_t count = 0;
+};
+
+// The noise of one chunk (CONTRACT.md, Noise); unused by nearest rounding.
+struct Noise {
+    uint64_t key = 0;
+    uint64_t call = 0;
+    uint64_t first_index = 0; // of the chunk's first element in the caller's tensor
+};
+
+// `in` and `out` name the format of plain values: the tensor's type or its accumulator's.
+struct Kernels {
+    const char *tier; // "scalar", "avx2", ...
+
+    void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src, std::byte *payload);
+    void (*decode)(const ChunkRange &range, const std::byte *payload, DataType out, void *dst, bool streams);
+    // accumulator = accumulator op decoded; accumulators are of accumulator_of(range.type).
+    void (*decode_add)(const ChunkRange &range, RedOp op, const std::byte *payload, void *accumulator);
+
+    // accumulator = accumulator op value; avg adds here and divides in `divide`.
+    void (*reduce)(RedOp op, DataType accumulator_type, void *accumulator, DataType in, const void *src, size_t count);
+    // Converts with one rounding; between equal types copies bits. `streams` asks for stores that
+    // bypass the cache, where the destination is not read again soon.
+    void (*copy)(DataType out, void *dst, DataType in, const void *src, size_t count, bool streams);
+    // accumulator /= ranks, as avg asks: true division, integers truncate toward zero.
+    void (*divide)(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
+};
+
+// Mask bits of the tiers that QCCL_TIER and the tests choose from; the best one allowed is taken.
+enum class Tier : uint8_t { scalar, baseline, avx2, avx512, neon, sve, vsx };
+
+const Kernels &scalar_kernels();
+// The best tier of this machine that `mask` allows (bit per Tier); scalar where nothing else is.
+const Kernels &best_kernels(uint32_t mask = ~0U);
+// Every tier that runs on this machine, scalar first.
+std::span<const Kernels *const> available_kernels();
+
+} // namespace qccl

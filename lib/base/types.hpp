@@ -1,0 +1,87 @@
+// Element types, reduction operations and collectives: numbers (NCCL's), names and sizes. Knows no
+// arithmetic; kernels/number.hpp does.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace qccl {
+
+enum class DataType : int32_t {
+    int8 = 0,
+    uint8 = 1,
+    int32 = 2,
+    uint32 = 3,
+    int64 = 4,
+    uint64 = 5,
+    float16 = 6,
+    float32 = 7,
+    float64 = 8,
+    bfloat16 = 9,
+    float8e4m3 = 10,
+    float8e5m2 = 11,
+};
+
+enum class RedOp : int32_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
+
+enum class Collective : int32_t { all_reduce = 0, reduce_scatter = 1, all_gather = 2, broadcast = 3, barrier = 4 };
+
+struct TypeInfo {
+    DataType type;
+    const char *name; // as qccl-perf spells it, which is nccl-tests' way
+    uint8_t bytes;
+    bool is_float;
+    DataType accumulator; // what values of the type are summed in
+};
+
+// In the order of the numbers, so that the number is the index.
+inline constexpr std::array<TypeInfo, 12> type_table{{
+    {DataType::int8, "int8", 1, false, DataType::int8},
+    {DataType::uint8, "uint8", 1, false, DataType::uint8},
+    {DataType::int32, "int32", 4, false, DataType::int32},
+    {DataType::uint32, "uint32", 4, false, DataType::uint32},
+    {DataType::int64, "int64", 8, false, DataType::int64},
+    {DataType::uint64, "uint64", 8, false, DataType::uint64},
+    {DataType::float16, "half", 2, true, DataType::float32},
+    {DataType::float32, "float", 4, true, DataType::float32},
+    {DataType::float64, "double", 8, true, DataType::float64},
+    {DataType::bfloat16, "bfloat16", 2, true, DataType::float32},
+    {DataType::float8e4m3, "f8e4m3", 1, true, DataType::float32},
+    {DataType::float8e5m2, "f8e5m2", 1, true, DataType::float32},
+}};
+
+inline constexpr std::array<const char *, 5> op_names{"sum", "prod", "max", "min", "avg"};
+inline constexpr std::array<const char *, 5> collective_names{"all_reduce", "reduce_scatter",
+                                                              "all_gather", "broadcast", "barrier"};
+
+constexpr const TypeInfo &info(DataType type) { return type_table[static_cast<size_t>(type)]; }
+constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
+constexpr DataType accumulator_of(DataType type) { return info(type).accumulator; }
+constexpr const char *name(DataType type) { return info(type).name; }
+constexpr const char *name(RedOp op) { return op_names[static_cast<size_t>(op)]; }
+constexpr const char *name(Collective collective) {
+    return collective_names[static_cast<size_t>(collective)];
+}
+
+// The number that came over the C line, checked.
+constexpr std::optional<DataType> to_type(int32_t number) {
+    if (number < 0 || number >= static_cast<int32_t>(type_table.size())) return std::nullopt;
+    return static_cast<DataType>(number);
+}
+constexpr std::optional<RedOp> to_op(int32_t number) {
+    if (number < 0 || number >= static_cast<int32_t>(op_names.size())) return std::nullopt;
+    return static_cast<RedOp>(number);
+}
+
+std::optional<DataType> parse_type(std::string_view name);
+std::optional<RedOp> parse_op(std::string_view name);
+std::optional<Collective> parse_collective(std::string_view name);
+
+constexpr bool reduces(Collective collective) {
+    return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+}
+
+} // namespace qccl

@@ -1,0 +1,68 @@
+// CMocka for C++: a CMocka assert leaves by longjmp past destructors, so here a failed CHECK throws,
+// the test's body unwinds, and only then one C frame that owns nothing reports to CMocka.
+#pragma once
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <sstream>
+#include <string>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+namespace qtest {
+
+struct Failure {
+    std::string text;
+};
+
+template <class A, class B>
+void check_equal(const A &a, const B &b, const char *a_text, const char *b_text, const char *file, int line) {
+    if (a == b) return;
+    std::ostringstream out;
+    out << file << ":" << line << ": " << a_text << " == " << b_text;
+    if constexpr (requires { out << +a << +b; }) out << ": " << +a << " is not " << +b;
+    else if constexpr (requires { out << a << b; }) out << ": \"" << a << "\" is not \"" << b << "\"";
+    throw Failure{out.str()};
+}
+
+// Fills `text` (a buffer, so that the caller owns nothing when it reports) and says whether it failed.
+template <void (*body)()> bool fails(char *text, size_t bytes) {
+    try {
+        body();
+        return false;
+    } catch (const Failure &failure) {
+        snprintf(text, bytes, "%s", failure.text.c_str());
+    } catch (const std::exception &failure) {
+        snprintf(text, bytes, "exception: %s", failure.what());
+    }
+    return true;
+}
+
+template <void (*body)()> void run(void **) {
+    char text[4096];
+    if (fails<body>(text, sizeof text)) fail_msg("%s", text);
+}
+
+} // namespace qtest
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            throw qtest::Failure{std::string(__FILE__ ":") + std::to_string(__LINE__) + ": " #condition}; \
+    } while (false)
+#define CHECK_EQ(a, b) qtest::check_equal((a), (b), #a, #b, __FILE__, __LINE__)
+// For a Result that must hold; fails with the error's sentence.
+#define CHECK_OK(result)                                                                           \
+    do {                                                                                           \
+        if (const auto &checked_ = (result); !checked_)                                            \
+            throw qtest::Failure{std::string(__FILE__ ":") + std::to_string(__LINE__) + ": " #result ": " + \
+                                 checked_.error().text};                                           \
+    } while (false)
+
+#define QTEST(function)                                                                            \
+    CMUnitTest { #function, qtest::run<function>, nullptr, nullptr, nullptr }
