@@ -1,0 +1,123 @@
+// A transport carries encoded chunks between ranks by reference: the sender publishes where bytes
+// lie in an outbox, the receiver gets a view of them and says when it has read them. Knows no
+// schedules and no codecs.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/types.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace qccl {
+
+// What every rank must agree on about one call. Each rank publishes it before its first chunk; its
+// hash rides on every message, and the descriptors are compared only where hashes differ.
+struct CallDescriptor {
+    uint64_t call = 0; // number of the call on the communicator, from 1
+    uint64_t count = 0;
+    uint64_t tag = 0; // the caller's; shown, not compared
+    Collective collective = Collective::barrier;
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint32_t root = 0;
+    char codec[40] = {};     // spec as compared
+    char algorithm[16] = {};
+
+    uint64_t hash() const; // of everything that must agree
+};
+
+// Names one message of one call: both ends compute it from their schedules.
+struct MessageTag {
+    uint32_t instance = 0; // which segment's run of the schedule
+    uint32_t ordinal = 0;  // Step::ordinal: number of the message from this sender to this receiver
+    bool operator==(const MessageTag &) const = default;
+};
+
+// Bytes that lie still until every reader has released them.
+struct Wire {
+    const std::byte *data = nullptr;
+    uint64_t bytes = 0;
+    uint32_t origin = 0; // the rank in whose outbox they lie
+    uint32_t slot = 0;   // the origin's slot
+};
+
+// One rank's end of one communicator. Not thread-safe, but for `fail` and `failure`.
+class Transport {
+public:
+    virtual ~Transport() = default;
+
+    virtual const char *name() const = 0;
+    virtual uint32_t rank() const = 0;
+    virtual uint32_t size() const = 0;
+
+    // Publishes the descriptor of the call that begins now. Fails if the communicator has failed.
+    // `timeout` bounds the waits for live peers that do not come; 0 is never.
+    virtual Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) = 0;
+
+    // The memory that this rank encodes into, and the number of slots it may be cut into. A slot may
+    // be written while no reader holds it.
+    virtual std::span<std::byte> outbox() = 0;
+    virtual uint32_t slots() const = 0;
+    virtual bool is_free(uint32_t slot) const = 0;
+
+    // Hands `wire` to `peer`, which becomes one more reader; forwarding a received wire is the same
+    // call. False: there is no room just now, wait and repeat.
+    virtual Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) = 0;
+    // The message if it is there. The view holds until `release`. An error if the peer's call is not
+    // ours (mismatch, the same sentence on every rank).
+    virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) = 0;
+    virtual void release(const Wire &wire) = 0;
+
+    // Small messages: every rank has a line that all others read. `line` gives this rank's to write
+    // (it waits until everyone is done with what it held), `publish` shows it, `arrived` says whether
+    // `peer` has published the same exchange and then gives its bytes. Every rank publishes in every exchange.
+    virtual size_t line_bytes() const = 0;
+    virtual Result<std::byte *> line() = 0;
+    virtual void publish(size_t bytes) = 0;
+    virtual Result<const std::byte *> await_line(uint32_t peer) = 0;
+
+    // Waits politely until something may have changed: spins, yields, sleeps. `on` is a rank that
+    // this one waits for (named in warnings and errors). Fails when a peer is lost, the call's time is over,
+    // or the communicator has failed.
+    virtual Done wait(uint32_t on) = 0;
+    // Forget how long the last wait was: something has come.
+    virtual void came() = 0;
+
+    // Fails the communicator on every rank that can be reached and wakes them; the first failure
+    // stands. Any thread, any time.
+    virtual void fail(const Error &error) = 0;
+    virtual std::optional<Error> failure() const = 0;
+
+    // This rank takes part in no further call; peers that still wait for it are told so.
+    virtual void leave() = 0;
+};
+
+// What creation needs from outside, without knowing who gives it.
+using AllGather = std::function<Done(const void *mine, void *all, size_t bytes)>;
+
+struct TransportOptions {
+    uint32_t rank = 0;
+    uint32_t size = 1;
+    size_t outbox_bytes = size_t{16} << 20; // equal on all ranks
+    uint32_t slots = 1024;                  // equal on all ranks
+    size_t line_bytes = size_t{32} << 10;   // equal on all ranks
+    std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
+    std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
+    std::chrono::nanoseconds spin{std::chrono::microseconds(20)}; // before the first yield; none where ranks outnumber cores
+    std::function<void(const char *sentence)> warn; // may be empty
+    std::function<void()> idle;                     // called in every long wait; may be empty
+};
+
+// shm: ranks are processes of one host (or threads that know nothing of each other); memory is a
+// memfd per rank, passed over a socket, so that nothing ever has a name.
+Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options, const AllGather &all_gather);
+// inproc: ranks are threads of one process; the same lines, mailboxes and outboxes in plain memory.
+Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options, const AllGather &all_gather);
+
+} // namespace qccl
