@@ -1,0 +1,330 @@
+/* QCCL: collective communication with compression built in.
+ *
+ * A communicator joins `nranks` ranks (processes or threads). Every rank calls the same collectives
+ * in the same order; each call moves encoded bytes, and all ranks end with identical bytes.
+ * Lossless is the default: a codec changes values only where the call, the communicator or the
+ * environment (in this precedence) names one.
+ *
+ *     qcclUniqueId id;                        // made by one rank, brought to all others
+ *     qcclComm_t comm;
+ *     qcclCommInitRank(&comm, nranks, &id, rank);
+ *     qcclAllReduce(gradient, gradient, count, qcclFloat32, qcclSum, comm, NULL);
+ *     qcclCommDestroy(comm);
+ *
+ * Rules for every function here, unless its comment says otherwise:
+ * - It returns qcclSuccess or says what went wrong; qcclGetLastError gives the sentence.
+ * - Handles and scalars are written only on success. A call that is refused for its arguments
+ *   touches nothing, consumes no call number and leaves the communicator usable.
+ * - A failed collective leaves its receive buffer undefined and its communicator failed: every later
+ *   collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
+ * - One thread at a time in one communicator; different communicators are independent.
+ */
+#ifndef QCCL_H
+#define QCCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <qccl/version.h>
+
+#if defined(__GNUC__)
+#define QCCL_API __attribute__((visibility("default")))
+#else
+#define QCCL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Values ----------------------------------------------------------------------------------
+ * Numbers are NCCL's where NCCL has one, and are never reused. The types are int32_t because the
+ * width of a C enum is not part of an ABI. */
+
+typedef int32_t qcclResult_t;
+enum {
+    qcclSuccess = 0,
+    qcclUnhandledDeviceError = 1, /* the device's runtime failed */
+    qcclSystemError = 2,          /* the operating system refused something */
+    qcclInternalError = 3,        /* a mistake in QCCL itself */
+    qcclInvalidArgument = 4,      /* an argument is not valid; the communicator stays usable */
+    qcclInvalidUsage = 5,         /* not allowed here: a second thread, a forked child, ... */
+    qcclRemoteError = 6,          /* another rank failed */
+    qcclInProgress = 7,           /* still running */
+    qcclTimeout = 8,              /* a live rank did not come in time */
+    qcclMismatch = 64,            /* ranks disagree about a call */
+    qcclPeerLost = 65,            /* a rank died or left */
+    qcclRevoked = 66,             /* a rank called qcclCommRevoke or qcclCommAbort */
+    qcclDamagedData = 67          /* encoded bytes that no encoder writes */
+};
+
+typedef int32_t qcclDataType_t;
+enum {
+    qcclInt8 = 0,
+    qcclUint8 = 1,
+    qcclInt32 = 2,
+    qcclUint32 = 3,
+    qcclInt64 = 4,
+    qcclUint64 = 5,
+    qcclFloat16 = 6,
+    qcclFloat32 = 7,
+    qcclFloat64 = 8,
+    qcclBfloat16 = 9,
+    qcclFloat8e4m3 = 10, /* OCP, on every device */
+    qcclFloat8e5m2 = 11  /* OCP, on every device */
+};
+
+/* Sums of 8, 16 and 32 bit floats are formed in fp32, of fp64 in fp64, of integers in their own type
+ * (wrapping), and are rounded once. qcclAvg divides by the number of ranks after the last addition
+ * (integers truncate toward zero). For qcclMin and qcclMax any NaN gives NaN, and -0 < +0. */
+typedef int32_t qcclRedOp_t;
+enum { qcclSum = 0, qcclProd = 1, qcclMax = 2, qcclMin = 3, qcclAvg = 4 };
+
+typedef struct qcclComm *qcclComm_t;
+typedef struct qcclCodec *qcclCodec_t;
+
+/* A stream in which work is done in order. On a host communicator NULL and QCCL_STREAM_SYNC both
+ * mean: return when the work is done. Otherwise a stream from qcclStreamCreate: the call returns at
+ * once, and its buffers stay in use until the stream has come past it. */
+typedef void *qcclStream_t;
+#define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
+
+/* ---- Versions and errors --------------------------------------------------------------------- */
+
+/* The running library's version, as QCCL_VERSION counts (0.1.0 is 100). */
+QCCL_API qcclResult_t qcclGetVersion(int *version_out);
+
+/* A few words for a result; never NULL, also for numbers that are no result. */
+QCCL_API const char *qcclGetErrorString(qcclResult_t result);
+
+/* The sentence that belongs to the last error on `comm`, or on this thread where comm is NULL: which
+ * argument or rank, what was expected, what came. "" where there was none. Valid until the next call
+ * of this function by the same thread. Any thread, any time. */
+QCCL_API const char *qcclGetLastError(qcclComm_t comm);
+
+/* The last error on a communicator in parts. Set `size` to sizeof(qcclErrorInfo_t) before the call.
+ * rank and peer are -1 where none is meant; expected and got are 0 where nothing was compared. */
+typedef struct {
+    size_t size;
+    qcclResult_t code;
+    int32_t rank;           /* of this process */
+    int32_t peer;           /* the rank at fault */
+    int32_t collective;     /* 0 all-reduce 1 reduce-scatter 2 all-gather 3 broadcast 4 barrier; -1 none */
+    uint64_t call;          /* number of the collective on the communicator, from 1 */
+    uint64_t tag;           /* qcclCollConfig_t::tag of that call */
+    int64_t expected;
+    int64_t got;
+    uint64_t reserved[4];
+} qcclErrorInfo_t;
+QCCL_API qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out);
+
+/* ---- Settings of a communicator and of a call ------------------------------------------------
+ * Initialise with the macro, or from other languages with qcclConfigInit; zero means the default. A
+ * field that this library does not know and that is not zero is refused, never ignored. Strings are
+ * copied. */
+
+#define QCCL_CONFIG_MAGIC 0x4C434351U /* "QCCL" */
+
+/* Called in every long wait, from the waiting thread: an MPI program's progress, Python's signals. */
+typedef struct {
+    void (*function)(void *context);
+    void *context;
+} qcclIdle_t;
+
+/* Called with each line of the log that `level` lets pass (1 warn, 2 info, 3 trace), from any thread. */
+typedef struct {
+    void (*function)(int32_t level, const char *line, void *context);
+    void *context;
+} qcclLog_t;
+
+typedef struct {
+    size_t size;
+    uint32_t magic;
+    uint32_t version;
+    const char *device;     /* "host" (default) */
+    const char *codec;      /* of reductions that name none: "int8", "int4:block=32,round=stochastic" */
+    const char *algorithm;  /* "ring", "direct", "oneshot"; default: the planner's choice */
+    double timeout;         /* seconds for a live rank that does not come; < 0 never; 0 QCCL_TIMEOUT */
+    double peer_timeout;    /* seconds without a sign of life; 0 QCCL_PEER_TIMEOUT */
+    qcclIdle_t idle;
+    qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
+    const char *name;       /* shown in logs and errors */
+    uint64_t reserved[8];
+} qcclConfig_t;
+
+typedef struct {
+    size_t size;
+    uint32_t magic;
+    uint32_t version;
+    qcclCodec_t codec;      /* NULL: the communicator's, then QCCL_CODEC, then lossless */
+    const char *algorithm;  /* NULL: the communicator's choice */
+    double timeout;         /* as in qcclConfig_t; 0: the communicator's */
+    uint64_t tag;           /* shows up in errors and traces */
+    uint64_t reserved[8];
+} qcclCollConfig_t;
+
+#define QCCL_CONFIG_INIT {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION}
+#define QCCL_COLL_CONFIG_INIT {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION}
+
+/* Fills `size` bytes at `config` (a qcclConfig_t or a qcclCollConfig_t) with zeros and the three
+ * leading fields, as the macros do. For languages without macros. */
+QCCL_API qcclResult_t qcclConfigInit(void *config, size_t size);
+
+/* ---- Creating and ending communicators ------------------------------------------------------- */
+
+#define QCCL_UNIQUE_ID_BYTES 128
+typedef struct {
+    char internal[QCCL_UNIQUE_ID_BYTES];
+} qcclUniqueId;
+
+/* Makes the id of one communicator and serves its rendezvous from this process, in the background,
+ * until every rank has joined. The id carries an address and a secret: bring it to the other ranks
+ * by a channel that you trust. */
+QCCL_API qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out);
+
+/* Joins the communicator of `id` as rank 0 <= rank < nranks; blocks until all ranks have come. */
+QCCL_API qcclResult_t qcclCommInitRank(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id, int rank);
+/* config may be NULL. */
+QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id, int rank,
+                                             const qcclConfig_t *config);
+
+/* Makes all ranks of a communicator at once, for the threads of one process: comms_out[i] is rank i.
+ * devices is NULL, or names a device for each rank ("host"). */
+QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *const devices[]);
+
+/* The caller's own all-gather brings the ranks together: every rank gives `bytes` bytes at `mine`
+ * and receives those of all ranks, in rank order, at `all`. Returns 0 on success. Called only inside
+ * qcclCommInitOob. */
+typedef struct {
+    int (*allgather)(const void *mine, void *all, size_t bytes, void *context);
+    void *context;
+} qcclOob_t;
+QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const qcclOob_t *oob,
+                                      const qcclConfig_t *config);
+
+/* Waits until the work enqueued on `comm` is done, on every stream. */
+QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
+/* Finalizes and frees. NULL does nothing. A peer that still waits for this rank is told that it left. */
+QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
+/* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
+ * here. Callable while another thread is inside a collective on `comm`; that call returns first. */
+QCCL_API qcclResult_t qcclCommAbort(qcclComm_t comm);
+/* Fails the communicator on every rank (qcclRevoked) and keeps it. Any thread, any time. */
+QCCL_API qcclResult_t qcclCommRevoke(qcclComm_t comm);
+/* The error that failed the communicator, qcclInProgress while enqueued work runs, else qcclSuccess.
+ * Any thread, any time. */
+QCCL_API qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out);
+
+QCCL_API qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out);
+QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
+
+/* ---- Collectives -----------------------------------------------------------------------------
+ * Every rank of `comm` calls the same function with equal count, type, op, root, codec and
+ * algorithm, in the same order; where ranks disagree every rank gets qcclMismatch, which names the
+ * lowest rank that differs from rank 0 and both values. count is in elements; 0 is allowed, with
+ * NULL buffers, and is still checked for agreement. Buffers may overlap only in the in-place form
+ * that each function names. config may be NULL. */
+
+/* Combines `count` elements of every rank and leaves the same result on every rank. In place:
+ * recv == send. */
+QCCL_API qcclResult_t qcclAllReduce(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                    qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclAllReduceConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                          qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream,
+                                          const qcclCollConfig_t *config);
+
+/* Combines nranks * recv_count elements of every rank and leaves block r of the result, recv_count
+ * elements, on rank r. In place: recv == send + rank * recv_count elements. */
+QCCL_API qcclResult_t qcclReduceScatter(const void *send, void *recv, size_t recv_count, qcclDataType_t type,
+                                        qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclReduceScatterConfig(const void *send, void *recv, size_t recv_count,
+                                              qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
+                                              qcclStream_t stream, const qcclCollConfig_t *config);
+
+/* Leaves the send_count elements of every rank, in rank order, on every rank. In place:
+ * send == recv + rank * send_count elements. */
+QCCL_API qcclResult_t qcclAllGather(const void *send, void *recv, size_t send_count, qcclDataType_t type,
+                                    qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t send_count, qcclDataType_t type,
+                                          qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config);
+
+/* Leaves root's `count` elements on every rank; `send` is read on root only and may be NULL
+ * elsewhere. In place: recv == send. With a codec root too receives what the others decode. */
+QCCL_API qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, qcclDataType_t type, int root,
+                                    qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                          int root, qcclComm_t comm, qcclStream_t stream,
+                                          const qcclCollConfig_t *config);
+
+/* Returns (or lets the stream go on) when every rank has come. */
+QCCL_API qcclResult_t qcclBarrier(qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config);
+
+/* ---- Codecs ----------------------------------------------------------------------------------
+ * A codec is named by a spec string: none fp16 bf16 int8 int6 int5 int4 int3 int2 minmax, then
+ * ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete). A wrong spec is refused
+ * with what is possible. Codecs are immutable: any thread, any communicator. */
+
+QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
+/* NULL does nothing. Calls that have been made keep their own copy. */
+QCCL_API qcclResult_t qcclCodecDestroy(qcclCodec_t codec);
+/* What qcclCodecEncode needs at most for `count` elements, header included. */
+QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,
+                                               size_t *bytes_out);
+/* Encodes into a container that says what it holds and carries a CRC32C. Buffers must not overlap.
+ * *written_out is set when the call returns, also on a stream. */
+QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, qcclDataType_t type,
+                                      void *dst, size_t capacity, size_t *written_out, qcclStream_t stream);
+/* Decodes what qcclCodecEncode wrote; codec, type and count must be those of the encoding.
+ * qcclDamagedData where the bytes are not a whole, intact container. */
+QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst, size_t count,
+                                      qcclDataType_t type, qcclStream_t stream);
+
+/* ---- Host streams ---------------------------------------------------------------------------- */
+
+/* A queue with a thread of its own. Calls on one communicator happen in the order in which they were
+ * made, whatever streams they name. An error is kept and returned by qcclStreamSynchronize. */
+QCCL_API qcclResult_t qcclStreamCreate(qcclStream_t *stream_out);
+/* Waits for what was enqueued, then frees. NULL does nothing. */
+QCCL_API qcclResult_t qcclStreamDestroy(qcclStream_t stream);
+/* Waits until the queue is empty; returns the first error since the last call, once. */
+QCCL_API qcclResult_t qcclStreamSynchronize(qcclStream_t stream);
+/* qcclSuccess if the queue is empty, else qcclInProgress; an error like Synchronize. */
+QCCL_API qcclResult_t qcclStreamQuery(qcclStream_t stream);
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* `bytes` bytes of page-aligned memory in a segment that other processes can map, for buffers of
+ * collectives. Any memory works in any collective. */
+QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
+/* NULL does nothing. Takes the pointer that qcclMemAlloc gave; others are refused as far as can be seen. */
+QCCL_API qcclResult_t qcclMemFree(void *pointer);
+
+/* ---- Seeing ---------------------------------------------------------------------------------- */
+
+/* What the planner would do, as text with its reasons. `what` is a call in words:
+ * "all_reduce bytes=64M type=float op=sum codec=int4". *bytes is the buffer's size before the call
+ * and the text's, closing zero included, after it. buffer may be NULL to ask for the size; one that
+ * is too small is refused, with *bytes set. */
+QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
+
+/* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call. Times
+ * are in nanoseconds of this rank; small calls (one exchange of lines) are not timed. */
+typedef struct {
+    size_t size;
+    uint64_t calls;
+    uint64_t raw_bytes;  /* of the calls' vectors, unencoded */
+    uint64_t wire_bytes; /* that this rank sent, headers included */
+    uint64_t encode_ns;
+    uint64_t copy_ns;    /* decode, reduce and copy */
+    uint64_t wait_ns;
+    uint64_t wire_ns;    /* handing over and receiving */
+    uint64_t reserved[8];
+} qcclCommStats_t;
+QCCL_API qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
