@@ -1,0 +1,55 @@
+#include "base/quantity.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace qccl {
+
+std::optional<uint64_t> parse_count(std::string_view text) {
+    uint64_t value = 0;
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value);
+    if (problem != std::errc() || stop != end) return std::nullopt;
+    return value;
+}
+
+std::optional<uint64_t> parse_bytes(std::string_view text) {
+    const size_t digits = text.find_first_not_of("0123456789");
+    const std::optional<uint64_t> value = parse_count(text.substr(0, digits));
+    if (!value || digits == std::string_view::npos) return value;
+
+    const auto power = std::string_view("KMGT").find(static_cast<char>(text[digits] & ~0x20));
+    const std::string_view rest = text.substr(digits + 1);
+    if (power == std::string_view::npos || (!rest.empty() && rest != "B" && rest != "iB"))
+        return std::nullopt;
+    const auto shift = static_cast<unsigned>(10 * (power + 1));
+    if (*value > UINT64_MAX >> shift) return std::nullopt;
+    return *value << shift;
+}
+
+std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
+    static constexpr std::pair<std::string_view, double> units[] = {
+        {"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9},
+    };
+    // Thirty years: longer than any job, short enough that a clock plus it does not overflow.
+    static constexpr double longest_ns = 1e18;
+
+    // from_chars also takes signs, "inf" and "nan".
+    if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
+    double value = 0;
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+    if (problem != std::errc()) return std::nullopt;
+
+    const std::string_view unit(stop, static_cast<size_t>(end - stop));
+    for (const auto &[name, scale_ns] : units) {
+        if (unit != name) continue;
+        const double ns = value * scale_ns;
+        if (!(ns <= longest_ns)) return std::nullopt;
+        return std::chrono::nanoseconds(std::llround(ns));
+    }
+    return std::nullopt;
+}
+
+} // namespace qccl

@@ -1,0 +1,19 @@
+// Numbers as people write them: counts, sizes with K, M and G, durations with a unit. Knows nothing
+// of what they measure; whoever asks names what was wrong.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace qccl {
+
+// Digits alone.
+std::optional<uint64_t> parse_count(std::string_view text);
+// "4096", "64K", "1MiB", "2g": units are powers of 1024, as in nccl-tests.
+std::optional<uint64_t> parse_bytes(std::string_view text);
+// "30", "1.5s", "20us", "10ms", "2m", "1h": a number without a unit counts seconds.
+std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
+
+} // namespace qccl

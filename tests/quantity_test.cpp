@@ -1,0 +1,49 @@
+// base/quantity: what people write for sizes and times, and what is refused.
+#include "qtest.hpp"
+
+#include "base/quantity.hpp"
+
+using namespace qccl;
+using namespace std::chrono_literals;
+
+static void sizes_take_units() {
+    CHECK(parse_bytes("0") == 0U);
+    CHECK(parse_bytes("4096") == 4096U);
+    CHECK(parse_bytes("64K") == 65536U);
+    CHECK(parse_bytes("64k") == 65536U);
+    CHECK(parse_bytes("3MiB") == 3U << 20);
+    CHECK(parse_bytes("2GB") == uint64_t{2} << 30);
+    CHECK(parse_bytes("18446744073709551615") == UINT64_MAX);
+    CHECK(parse_bytes("16777215T") == uint64_t{16777215} << 40);
+    for (const char *bad : {"", "K", "-1", "+1", "1.5K", "1Q", "1KB2", "1 K", "16777216T", "0x10",
+                            "18446744073709551616"})
+        CHECK(!parse_bytes(bad));
+}
+
+static void counts_are_digits() {
+    CHECK(parse_count("17") == 17U);
+    for (const char *bad : {"", "1K", "-1", " 1", "1 "}) CHECK(!parse_count(bad));
+}
+
+static void durations_take_units() {
+    CHECK(parse_duration("30") == 30s);
+    CHECK(parse_duration("0") == 0s);
+    CHECK(parse_duration("1.5s") == 1500ms);
+    CHECK(parse_duration("500ms") == 500ms);
+    CHECK(parse_duration("20us") == 20us);
+    CHECK(parse_duration("7ns") == 7ns);
+    CHECK(parse_duration("2m") == 2min);
+    CHECK(parse_duration("1h") == 1h);
+    for (const char *bad :
+         {"", "s", "-1", "+1", "inf", "nan", "1 s", "1x", "1e300h", "1e3", "99999999999999999999h"})
+        CHECK(!parse_duration(bad));
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(sizes_take_units),
+        QTEST(counts_are_digits),
+        QTEST(durations_take_units),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
