@@ -1,0 +1,114 @@
+#include "base/log.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <strings.h>
+#include <unistd.h>
+
+namespace qccl {
+
+static constexpr std::array<const char *, 3> level_names{"warn", "info", "trace"};
+
+const char *name(LogLevel level) { return level_names[static_cast<size_t>(level)]; }
+
+std::optional<LogLevel> parse_log_level(std::string_view name) {
+    for (size_t i = 0; i < level_names.size(); i++) {
+        const std::string_view known = level_names[i];
+        if (name.size() == known.size() && !strncasecmp(name.data(), known.data(), known.size()))
+            return static_cast<LogLevel>(i);
+    }
+    return std::nullopt;
+}
+
+static std::string host_name() {
+    char host[256] = {};
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == 0) return "localhost";
+    return host;
+}
+
+static Result<std::string> expand(const std::string &pattern, const std::string &host) {
+    std::string path;
+    for (size_t i = 0; i < pattern.size(); i++) {
+        if (pattern[i] != '%') {
+            path += pattern[i];
+            continue;
+        }
+        const char letter = ++i < pattern.size() ? pattern[i] : '\0';
+        if (letter == 'h')
+            path += host;
+        else if (letter == 'p')
+            path += std::to_string(getpid());
+        else if (letter == '%')
+            path += '%';
+        else
+            return Error::make(Code::invalid_argument,
+                               "log file \"%s\": %%h is the host, %%p the process and %%%% a "
+                               "percent; nothing else may follow %%",
+                               pattern.c_str());
+    }
+    return path;
+}
+
+Result<std::unique_ptr<Log>> Log::create(const LogOptions &options) {
+    const std::string host = host_name();
+    int file = STDERR_FILENO;
+    if (options.file != "stderr") {
+        QCCL_TRY(const std::string path, expand(options.file, host));
+        file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+        if (file < 0)
+            return Error::make(Code::system_error, "cannot open the log file \"%s\": %s",
+                               path.c_str(), strerror(errno));
+    }
+    return std::unique_ptr<Log>(new Log(options, host, file));
+}
+
+Log::Log(const LogOptions &options, const std::string &host, int file)
+    : options_(options), host_(host), file_(file) {}
+
+Log::~Log() {
+    if (file_ != STDERR_FILENO) close(file_);
+}
+
+void Log::write_line(LogLevel level, const char *format, va_list arguments) const {
+    // Linux keeps writes of up to PIPE_BUF (4096) bytes to a pipe in one piece.
+    std::array<char, 2048> line;
+    const size_t room = line.size() - 1; // the line end's
+    const std::string rank = options_.rank < 0 ? "-" : std::to_string(options_.rank);
+
+    // The process is asked for each time: a forked child logs as itself.
+    int used = snprintf(line.data(), room, "%s:%d:%s qccl %s: ", host_.c_str(),
+                        static_cast<int>(getpid()), rank.c_str(), name(level));
+    size_t length = std::min(static_cast<size_t>(std::max(used, 0)), room - 1);
+    used = vsnprintf(line.data() + length, room - length, format, arguments);
+    length = std::min(length + static_cast<size_t>(std::max(used, 0)), room - 1);
+
+    // A peer's text must not be able to forge a second line or move a terminal's cursor.
+    std::replace_if(
+        line.begin(), line.begin() + static_cast<std::ptrdiff_t>(length),
+        [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, ' ');
+    line[length] = 0;
+    if (options_.callback) options_.callback(level, line.data(), options_.context);
+
+    line[length] = '\n';
+    // What a full disk or a closed terminal swallows is lost; logging never fails a call.
+    while (::write(file_, line.data(), length + 1) < 0 && errno == EINTR) {}
+}
+
+#define QCCL_LOG(level)                                                                            \
+    void Log::level(const char *format, ...) const {                                               \
+        if (!wants(LogLevel::level)) return;                                                       \
+        va_list arguments;                                                                         \
+        va_start(arguments, format);                                                               \
+        write_line(LogLevel::level, format, arguments);                                            \
+        va_end(arguments);                                                                         \
+    }
+QCCL_LOG(warn)
+QCCL_LOG(info)
+QCCL_LOG(trace)
+#undef QCCL_LOG
+
+} // namespace qccl

@@ -1,0 +1,146 @@
+// base/log: one whole line for each message, in one write, with who says it in front.
+#include "qtest.hpp"
+
+#include "base/log.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace qccl;
+
+namespace {
+
+struct Folder {
+    std::string path = "/tmp/qccl_log_test_XXXXXX";
+    Folder() { CHECK(mkdtemp(path.data()) != nullptr); }
+    ~Folder() {
+        const std::string command = "rm -rf " + path;
+        if (system(command.c_str()) != 0) perror("rm");
+    }
+};
+
+} // namespace
+
+static std::vector<std::string> lines_of(const std::string &path) {
+    std::ifstream in(path);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+}
+
+static std::string host() {
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+static void a_line_says_who_and_how_bad() {
+    const Folder folder;
+    const std::string pid = std::to_string(getpid());
+    const auto log =
+        Log::create({.level = LogLevel::info, .file = folder.path + "/%h.%p.100%%.log", .rank = 3});
+    CHECK_OK(log);
+    (*log)->warn("rank %d is late", 7);
+    (*log)->info("hello");
+    (*log)->trace("not wanted");
+    const auto lines = lines_of(folder.path + "/" + host() + "." + pid + ".100%.log");
+    CHECK_EQ(lines.size(), size_t{2});
+    CHECK_EQ(lines[0], host() + ":" + pid + ":3 qccl warn: rank 7 is late");
+    CHECK_EQ(lines[1], host() + ":" + pid + ":3 qccl info: hello");
+}
+
+static void levels_filter() {
+    const auto log = Log::create({});
+    CHECK_OK(log);
+    CHECK((*log)->wants(LogLevel::warn));
+    CHECK(!(*log)->wants(LogLevel::info));
+    CHECK(parse_log_level("INFO") == LogLevel::info);
+    CHECK(parse_log_level("trace") == LogLevel::trace);
+    CHECK(!parse_log_level("inf") && !parse_log_level("") && !parse_log_level("information"));
+}
+
+static void a_message_cannot_forge_a_line() {
+    const Folder folder;
+    const std::string path = folder.path + "/log";
+    const auto log = Log::create({.file = path});
+    CHECK_OK(log);
+    (*log)->warn("peer says: %s", "x\nhost:1:0 qccl warn: forged\r\x1b[2J");
+    (*log)->warn("%s", std::string(10000, 'y').c_str());
+    const auto lines = lines_of(path);
+    CHECK_EQ(lines.size(), size_t{2});
+    CHECK(lines[0].ends_with(":- qccl warn: peer says: x host:1:0 qccl warn: forged  [2J"));
+    CHECK(lines[1].size() > 1000 && lines[1].size() < 4096 && lines[1].ends_with("yyy"));
+}
+
+static void the_callback_gets_the_line() {
+    const Folder folder;
+    std::vector<std::string> seen;
+    const auto keep = [](LogLevel level, const char *line, void *context) {
+        static_cast<std::vector<std::string> *>(context)->push_back(std::string(name(level)) + "|" +
+                                                                    line);
+    };
+    const auto log =
+        Log::create({.file = folder.path + "/log", .rank = 0, .callback = keep, .context = &seen});
+    CHECK_OK(log);
+    (*log)->warn("one");
+    (*log)->info("unwanted");
+    CHECK_EQ(seen.size(), size_t{1});
+    CHECK_EQ(seen[0], "warn|" + lines_of(folder.path + "/log")[0]);
+}
+
+// Eight threads in each of two processes share a file: every line must come out whole.
+static void lines_never_mix() {
+    static constexpr int threads = 8, messages = 200;
+    const Folder folder;
+    const std::string path = folder.path + "/log";
+    const auto shout = [&path] {
+        const auto log = Log::create({.file = path});
+        if (!log) return;
+        std::vector<std::thread> crowd;
+        for (int t = 0; t < threads; t++)
+            crowd.emplace_back([&log, t] {
+                for (int i = 0; i < messages; i++)
+                    (*log)->warn("<%d %d %s>", t, i, std::string(300, 'z').c_str());
+            });
+        for (std::thread &one : crowd) one.join();
+    };
+    const pid_t child = fork();
+    if (child == 0) {
+        shout();
+        _exit(0);
+    }
+    shout();
+    waitpid(child, nullptr, 0);
+    const auto lines = lines_of(path);
+    CHECK_EQ(lines.size(), size_t{2 * threads * messages});
+    CHECK_EQ(std::set<std::string>(lines.begin(), lines.end()).size(), lines.size());
+    for (const std::string &line : lines)
+        CHECK(line.starts_with(host() + ":") && line.ends_with("zzz>"));
+}
+
+static void a_bad_path_is_an_error() {
+    const auto lost = Log::create({.file = "/nonexistent/qccl.log"});
+    CHECK(!lost && lost.error().code == Code::system_error);
+    CHECK(std::string(lost.error().text).find("/nonexistent/qccl.log") != std::string::npos);
+    CHECK(Log::create({.file = "/tmp/%x"}).error().code == Code::invalid_argument);
+    CHECK(Log::create({.file = "/tmp/%"}).error().code == Code::invalid_argument);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_line_says_who_and_how_bad),
+        QTEST(levels_filter),
+        QTEST(a_message_cannot_forge_a_line),
+        QTEST(the_callback_gets_the_line),
+        QTEST(lines_never_mix),
+        QTEST(a_bad_path_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
