@@ -1,0 +1,163 @@
+#include "base/settings.hpp"
+
+#include "base/quantity.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace qccl {
+
+static std::optional<std::string> parse_text(std::string_view text) { return std::string(text); }
+
+static std::optional<bool> parse_flag(std::string_view text) {
+    if (text != "0" && text != "1") return std::nullopt;
+    return text == "1";
+}
+
+static std::optional<uint64_t> parse_positive(std::string_view text) {
+    const auto value = parse_count(text);
+    return value && *value > 0 ? value : std::nullopt;
+}
+
+static std::optional<uint64_t> parse_some_bytes(std::string_view text) {
+    const auto value = parse_bytes(text);
+    return value && *value > 0 ? value : std::nullopt;
+}
+
+static std::optional<std::chrono::nanoseconds> parse_some_time(std::string_view text) {
+    const auto value = parse_duration(text);
+    return value && value->count() > 0 ? value : std::nullopt;
+}
+
+template <auto field, auto parse>
+static Done store(const SettingRow &row, std::string_view text, Settings &settings) {
+    const auto value = parse(text);
+    if (!value)
+        return Error::make(Code::invalid_argument, "%s=%.*s: expected %s", row.name,
+                           static_cast<int>(std::min<size_t>(text.size(), 60)), text.data(),
+                           row.type);
+    settings.*field = *value;
+    return {};
+}
+
+template <auto field, auto parse>
+static Done store_or_auto(const SettingRow &row, std::string_view text, Settings &settings) {
+    if (text == "auto") return {};
+    return store<field, parse>(row, text, settings);
+}
+
+static Done store_inject(const SettingRow &row, std::string_view text, Settings &settings) {
+    auto rules = parse_inject(text);
+    if (!rules)
+        return Error::make(Code::invalid_argument, "%s: %.200s", row.name, rules.error().text);
+    settings.inject = std::move(*rules);
+    return {};
+}
+
+static constexpr SettingRow table[] = {
+    {"QCCL_CODEC", "none", "a codec such as int8 or minmax:bits=4",
+     "codec of sums and averages of floating point that name none themselves",
+     store<&Settings::codec, parse_text>},
+    {"QCCL_ALGO", "auto", "an algorithm or auto",
+     "algorithm of every collective that has it; auto: the planner chooses",
+     store_or_auto<&Settings::algorithm, parse_text>},
+    {"QCCL_DEBUG", "warn", "warn, info or trace", "how much is logged",
+     store<&Settings::debug, parse_log_level>},
+    {"QCCL_DEBUG_FILE", "stderr", "a path or stderr",
+     "where the log goes; %h in it is the host, %p the process",
+     store<&Settings::debug_file, parse_text>},
+    {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
+     "a peer that gives no sign of life for so long is lost",
+     store<&Settings::peer_timeout, parse_some_time>},
+    {"QCCL_TIMEOUT", "1800s", "a time such as 1800 or 30m; 0: never",
+     "how long a call waits for a rank that lives but does not come",
+     store<&Settings::timeout, parse_duration>},
+    {"QCCL_CHECKSUM", "0", "0 or 1", "add a CRC32C to every encoded chunk and check it",
+     store<&Settings::checksum, parse_flag>},
+    {"QCCL_TIER", "auto", "names of SIMD tiers, separated by commas, or auto",
+     "which SIMD tiers may be used; auto: the best that the CPU has",
+     store_or_auto<&Settings::tier, parse_text>},
+    {"QCCL_SEGMENT", "auto", "a size above 0 such as 256K, or auto",
+     "bytes of a segment, the piece in which a message is encoded, sent and decoded",
+     store_or_auto<&Settings::segment_bytes, parse_some_bytes>},
+    {"QCCL_ARENA", "auto", "a size above 0 such as 16M, or auto",
+     "bytes of shared memory that a rank sends from",
+     store_or_auto<&Settings::arena_bytes, parse_some_bytes>},
+    {"QCCL_LANES", "auto", "a number above 0, or auto", "segments in flight at a time",
+     store_or_auto<&Settings::lanes, parse_positive>},
+    {"QCCL_ONESHOT_MAX", "auto", "a size such as 2K, or auto",
+     "largest message that every rank sends whole to all others",
+     store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
+    {"QCCL_SOCKET_IFNAME", "auto", "an interface, an address, or auto",
+     "where the unique id listens; auto: the first interface that is up",
+     store_or_auto<&Settings::socket_interface, parse_text>},
+    {"QCCL_HOSTID", "auto", "any text, or auto",
+     "ranks with equal texts count as on one host; auto: the host's own identity",
+     store_or_auto<&Settings::host_id, parse_text>},
+    {"QCCL_SPIN", "auto", "a time such as 50us, or auto",
+     "how long a wait spins before it sleeps; auto: less where ranks outnumber cores",
+     store_or_auto<&Settings::spin, parse_duration>},
+    {"QCCL_INJECT", "", "rules such as rank=3,call=100,kill",
+     "faults to inject: [rank=N,][call=N,]kill|delay=TIME|revoke, separated by ';'", store_inject},
+};
+
+std::span<const SettingRow> settings_table() { return table; }
+
+// Levenshtein's: insertions, deletions and substitutions.
+static size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 0; i < a.size(); i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < b.size(); j++) {
+            const size_t substituted = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+static const SettingRow &nearest_row(std::string_view name) {
+    return *std::min_element(std::begin(table), std::end(table),
+                             [name](const SettingRow &a, const SettingRow &b) {
+                                 return edit_distance(name, a.name) < edit_distance(name, b.name);
+                             });
+}
+
+static void warn_of_unknown(std::string_view entry, std::vector<std::string> &warnings) {
+    // Long enough for every typing error; a longer name is no misspelt setting's.
+    static constexpr size_t longest_name = 64;
+    const std::string_view name = entry.substr(0, entry.find('=')).substr(0, longest_name);
+    if (!name.starts_with("QCCL_")) return;
+    for (const SettingRow &row : table)
+        if (name == row.name) return;
+    warnings.push_back(std::string(name) + " is not a setting of QCCL; did you mean " +
+                       nearest_row(name).name + "?");
+}
+
+// The first of several, as getenv has it.
+static std::string_view look_up(const char *const *environment, std::string_view name) {
+    for (; *environment; environment++) {
+        const std::string_view entry = *environment;
+        if (entry.starts_with(name) && entry.substr(name.size()).starts_with('='))
+            return entry.substr(name.size() + 1);
+    }
+    return {};
+}
+
+Result<Settings> read_settings(const char *const *environment) {
+    Settings settings;
+    for (const SettingRow &row : table) {
+        const std::string_view said = look_up(environment, row.name);
+        const std::string_view text = said.empty() ? row.built_in : said;
+        QCCL_TRY(row.store(row, text, settings));
+        settings.values.push_back(
+            {std::string(text), said.empty() ? Origin::built_in : Origin::environment});
+    }
+    for (; *environment; environment++) warn_of_unknown(*environment, settings.warnings);
+    return settings;
+}
+
+} // namespace qccl

@@ -1,0 +1,65 @@
+// The one table of settings, and the values that an environment gives them. Pure: reads no
+// environment of its own. Does not know what codecs, algorithms, tiers and interfaces are called;
+// those who do check the names.
+#pragma once
+
+#include "base/inject.hpp"
+#include "base/log.hpp"
+#include "base/result.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qccl {
+
+enum class Origin : uint8_t { built_in, environment };
+
+// One for each row of the table, in its order: what was said, and by whom.
+struct SettingValue {
+    std::string text;
+    Origin origin = Origin::built_in;
+};
+
+// A field that holds nothing stands for "auto": whoever reads it chooses.
+struct Settings {
+    std::string codec;
+    std::optional<std::string> algorithm;
+    LogLevel debug = LogLevel::warn;
+    std::string debug_file;
+    std::chrono::nanoseconds peer_timeout{};
+    std::chrono::nanoseconds timeout{}; // zero: never
+    bool checksum = false;
+    std::optional<std::string> tier;
+    std::optional<uint64_t> segment_bytes;
+    std::optional<uint64_t> arena_bytes;
+    std::optional<uint64_t> lanes;
+    std::optional<uint64_t> oneshot_max_bytes;
+    std::optional<std::string> socket_interface;
+    std::optional<std::string> host_id;
+    std::optional<std::chrono::nanoseconds> spin;
+    std::vector<InjectRule> inject;
+
+    std::vector<SettingValue> values;
+    std::vector<std::string> warnings; // a sentence for each QCCL_ variable that is no setting
+};
+
+struct SettingRow {
+    const char *name;
+    const char *built_in;
+    const char *type; // finishes the sentence "expected ..."
+    const char *help;
+    Done (*store)(const SettingRow &row, std::string_view text, Settings &settings);
+};
+
+std::span<const SettingRow> settings_table();
+
+// `environment` holds "NAME=value" texts and a null pointer at its end, as environ does. A variable
+// that is set and empty counts as not set.
+Result<Settings> read_settings(const char *const *environment);
+
+} // namespace qccl

@@ -1,0 +1,116 @@
+// base/settings: what the environment says, who said it, and what is wrong with it.
+#include "qtest.hpp"
+
+#include "base/settings.hpp"
+
+#include <set>
+
+using namespace qccl;
+using namespace std::chrono_literals;
+
+static Result<Settings> read(std::vector<const char *> environment) {
+    environment.push_back(nullptr);
+    return read_settings(environment.data());
+}
+
+static const SettingValue &value(const Settings &settings, std::string_view name) {
+    for (size_t i = 0; i < settings_table().size(); i++)
+        if (settings_table()[i].name == name) return settings.values[i];
+    throw qtest::Failure{"no row " + std::string(name)};
+}
+
+static void an_empty_environment_gives_the_built_in_values() {
+    const auto settings = read({});
+    CHECK_OK(settings);
+    CHECK_EQ(settings->codec, "none");
+    CHECK(!settings->algorithm && !settings->tier && !settings->segment_bytes && !settings->lanes);
+    CHECK(settings->debug == LogLevel::warn);
+    CHECK_EQ(settings->debug_file, "stderr");
+    CHECK(settings->peer_timeout == 30s && settings->timeout == 1800s);
+    CHECK(!settings->checksum && settings->inject.empty() && settings->warnings.empty());
+    CHECK_EQ(settings->values.size(), settings_table().size());
+    for (const SettingValue &each : settings->values) CHECK(each.origin == Origin::built_in);
+}
+
+static void every_setting_reaches_its_field() {
+    const auto settings = read(
+        {"HOME=/root", "QCCL_CODEC=minmax:bits=4,bucket=64", "QCCL_ALGO=ring", "QCCL_DEBUG=TRACE",
+         "QCCL_DEBUG_FILE=/tmp/%h.%p", "QCCL_PEER_TIMEOUT=500ms", "QCCL_TIMEOUT=0",
+         "QCCL_CHECKSUM=1", "QCCL_TIER=avx2,baseline", "QCCL_SEGMENT=256K", "QCCL_ARENA=1G",
+         "QCCL_LANES=4", "QCCL_ONESHOT_MAX=0", "QCCL_SOCKET_IFNAME=eth1", "QCCL_HOSTID=rack7",
+         "QCCL_SPIN=50us", "QCCL_INJECT=rank=3,call=100,kill;rank=1,delay=5s"});
+    CHECK_OK(settings);
+    CHECK_EQ(settings->codec, "minmax:bits=4,bucket=64");
+    CHECK(settings->algorithm == "ring" && settings->tier == "avx2,baseline");
+    CHECK(settings->debug == LogLevel::trace);
+    CHECK_EQ(settings->debug_file, "/tmp/%h.%p");
+    CHECK(settings->peer_timeout == 500ms && settings->timeout == 0s && settings->spin == 50us);
+    CHECK(settings->checksum);
+    CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
+    CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
+    CHECK(settings->socket_interface == "eth1" && settings->host_id == "rack7");
+    CHECK_EQ(settings->inject.size(), size_t{2});
+    // A row that nothing above names has no test.
+    for (const SettingValue &each : settings->values) CHECK(each.origin == Origin::environment);
+    CHECK(settings->warnings.empty());
+}
+
+static void who_said_it_is_kept() {
+    const auto settings = read({"QCCL_CODEC=int8", "QCCL_ALGO=", "QCCL_CODEC=int4"});
+    CHECK_OK(settings);
+    CHECK_EQ(value(*settings, "QCCL_CODEC").text, "int8"); // the first, as getenv has it
+    CHECK(value(*settings, "QCCL_CODEC").origin == Origin::environment);
+    CHECK_EQ(value(*settings, "QCCL_ALGO").text, "auto"); // set and empty is not set
+    CHECK(value(*settings, "QCCL_ALGO").origin == Origin::built_in);
+    CHECK(!settings->algorithm);
+}
+
+static void a_wrong_value_is_refused_by_name() {
+    for (const char *bad :
+         {"QCCL_DEBUG=loud", "QCCL_PEER_TIMEOUT=0", "QCCL_PEER_TIMEOUT=soon", "QCCL_TIMEOUT=-1",
+          "QCCL_CHECKSUM=yes", "QCCL_SEGMENT=0", "QCCL_ARENA=big", "QCCL_LANES=0", "QCCL_LANES=4K",
+          "QCCL_ONESHOT_MAX=1.5K", "QCCL_SPIN=often", "QCCL_INJECT=rank=3"}) {
+        const auto settings = read({bad});
+        CHECK(!settings && settings.error().code == Code::invalid_argument);
+        const std::string entry = bad;
+        CHECK(std::string(settings.error().text).starts_with(entry.substr(0, entry.find('='))));
+    }
+    CHECK_EQ(std::string(read({"QCCL_CHECKSUM=maybe"}).error().text),
+             "QCCL_CHECKSUM=maybe: expected 0 or 1");
+}
+
+static void an_unknown_name_is_warned_about() {
+    const auto settings = read({"QCCL_CODAC=int8", "QCCL_DEBUGFILE=x", "QCCLX=1", "NCCL_ALGO=Ring",
+                                "QCCL_peer_timeout=3", "QCCL_", "QCCL_TIMEOUT=5"});
+    CHECK_OK(settings);
+    CHECK_EQ(settings->warnings.size(), size_t{4});
+    CHECK_EQ(settings->warnings[0],
+             "QCCL_CODAC is not a setting of QCCL; did you mean QCCL_CODEC?");
+    CHECK_EQ(settings->warnings[1],
+             "QCCL_DEBUGFILE is not a setting of QCCL; did you mean QCCL_DEBUG_FILE?");
+    CHECK(settings->warnings[2].starts_with("QCCL_peer_timeout is not"));
+    CHECK_EQ(settings->codec, "none");
+    const std::string endless = "QCCL_" + std::string(100000, 'x');
+    CHECK(read({endless.c_str()})->warnings[0].size() < 200);
+}
+
+static void the_table_is_sound() {
+    std::set<std::string_view> names;
+    for (const SettingRow &row : settings_table()) {
+        CHECK(names.insert(row.name).second);
+        CHECK(std::string_view(row.name).starts_with("QCCL_"));
+        CHECK(row.help[0] != 0 && row.type[0] != 0);
+    }
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(an_empty_environment_gives_the_built_in_values),
+        QTEST(every_setting_reaches_its_field),
+        QTEST(who_said_it_is_kept),
+        QTEST(a_wrong_value_is_refused_by_name),
+        QTEST(an_unknown_name_is_warned_about),
+        QTEST(the_table_is_sound),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
