@@ -163,8 +163,12 @@ typedef struct {
     uint64_t reserved[8];
 } qcclCollConfig_t;
 
-#define QCCL_CONFIG_INIT {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION}
-#define QCCL_COLL_CONFIG_INIT {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION}
+/* Every field, so that no compiler warns of a missing one. */
+#define QCCL_CONFIG_INIT                                                                           \
+    {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
+     {NULL, NULL}, {NULL, NULL}, NULL, {0}}
+#define QCCL_COLL_CONFIG_INIT                                                                      \
+    {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, {0}}
 
 /* Fills `size` bytes at `config` (a qcclConfig_t or a qcclCollConfig_t) with zeros and the three
  * leading fields, as the macros do. For languages without macros. */
