@@ -1,0 +1,122 @@
+// Numbers of 8 and 16 bits: how they widen, how a wider value rounds into them, and the minimum and
+// maximum that reductions use. Portable integer arithmetic, constexpr, no memory: a GPU compiles it
+// too. Knows no codecs.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace qccl {
+
+// What becomes of a finite value beyond the largest one. An infinity stays one where the format has
+// it and is NaN where it has none, whatever the policy: it is never turned into a finite number.
+enum class Overflow : uint8_t { infinity, saturate };
+
+// A format is a sign, an exponent of `exponent_bits` and a fraction of `fraction_bits`.
+struct Half {
+    static constexpr int exponent_bits = 5, fraction_bits = 10;
+    static constexpr uint32_t sign = 0x8000, infinity = 0x7C00, nan = 0x7E00, largest = 0x7BFF;
+    static constexpr Overflow stored = Overflow::infinity; // as a type; cast codecs saturate
+};
+struct Bfloat {
+    static constexpr int exponent_bits = 8, fraction_bits = 7;
+    static constexpr uint32_t sign = 0x8000, infinity = 0x7F80, nan = 0x7FC0, largest = 0x7F7F;
+    static constexpr Overflow stored = Overflow::infinity;
+};
+// OCP's OFP8. E4M3 has no infinity; its only NaN is all ones.
+struct E4m3 {
+    static constexpr int exponent_bits = 4, fraction_bits = 3;
+    static constexpr uint32_t sign = 0x80, infinity = 0x7F, nan = 0x7F, largest = 0x7E;
+    static constexpr Overflow stored = Overflow::saturate;
+};
+struct E5m2 {
+    static constexpr int exponent_bits = 5, fraction_bits = 2;
+    static constexpr uint32_t sign = 0x80, infinity = 0x7C, nan = 0x7E, largest = 0x7B;
+    static constexpr Overflow stored = Overflow::saturate;
+};
+
+inline constexpr uint32_t float_nan = 0x7FC00000U;
+inline constexpr uint64_t double_nan = 0x7FF8000000000000ULL;
+
+constexpr float canonical(float x) { return x == x ? x : std::bit_cast<float>(float_nan); }
+constexpr double canonical(double x) { return x == x ? x : std::bit_cast<double>(double_nan); }
+
+template <class T> constexpr bool is_finite(T x) {
+    return x - x == T(0); // an infinity minus itself is NaN
+}
+
+// Exact: every value of the formats above is a float. Every NaN becomes the canonical one.
+template <class F> constexpr float widen(uint32_t bits) {
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
+    constexpr uint32_t fraction_mask = (1U << F::fraction_bits) - 1;
+    const uint32_t magnitude = bits & (F::sign - 1);
+    const float sign = (bits & F::sign) != 0 ? -1.0F : 1.0F;
+    if (magnitude > F::largest) {
+        if (magnitude == F::infinity && F::infinity != F::nan)
+            return sign * std::numeric_limits<float>::infinity();
+        return std::bit_cast<float>(float_nan);
+    }
+    if constexpr (F::exponent_bits == 8)
+        return std::bit_cast<float>(bits << 16); // a float's upper half
+    const uint32_t exponent = magnitude >> F::fraction_bits;
+    // Subnormals lie on the grid of the lowest normal numbers; both products are exact.
+    const uint32_t significand =
+        (magnitude & fraction_mask) | (exponent != 0 ? fraction_mask + 1 : 0);
+    const int scale = static_cast<int>(exponent != 0 ? exponent : 1) - bias - F::fraction_bits;
+    const float power = std::bit_cast<float>(static_cast<uint32_t>(scale + 127) << 23);
+    return sign * static_cast<float>(significand) * power;
+}
+
+// One rounding to nearest even. A float argument widens exactly, so that this is one rounding for
+// it too; going from double through float would be two.
+template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(double x) {
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
+    constexpr int lowest = 1 - bias; // exponent of the smallest normal number
+    const uint64_t bits = std::bit_cast<uint64_t>(x);
+    const uint32_t sign = (bits >> 63) != 0 ? F::sign : 0;
+    const uint64_t magnitude = bits & (~0ULL >> 1);
+    constexpr uint64_t double_infinity = 0x7FF0000000000000ULL;
+    if (magnitude > double_infinity) return F::nan;
+    if (magnitude == double_infinity) return F::infinity == F::nan ? F::nan : sign | F::infinity;
+
+    const int exponent = static_cast<int>(magnitude >> 52) - 1023;
+    const uint64_t significand = (magnitude & 0xFFFFFFFFFFFFFULL) | 1ULL << 52;
+    const int kept = exponent > lowest ? exponent : lowest;
+    const int shift = kept - exponent + 52 - F::fraction_bits;
+    if (shift > 53) return sign; // under half of the smallest subnormal; subnormal doubles too
+    const uint64_t rest = significand & ((1ULL << shift) - 1), half = 1ULL << (shift - 1);
+    uint64_t rounded = significand >> shift;
+    if (rest > half || (rest == half && (rounded & 1) != 0)) rounded++;
+    // The hidden bit adds one to the exponent field, and so does a carry out of the fraction.
+    const uint64_t encoded = (static_cast<uint64_t>(kept - lowest) << F::fraction_bits) + rounded;
+    if (encoded > F::largest)
+        return sign | (overflow == Overflow::saturate ? F::largest : F::infinity);
+    return sign | static_cast<uint32_t>(encoded);
+}
+
+// One rounding to nearest even; NaN canonical.
+constexpr float narrow_to_float(double x) { return canonical(static_cast<float>(x)); }
+
+// Any NaN gives the canonical NaN; -0 is less than +0. Written out, since instructions and
+// libraries differ in both.
+template <class T> constexpr bool is_negative_zero(T x) {
+    if constexpr (sizeof(T) == 8)
+        return x == T(0) && std::bit_cast<uint64_t>(x) != 0;
+    else
+        return x == T(0) && std::bit_cast<uint32_t>(x) != 0;
+}
+template <class T> constexpr T minimum(T a, T b) {
+    if (a != a || b != b) return std::numeric_limits<T>::quiet_NaN();
+    if (a < b) return a;
+    if (b < a) return b;
+    return is_negative_zero(a) ? a : b;
+}
+template <class T> constexpr T maximum(T a, T b) {
+    if (a != a || b != b) return std::numeric_limits<T>::quiet_NaN();
+    if (a > b) return a;
+    if (b > a) return b;
+    return is_negative_zero(a) ? b : a;
+}
+
+} // namespace qccl

@@ -1,0 +1,58 @@
+// Noise for stochastic rounding: Philox4x32-7 (Salmon et al., SC'11), counter-based, so that a draw
+// depends on its position alone and cutting a chunk changes nothing. Pure arithmetic, constexpr.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace qccl {
+
+// One draw of 16 bits per element, eight to a block of the generator.
+inline constexpr uint32_t philox_draws = 8;
+
+constexpr std::array<uint32_t, 4> philox4x32_7(std::array<uint32_t, 4> counter,
+                                               std::array<uint32_t, 2> key) {
+    constexpr uint32_t multiplier_0 = 0xD2511F53,
+                       multiplier_1 = 0xCD9E8D57;                // Salmon et al., table 2
+    constexpr uint32_t weyl_0 = 0x9E3779B9, weyl_1 = 0xBB67AE85; // golden ratio; sqrt(3) - 1
+    constexpr int rounds = 7;
+    for (int i = 0; i < rounds; i++) {
+        const uint64_t product_0 = uint64_t{multiplier_0} * counter[0];
+        const uint64_t product_1 = uint64_t{multiplier_1} * counter[2];
+        counter = {static_cast<uint32_t>(product_1 >> 32) ^ counter[1] ^ key[0],
+                   static_cast<uint32_t>(product_1),
+                   static_cast<uint32_t>(product_0 >> 32) ^ counter[3] ^ key[1],
+                   static_cast<uint32_t>(product_0)};
+        key = {key[0] + weyl_0, key[1] + weyl_1};
+    }
+    return counter;
+}
+
+// The generator's block that serves elements 8 * block ... 8 * block + 7.
+constexpr std::array<uint32_t, 4> noise_block(uint64_t key, uint64_t call, uint64_t block) {
+    return philox4x32_7({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                         static_cast<uint32_t>(call), static_cast<uint32_t>(call >> 32)},
+                        {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+}
+
+// k of u = k / 2^16 for the element at `index` of the caller's tensor.
+constexpr uint32_t noise_draw(uint64_t key, uint64_t call, uint64_t index) {
+    const uint32_t lane = static_cast<uint32_t>(index % philox_draws);
+    return noise_block(key, call, index / philox_draws)[lane / 2] >> (lane % 2 * 16) & 0xFFFF;
+}
+
+// A bijection of 64 bits: one step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14).
+constexpr uint64_t splitmix64(uint64_t x) {
+    x += 0x9E3779B97F4A7C15ULL;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBULL;
+    return x ^ x >> 31;
+}
+
+// `ordinal` counts the encode steps of `rank` in the unshaped schedule. Both steps are bijections:
+// under one seed no two (rank, ordinal) share a key.
+constexpr uint64_t noise_key(uint64_t seed, uint32_t rank, uint32_t ordinal) {
+    return splitmix64(splitmix64(seed) ^ (uint64_t{rank} << 32 | ordinal));
+}
+
+} // namespace qccl
