@@ -1,10 +1,9 @@
-// The encoded chunk: header and sections, byte for byte as WIRE.md defines them. Every byte that
+// The encoded chunk: a header and a payload, byte for byte as WIRE.md defines them. Every byte that
 // comes from outside is hostile until `open_chunk` has accepted it.
 #pragma once
 
-#include "codec/codec.hpp"
+#include "codec/payload.hpp"
 
-#include <optional>
 #include <span>
 
 namespace qccl {
@@ -20,22 +19,13 @@ struct ChunkInfo {
     bool operator==(const ChunkInfo &) const = default;
 };
 
-// Where the sections of a payload lie, in bytes from its start; every section begins at a multiple
-// of 16. Codes lie in planes of 8, 4, 2 and 1 bits; the scales (or minima and units) follow.
-struct PayloadLayout {
-    size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
-    size_t scales = 0;
-    size_t raw = 0; // minmax with skip_incomplete: the values of the incomplete bucket
-    size_t bytes = 0;
-};
-
 inline constexpr size_t header_bytes = 64;
 
-PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
 // Header and payload; what a buffer must hold, and for these codecs exactly what is written.
 size_t encoded_bytes(const Codec &codec, DataType type, uint64_t count);
 
-// Writes the header for a payload of payload_layout(...).bytes behind it.
+// Writes the header for a payload of payload_layout(...).bytes behind it. With nearest rounding the
+// noise key and the call are written as 0: such bytes do not depend on who encodes them when.
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst);
 
 struct OpenChunk {
@@ -43,13 +33,16 @@ struct OpenChunk {
     ChunkInfo chunk;
     std::span<const std::byte> payload;
 };
-// Refuses with damaged_data whatever no encoder writes; reads nothing behind `bytes`.
+// Refuses with damaged_data what no encoder writes: header, length, gaps, padding codes and scales.
+// `bytes` is the chunk exactly. A seal is looked at by check_seal alone.
 Result<OpenChunk> open_chunk(std::span<const std::byte> bytes);
 // The same, and refuses a chunk that is not what the schedule says comes here.
-Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &codec, DataType type, uint64_t count);
+Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &codec, DataType type,
+                             uint64_t count);
 
 // The stand-alone container of qcclCodecEncode: a chunk whose header carries a CRC32C of it all.
 void seal_chunk(std::span<std::byte> chunk);
+// Refuses a chunk without a seal, and one that is not what was sealed.
 Done check_seal(std::span<const std::byte> chunk);
 
 } // namespace qccl

@@ -1,1 +1,49 @@
 #include "codec/codec.hpp"
+
+#include <numeric>
+
+namespace qccl {
+namespace {
+
+bool is_block_bits(unsigned bits) { return bits == 8 || (bits >= 2 && bits <= 6); }
+
+} // namespace
+
+bool is_possible(const Codec &codec) {
+    const bool is_plain =
+        codec.bits == 0 && codec.bucket == 0 && codec.rounding == Rounding::nearest;
+    if (codec.rounding > Rounding::stochastic || codec.bucket > largest_bucket) return false;
+    switch (codec.id) {
+    case CodecId::none:
+    case CodecId::fp16:
+    case CodecId::bf16: return is_plain && !codec.skips_incomplete;
+    case CodecId::integer:
+        return is_block_bits(codec.bits) && codec.bucket >= 1 && !codec.skips_incomplete;
+    case CodecId::minmax:
+        // The bucket that is the whole chunk is never incomplete.
+        return codec.bits >= 1 && codec.bits <= 8 &&
+               !(codec.skips_incomplete && codec.bucket == Codec::whole_chunk);
+    }
+    return false;
+}
+
+Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op) {
+    if (codec.is_lossless()) return {};
+    if (!info(type).is_float)
+        return Error::make(Code::invalid_argument,
+                           "codec %s: %s values travel as they are, only floating point is encoded",
+                           spec(codec).c_str(), name(type));
+    if (reduces(collective) && !codec.is_cast() && op != RedOp::sum && op != RedOp::avg)
+        return Error::make(
+            Code::invalid_argument,
+            "codec %s: possible with sum and avg, not with %s; fp16 and bf16 do every op",
+            spec(codec).c_str(), name(op));
+    return {};
+}
+
+size_t grain(const Codec &codec) {
+    constexpr size_t grid = 64; // a cache line of bytes, two groups of codes
+    return codec.bucket == 0 ? grid : std::lcm(size_t{codec.bucket}, grid);
+}
+
+} // namespace qccl

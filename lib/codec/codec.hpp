@@ -22,12 +22,12 @@ struct Codec {
     static constexpr uint32_t whole_chunk = 0; // bucket=all
 
     CodecId id = CodecId::none;
-    uint8_t bits = 0;      // integer: 2 3 4 5 6 8; minmax: 1 .. 8; others 0
+    uint8_t bits = 0; // integer: 2 3 4 5 6 8; minmax: 1 .. 8; others 0
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
-    uint32_t bucket = 0;   // values that share a scale (integer: "block"); others 0
-    uint64_t seed = 0;     // stochastic rounding
-    uint64_t min_bytes = 0; // calls on fewer bytes go lossless
+    uint32_t bucket = 0;           // values that share a scale (integer: "block"); others 0
+    uint64_t seed = 0;             // stochastic rounding
+    uint64_t min_bytes = 0;        // calls on fewer bytes go lossless
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
@@ -35,17 +35,24 @@ struct Codec {
     bool operator==(const Codec &) const = default;
 };
 
+// Larger buckets are refused; bucket=all is what a caller means by them.
+inline constexpr uint32_t largest_bucket = 1U << 30;
+
+// Whether the parameters go together; it holds for all that parse_codec gives and headers carry.
+bool is_possible(const Codec &codec);
+
 // "int4:block=32,round=stochastic". An error lists what is possible.
 Result<Codec> parse_codec(std::string_view spec);
-// "none,int4:block=32,round=stochastic,int8": an item with '=' and no name continues the one before.
+// "none,int4:block=32,round=stochastic,int8": an item with '=' and no name continues the one
+// before.
 Result<std::vector<Codec>> parse_codec_list(std::string_view specs);
 // The shortest spec that parse_codec reads back to the same codec.
 std::string spec(const Codec &codec);
 // The names that parse_codec knows, for messages and qccl-info.
 std::vector<std::string> codec_names();
 
-// Whether the codec takes part in `collective` on values of `type` combined with `op` (API.md: casts
-// do every op, the others sum and avg, integers travel as they are). The error says why not.
+// Whether the codec takes part in `collective` on values of `type` combined with `op` (API.md:
+// casts do every op, the others sum and avg, integers travel as they are). The error says why not.
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op);
 
 // A: chunks, lanes and segments are cut at multiples of this many elements (CONTRACT.md, Grid).

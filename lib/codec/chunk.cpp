@@ -1,0 +1,183 @@
+#include "codec/chunk.hpp"
+
+#include "codec/crc32c.hpp"
+
+#include <cinttypes>
+#include <cstring>
+#include <limits>
+
+namespace qccl {
+namespace {
+
+constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
+constexpr uint8_t chunk_version = 1;
+constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2;
+constexpr uint64_t most_values_per_byte = 8; // codes of one bit
+constexpr Code damaged = Code::damaged_data;
+
+struct Header {
+    uint32_t magic;
+    uint8_t version, codec, type, rounding;
+    uint8_t bits, flags;
+    uint16_t reserved_10;
+    uint32_t bucket;
+    uint64_t count, first_index, payload_bytes, noise_key, call;
+    uint32_t crc;
+    uint32_t reserved_60;
+};
+static_assert(sizeof(Header) == header_bytes && offsetof(Header, crc) == 56);
+
+Header read_header(std::span<const std::byte> bytes) {
+    Header header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    return header;
+}
+
+// What the keys of a codec may be on the wire.
+Result<Codec> read_codec(const Header &header) {
+    Codec codec;
+    codec.id = static_cast<CodecId>(header.codec);
+    codec.bits = header.bits;
+    codec.bucket = header.bucket;
+    codec.rounding = static_cast<Rounding>(header.rounding);
+    codec.skips_incomplete = (header.flags & flag_skips_incomplete) != 0;
+    if (!is_possible(codec))
+        return Error::make(damaged,
+                           "chunk: codec %u with %u bits, bucket %" PRIu32
+                           ", rounding %u, flags %u is none that QCCL writes",
+                           header.codec, header.bits, header.bucket, header.rounding, header.flags);
+    return codec;
+}
+
+Done check_fixed_fields(const Header &header) {
+    if (header.magic != chunk_magic)
+        return Error::make(damaged, "chunk: starts with 0x%08" PRIX32 " instead of \"QCCL\"",
+                           header.magic);
+    if (header.version != chunk_version)
+        return Error::make(damaged, "chunk: version %u, this library reads %u", header.version,
+                           chunk_version);
+    if ((header.flags & ~(flag_skips_incomplete | flag_sealed)) != 0 || header.reserved_10 != 0 ||
+        header.reserved_60 != 0)
+        return Error::make(damaged, "chunk: reserved bits are set");
+    if ((header.flags & flag_sealed) == 0 && header.crc != 0)
+        return Error::make(damaged, "chunk: a checksum without a seal");
+    return {};
+}
+
+// Count and lengths; the count is bounded first, so that no product below can overflow.
+Done check_lengths(const Header &header, const Codec &codec, DataType type, size_t chunk_bytes) {
+    const uint64_t payload_bytes = chunk_bytes - header_bytes;
+    if (header.count / most_values_per_byte > payload_bytes)
+        return Error::make(damaged, "chunk: %" PRIu64 " values cannot lie in %" PRIu64 " bytes",
+                           header.count, payload_bytes);
+    const uint64_t expected = payload_layout(codec, type, header.count).bytes;
+    if (header.payload_bytes != expected || payload_bytes != expected)
+        return Error::make(damaged,
+                           "chunk: %" PRIu64 " values need a payload of %" PRIu64
+                           " bytes; the header says %" PRIu64 ", %" PRIu64 " came",
+                           header.count, expected, header.payload_bytes, payload_bytes)
+            .compared(static_cast<int64_t>(expected), static_cast<int64_t>(payload_bytes));
+    if (header.first_index > std::numeric_limits<uint64_t>::max() - header.count)
+        return Error::make(damaged, "chunk: the index of its last value exceeds 64 bits");
+    return {};
+}
+
+} // namespace
+
+size_t encoded_bytes(const Codec &codec, DataType type, uint64_t count) {
+    return header_bytes + payload_layout(codec, type, count).bytes;
+}
+
+void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
+    const bool draws = codec.rounding == Rounding::stochastic;
+    const Header header{
+        .magic = chunk_magic,
+        .version = chunk_version,
+        .codec = static_cast<uint8_t>(codec.id),
+        .type = static_cast<uint8_t>(chunk.type),
+        .rounding = static_cast<uint8_t>(codec.rounding),
+        .bits = codec.bits,
+        .flags = codec.skips_incomplete ? flag_skips_incomplete : uint8_t{0},
+        .reserved_10 = 0,
+        .bucket = codec.bucket,
+        .count = chunk.count,
+        .first_index = chunk.first_index,
+        .payload_bytes = payload_layout(codec, chunk.type, chunk.count).bytes,
+        .noise_key = draws ? chunk.noise_key : 0,
+        .call = draws ? chunk.call : 0,
+        .crc = 0,
+        .reserved_60 = 0,
+    };
+    std::memcpy(dst, &header, sizeof header);
+}
+
+Result<OpenChunk> open_chunk(std::span<const std::byte> bytes) {
+    if (bytes.size() < header_bytes)
+        return Error::make(damaged, "chunk: %zu bytes are less than its header of %zu",
+                           bytes.size(), header_bytes);
+    const Header header = read_header(bytes);
+    QCCL_TRY(check_fixed_fields(header));
+    QCCL_TRY(const Codec codec, read_codec(header));
+    const auto type = to_type(header.type);
+    if (!type || (!codec.is_lossless() && !info(*type).is_float))
+        return Error::make(damaged, "chunk: type %u cannot be in it", header.type);
+    QCCL_TRY(check_lengths(header, codec, *type, bytes.size()));
+    if (codec.rounding == Rounding::nearest && (header.noise_key != 0 || header.call != 0))
+        return Error::make(damaged, "chunk: noise without stochastic rounding");
+
+    const auto payload = bytes.subspan(header_bytes);
+    QCCL_TRY(check_payload(codec, payload_layout(codec, *type, header.count), payload));
+    return OpenChunk{
+        codec, {*type, header.count, header.first_index, header.noise_key, header.call}, payload};
+}
+
+Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &codec, DataType type,
+                             uint64_t count) {
+    QCCL_TRY(OpenChunk open, open_chunk(bytes));
+    Codec expected = codec;
+    expected.seed = expected.min_bytes = 0;
+    if (open.codec != expected || open.chunk.type != type)
+        return Error::make(damaged, "chunk: %s of %s came where %s of %s was expected",
+                           spec(open.codec).c_str(), name(open.chunk.type), spec(expected).c_str(),
+                           name(type));
+    if (open.chunk.count != count)
+        return Error::make(damaged,
+                           "chunk: %" PRIu64 " values came where %" PRIu64 " were expected",
+                           open.chunk.count, count)
+            .compared(static_cast<int64_t>(count), static_cast<int64_t>(open.chunk.count));
+    return open;
+}
+
+namespace {
+
+// The checksum's own field counts as zero.
+uint32_t seal_of(std::span<const std::byte> chunk) {
+    Header header = read_header(chunk);
+    header.crc = 0;
+    return crc32c(chunk.subspan(header_bytes), crc32c(std::as_bytes(std::span(&header, 1))));
+}
+
+} // namespace
+
+void seal_chunk(std::span<std::byte> chunk) {
+    Header header = read_header(chunk);
+    header.flags |= flag_sealed;
+    std::memcpy(chunk.data(), &header, sizeof header);
+    header.crc = seal_of(chunk);
+    std::memcpy(chunk.data(), &header, sizeof header);
+}
+
+Done check_seal(std::span<const std::byte> chunk) {
+    if (chunk.size() < header_bytes)
+        return Error::make(damaged, "chunk: %zu bytes are less than its header of %zu",
+                           chunk.size(), header_bytes);
+    const Header header = read_header(chunk);
+    if ((header.flags & flag_sealed) == 0) return Error::make(damaged, "chunk: it has no checksum");
+    if (const uint32_t crc = seal_of(chunk); crc != header.crc)
+        return Error::make(damaged,
+                           "chunk: its checksum is 0x%08" PRIX32 ", its bytes give 0x%08" PRIX32,
+                           header.crc, crc);
+    return {};
+}
+
+} // namespace qccl

@@ -1,0 +1,48 @@
+#include "codec/crc32c.hpp"
+
+#include <array>
+
+namespace qccl {
+namespace {
+
+constexpr uint32_t castagnoli = 0x82F63B78; // the polynomial, lowest power in the highest bit
+constexpr size_t slices = 8;
+
+using Tables = std::array<std::array<uint32_t, 256>, slices>;
+
+// tables[k][b]: what the byte b contributes when k more bytes follow it in the slice.
+constexpr Tables make_tables() {
+    Tables tables{};
+    for (uint32_t b = 0; b < 256; b++) {
+        uint32_t crc = b;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ ((crc & 1) != 0 ? castagnoli : 0);
+        tables[0][b] = crc;
+    }
+    for (size_t k = 1; k < slices; k++)
+        for (size_t b = 0; b < 256; b++)
+            tables[k][b] = tables[k - 1][b] >> 8 ^ tables[0][tables[k - 1][b] & 0xFF];
+    return tables;
+}
+
+constexpr Tables tables = make_tables();
+
+uint32_t octet(std::byte b) { return std::to_integer<uint32_t>(b); }
+
+} // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc) {
+    crc = ~crc;
+    size_t at = 0;
+    for (; at + slices <= bytes.size(); at += slices) {
+        uint32_t next = 0;
+        for (size_t i = 0; i < slices; i++) {
+            const uint32_t mixed = octet(bytes[at + i]) ^ (i < 4 ? crc >> 8 * i & 0xFF : 0);
+            next ^= tables[slices - 1 - i][mixed & 0xFF];
+        }
+        crc = next;
+    }
+    for (; at < bytes.size(); at++) crc = crc >> 8 ^ tables[0][(crc ^ octet(bytes[at])) & 0xFF];
+    return ~crc;
+}
+
+} // namespace qccl

@@ -1,0 +1,39 @@
+// The sections of a chunk's payload: where codes, scales and skipped values lie, and whether bytes
+// from outside are such as an encoder writes. Knows no header and computes no value.
+#pragma once
+
+#include "codec/codec.hpp"
+
+#include <span>
+
+namespace qccl {
+
+// Where the sections of a payload lie, in bytes from its start; every section begins at a multiple
+// of 16. Codes lie in planes of 8, 4, 2 and 1 bits; the scales (or minima and units) follow.
+//
+// A group is 32 consecutive values; byte i of a group's piece of a plane holds
+//   plane8  32 bytes  value i
+//   plane4  16 bytes  value i low, value i + 16 high
+//   plane2   8 bytes  values i, i + 8, i + 16, i + 24 from the low bits up
+//   plane1   4 bytes  values 8 i ... 8 i + 7 from the low bit up
+// A code of b bits is split from its low bits up over the planes that make b: 7 = 4 + 2 + 1.
+// The last group is padded with codes 0; gaps before sections are zero. `none` and casts have the
+// values alone, from the payload's start.
+struct PayloadLayout {
+    size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
+    size_t scales = 0; // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket
+    size_t raw = 0; // minmax with skip_incomplete: the values of the incomplete bucket, in the type
+    size_t bytes = 0;   // to the end of the last section, exactly
+    uint64_t coded = 0; // values that have codes: all, save those in `raw`; 0 for none and casts
+    uint64_t scale_count = 0; // blocks or buckets
+};
+
+inline constexpr uint64_t group_values = 32;
+
+// Exact for every count up to 2^56, beyond what an address space holds.
+PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
+// Whether gaps, padding codes and scales are such as an encoder writes. `payload` has layout.bytes.
+Done check_payload(const Codec &codec, const PayloadLayout &layout,
+                   std::span<const std::byte> payload);
+
+} // namespace qccl

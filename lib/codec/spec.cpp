@@ -1,0 +1,273 @@
+// Spec strings: the one table of names and keys, read and written.
+#include "codec/codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+namespace qccl {
+namespace {
+
+constexpr uint32_t usual_block = 32, usual_bucket = 512;
+constexpr uint8_t usual_bits = 8;
+
+constexpr unsigned key_bit(unsigned index) { return 1U << index; }
+enum Key : unsigned { bits_key, bucket_key, block_key, round_key, seed_key, min_key, skip_key };
+constexpr std::array<std::string_view, 7> key_names{"bits", "bucket", "block",          "round",
+                                                    "seed", "min",    "skip_incomplete"};
+
+constexpr unsigned cast_keys = key_bit(min_key);
+constexpr unsigned block_keys =
+    key_bit(block_key) | key_bit(round_key) | key_bit(seed_key) | key_bit(min_key);
+constexpr unsigned bucket_keys = key_bit(bits_key) | key_bit(bucket_key) | key_bit(round_key) |
+                                 key_bit(seed_key) | key_bit(min_key) | key_bit(skip_key);
+
+struct NameRow {
+    std::string_view name;
+    Codec usual; // what the bare name means
+    unsigned keys;
+};
+
+constexpr Codec usual_codec(CodecId id, uint8_t bits, uint32_t bucket) {
+    Codec codec;
+    codec.id = id;
+    codec.bits = bits;
+    codec.bucket = bucket;
+    return codec;
+}
+
+constexpr NameRow name_table[] = {
+    {"none", usual_codec(CodecId::none, 0, 0), 0},
+    {"fp16", usual_codec(CodecId::fp16, 0, 0), cast_keys},
+    {"bf16", usual_codec(CodecId::bf16, 0, 0), cast_keys},
+    {"int8", usual_codec(CodecId::integer, 8, usual_block), block_keys},
+    {"int6", usual_codec(CodecId::integer, 6, usual_block), block_keys},
+    {"int5", usual_codec(CodecId::integer, 5, usual_block), block_keys},
+    {"int4", usual_codec(CodecId::integer, 4, usual_block), block_keys},
+    {"int3", usual_codec(CodecId::integer, 3, usual_block), block_keys},
+    {"int2", usual_codec(CodecId::integer, 2, usual_block), block_keys},
+    {"minmax", usual_codec(CodecId::minmax, usual_bits, usual_bucket), bucket_keys},
+};
+
+// Separated by commas; only those whose bit is set in `keys`.
+std::string list_keys(unsigned keys) {
+    std::string list;
+    for (unsigned i = 0; i < key_names.size(); i++)
+        if ((keys & key_bit(i)) != 0) list.append(list.empty() ? "" : ", ").append(key_names[i]);
+    return list.empty() ? "none" : list;
+}
+
+std::string list_names() {
+    std::string list;
+    for (const NameRow &row : name_table) list.append(list.empty() ? "" : ", ").append(row.name);
+    return list;
+}
+
+// Texts of strangers appear in messages, cut so that the rest of the sentence fits.
+constexpr int shown(std::string_view text) {
+    constexpr size_t most = 40;
+    return static_cast<int>(std::min(text.size(), most));
+}
+
+Error refused(std::string_view what, std::string_view text, const std::string &possible) {
+    return Error::make(Code::invalid_argument, "codec: %.*s \"%.*s\" is not known; possible: %s",
+                       static_cast<int>(what.size()), what.data(), shown(text), text.data(),
+                       possible.c_str());
+}
+
+Error bad_value(Key key, std::string_view text, const char *possible) {
+    return Error::make(Code::invalid_argument, "codec: %s=%.*s is not valid; possible: %s",
+                       key_names[key].data(), shown(text), text.data(), possible);
+}
+
+// Decimal digits alone: no sign, no space.
+std::optional<uint64_t> parse_number(std::string_view text) {
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    return number;
+}
+
+struct Suffix {
+    char letter;
+    unsigned shift;
+};
+constexpr Suffix suffixes[] = {{'G', 30}, {'M', 20}, {'K', 10}};
+
+std::optional<uint64_t> parse_bytes(std::string_view text) {
+    unsigned shift = 0;
+    for (const Suffix &suffix : suffixes)
+        if (!text.empty() && text.back() == suffix.letter) shift = suffix.shift;
+    if (shift != 0) text.remove_suffix(1);
+    const auto number = parse_number(text);
+    if (!number || *number > ~uint64_t{0} >> shift) return std::nullopt;
+    return *number << shift;
+}
+
+std::string write_bytes(uint64_t bytes) {
+    for (const Suffix &suffix : suffixes)
+        if (bytes != 0 && bytes % (uint64_t{1} << suffix.shift) == 0)
+            return std::to_string(bytes >> suffix.shift) + suffix.letter;
+    return std::to_string(bytes);
+}
+
+Done set_bucket(Codec &codec, Key key, std::string_view text) {
+    if (key == bucket_key && text == "all") {
+        codec.bucket = Codec::whole_chunk;
+        return {};
+    }
+    const auto number = parse_number(text);
+    if (!number || *number < 1 || *number > largest_bucket)
+        return bad_value(key, text,
+                         key == bucket_key ? "1 to 1073741824, or all" : "1 to 1073741824");
+    codec.bucket = static_cast<uint32_t>(*number);
+    return {};
+}
+
+Done set_bits(Codec &codec, std::string_view text) {
+    const auto number = parse_number(text);
+    if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text, "1 to 8");
+    codec.bits = static_cast<uint8_t>(*number);
+    return {};
+}
+
+Done set_rounding(Codec &codec, std::string_view text) {
+    if (text != "nearest" && text != "stochastic")
+        return bad_value(round_key, text, "nearest, stochastic");
+    codec.rounding = text == "nearest" ? Rounding::nearest : Rounding::stochastic;
+    return {};
+}
+
+Done set_key(Codec &codec, Key key, std::string_view text) {
+    switch (key) {
+    case bits_key: return set_bits(codec, text);
+    case bucket_key:
+    case block_key: return set_bucket(codec, key, text);
+    case round_key: return set_rounding(codec, text);
+    case seed_key: {
+        const auto number = parse_number(text);
+        if (!number) return bad_value(key, text, "0 to 18446744073709551615");
+        codec.seed = *number;
+        return {};
+    }
+    case min_key: {
+        const auto bytes = parse_bytes(text);
+        if (!bytes) return bad_value(key, text, "a number of bytes, also with K, M or G behind it");
+        codec.min_bytes = *bytes;
+        return {};
+    }
+    case skip_key:
+        if (text != "0" && text != "1") return bad_value(key, text, "0, 1");
+        codec.skips_incomplete = text == "1";
+        return {};
+    }
+    return {};
+}
+
+// Cuts `text` in front of its first `mark`, and takes mark and all behind it into `rest`.
+std::string_view cut(std::string_view text, char mark, std::string_view &rest, bool &found) {
+    const size_t at = text.find(mark);
+    found = at != std::string_view::npos;
+    rest = found ? text.substr(at + 1) : std::string_view{};
+    return text.substr(0, at);
+}
+
+Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
+    unsigned given = 0;
+    for (bool more = true; more;) {
+        std::string_view rest, value;
+        bool has_value = false;
+        const std::string_view item = cut(text, ',', rest, more);
+        const std::string_view key_text = cut(item, '=', value, has_value);
+        const auto at = std::find(key_names.begin(), key_names.end(), key_text);
+        const auto key = static_cast<Key>(at - key_names.begin());
+        if (at == key_names.end() || (row.keys & key_bit(key)) == 0)
+            return refused(std::string(row.name) + "'s key", key_text, list_keys(row.keys));
+        if (!has_value)
+            return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
+                               at->data(), at->data());
+        if ((given & key_bit(key)) != 0)
+            return Error::make(Code::invalid_argument, "codec: %s is given twice", at->data());
+        given |= key_bit(key);
+        QCCL_TRY(set_key(codec, key, value));
+        text = rest;
+    }
+    if ((given & key_bit(seed_key)) != 0 && codec.rounding != Rounding::stochastic)
+        return Error::make(Code::invalid_argument,
+                           "codec: seed is of use with round=stochastic alone");
+    if (!is_possible(codec))
+        return Error::make(
+            Code::invalid_argument,
+            "codec: skip_incomplete=1 is not possible with bucket=all, which is never incomplete");
+    return {};
+}
+
+} // namespace
+
+Result<Codec> parse_codec(std::string_view text) {
+    std::string_view keys;
+    bool has_keys = false;
+    const std::string_view word = cut(text, ':', keys, has_keys);
+    const auto *row =
+        std::find_if(std::begin(name_table), std::end(name_table),
+                     [&](const NameRow &candidate) { return candidate.name == word; });
+    if (row == std::end(name_table)) return refused("name", word, list_names());
+    Codec codec = row->usual;
+    if (has_keys) QCCL_TRY(read_keys(*row, codec, keys));
+    return codec;
+}
+
+Result<std::vector<Codec>> parse_codec_list(std::string_view specs) {
+    std::vector<std::string> items;
+    for (bool more = true; more;) {
+        std::string_view rest;
+        const std::string_view item = cut(specs, ',', rest, more);
+        const bool continues = item.find(':') == item.npos && item.find('=') != item.npos;
+        if (continues && !items.empty())
+            items.back()
+                .append(items.back().find(':') == std::string::npos ? ":" : ",")
+                .append(item);
+        else
+            items.emplace_back(item);
+        specs = rest;
+    }
+    std::vector<Codec> codecs;
+    for (const std::string &item : items) {
+        QCCL_TRY(const Codec codec, parse_codec(item));
+        codecs.push_back(codec);
+    }
+    return codecs;
+}
+
+std::string spec(const Codec &codec) {
+    const auto is_row = [&](const NameRow &row) {
+        return row.usual.id == codec.id &&
+               (codec.id == CodecId::minmax || row.usual.bits == codec.bits);
+    };
+    const auto *row = std::find_if(std::begin(name_table), std::end(name_table), is_row);
+    if (row == std::end(name_table)) return "unknown";
+    std::string text(row->name);
+    auto add = [&, first = true](Key key, const std::string &value) mutable {
+        text.append(first ? ":" : ",").append(key_names[key]).append("=").append(value);
+        first = false;
+    };
+    if (codec.bits != row->usual.bits) add(bits_key, std::to_string(codec.bits));
+    if (codec.bucket != row->usual.bucket)
+        add(codec.id == CodecId::minmax ? bucket_key : block_key,
+            codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));
+    if (codec.rounding == Rounding::stochastic) add(round_key, "stochastic");
+    if (codec.rounding == Rounding::stochastic && codec.seed != 0)
+        add(seed_key, std::to_string(codec.seed));
+    if (codec.min_bytes != 0) add(min_key, write_bytes(codec.min_bytes));
+    if (codec.skips_incomplete) add(skip_key, "1");
+    return text;
+}
+
+std::vector<std::string> codec_names() {
+    std::vector<std::string> names;
+    for (const NameRow &row : name_table) names.emplace_back(row.name);
+    return names;
+}
+
+} // namespace qccl
