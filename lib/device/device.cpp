@@ -1,0 +1,15 @@
+#include "device/device.hpp"
+
+namespace qccl {
+
+Result<DeviceMemory> DeviceMemory::create(const Device &device, size_t bytes) {
+    if (bytes == 0) return DeviceMemory();
+    QCCL_TRY(std::byte *const memory, device.allocate(bytes));
+    return DeviceMemory(device.free, {memory, bytes});
+}
+
+DeviceMemory::~DeviceMemory() {
+    if (free_) free_(data(), bytes());
+}
+
+} // namespace qccl
