@@ -1,0 +1,49 @@
+#include "engine/counters.hpp"
+
+#include <chrono>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace qccl {
+namespace {
+
+uint64_t steady_ns() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+} // namespace
+
+uint64_t ticks_now() {
+#if defined(__x86_64__)
+    return __rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#elif defined(__powerpc64__)
+    return __builtin_ppc_get_timebase();
+#else
+    return steady_ns();
+#endif
+}
+
+Counters::Counters() : first_ticks_(ticks_now()), first_ns_(steady_ns()) {}
+
+Counts Counters::read() const {
+    const double ticks = static_cast<double>(ticks_now() - first_ticks_);
+    const double ns_per_tick = ticks > 0 ? static_cast<double>(steady_ns() - first_ns_) / ticks : 1;
+    const auto ns = [&](const Counter &counter) {
+        return static_cast<uint64_t>(static_cast<double>(counter.get()) * ns_per_tick);
+    };
+    return {.calls = calls.get(),
+            .raw_bytes = raw_bytes.get(),
+            .wire_bytes = wire_bytes.get(),
+            .encode_ns = ns(encode_ticks),
+            .copy_ns = ns(copy_ticks),
+            .wait_ns = ns(wait_ticks),
+            .wire_ns = ns(wire_ticks)};
+}
+
+} // namespace qccl

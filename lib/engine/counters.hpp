@@ -1,0 +1,51 @@
+// What the engine has done so far: calls, bytes, and where the time went. Written by the one thread
+// that runs calls, read by any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace qccl {
+
+struct Counts {
+    uint64_t calls = 0;
+    uint64_t raw_bytes = 0;  // values given to the calls
+    uint64_t wire_bytes = 0; // sent, headers included, once per receiver
+    uint64_t encode_ns = 0;
+    uint64_t copy_ns = 0; // copying, reducing and decoding
+    uint64_t wait_ns = 0;
+    uint64_t wire_ns = 0; // handing over and taking
+};
+
+// A counter with one writer: an addition is a load and a store, not a locked instruction.
+class Counter {
+public:
+    void add(uint64_t amount) {
+        value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    }
+    uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+private:
+    std::atomic<uint64_t> value_{0};
+};
+
+// The processor's clock in its own ticks: a few cycles to read, where a system clock takes tens of
+// ns.
+uint64_t ticks_now();
+
+class Counters {
+public:
+    Counters();
+
+    Counter calls, raw_bytes, wire_bytes;
+    Counter encode_ticks, copy_ticks, wait_ticks, wire_ticks;
+
+    // Ticks become ns by what both clocks have shown since the counters were made.
+    Counts read() const;
+
+private:
+    const uint64_t first_ticks_;
+    const uint64_t first_ns_;
+};
+
+} // namespace qccl
