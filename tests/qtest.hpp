@@ -15,6 +15,11 @@ extern "C" {
 }
 
 namespace qtest {
+inline void report(const char *text) { fail_msg("%s", text); }
+} // namespace qtest
+#undef fail // a verb of ours, too
+
+namespace qtest {
 
 struct Failure {
     std::string text;
@@ -45,7 +50,7 @@ template <void (*body)()> bool fails(char *text, size_t bytes) {
 
 template <void (*body)()> void run(void **) {
     char text[4096];
-    if (fails<body>(text, sizeof text)) fail_msg("%s", text);
+    if (fails<body>(text, sizeof text)) report(text);
 }
 
 } // namespace qtest
