@@ -17,20 +17,26 @@
 namespace qccl {
 
 // What every rank must agree on about one call. Each rank publishes it before its first chunk; its
-// hash rides on every message, and the descriptors are compared only where hashes differ.
+// hash rides on every message, and the descriptors are compared only where hashes differ. A field
+// without meaning for the collective (the root of an all-gather) keeps its default.
 struct CallDescriptor {
-    uint64_t call = 0; // number of the call on the communicator, from 1
+    uint64_t call = 0; // number of the call on the communicator, from 1 and without gaps
     uint64_t count = 0;
     uint64_t tag = 0; // the caller's; shown, not compared
     Collective collective = Collective::barrier;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t root = 0;
-    char codec[40] = {};     // spec as compared
-    char algorithm[16] = {};
+    char codec[40] = {};     // spec as compared; zeros after its end
+    char algorithm[16] = {}; // likewise
 
     uint64_t hash() const; // of everything that must agree
+    // The first field in which `theirs` (of rank `rank`) differs from this one (of rank
+    // `reference`), in a sentence with both values.
+    std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs,
+                                    uint32_t rank) const;
 };
+static_assert(sizeof(CallDescriptor) == 96, "hashed and published word by word: no padding");
 
 // Names one message of one call: both ends compute it from their schedules.
 struct MessageTag {
@@ -60,33 +66,38 @@ public:
     // `timeout` bounds the waits for live peers that do not come; 0 is never.
     virtual Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) = 0;
 
-    // The memory that this rank encodes into, and the number of slots it may be cut into. A slot may
-    // be written while no reader holds it.
+    // The memory that this rank encodes into, and the number of slots it may be cut into: which
+    // bytes a slot has is the caller's affair. A slot may be written while no reader holds it and
+    // the caller means to send it to nobody else.
     virtual std::span<std::byte> outbox() = 0;
     virtual uint32_t slots() const = 0;
     virtual bool is_free(uint32_t slot) const = 0;
 
     // Hands `wire` to `peer`, which becomes one more reader; forwarding a received wire is the same
-    // call. False: there is no room just now, wait and repeat.
+    // call (release it afterwards). False: there is no room just now, wait and repeat.
     virtual Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) = 0;
-    // The message if it is there. The view holds until `release`. An error if the peer's call is not
-    // ours (mismatch, the same sentence on every rank).
+    // The message if it is there. The view holds until `release`. An error if the peer's call is
+    // not ours (mismatch, the same sentence on every rank).
     virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) = 0;
     virtual void release(const Wire &wire) = 0;
 
     // Small messages: every rank has a line that all others read. `line` gives this rank's to write
-    // (it waits until everyone is done with what it held), `publish` shows it, `arrived` says whether
-    // `peer` has published the same exchange and then gives its bytes. Every rank publishes in every exchange.
+    // (aligned to 32; it waits until everyone is done with what it held), `publish` shows its first
+    // `bytes`, `await_line` waits until `peer` has published in the same exchange and gives what it
+    // published, valid until this rank's next `publish`; so is what this rank wrote. Every rank
+    // publishes in every exchange, and may leave lines of others unread.
     virtual size_t line_bytes() const = 0;
     virtual Result<std::byte *> line() = 0;
     virtual void publish(size_t bytes) = 0;
-    virtual Result<const std::byte *> await_line(uint32_t peer) = 0;
+    virtual Result<std::span<const std::byte>> await_line(uint32_t peer) = 0;
 
-    // Waits politely until something may have changed: spins, yields, sleeps. `on` is a rank that
-    // this one waits for (named in warnings and errors). Fails when a peer is lost, the call's time is over,
-    // or the communicator has failed.
+    // Waits politely until something may have changed: spins, yields, sleeps. To be called after a
+    // look at everything that this rank waits for has found nothing. `on` is a rank that it waits
+    // for (named in warnings and errors; this rank itself where it waits for a slot). Fails when a
+    // peer is lost, the call's time is over, or the communicator has failed.
     virtual Done wait(uint32_t on) = 0;
-    // Forget how long the last wait was: something has come.
+    // Forget how long the last wait was: something has come. `receive`, `send` and `await_line` do
+    // it where they succeed.
     virtual void came() = 0;
 
     // Fails the communicator on every rank that can be reached and wakes them; the first failure
@@ -109,15 +120,18 @@ struct TransportOptions {
     size_t line_bytes = size_t{32} << 10;   // equal on all ranks
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
-    std::chrono::nanoseconds spin{std::chrono::microseconds(20)}; // before the first yield; none where ranks outnumber cores
+    // Before the first yield; none where ranks outnumber cores.
+    std::chrono::nanoseconds spin{std::chrono::microseconds(20)};
     std::function<void(const char *sentence)> warn; // may be empty
     std::function<void()> idle;                     // called in every long wait; may be empty
 };
 
 // shm: ranks are processes of one host (or threads that know nothing of each other); memory is a
 // memfd per rank, passed over a socket, so that nothing ever has a name.
-Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options, const AllGather &all_gather);
+Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
+                                                        const AllGather &all_gather);
 // inproc: ranks are threads of one process; the same lines, mailboxes and outboxes in plain memory.
-Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options, const AllGather &all_gather);
+Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
+                                                           const AllGather &all_gather);
 
 } // namespace qccl

@@ -1,0 +1,98 @@
+// What ranks may disagree on about a call: its hash, and the first difference in words.
+#include "transport/transport.hpp"
+
+#include <array>
+#include <bit>
+#include <cinttypes>
+#include <string_view>
+
+namespace qccl {
+
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+using Words = std::array<uint64_t, sizeof(CallDescriptor) / sizeof(uint64_t)>;
+
+// Odd numbers with about as many ones as zeros, one for each word; nothing else is asked of them.
+constexpr Words secrets{0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB,
+                        0xD6E8FEB86659FD93, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
+                        0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0xA24BAED4963EE407,
+                        0x9FB21C651E98DF25, 0x8BB84B93962EACC9, 0xD1B54A32D192ED03};
+
+uint64_t fold(uint64_t a, uint64_t b) {
+    const Wide product = Wide{a} * b;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+struct Value {
+    const char *text; // null: the number says it
+    int64_t number;
+};
+
+struct Field {
+    const char *name;
+    Value ours, theirs;
+
+    bool agrees() const {
+        return ours.number == theirs.number &&
+               (!ours.text || std::string_view(ours.text) == theirs.text);
+    }
+};
+
+template <class Named> Value named(Named value) {
+    return {name(value), static_cast<int64_t>(value)};
+}
+Value number(uint64_t value) { return {nullptr, static_cast<int64_t>(value)}; }
+Value word(const char *text) { return {text, 0}; }
+
+struct Spelled {
+    char text[48];
+    explicit Spelled(const Value &value) {
+        if (value.text)
+            std::snprintf(text, sizeof text, "%s", value.text);
+        else
+            std::snprintf(text, sizeof text, "%" PRId64, value.number);
+    }
+};
+
+} // namespace
+
+uint64_t CallDescriptor::hash() const {
+    CallDescriptor compared = *this;
+    compared.tag = 0;
+    const auto words = std::bit_cast<Words>(compared);
+    // Six products that do not wait for each other: this runs in every call.
+    uint64_t mixed = 0;
+    for (size_t i = 0; i < words.size(); i += 2)
+        mixed ^= fold(words[i] ^ secrets[i], words[i + 1] ^ secrets[i + 1]);
+    return fold(mixed ^ secrets[0], secrets[1]);
+}
+
+std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDescriptor &theirs,
+                                                uint32_t rank) const {
+    if (collective != theirs.collective)
+        return Error::make(Code::mismatch, "rank %u calls %s, rank %u calls %s, in call %" PRIu64,
+                           rank, name(theirs.collective), reference, name(collective), call)
+            .at_rank(rank)
+            .compared(static_cast<int64_t>(collective), static_cast<int64_t>(theirs.collective));
+    const Field fields[] = {
+        {"count", number(count), number(theirs.count)},
+        {"type", named(type), named(theirs.type)},
+        {"op", named(op), named(theirs.op)},
+        {"codec", word(codec), word(theirs.codec)},
+        {"algorithm", word(algorithm), word(theirs.algorithm)},
+        {"root", number(root), number(theirs.root)},
+    };
+    for (const Field &field : fields) {
+        if (field.agrees()) continue;
+        return Error::make(Code::mismatch,
+                           "rank %u calls %s with %s %s, rank %u with %s %s, in call %" PRIu64,
+                           rank, name(collective), field.name, Spelled(field.theirs).text,
+                           reference, field.name, Spelled(field.ours).text, call)
+            .at_rank(rank)
+            .compared(field.ours.number, field.theirs.number);
+    }
+    return std::nullopt;
+}
+
+} // namespace qccl
