@@ -16,19 +16,6 @@ size_t align(size_t at) {
     return (at + section_alignment - 1) / section_alignment * section_alignment;
 }
 
-// The planes that make up a code, and their pieces of a group in bytes.
-struct PlanePart {
-    unsigned bits;
-    size_t PayloadLayout::*start;
-};
-constexpr PlanePart plane_parts[] = {
-    {8, &PayloadLayout::plane8},
-    {4, &PayloadLayout::plane4},
-    {2, &PayloadLayout::plane2},
-    {1, &PayloadLayout::plane1},
-};
-constexpr size_t group_bytes(unsigned plane_bits) { return group_values / 8 * plane_bits; }
-
 size_t scale_bytes(const Codec &codec) {
     return codec.id == CodecId::integer ? sizeof(uint16_t) : 2 * sizeof(float);
 }
@@ -43,15 +30,15 @@ template <class T> T read(std::span<const std::byte> bytes, size_t at) {
     return value;
 }
 
-// A last, incomplete group keeps zeros where it has no values. Values i and i + step share a byte.
+// A last, incomplete group keeps zeros where it has no values.
 bool is_padding_zero(const PayloadLayout &layout, uint8_t bits,
                      std::span<const std::byte> payload) {
     const uint64_t last = layout.coded / group_values, values = layout.coded % group_values;
     if (values == 0) return true;
     for (const PlanePart &part : plane_parts) {
         if ((bits & part.bits) == 0) continue;
-        const auto piece = payload.subspan(layout.*part.start + last * group_bytes(part.bits),
-                                           group_bytes(part.bits));
+        const auto piece =
+            payload.subspan(layout.*part.start + last * part.group_bytes(), part.group_bytes());
         for (uint64_t value = values; value < group_values; value++) {
             const uint64_t bytes = piece.size();
             const uint64_t byte = part.bits == 1 ? value / 8 : value % bytes;
@@ -63,22 +50,11 @@ bool is_padding_zero(const PayloadLayout &layout, uint8_t bits,
     return true;
 }
 
-// The gap in front of each section that follows another one.
 bool are_gaps_zero(const Codec &codec, const PayloadLayout &layout,
                    std::span<const std::byte> payload) {
-    const uint64_t groups = (layout.coded + group_values - 1) / group_values;
-    size_t end = 0;
-    const auto is_gap_zero = [&](size_t start) {
-        return is_zero(payload.subspan(end, start - end));
-    };
-    for (const PlanePart &part : plane_parts) {
-        if ((codec.bits & part.bits) == 0) continue;
-        if (!is_gap_zero(layout.*part.start)) return false;
-        end = layout.*part.start + groups * group_bytes(part.bits);
-    }
-    if (!is_gap_zero(layout.scales)) return false;
-    end = layout.scales + layout.scale_count * scale_bytes(codec);
-    return layout.raw == 0 || is_gap_zero(layout.raw);
+    for (const Gap &gap : gaps(codec, layout))
+        if (!is_zero(payload.subspan(gap.start, gap.bytes))) return false;
+    return true;
 }
 
 // A block's scale: the canonical NaN, or finite and so small that its lowest code decodes to a
@@ -132,7 +108,7 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
     for (const PlanePart &part : plane_parts) {
         if ((codec.bits & part.bits) == 0) continue;
         layout.*part.start = align(end);
-        end = layout.*part.start + groups * group_bytes(part.bits);
+        end = layout.*part.start + groups * part.group_bytes();
     }
     layout.scales = align(end);
     end = layout.scales + layout.scale_count * scale_bytes(codec);
@@ -142,6 +118,27 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
         layout.bytes = layout.raw + skipped * type_bytes(type);
     }
     return layout;
+}
+
+std::array<Gap, 4> gaps(const Codec &codec, const PayloadLayout &layout) {
+    std::array<Gap, 4> found{};
+    if (codec.bits == 0) return found;
+    const uint64_t groups = (layout.coded + group_values - 1) / group_values;
+    size_t next = 0, end = 0;
+    const auto add = [&](size_t start) { found[next++] = {end, start - end}; };
+    for (const PlanePart &part : plane_parts) {
+        if ((codec.bits & part.bits) == 0) continue;
+        if (end != 0) add(layout.*part.start);
+        end = layout.*part.start + groups * part.group_bytes();
+    }
+    add(layout.scales);
+    end = layout.scales + layout.scale_count * scale_bytes(codec);
+    if (layout.raw != 0) add(layout.raw);
+    return found;
+}
+
+void clear_gaps(const Codec &codec, const PayloadLayout &layout, std::byte *payload) {
+    for (const Gap &gap : gaps(codec, layout)) std::memset(payload + gap.start, 0, gap.bytes);
 }
 
 Done check_payload(const Codec &codec, const PayloadLayout &layout,

@@ -4,6 +4,7 @@
 
 #include "codec/codec.hpp"
 
+#include <array>
 #include <span>
 
 namespace qccl {
@@ -32,6 +33,28 @@ inline constexpr uint64_t group_values = 32;
 
 // Exact for every count up to 2^56, beyond what an address space holds.
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
+// The planes a code may be split over, widest first; a code of b bits uses those that b is the sum
+// of.
+struct PlanePart {
+    unsigned bits; // of a code that lie in the plane
+    size_t PayloadLayout::*start;
+
+    constexpr size_t group_bytes() const { return group_values / 8 * bits; }
+};
+inline constexpr PlanePart plane_parts[] = {
+    {8, &PayloadLayout::plane8},
+    {4, &PayloadLayout::plane4},
+    {2, &PayloadLayout::plane2},
+    {1, &PayloadLayout::plane1},
+};
+
+// The bytes between the sections, at most 15 each; whoever encodes a chunk's end makes them zero.
+struct Gap {
+    size_t start = 0, bytes = 0;
+};
+std::array<Gap, 4> gaps(const Codec &codec, const PayloadLayout &layout);
+void clear_gaps(const Codec &codec, const PayloadLayout &layout, std::byte *payload);
+
 // Whether gaps, padding codes and scales are such as an encoder writes. `payload` has layout.bytes.
 Done check_payload(const Codec &codec, const PayloadLayout &layout,
                    std::span<const std::byte> payload);
