@@ -3,10 +3,8 @@
 // transport, no clock.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace qccl {
@@ -15,6 +13,12 @@ struct Team {
     uint32_t size = 1;
     uint32_t rank = 0;
     uint32_t root = 0; // broadcast only
+
+    // The rank `distance` places further round the team, and the one as far behind.
+    constexpr uint32_t after(uint32_t distance) const {
+        return static_cast<uint32_t>((uint64_t{rank} + distance) % size);
+    }
+    constexpr uint32_t before(uint32_t distance) const { return after(size - distance % size); }
 };
 
 enum class SlotKind : uint8_t {
@@ -28,12 +32,18 @@ enum class SlotKind : uint8_t {
 // A place that steps read and write. The index of an input, output or accumulator is its chunk's.
 // Input c and output c may be the same memory (in-place calls).
 struct Slot {
+    static constexpr uint32_t max_index = 0x1FFFFFFF;
+
     uint32_t kind : 3 = 0;
     uint32_t index : 29 = 0;
 
     constexpr Slot() = default;
-    constexpr Slot(SlotKind k, uint32_t i) : kind(static_cast<uint32_t>(k) & 7U), index(i & 0x1FFFFFFFU) {}
+    constexpr Slot(SlotKind k, uint32_t i)
+        : kind(static_cast<uint32_t>(k) & 7U), index(i & max_index) {}
     constexpr SlotKind what() const { return static_cast<SlotKind>(kind); }
+    constexpr bool is(SlotKind k) const { return what() == k; }
+    // The slot of the same kind `distance` further on.
+    constexpr Slot after(uint32_t distance) const { return {what(), index + distance}; }
     constexpr bool operator==(const Slot &) const = default;
 };
 
@@ -45,46 +55,62 @@ constexpr Slot wire(uint32_t index) { return {SlotKind::wire, index}; }
 enum class Verb : uint8_t {
     send,       // src -> peer
     recv,       // dst <- peer
-    reduce,     // dst op= src .. src + sources, in that order; the first write of dst stores
+    reduce,     // dst op= src .. src + sources - 1, in that order
     copy,       // dst <- src
     encode,     // dst (wire) <- src
     decode,     // dst <- src (wire)
     decode_add, // dst op= src (wire)
 };
 
+constexpr bool computes(Verb verb) { return verb != Verb::send && verb != Verb::recv; }
+// Whether the step adds to what its dst holds. In an author's schedule the first reduce into an
+// accumulator stores; in a placed one whatever is added to has been stored before.
+constexpr bool accumulates(Verb verb) { return verb == Verb::reduce || verb == Verb::decode_add; }
+
 // POD of 24 bytes; the dependencies of a lowered schedule lie in a side array.
 struct Step {
     enum Flag : uint8_t {
-        finishes = 1,    // src is the finished sum: avg divides it here, once
-        joins_next = 2,  // shape: runs tile by tile together with the next step
+        finishes = 1,   // src is the complete sum: avg divides it here, once
+        joins_next = 2, // fuse: runs tile by tile together with the next step
+        releases = 4,   // lower: the last step that reads the wire slot `src`
     };
 
     Verb verb = Verb::copy;
     uint8_t flags = 0;
     uint16_t sources = 1; // reduce: how many consecutive slots from src on
-    Slot dst;
-    Slot src;
+    Slot dst = {};
+    Slot src = {};
     uint32_t chunk = 0;   // whose range of elements the step works on
     uint32_t peer = 0;    // send, recv
     uint32_t ordinal = 0; // send, recv: number of the message between the two ranks, in that
-                          // direction; encode: number of the encode in the schedule (noise)
+                          // direction (lower); encode: number of the encode in the schedule, which
+                          // keys its noise (place_codec)
 
+    constexpr bool has(Flag flag) const { return (flags & flag) != 0; }
     bool operator==(const Step &) const = default;
 };
 static_assert(sizeof(Step) == 24);
 
 struct Schedule {
-    uint32_t chunks = 0;
-    uint32_t wires = 0; // wire slots named by the steps: 0 .. wires - 1
-    std::vector<Step> steps;
+    static constexpr uint32_t chunk_of_slot = ~uint32_t{0};
 
-    // The author's verbs. send and recv number their messages; a wire slot that the author names
-    // holds what came from a peer until place_codec decides how it is read.
-    void send(uint32_t peer, Slot src);
-    void recv(uint32_t peer, Slot dst);
-    void reduce(Slot dst, Slot src, uint16_t sources = 1);
+    uint32_t chunks = 0;
+    // How many values of its own a rank may have encoded and not yet given up: equal on all ranks,
+    // for it decides how large a segment is. In a placed schedule the wire slots below `outbox`
+    // hold what this rank encodes, the others what came from peers.
+    uint32_t outbox = 0;
+    uint32_t wires = 0;     // wire slots: 0 .. wires - 1
+    bool is_placed = false; // place_codec has run
+    std::vector<Step> steps = {};
+
+    // The author's verbs. A wire slot that the author names holds what came from a peer; the chunk
+    // that travels has to be named where the slot does not.
+    void send(uint32_t peer, Slot src, uint32_t chunk = chunk_of_slot);
+    void recv(uint32_t peer, Slot dst, uint32_t chunk = chunk_of_slot);
+    // The first reduce into an accumulator stores.
+    void reduce(Slot dst, Slot src, uint32_t sources = 1);
     void copy(Slot dst, Slot src);
-    // As copy and reduce-free stores of a complete sum: avg divides at this point.
+    // A copy of a complete sum: here, and nowhere else, avg divides. Comes before what sends it.
     void finish(Slot dst, Slot src);
 
     bool operator==(const Schedule &) const = default;
