@@ -1,0 +1,269 @@
+#include "schedule/place_codec.hpp"
+
+#include <deque>
+#include <limits>
+#include <optional>
+
+namespace qccl {
+
+namespace {
+
+using Value = uint32_t;
+constexpr Value no_value = ~Value{0};
+
+// Which version of which value each slot holds: a copy shares its source's, everything else that
+// writes makes a new one.
+class Values {
+public:
+    explicit Values(const Schedule &s)
+        : inputs_(s.chunks, no_value), outputs_(s.chunks, no_value), sums_(s.chunks, no_value),
+          wires_(s.wires, no_value) {}
+
+    bool exists(Slot slot) { return cells(slot) && slot.index < cells(slot)->size(); }
+    // What the caller gave is there from the start, all else has to be written first.
+    Value of(Slot slot) {
+        Value &held = at(slot);
+        if (held == no_value && slot.is(SlotKind::input)) held = count_++;
+        return held;
+    }
+    void write(const Step &step) {
+        if (step.verb == Verb::send) return;
+        if (step.verb == Verb::copy && !step.has(Step::finishes))
+            at(step.dst) = of(step.src);
+        else
+            at(step.dst) = count_++;
+    }
+    Value count() const { return count_; }
+
+private:
+    std::vector<Value> *cells(Slot slot) {
+        switch (slot.what()) {
+        case SlotKind::input: return &inputs_;
+        case SlotKind::output: return &outputs_;
+        case SlotKind::accumulator: return &sums_;
+        case SlotKind::wire: return &wires_;
+        case SlotKind::none: break;
+        }
+        return nullptr;
+    }
+    Value &at(Slot slot) { return (*cells(slot))[slot.index]; }
+
+    std::vector<Value> inputs_, outputs_, sums_, wires_;
+    Value count_ = 0;
+};
+
+Error refuse(size_t step, const char *reason) {
+    return Error::make(Code::invalid_argument, "place_codec: step %zu %s", step, reason);
+}
+
+Done check_slots(Values &values, const Step &step, size_t number) {
+    if (step.verb > Verb::copy) return refuse(number, "is not one that an author writes");
+    if (step.verb != Verb::send) {
+        if (!values.exists(step.dst)) return refuse(number, "writes a slot that does not exist");
+        if (step.dst.is(SlotKind::input)) return refuse(number, "writes an input");
+        if (step.verb == Verb::reduce && !step.dst.is(SlotKind::accumulator))
+            return refuse(number, "reduces into something other than an accumulator");
+        if (step.verb == Verb::copy && step.dst.is(SlotKind::wire))
+            return refuse(number, "copies into a wire slot");
+    }
+    if (step.verb == Verb::recv) return {};
+    const uint32_t sources = step.verb == Verb::reduce ? step.sources : 1;
+    for (uint32_t i = 0; i < sources; i++) {
+        const Slot src = step.src.after(i);
+        if (!values.exists(src)) return refuse(number, "reads a slot that does not exist");
+        if (values.of(src) == no_value) return refuse(number, "reads what was never written");
+    }
+    return {};
+}
+
+// What becomes of each value later on, which decides where it is encoded and decoded.
+struct Fate {
+    bool is_sent = false;
+    bool is_read = false;   // by a step of this rank
+    uint32_t last_step = 0; // that reads it
+};
+
+Result<std::vector<Fate>> survey(const Schedule &author) {
+    std::vector<Fate> fates;
+    Values values(author);
+    const auto note = [&](Slot src, uint32_t number, bool sends) {
+        const Value value = values.of(src);
+        fates.resize(values.count());
+        (sends ? fates[value].is_sent : fates[value].is_read) = true;
+        fates[value].last_step = number;
+    };
+    for (uint32_t i = 0; i < author.steps.size(); i++) {
+        const Step &step = author.steps[i];
+        QCCL_TRY(check_slots(values, step, i));
+        if (step.verb == Verb::reduce) {
+            if (values.of(step.dst) != no_value) note(step.dst, i, false);
+            for (uint32_t k = 0; k < step.sources; k++) note(step.src.after(k), i, false);
+        } else if (step.verb != Verb::recv) {
+            note(step.src, i, step.verb == Verb::send);
+        }
+        values.write(step);
+    }
+    fates.resize(values.count());
+    return fates;
+}
+
+class Placer {
+public:
+    Placer(const Schedule &author, std::vector<Fate> fates)
+        : author_(author), fates_(std::move(fates)), values_(author), wire_of_(fates_.size()),
+          is_exact_(author.chunks) {
+        placed_.chunks = author.chunks;
+        placed_.outbox = author.outbox;
+        placed_.wires = author.outbox + author.wires;
+        placed_.is_placed = true;
+        for (uint32_t i = 0; i < author.outbox; i++) free_.push_back(wire(i));
+    }
+
+    Result<Schedule> run() {
+        for (number_ = 0; number_ < author_.steps.size(); number_++) {
+            const Step &step = author_.steps[number_];
+            // What came is passed on before it is decoded: others wait for it.
+            if (step.verb != Verb::send) settle();
+            switch (step.verb) {
+            case Verb::send: QCCL_TRY(send(step)); break;
+            case Verb::recv: recv(step); break;
+            case Verb::reduce: reduce(step); break;
+            default: QCCL_TRY(copy(step));
+            }
+        }
+        settle();
+        return std::move(placed_);
+    }
+
+private:
+    bool is_encoded(Value value) const { return !wire_of_[value].is(SlotKind::none); }
+
+    Step &emit(Verb verb, Slot dst, Slot src) {
+        const Step &from = author_.steps[number_];
+        placed_.steps.push_back({.verb = verb, .dst = dst, .src = src, .chunk = from.chunk});
+        return placed_.steps.back();
+    }
+
+    void settle() {
+        if (arrival_) placed_.steps.push_back(*arrival_);
+        arrival_.reset();
+    }
+
+    // Gives the slot of an own value back after its last reader.
+    void give_up(Value value) {
+        if (fates_[value].last_step != number_ || !is_encoded(value)) return;
+        if (wire_of_[value].index < author_.outbox) free_.push_back(wire_of_[value]);
+    }
+
+    Done encode(Value value, Slot src, uint8_t flags) {
+        if (free_.empty())
+            return refuse(number_, "needs a wire slot, and all of the outbox are in use");
+        wire_of_[value] = free_.front();
+        free_.pop_front();
+        Step &step = emit(Verb::encode, wire_of_[value], src);
+        step.flags = flags;
+        step.ordinal = encodes_++;
+        return {};
+    }
+
+    Done send(const Step &step) {
+        const Value value = values_.of(step.src);
+        if (arrival_ && arrival_->dst != step.src) settle();
+        if (!is_encoded(value)) QCCL_TRY(encode(value, step.src, 0));
+        emit(Verb::send, {}, wire_of_[value]).peer = step.peer;
+        give_up(value);
+        return {};
+    }
+
+    void recv(const Step &step) {
+        const bool names_wire = step.dst.is(SlotKind::wire);
+        const Slot slot = wire(names_wire ? author_.outbox + step.dst.index : placed_.wires++);
+        emit(Verb::recv, slot, {}).peer = step.peer;
+        values_.write(step);
+        const Value value = values_.of(step.dst);
+        wire_of_[value] = slot;
+        const bool is_sum = step.dst.is(SlotKind::accumulator);
+        if (is_sum) is_exact_[step.dst.index] = false;
+        if (step.dst.is(SlotKind::output) || (is_sum && fates_[value].is_read))
+            arrival_ =
+                Step{.verb = Verb::decode, .dst = step.dst, .src = slot, .chunk = step.chunk};
+    }
+
+    void reduce(const Step &step) {
+        const Value before = values_.of(step.dst);
+        bool is_first = before == no_value;
+        // What this rank gave away is what it goes on with.
+        if (!is_first && is_encoded(before) && is_exact_[step.dst.index])
+            emit(Verb::decode, step.dst, wire_of_[before]);
+        if (!is_first) give_up(before);
+        for (uint32_t i = 0; i < step.sources; i++) {
+            const Slot src = step.src.after(i);
+            const Value value = values_.of(src);
+            if (is_encoded(value))
+                emit(is_first ? Verb::decode : Verb::decode_add, step.dst, wire_of_[value]);
+            else if (is_first)
+                emit(Verb::copy, step.dst, src);
+            else
+                add(step.dst, src);
+            give_up(value);
+            is_first = false;
+        }
+        values_.write(step);
+        is_exact_[step.dst.index] = true;
+    }
+
+    // Consecutive sources of one reduce stay one step.
+    void add(Slot dst, Slot src) {
+        if (!placed_.steps.empty()) {
+            Step &last = placed_.steps.back();
+            const bool extends = last.verb == Verb::reduce && last.dst == dst &&
+                                 last.src.after(last.sources) == src &&
+                                 last.sources < std::numeric_limits<uint16_t>::max();
+            if (extends) {
+                last.sources++;
+                return;
+            }
+        }
+        emit(Verb::reduce, dst, src);
+    }
+
+    Done copy(const Step &step) {
+        const Value source = values_.of(step.src);
+        const bool finishes = step.has(Step::finishes);
+        if (finishes && is_encoded(source))
+            return refuse(number_, "finishes what has already travelled");
+        values_.write(step);
+        const Value value = values_.of(step.dst);
+        const uint8_t flags = step.flags & Step::finishes;
+        if (!is_encoded(value) && fates_[value].is_sent) QCCL_TRY(encode(value, step.src, flags));
+        if (is_encoded(value))
+            emit(Verb::decode, step.dst, wire_of_[value]);
+        else
+            emit(Verb::copy, step.dst, step.src).flags = flags;
+        if (step.dst.is(SlotKind::accumulator)) is_exact_[step.dst.index] = !is_encoded(value);
+        give_up(source);
+        return {};
+    }
+
+    const Schedule &author_;
+    const std::vector<Fate> fates_;
+    Values values_;
+    std::vector<Slot> wire_of_;   // of each value, where its encoded bytes are
+    std::vector<bool> is_exact_;  // the chunk's accumulator holds more than its bytes would give
+    std::deque<Slot> free_;       // own slots, the one given up longest ago first
+    std::optional<Step> arrival_; // decodes what came last
+    Schedule placed_;
+    uint32_t number_ = 0;
+    uint32_t encodes_ = 0;
+};
+
+} // namespace
+
+Result<Schedule> place_codec(const Schedule &author) {
+    if (author.is_placed)
+        return Error::make(Code::invalid_argument, "place_codec: the schedule is already placed");
+    QCCL_TRY(auto fates, survey(author));
+    return Placer(author, std::move(fates)).run();
+}
+
+} // namespace qccl

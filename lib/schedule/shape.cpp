@@ -1,0 +1,135 @@
+#include "schedule/shape.hpp"
+
+#include "schedule/lower.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+namespace {
+
+// Wire slots start at a cache line of their own.
+constexpr size_t wire_alignment = 64;
+
+constexpr uint64_t divide_up(uint64_t value, uint64_t by) { return value / by + (value % by != 0); }
+
+} // namespace
+
+Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
+                     const ShapeLimits &limits) {
+    const uint64_t largest = layout.largest(), grain = layout.grain();
+    const uint64_t whole = std::max(grain, round_up(largest, grain));
+    const uint64_t least = encoding.needs_whole_chunks ? whole : grain;
+    const uint64_t target =
+        round_up(std::max<uint64_t>(1, limits.segment_bytes / encoding.type_bytes), grain);
+
+    uint64_t segment = std::clamp(target, least, whole);
+    uint32_t most_lanes = std::max(1U, limits.max_lanes);
+    while (true) {
+        Geometry g;
+        g.instances = std::max<uint64_t>(1, divide_up(largest, segment));
+        // Equal segments: a short one at the end would leave the lanes idle.
+        g.segment = std::max(grain, round_up(divide_up(largest, g.instances), grain));
+        g.lanes = static_cast<uint32_t>(std::min<uint64_t>(most_lanes, g.instances));
+        g.wire_bytes =
+            round_up(encoding.encoded_bytes(std::min(g.segment, largest)), wire_alignment);
+        g.arena_bytes = size_t{g.lanes} * outbox * g.wire_bytes;
+        if (g.arena_bytes <= limits.arena_bytes) return g;
+
+        if (g.segment > least)
+            segment = round_up(g.segment / 2, grain);
+        else if (g.lanes > 1)
+            most_lanes = g.lanes - 1;
+        else
+            return Error::make(Code::invalid_argument,
+                               "%u wire slots of %zu bytes, for %llu elements each, need more than "
+                               "the arena's %zu bytes",
+                               outbox, g.wire_bytes, static_cast<unsigned long long>(g.segment),
+                               limits.arena_bytes);
+    }
+}
+
+namespace {
+
+constexpr uint32_t none = ~uint32_t{0};
+
+// Collects steps into groups, in the order in which the groups will be issued: a run of joined
+// steps, or a single send or recv.
+class Grouping {
+public:
+    explicit Grouping(const Schedule &placed)
+        : lowered_(placed), deps_(lower(lowered_)), group_of_(placed.steps.size()),
+          run_of_chunk_(placed.chunks, none) {
+        for (uint32_t i = 0; i < placed.steps.size(); i++) {
+            group_of_[i] = group_for(i);
+            if (group_of_[i] == groups_.size()) groups_.emplace_back();
+            groups_[group_of_[i]].push_back(i);
+        }
+    }
+
+    Fused build(const Schedule &placed) const {
+        Fused fused{.schedule = placed, .is_local = find_local(placed)};
+        fused.schedule.steps.clear();
+        for (const auto &group : groups_)
+            for (const uint32_t i : group) {
+                Step step = placed.steps[i];
+                step.flags &= static_cast<uint8_t>(~Step::joins_next);
+                if (i != group.back()) step.flags |= Step::joins_next;
+                fused.schedule.steps.push_back(step);
+            }
+        return fused;
+    }
+
+private:
+    uint32_t group_for(uint32_t number) {
+        const Step &step = lowered_.steps[number];
+        const auto next = static_cast<uint32_t>(groups_.size());
+        if (!computes(step.verb)) {
+            if (step.verb == Verb::recv) last_recv_ = next;
+            return next;
+        }
+        uint32_t &run = run_of_chunk_[step.chunk];
+        if (run == none || !may_join(number, run)) run = next;
+        return run;
+    }
+
+    // Only what has been sent may be overtaken: a step that moved before a recv would tear an
+    // accumulator's run in two.
+    bool may_join(uint32_t number, uint32_t run) const {
+        if (last_recv_ != none && last_recv_ > run) return false;
+        const auto waits = deps_.of(number);
+        return std::all_of(waits.begin(), waits.end(),
+                           [&](uint32_t step) { return group_of_[step] <= run; });
+    }
+
+    std::vector<bool> find_local(const Schedule &placed) const {
+        std::vector<bool> is_local(placed.chunks, true);
+        std::vector<uint32_t> home(placed.chunks, none);
+        const auto note = [&](Slot slot, uint32_t group) {
+            if (!slot.is(SlotKind::accumulator)) return;
+            if (home[slot.index] == none)
+                home[slot.index] = group;
+            else if (home[slot.index] != group)
+                is_local[slot.index] = false;
+        };
+        for (uint32_t i = 0; i < placed.steps.size(); i++) {
+            const Step &step = placed.steps[i];
+            note(step.dst, group_of_[i]);
+            for (uint32_t k = 0; k < step.sources; k++) note(step.src.after(k), group_of_[i]);
+        }
+        return is_local;
+    }
+
+    Schedule lowered_;
+    const Dependencies deps_;
+    std::vector<uint32_t> group_of_;     // by step
+    std::vector<uint32_t> run_of_chunk_; // the latest run of each chunk
+    std::vector<std::vector<uint32_t>> groups_;
+    uint32_t last_recv_ = none;
+};
+
+} // namespace
+
+Fused fuse(const Schedule &placed) { return Grouping(placed).build(placed); }
+
+} // namespace qccl

@@ -1,0 +1,59 @@
+// Cuts a collective into lanes and segments, and joins steps that can run together while a tile of
+// values is in the cache. Geometry depends only on numbers that are equal on all ranks.
+#pragma once
+
+#include "base/result.hpp"
+#include "schedule/layout.hpp"
+#include "schedule/schedule.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace qccl {
+
+struct ShapeLimits {
+    size_t arena_bytes = 0;   // for what a rank has encoded and peers have not yet read
+    size_t segment_bytes = 0; // of unencoded values that one instance of a step works on; a target
+    uint32_t max_lanes = 1;   // instances in flight
+};
+
+// What the codec asks for, in numbers.
+struct Encoding {
+    size_t type_bytes = 0;
+    bool needs_whole_chunks = false; // a bucket is a chunk: there is one segment
+    std::function<size_t(uint64_t count)> encoded_bytes; // header included
+};
+
+// Instance i of the schedule works on segment i of every chunk, in lane i mod lanes.
+struct Geometry {
+    uint64_t segment = 0;   // elements, a multiple of the layout's grain
+    uint64_t instances = 1; // at least one: empty collectives send headers too
+    uint32_t lanes = 1;
+    size_t wire_bytes = 0;  // from one wire slot of the arena to the next
+    size_t arena_bytes = 0; // lanes * outbox * wire_bytes
+
+    // Where an own wire slot lies in the arena.
+    size_t wire_offset(uint32_t lane, uint32_t outbox, Slot slot) const {
+        return (size_t{lane} * outbox + slot.index) * wire_bytes;
+    }
+    bool operator==(const Geometry &) const = default;
+};
+
+// Segments shrink, never below the layout's grain, until a rank's own wire slots of all lanes fit
+// the arena; then lanes are given up. An error says what does not fit.
+Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
+                     const ShapeLimits &limits);
+
+struct Fused {
+    Schedule schedule;          // reordered, Step::joins_next set
+    std::vector<bool> is_local; // of each chunk's accumulator: it lives within one run of joined
+                                // steps, so that a tile of it is enough
+};
+
+// Joins steps that compute on the same chunk into runs, moving them up where dependencies allow; a
+// send comes after the run that makes what it sends. Only for placed schedules.
+Fused fuse(const Schedule &placed);
+
+} // namespace qccl
