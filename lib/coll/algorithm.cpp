@@ -1,0 +1,45 @@
+#include "coll/algorithm.hpp"
+
+#include "coll/direct.hpp"
+#include "coll/oneshot.hpp"
+#include "coll/ring.hpp"
+
+namespace qccl {
+
+namespace {
+
+// all_reduce, reduce_scatter, all_gather, broadcast, barrier
+constexpr Algorithm table[] = {
+    {"ring",
+     SumOrder::by_ring,
+     {all_reduce_ring, reduce_scatter_ring, all_gather_ring, broadcast_ring, nullptr}},
+    {"direct",
+     SumOrder::by_rank,
+     {all_reduce_direct, reduce_scatter_direct, all_gather_direct, broadcast_direct, nullptr}},
+    {"oneshot",
+     SumOrder::by_rank,
+     {all_reduce_oneshot, reduce_scatter_direct, all_gather_direct, broadcast_oneshot,
+      barrier_oneshot}},
+};
+
+} // namespace
+
+std::span<const Algorithm> algorithms() { return table; }
+
+const Algorithm *find_algorithm(std::string_view name) {
+    for (const Algorithm &row : table)
+        if (name == row.name) return &row;
+    return nullptr;
+}
+
+Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team) {
+    const Emit emitter = algorithm.emitter(collective);
+    if (emitter && team.rank < team.size && team.root < team.size) return emitter(team);
+    if (emitter)
+        return Error::make(Code::invalid_argument, "rank %u or root %u is not one of %u ranks",
+                           team.rank, team.root, team.size);
+    return Error::make(Code::invalid_argument, "there is no %s by %s", name(collective),
+                       algorithm.name);
+}
+
+} // namespace qccl

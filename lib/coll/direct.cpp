@@ -1,0 +1,73 @@
+#include "coll/direct.hpp"
+
+namespace qccl {
+
+// Peers are dealt with from the next rank on, so that no rank is everybody's first.
+
+void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk) {
+    for (uint32_t i = 1; i < t.size; i++) {
+        const uint32_t peer = t.before(i);
+        s.recv(peer, wire(peer < t.rank ? peer : peer - 1), chunk);
+    }
+    s.reduce(sum(chunk), wire(0), t.rank);
+    s.reduce(sum(chunk), input(chunk));
+    s.reduce(sum(chunk), wire(t.rank), t.size - 1 - t.rank);
+}
+
+namespace {
+
+// Every rank sends each other one the chunk that it owns, and sums its own.
+void scatter_and_sum(Schedule &s, const Team &t) {
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.after(i)));
+    receive_and_sum(s, t, t.rank);
+    s.finish(output(t.rank), sum(t.rank));
+}
+
+// Every rank sends its chunk to all.
+void exchange(Schedule &s, const Team &t) {
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), output(t.rank));
+    for (uint32_t i = 1; i < t.size; i++) s.recv(t.before(i), output(t.before(i)));
+}
+
+} // namespace
+
+Schedule all_reduce_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
+    scatter_and_sum(s, t);
+    exchange(s, t);
+    return s;
+}
+
+Schedule reduce_scatter_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size - 1};
+    scatter_and_sum(s, t);
+    return s;
+}
+
+Schedule all_gather_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0U : 1U};
+    s.copy(output(t.rank), input(t.rank));
+    exchange(s, t);
+    return s;
+}
+
+// The root deals out the chunks, and every rank passes its own on to the others.
+Schedule broadcast_direct(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
+    if (t.rank == t.root) {
+        for (uint32_t i = 1; i <= t.size; i++) {
+            const uint32_t c = t.after(i);
+            s.copy(output(c), input(c));
+            if (c != t.rank) s.send(c, output(c));
+        }
+        for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), output(t.rank));
+        return s;
+    }
+    s.recv(t.root, output(t.rank));
+    for (uint32_t i = 1; i < t.size; i++)
+        if (t.after(i) != t.root) s.send(t.after(i), output(t.rank));
+    for (uint32_t i = 1; i < t.size; i++) s.recv(t.before(i), output(t.before(i)));
+    return s;
+}
+
+} // namespace qccl

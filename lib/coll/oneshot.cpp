@@ -1,0 +1,30 @@
+#include "coll/oneshot.hpp"
+
+#include "coll/direct.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+Schedule all_reduce_oneshot(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(0));
+    receive_and_sum(s, t, 0);
+    s.finish(output(0), sum(0));
+    return s;
+}
+
+Schedule broadcast_oneshot(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
+    if (t.rank != t.root) {
+        s.recv(t.root, output(0));
+        return s;
+    }
+    s.copy(output(0), input(0));
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), output(0));
+    return s;
+}
+
+Schedule barrier_oneshot(const Team &t) { return all_reduce_oneshot(t); }
+
+} // namespace qccl

@@ -1,0 +1,13 @@
+// Ring: every chunk travels from neighbour to neighbour. The fewest bytes and the most rounds.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+namespace qccl {
+
+Schedule all_reduce_ring(const Team &team);
+Schedule reduce_scatter_ring(const Team &team);
+Schedule all_gather_ring(const Team &team);
+Schedule broadcast_ring(const Team &team);
+
+} // namespace qccl
