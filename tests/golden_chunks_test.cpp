@@ -1,0 +1,113 @@
+// The wire's goldens: hashes of chunks for every codec, type, rounding, bucket and input, and small
+// chunks in full. `golden_chunks_test --print hashes|bytes` prints what tests/data/chunk_hashes.txt
+// and chunk_bytes.txt hold; lines are added there, never changed.
+#include "golden_cases.hpp"
+#include "qtest.hpp"
+
+#include <cstdio>
+#include <fstream>
+
+using namespace qccl;
+
+namespace {
+
+// FNV-1a over 64 bits.
+struct Hash {
+    uint64_t value = 0xCBF29CE484222325ULL;
+    void add(std::span<const std::byte> bytes) {
+        for (const std::byte b : bytes)
+            value = (value ^ std::to_integer<uint64_t>(b)) * 0x100000001B3ULL;
+    }
+};
+
+std::vector<DataType> inputs_of(DataType type) {
+    if (accumulator_of(type) == type) return {type};
+    return {type, accumulator_of(type)};
+}
+
+// One line: over all kinds and counts, the chunks, and what they decode to.
+std::string hash_line(const std::string &text, DataType type, DataType in) {
+    const Codec codec = *parse_codec(text);
+    Hash chunks, values;
+    for (const golden::Kind kind : golden::kinds)
+        for (const uint64_t count : golden::counts) {
+            const auto input = golden::make_input(in, kind, count);
+            const auto bytes = golden::encode_chunk(
+                scalar_kernels(), codec, golden::chunk_info(type, count), in, input.data());
+            const auto open = open_chunk(bytes, codec, type, count);
+            CHECK_OK(open);
+            chunks.add(bytes);
+            values.add(golden::decode_chunk(scalar_kernels(), *open, type));
+        }
+    char line[160];
+    snprintf(line, sizeof line, "%s %s %s %016llx %016llx", text.c_str(), name(type), name(in),
+             static_cast<unsigned long long>(chunks.value),
+             static_cast<unsigned long long>(values.value));
+    return line;
+}
+
+std::vector<std::string> hash_lines() {
+    std::vector<std::string> lines;
+    for (const std::string &text : golden::specs())
+        for (const DataType type : golden::float_types)
+            for (const DataType in : inputs_of(type)) lines.push_back(hash_line(text, type, in));
+    for (const TypeInfo &row : type_table)
+        if (!row.is_float) lines.push_back(hash_line("none", row.type, row.type));
+    return lines;
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+    std::string text;
+    for (const std::byte b : bytes) {
+        char digits[3];
+        snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(b));
+        text += digits;
+    }
+    return text;
+}
+
+// "spec kind: chunk", fp32 values, an odd count of two groups and a part.
+std::vector<std::string> byte_lines() {
+    constexpr uint64_t count = 70;
+    constexpr DataType type = DataType::float32;
+    std::vector<std::string> lines;
+    for (const std::string &text : golden::specs())
+        for (const auto &[kind, kind_name] :
+             {std::pair{golden::Kind::spread, "spread"}, {golden::Kind::ties, "ties"}}) {
+            const auto input = golden::make_input(type, kind, count);
+            const auto bytes =
+                golden::encode_chunk(scalar_kernels(), *parse_codec(text),
+                                     golden::chunk_info(type, count), type, input.data());
+            lines.push_back(text + " " + kind_name + " " + hex(bytes));
+        }
+    return lines;
+}
+
+// Every stored line must be among those computed, in order, and every computed one be stored.
+void check_against(const char *file, const std::vector<std::string> &lines) {
+    std::ifstream stored(std::string(QCCL_TEST_DATA "/") + file);
+    CHECK(stored.is_open());
+    std::string line;
+    size_t at = 0;
+    while (std::getline(stored, line)) {
+        CHECK(at < lines.size());
+        CHECK_EQ(lines[at++], line);
+    }
+    CHECK_EQ(at, lines.size());
+}
+
+} // namespace
+
+static void hashes_are_golden() { check_against("chunk_hashes.txt", hash_lines()); }
+static void bytes_are_golden() { check_against("chunk_bytes.txt", byte_lines()); }
+
+int main(int argc, char **argv) {
+    if (argc == 3 && std::string(argv[1]) == "--print") {
+        for (const std::string &line :
+             std::string(argv[2]) == "bytes" ? byte_lines() : hash_lines())
+            puts(line.c_str());
+        return 0;
+    }
+    const CMUnitTest tests[] = {QTEST(hashes_are_golden), QTEST(bytes_are_golden)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,191 @@
+"""A second decoder of chunks, written from lib/codec/WIRE.md alone: it tests the page as much as the library.
+
+Knows nothing of the C++ code; NumPy does the arithmetic. `decode(chunk)` gives a Chunk, or raises Damaged.
+"""
+
+import struct
+from collections import namedtuple
+
+import numpy as np
+
+NONE, FP16, BF16, INT, MINMAX = 0, 1, 2, 5, 6
+FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
+INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
+TYPE_BYTES = {**{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, BFLOAT16: 2, E4M3: 1, E5M2: 1}
+
+# exponent bits, fraction bits, canonical NaN, largest finite, infinity (None: there is none)
+Small = namedtuple("Small", "exponent fraction nan largest infinity")
+SMALL = {
+    FLOAT16: Small(5, 10, 0x7E00, 0x7BFF, 0x7C00),
+    BFLOAT16: Small(8, 7, 0x7FC0, 0x7F7F, 0x7F80),
+    E4M3: Small(4, 3, 0x7F, 0x7E, None),
+    E5M2: Small(5, 2, 0x7E, 0x7B, 0x7C),
+}
+SATURATING_TYPES = (E4M3, E5M2)
+
+Header = namedtuple("Header", "magic version codec type rounding bits flags reserved0 bucket count first "
+                              "payload_bytes key call crc reserved1")
+HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
+Layout = namedtuple("Layout", "planes scales raw bytes coded scale_count gaps")
+Chunk = namedtuple("Chunk", "header values")  # values: as bytes, in the tensor's type
+
+
+class Damaged(Exception):
+    pass
+
+
+def need(condition, what):
+    if not condition:
+        raise Damaged(what)
+
+
+def widen(bits, kind):
+    """Small numbers to fp64, exactly."""
+    f = SMALL[kind]
+    bits = bits.astype(np.int64)
+    sign_bit = 1 << (f.exponent + f.fraction)
+    magnitude = bits & (sign_bit - 1)
+    field, fraction = magnitude >> f.fraction, magnitude & ((1 << f.fraction) - 1)
+    bias = (1 << (f.exponent - 1)) - 1
+    significand = np.where(field > 0, fraction + (1 << f.fraction), fraction)
+    value = np.ldexp(significand.astype(np.float64), np.where(field > 0, field, 1) - bias - f.fraction)
+    value = np.where(magnitude > f.largest, np.nan, value)
+    if f.infinity is not None:
+        value = np.where(magnitude == f.infinity, np.inf, value)
+    return np.where(bits & sign_bit, -value, value)
+
+
+def narrow(values, kind, saturate):
+    """fp64 to small numbers, one rounding to nearest even."""
+    f = SMALL[kind]
+    bias = (1 << (f.exponent - 1)) - 1
+    values = np.asarray(values, dtype=np.float64)
+    magnitude = np.where(np.isfinite(values), np.abs(values), 0.0)
+    exponent = np.where(magnitude > 0, np.frexp(magnitude)[1] - 1, 1 - bias)
+    exponent = np.maximum(exponent, 1 - bias)
+    significand = np.rint(np.ldexp(magnitude, f.fraction - exponent)).astype(np.int64)
+    bits = ((exponent + bias - 1).astype(np.int64) << f.fraction) + significand
+    bits = np.where(bits > f.largest, f.largest if saturate else f.infinity, bits)
+    infinity = f.nan if f.infinity is None else f.infinity
+    bits = np.where(np.isinf(values), infinity, bits)
+    signed = bits | (np.signbit(values).astype(np.int64) << (f.exponent + f.fraction))
+    bits = np.where(np.isnan(values) | (bits == f.nan), f.nan, signed)
+    return bits.astype(np.uint16 if f.exponent + f.fraction == 15 else np.uint8)
+
+
+def load(data, kind):
+    """Bytes of a floating type as fp64."""
+    if kind in SMALL:
+        return widen(np.frombuffer(data, "<u2" if TYPE_BYTES[kind] == 2 else "u1"), kind)
+    return np.frombuffer(data, "<f4" if kind == FLOAT32 else "<f8").astype(np.float64)
+
+
+def store(values, kind, saturate=None):
+    """fp64 values as bytes of a floating type, NaN canonical."""
+    if kind in SMALL:
+        return narrow(values, kind, kind in SATURATING_TYPES if saturate is None else saturate).tobytes()
+    values = values.astype(np.float32 if kind == FLOAT32 else np.float64)
+    values[np.isnan(values)] = np.nan
+    return values.tobytes()
+
+
+def plane_widths(bits):
+    return [w for w in (8, 4, 2, 1) if bits & w]
+
+
+def layout_of(codec, kind, bits, bucket, skips, n):
+    if codec in (NONE, FP16, BF16):
+        return Layout({}, 0, 0, n * (TYPE_BYTES[kind] if codec == NONE else 2), 0, 0, [])
+    size = bucket or max(n, 1)
+    raw_count = n % size if skips else 0
+    coded = n - raw_count
+    groups, scale_count = -(-coded // 32), -(-coded // size)
+    planes, gaps, end = {}, [], 0
+
+    def section(length):
+        nonlocal end
+        start = -(-end // 16) * 16
+        gaps.append((end, start))
+        end = start + length
+        return start
+
+    for width in plane_widths(bits):
+        planes[width] = section(groups * 4 * width)
+    scales = section(scale_count * (2 if codec == INT else 8))
+    raw = section(raw_count * TYPE_BYTES[kind]) if raw_count else 0
+    return Layout(planes, scales, raw, end, coded, scale_count, gaps)
+
+
+def read_codes(payload, layout, bits):
+    groups = -(-layout.coded // 32)
+    codes, low = np.zeros((groups, 32), np.int64), 0
+    for width in plane_widths(bits):
+        start = layout.planes[width]
+        piece = np.frombuffer(payload, "u1", groups * 4 * width, start).reshape(groups, 4 * width).astype(np.int64)
+        if width == 1:
+            part = np.stack([piece >> j & 1 for j in range(8)], axis=2).reshape(groups, 32)
+        else:
+            part = np.concatenate([piece >> j * width & ((1 << width) - 1) for j in range(8 // width)], axis=1)
+        codes |= part << low
+        low += width
+    codes = codes.reshape(-1)
+    need(not codes[layout.coded:].any(), "padding code")
+    return codes[:layout.coded]
+
+
+def decode_int(header, payload, layout):
+    bits = header.bits
+    raw = np.frombuffer(payload, "<u2", layout.scale_count, layout.scales)
+    scale = widen(raw, BFLOAT16)
+    allowed = np.where(np.isnan(scale), raw == 0x7FC0, np.abs(scale) < np.ldexp(1.0, 128 - (bits - 1)))
+    need((allowed & (raw != 0x8000)).all(), "scale")
+    codes = read_codes(payload, layout, bits)
+    q = np.where(codes >= 1 << (bits - 1), codes - (1 << bits), codes).astype(np.float32)
+    return q * np.repeat(scale.astype(np.float32), header.bucket)[:layout.coded]
+
+
+def decode_minmax(header, payload, layout):
+    raw = np.frombuffer(payload, "<u4", 2 * layout.scale_count, layout.scales).reshape(-1, 2)
+    low, unit = raw.view("<f4").T
+    is_nan = (raw == 0x7FC00000).all(axis=1)
+    is_number = np.isfinite(low) & (raw[:, 0] != 1 << 31) & ((raw[:, 1] == 0) | (np.isfinite(unit) & (unit >= np.float32(2.0**-126))))
+    need((is_nan | is_number).all(), "scale")
+    codes = read_codes(payload, layout, header.bits)
+    t = np.float64 if header.type == FLOAT64 else np.float32
+    at = np.arange(layout.coded) // (header.bucket or max(header.count, 1))
+    return low.astype(t)[at] + unit.astype(t)[at] * codes.astype(t)
+
+
+def read_header(chunk):
+    need(len(chunk) >= HEADER.size, "too short")
+    h = Header(*HEADER.unpack_from(chunk))
+    need(h.magic == b"QCCL" and h.version == 1 and h.reserved0 == h.reserved1 == 0 and h.flags < 4, "fixed field")
+    need(h.codec in (NONE, FP16, BF16, INT, MINMAX) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
+    need(h.codec == NONE or h.type not in INTEGERS, "type")
+    skips = h.flags & 1
+    if h.codec in (NONE, FP16, BF16):
+        need(h.bits == h.bucket == h.rounding == skips == 0, "keys")
+    elif h.codec == INT:
+        need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30 and not skips, "keys")
+    else:
+        need(1 <= h.bits <= 8 and h.bucket <= 1 << 30 and not (skips and h.bucket == 0), "keys")
+    need(h.rounding or h.key == h.call == 0, "noise")
+    need(h.flags & 2 or h.crc == 0, "seal")
+    need(h.first + h.count < 1 << 64, "index")
+    return h
+
+
+def decode(chunk):
+    h = read_header(chunk)
+    payload = chunk[HEADER.size:]
+    layout = layout_of(h.codec, h.type, h.bits, h.bucket, h.flags & 1, h.count)
+    need(h.payload_bytes == layout.bytes == len(payload), "length")
+    need(not any(any(payload[a:b]) for a, b in layout.gaps), "gap")
+    if h.codec == NONE:
+        return Chunk(h, payload)
+    if h.codec in (FP16, BF16):
+        kind = FLOAT16 if h.codec == FP16 else BFLOAT16
+        return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type))
+    with np.errstate(all="ignore"):
+        y = (decode_int if h.codec == INT else decode_minmax)(h, payload, layout)
+        return Chunk(h, store(y.astype(np.float64), h.type) + (payload[layout.raw:] if layout.raw or not layout.coded else b""))

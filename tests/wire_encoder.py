@@ -1,0 +1,142 @@
+"""A second encoder of chunks, written from lib/codec/WIRE.md alone; the decoder beside it shares its conversions.
+
+`encode(header, values)` gives the chunk of fp64 `values`, which hold the tensor's or its accumulator's numbers exactly.
+"""
+
+import numpy as np
+
+from wire_decoder import BF16, BFLOAT16, FLOAT16, FLOAT64, FP16, HEADER, INT, NONE, layout_of, narrow, plane_widths, store, widen
+
+FLT_MAX = np.float32(2.0**128 - 2.0**104)
+FLT_MIN = np.float32(2.0**-126)
+
+
+def philox(counter, key):
+    """Seven rounds on lists of uint64 arrays that hold 32-bit words."""
+    mask = np.uint64(0xFFFFFFFF)
+    c, k = list(counter), list(key)
+    for _ in range(7):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(p1 >> np.uint64(32)) ^ c[1] ^ k[0], p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ k[1], p0 & mask]
+        k = [k[0] + np.uint64(0x9E3779B9) & mask, k[1] + np.uint64(0xBB67AE85) & mask]
+    return c
+
+
+def noise(header, count):
+    """u of each element of the chunk."""
+    index = np.uint64(header.first) + np.arange(count, dtype=np.uint64)
+    block = index >> np.uint64(3)
+    halves = lambda x: [np.uint64(x & 0xFFFFFFFF), np.uint64(x >> 32)]
+    mask = np.uint64(0xFFFFFFFF)
+    call = [np.full(count, half) for half in halves(header.call)]
+    words = np.stack(philox([block & mask, block >> np.uint64(32)] + call, halves(header.key)))
+    lane = index & np.uint64(7)
+    word = words[(lane >> np.uint64(1)).astype(np.int64), np.arange(count)]
+    return ((word >> (np.uint64(16) * (lane & np.uint64(1)))) & np.uint64(0xFFFF)).astype(np.float64) / 65536
+
+
+def quantize(v, u, lowest, highest):
+    return np.clip(np.rint(v) if u is None else np.floor(v + u), lowest, highest).astype(np.int64)
+
+
+def blocks_of(values, size, filler):
+    """One row per block; the last one filled up."""
+    rows = -(-len(values) // size)
+    padded = np.full(rows * size, filler, dtype=values.dtype)
+    padded[:len(values)] = values
+    return padded.reshape(rows, size)
+
+
+def round_away_to_bf16(magnitude):
+    """Positive fp64 numbers to patterns of bf16; fp64 holds the exact quotient."""
+    exponent = np.maximum(np.frexp(magnitude)[1] - 1, -126)
+    significand = np.ceil(np.ldexp(magnitude, 7 - exponent)).astype(np.int64)
+    return ((exponent + 126) << 7) + significand
+
+
+def encode_int(header, values, u):
+    b = header.bits
+    x = blocks_of(values.astype(np.float32), header.bucket, np.float32(0))
+    finite = np.isfinite(x).all(axis=1)
+    x = np.where(finite[:, None], x, np.float32(0))
+    most, least = x.max(axis=1).astype(np.float64), x.min(axis=1).astype(np.float64)
+    m = np.where(most >= -least, most, least)
+    pattern = round_away_to_bf16(np.where(m == 0, 1.0, np.abs(m)) * 2.0 ** -(b - 1))
+    top = (128 - (b - 1) + 127) << 7  # 2^(128 - (b - 1))
+    pattern = np.where(pattern >= top, top - 1, pattern) | np.where(m > 0, 0x8000, 0)
+    pattern = np.where(finite, np.where(m == 0, 0, pattern), 0x7FC0)
+
+    s = np.where(finite & (m != 0), widen(pattern, BFLOAT16), 1.0)
+    lift = np.where(np.abs(s) < 2.0**-126, 2.0**64, 1.0)
+    inverse = np.float32(1) / (s * lift).astype(np.float32)
+    v = (x * lift.astype(np.float32)[:, None]) * inverse[:, None]
+    flat = v.reshape(-1)[:len(values)]
+    return quantize(flat, u, -(1 << (b - 1)), (1 << (b - 1)) - 1) & ((1 << b) - 1), pattern.astype("<u2").tobytes()
+
+
+def encode_minmax(header, values, u):
+    t = np.float64 if header.type == FLOAT64 else np.float32
+    steps = t((1 << header.bits) - 1)
+    values = values.astype(t)
+    size = header.bucket or max(len(values), 1)
+    x = blocks_of(values, size, values[-1] if len(values) else t(0))
+    lo, hi = x.min(axis=1), x.max(axis=1)
+    valid = np.isfinite(x).all(axis=1) & np.isfinite(lo.astype(np.float32)) & np.isfinite(hi.astype(np.float32))
+    lo, hi, x = np.where(valid, lo, t(0)), np.where(valid, hi, t(0)), np.where(valid[:, None], x, t(0))
+    minimum = lo.astype(np.float32) + np.float32(0)
+    r = hi - lo
+    if t == np.float32:
+        unit = np.where(np.isfinite(r), r / steps, t(2) * ((hi / t(2) - lo / t(2)) / steps))
+    else:
+        unit = (r / steps).astype(np.float32)
+    unit = np.where(np.isinf(unit), FLT_MAX, unit).astype(np.float32)
+    unit = np.where(unit < FLT_MIN, np.float32(0), unit)
+
+    coded = (unit != 0)[:, None]
+    inverse = t(1) / np.where(unit != 0, unit, np.float32(1)).astype(t)
+    v = (x - minimum.astype(t)[:, None]) * inverse[:, None]
+    codes = np.where(np.repeat(coded, size)[:len(values)], quantize(v.reshape(-1)[:len(values)], u, 0, int(steps)), 0)
+    pairs = np.stack([np.where(valid, minimum, np.float32(np.nan)), np.where(valid, unit, np.float32(np.nan))], axis=1)
+    pairs[np.isnan(pairs)] = np.nan
+    return codes, pairs.astype("<f4").tobytes()
+
+
+def write_planes(payload, layout, bits, codes):
+    groups = -(-layout.coded // 32)
+    padded = np.zeros(groups * 32, np.int64)
+    padded[:len(codes)] = codes
+    padded, low = padded.reshape(groups, 32), 0
+    for width in plane_widths(bits):
+        part = padded >> low & ((1 << width) - 1)
+        if width == 1:
+            piece = sum(part[:, j::8] << j for j in range(8))
+        else:
+            step = 4 * width
+            piece = sum(part[:, j * step:(j + 1) * step] << j * width for j in range(8 // width))
+        data = piece.astype(np.uint8).tobytes()
+        payload[layout.planes[width]:layout.planes[width] + len(data)] = data
+        low += width
+
+
+def encode(header, values, plain):
+    """`plain`: the same values converted to the tensor's type, as bytes, for what travels as it is."""
+    n = header.count
+    layout = layout_of(header.codec, header.type, header.bits, header.bucket, header.flags & 1, n)
+    head = HEADER.pack(*header._replace(payload_bytes=layout.bytes, crc=0))
+    if header.codec == NONE:
+        return head + plain
+    if header.codec in (FP16, BF16):
+        return head + store(values, FLOAT16 if header.codec == FP16 else BFLOAT16, saturate=True)
+    payload = bytearray(layout.bytes)
+    with np.errstate(all="ignore"):
+        coded = values[:layout.coded]
+        u = None
+        if header.rounding:
+            t = np.float64 if header.codec != INT and header.type == FLOAT64 else np.float32
+            u = noise(header, layout.coded).astype(t)
+        codes, scales = (encode_int if header.codec == INT else encode_minmax)(header, coded, u)
+    write_planes(payload, layout, header.bits, codes)
+    payload[layout.scales:layout.scales + len(scales)] = scales
+    if n > layout.coded:
+        payload[layout.raw:] = plain[-(n - layout.coded) * (len(plain) // n):]
+    return head + bytes(payload)
