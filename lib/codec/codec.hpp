@@ -59,7 +59,9 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
 // For bucket=all the grid is 64, and a segment is a whole chunk.
 size_t grain(const Codec &codec);
 
-// nu of CONTRACT.md's error prediction for unit-variance Gaussian input, one encode; 0 for none.
+// The expected NMSE of one encode of Gaussian values whatever their variance (nu of the error
+// prediction); 0 for none and for casts that do not narrow. Integrated numerically, up to 2 ms: ask
+// once.
 double unit_nmse(const Codec &codec, DataType type);
 
 } // namespace qccl

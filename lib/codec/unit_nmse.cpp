@@ -1,0 +1,174 @@
+// What one encode of unit Gaussian values loses, from the quantizer's definition: the mean over
+// where the extremes of a block lie, of the squared error of the values between them.
+#include "codec/codec.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace qccl {
+namespace {
+
+constexpr double whole_chunk_values = 1 << 20; // what bucket=all is taken for
+
+double density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+double upper_tail(double x) { return std::erfc(x / std::numbers::sqrt2) / 2; }
+
+constexpr double everywhere = 40; // the density beyond is no double
+
+// The x with upper_tail(x) = tail, by bisection down to 1e-8, plenty for a mean.
+double quantile(double tail) {
+    double low = -everywhere, high = everywhere;
+    for (int i = 0; i < 33; i++) {
+        const double middle = (low + high) / 2;
+        (upper_tail(middle) > tail ? low : high) = middle;
+    }
+    return low;
+}
+
+// 1 - p^(1 / n), also where n is large.
+double root_complement(double p, double n) { return -std::expm1(std::log(p) / n); }
+
+struct Interval {
+    double low, high;
+
+    bool is_empty() const { return high <= low; }
+    double mass() const { return upper_tail(low) - upper_tail(high); }
+    // Integral of (a + b x + c x^2) times the density.
+    double integral(double a, double b, double c) const {
+        const double first = density(low) - density(high);
+        const double second = mass() + low * density(low) - high * density(high);
+        return a * mass() + b * first + c * second;
+    }
+    double squared_distance(double from) const { return integral(from * from, -2 * from, 1); }
+    Interval within(double from, double to) const {
+        return {std::max(low, from), std::min(high, to)};
+    }
+};
+
+// Levels at low, low + step, ..., their number 2^bits.
+struct Quantizer {
+    double low, step;
+    double levels;
+    Rounding rounding;
+
+    double level(double k) const { return low + k * step; }
+    double top() const { return level(levels - 1); }
+    // Integral over `support` of the squared error times the density.
+    double error(const Interval &support) const;
+
+private:
+    static constexpr double fine_levels = 16; // from here on the density is flat within a step
+    double coarse_error(const Interval &support) const;
+};
+
+// Error of the values between the lowest and the highest level: uniform within a step, of variance
+// step^2 / 12; a stochastic choice between neighbours has twice that. Beyond the top all take it.
+double Quantizer::error(const Interval &support) const {
+    if (levels <= fine_levels) return coarse_error(support);
+    const double edge = top() + (rounding == Rounding::nearest ? step / 2 : 0);
+    const Interval inside = support.within(-everywhere, edge),
+                   beyond = support.within(edge, everywhere);
+    const double variance = step * step / (rounding == Rounding::nearest ? 12 : 6);
+    return variance * inside.mass() + (beyond.is_empty() ? 0 : beyond.squared_distance(top()));
+}
+
+double Quantizer::coarse_error(const Interval &support) const {
+    double sum = 0;
+    for (double k = 0; k < levels; k++) {
+        const bool is_top = k == levels - 1;
+        const double here = level(k), next = level(k + 1);
+        if (rounding == Rounding::stochastic && !is_top) {
+            const Interval between = support.within(here, next);
+            if (!between.is_empty()) sum += between.integral(-here * next, here + next, -1);
+            continue;
+        }
+        const double from = rounding == Rounding::stochastic ? here
+                            : k == 0                         ? -everywhere
+                                                             : here - step / 2;
+        const Interval cell = support.within(from, is_top ? everywhere : here + step / 2);
+        if (!cell.is_empty()) sum += cell.squared_distance(here);
+    }
+    return sum;
+}
+
+// Upwards to 8 significant bits, as the block's scale is stored.
+double round_scale_up(double scale) {
+    int exponent = 0;
+    const double fraction = std::frexp(scale, &exponent);
+    return std::ldexp(std::ceil(fraction * 256), exponent - 8);
+}
+
+// Mean over the quantiles of the largest of n magnitudes.
+double block_nmse(const Codec &codec) {
+    constexpr int nodes = 128;
+    const double n = codec.bucket, half = std::ldexp(1.0, codec.bits - 1);
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double extreme = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        const double step = round_scale_up(extreme / half);
+        const Quantizer quantizer{-half * step, step, 2 * half, codec.rounding};
+        const double position = extreme / step; // of the extreme value, just above its level
+        const double fraction = position - std::floor(position);
+        const double own = codec.rounding == Rounding::nearest
+                               ? std::pow(position - std::rint(position), 2)
+                               : fraction * (1 - fraction);
+        const Interval support{-extreme, extreme};
+        sum += (own * step * step + (n - 1) * quantizer.error(support) / support.mass()) / n;
+    }
+    return sum / nodes;
+}
+
+// Mean over the quantiles of the largest of n values, and of the smallest given the largest.
+double bucket_nmse(const Codec &codec) {
+    constexpr int nodes = 32;
+    const double n = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
+    if (n <= 2) return 0; // both values are extremes, which are exact
+    const double levels = std::ldexp(1.0, codec.bits);
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double above = root_complement((i + 0.5) / nodes, n), high = quantile(above);
+        for (int j = 0; j < nodes; j++) {
+            const double below = (1 - above) * root_complement((j + 0.5) / nodes, n - 1);
+            const Interval support{-quantile(below), high};
+            const Quantizer quantizer{support.low, (support.high - support.low) / (levels - 1),
+                                      levels, codec.rounding};
+            sum += (n - 2) / n * quantizer.error(support) / support.mass();
+        }
+    }
+    return sum / (nodes * nodes);
+}
+
+int fraction_bits(DataType type) {
+    switch (type) {
+    case DataType::float16: return 10;
+    case DataType::bfloat16: return 7;
+    case DataType::float8e4m3: return 3;
+    case DataType::float8e5m2: return 2;
+    case DataType::float64: return 52;
+    default: return 23;
+    }
+}
+
+// A rounding to f fraction bits errs uniformly in half a quantum, 2^-f of the power of two below
+// the value. Over a wide distribution the value is 2^k m with log m uniform, and the mean of 1 /
+// m^2 over [1, 2) is 3 / (8 ln 2).
+double cast_nmse(DataType wire, DataType type) {
+    if (fraction_bits(type) <= fraction_bits(wire)) return 0;
+    return std::ldexp(3 / (8 * std::numbers::ln2), -2 * fraction_bits(wire)) / 12;
+}
+
+} // namespace
+
+double unit_nmse(const Codec &codec, DataType type) {
+    switch (codec.id) {
+    case CodecId::none: return 0;
+    case CodecId::fp16: return cast_nmse(DataType::float16, type);
+    case CodecId::bf16: return cast_nmse(DataType::bfloat16, type);
+    case CodecId::integer: return block_nmse(codec);
+    case CodecId::minmax: return bucket_nmse(codec);
+    }
+    return 0;
+}
+
+} // namespace qccl
