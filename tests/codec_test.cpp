@@ -1,0 +1,218 @@
+// codec: spec strings both ways, every refusal with what is possible, grids, combinations, and the
+// error predictions' anchors.
+#include "qtest.hpp"
+
+#include "codec/codec.hpp"
+
+#include <cmath>
+#include <cstring>
+
+using namespace qccl;
+
+static Codec parsed(const char *text) {
+    const auto codec = parse_codec(text);
+    CHECK_OK(codec);
+    return *codec;
+}
+
+// Refused, and the sentence contains `hint`.
+static void check_refused(const std::string &text, const char *hint) {
+    const auto codec = parse_codec(text);
+    if (codec) throw qtest::Failure{text + " is accepted"};
+    CHECK(codec.error().code == Code::invalid_argument);
+    if (strstr(codec.error().text, hint) == nullptr)
+        throw qtest::Failure{text + ": \"" + codec.error().text + "\" does not say " + hint};
+}
+
+static void names_have_their_usual_keys() {
+    CHECK(parsed("none") == Codec{});
+    CHECK(parsed("fp16").id == CodecId::fp16);
+    CHECK(parsed("bf16").id == CodecId::bf16);
+    for (const int bits : {8, 6, 5, 4, 3, 2}) {
+        const Codec codec = parsed(("int" + std::to_string(bits)).c_str());
+        CHECK(codec.id == CodecId::integer);
+        CHECK_EQ(int{codec.bits}, bits);
+        CHECK_EQ(codec.bucket, 32U);
+        CHECK(codec.rounding == Rounding::nearest);
+    }
+    const Codec minmax = parsed("minmax");
+    CHECK(minmax.id == CodecId::minmax);
+    CHECK_EQ(minmax.bits, 8);
+    CHECK_EQ(minmax.bucket, 512U);
+}
+
+static void keys_are_read() {
+    const Codec codec = parsed("int4:block=100,round=stochastic,seed=18446744073709551615,min=64K");
+    CHECK_EQ(codec.bucket, 100U);
+    CHECK(codec.rounding == Rounding::stochastic);
+    CHECK_EQ(codec.seed, ~uint64_t{0});
+    CHECK_EQ(codec.min_bytes, 65536U);
+    CHECK_EQ(parsed("minmax:bucket=all,bits=3").bucket, Codec::whole_chunk);
+    CHECK(parsed("minmax:skip_incomplete=1").skips_incomplete);
+    CHECK_EQ(parsed("fp16:min=3").min_bytes, 3U);
+    CHECK_EQ(parsed("int2:seed=5,round=stochastic").seed, 5U);
+}
+
+static void shortest_specs_lead_back() {
+    for (const char *text :
+         {"none", "fp16", "bf16:min=1M", "int8", "int2:block=1", "int4:round=stochastic",
+          "int6:block=64,round=stochastic,seed=9,min=3G", "minmax", "minmax:bits=1",
+          "minmax:bucket=all",
+          "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
+        CHECK_EQ(spec(parsed(text)), text);
+        CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
+    }
+    CHECK_EQ(spec(parsed("int4:block=32,round=nearest,min=0")), "int4");
+    CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
+    CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
+    for (const std::string &name : codec_names()) CHECK_EQ(spec(parsed(name.c_str())), name);
+}
+
+static void strange_names_are_refused() {
+    for (const char *text : {"", "int7", "int1", "int9", "int", "INT4", "int4 ", " int4", "none4",
+                             "fp8", "topk", ":", "int4;"})
+        check_refused(text, "none, fp16, bf16, int8, int6, int5, int4, int3, int2, minmax");
+    check_refused(std::string(5000, 'x'), "possible: none, fp16");
+    check_refused(std::string("int4\0", 5), "is not known");
+}
+
+static void strange_keys_are_refused() {
+    for (const char *text :
+         {"int4:", "int4:bucket=32", "int4:bits=4", "int4:skip_incomplete=1", "int4:blok=32",
+          "int4:,", "int4:block=32,", "int4:=3", "int4:Block=32"})
+        check_refused(text, "possible: block, round, seed, min");
+    for (const char *text : {"minmax:block=32", "minmax:residual=on"})
+        check_refused(text, "possible: bits, bucket, round, seed, min, skip_incomplete");
+    check_refused("fp16:round=nearest", "possible: min");
+    check_refused("none:min=5", "possible: none");
+    check_refused("int4:block", "write block=VALUE");
+    check_refused("int4:block=32,block=32", "given twice");
+}
+
+static void strange_values_are_refused() {
+    for (const char *value :
+         {"0", "-1", "+1", "1.5", "", "4294967296", "1073741825", "0x10", " 3", "32 ", "all"})
+        check_refused(std::string("int4:block=") + value, "possible: 1 to 1073741824");
+    for (const char *value : {"0", "-5", "ALL", "1073741825", "99999999999999999999999"})
+        check_refused(std::string("minmax:bucket=") + value, "possible: 1 to 1073741824, or all");
+    for (const char *value : {"0", "9", "-1", "", "8b", "256", "264"})
+        check_refused(std::string("minmax:bits=") + value, "possible: 1 to 8");
+    for (const char *value : {"", "dither", "Nearest", "up"})
+        check_refused(std::string("int4:round=") + value, "possible: nearest, stochastic");
+    for (const char *value : {"", "-1", "x", "18446744073709551616"})
+        check_refused(std::string("int4:round=stochastic,seed=") + value,
+                      "possible: 0 to 18446744073709551615");
+    for (const char *value : {"", "K", "-1", "1T", "1KK", "18446744073709551615K", "1.5M"})
+        check_refused(std::string("int4:min=") + value, "a number of bytes");
+    for (const char *value : {"", "2", "yes"})
+        check_refused(std::string("minmax:skip_incomplete=") + value, "possible: 0, 1");
+}
+
+static void impossible_combinations_are_refused() {
+    check_refused("int4:seed=1", "round=stochastic");
+    check_refused("int4:round=nearest,seed=0", "round=stochastic");
+    check_refused("minmax:bucket=all,skip_incomplete=1", "never incomplete");
+}
+
+static void lists_continue_the_item_before() {
+    const auto list =
+        parse_codec_list("none,int4:block=64,round=stochastic,seed=3,int8,block=16,minmax:bits=4");
+    CHECK_OK(list);
+    CHECK_EQ(list->size(), 4U);
+    CHECK((*list)[0].is_lossless());
+    CHECK_EQ(spec((*list)[1]), "int4:block=64,round=stochastic,seed=3");
+    CHECK_EQ(spec((*list)[2]), "int8:block=16");
+    CHECK_EQ(spec((*list)[3]), "minmax:bits=4");
+    for (const char *text : {"", ",", "int4,", ",int4", "block=32", "block=32,int4", "int4,,int8",
+                             "none,block=3", "int4,bits=3"})
+        CHECK(!parse_codec_list(text));
+}
+
+static void grids_hold_whole_buckets_and_lines() {
+    CHECK_EQ(grain(parsed("none")), 64U);
+    CHECK_EQ(grain(parsed("fp16")), 64U);
+    CHECK_EQ(grain(parsed("int4")), 64U);
+    CHECK_EQ(grain(parsed("int4:block=7")), 448U);
+    CHECK_EQ(grain(parsed("int4:block=96")), 192U);
+    CHECK_EQ(grain(parsed("minmax")), 512U);
+    CHECK_EQ(grain(parsed("minmax:bucket=all")), 64U);
+    CHECK_EQ(grain(parsed("minmax:bucket=1073741823")), size_t{1073741823} * 64);
+}
+
+static void combinations_are_checked() {
+    const Codec none, cast = parsed("bf16"), lossy = parsed("int4"), bucketed = parsed("minmax");
+    for (const TypeInfo &row : type_table)
+        for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
+            for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                                Collective::all_gather, Collective::broadcast}) {
+                const bool adds = op == RedOp::sum || op == RedOp::avg || !reduces(collective);
+                CHECK(check_codec(none, collective, row.type, op).is_ok());
+                CHECK_EQ(check_codec(cast, collective, row.type, op).is_ok(), row.is_float);
+                CHECK_EQ(check_codec(lossy, collective, row.type, op).is_ok(),
+                         row.is_float && adds);
+                CHECK_EQ(check_codec(bucketed, collective, row.type, op).is_ok(),
+                         row.is_float && adds);
+            }
+    const Done refused = check_codec(lossy, Collective::all_reduce, DataType::float32, RedOp::max);
+    CHECK(refused.error().code == Code::invalid_argument);
+    CHECK(strstr(refused.error().text, "int4") != nullptr &&
+          strstr(refused.error().text, "max") != nullptr);
+    const Done integers = check_codec(cast, Collective::all_reduce, DataType::int32, RedOp::sum);
+    CHECK(strstr(integers.error().text, "int32") != nullptr);
+}
+
+static void possible_is_what_a_spec_can_say() {
+    Codec codec = parsed("int4");
+    codec.bits = 7;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.bucket = 0;
+    CHECK(!is_possible(codec));
+    codec = parsed("bf16");
+    codec.rounding = Rounding::stochastic;
+    CHECK(!is_possible(codec));
+    codec = parsed("none");
+    codec.id = static_cast<CodecId>(3);
+    CHECK(!is_possible(codec));
+}
+
+// Anchors found by simulation with other code; the reference is measured against them in
+// reference_test.
+static void errors_are_predicted() {
+    const auto near = [](double value, double anchor) {
+        return std::abs(value / anchor - 1) < 0.05;
+    };
+    CHECK_EQ(unit_nmse(parsed("none"), DataType::float32), 0.0);
+    CHECK(near(unit_nmse(parsed("int8"), DataType::float32), 2.9e-5));
+    CHECK(near(unit_nmse(parsed("int6"), DataType::float32), 4.5e-4));
+    CHECK(near(unit_nmse(parsed("int4"), DataType::float32), 7.4e-3));
+    CHECK(near(unit_nmse(parsed("minmax"), DataType::float32), 4.8e-5));
+    CHECK(near(unit_nmse(parsed("minmax:bits=4"), DataType::float32), 1.4e-2));
+    CHECK_EQ(unit_nmse(parsed("fp16"), DataType::float16), 0.0);
+    CHECK_EQ(unit_nmse(parsed("fp16"), DataType::bfloat16), 0.0);
+    CHECK(unit_nmse(parsed("bf16"), DataType::float16) > 0);
+    CHECK(near(unit_nmse(parsed("bf16"), DataType::float32) /
+                   unit_nmse(parsed("fp16"), DataType::float64),
+               64));
+    CHECK(near(unit_nmse(parsed("int8:round=stochastic"), DataType::float32) /
+                   unit_nmse(parsed("int8"), DataType::float32),
+               2));
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(names_have_their_usual_keys),
+        QTEST(keys_are_read),
+        QTEST(shortest_specs_lead_back),
+        QTEST(strange_names_are_refused),
+        QTEST(strange_keys_are_refused),
+        QTEST(strange_values_are_refused),
+        QTEST(impossible_combinations_are_refused),
+        QTEST(lists_continue_the_item_before),
+        QTEST(grids_hold_whole_buckets_and_lines),
+        QTEST(combinations_are_checked),
+        QTEST(possible_is_what_a_spec_can_say),
+        QTEST(errors_are_predicted),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
