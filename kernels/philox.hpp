@@ -10,20 +10,22 @@ namespace qccl {
 // One draw of 16 bits per element, eight to a block of the generator.
 inline constexpr uint32_t philox_draws = 8;
 
+inline constexpr uint32_t philox_multiplier_0 = 0xD2511F53,
+                          philox_multiplier_1 = 0xCD9E8D57; // Salmon et al., table 2
+inline constexpr uint32_t philox_weyl_0 = 0x9E3779B9,
+                          philox_weyl_1 = 0xBB67AE85; // golden ratio; sqrt(3) - 1
+inline constexpr int philox_rounds = 7;
+
 constexpr std::array<uint32_t, 4> philox4x32_7(std::array<uint32_t, 4> counter,
                                                std::array<uint32_t, 2> key) {
-    constexpr uint32_t multiplier_0 = 0xD2511F53,
-                       multiplier_1 = 0xCD9E8D57;                // Salmon et al., table 2
-    constexpr uint32_t weyl_0 = 0x9E3779B9, weyl_1 = 0xBB67AE85; // golden ratio; sqrt(3) - 1
-    constexpr int rounds = 7;
-    for (int i = 0; i < rounds; i++) {
-        const uint64_t product_0 = uint64_t{multiplier_0} * counter[0];
-        const uint64_t product_1 = uint64_t{multiplier_1} * counter[2];
+    for (int i = 0; i < philox_rounds; i++) {
+        const uint64_t product_0 = uint64_t{philox_multiplier_0} * counter[0];
+        const uint64_t product_1 = uint64_t{philox_multiplier_1} * counter[2];
         counter = {static_cast<uint32_t>(product_1 >> 32) ^ counter[1] ^ key[0],
                    static_cast<uint32_t>(product_1),
                    static_cast<uint32_t>(product_0 >> 32) ^ counter[3] ^ key[1],
                    static_cast<uint32_t>(product_0)};
-        key = {key[0] + weyl_0, key[1] + weyl_1};
+        key = {key[0] + philox_weyl_0, key[1] + philox_weyl_1};
     }
     return counter;
 }
