@@ -17,8 +17,9 @@ namespace qccl {
 // `payload`. begin is a multiple of grain(codec); count too, unless the range ends the chunk.
 struct ChunkRange {
     const Codec *codec = nullptr;
-    const PayloadLayout *layout = nullptr; // payload_layout(*codec, type, whole), kept by the caller
-    DataType type = DataType::float32;     // the tensor's
+    const PayloadLayout *layout =
+        nullptr;                       // payload_layout(*codec, type, whole), kept by the caller
+    DataType type = DataType::float32; // the tensor's
     uint64_t whole = 0;
     uint64_t begin = 0;
     uint64_t count = 0;
@@ -35,13 +36,17 @@ struct Noise {
 struct Kernels {
     const char *tier; // "scalar", "avx2", ...
 
-    void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src, std::byte *payload);
-    void (*decode)(const ChunkRange &range, const std::byte *payload, DataType out, void *dst, bool streams);
+    void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                   std::byte *payload);
+    void (*decode)(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
+                   bool streams);
     // accumulator = accumulator op decoded; accumulators are of accumulator_of(range.type).
-    void (*decode_add)(const ChunkRange &range, RedOp op, const std::byte *payload, void *accumulator);
+    void (*decode_add)(const ChunkRange &range, RedOp op, const std::byte *payload,
+                       void *accumulator);
 
     // accumulator = accumulator op value; avg adds here and divides in `divide`.
-    void (*reduce)(RedOp op, DataType accumulator_type, void *accumulator, DataType in, const void *src, size_t count);
+    void (*reduce)(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
+                   const void *src, size_t count);
     // Converts with one rounding; between equal types copies bits. `streams` asks for stores that
     // bypass the cache, where the destination is not read again soon.
     void (*copy)(DataType out, void *dst, DataType in, const void *src, size_t count, bool streams);
@@ -50,7 +55,10 @@ struct Kernels {
 };
 
 // Mask bits of the tiers that QCCL_TIER and the tests choose from; the best one allowed is taken.
-enum class Tier : uint8_t { scalar, baseline, avx2, avx512, neon, sve, vsx };
+// `generic` is the vector code on emulated vectors of 128 bits, for every processor; sse4 and above
+// are what a processor may have or not.
+enum class Tier : uint8_t { scalar, generic, sse4, avx2, avx512, neon, sve };
+constexpr uint32_t tier_mask(Tier tier) { return 1U << static_cast<uint32_t>(tier); }
 
 const Kernels &scalar_kernels();
 // The best tier of this machine that `mask` allows (bit per Tier); scalar where nothing else is.

@@ -1,0 +1,159 @@
+// A tier: the table of kernels that one target gives. What has no fast path (blocks that are no
+// whole groups, minmax of fp64, fp64 casts) goes to the scalar reference. Included once per target.
+#if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef QCCL_CPU_TIER_INL
+#undef QCCL_CPU_TIER_INL
+#else
+#define QCCL_CPU_TIER_INL
+#endif
+
+#include "kernels/cpu_decode-inl.hpp"
+#include "kernels/cpu_minmax-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace qccl::HWY_NAMESPACE {
+
+HWY_INLINE bool is_fast(const ChunkRange &range) {
+    const Codec &codec = *range.codec;
+    if (codec.is_cast()) return range.type != DataType::float64;
+    if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
+    return codec.bucket % group_values == 0; // also the whole chunk, which is 0
+}
+
+// A cast's values in the payload, or those behind the coded ones, or all: a plain type.
+HWY_INLINE DataType plain_type(const ChunkRange &range) {
+    if (range.codec->id == CodecId::fp16) return DataType::float16;
+    return range.codec->id == CodecId::bf16 ? DataType::bfloat16 : range.type;
+}
+
+template <class In, class Wire> struct CastStep {
+    static HWY_INLINE void run(uint16_t *dst, const Storage<In> *src) {
+        store_narrow<Wire, Overflow::saturate>(load<In>(src), dst);
+    }
+};
+template <class Wire> void encode_cast(DataType in, const void *src, uint16_t *dst, size_t count) {
+    switch (in) {
+    case DataType::float16:
+        return for_each_vector<CastStep<Half, Wire>>(lanes(), dst,
+                                                     static_cast<const uint16_t *>(src), count);
+    case DataType::bfloat16:
+        return for_each_vector<CastStep<Bfloat, Wire>>(lanes(), dst,
+                                                       static_cast<const uint16_t *>(src), count);
+    case DataType::float8e4m3:
+        return for_each_vector<CastStep<E4m3, Wire>>(lanes(), dst,
+                                                     static_cast<const uint8_t *>(src), count);
+    case DataType::float8e5m2:
+        return for_each_vector<CastStep<E5m2, Wire>>(lanes(), dst,
+                                                     static_cast<const uint8_t *>(src), count);
+    default:
+        return for_each_vector<CastStep<float, Wire>>(lanes(), dst, static_cast<const float *>(src),
+                                                      count);
+    }
+}
+
+inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                         std::byte *payload) {
+    const bool is_stochastic = range.codec->rounding == Rounding::stochastic;
+    if (range.codec->id == CodecId::integer)
+        (is_stochastic ? encode_integer<true> : encode_integer<false>)(range, noise, in, src,
+                                                                       payload);
+    else
+        (is_stochastic ? encode_minmax<true> : encode_minmax<false>)(range, noise, in, src,
+                                                                     payload);
+    if (range.begin + range.count == range.whole) clear_gaps(*range.codec, *range.layout, payload);
+    const size_t coded = groups_of(range).values;
+    copy(range.type, payload + range.layout->raw, in,
+         static_cast<const std::byte *>(src) + coded * type_bytes(in), range.count - coded, false);
+}
+
+inline void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                   std::byte *payload) {
+    if (range.codec->id == CodecId::none) {
+        const size_t offset = range.begin * type_bytes(range.type);
+        return copy(range.type, payload + offset, in, src, range.count, false);
+    }
+    if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
+    auto *const casts = reinterpret_cast<uint16_t *>(payload) + range.begin;
+    switch (range.codec->id) {
+    case CodecId::fp16: return encode_cast<Half>(in, src, casts, range.count);
+    case CodecId::bf16: return encode_cast<Bfloat>(in, src, casts, range.count);
+    default: return encode_codes(range, noise, in, src, payload);
+    }
+}
+
+// Between 16-bit formats there is no direct way: through fp32, a tile at a time.
+inline void copy_plain(DataType out, void *dst, DataType in, const void *src, size_t count,
+                       bool streams) {
+    if (in == out || in == DataType::float32 || out == DataType::float32)
+        return copy(out, dst, in, src, count, streams);
+    HWY_ALIGN float values[stream_tile];
+    for (size_t i = 0; i < count; i += stream_tile) {
+        const size_t part = std::min(stream_tile, count - i);
+        copy(DataType::float32, values, in,
+             static_cast<const std::byte *>(src) + i * type_bytes(in), part, false);
+        copy(out, static_cast<std::byte *>(dst) + i * type_bytes(out), DataType::float32, values,
+             part, streams);
+    }
+}
+
+inline void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
+                   bool streams) {
+    const DataType plain = plain_type(range);
+    if (range.codec->bits == 0)
+        return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
+                          streams);
+    if (!is_fast(range)) return scalar_kernels().decode(range, payload, out, dst, streams);
+    const Groups groups = groups_of(range);
+    decode_codes(range, groups, payload, out, dst, streams);
+    copy_plain(out, static_cast<std::byte *>(dst) + groups.values * type_bytes(out), plain,
+               payload + range.layout->raw, range.count - groups.values, false);
+}
+
+// As `reduce`, where the accumulator may be wider than fp32, in which casts are added.
+inline void reduce_plain(RedOp op, DataType type, void *accumulator, DataType in, const void *src,
+                         size_t count) {
+    if (type != DataType::float64 || in == DataType::float64)
+        return reduce(op, type, accumulator, in, src, count);
+    double values[tile_values];
+    for (size_t i = 0; i < count; i += tile_values) {
+        const size_t part = std::min(tile_values, count - i);
+        copy_plain(type, values, in, static_cast<const std::byte *>(src) + i * type_bytes(in), part,
+                   false);
+        reduce(op, type, static_cast<double *>(accumulator) + i, type, values, part);
+    }
+}
+
+inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
+                       void *accumulator) {
+    const DataType plain = plain_type(range), type = accumulator_of(range.type);
+    if (range.codec->bits == 0)
+        return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
+                            range.count);
+    if (!is_fast(range)) return scalar_kernels().decode_add(range, op, payload, accumulator);
+    const Groups groups = groups_of(range);
+    decode_add_codes(range, op, groups, payload, accumulator);
+    reduce(op, type, static_cast<std::byte *>(accumulator) + groups.values * type_bytes(type),
+           plain, payload + range.layout->raw, range.count - groups.values);
+}
+
+inline constexpr Kernels kernels {
+#if HWY_TARGET == HWY_AVX3
+    .tier = "avx512",
+#elif HWY_TARGET == HWY_AVX2
+    .tier = "avx2",
+#elif HWY_TARGET == HWY_SSE4
+    .tier = "sse4",
+#elif HWY_TARGET == HWY_NEON
+    .tier = "neon",
+#elif HWY_TARGET == HWY_SVE
+    .tier = "sve",
+#else
+    .tier = "generic",
+#endif
+    .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
+    .divide = divide,
+};
+
+} // namespace qccl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,399 @@
+// kernels: every tier that runs here gives the scalar reference's bytes, whatever the codec, type,
+// operation, count, alignment, part of the chunk and values, and writes nothing else.
+#include "qtest.hpp"
+
+#include "kernels/kernels.hpp"
+#include "kernels/value.hpp"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+using namespace qccl;
+
+namespace {
+
+constexpr DataType float_types[] = {DataType::float32, DataType::float16,    DataType::bfloat16,
+                                    DataType::float64, DataType::float8e4m3, DataType::float8e5m2};
+constexpr RedOp ops[] = {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg};
+
+// Memory between guards, `shift` bytes off a cache line, filled with the same noise every time.
+class Buffer {
+public:
+    explicit Buffer(size_t bytes, size_t shift = 0)
+        : bytes_(bytes), shift_(shift), lines_((bytes + shift) / 64 + 3) {
+        uint8_t x = 1;
+        for (Line &line : lines_)
+            for (std::byte &b : line.bytes)
+                b = static_cast<std::byte>(x = static_cast<uint8_t>(x * 5 + 3));
+    }
+    std::byte *data() { return lines_[1].bytes + shift_; }
+    // The bytes and 64 bytes of guard on both sides.
+    std::span<const std::byte> all() { return {data() - 64, bytes_ + 128}; }
+
+private:
+    struct alignas(64) Line {
+        std::byte bytes[64];
+    };
+    size_t bytes_, shift_;
+    std::vector<Line> lines_;
+};
+
+bool same(Buffer &a, Buffer &b) { return std::ranges::equal(a.all(), b.all()); }
+
+// What inputs are made of: each pattern aims at a path of the codecs.
+enum class Pattern { gauss, whole, ties, zeros, tiny, huge, opposite, special, bits };
+constexpr Pattern patterns[] = {Pattern::gauss,    Pattern::whole,   Pattern::ties,
+                                Pattern::zeros,    Pattern::tiny,    Pattern::huge,
+                                Pattern::opposite, Pattern::special, Pattern::bits};
+
+class Values {
+public:
+    explicit Values(uint32_t seed) : random_(seed) {}
+
+    double next(Pattern pattern, size_t i) {
+        const double x = gauss_(random_);
+        const uint32_t r = word();
+        switch (pattern) {
+        case Pattern::gauss: return x;
+        case Pattern::whole: return static_cast<double>(static_cast<int32_t>(r % 17) - 8);
+        case Pattern::ties: return static_cast<double>(static_cast<int32_t>(r % 1024) - 512) / 8;
+        case Pattern::zeros:
+            return i / 96 % 3 == 0 ? (r % 2 != 0 ? 0.0 : -0.0) : r % 50 == 0 ? x : 0.0;
+        case Pattern::tiny: return x * std::ldexp(1.0, -100 - static_cast<int>(i / 64 % 60));
+        case Pattern::huge: return x * std::ldexp(1.0, 120 + static_cast<int>(i / 64 % 8));
+        case Pattern::opposite: return (r % 2 != 0 ? 1 : -1) * 1.7;
+        case Pattern::special: return special(r, x);
+        case Pattern::bits: return std::bit_cast<float>(r);
+        }
+        return x;
+    }
+    uint32_t word() { return static_cast<uint32_t>(random_()); }
+    size_t pick(size_t bound) { return random_() % bound; }
+
+private:
+    static double special(uint32_t r, double x) {
+        constexpr double infinity = std::numeric_limits<double>::infinity();
+        switch (r % 400) {
+        case 0: return std::numeric_limits<double>::quiet_NaN();
+        case 1: return -std::numeric_limits<double>::quiet_NaN();
+        case 2: return infinity;
+        case 3: return -infinity;
+        case 4: return std::numeric_limits<float>::max();
+        case 5: return -std::numeric_limits<float>::max();
+        case 6: return 1e300;
+        case 7: return std::numeric_limits<float>::denorm_min();
+        default: return x;
+        }
+    }
+
+    std::mt19937 random_;
+    std::normal_distribution<double> gauss_;
+};
+
+void fill(Values &values, Pattern pattern, DataType type, std::byte *dst, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (!info(type).is_float || (pattern == Pattern::bits && type_bytes(type) < 4))
+            for (size_t b = 0; b < type_bytes(type); b++)
+                dst[i * type_bytes(type) + b] = static_cast<std::byte>(values.word());
+        else
+            store_float(type, dst, i, values.next(pattern, i));
+    }
+}
+
+std::vector<Codec> codecs() {
+    std::vector<Codec> all = {{.id = CodecId::none}, {.id = CodecId::fp16}, {.id = CodecId::bf16}};
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+        for (const uint8_t bits : std::initializer_list<uint8_t>{8, 6, 5, 4, 3, 2})
+            for (const uint32_t block : {32U, 64U, 96U, 1024U, 20U})
+                all.push_back(
+                    {.id = CodecId::integer, .bits = bits, .rounding = rounding, .bucket = block});
+        for (uint8_t bits = 1; bits <= 8; bits++)
+            for (const uint32_t bucket : {512U, 32U, 160U, Codec::whole_chunk, 7U})
+                all.push_back({.id = CodecId::minmax,
+                               .bits = bits,
+                               .rounding = rounding,
+                               .skips_incomplete = bucket != Codec::whole_chunk && bits % 2 == 0,
+                               .bucket = bucket});
+    }
+    return all;
+}
+
+constexpr size_t counts[] = {0, 1, 31, 32, 33, 63, 64, 511, 512, 513, 600, 1024, 1441, 2500};
+
+// One encoding and what every tier makes of it.
+struct Case {
+    Codec codec;
+    DataType type;
+    Pattern pattern;
+    size_t count, shift;
+    Noise noise;
+    uint32_t seed;
+
+    std::string text() const {
+        return spec(codec) + " " + name(type) + " pattern " +
+               std::to_string(static_cast<int>(pattern)) + " count " + std::to_string(count) +
+               " shift " + std::to_string(shift);
+    }
+};
+
+// The chunk in two parts, cut at the grain, as segments cut it.
+std::vector<ChunkRange> parts_of(const ChunkRange &whole, size_t cut) {
+    if (cut == 0 || cut >= whole.whole || whole.codec->bucket == Codec::whole_chunk) return {whole};
+    ChunkRange first = whole, second = whole;
+    first.count = cut;
+    second.begin = cut;
+    second.count = whole.whole - cut;
+    return {first, second};
+}
+
+void expect(bool holds, const Case &test, const Kernels &tier, const std::string &what) {
+    if (!holds)
+        throw qtest::Failure{std::string(tier.tier) + " differs in " + what + ": " + test.text()};
+}
+
+void check_encode(const Case &test, const ChunkRange &whole, DataType in, const std::byte *src,
+                  Buffer &payload) {
+    scalar_kernels().encode(whole, test.noise, in, src, payload.data());
+    const size_t cut = grain(test.codec) * (test.count / 2 / grain(test.codec));
+    for (const Kernels *tier : available_kernels()) {
+        Buffer got(whole.layout->bytes, test.shift);
+        for (const ChunkRange &part : parts_of(whole, cut))
+            tier->encode(part, test.noise, in, src + part.begin * type_bytes(in), got.data());
+        expect(same(got, payload), test, *tier, std::string("encode from ") + name(in));
+    }
+}
+
+void check_decode(const Case &test, const ChunkRange &whole, const std::byte *payload,
+                  DataType out) {
+    Buffer want(test.count * type_bytes(out), test.shift);
+    scalar_kernels().decode(whole, payload, out, want.data(), false);
+    const size_t cut = grain(test.codec) * (test.count / 3 / grain(test.codec));
+    for (const Kernels *tier : available_kernels())
+        for (const bool streams : {false, true}) {
+            Buffer got(test.count * type_bytes(out), test.shift);
+            for (const ChunkRange &part : parts_of(whole, cut))
+                tier->decode(part, payload, out, got.data() + part.begin * type_bytes(out),
+                             streams);
+            expect(same(got, want), test, *tier, std::string("decode to ") + name(out));
+        }
+}
+
+void check_decode_add(const Case &test, const ChunkRange &whole, const std::byte *payload,
+                      RedOp op) {
+    const DataType type = accumulator_of(test.type);
+    Values values(test.seed);
+    Buffer start(test.count * type_bytes(type), test.shift);
+    fill(values, test.pattern, type, start.data(), test.count);
+    Buffer want = start;
+    scalar_kernels().decode_add(whole, op, payload, want.data());
+    const size_t cut = grain(test.codec) * (test.count / 4 / grain(test.codec));
+    for (const Kernels *tier : available_kernels()) {
+        Buffer got = start;
+        for (const ChunkRange &part : parts_of(whole, cut))
+            tier->decode_add(part, op, payload, got.data() + part.begin * type_bytes(type));
+        expect(same(got, want), test, *tier, std::string("decode_add ") + name(op));
+    }
+}
+
+void check_case(const Case &test) {
+    const PayloadLayout layout = payload_layout(test.codec, test.type, test.count);
+    const ChunkRange whole{.codec = &test.codec,
+                           .layout = &layout,
+                           .type = test.type,
+                           .whole = test.count,
+                           .begin = 0,
+                           .count = test.count};
+    Values values(test.seed);
+    Buffer payload(layout.bytes, test.shift);
+    for (const DataType in : {test.type, accumulator_of(test.type)}) {
+        Buffer src(test.count * type_bytes(in), test.shift);
+        fill(values, test.pattern, in, src.data(), test.count);
+        payload = Buffer(layout.bytes, test.shift);
+        check_encode(test, whole, in, src.data(), payload);
+        check_decode(test, whole, payload.data(), in);
+    }
+    for (const RedOp op : ops) check_decode_add(test, whole, payload.data(), op);
+}
+
+} // namespace
+
+static void codecs_agree() {
+    Values values(1);
+    uint32_t seed = 0;
+    for (const Codec &codec : codecs())
+        for (const DataType type : float_types)
+            for (const Pattern pattern : patterns) {
+                seed++;
+                check_case({.codec = codec,
+                            .type = type,
+                            .pattern = pattern,
+                            .count = counts[values.pick(std::size(counts))],
+                            .shift = values.pick(4) == 0 ? values.pick(64) : 0,
+                            .noise = {.key = seed * 0x9E3779B97F4A7C15ULL,
+                                      .call = seed * 3ULL << 20,
+                                      .first_index = values.word()},
+                            .seed = seed});
+            }
+}
+
+static void codes_that_no_encoder_writes_agree() {
+    // Any code may come from outside; the scales are such as open_chunk lets pass.
+    Values values(2);
+    for (const Codec &codec : codecs()) {
+        if (codec.bits == 0) continue;
+        const Case test{.codec = codec,
+                        .type = DataType::float32,
+                        .pattern = Pattern::gauss,
+                        .count = 1441,
+                        .shift = 0,
+                        .noise = {},
+                        .seed = 3};
+        const PayloadLayout layout = payload_layout(codec, test.type, test.count);
+        const ChunkRange whole{.codec = &codec,
+                               .layout = &layout,
+                               .type = test.type,
+                               .whole = test.count,
+                               .begin = 0,
+                               .count = test.count};
+        Buffer src(test.count * sizeof(float)), payload(layout.bytes);
+        fill(values, Pattern::special, test.type, src.data(), test.count);
+        scalar_kernels().encode(whole, {}, test.type, src.data(), payload.data());
+        for (size_t i = 0; i < layout.coded / 32 * codec.bits * 4; i++)
+            payload.data()[i] = static_cast<std::byte>(values.word());
+        check_decode(test, whole, payload.data(), DataType::float32);
+        check_decode_add(test, whole, payload.data(), RedOp::sum);
+    }
+}
+
+static void noise_follows_the_index_over_every_carry() {
+    const Codec codec{
+        .id = CodecId::integer, .bits = 4, .rounding = Rounding::stochastic, .bucket = 32};
+    for (const uint64_t index :
+         {0ULL, 1ULL, 7ULL, 0xFFFFFFFFULL, 0x7FFFFFFF0ULL, 0x7FFFFFFFCULL, 0xFFFFFFFFFFFFULL})
+        for (const Pattern pattern : {Pattern::gauss, Pattern::whole})
+            check_case({.codec = codec,
+                        .type = DataType::float32,
+                        .pattern = pattern,
+                        .count = 1441,
+                        .shift = 0,
+                        .noise = {.key = 0xFFFFFFFFFFFFFFFFULL,
+                                  .call = 0xFFFFFFFFULL,
+                                  .first_index = index},
+                        .seed = 5});
+}
+
+static void reductions_agree() {
+    Values values(7);
+    for (const TypeInfo &type : type_table)
+        for (const DataType in : {type.type, type.accumulator})
+            for (const RedOp op : ops)
+                for (const size_t count : {0, 1, 7, 16, 33, 1000})
+                    for (const Pattern pattern :
+                         {Pattern::gauss, Pattern::zeros, Pattern::special, Pattern::bits}) {
+                        const size_t shift = values.pick(2) * values.pick(64);
+                        Buffer start(count * type_bytes(type.accumulator), shift),
+                            src(count * type_bytes(in), shift);
+                        fill(values, pattern, type.accumulator, start.data(), count);
+                        fill(values, pattern, in, src.data(), count);
+                        Buffer want = start;
+                        scalar_kernels().reduce(op, type.accumulator, want.data(), in, src.data(),
+                                                count);
+                        for (const Kernels *tier : available_kernels()) {
+                            Buffer got = start;
+                            tier->reduce(op, type.accumulator, got.data(), in, src.data(), count);
+                            CHECK(same(got, want));
+                        }
+                    }
+}
+
+static void divisions_agree() {
+    Values values(8);
+    for (const TypeInfo &type : type_table)
+        for (const uint32_t ranks : {1U, 2U, 3U, 7U, 255U, 4096U, 0xFFFFFFFFU})
+            for (const size_t count : {0, 1, 9, 100}) {
+                Buffer start(count * type_bytes(type.accumulator), values.pick(64));
+                fill(values, Pattern::special, type.accumulator, start.data(), count);
+                Buffer want = start;
+                scalar_kernels().divide(type.accumulator, want.data(), count, ranks);
+                for (const Kernels *tier : available_kernels()) {
+                    Buffer got = start;
+                    tier->divide(type.accumulator, got.data(), count, ranks);
+                    CHECK(same(got, want));
+                }
+            }
+}
+
+static void copies_agree() {
+    Values values(9);
+    for (const TypeInfo &type : type_table)
+        for (const auto &[out, in] :
+             {std::pair{type.type, type.type}, std::pair{type.type, type.accumulator},
+              std::pair{type.accumulator, type.type}})
+            for (const size_t count : {0, 1, 15, 64, 257, 3000})
+                for (const bool streams : {false, true})
+                    for (const Pattern pattern : {Pattern::gauss, Pattern::tiny, Pattern::huge,
+                                                  Pattern::special, Pattern::bits}) {
+                        const size_t shift = values.pick(2) * values.pick(64);
+                        Buffer src(count * type_bytes(in), values.pick(2) * values.pick(64));
+                        fill(values, pattern, in, src.data(), count);
+                        Buffer want(count * type_bytes(out), shift);
+                        scalar_kernels().copy(out, want.data(), in, src.data(), count, streams);
+                        for (const Kernels *tier : available_kernels()) {
+                            Buffer got(count * type_bytes(out), shift);
+                            tier->copy(out, got.data(), in, src.data(), count, streams);
+                            CHECK(same(got, want));
+                        }
+                    }
+}
+
+// Every 16-bit pattern, and every float near each of them, survives the casts as the reference
+// says.
+static void casts_agree_on_every_pattern() {
+    for (const DataType narrow :
+         {DataType::float16, DataType::bfloat16, DataType::float8e4m3, DataType::float8e5m2}) {
+        const size_t count = size_t{1} << (8 * type_bytes(narrow));
+        Buffer all(count * type_bytes(narrow)), floats(count * sizeof(float));
+        for (size_t i = 0; i < count; i++)
+            std::memcpy(all.data() + i * type_bytes(narrow), &i, type_bytes(narrow));
+        scalar_kernels().copy(DataType::float32, floats.data(), narrow, all.data(), count, false);
+        for (const Kernels *tier : available_kernels()) {
+            Buffer got(count * sizeof(float));
+            tier->copy(DataType::float32, got.data(), narrow, all.data(), count, false);
+            CHECK(same(got, floats));
+            for (const int step : {-0x1001, -0x1000, -0xFFF, -1, 0, 1, 0xFFF, 0x1000, 0x1001,
+                                   0x8000, 0x7FFF, 0x80000}) {
+                Buffer near(count * sizeof(float)), want(count * type_bytes(narrow)),
+                    narrowed(count * type_bytes(narrow));
+                for (size_t i = 0; i < count; i++)
+                    store_bits(near.data(), i,
+                               load_bits<uint32_t>(floats.data(), i) + static_cast<uint32_t>(step));
+                scalar_kernels().copy(narrow, want.data(), DataType::float32, near.data(), count,
+                                      false);
+                tier->copy(narrow, narrowed.data(), DataType::float32, near.data(), count, false);
+                CHECK(same(narrowed, want));
+            }
+        }
+    }
+}
+
+static void masks_choose_tiers() {
+    CHECK_EQ(std::string(best_kernels(tier_mask(Tier::scalar)).tier), std::string("scalar"));
+    CHECK_EQ(std::string(best_kernels(0).tier), std::string("scalar"));
+    CHECK(&best_kernels() == available_kernels().back());
+    for (const Kernels *tier : available_kernels()) printf("tier %s\n", tier->tier);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(masks_choose_tiers),
+        QTEST(copies_agree),
+        QTEST(casts_agree_on_every_pattern),
+        QTEST(reductions_agree),
+        QTEST(divisions_agree),
+        QTEST(codecs_agree),
+        QTEST(codes_that_no_encoder_writes_agree),
+        QTEST(noise_follows_the_index_over_every_carry),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
