@@ -1,0 +1,25 @@
+// Mappings over mmap.
+#include "transport/mapping.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace qccl {
+
+Result<Mapping> Mapping::map(size_t bytes, int flags, int file) {
+    void *const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (base == MAP_FAILED)
+        return Error::make(Code::system_error, "cannot map %zu bytes: %s", bytes,
+                           std::strerror(errno));
+    Mapping mapping;
+    mapping.base_ = static_cast<std::byte *>(base);
+    mapping.bytes_ = bytes;
+    return mapping;
+}
+
+Result<Mapping> Mapping::anonymous(size_t bytes) {
+    return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+Result<Mapping> Mapping::shared(int file, size_t bytes) { return map(bytes, MAP_SHARED, file); }
+
+} // namespace qccl

@@ -1,0 +1,41 @@
+// Memory from mmap that is unmapped with its owner.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <cstddef>
+#include <sys/mman.h>
+#include <utility>
+
+namespace qccl {
+
+class Mapping {
+public:
+    Mapping() = default;
+    Mapping(Mapping &&other) noexcept
+        : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Mapping &operator=(Mapping &&other) noexcept {
+        std::swap(base_, other.base_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    ~Mapping() {
+        if (base_) munmap(base_, bytes_);
+    }
+
+    // Zeros of this process, which cost memory where they are written.
+    static Result<Mapping> anonymous(size_t bytes);
+    // The whole of a file that several processes map.
+    static Result<Mapping> shared(int file, size_t bytes);
+
+    std::byte *base() const { return base_; }
+    size_t bytes() const { return bytes_; }
+
+private:
+    static Result<Mapping> map(size_t bytes, int flags, int file);
+
+    std::byte *base_ = nullptr;
+    size_t bytes_ = 0;
+};
+
+} // namespace qccl

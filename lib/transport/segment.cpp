@@ -1,0 +1,40 @@
+// Where the parts of a segment lie, and their first state.
+#include "transport/segment.hpp"
+
+#include <new>
+
+namespace qccl {
+
+namespace {
+
+constexpr size_t page = 4096;
+
+constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+template <class T> void construct(T *first, size_t count) {
+    for (size_t i = 0; i < count; i++) new (first + i) T;
+}
+
+} // namespace
+
+Segment::Segment(std::byte *base, const SegmentShape &shape)
+    : base_(base), shape_(shape),
+      line_stride_(round_up(sizeof(LineHead) + shape.line_bytes, cache_line)),
+      lines_(round_up(sizeof(Control), page)), mails_(lines_ + 2 * line_stride_),
+      taken_(mails_ + size_t{shape.ranks} * mails_kept * sizeof(Mail)),
+      readers_(taken_ + size_t{shape.ranks} * sizeof(Taken)),
+      outbox_(round_up(readers_ + size_t{shape.slots} * sizeof(Readers), page)),
+      end_(round_up(outbox_ + shape.outbox_bytes, page)) {}
+
+void Segment::format() const {
+    construct(&control(), 1);
+    construct(&line(0), 1);
+    construct(&line(1), 1);
+    construct(at<Mail>(mails_), size_t{shape_.ranks} * mails_kept);
+    construct(at<Taken>(taken_), shape_.ranks);
+    construct(at<Readers>(readers_), shape_.slots);
+}
+
+size_t SegmentShape::segment_bytes() const { return Segment(nullptr, *this).end_; }
+
+} // namespace qccl

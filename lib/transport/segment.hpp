@@ -1,0 +1,145 @@
+// The memory of one rank that all others map: where everything lies in it and who may write there.
+// Almost everything has one writer, the owner; what others write has a cache line of its own. Knows
+// neither how the memory is made nor how anyone waits.
+#pragma once
+
+#include "transport/transport.hpp"
+
+#include <array>
+#include <atomic>
+
+namespace qccl {
+
+inline constexpr size_t cache_line = 64;
+
+// So many calls a rank may be ahead of the slowest: a call's descriptor lies in its segment until
+// every rank has begun that call. Eight KiB, which stay in the L1 cache.
+inline constexpr uint32_t calls_kept = 64;
+// Messages on their way from one rank to one other.
+inline constexpr uint32_t mails_kept = 128;
+
+// Written by its owner when it goes to sleep, rung by whoever has something for it.
+struct alignas(cache_line) Bell {
+    std::atomic<uint32_t> is_asleep{0};
+    std::atomic<uint32_t> rings{0}; // the futex
+};
+
+// What its owner tells those who wait for it.
+struct alignas(cache_line) Presence {
+    std::atomic<uint64_t> begun{0};    // number of its latest call
+    std::atomic<uint32_t> has_left{0}; // it takes part in no further call
+    std::atomic<uint32_t> waits_on{0}; // in a long wait: 1 + the rank it waits for
+    std::atomic<int64_t> awake_ns{0};  // in a long wait: when it last looked around
+};
+
+// In every segment; the one in rank 0's counts. Its memory outlives rank 0.
+struct alignas(cache_line) VerdictLine {
+    std::atomic<uint32_t> recorded_by{0}; // 1 + the rank whose record is everyone's failure
+    std::atomic<uint64_t> warned_call{0}; // the latest that somebody has warned about
+};
+
+struct alignas(cache_line) FailureRecord {
+    Error error;
+};
+
+// A call descriptor that may be overwritten while it is read: words between two looks at `call`.
+struct alignas(cache_line) PublishedCall {
+    using Words = std::array<uint64_t, sizeof(CallDescriptor) / sizeof(uint64_t)>;
+
+    std::atomic<uint64_t> call{0};
+    std::atomic<uint64_t> hash{0};
+    std::array<std::atomic<uint64_t>, std::tuple_size_v<Words>> words{};
+};
+
+// Head of a line; the bytes follow in the same cache line, so that a small exchange moves one.
+struct alignas(32) LineHead {
+    std::atomic<uint64_t> stamp{0}; // number of the exchange; written last
+    uint64_t call = 0;
+    uint64_t hash = 0; // of the call descriptor
+    uint64_t bytes = 0;
+};
+static_assert(sizeof(LineHead) == 32);
+
+// One message: what it is and where its bytes lie.
+struct alignas(cache_line) Mail {
+    std::atomic<uint64_t> stamp{0}; // 1 + its number in the mailbox; written last
+    uint64_t call = 0;
+    uint64_t hash = 0; // of the call descriptor
+    MessageTag tag;
+    uint32_t origin = 0;
+    uint32_t slot = 0;
+    uint64_t offset = 0; // in the origin's outbox
+    uint64_t bytes = 0;
+};
+static_assert(sizeof(Mail) == cache_line);
+
+// How many mails of one source its owner has taken: room for the source.
+struct alignas(cache_line) Taken {
+    std::atomic<uint64_t> count{0};
+};
+
+// Ranks that still read a slot of the owner. Those who send add, those who have read subtract.
+struct alignas(cache_line) Readers {
+    std::atomic<uint32_t> count{0};
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+                  std::atomic<uint32_t>::is_always_lock_free,
+              "a lock would lie in one process only");
+
+// Equal on all ranks.
+struct SegmentShape {
+    uint32_t ranks = 1;
+    uint32_t slots = 0;
+    uint64_t line_bytes = 0;
+    uint64_t outbox_bytes = 0;
+
+    bool operator==(const SegmentShape &) const = default;
+    size_t segment_bytes() const;
+};
+
+// A view of one rank's segment.
+class Segment {
+public:
+    Segment(std::byte *base, const SegmentShape &shape);
+    // The owner, once, before anyone else sees the memory, which is all zeros.
+    void format() const;
+
+    Bell &bell() const { return control().bell; }
+    Presence &presence() const { return control().presence; }
+    VerdictLine &verdict() const { return control().verdict; }
+    FailureRecord &failure() const { return control().failure; }
+    PublishedCall &call(uint64_t number) const { return control().calls[number % calls_kept]; }
+    LineHead &line(uint64_t exchange) const {
+        return *at<LineHead>(lines_ + exchange % 2 * line_stride_);
+    }
+    std::byte *line_data(uint64_t exchange) const {
+        return base_ + lines_ + exchange % 2 * line_stride_ + sizeof(LineHead);
+    }
+    Mail &mail(uint32_t destination, uint64_t number) const {
+        return at<Mail>(mails_)[size_t{destination} * mails_kept + number % mails_kept];
+    }
+    Taken &taken(uint32_t source) const { return at<Taken>(taken_)[source]; }
+    Readers &readers(uint32_t slot) const { return at<Readers>(readers_)[slot]; }
+    std::span<std::byte> outbox() const { return {base_ + outbox_, shape_.outbox_bytes}; }
+
+private:
+    struct Control {
+        Bell bell;
+        Presence presence;
+        VerdictLine verdict;
+        FailureRecord failure;
+        std::array<PublishedCall, calls_kept> calls;
+    };
+
+    template <class T> T *at(size_t offset) const { return reinterpret_cast<T *>(base_ + offset); }
+    Control &control() const { return *at<Control>(0); }
+
+    friend struct SegmentShape;
+    std::byte *base_;
+    SegmentShape shape_;
+    size_t line_stride_;
+    size_t lines_, mails_, taken_, readers_, outbox_, end_; // offsets, in this order
+};
+
+} // namespace qccl
