@@ -1,0 +1,29 @@
+// A record is complete before it is offered, so that a rank that dies while it accuses leaves
+// either nothing or everything.
+#include "transport/verdict.hpp"
+
+namespace qccl {
+
+std::optional<Error> Verdict::failure() const {
+    const uint32_t recorded_by = line().recorded_by.load(std::memory_order_acquire);
+    if (recorded_by == 0) return std::nullopt;
+    if (recorded_by > party_.size())
+        return Error::make(Code::internal_error, "the shared failure record is damaged");
+    Error error = party_.segments[recorded_by - 1].failure().error;
+    error.text[sizeof error.text - 1] = '\0';
+    return error;
+}
+
+Error Verdict::pass(const Error &error) {
+    const std::lock_guard guard(one_writer_);
+    if (!is_passed()) {
+        party_.mine().failure().error = error;
+        uint32_t nobody = 0;
+        line().recorded_by.compare_exchange_strong(
+            nobody, party_.rank + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+        party_.wake_all();
+    }
+    return *failure();
+}
+
+} // namespace qccl

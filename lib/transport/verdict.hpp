@@ -1,0 +1,27 @@
+// The one failure of a communicator: the first that any rank records stands on all of them. Knows
+// not what may fail.
+#pragma once
+
+#include "transport/party.hpp"
+
+#include <mutex>
+
+namespace qccl {
+
+class Verdict {
+public:
+    explicit Verdict(const Party &party) : party_(party) {}
+
+    bool is_passed() const { return line().recorded_by.load(std::memory_order_acquire) != 0; }
+    std::optional<Error> failure() const;
+    // Passes it if nobody was first, and wakes everyone. What stands afterwards. Any thread.
+    Error pass(const Error &error);
+
+private:
+    VerdictLine &line() const { return party_.segments[0].verdict(); }
+
+    const Party &party_;
+    std::mutex one_writer_; // of this rank's record
+};
+
+} // namespace qccl

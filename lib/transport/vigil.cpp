@@ -1,0 +1,207 @@
+// The steps of a wait, and the sentences in which it ends badly.
+#include "transport/vigil.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <sched.h>
+#include <thread>
+
+namespace qccl {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A look at the clock costs as much as several at memory.
+constexpr uint32_t looks_per_clock = 16;
+// Yielding finds a message within a microsecond or two where others need the core, a sleeper needs
+// tens; but it burns the core where nobody does.
+constexpr Vigil::Time yielding = 1ms;
+constexpr Vigil::Time shortest_nap = 1ms;
+constexpr Vigil::Time longest_nap = 50ms;
+// Who waits looks around after each nap; who has not for so long has been stopped.
+constexpr Vigil::Time stale = 1s;
+constexpr Vigil::Time between_looks_at_disagreement = 200us;
+
+void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+double seconds(Vigil::Time time) { return std::chrono::duration<double>(time).count(); }
+int64_t count_ns(Vigil::Clock::time_point time) {
+    return Vigil::Time(time.time_since_epoch()).count();
+}
+
+} // namespace
+
+Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Lifelines lifelines,
+             Options options)
+    : party_(party), history_(history), verdict_(verdict), lifelines_(std::move(lifelines)),
+      options_(std::move(options)), sleeper_(party.mine().bell(), party.fences) {}
+
+bool Vigil::linger() {
+    const bool spins = options_.spin != Time{};
+    const uint32_t look = looks_++;
+    if (spins) {
+        relax();
+        if (look % looks_per_clock != 0) return true;
+    }
+    now_ = Clock::now();
+    if (look == 0) since_ = now_;
+    const Time waited = now_ - since_;
+    if (waited < options_.spin) return true;
+    if (waited >= options_.spin + yielding) return false;
+    sched_yield();
+    return true;
+}
+
+Done Vigil::keep(uint32_t on) {
+    if (!sleeper_.is_lying()) {
+        sleeper_.lie_down();
+        nap_ = shortest_nap;
+        return {};
+    }
+    const auto suspect = suspect_;
+    show(on);
+    QCCL_TRY(examine(on));
+    // What a rank gave before it was lost may have come since the last look.
+    if (suspect_ != suspect) return {};
+    sleeper_.sleep(nap_);
+    nap_ = std::min(2 * nap_, longest_nap);
+    return {};
+}
+
+void Vigil::end() {
+    looks_ = 0;
+    if (!sleeper_.is_lying()) return;
+    sleeper_.get_up();
+    party_.mine().presence().waits_on.store(0, std::memory_order_relaxed);
+    suspect_.reset();
+    has_warned_ = false;
+}
+
+void Vigil::show(uint32_t on) const {
+    Presence &presence = party_.mine().presence();
+    presence.awake_ns.store(count_ns(now_), std::memory_order_relaxed);
+    presence.waits_on.store(on + 1, std::memory_order_release);
+}
+
+Done Vigil::examine(uint32_t on) {
+    if (const auto failure = verdict_.failure()) return *failure;
+    if (options_.idle) options_.idle();
+    QCCL_TRY(check_peers(on));
+    for (uint32_t peer = 0; peer < party_.size(); peer++)
+        if (history_.disagrees(peer)) return mismatch(history_.current().call);
+    return check_time(on);
+}
+
+bool Vigil::is_gone(uint32_t peer) const {
+    return lifelines_.has_ended(peer) ||
+           party_.segments[peer].presence().has_left.load(std::memory_order_acquire);
+}
+
+Done Vigil::check_peers(uint32_t on) {
+    lifelines_.look();
+    for (uint32_t peer = 0; peer < party_.size(); peer++) {
+        if (peer == party_.rank || !is_gone(peer)) continue;
+        // Who has left in good order is missed only by those who still wait for it.
+        const bool in_order =
+            party_.segments[peer].presence().has_left.load(std::memory_order_acquire);
+        if (in_order && peer != on && history_.begun(peer) >= history_.current().call) continue;
+        if (suspect_ == peer) return verdict_.pass(lost(peer));
+        suspect_ = peer;
+        return {};
+    }
+    return {};
+}
+
+Error Vigil::lost(uint32_t peer) const {
+    const CallDescriptor &call = history_.current();
+    if (party_.segments[peer].presence().has_left.load(std::memory_order_acquire))
+        return Error::make(Code::peer_lost,
+                           "rank %u has left the communicator; %s, call %" PRIu64 ", waits for it",
+                           peer, name(call.collective), call.call)
+            .at_rank(peer);
+    const char *when = history_.begun(peer) < call.call ? "before" : "during";
+    return Error::make(Code::peer_lost, "rank %u (pid %" PRId64 ") died %s %s, call %" PRIu64, peer,
+                       party_.pids[peer], when, name(call.collective), call.call)
+        .at_rank(peer);
+}
+
+Done Vigil::check_time(uint32_t on) {
+    const Time waited = now_ - since_;
+    if (waited >= options_.warn_after && !has_warned_) warn(on);
+    if (timeout_ == Time{} || waited < timeout_) return {};
+    const uint32_t peer = culprit(on);
+    const CallDescriptor &call = history_.current();
+    const char *what = history_.begun(peer) < call.call ? "come to" : "go on in";
+    return verdict_.pass(Error::make(Code::timeout,
+                                     "rank %u did not %s %s, call %" PRIu64 ", within %g s", peer,
+                                     what, name(call.collective), call.call, seconds(timeout_))
+                             .at_rank(peer));
+}
+
+void Vigil::warn(uint32_t on) {
+    has_warned_ = true;
+    if (!options_.warn) return;
+    // One rank warns for all.
+    const CallDescriptor &call = history_.current();
+    std::atomic<uint64_t> &warned = party_.segments[0].verdict().warned_call;
+    uint64_t before = warned.load(std::memory_order_relaxed);
+    if (before >= call.call || !warned.compare_exchange_strong(before, call.call)) return;
+    const uint32_t peer = culprit(on);
+    const char *what = history_.begun(peer) < call.call ? "has not come to" : "does not go on in";
+    const Error warning = Error::make(
+        Code::timeout, "rank %u (pid %" PRId64 ") %s %s, call %" PRIu64 ", for %g s", peer,
+        party_.pids[peer], what, name(call.collective), call.call, seconds(options_.warn_after));
+    options_.warn(warning.text);
+}
+
+// The rank that keeps the others waiting: the lowest that has not come to the call, or else the end
+// of the chain of ranks of which each waits for the next.
+uint32_t Vigil::culprit(uint32_t on) const {
+    for (uint32_t peer = 0; peer < party_.size(); peer++)
+        if (history_.begun(peer) < history_.current().call) return peer;
+    uint32_t peer = on;
+    for (uint32_t hops = 0; hops < party_.size(); hops++) {
+        const Presence &presence = party_.segments[peer].presence();
+        const uint32_t waits_on = presence.waits_on.load(std::memory_order_acquire);
+        const int64_t awake_ns = presence.awake_ns.load(std::memory_order_relaxed);
+        const bool waits = waits_on != 0 && count_ns(now_) - awake_ns < stale.count();
+        if (!waits || waits_on > party_.size()) return peer;
+        peer = waits_on - 1;
+    }
+    return on;
+}
+
+bool Vigil::is_settled(uint64_t call, const std::optional<Error> &difference) const {
+    const uint32_t end = difference ? static_cast<uint32_t>(difference->rank) : party_.size();
+    for (uint32_t peer = 0; peer < end; peer++)
+        if (history_.begun(peer) < call && !is_gone(peer)) return false;
+    return true;
+}
+
+Error Vigil::mismatch(uint64_t call) {
+    const Time patience =
+        timeout_ == Time{} ? options_.peer_timeout : std::min(timeout_, options_.peer_timeout);
+    const auto deadline = Clock::now() + patience;
+    for (;;) {
+        if (const auto failure = verdict_.failure()) return *failure;
+        lifelines_.look();
+        if (is_settled(call, history_.difference(call)) || Clock::now() >= deadline) break;
+        if (options_.idle) options_.idle();
+        std::this_thread::sleep_for(between_looks_at_disagreement);
+    }
+    // Once more: a lower rank may have come between the two looks.
+    if (const auto difference = history_.difference(call)) return verdict_.pass(*difference);
+    return verdict_.pass(Error::make(Code::internal_error,
+                                     "a message came that call %" PRIu64
+                                     " does not know, though all ranks agree about it",
+                                     call));
+}
+
+} // namespace qccl

@@ -1,0 +1,73 @@
+// How a rank waits: it spins, yields, sleeps, and before each sleep looks at what may have gone
+// wrong: a failure elsewhere, a dead or departed rank, a rank in another call, too much time. Knows
+// not what the rank waits for.
+#pragma once
+
+#include "transport/call_history.hpp"
+#include "transport/lifelines.hpp"
+#include "transport/verdict.hpp"
+
+namespace qccl {
+
+class Vigil {
+public:
+    using Clock = std::chrono::steady_clock;
+    using Time = std::chrono::nanoseconds;
+
+    struct Options {
+        Time spin{};
+        Time warn_after{};
+        Time peer_timeout{};
+        std::function<void(const char *)> warn;
+        std::function<void()> idle;
+    };
+
+    Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Lifelines lifelines,
+          Options options);
+
+    // Waits from now on may last so long; 0 is for ever.
+    void limit(Time timeout) { timeout_ = timeout; }
+
+    // The first, short part of a wait. False: it is over, go on with `keep`.
+    bool linger();
+    // One step of the long part: to be repeated, with a look between.
+    Done keep(uint32_t on);
+    // The wait is over.
+    void came() {
+        if (looks_ != 0) end();
+    }
+
+    // Ranks are known to disagree about the call: waits until it can be said who, and fails
+    // everyone.
+    Error mismatch(uint64_t call);
+
+private:
+    void end();
+    void show(uint32_t on) const;
+    Done examine(uint32_t on);
+    Done check_peers(uint32_t on);
+    Done check_time(uint32_t on);
+    bool is_gone(uint32_t peer) const;
+    bool is_settled(uint64_t call, const std::optional<Error> &difference) const;
+    Error lost(uint32_t peer) const;
+    uint32_t culprit(uint32_t on) const;
+    void warn(uint32_t on);
+
+    const Party &party_;
+    const CallHistory &history_;
+    Verdict &verdict_;
+    Lifelines lifelines_;
+    Options options_;
+    Sleeper sleeper_;
+    Time timeout_{};
+
+    // Of the wait at hand.
+    uint32_t looks_ = 0;
+    Clock::time_point since_;
+    Clock::time_point now_;
+    Time nap_{};
+    std::optional<uint32_t> suspect_; // seemed lost at the last look
+    bool has_warned_ = false;
+};
+
+} // namespace qccl
