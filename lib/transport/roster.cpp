@@ -1,0 +1,99 @@
+// Introductions and outcomes, each one all-gather, judged alike on every rank.
+#include "transport/roster.hpp"
+
+#include <cinttypes>
+#include <unistd.h>
+
+namespace qccl {
+
+namespace {
+
+// As every rank words it, whose error it is first.
+Error error_of(uint32_t rank, const Error &error) {
+    Error named = Error::make(error.code, "rank %u: %s", rank, error.text);
+    return named.at_rank(rank).compared(error.expected, error.got);
+}
+
+Done check_shape(const SegmentShape &reference, const SegmentShape &shape, uint32_t rank) {
+    const struct {
+        const char *what;
+        uint64_t expected, got;
+    } parts[] = {
+        {"ranks", reference.ranks, shape.ranks},
+        {"slots", reference.slots, shape.slots},
+        {"bytes in a line", reference.line_bytes, shape.line_bytes},
+        {"bytes in the outbox", reference.outbox_bytes, shape.outbox_bytes},
+    };
+    for (const auto &part : parts)
+        if (part.expected != part.got)
+            return Error::make(Code::mismatch, "rank %u has %" PRIu64 " %s, rank 0 has %" PRIu64,
+                               rank, part.got, part.what, part.expected)
+                .at_rank(rank)
+                .compared(static_cast<int64_t>(part.expected), static_cast<int64_t>(part.got));
+    return {};
+}
+
+} // namespace
+
+Result<Roster> Roster::gather(Introduction mine, uint32_t rank, const AllGather &all_gather) {
+    mine.pid = getpid();
+    mine.may_be_fenced = register_fences();
+    // Where the machine has more cores than a set can name, the set stays empty and nobody spins.
+    sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+
+    Roster roster;
+    std::vector<Introduction> &all = roster.introductions_;
+    all.resize(mine.shape.ranks);
+    QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
+    for (uint32_t peer = 0; peer < roster.size(); peer++)
+        if (all[peer].magic != Introduction::our_magic)
+            return Error::make(
+                       Code::mismatch,
+                       "rank %u speaks another version of the shared-memory protocol than rank %u",
+                       peer, rank)
+                .at_rank(peer);
+    for (uint32_t peer = 0; peer < roster.size(); peer++)
+        if (all[peer].has_failed) return error_of(peer, all[peer].failure);
+    for (uint32_t peer = 0; peer < roster.size(); peer++)
+        QCCL_TRY(check_shape(all[0].shape, all[peer].shape, peer));
+    return roster;
+}
+
+Fences Roster::fences() const {
+    for (const Introduction &introduction : introductions_)
+        if (!introduction.may_be_fenced) return Fences::both;
+    return Fences::by_sleeper;
+}
+
+std::vector<int64_t> Roster::pids() const {
+    std::vector<int64_t> pids;
+    for (const Introduction &introduction : introductions_) pids.push_back(introduction.pid);
+    return pids;
+}
+
+bool Roster::may_spin(uint32_t rank) const {
+    const cpu_set_t &ours = introductions_[rank].cores;
+    int sharers = 0;
+    for (const Introduction &introduction : introductions_) {
+        cpu_set_t common;
+        CPU_AND(&common, &ours, &introduction.cores);
+        if (CPU_COUNT(&common) > 0) sharers++;
+    }
+    return sharers > 0 && sharers <= CPU_COUNT(&ours);
+}
+
+Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather) {
+    struct Outcome {
+        uint64_t has_failed = 0;
+        Error error;
+    } outcome;
+    if (!mine) outcome = {1, mine.error()};
+    std::vector<Outcome> all(size);
+    if (const Done gathered = all_gather(&outcome, all.data(), sizeof outcome); !gathered)
+        return mine ? gathered : mine; // what went wrong here says more
+    for (uint32_t peer = 0; peer < size; peer++)
+        if (all[peer].has_failed) return error_of(peer, all[peer].error);
+    return {};
+}
+
+} // namespace qccl

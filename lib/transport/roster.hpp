@@ -1,0 +1,55 @@
+// What the ranks of a shared transport tell each other before they have one: that they fit
+// together, that each has what it needs, and what each must know of the others. Knows no memory.
+#pragma once
+
+#include "transport/doorbell.hpp"
+#include "transport/segment.hpp"
+
+#include <sched.h>
+#include <vector>
+
+namespace qccl {
+
+// One rank's introduction of itself. Travels as bytes.
+struct Introduction {
+    static constexpr uint64_t our_magic =
+        0x314D48534C434351; // "QCCLSHM1"; another endianness reads another
+
+    uint64_t magic = our_magic;
+    SegmentShape shape;
+    int64_t pid = 0;
+    cpu_set_t cores{};          // that this thread may run on
+    uint32_t may_be_fenced = 0; // by membarriers of others
+    uint32_t has_failed = 0;
+    Error failure;              // if so
+    std::byte contact[64] = {}; // the transport's own
+
+    void fail(const Error &error) {
+        has_failed = 1;
+        failure = error;
+    }
+};
+
+class Roster {
+public:
+    // Tells everyone about this rank and hears about everyone. If any rank has failed or does not
+    // fit, every rank gets the same error, which names it.
+    static Result<Roster> gather(Introduction mine, uint32_t rank, const AllGather &all_gather);
+
+    const Introduction &operator[](uint32_t rank) const { return introductions_[rank]; }
+    uint32_t size() const { return static_cast<uint32_t>(introductions_.size()); }
+
+    Fences fences() const;
+    std::vector<int64_t> pids() const;
+    // Whether `rank` has a core for itself, whatever the others do with theirs.
+    bool may_spin(uint32_t rank) const;
+
+private:
+    std::vector<Introduction> introductions_;
+};
+
+// Tells everyone whether this rank has come through; if any has not, everyone fails with the lowest
+// such rank's error.
+Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather);
+
+} // namespace qccl

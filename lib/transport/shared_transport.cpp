@@ -1,0 +1,179 @@
+// Calls, messages and lines over shared segments. What is missing is waited for with the vigil,
+// and only then is anything but the awaited word itself looked at.
+#include "transport/shared_transport.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifelines,
+                                 const Roster &roster, const TransportOptions &options)
+    : name_(name), party_(std::move(party)), shape_(roster[0].shape), history_(party_),
+      verdict_(party_),
+      vigil_(party_, history_, verdict_, std::move(lifelines),
+             {.spin = roster.may_spin(options.rank) ? options.spin : std::chrono::nanoseconds(0),
+              .warn_after = options.warn_after,
+              .peer_timeout = options.peer_timeout,
+              .warn = options.warn,
+              .idle = options.idle}) {
+    peers_.reserve(size());
+    for (uint32_t peer = 0; peer < size(); peer++)
+        peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
+}
+
+Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) {
+    vigil_.limit(timeout);
+    if (shelved_ != 0) clear_shelves();
+    if (call.call >= together_ + calls_kept) QCCL_TRY(keep_together(call.call));
+    history_.publish(call);
+    if (verdict_.is_passed()) return *verdict_.failure();
+    return {};
+}
+
+// Waits until nobody needs the descriptor that this call's will overwrite.
+Done SharedTransport::keep_together(uint64_t call) {
+    together_ = call - 1;
+    for (uint32_t peer = 0; peer < size(); peer++) {
+        if (peer == rank()) continue;
+        while (history_.begun(peer) + calls_kept <= call) QCCL_TRY(wait(peer));
+        vigil_.came();
+        together_ = std::min(together_, history_.begun(peer));
+    }
+    return {};
+}
+
+// A call that was given up may leave messages, whose tags the next call would take for its own.
+void SharedTransport::clear_shelves() {
+    for (Peer &peer : peers_)
+        while (const auto wire = peer.inbound.unshelve_any()) release(*wire);
+    shelved_ = 0;
+}
+
+Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire) {
+    Outbound &outbound = peers_[peer].outbound;
+    Mail *const mail = outbound.next();
+    if (!mail) return false;
+    const Segment &origin = party_.segments[wire.origin];
+    // The sender owns the slot or reads it, so nobody can find it free before this.
+    origin.readers(wire.slot).count.fetch_add(1, std::memory_order_relaxed);
+    mail->call = history_.current().call;
+    mail->hash = history_.hash();
+    mail->tag = tag;
+    mail->origin = wire.origin;
+    mail->slot = wire.slot;
+    mail->offset = static_cast<uint64_t>(wire.data - origin.outbox().data());
+    mail->bytes = wire.bytes;
+    outbound.post();
+    vigil_.came();
+    return true;
+}
+
+Result<std::optional<Wire>> SharedTransport::receive(uint32_t peer, MessageTag tag) {
+    Inbound &inbound = peers_[peer].inbound;
+    if (shelved_ != 0)
+        if (const auto wire = inbound.unshelve(tag)) {
+            shelved_--;
+            vigil_.came();
+            return wire;
+        }
+    for (;;) {
+        QCCL_TRY(const Mail *const mail, next_mail(peer));
+        if (!mail) return std::optional<Wire>();
+        QCCL_TRY(const Wire wire, view(*mail));
+        const MessageTag found = mail->tag;
+        inbound.take();
+        if (found == tag) {
+            vigil_.came();
+            return std::optional<Wire>(wire);
+        }
+        inbound.shelve(found, wire);
+        shelved_++;
+    }
+}
+
+Result<const Mail *> SharedTransport::next_mail(uint32_t peer) {
+    const Mail *const mail = peers_[peer].inbound.peek();
+    const uint64_t call = history_.current().call;
+    if (!mail || mail->call > call) return nullptr;
+    if (mail->call < call || mail->hash != history_.hash()) return vigil_.mismatch(mail->call);
+    return mail;
+}
+
+Result<Wire> SharedTransport::view(const Mail &mail) {
+    const bool is_sound = mail.origin < size() && mail.slot < shape_.slots &&
+                          mail.offset <= shape_.outbox_bytes &&
+                          mail.bytes <= shape_.outbox_bytes - mail.offset;
+    if (!is_sound)
+        return verdict_.pass(
+            Error::make(Code::damaged_data, "a message points outside every outbox"));
+    const std::byte *const data = party_.segments[mail.origin].outbox().data() + mail.offset;
+    return Wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
+}
+
+void SharedTransport::release(const Wire &wire) {
+    const uint32_t before = party_.segments[wire.origin].readers(wire.slot).count.fetch_sub(
+        1, std::memory_order_release);
+    if (before == 1) party_.wake(wire.origin);
+}
+
+Result<std::byte *> SharedTransport::line() {
+    // What this line held two exchanges ago has been read by whoever has published in the latest.
+    for (uint32_t peer = 0; peer < size(); peer++)
+        if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
+    return party_.mine().line_data(exchange_ + 1);
+}
+
+void SharedTransport::publish(size_t bytes) {
+    exchange_++;
+    LineHead &head = party_.mine().line(exchange_);
+    head.call = history_.current().call;
+    head.hash = history_.hash();
+    head.bytes = bytes;
+    head.stamp.store(exchange_, std::memory_order_release);
+    for (uint32_t peer = 0; peer < size(); peer++) party_.wake(peer);
+}
+
+Result<std::span<const std::byte>> SharedTransport::await_line(uint32_t peer) {
+    QCCL_TRY(const LineHead *const head, await_exchange(peer));
+    return std::span<const std::byte>(party_.segments[peer].line_data(exchange_), head->bytes);
+}
+
+// Until the peer has published in this rank's latest exchange.
+Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
+    const LineHead &head = party_.segments[peer].line(exchange_);
+    while (head.stamp.load(std::memory_order_acquire) != exchange_) QCCL_TRY(wait(peer));
+    vigil_.came();
+    const LineHead &ours = party_.mine().line(exchange_);
+    // Where the calls are not even the same, ranks parted in the earlier one.
+    if (head.hash != ours.hash && exchange_ != 0)
+        return vigil_.mismatch(std::min(head.call, ours.call));
+    peers_[peer].seen = exchange_;
+    return &head;
+}
+
+Done SharedTransport::wait(uint32_t on) {
+    if (vigil_.linger()) return {};
+    QCCL_TRY(drain());
+    return vigil_.keep(on);
+}
+
+// Makes room in all mailboxes, so that ranks that wait for room to send do not wait for each other.
+Done SharedTransport::drain() {
+    for (uint32_t peer = 0; peer < size(); peer++)
+        for (;;) {
+            QCCL_TRY(const Mail *const mail, next_mail(peer));
+            if (!mail) break;
+            QCCL_TRY(const Wire wire, view(*mail));
+            peers_[peer].inbound.shelve(mail->tag, wire);
+            peers_[peer].inbound.take();
+            shelved_++;
+        }
+    return {};
+}
+
+void SharedTransport::leave() {
+    party_.mine().presence().has_left.store(1, std::memory_order_release);
+    party_.wake_all();
+}
+
+} // namespace qccl

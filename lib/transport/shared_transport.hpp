@@ -1,0 +1,73 @@
+// A transport over memory that all ranks map: one segment each. Knows not how the memory was made.
+#pragma once
+
+#include "transport/mailbox.hpp"
+#include "transport/roster.hpp"
+#include "transport/vigil.hpp"
+
+namespace qccl {
+
+class SharedTransport final : public Transport {
+public:
+    SharedTransport(const char *name, Party party, Lifelines lifelines, const Roster &roster,
+                    const TransportOptions &options);
+    ~SharedTransport() override { leave(); }
+    SharedTransport(const SharedTransport &) = delete;
+
+    const char *name() const override { return name_; }
+    uint32_t rank() const override { return party_.rank; }
+    uint32_t size() const override { return party_.size(); }
+
+    Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override;
+
+    std::span<std::byte> outbox() override { return party_.mine().outbox(); }
+    uint32_t slots() const override { return shape_.slots; }
+    bool is_free(uint32_t slot) const override {
+        return party_.mine().readers(slot).count.load(std::memory_order_acquire) == 0;
+    }
+
+    Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override;
+    Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override;
+    void release(const Wire &wire) override;
+
+    size_t line_bytes() const override { return shape_.line_bytes; }
+    Result<std::byte *> line() override;
+    void publish(size_t bytes) override;
+    Result<std::span<const std::byte>> await_line(uint32_t peer) override;
+
+    Done wait(uint32_t on) override;
+    void came() override { vigil_.came(); }
+
+    void fail(const Error &error) override { (void)verdict_.pass(error); }
+    std::optional<Error> failure() const override { return verdict_.failure(); }
+    void leave() override;
+
+private:
+    // What this rank knows of another.
+    struct Peer {
+        Outbound outbound;
+        Inbound inbound;
+        uint64_t seen = 0; // latest exchange in which its line has been seen
+    };
+
+    Done keep_together(uint64_t call);
+    void clear_shelves();
+    Result<const LineHead *> await_exchange(uint32_t peer);
+    // What comes next from the peer in this call; null: nothing has come.
+    Result<const Mail *> next_mail(uint32_t peer);
+    Result<Wire> view(const Mail &mail);
+    Done drain();
+
+    const char *name_;
+    Party party_;
+    SegmentShape shape_;
+    CallHistory history_;
+    Verdict verdict_;
+    Vigil vigil_;
+    std::vector<Peer> peers_; // by rank
+    size_t shelved_ = 0;      // messages on all shelves
+    uint64_t together_ = 0;   // every rank has begun this call
+    uint64_t exchange_ = 0;   // latest in which this rank has published its line
+};
+
+} // namespace qccl

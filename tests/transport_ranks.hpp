@@ -1,0 +1,182 @@
+// Runs the same body on every rank of a transport: as threads over inproc, as processes over shm.
+// The ranks meet in memory that all of them map, which also carries their failed checks home.
+#pragma once
+
+#include "qtest.hpp"
+
+#include "transport/transport.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace qtest {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+inline constexpr uint32_t most_ranks = 16;
+inline constexpr auto patience = 60s; // with the test itself, never with what it measures
+
+// A barrier and an all-gather for threads and processes alike.
+class Meeting {
+public:
+    explicit Meeting(uint32_t size) : size_(size) {}
+
+    void barrier() {
+        const uint32_t round = round_.load();
+        if (come_.fetch_add(1) + 1 == size_) {
+            come_ = 0;
+            round_++;
+            return;
+        }
+        const auto start = Clock::now();
+        while (round_.load() == round) {
+            sched_yield();
+            if (Clock::now() - start > patience)
+                throw Failure{"a rank did not come to the test's meeting"};
+        }
+    }
+
+    qccl::Done all_gather(uint32_t rank, const void *mine, void *all, size_t bytes) {
+        CHECK(bytes <= sizeof table_[0]);
+        std::memcpy(table_[rank], mine, bytes);
+        barrier();
+        for (uint32_t peer = 0; peer < size_; peer++)
+            std::memcpy(static_cast<std::byte *>(all) + peer * bytes, table_[peer], bytes);
+        barrier();
+        return {};
+    }
+
+    // A failed check of a rank; empty: none.
+    char said[most_ranks][1024] = {};
+    // For the bodies' own use.
+    std::atomic<uint64_t> board[64] = {};
+
+private:
+    uint32_t size_;
+    std::atomic<uint32_t> come_{0}, round_{0};
+    std::byte table_[most_ranks][1024] = {};
+};
+
+// A T that forked children share.
+template <class T> class Shared {
+public:
+    template <class... A> explicit Shared(A &&...arguments) {
+        void *const base =
+            mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        CHECK(base != MAP_FAILED);
+        held_ = new (base) T(std::forward<A>(arguments)...);
+    }
+    Shared(const Shared &) = delete;
+    ~Shared() { munmap(held_, sizeof(T)); }
+    T &operator*() const { return *held_; }
+    T *operator->() const { return held_; }
+
+private:
+    T *held_;
+};
+
+enum class Kind { inproc, shm };
+
+// Small, so that rings run full and slots are used again.
+inline qccl::TransportOptions small_options() {
+    qccl::TransportOptions options;
+    options.outbox_bytes = size_t{1} << 20;
+    options.slots = 64;
+    options.line_bytes = 4096;
+    return options;
+}
+
+// One rank's surroundings.
+struct Rank {
+    uint32_t rank;
+    uint32_t size;
+    Kind kind;
+    Meeting &meeting;
+    qccl::TransportOptions options;
+
+    qccl::Result<std::unique_ptr<qccl::Transport>> create() const {
+        const auto all_gather = [this](const void *mine, void *all, size_t bytes) {
+            return meeting.all_gather(rank, mine, all, bytes);
+        };
+        return create_inproc_transport(options, all_gather);
+    }
+};
+
+using Body = std::function<void(const Rank &)>;
+
+inline void run_rank(const Rank &rank, const Body &body) {
+    char *const said = rank.meeting.said[rank.rank];
+    try {
+        body(rank);
+    } catch (const Failure &failure) {
+        snprintf(said, sizeof rank.meeting.said[0], "rank %u: %s", rank.rank, failure.text.c_str());
+    } catch (const std::exception &failure) {
+        snprintf(said, sizeof rank.meeting.said[0], "rank %u: exception: %s", rank.rank,
+                 failure.what());
+    }
+}
+
+// Forks one process per rank; `watch` runs in the parent beside them. The wait statuses by rank.
+inline std::vector<int>
+run_processes(const std::vector<Rank> &ranks, const Body &body,
+              const std::function<void(const std::vector<pid_t> &)> &watch) {
+    std::vector<pid_t> pids;
+    for (const Rank &rank : ranks) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            run_rank(rank, body);
+            _exit(rank.meeting.said[rank.rank][0] ? 1 : 0);
+        }
+        pids.push_back(pid);
+    }
+    if (watch) watch(pids);
+    std::vector<int> statuses;
+    for (const pid_t pid : pids) {
+        int status = 0;
+        waitpid(pid, &status, 0);
+        statuses.push_back(status);
+    }
+    return statuses;
+}
+
+inline void run_threads(const std::vector<Rank> &ranks, const Body &body) {
+    std::vector<std::thread> threads;
+    for (const Rank &rank : ranks) threads.emplace_back([&] { run_rank(rank, body); });
+    for (std::thread &thread : threads) thread.join();
+}
+
+// Runs `body` on `size` ranks and fails with what they said.
+inline std::vector<int>
+run_ranks(Kind kind, uint32_t size, const Body &body,
+          qccl::TransportOptions options = small_options(),
+          const std::function<void(const std::vector<pid_t> &)> &watch = {}) {
+    const Shared<Meeting> meeting(size);
+    std::vector<Rank> ranks;
+    for (uint32_t rank = 0; rank < size; rank++) {
+        options.rank = rank;
+        options.size = size;
+        ranks.push_back({rank, size, kind, *meeting, options});
+    }
+    std::vector<int> statuses;
+    if (kind == Kind::shm)
+        statuses = run_processes(ranks, body, watch);
+    else
+        run_threads(ranks, body);
+    std::string said; // by all, as one rank's failure may be the echo of another's
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (meeting->said[rank][0]) said += std::string(meeting->said[rank]) + "\n";
+    if (!said.empty()) throw Failure{said};
+    return statuses;
+}
+
+} // namespace qtest

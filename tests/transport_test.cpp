@@ -1,0 +1,409 @@
+// transport: what ranks hand to each other arrives whole, once, in any order of asking, and memory
+// is used again only when nobody reads it. The same bodies run over threads and over processes.
+#include "transport_ranks.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+CallDescriptor call_number(uint64_t number) {
+    CallDescriptor call;
+    call.call = number;
+    call.count = 1000;
+    std::strcpy(call.codec, "none");
+    return call;
+}
+
+std::byte pattern(uint64_t seed, size_t i) {
+    return static_cast<std::byte>((seed * 0x9E3779B97F4A7C15 + i * 0xBF58476D1CE4E5B9) >> 56);
+}
+
+void write_pattern(std::byte *to, size_t bytes, uint64_t seed) {
+    for (size_t i = 0; i < bytes; i++) to[i] = pattern(seed, i);
+}
+
+bool holds_pattern(const std::byte *from, size_t bytes, uint64_t seed) {
+    for (size_t i = 0; i < bytes; i++)
+        if (from[i] != pattern(seed, i)) return false;
+    return true;
+}
+
+std::unique_ptr<Transport> create(const Rank &rank) {
+    auto transport = rank.create();
+    CHECK_OK(transport);
+    CHECK_EQ((*transport)->rank(), rank.rank);
+    CHECK_EQ((*transport)->size(), rank.size);
+    return std::move(*transport);
+}
+
+void send(Transport &transport, uint32_t peer, MessageTag tag, const Wire &wire) {
+    for (;;) {
+        const auto sent = transport.send(peer, tag, wire);
+        CHECK_OK(sent);
+        if (*sent) return;
+        CHECK_OK(transport.wait(peer));
+    }
+}
+
+Wire receive(Transport &transport, uint32_t peer, MessageTag tag) {
+    for (;;) {
+        const auto received = transport.receive(peer, tag);
+        CHECK_OK(received);
+        if (*received) return **received;
+        CHECK_OK(transport.wait(peer));
+    }
+}
+
+void await_free(Transport &transport, uint32_t slot) {
+    while (!transport.is_free(slot)) CHECK_OK(transport.wait(transport.rank()));
+    transport.came();
+}
+
+// A slot of `bytes` bytes, cut from the outbox in the plainest way.
+Wire own_wire(Transport &transport, uint32_t slot, size_t bytes) {
+    const size_t stride = transport.outbox().size() / transport.slots();
+    CHECK(bytes <= stride);
+    return {transport.outbox().data() + slot * stride, bytes, transport.rank(), slot};
+}
+
+Wire fill(Transport &transport, uint32_t slot, size_t bytes, uint64_t seed) {
+    const Wire wire = own_wire(transport, slot, bytes);
+    write_pattern(transport.outbox().data() + (wire.data - transport.outbox().data()), bytes, seed);
+    return wire;
+}
+
+void dawdle(std::minstd_rand &random) {
+    const auto die = random() % 64;
+    if (die == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    else if (die < 8)
+        sched_yield();
+}
+
+// Sizes and readers follow from the exchange, so that every rank knows what all others publish.
+size_t line_size(uint32_t rank, uint64_t exchange) {
+    std::minstd_rand random(static_cast<uint32_t>(exchange * 64 + rank + 1));
+    random.discard(3);
+    return random() % 4 == 0 ? random() % 4097 : random() % 64;
+}
+
+template <Kind kind> void lines_carry_every_exchange() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::minstd_rand random(rank.rank + 1);
+        for (uint64_t e = 1; e <= 1500; e++) {
+            if (e % 3 != 0) CHECK_OK(transport->begin(call_number(e - e / 3), 30s));
+            dawdle(random);
+            const auto line = transport->line();
+            CHECK_OK(line);
+            CHECK_EQ(reinterpret_cast<uintptr_t>(*line) % 32, 0U);
+            const size_t bytes = line_size(rank.rank, e);
+            write_pattern(*line, bytes, e * 16 + rank.rank);
+            transport->publish(bytes);
+            std::vector<std::pair<uint32_t, std::span<const std::byte>>> seen;
+            for (uint32_t peer = 0; peer < rank.size; peer++) {
+                if (random() % 4 == 0) continue;
+                const auto theirs = transport->await_line(peer);
+                CHECK_OK(theirs);
+                CHECK_EQ(theirs->size(), line_size(peer, e));
+                seen.emplace_back(peer, *theirs);
+            }
+            dawdle(random);
+            for (const auto &[peer, theirs] : seen)
+                CHECK(holds_pattern(theirs.data(), theirs.size(), e * 16 + peer));
+        }
+    });
+}
+
+template <Kind kind> void all_pairs_get_their_messages() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::minstd_rand random(rank.rank + 1);
+        constexpr uint32_t messages = 12;
+        for (uint64_t call = 1; call <= 100; call++) {
+            CHECK_OK(transport->begin(call_number(call), 30s));
+            std::vector<std::pair<uint32_t, uint32_t>> wanted;
+            for (uint32_t peer = 0; peer < rank.size; peer++)
+                for (uint32_t m = 0; m < messages && peer != rank.rank; m++)
+                    wanted.emplace_back(peer, m);
+            for (const auto &[peer, m] : wanted) {
+                const uint32_t slot = peer * messages + m;
+                await_free(*transport, slot);
+                const uint64_t seed = ((call * 64 + rank.rank) * 64 + peer) * 64 + m;
+                send(*transport, peer, {m % 3, m}, fill(*transport, slot, 64 + m, seed));
+            }
+            std::shuffle(wanted.begin(), wanted.end(), random);
+            for (const auto &[peer, m] : wanted) {
+                const Wire wire = receive(*transport, peer, {m % 3, m});
+                CHECK_EQ(wire.bytes, 64 + m);
+                CHECK_EQ(wire.origin, peer);
+                const uint64_t seed = ((call * 64 + peer) * 64 + rank.rank) * 64 + m;
+                CHECK(holds_pattern(wire.data, wire.bytes, seed));
+                transport->release(wire);
+            }
+        }
+    });
+}
+
+// Rank 0's bytes go from hand to hand; every hop points to the same memory.
+template <Kind kind> void chains_forward_by_reference() {
+    run_ranks(kind, 5, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const uint32_t last = rank.size - 1;
+        for (uint64_t call = 1; call <= 50; call++) {
+            CHECK_OK(transport->begin(call_number(call), 30s));
+            if (rank.rank == 0) {
+                CHECK(transport->is_free(7));
+                send(*transport, 1, {}, fill(*transport, 7, 1000, call));
+            } else {
+                const Wire wire = receive(*transport, rank.rank - 1, {});
+                CHECK_EQ(wire.origin, 0U);
+                CHECK_EQ(wire.slot, 7U);
+                if (rank.rank != last) send(*transport, rank.rank + 1, {}, wire);
+                if (rank.rank != last) transport->release(wire);
+                // Everyone but the last has let go, and the bytes still stand.
+                rank.meeting.barrier();
+                CHECK(holds_pattern(wire.data, wire.bytes, call));
+                if (rank.rank == last) transport->release(wire);
+            }
+            if (rank.rank == 0) rank.meeting.barrier();
+            if (rank.rank == 0) await_free(*transport, 7);
+            rank.meeting.barrier();
+        }
+    });
+}
+
+template <Kind kind> void a_slot_is_free_after_its_last_reader() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            const Wire wire = fill(*transport, 0, 10, 1);
+            for (uint32_t peer = 1; peer < rank.size; peer++) send(*transport, peer, {}, wire);
+        }
+        for (uint32_t releaser = 1; releaser < rank.size; releaser++) {
+            rank.meeting.barrier();
+            if (rank.rank == 0) CHECK(!transport->is_free(0));
+            rank.meeting.barrier();
+            if (rank.rank == releaser) transport->release(receive(*transport, 0, {}));
+        }
+        rank.meeting.barrier();
+        if (rank.rank == 0) CHECK(transport->is_free(0));
+    });
+}
+
+template <Kind kind> void full_mailboxes_say_so() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        uint32_t sent = 0;
+        if (rank.rank == 0) {
+            const Wire wire = fill(*transport, 0, 10, 1);
+            for (;; sent++) {
+                const auto result = transport->send(1, {0, sent}, wire);
+                CHECK_OK(result);
+                if (!*result) break;
+                CHECK(sent < 10000);
+            }
+            CHECK(sent >= 16);
+            rank.meeting.board[0] = sent;
+        }
+        rank.meeting.barrier();
+        // In the reverse order, so that all the others lie on the shelf meanwhile.
+        if (rank.rank == 1)
+            for (uint64_t left = rank.meeting.board[0]; left > 0; left--)
+                transport->release(receive(*transport, 0, {0, static_cast<uint32_t>(left - 1)}));
+        rank.meeting.barrier();
+        if (rank.rank == 0) {
+            CHECK(transport->is_free(0));
+            const auto result = transport->send(1, {0, sent}, own_wire(*transport, 0, 10));
+            CHECK_OK(result);
+            CHECK(*result);
+        }
+    });
+}
+
+// Each sends everything before it asks for anything: only who makes room while it waits gets on.
+template <Kind kind> void floods_in_both_directions_pass() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        constexpr uint32_t messages = 500;
+        const Wire wire = fill(*transport, 3, 100, rank.rank);
+        for (uint32_t m = 0; m < messages; m++)
+            for (uint32_t peer = 0; peer < rank.size; peer++)
+                if (peer != rank.rank) send(*transport, peer, {m, m}, wire);
+        for (uint32_t m = 0; m < messages; m++)
+            for (uint32_t peer = 0; peer < rank.size; peer++) {
+                if (peer == rank.rank) continue;
+                const Wire theirs = receive(*transport, peer, {m, m});
+                CHECK(holds_pattern(theirs.data, theirs.bytes, peer));
+                transport->release(theirs);
+            }
+    });
+}
+
+// Few slots, many messages, random forwarding: whoever wrote too early would be seen.
+template <Kind kind> void slots_are_used_again_safely() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::minstd_rand random(rank.rank + 1);
+        const uint32_t next = (rank.rank + 1) % rank.size,
+                       previous = (rank.rank + rank.size - 1) % rank.size;
+        for (uint64_t round = 0; round < 1500; round++) {
+            CHECK_OK(transport->begin(call_number(round + 1), 30s));
+            const auto slot = static_cast<uint32_t>(round % 2);
+            await_free(*transport, slot);
+            send(*transport, next, {0, 0}, fill(*transport, slot, 256, round * 3 + rank.rank));
+            const Wire first = receive(*transport, previous, {0, 0});
+            send(*transport, next, {0, 1}, first);
+            dawdle(random);
+            CHECK(holds_pattern(first.data, first.bytes, round * 3 + previous));
+            transport->release(first);
+            const Wire second = receive(*transport, previous, {0, 1});
+            CHECK_EQ(second.origin, next);
+            dawdle(random);
+            CHECK(holds_pattern(second.data, second.bytes, round * 3 + next));
+            transport->release(second);
+        }
+    });
+}
+
+// A rank that only sends may run ahead of those that only receive, but not out of their sight.
+template <Kind kind> void a_sender_may_run_ahead() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::minstd_rand random(7);
+        for (uint64_t call = 1; call <= 300; call++) {
+            CHECK_OK(transport->begin(call_number(call), 30s));
+            const auto slot = static_cast<uint32_t>(call % transport->slots());
+            if (rank.rank == 0) {
+                await_free(*transport, slot);
+                send(*transport, 1, {}, fill(*transport, slot, 100, call));
+                rank.meeting.board[0] = call;
+            } else {
+                dawdle(random);
+                if (call % 100 == 0) std::this_thread::sleep_for(20ms);
+                CHECK(rank.meeting.board[0] <= call + 64);
+                const Wire wire = receive(*transport, 0, {});
+                CHECK(holds_pattern(wire.data, wire.bytes, call));
+                transport->release(wire);
+            }
+        }
+    });
+}
+
+template <Kind kind> void messages_of_a_call_given_up_stay_in_it() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            send(*transport, 1, {0, 1}, fill(*transport, 0, 10, 1));
+            send(*transport, 1, {0, 2}, fill(*transport, 1, 10, 2));
+        } else {
+            transport->release(receive(*transport, 0, {0, 2}));
+        }
+        CHECK_OK(transport->begin(call_number(2), 30s));
+        rank.meeting.barrier();
+        if (rank.rank == 0) {
+            CHECK(transport->is_free(0));
+            send(*transport, 1, {0, 1}, fill(*transport, 2, 10, 3));
+        } else {
+            const Wire wire = receive(*transport, 0, {0, 1});
+            CHECK_EQ(wire.slot, 2U);
+            CHECK(holds_pattern(wire.data, wire.bytes, 3));
+            transport->release(wire);
+        }
+    });
+}
+
+// Naps in every place: who sleeps is woken, well before the longest nap would end.
+template <Kind kind> void sleepers_are_woken() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        Clock::duration slowest{};
+        for (uint32_t turn = 0; turn < 20; turn++) {
+            rank.meeting.barrier();
+            if (turn % 2 == rank.rank) {
+                // Long enough for the other's naps to have grown to their longest.
+                std::this_thread::sleep_for(120ms);
+                await_free(*transport, 0);
+                rank.meeting.board[0] =
+                    static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+                send(*transport, 1 - rank.rank, {0, turn}, fill(*transport, 0, 10, 1));
+            } else {
+                transport->release(receive(*transport, 1 - rank.rank, {0, turn}));
+                const auto now = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+                slowest += Clock::duration(static_cast<int64_t>(now - rank.meeting.board[0]));
+            }
+        }
+        // Ten wakings; without bells they would take half a nap of 50 ms each.
+        CHECK(slowest < 100ms);
+    });
+}
+
+template <Kind kind> void ranks_may_outnumber_cores() {
+    run_ranks(kind, 8, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const auto start = Clock::now();
+        constexpr uint64_t rounds = 500;
+        for (uint64_t e = 1; e <= rounds; e++) {
+            CHECK_OK(transport->begin(call_number(e), 30s));
+            const auto line = transport->line();
+            CHECK_OK(line);
+            write_pattern(*line, 16, e * 16 + rank.rank);
+            transport->publish(16);
+            for (uint32_t peer = 0; peer < rank.size; peer++) {
+                const auto theirs = transport->await_line(peer);
+                CHECK_OK(theirs);
+                CHECK(holds_pattern(theirs->data(), theirs->size(), e * 16 + peer));
+            }
+        }
+        // Spinning would cost a scheduler's slice, milliseconds, in every round.
+        CHECK((Clock::now() - start) / rounds < 2ms);
+    });
+}
+
+template <Kind kind> void one_rank_alone_works() {
+    run_ranks(kind, 1, [](const Rank &rank) {
+        const auto transport = create(rank);
+        for (uint64_t call = 1; call <= 200; call++) {
+            CHECK_OK(transport->begin(call_number(call), 30s));
+            const auto line = transport->line();
+            CHECK_OK(line);
+            write_pattern(*line, 8, call);
+            transport->publish(8);
+            const auto own = transport->await_line(0);
+            CHECK_OK(own);
+            CHECK(holds_pattern(own->data(), own->size(), call));
+        }
+    });
+}
+
+} // namespace
+
+#define ON_BOTH(body) QTEST(body<Kind::inproc>)
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_BOTH(lines_carry_every_exchange),
+        ON_BOTH(all_pairs_get_their_messages),
+        ON_BOTH(chains_forward_by_reference),
+        ON_BOTH(a_slot_is_free_after_its_last_reader),
+        ON_BOTH(full_mailboxes_say_so),
+        ON_BOTH(floods_in_both_directions_pass),
+        ON_BOTH(slots_are_used_again_safely),
+        ON_BOTH(a_sender_may_run_ahead),
+        ON_BOTH(messages_of_a_call_given_up_stay_in_it),
+        ON_BOTH(sleepers_are_woken),
+        ON_BOTH(ranks_may_outnumber_cores),
+        ON_BOTH(one_rank_alone_works),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
