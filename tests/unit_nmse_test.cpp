@@ -1,0 +1,87 @@
+// unit_nmse: errors measured on Gaussian values are those predicted, for one encode and along
+// direct and ring schedules, and stochastic rounding has no bias.
+#include "trip.hpp"
+
+using namespace qccl;
+using namespace trip;
+
+// y = x in the sense of the mean: over many elements that hold the same value.
+static void noise_is_unbiased() {
+    constexpr size_t count = 1 << 16;
+    for (const char *text : {"int4:round=stochastic", "int8:block=64,round=stochastic",
+                             "minmax:bits=2,round=stochastic"})
+        for (const float value : {0.123F, 0.77F, -0.4F}) {
+            std::vector<float> values(count, value);
+            for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
+            const Trip trip = travel(parsed(text), values);
+            double sum = 0, squares = 0, number = 0;
+            for (size_t i = 0; i < count; i++) {
+                if (i % 16 == 0) continue;
+                const double error = double{trip.values[i]} - double{value};
+                sum += error;
+                squares += error * error;
+                number++;
+            }
+            CHECK(squares > 0);
+            CHECK(std::abs(sum) < 6 * std::sqrt(squares));
+            CHECK(number > 60000);
+        }
+}
+
+namespace {
+
+double nmse(const std::vector<double> &exact, const std::vector<float> &got) {
+    double error = 0, power = 0;
+    for (size_t i = 0; i < exact.size(); i++) {
+        error += (exact[i] - double{got[i]}) * (exact[i] - double{got[i]});
+        power += exact[i] * exact[i];
+    }
+    return error / power;
+}
+
+// direct: an encode of every input but the owner's, then one of the sum; ring: one after every
+// addition.
+void check_prediction(const std::string &text, size_t ranks) {
+    constexpr size_t count = 1 << 15;
+    const Codec codec = parsed(text);
+    std::vector<double> exact(count);
+    std::vector<float> direct, ring;
+    uint64_t key = 1;
+    for (size_t rank = 0; rank < ranks; rank++) {
+        const auto values = gaussian(rank * 7919 + codec.bits, count);
+        for (size_t i = 0; i < count; i++) exact[i] += double{values[i]};
+        const auto decoded = rank == 0 ? values : travel(codec, values, key++).values;
+        if (rank == 0)
+            direct = ring = values;
+        else
+            ring = travel(codec, ring, key++).values;
+        for (size_t i = 0; rank > 0 && i < count; i++)
+            direct[i] += decoded[i], ring[i] += values[i];
+    }
+    const double n = static_cast<double>(ranks), nu = unit_nmse(codec, DataType::float32);
+    const double direct_error =
+        nmse(exact, travel(codec, direct, key++).values) / (nu * (2 - 1 / n));
+    const double ring_error = nmse(exact, travel(codec, ring, key++).values) / (nu * (n + 1) / 2);
+    if (std::abs(direct_error - 1) > 0.1 || std::abs(ring_error - 1) > 0.1)
+        throw qtest::Failure{text + " over " + std::to_string(ranks) +
+                             " ranks: measured over predicted is " + std::to_string(direct_error) +
+                             " direct, " + std::to_string(ring_error) + " ring"};
+}
+
+} // namespace
+
+static void errors_are_as_predicted() {
+    for (const char *text :
+         {"int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=6,bucket=32",
+          "minmax:bits=5", "minmax:bits=4", "int4:block=128", "int4:round=stochastic",
+          "minmax:round=stochastic", "fp16", "bf16"})
+        for (const size_t ranks : {1, 2, 5, 16}) check_prediction(text, ranks);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(noise_is_unbiased),
+        QTEST(errors_are_as_predicted),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
