@@ -1,0 +1,39 @@
+// The forms that a schedule takes on its way to the engine, as tests want them.
+#pragma once
+
+#include "qtest.hpp"
+
+#include "coll/algorithm.hpp"
+#include "schedule/place_codec.hpp"
+#include "schedule/shape.hpp"
+
+#include <array>
+
+namespace qccl {
+
+enum class Form : uint8_t { author, placed, joined };
+inline constexpr std::array<Form, 3> forms{Form::author, Form::placed, Form::joined};
+inline constexpr std::array<Collective, 4> moving_collectives{
+    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+    Collective::broadcast};
+
+inline Schedule make(Form form, const Algorithm &algorithm, Collective collective,
+                     const Team &team) {
+    auto author = emit(algorithm, collective, team);
+    CHECK_OK(author);
+    if (form == Form::author) return *author;
+    auto placed = place_codec(*author);
+    CHECK_OK(placed);
+    return form == Form::placed ? *placed : fuse(*placed).schedule;
+}
+
+inline std::vector<Schedule> make_all(Form form, const Algorithm &algorithm, Collective collective,
+                                      uint32_t ranks, uint32_t root = 0) {
+    std::vector<Schedule> schedules;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        schedules.push_back(
+            make(form, algorithm, collective, {.size = ranks, .rank = rank, .root = root}));
+    return schedules;
+}
+
+} // namespace qccl

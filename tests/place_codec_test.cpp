@@ -1,0 +1,258 @@
+// schedule/place_codec: what is placed where, and that placed schedules compute, on real numbers,
+// what the contract says.
+#include "qtest.hpp"
+
+#include "forms.hpp"
+#include "schedule_twin.hpp"
+
+#include "schedule/text.hpp"
+
+#include <cstring>
+
+using namespace qccl;
+
+static std::string steps_of(const Schedule &author) {
+    const auto placed = place_codec(author);
+    CHECK_OK(placed);
+    std::string text;
+    for (const Step &step : placed->steps) text += print(step) + "\n";
+    return text;
+}
+
+static std::string refusal(const Schedule &author) {
+    const auto placed = place_codec(author);
+    CHECK(!placed);
+    return placed.error().text;
+}
+
+static void a_value_is_encoded_once() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.send(1, input(0));
+    s.send(2, input(0));
+    CHECK_EQ(steps_of(s), "encode wire(0) <- input(0)\n"
+                          "send wire(0) -> 1 chunk 0\n"
+                          "send wire(0) -> 2 chunk 0\n");
+}
+
+static void what_was_sent_is_read_as_it_was_sent() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.send(1, input(0));
+    s.recv(1, wire(0), 0);
+    s.reduce(sum(0), input(0));
+    s.reduce(sum(0), wire(0));
+    s.finish(output(0), sum(0));
+    CHECK_EQ(steps_of(s), "encode wire(0) <- input(0)\n"
+                          "send wire(0) -> 1 chunk 0\n"
+                          "recv wire(1) <- 1 chunk 0\n"
+                          "decode sum(0) <- wire(0)\n"
+                          "decode_add sum(0) += wire(1)\n"
+                          "copy output(0) <- sum(0) finishes\n");
+}
+
+static void the_owner_keeps_what_it_gives() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.reduce(sum(0), input(0));
+    s.finish(output(0), sum(0));
+    s.send(1, output(0));
+    CHECK_EQ(steps_of(s), "copy sum(0) <- input(0)\n"
+                          "encode wire(0) <- sum(0) finishes\n"
+                          "decode output(0) <- wire(0)\n"
+                          "send wire(0) -> 1 chunk 0\n");
+}
+
+static void what_comes_is_passed_on_as_it_came() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.recv(1, output(0));
+    s.send(2, output(0));
+    s.send(3, output(0));
+    CHECK_EQ(steps_of(s), "recv wire(1) <- 1 chunk 0\n"
+                          "send wire(1) -> 2 chunk 0\n"
+                          "send wire(1) -> 3 chunk 0\n"
+                          "decode output(0) <- wire(1)\n");
+}
+
+static void a_hop_decodes_adds_and_encodes() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.recv(1, sum(0));
+    s.reduce(sum(0), input(0));
+    s.send(2, sum(0));
+    CHECK_EQ(steps_of(s), "recv wire(1) <- 1 chunk 0\n"
+                          "decode sum(0) <- wire(1)\n"
+                          "reduce sum(0) += input(0)\n"
+                          "encode wire(0) <- sum(0)\n"
+                          "send wire(0) -> 2 chunk 0\n");
+}
+
+// A sum that has been sent goes on from its bytes, here as at the receiver.
+static void adding_to_what_was_sent_starts_from_its_bytes() {
+    Schedule s{.chunks = 2, .outbox = 1};
+    s.reduce(sum(0), input(0));
+    s.send(1, sum(0));
+    s.reduce(sum(0), input(0));
+    CHECK_EQ(steps_of(s), "copy sum(0) <- input(0)\n"
+                          "encode wire(0) <- sum(0)\n"
+                          "send wire(0) -> 1 chunk 0\n"
+                          "decode sum(0) <- wire(0)\n"
+                          "reduce sum(0) += input(0)\n");
+}
+
+static void ranges_stay_one_step_where_nothing_was_encoded() {
+    Schedule s{.chunks = 3};
+    s.reduce(sum(0), input(0), 3);
+    CHECK_EQ(steps_of(s), "copy sum(0) <- input(0)\n"
+                          "reduce sum(0) += input(1..2)\n");
+}
+
+static void encodes_are_numbered_in_order() {
+    for (const Algorithm &algorithm : algorithms()) {
+        uint32_t next = 0;
+        for (const Step &step :
+             make(Form::placed, algorithm, Collective::all_reduce, {.size = 6, .rank = 4}).steps)
+            if (step.verb == Verb::encode) CHECK_EQ(step.ordinal, next++);
+        CHECK(next > 0);
+    }
+}
+
+static void own_slots_are_given_back() {
+    Schedule s{.chunks = 3, .outbox = 2};
+    for (uint32_t c = 0; c < 3; c++) s.send(1, input(c));
+    CHECK_OK(place_codec(s));
+    s.outbox = 1;
+    CHECK_OK(place_codec(s));
+    s.outbox = 0;
+    CHECK(refusal(s).find("step 0 needs a wire slot") != std::string::npos);
+    Schedule holds{.chunks = 2, .outbox = 1};
+    holds.send(1, input(0));
+    holds.send(1, input(1));
+    holds.send(2, input(0));
+    CHECK(refusal(holds).find("step 1 needs a wire slot") != std::string::npos);
+}
+
+static void nonsense_is_refused() {
+    Schedule unwritten{.chunks = 1, .outbox = 1};
+    unwritten.send(1, sum(0));
+    CHECK_EQ(refusal(unwritten), "place_codec: step 0 reads what was never written");
+    Schedule outside{.chunks = 1, .outbox = 1};
+    outside.send(1, input(1));
+    CHECK_EQ(refusal(outside), "place_codec: step 0 reads a slot that does not exist");
+    Schedule late{.chunks = 1, .outbox = 1};
+    late.reduce(sum(0), input(0));
+    late.send(1, sum(0));
+    late.finish(output(0), sum(0));
+    CHECK_EQ(refusal(late), "place_codec: step 2 finishes what has already travelled");
+    Schedule writes_input{.chunks = 1};
+    writes_input.copy(input(0), input(0));
+    CHECK_EQ(refusal(writes_input), "place_codec: step 0 writes an input");
+    Schedule adds_to_output{.chunks = 1};
+    adds_to_output.reduce(output(0), input(0));
+    CHECK(!place_codec(adds_to_output));
+    Schedule placed{.chunks = 1, .is_placed = true};
+    CHECK(!place_codec(placed));
+}
+
+// ---- The contract's sums, written out
+
+namespace {
+
+using Values = std::vector<std::vector<float>>;
+
+struct Case {
+    const Algorithm &algorithm;
+    Collective collective;
+    uint32_t P, root;
+    const Values &in;
+
+    bool is(const char *name) const { return std::strcmp(algorithm.name, name) == 0; }
+};
+
+float ring_sum(const Case &k, uint32_t c, uint32_t start, bool is_sent_on) {
+    float value = k.in[start][c];
+    for (uint32_t i = 1; i < k.P; i++) {
+        value = quantize(value, (start + i - 1) % k.P, i - 1);
+        value += k.in[(start + i) % k.P][c];
+    }
+    value /= static_cast<float>(k.P);
+    return is_sent_on ? quantize(value, (start + k.P - 1) % k.P, k.P - 1) : value;
+}
+
+float direct_sum(const Case &k, uint32_t c, bool is_sent_on) {
+    float value = 0;
+    for (uint32_t r = 0; r < k.P; r++) {
+        const float term = r == c ? k.in[r][c] : quantize(k.in[r][c], r, (c + k.P - r - 1) % k.P);
+        value = r == 0 ? term : value + term;
+    }
+    value /= static_cast<float>(k.P);
+    return is_sent_on ? quantize(value, c, k.P - 1) : value;
+}
+
+float oneshot_sum(const Case &k) {
+    float value = 0;
+    for (uint32_t r = 0; r < k.P; r++) {
+        const float term = quantize(k.in[r][0], r, 0);
+        value = r == 0 ? term : value + term;
+    }
+    return value / static_cast<float>(k.P);
+}
+
+float expected(const Case &k, uint32_t c) {
+    const bool is_ring = k.is("ring");
+    if (k.P == 1) return k.in[0][c];
+    switch (k.collective) {
+    case Collective::all_reduce:
+        if (k.is("oneshot")) return oneshot_sum(k);
+        return is_ring ? ring_sum(k, c, c, true) : direct_sum(k, c, true);
+    case Collective::reduce_scatter:
+        return is_ring ? ring_sum(k, c, (c + 1) % k.P, false) : direct_sum(k, c, false);
+    case Collective::all_gather: return quantize(k.in[c][c], c, 0);
+    default: break;
+    }
+    const uint32_t ordinal = k.is("direct") ? (c + k.P - k.root - 1) % k.P : 0;
+    return quantize(k.in[k.root][c], k.root, ordinal);
+}
+
+void check_outputs(const Case &k, const ScheduleTwin &twin) {
+    for (uint32_t rank = 0; rank < k.P; rank++)
+        for (uint32_t c = 0; c < twin.outputs(rank).size(); c++) {
+            if (k.collective == Collective::reduce_scatter && c != rank) continue;
+            CHECK_EQ(twin.outputs(rank)[c], expected(k, c));
+        }
+}
+
+} // namespace
+
+static void sums_are_the_contracts() {
+    for (const Algorithm &algorithm : algorithms())
+        for (const Collective collective : moving_collectives)
+            for (const uint32_t P : {1U, 2U, 3U, 5U, 8U})
+                for (const Form form : {Form::placed, Form::joined}) {
+                    const uint32_t root = P / 2;
+                    const auto schedules = make_all(form, algorithm, collective, P, root);
+                    const Values in = twin_inputs(P, schedules[0].chunks);
+                    const Case k{algorithm, collective, P, root, in};
+                    ScheduleTwin twin(schedules, in);
+                    CHECK(twin.run_in_order());
+                    check_outputs(k, twin);
+                    for (uint32_t seed = 0; seed < 3; seed++) {
+                        ScheduleTwin shuffled(schedules, in);
+                        CHECK(shuffled.run_in_any_order(seed));
+                        check_outputs(k, shuffled);
+                    }
+                }
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_value_is_encoded_once),
+        QTEST(what_was_sent_is_read_as_it_was_sent),
+        QTEST(the_owner_keeps_what_it_gives),
+        QTEST(what_comes_is_passed_on_as_it_came),
+        QTEST(a_hop_decodes_adds_and_encodes),
+        QTEST(adding_to_what_was_sent_starts_from_its_bytes),
+        QTEST(ranges_stay_one_step_where_nothing_was_encoded),
+        QTEST(encodes_are_numbered_in_order),
+        QTEST(own_slots_are_given_back),
+        QTEST(nonsense_is_refused),
+        QTEST(sums_are_the_contracts),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
