@@ -14,12 +14,6 @@ namespace qccl {
 
 using Emit = Schedule (*)(const Team &team);
 
-// In which order the contributions to chunk c are summed (CONTRACT.md, Order of sums).
-enum class SumOrder : uint8_t {
-    by_rank, // 0, 1, ..., P - 1
-    by_ring, // from the rank that starts the chunk on its way round to the one that ends it
-};
-
 struct Algorithm {
     const char *name;
     SumOrder order;

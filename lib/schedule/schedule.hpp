@@ -19,6 +19,13 @@ struct Team {
         return static_cast<uint32_t>((uint64_t{rank} + distance) % size);
     }
     constexpr uint32_t before(uint32_t distance) const { return after(size - distance % size); }
+    bool operator==(const Team &) const = default;
+};
+
+// In which order the contributions to chunk c are summed (CONTRACT.md, Order of sums).
+enum class SumOrder : uint8_t {
+    by_rank, // 0, 1, ..., P - 1
+    by_ring, // from the rank where the chunk starts on its way round to the one where it ends
 };
 
 enum class SlotKind : uint8_t {
