@@ -6,8 +6,9 @@ namespace qccl {
 
 namespace {
 
-// One sum is on its way to the next rank while the following one is being made.
-constexpr uint32_t sums_in_flight = 2;
+// One sum is on its way to the next rank while the following one is being made. With one slot, two
+// ranks would each wait for the other to read what it needs the room of.
+uint32_t sums_in_flight(const Team &t) { return t.size == 1 ? 0 : 2; }
 
 // Every chunk travels once round, collecting the sum; `first` is the one that starts here. The one
 // that ends here, first + 1, is complete, and where it lies is returned.
@@ -35,7 +36,7 @@ void deliver(Schedule &s, const Team &t, uint32_t own) {
 } // namespace
 
 Schedule all_reduce_ring(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, sums_in_flight)};
+    Schedule s{.chunks = t.size, .outbox = sums_in_flight(t)};
     const Slot complete = collect(s, t, t.rank);
     s.finish(output(complete.index), complete);
     deliver(s, t, complete.index);
@@ -44,7 +45,7 @@ Schedule all_reduce_ring(const Team &t) {
 
 // The chunk that ends here has to be this rank's, so each starts at the rank after its owner.
 Schedule reduce_scatter_ring(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, sums_in_flight)};
+    Schedule s{.chunks = t.size, .outbox = sums_in_flight(t)};
     s.finish(output(t.rank), collect(s, t, t.before(1)));
     return s;
 }

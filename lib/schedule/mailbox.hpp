@@ -1,0 +1,84 @@
+// Messages on their way in a symbolic run: a queue for each pair of ranks and direction. Knows no
+// steps and no expressions but as numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace qccl {
+
+struct Message {
+    uint32_t value = 0;
+    uint32_t origin = 0; // the wire slot, of whatever rank, that holds the bytes
+    uint32_t rounds = 0; // the sender's
+    uint32_t step = 0;   // of the sender
+    uint32_t chunk = 0;
+    uint32_t next = 0; // the mailbox's
+};
+
+// All queues share one store, for pairs are many and messages on their way few.
+class Mailbox {
+public:
+    explicit Mailbox(uint32_t ranks) : ranks_(ranks), queues_(size_t{ranks} * ranks) {}
+
+    bool is_empty(uint32_t from, uint32_t to) const { return queue(from, to).first == none; }
+
+    void put(uint32_t from, uint32_t to, const Message &message) {
+        const uint32_t at = allocate();
+        store_[at] = message;
+        store_[at].next = none;
+        Queue &q = queues_[size_t{from} * ranks_ + to];
+        if (q.first == none)
+            q.first = at;
+        else
+            store_[q.last].next = at;
+        q.last = at;
+    }
+
+    // Only where there is one.
+    Message take(uint32_t from, uint32_t to) {
+        Queue &q = queues_[size_t{from} * ranks_ + to];
+        const uint32_t at = q.first;
+        q.first = store_[at].next;
+        const Message message = store_[at];
+        store_[at].next = free_;
+        free_ = at;
+        return message;
+    }
+
+    // A message of this sender that nobody has taken; nullptr where there is none.
+    const Message *first_from(uint32_t from) const {
+        for (uint32_t to = 0; to < ranks_; to++)
+            if (!is_empty(from, to)) return &store_[queue(from, to).first];
+        return nullptr;
+    }
+
+private:
+    static constexpr uint32_t none = ~uint32_t{0};
+
+    struct Queue {
+        uint32_t first = none;
+        uint32_t last = none;
+    };
+
+    const Queue &queue(uint32_t from, uint32_t to) const {
+        return queues_[size_t{from} * ranks_ + to];
+    }
+    uint32_t allocate() {
+        if (free_ == none) {
+            store_.emplace_back();
+            return static_cast<uint32_t>(store_.size() - 1);
+        }
+        const uint32_t at = free_;
+        free_ = store_[at].next;
+        return at;
+    }
+
+    size_t ranks_;
+    std::vector<Queue> queues_;
+    std::vector<Message> store_;
+    uint32_t free_ = none;
+};
+
+} // namespace qccl

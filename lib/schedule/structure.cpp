@@ -1,0 +1,117 @@
+#include "schedule/structure.hpp"
+
+#include "schedule/layout.hpp"
+#include "schedule/text.hpp"
+
+namespace qccl {
+
+namespace {
+
+class Structure {
+public:
+    Structure(const Schedule &schedule, Collective collective, const Team &team)
+        : s_(schedule), collective_(collective), team_(team) {}
+
+    Done run() {
+        uint32_t encodes = 0;
+        for (const Step &step : s_.steps) encodes += step.verb == Verb::encode;
+        has_ordinal_.assign(encodes, false);
+        for (size_t i = 0; i < s_.steps.size(); i++)
+            if (const char *reason = fault(i))
+                return wrong_step(team_.rank, i, s_.steps[i], reason);
+        return {};
+    }
+
+private:
+    const char *fault(size_t number) {
+        const Step &step = s_.steps[number];
+        if (step.verb > Verb::decode_add) return "is no step";
+        if (step.chunk >= s_.chunks) return "names a chunk that does not exist";
+        if (const char *reason = step.verb == Verb::send ? nullptr : fault_of(step.dst, step))
+            return reason;
+        for (uint32_t i = 0; step.verb != Verb::recv && i < step.sources; i++)
+            if (const char *reason = fault_of(step.src.after(i), step)) return reason;
+        if (const char *reason =
+                computes(step.verb) ? fault_of_computing(step) : fault_of_moving(step))
+            return reason;
+        return fault_of_flags(number);
+    }
+
+    // An operand: of a kind that exists on this rank, in range, and of the step's chunk.
+    const char *fault_of(Slot slot, const Step &step) const {
+        if (slot.is(SlotKind::none)) return "lacks an operand";
+        if (slot.is(SlotKind::wire))
+            return slot.index < s_.wires ? nullptr : "names a wire slot that does not exist";
+        if (slot.index != step.chunk) return "mixes chunks";
+        if (!has_slot(collective_, team_, slot))
+            return "names a buffer that this rank does not have";
+        return nullptr;
+    }
+
+    const char *fault_of_moving(const Step &step) const {
+        const bool sends = step.verb == Verb::send;
+        if (step.peer >= team_.size || step.peer == team_.rank) return "has a peer that is none";
+        if ((sends ? step.dst : step.src) != Slot{} || step.sources != 1)
+            return "has an operand too many";
+        const Slot slot = sends ? step.src : step.dst;
+        if (!sends && slot.is(SlotKind::input)) return "writes an input";
+        if (!s_.is_placed) return nullptr;
+        if (!slot.is(SlotKind::wire)) return "moves what is not encoded";
+        if (!sends && slot.index < s_.outbox) return "receives into the outbox";
+        return nullptr;
+    }
+
+    const char *fault_of_computing(const Step &step) {
+        if (step.peer != 0) return "names a peer without a message";
+        if (step.sources == 0 || (step.sources > 1 && step.verb != Verb::reduce))
+            return "has a wrong number of sources";
+        if (step.dst.is(SlotKind::input)) return "writes an input";
+        if (accumulates(step.verb) && !step.dst.is(SlotKind::accumulator))
+            return "adds to something other than an accumulator";
+        const bool decodes = step.verb == Verb::decode || step.verb == Verb::decode_add;
+        const bool encodes = step.verb == Verb::encode;
+        if (!s_.is_placed && (decodes || encodes)) return "needs a placed schedule";
+        if (step.dst.is(SlotKind::wire) != encodes) return "writes the wrong kind of slot";
+        if (s_.is_placed && step.src.is(SlotKind::wire) != decodes)
+            return "reads the wrong kind of slot";
+        if (encodes) return fault_of_encoding(step);
+        return step.ordinal == 0 ? nullptr : "has an ordinal, and nothing that it counts";
+    }
+
+    const char *fault_of_encoding(const Step &step) {
+        if (step.dst.index >= s_.outbox) return "encodes outside the outbox";
+        if (step.ordinal >= has_ordinal_.size())
+            return "has an ordinal beyond the number of encodes";
+        if (has_ordinal_[step.ordinal]) return "shares its noise with another encode";
+        has_ordinal_[step.ordinal] = true;
+        return nullptr;
+    }
+
+    const char *fault_of_flags(size_t number) const {
+        const Step &step = s_.steps[number];
+        const bool stores = step.verb == Verb::copy || step.verb == Verb::encode;
+        if (step.has(Step::finishes) && !(stores && reduces_or_waits())) return "finishes no sum";
+        if (!step.has(Step::joins_next)) return nullptr;
+        if (number + 1 == s_.steps.size()) return "joins a step that does not exist";
+        const Step &next = s_.steps[number + 1];
+        const bool fits = computes(step.verb) && computes(next.verb) && next.chunk == step.chunk;
+        return fits ? nullptr : "joins what cannot run tile by tile with it";
+    }
+
+    bool reduces_or_waits() const {
+        return reduces(collective_) || collective_ == Collective::barrier;
+    }
+
+    const Schedule &s_;
+    const Collective collective_;
+    const Team &team_;
+    std::vector<bool> has_ordinal_;
+};
+
+} // namespace
+
+Done check_structure(const Schedule &schedule, Collective collective, const Team &team) {
+    return Structure(schedule, collective, team).run();
+}
+
+} // namespace qccl

@@ -1,0 +1,388 @@
+#include "schedule/verify.hpp"
+
+#include "schedule/expression.hpp"
+#include "schedule/layout.hpp"
+#include "schedule/lower.hpp"
+#include "schedule/mailbox.hpp"
+#include "schedule/race.hpp"
+#include "schedule/structure.hpp"
+#include "schedule/text.hpp"
+
+#include <algorithm>
+#include <deque>
+
+namespace qccl {
+
+namespace {
+
+constexpr uint32_t none = Expressions::none;
+constexpr uint32_t most_encodes_of_chunk = 255;
+
+// What a wire slot holds, and the own slot of the rank that encoded it.
+struct Parcel {
+    Expression value = none;
+    uint32_t chunk = 0;
+    uint32_t origin = none;
+};
+
+// One rank, somewhere in its schedule.
+struct Run {
+    enum class Wait : uint8_t { no, message, slot };
+
+    Team team;
+    Schedule schedule;
+    size_t next = 0;
+    uint32_t rounds = 0;
+    Wait wait = Wait::no;
+    uint32_t wait_for = 0; // peer or own slot
+    std::vector<Expression> outputs, sums;
+    std::vector<Parcel> wires;
+    std::vector<uint8_t> encodes; // of each chunk, so far
+
+    bool is_done() const { return next == schedule.steps.size(); }
+};
+
+// Reasons are literals or text in a buffer; nullptr says that nothing is wrong. (A Result per step
+// would take longer than the step.)
+using Fault = const char *;
+
+class Prover {
+public:
+    explicit Prover(const Claim &claim)
+        : claim_(claim),
+          is_sum_(reduces(claim.collective) || claim.collective == Collective::barrier),
+          expressions_(is_sum_ ? claim.ranks : 1), mail_(claim.ranks) {}
+
+    Result<Proof> run(const ScheduleOf &schedule_of) {
+        runs_.resize(claim_.ranks);
+        for (uint32_t rank = 0; rank < claim_.ranks; rank++) {
+            QCCL_TRY(auto schedule, schedule_of(rank));
+            QCCL_TRY(load(rank, std::move(schedule)));
+        }
+        finals_.assign(runs_[0].schedule.chunks, {});
+        holds_.assign(size_t{claim_.ranks} * runs_[0].schedule.outbox, 0);
+        for (uint32_t rank = 0; rank < claim_.ranks; rank++) ready_.push_back(rank);
+        while (!ready_.empty()) {
+            Run &run = runs_[ready_.front()];
+            ready_.pop_front();
+            QCCL_TRY(advance(run));
+        }
+        for (const Run &run : runs_) QCCL_TRY(check_end(run));
+        return sum_up();
+    }
+
+private:
+    // ---- One rank by itself
+
+    Done load(uint32_t rank, Schedule schedule) {
+        Run &run = runs_[rank];
+        run.team = {.size = claim_.ranks, .rank = rank, .root = claim_.root};
+        QCCL_TRY(check_frame(rank, schedule));
+        QCCL_TRY(check_structure(schedule, claim_.collective, run.team));
+        // Thousands of schedules are held at once: no room for growth.
+        schedule.steps.shrink_to_fit();
+        const Dependencies dependencies = lower(schedule);
+        QCCL_TRY(check_races(schedule, dependencies, rank));
+        run.outputs.assign(schedule.chunks, none);
+        run.sums.assign(schedule.chunks, none);
+        run.wires.resize(schedule.wires);
+        run.encodes.assign(schedule.chunks, 0);
+        run.schedule = std::move(schedule);
+        return {};
+    }
+
+    // What has to be equal on all ranks, or fixed by the collective.
+    Done check_frame(uint32_t rank, const Schedule &s) const {
+        const Schedule &first = rank == 0 ? s : runs_[0].schedule;
+        const bool has_chunk_per_rank = claim_.collective == Collective::reduce_scatter ||
+                                        claim_.collective == Collective::all_gather ||
+                                        (is_sum_ && claim_.order == SumOrder::by_ring);
+        const char *reason = nullptr;
+        if (s.chunks != first.chunks)
+            reason = "has another number of chunks than rank 0";
+        else if (s.chunks == 0)
+            reason = "has no chunk";
+        else if (has_chunk_per_rank && s.chunks != claim_.ranks)
+            reason = "needs a chunk for each rank";
+        else if (s.outbox != first.outbox)
+            reason = "has another outbox than rank 0";
+        else if (s.is_placed != first.is_placed)
+            reason = "differs from rank 0 in being placed";
+        else if (s.is_placed && s.wires < s.outbox)
+            reason = "has fewer wires than its outbox";
+        if (!reason) return {};
+        return Error::make(Code::invalid_argument, "rank %u: the schedule %s", rank, reason)
+            .at_rank(rank);
+    }
+
+    // ---- Running
+
+    Done advance(Run &run) {
+        for (; !run.is_done(); run.next++) {
+            const Step &step = run.schedule.steps[run.next];
+            if (has_to_wait(run, step)) return {};
+            if (Fault fault = execute(run, step))
+                return wrong_step(run.team.rank, run.next, step, fault);
+        }
+        return {};
+    }
+
+    bool has_to_wait(Run &run, const Step &step) {
+        run.wait = Run::Wait::no;
+        if (step.verb == Verb::recv && mail_.is_empty(step.peer, run.team.rank)) {
+            run.wait = Run::Wait::message;
+            run.wait_for = step.peer;
+        }
+        // All of a joined run is issued at once, so it waits for all of its slots.
+        const bool is_inside =
+            run.next > 0 && run.schedule.steps[run.next - 1].has(Step::joins_next);
+        for (size_t i = run.next; computes(step.verb) && !is_inside; i++) {
+            const Step &member = run.schedule.steps[i];
+            if (member.verb == Verb::encode && holds_[own_slot(run, member.dst)] != 0) {
+                run.wait = Run::Wait::slot;
+                run.wait_for = member.dst.index;
+                break;
+            }
+            if (!member.has(Step::joins_next)) break;
+        }
+        return run.wait != Run::Wait::no;
+    }
+
+    uint32_t own_slot(const Run &run, Slot slot) const {
+        return run.team.rank * run.schedule.outbox + slot.index;
+    }
+
+    void wake(Run &run, Run::Wait wait, uint32_t wait_for) {
+        if (run.wait != wait || run.wait_for != wait_for) return;
+        run.wait = Run::Wait::no;
+        ready_.push_back(run.team.rank);
+    }
+
+    Fault execute(Run &run, const Step &step) {
+        proof_.steps++;
+        Fault fault = nullptr;
+        switch (step.verb) {
+        case Verb::send: fault = send(run, step); break;
+        case Verb::recv: fault = recv(run, step); break;
+        case Verb::reduce:
+        case Verb::decode_add: fault = add(run, step); break;
+        case Verb::copy:
+        case Verb::decode: fault = store(run, step); break;
+        case Verb::encode: fault = encode(run, step); break;
+        }
+        if (!fault && step.has(Step::releases)) release(run.wires[step.src.index]);
+        return fault;
+    }
+
+    Fault send(Run &run, const Step &step) {
+        Message message{
+            .rounds = run.rounds, .step = static_cast<uint32_t>(run.next), .chunk = step.chunk};
+        if (Fault fault = read(run, step, step.src, message.value)) return fault;
+        if (run.schedule.is_placed) {
+            message.origin = run.wires[step.src.index].origin;
+            holds_[message.origin]++;
+        }
+        mail_.put(run.team.rank, step.peer, message);
+        proof_.messages++;
+        wake(runs_[step.peer], Run::Wait::message, run.team.rank);
+        return nullptr;
+    }
+
+    Fault recv(Run &run, const Step &step) {
+        const Message message = mail_.take(step.peer, run.team.rank);
+        run.rounds = std::max(run.rounds, message.rounds + 1);
+        if (message.chunk != step.chunk)
+            return complain("step %u of rank %u sends chunk %u here", message.step, step.peer,
+                            message.chunk);
+        if (!step.dst.is(SlotKind::wire)) return write(run, step, message.value);
+        Parcel &parcel = run.wires[step.dst.index];
+        if (parcel.value != none) return "overwrites what is still needed, or was never read";
+        parcel = {.value = message.value, .chunk = step.chunk, .origin = message.origin};
+        return nullptr;
+    }
+
+    Fault add(Run &run, const Step &step) {
+        Expression &sum = run.sums[step.dst.index];
+        for (uint32_t i = 0; i < step.sources; i++) {
+            Expression term = none;
+            if (Fault fault = read(run, step, step.src.after(i), term)) return fault;
+            if (sum == none && run.schedule.is_placed)
+                return "adds to an accumulator that holds nothing";
+            const Expression before = sum;
+            sum = before == none ? term : expressions_.add(before, term);
+            if (sum == none)
+                return complain("adds %s to %s: not the contract's order",
+                                expressions_.describe(term).c_str(),
+                                expressions_.describe(before).c_str());
+        }
+        return nullptr;
+    }
+
+    Fault store(Run &run, const Step &step) {
+        Expression value = none;
+        if (Fault fault = read(run, step, step.src, value)) return fault;
+        if (Fault fault = finish(step, value)) return fault;
+        return write(run, step, value);
+    }
+
+    Fault encode(Run &run, const Step &step) {
+        Expression value = none;
+        if (Fault fault = read(run, step, step.src, value)) return fault;
+        if (Fault fault = finish(step, value)) return fault;
+        if (is_sum_ && expressions_.is_complete(value) && !expressions_[value].is_finished)
+            return "encodes a complete sum that avg has not divided";
+        if (expressions_[value].has_final) return "encodes a result a second time";
+        if (run.encodes[step.chunk] == most_encodes_of_chunk) return "encodes a chunk too often";
+        const uint32_t origin = own_slot(run, step.dst);
+        if (holds_[origin] != 0) return "encodes into a slot that is still in use";
+        holds_[origin] = 1;
+        run.wires[step.dst.index] = {
+            .value = expressions_.encode(value, place(run, step.chunk), run.encodes[step.chunk]++),
+            .chunk = step.chunk,
+            .origin = origin};
+        return nullptr;
+    }
+
+    Fault finish(const Step &step, Expression &value) {
+        if (!step.has(Step::finishes)) return nullptr;
+        const Expression before = value;
+        value = expressions_.finish(before);
+        if (value != none) return nullptr;
+        return complain("finishes %s: not complete, or finished before",
+                        expressions_.describe(before).c_str());
+    }
+
+    void release(Parcel &parcel) {
+        holds_[parcel.origin]--;
+        if (holds_[parcel.origin] == 0) {
+            const uint32_t outbox = runs_[0].schedule.outbox;
+            wake(runs_[parcel.origin / outbox], Run::Wait::slot, parcel.origin % outbox);
+        }
+        parcel.value = none;
+    }
+
+    // ---- What slots hold
+
+    // Where this rank's contribution to the chunk stands in the contract's order; of what is not
+    // summed, the source's is the first and only one.
+    uint32_t place(const Run &run, uint32_t chunk) const {
+        const uint32_t P = claim_.ranks;
+        uint32_t start = 0;
+        if (claim_.collective == Collective::broadcast)
+            start = claim_.root;
+        else if (claim_.collective == Collective::all_gather)
+            start = chunk;
+        else if (claim_.order == SumOrder::by_ring)
+            // A reduce-scatter's chunk has to end at its owner.
+            start = claim_.collective == Collective::reduce_scatter ? (chunk + 1) % P : chunk;
+        return (run.team.rank + P - start) % P;
+    }
+
+    Fault read(const Run &run, const Step &step, Slot slot, Expression &value) {
+        switch (slot.what()) {
+        case SlotKind::input:
+            if (run.outputs[slot.index] != none)
+                return "reads an input after the output that takes its place in place";
+            value = expressions_.leaf(place(run, slot.index));
+            break;
+        case SlotKind::output:
+            if (run.schedule.is_placed)
+                return "reads an output, which is rounded, not the wire slot";
+            value = run.outputs[slot.index];
+            break;
+        case SlotKind::accumulator: value = run.sums[slot.index]; break;
+        case SlotKind::wire:
+            value = run.wires[slot.index].value;
+            if (value != none && run.wires[slot.index].chunk != step.chunk)
+                return complain("finds chunk %u there", run.wires[slot.index].chunk);
+            break;
+        case SlotKind::none: break;
+        }
+        return value == none ? "reads what nobody wrote" : nullptr;
+    }
+
+    Fault write(Run &run, const Step &step, Expression value) {
+        const uint32_t chunk = step.dst.index;
+        if (step.dst.is(SlotKind::accumulator)) {
+            if (run.sums[chunk] != none) return "overwrites an accumulator";
+            run.sums[chunk] = value;
+            return nullptr;
+        }
+        if (run.outputs[chunk] != none) return "writes an output a second time";
+        run.outputs[chunk] = value;
+        if (!expressions_.is_complete(value))
+            return complain("stores %s as a result", expressions_.describe(value).c_str());
+        if (is_sum_ && !expressions_[value].is_finished)
+            return "stores a sum that avg has not divided";
+        Final &final = finals_[chunk];
+        if (final.value == none) final = {value, run.team.rank};
+        if (final.value == value) return nullptr;
+        return complain("stores other bytes than rank %u did", final.rank);
+    }
+
+    // ---- The end
+
+    Done check_end(const Run &run) const {
+        const uint32_t rank = run.team.rank;
+        const auto wrong = [&](size_t number, Fault fault) {
+            return wrong_step(rank, number, run.schedule.steps[number], fault);
+        };
+        if (run.wait == Run::Wait::message) return wrong(run.next, "waits for ever for a message");
+        if (run.wait == Run::Wait::slot) return wrong(run.next, "waits for ever for a wire slot");
+        if (const Message *left = mail_.first_from(rank))
+            return wrong(left->step, "sends what nobody receives");
+        for (uint32_t c = 0; c < run.schedule.chunks; c++)
+            if (run.outputs[c] == none && has_slot(claim_.collective, run.team, output(c)))
+                return Error::make(Code::invalid_argument, "rank %u: output(%u) is never written",
+                                   rank, c)
+                    .at_rank(rank);
+        for (uint32_t w = 0; run.schedule.is_placed && w < run.schedule.wires; w++)
+            if (run.wires[w].value != none)
+                return Error::make(Code::invalid_argument,
+                                   "rank %u: wire(%u) is filled and never read", rank, w)
+                    .at_rank(rank);
+        return {};
+    }
+
+    Proof sum_up() {
+        for (const Run &run : runs_) proof_.rounds = std::max(proof_.rounds, run.rounds);
+        double noise = 0;
+        for (const Final &final : finals_)
+            if (final.value != none) noise += expressions_[final.value].noise;
+        const double contributions = is_sum_ ? claim_.ranks : 1;
+        proof_.noise = noise / static_cast<double>(finals_.size()) / contributions;
+        return proof_;
+    }
+
+    template <class... Arguments> Fault complain(const char *format, Arguments... arguments) {
+        std::snprintf(reason_, sizeof reason_, format, arguments...);
+        return reason_;
+    }
+
+    struct Final {
+        Expression value = none;
+        uint32_t rank = 0; // that stored it first
+    };
+
+    const Claim claim_;
+    const bool is_sum_;
+    Expressions expressions_;
+    Mailbox mail_;
+    std::vector<Run> runs_;
+    std::vector<Final> finals_;   // of each chunk
+    std::vector<uint32_t> holds_; // of each own slot of each rank: who still needs it
+    std::deque<uint32_t> ready_;
+    Proof proof_;
+    char reason_[160] = {};
+};
+
+} // namespace
+
+Result<Proof> verify(const Claim &claim, const ScheduleOf &schedule_of) {
+    if (claim.ranks == 0 || claim.root >= claim.ranks)
+        return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", claim.root,
+                           claim.ranks);
+    return Prover(claim).run(schedule_of);
+}
+
+} // namespace qccl

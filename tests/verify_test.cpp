@@ -1,0 +1,400 @@
+// schedule/verify: every algorithm is proven for many team sizes, and every wrong schedule of a
+// small team is refused.
+#include "qtest.hpp"
+
+#include "forms.hpp"
+#include "schedule_twin.hpp"
+
+#include "schedule/race.hpp"
+#include "schedule/text.hpp"
+#include "schedule/verify.hpp"
+
+#include <cstring>
+
+using namespace qccl;
+
+namespace {
+
+Result<Proof> verify_all(const Claim &claim, const std::vector<Schedule> &schedules) {
+    return verify(claim, [&](uint32_t rank) -> Result<Schedule> { return schedules[rank]; });
+}
+
+Result<Proof> verify_form(Form form, const Algorithm &algorithm, Collective collective, uint32_t P,
+                          uint32_t root) {
+    return verify({collective, algorithm.order, P, root}, [&](uint32_t rank) -> Result<Schedule> {
+        return make(form, algorithm, collective, {.size = P, .rank = rank, .root = root});
+    });
+}
+
+std::string refusal(const Claim &claim, const std::vector<Schedule> &schedules) {
+    const auto proof = verify_all(claim, schedules);
+    CHECK(!proof);
+    return proof.error().text;
+}
+
+const Algorithm &algorithm(const char *name) {
+    const Algorithm *found = find_algorithm(name);
+    CHECK(found);
+    return *found;
+}
+
+double predicted_noise(const Algorithm &a, Collective collective, double P) {
+    const bool is_ring = std::strcmp(a.name, "ring") == 0;
+    if (collective == Collective::all_gather || collective == Collective::broadcast) return 1;
+    if (collective == Collective::reduce_scatter) return is_ring ? (P - 1) / 2 : (P - 1) / P;
+    if (is_ring) return (P + 1) / 2;
+    return std::strcmp(a.name, "direct") == 0 ? 2 - 1 / P : 1;
+}
+
+} // namespace
+
+static void every_algorithm_is_proven() {
+    std::vector<uint32_t> sizes;
+    for (uint32_t P = 1; P <= 64; P++) sizes.push_back(P);
+    for (const uint32_t prime : {67U, 101U, 127U}) sizes.push_back(prime);
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : moving_collectives)
+            for (const uint32_t P : sizes)
+                for (const Form form : forms) {
+                    const uint32_t root = collective == Collective::broadcast ? P * 2 / 3 : 0;
+                    const auto proof = verify_form(form, a, collective, P, root);
+                    CHECK_OK(proof);
+                    const bool has_codec = form != Form::author && P > 1;
+                    const double noise = has_codec ? predicted_noise(a, collective, P) : 0;
+                    CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
+                }
+}
+
+static void every_root_can_broadcast() {
+    for (const Algorithm &a : algorithms())
+        for (const uint32_t P : {1U, 2U, 3U, 6U})
+            for (uint32_t root = 0; root < P; root++)
+                for (const Form form : forms)
+                    CHECK_OK(verify_form(form, a, Collective::broadcast, P, root));
+}
+
+static void a_barrier_hears_of_everybody() {
+    for (const uint32_t P : {1U, 2U, 3U, 17U}) {
+        const auto proof =
+            verify_form(Form::joined, algorithm("oneshot"), Collective::barrier, P, 0);
+        CHECK_OK(proof);
+        CHECK_EQ(proof->rounds, P == 1 ? 0U : 1U);
+    }
+}
+
+static void rounds_are_counted() {
+    const auto rounds = [](const char *name, Collective collective) {
+        const auto proof = verify_form(Form::joined, algorithm(name), collective, 7, 3);
+        CHECK_OK(proof);
+        return proof->rounds;
+    };
+    CHECK_EQ(rounds("ring", Collective::all_reduce), 12U);
+    CHECK_EQ(rounds("ring", Collective::broadcast), 6U);
+    CHECK_EQ(rounds("direct", Collective::all_reduce), 2U);
+    CHECK_EQ(rounds("direct", Collective::reduce_scatter), 1U);
+    CHECK_EQ(rounds("oneshot", Collective::all_reduce), 1U);
+}
+
+static void an_order_that_is_not_the_contracts_is_refused() {
+    const auto ring = make_all(Form::placed, algorithm("ring"), Collective::all_reduce, 4);
+    const std::string text = refusal({Collective::all_reduce, SumOrder::by_rank, 4, 0}, ring);
+    CHECK(text.find("not the contract's order") != std::string::npos);
+    const auto direct = make_all(Form::placed, algorithm("direct"), Collective::all_reduce, 4);
+    CHECK(!verify_all({Collective::all_reduce, SumOrder::by_ring, 4, 0}, direct));
+    CHECK(!verify_all({Collective::reduce_scatter, SumOrder::by_rank, 4, 0}, direct));
+}
+
+// Two ranks with one wire slot each: each waits for the other to read what it needs the room of.
+static void waiting_in_a_circle_is_refused() {
+    auto ring = make_all(Form::author, algorithm("ring"), Collective::all_reduce, 2);
+    for (Schedule &s : ring) {
+        s.outbox = 1;
+        s = fuse(*place_codec(s)).schedule;
+    }
+    const std::string text = refusal({Collective::all_reduce, SumOrder::by_ring, 2, 0}, ring);
+    CHECK_EQ(
+        text,
+        "rank 0, step 3 (decode sum(1) <- wire(1) joins releases): waits for ever for a wire slot");
+
+    std::vector<Schedule> shy(2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        Schedule &s = shy[rank];
+        s = {.chunks = 2, .outbox = 1};
+        s.recv(1 - rank, output(1 - rank));
+        s.send(1 - rank, input(rank));
+        s.copy(output(rank), input(rank));
+    }
+    CHECK_EQ(refusal({Collective::all_gather, SumOrder::by_rank, 2, 0}, shy),
+             "rank 0, step 0 (recv output(1) <- 1): waits for ever for a message");
+}
+
+static void ranks_have_to_agree() {
+    const Claim claim{Collective::all_reduce, SumOrder::by_rank, 3, 0};
+    const auto schedules = make_all(Form::placed, algorithm("direct"), Collective::all_reduce, 3);
+    CHECK_OK(verify_all(claim, schedules));
+    const auto with = [&](void (*change)(Schedule &)) {
+        auto changed = schedules;
+        change(changed[2]);
+        return refusal(claim, changed);
+    };
+    CHECK_EQ(with([](Schedule &s) { s.chunks++; }),
+             "rank 2: the schedule has another number of chunks than rank 0");
+    CHECK_EQ(with([](Schedule &s) { s.outbox--; }),
+             "rank 2: the schedule has another outbox than rank 0");
+    CHECK_EQ(with([](Schedule &s) { s.is_placed = false; }),
+             "rank 2: the schedule differs from rank 0 in being placed");
+    CHECK(!verify({Collective::broadcast, SumOrder::by_rank, 3, 3}, nullptr));
+    CHECK(!verify({Collective::broadcast, SumOrder::by_rank, 0, 0}, nullptr));
+}
+
+// A rank that keeps its exact sum has other bytes than those it gave away.
+static void an_owner_that_keeps_its_exact_sum_is_refused() {
+    auto schedules = make_all(Form::placed, algorithm("direct"), Collective::all_reduce, 3);
+    for (Step &step : schedules[1].steps)
+        if (step.verb == Verb::decode && step.dst == output(1))
+            step = {.verb = Verb::copy,
+                    .flags = Step::finishes,
+                    .dst = output(1),
+                    .src = sum(1),
+                    .chunk = 1};
+    const std::string text = refusal({Collective::all_reduce, SumOrder::by_rank, 3, 0}, schedules);
+    CHECK(text.find("stores other bytes than rank") != std::string::npos);
+}
+
+// Two encodes of the same value need not give the same bytes: noise.
+static void sending_two_encodings_of_one_value_is_refused() {
+    std::vector<Schedule> schedules(3);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        Schedule &s = schedules[rank];
+        s = {.chunks = 1, .outbox = 2, .wires = 3, .is_placed = true};
+        if (rank == 0) {
+            for (uint32_t i = 0; i < 2; i++) {
+                s.steps.push_back(
+                    {.verb = Verb::encode, .dst = wire(i), .src = input(0), .ordinal = i});
+                s.steps.push_back({.verb = Verb::send, .src = wire(i), .peer = i + 1});
+            }
+            s.steps.push_back({.verb = Verb::decode, .dst = output(0), .src = wire(0)});
+        } else {
+            s.steps.push_back({.verb = Verb::recv, .dst = wire(2)});
+            s.steps.push_back({.verb = Verb::decode, .dst = output(0), .src = wire(2)});
+        }
+    }
+    CHECK_EQ(refusal({Collective::broadcast, SumOrder::by_rank, 3, 0}, schedules),
+             "rank 2, step 1 (decode output(0) <- wire(2) releases): stores other bytes than rank "
+             "0 did");
+}
+
+// ---- Mutations
+
+namespace {
+
+struct Mutant {
+    Schedule schedule;
+    bool is_equal = false; // it means the same, and there is a proof of that
+};
+
+// Encodes keep their order, so that a mutant is not refused for its numbering alone.
+Schedule renumbered(Schedule s) {
+    uint32_t next = 0;
+    for (Step &step : s.steps)
+        if (step.verb == Verb::encode) step.ordinal = next++;
+    return s;
+}
+
+// Whether exchanging steps i and i + 1 changes nothing: neither waits for the other, and they are
+// not two messages of one queue.
+bool are_independent(Schedule s, size_t i) {
+    if (i + 1 == s.steps.size()) return false;
+    const Dependencies dependencies = lower(s);
+    for (const uint32_t earlier : dependencies.of(i + 1))
+        if (earlier == i) return false;
+    const Step &a = s.steps[i], &b = s.steps[i + 1];
+    return computes(a.verb) || a.verb != b.verb || a.peer != b.peer;
+}
+
+// An author's first reduce into an accumulator stores, which is what copy does.
+bool is_copy_by_definition(const Schedule &s, size_t i, const Step &changed) {
+    Step copied = s.steps[i];
+    const bool is_reduce = copied.verb == Verb::reduce && copied.sources == 1 && !s.is_placed;
+    copied.verb = Verb::copy;
+    if (!is_reduce || changed != copied) return false;
+    for (size_t k = 0; k < i; k++)
+        if (s.steps[k].dst == copied.dst) return false;
+    return true;
+}
+
+void add_changed(std::vector<Mutant> &mutants, const Schedule &s, size_t i, Step changed) {
+    if (changed == s.steps[i]) return;
+    Mutant mutant{s, is_copy_by_definition(s, i, changed)};
+    mutant.schedule.steps[i] = changed;
+    mutants.push_back(std::move(mutant));
+}
+
+void add_redirected(std::vector<Mutant> &mutants, const Schedule &s, size_t i, uint32_t P) {
+    const Step &step = s.steps[i];
+    const auto add = [&](auto change) {
+        Step changed = step;
+        change(changed);
+        add_changed(mutants, s, i, changed);
+    };
+    if (!computes(step.verb))
+        for (uint32_t peer = 0; peer < P; peer++) add([&](Step &c) { c.peer = peer; });
+    for (uint32_t chunk = 0; chunk < s.chunks; chunk++) add([&](Step &c) { c.chunk = chunk; });
+    for (Slot Step::*operand : {&Step::dst, &Step::src}) {
+        if ((step.*operand).is(SlotKind::none)) continue;
+        const uint32_t slots = (step.*operand).is(SlotKind::wire) ? s.wires : s.chunks;
+        for (uint32_t index = 0; index < slots; index++)
+            add([&](Step &c) { c.*operand = {(step.*operand).what(), index}; });
+        for (const SlotKind kind :
+             {SlotKind::input, SlotKind::output, SlotKind::accumulator, SlotKind::wire})
+            add([&](Step &c) { c.*operand = {kind, (step.*operand).index}; });
+        // The whole step to another chunk, operands and all.
+        for (uint32_t chunk = 0; chunk < s.chunks; chunk++)
+            add([&](Step &c) {
+                c.chunk = chunk;
+                for (Slot *slot : {&c.dst, &c.src})
+                    if (!slot->is(SlotKind::none) && !slot->is(SlotKind::wire))
+                        *slot = {slot->what(), chunk};
+            });
+    }
+    if (step.verb == Verb::reduce && step.sources > 1) add([](Step &c) { c.sources--; });
+    add([](Step &c) { c.flags ^= Step::finishes; });
+    for (Verb verb = Verb::send; verb <= Verb::decode_add;
+         verb = static_cast<Verb>(static_cast<int>(verb) + 1))
+        add([&](Step &c) { c.verb = verb; });
+}
+
+std::vector<Mutant> mutants_of(const Schedule &s, uint32_t P) {
+    std::vector<Mutant> mutants;
+    for (size_t i = 0; i < s.steps.size(); i++) {
+        const auto at = static_cast<ptrdiff_t>(i);
+        Mutant dropped{s}, doubled{s}, swapped{s, are_independent(s, i)};
+        dropped.schedule.steps.erase(dropped.schedule.steps.begin() + at);
+        mutants.push_back({renumbered(dropped.schedule)});
+        doubled.schedule.steps.insert(doubled.schedule.steps.begin() + at, s.steps[i]);
+        mutants.push_back({renumbered(doubled.schedule)});
+        if (i + 1 < s.steps.size() && s.steps[i] != s.steps[i + 1]) {
+            std::swap(swapped.schedule.steps[i], swapped.schedule.steps[i + 1]);
+            mutants.push_back(std::move(swapped));
+        }
+        add_redirected(mutants, s, i, P);
+    }
+    return mutants;
+}
+
+std::vector<std::vector<float>> outputs_of(const std::vector<Schedule> &schedules) {
+    const auto P = static_cast<uint32_t>(schedules.size());
+    ScheduleTwin twin(schedules, twin_inputs(P, schedules[0].chunks));
+    CHECK(twin.run_in_order());
+    std::vector<std::vector<float>> outputs;
+    for (uint32_t rank = 0; rank < P; rank++) outputs.push_back(twin.outputs(rank));
+    return outputs;
+}
+
+bool are_same_bits(const std::vector<std::vector<float>> &a,
+                   const std::vector<std::vector<float>> &b) {
+    for (size_t rank = 0; rank < a.size(); rank++)
+        if (std::memcmp(a[rank].data(), b[rank].data(), a[rank].size() * sizeof(float)) != 0)
+            return false;
+    return true;
+}
+
+// All mutants of one rank are refused, but for those that provably mean the same, and these compute
+// the same bits.
+void check_mutants(const Claim &claim, const std::vector<Schedule> &schedules, uint32_t rank) {
+    const auto expected = outputs_of(schedules);
+    for (const Mutant &mutant : mutants_of(schedules[rank], claim.ranks)) {
+        auto changed = schedules;
+        changed[rank] = mutant.schedule;
+        const auto proof = verify_all(claim, changed);
+        CHECK_EQ(proof.is_ok(), mutant.is_equal);
+        if (proof)
+            CHECK(are_same_bits(outputs_of(changed), expected));
+        else
+            CHECK(std::strlen(proof.error().text) > 0);
+    }
+}
+
+} // namespace
+
+static void every_mutation_is_refused() {
+    constexpr uint32_t P = 5;
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : moving_collectives)
+            for (const Form form : {Form::author, Form::placed}) {
+                const Claim claim{collective, a.order, P, 1};
+                const auto schedules = make_all(form, a, collective, P, claim.root);
+                for (uint32_t rank = 0; rank < P; rank++) check_mutants(claim, schedules, rank);
+            }
+}
+
+// Joined steps are checked too: what is joined has to compute, on one chunk.
+static void wrong_joins_are_refused() {
+    const Claim claim{Collective::all_reduce, SumOrder::by_rank, 3, 0};
+    const auto schedules = make_all(Form::joined, algorithm("direct"), Collective::all_reduce, 3);
+    CHECK_OK(verify_all(claim, schedules));
+    const auto &steps = schedules[0].steps;
+    for (size_t i = 0; i < steps.size(); i++) {
+        const bool may_join = i + 1 < steps.size() && computes(steps[i].verb) &&
+                              computes(steps[i + 1].verb) && steps[i].chunk == steps[i + 1].chunk;
+        if (may_join) continue;
+        auto changed = schedules;
+        changed[0].steps[i].flags |= Step::joins_next;
+        CHECK(refusal(claim, changed).find("joins") != std::string::npos);
+    }
+}
+
+// ---- Races
+
+namespace {
+
+Dependencies without(const Dependencies &all, size_t edge) {
+    Dependencies fewer = all;
+    fewer.earlier.erase(fewer.earlier.begin() + static_cast<ptrdiff_t>(edge));
+    for (uint32_t &first : fewer.first)
+        if (first > edge) first--;
+    return fewer;
+}
+
+bool leads(const Dependencies &dependencies, uint32_t from, uint32_t to) {
+    for (const uint32_t earlier : dependencies.of(to))
+        if (earlier == from || (earlier > from && leads(dependencies, from, earlier))) return true;
+    return false;
+}
+
+} // namespace
+
+// Every wait that lower derives is needed, unless others imply it.
+static void a_missing_wait_is_a_race() {
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : moving_collectives)
+            for (const Form form : forms) {
+                Schedule s = make(form, a, collective, {.size = 5, .rank = 3, .root = 3});
+                const Dependencies all = lower(s);
+                CHECK_OK(check_races(s, all, 0));
+                for (uint32_t step = 0; step < s.steps.size(); step++)
+                    for (uint32_t edge = all.first[step]; edge < all.first[step + 1]; edge++) {
+                        const Dependencies fewer = without(all, edge);
+                        CHECK_EQ(check_races(s, fewer, 0).is_ok(),
+                                 leads(fewer, all.earlier[edge], step));
+                    }
+            }
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(every_algorithm_is_proven),
+        QTEST(every_root_can_broadcast),
+        QTEST(a_barrier_hears_of_everybody),
+        QTEST(rounds_are_counted),
+        QTEST(an_order_that_is_not_the_contracts_is_refused),
+        QTEST(waiting_in_a_circle_is_refused),
+        QTEST(ranks_have_to_agree),
+        QTEST(an_owner_that_keeps_its_exact_sum_is_refused),
+        QTEST(sending_two_encodings_of_one_value_is_refused),
+        QTEST(every_mutation_is_refused),
+        QTEST(wrong_joins_are_refused),
+        QTEST(a_missing_wait_is_a_race),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
