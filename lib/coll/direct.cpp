@@ -5,6 +5,8 @@ namespace qccl {
 // Peers are dealt with from the next rank on, so that no rank is everybody's first.
 
 void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk) {
+    // What is alone is no sum: its bits stay what they are.
+    if (t.size == 1) return s.finish(output(chunk), input(chunk));
     for (uint32_t i = 1; i < t.size; i++) {
         const uint32_t peer = t.before(i);
         s.recv(peer, wire(peer < t.rank ? peer : peer - 1), chunk);
@@ -12,6 +14,7 @@ void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk) {
     s.reduce(sum(chunk), wire(0), t.rank);
     s.reduce(sum(chunk), input(chunk));
     s.reduce(sum(chunk), wire(t.rank), t.size - 1 - t.rank);
+    s.finish(output(chunk), sum(chunk));
 }
 
 namespace {
@@ -20,7 +23,6 @@ namespace {
 void scatter_and_sum(Schedule &s, const Team &t) {
     for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.after(i)));
     receive_and_sum(s, t, t.rank);
-    s.finish(output(t.rank), sum(t.rank));
 }
 
 // Every rank sends its chunk to all.

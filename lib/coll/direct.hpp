@@ -12,7 +12,7 @@ Schedule all_gather_direct(const Team &team);
 Schedule broadcast_direct(const Team &team);
 
 // Adds the chunk's contributions of all ranks in rank order: this rank's own input, and what each
-// other rank sends now, which is received into wire slots.
+// other rank sends now, which is received into wire slots. The sum is finished in the output.
 void receive_and_sum(Schedule &schedule, const Team &team, uint32_t chunk);
 
 } // namespace qccl
