@@ -12,4 +12,11 @@ DeviceMemory::~DeviceMemory() {
     if (free_) free_(data(), bytes());
 }
 
+Done grow(DeviceMemory &memory, const Device &device, size_t bytes) {
+    if (memory.bytes() >= bytes) return {};
+    memory = {}; // first, so that both never exist at once
+    QCCL_TRY(memory, DeviceMemory::create(device, bytes));
+    return {};
+}
+
 } // namespace qccl

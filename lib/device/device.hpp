@@ -52,4 +52,7 @@ private:
     std::span<std::byte> bytes_;
 };
 
+// Makes sure of at least so many bytes; what the memory held is lost where it has to grow.
+Done grow(DeviceMemory &memory, const Device &device, size_t bytes);
+
 } // namespace qccl
