@@ -6,11 +6,14 @@
 #include "base/result.hpp"
 #include "device/device.hpp"
 #include "engine/counters.hpp"
+#include "engine/lanes.hpp"
 #include "engine/program.hpp"
+#include "engine/tiles.hpp"
 #include "transport/transport.hpp"
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 namespace qccl {
 
@@ -21,16 +24,29 @@ struct Call {
     // round).
     const void *send = nullptr;
     void *recv = nullptr;
-    uint64_t number = 0;     // of the call on the communicator, from 1; equal on all ranks
-    uint64_t noise_seed = 0; // stochastic rounding; equal on all ranks
-    uint64_t tag = 0;        // the caller's, shown in errors
+    uint64_t number =
+        0; // of the call on the communicator, from 1 and without gaps; equal on all ranks
+    uint64_t noise_seed = 0;             // stochastic rounding; equal on all ranks
+    uint64_t tag = 0;                    // the caller's, shown in errors
     std::chrono::nanoseconds timeout{0}; // for live peers that do not come; 0 is never
 };
 
 struct EngineOptions {
-    // Calls that touch more bytes store their results past the cache, which they would only flush.
+    // Calls on vectors of more bytes store their results past the cache, which they would only
+    // flush.
     uint64_t streaming_bytes = uint64_t{16} << 20;
-    bool binds = true; // false: the interpreter also runs what could run over lines (its twin)
+};
+
+// What calls run in, kept from one to the next.
+struct EngineMemory {
+    DeviceMemory tiles;    // accumulators of the tile at hand
+    DeviceMemory segments; // accumulators that live longer; for a bound call its only one
+    std::vector<Lane> lanes;
+    std::vector<TileStep> steps; // of the task at hand
+    std::vector<const std::byte *> lines;
+    // How the outbox is cut: a slot's bytes may be given another place only while nobody reads any.
+    uint64_t slot_bytes = 0;
+    uint32_t used_slots = 0;
 };
 
 class Engine {
@@ -40,17 +56,22 @@ public:
         : transport_(transport), device_(device), options_(options) {}
 
     // Runs the call to its end; one thread at a time. Every rank runs programs compiled for the
-    // same work in the same order. An error has failed the communicator on all ranks, and recv is
-    // undefined.
+    // same work and cut in the same order. An error has failed the communicator on all ranks, and
+    // recv is undefined.
     Done run(const Program &program, const Call &call);
 
     // Any thread, any time.
     Counts counts() const { return counters_.read(); }
 
 private:
+    Done run_tasks(const Program &program, const Call &call);
+    Done run_lines(const Program &program, const Call &call);
+    Error give_up(const Program &program, const Call &call, const Error &error);
+
     Transport &transport_;
     const Device device_;
     const EngineOptions options_;
+    EngineMemory memory_;
     Counters counters_;
 };
 

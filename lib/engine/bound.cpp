@@ -1,0 +1,245 @@
+#include "engine/bound.hpp"
+
+#include "codec/chunk.hpp"
+#include "engine/program.hpp"
+#include "kernels/philox.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+namespace {
+
+using Base = LinePlace::Base;
+
+// Chunks start at a cache line of their own.
+constexpr uint64_t chunk_alignment = 64;
+
+// Every line holds all chunks, in order; an all-gather's holds its rank's own alone.
+std::vector<LineChunk> place_chunks(const Program &program, uint64_t &end) {
+    const Work &work = program.work;
+    std::vector<LineChunk> chunks(program.layout.chunks());
+    for (uint32_t c = 0; c < chunks.size(); c++) {
+        const ElementRange range = program.layout.range({}, c);
+        const uint64_t bytes = work.codec.is_lossless()
+                                   ? range.count * type_bytes(work.type)
+                                   : encoded_bytes(work.codec, work.type, range.count);
+        const uint64_t offset = work.collective == Collective::all_gather ? 0 : end;
+        chunks[c] = {.count = range.count,
+                     .index = range.index,
+                     .offset = offset,
+                     .bytes = bytes,
+                     .layout = payload_layout(work.codec, work.type, range.count)};
+        end = offset + round_up(bytes, chunk_alignment);
+    }
+    return chunks;
+}
+
+class Binder {
+public:
+    explicit Binder(const Program &program) : program_(program), peer_of_(program.schedule.wires) {
+        std::fill(peer_of_.begin(), peer_of_.end(), program.work.team.rank);
+        for (const Step &step : program.schedule.steps)
+            if (step.verb == Verb::recv) peer_of_[step.dst.index] = step.peer;
+    }
+
+    Result<std::optional<BoundProgram>> bind() {
+        const Cut &cut = program_.cut;
+        if (cut.line_bytes == 0 || cut.seals || program_.geometry.instances != 1)
+            return {std::nullopt};
+        uint64_t end = 0;
+        bound_.chunks = place_chunks(program_, end);
+        if (end > cut.line_bytes) return {std::nullopt};
+        for (const Op &op : program_.ops) QCCL_TRY(add(op));
+        sum_in_output();
+        for (const LineOp &op : bound_.writes)
+            bound_.line_bytes = std::max(bound_.line_bytes, bound_.chunks[op.chunk].offset +
+                                                                bound_.chunks[op.chunk].bytes);
+        return {std::move(bound_)};
+    }
+
+private:
+    Done add(const Op &op) {
+        const bool writes_line = op.dst.is(Place::Kind::payload);
+        // Headers of plain values are left out; see BoundProgram.
+        if (op.what == Op::What::label && program_.work.codec.is_lossless()) return {};
+        if (writes_line && op.what != Op::What::label && !op.src.is(Place::Kind::input))
+            return Error::make(Code::internal_error,
+                               "%s sends what it does not have from the start, which lines cannot",
+                               program_.work.algorithm);
+        QCCL_TRY(const LinePlace dst, place(op.dst, op));
+        QCCL_TRY(const LinePlace src, place(op.src, op));
+        (writes_line ? bound_.writes : bound_.reads)
+            .push_back({.what = op.what,
+                        .dst_type = op.dst_type,
+                        .src_type = op.src_type,
+                        .dst = dst,
+                        .src = src,
+                        .chunk = op.chunk,
+                        .ordinal = op.ordinal});
+        return {};
+    }
+
+    Result<LinePlace> place(const Place &at, const Op &op) {
+        const uint64_t bytes = type_bytes(program_.work.type);
+        const auto offset = [&](Slot slot) {
+            return program_.layout.range(slot, op.chunk).offset * bytes;
+        };
+        switch (at.kind) {
+        case Place::Kind::input:
+            return LinePlace{.base = Base::send, .offset = offset(input(at.index))};
+        case Place::Kind::output:
+            return LinePlace{.base = Base::recv, .offset = offset(output(at.index))};
+        case Place::Kind::payload:
+            return LinePlace{.base = Base::line,
+                             .rank = peer_of_[at.index],
+                             .offset = bound_.chunks[op.chunk].offset};
+        case Place::Kind::tile:
+        case Place::Kind::segment: return sum(op.chunk);
+        case Place::Kind::none: break;
+        }
+        return LinePlace{};
+    }
+
+    Result<LinePlace> sum(uint32_t chunk) {
+        if (sum_chunk_ && *sum_chunk_ != chunk)
+            return Error::make(Code::internal_error, "%s has several sums, lines serve one",
+                               program_.work.algorithm);
+        sum_chunk_ = chunk;
+        bound_.sum_bytes =
+            bound_.chunks[chunk].count * type_bytes(accumulator_of(program_.work.type));
+        return LinePlace{.base = Base::sum};
+    }
+
+    // A sum in the output's own type may grow in the output, unless an input that may lie there too
+    // is still to be read.
+    void sum_in_output() {
+        if (bound_.reads.empty()) return;
+        const LineOp last = bound_.reads.back();
+        const bool stores_sum = last.what == Op::What::copy && last.src.base == Base::sum &&
+                                last.dst.base == Base::recv && last.dst_type == last.src_type;
+        const auto needs_care = [&](const LineOp &op) {
+            return op.src.base == Base::send || op.chunk != last.chunk;
+        };
+        if (!stores_sum || std::any_of(bound_.reads.begin(), bound_.reads.end(), needs_care))
+            return;
+        bound_.reads.pop_back();
+        for (LineOp &op : bound_.reads)
+            if (op.dst.base == Base::sum) op.dst = last.dst;
+        bound_.sum_bytes = 0;
+    }
+
+    const Program &program_;
+    std::vector<uint32_t> peer_of_; // of each wire: in whose line it lies
+    std::optional<uint32_t> sum_chunk_;
+    BoundProgram bound_;
+};
+
+class BoundRun {
+public:
+    BoundRun(Transport &transport, const Kernels &kernels, const Program &program,
+             const BoundCall &call)
+        : transport_(transport), program_(program), bound_(*program.bound), call_(call),
+          header_(program.work.codec.is_lossless() ? 0 : header_bytes),
+          context_{.kernels = &kernels,
+                   .codec = &program.work.codec,
+                   .type = program.work.type,
+                   .op = program.work.op,
+                   .ranks = program.work.team.size} {}
+
+    Done run() {
+        std::fill(call_.lines.begin(), call_.lines.end(), nullptr);
+        const uint32_t rank = program_.work.team.rank;
+        QCCL_TRY(line_, transport_.line());
+        call_.lines[rank] = line_;
+        for (const LineOp &op : bound_.writes) run(op);
+        transport_.publish(bound_.line_bytes);
+        for (const LineOp &op : bound_.reads) {
+            if (op.src.base == Base::line && op.src.rank != rank) QCCL_TRY(await(op));
+            run(op);
+        }
+        return {};
+    }
+
+private:
+    Done await(const LineOp &op) {
+        const LineChunk &chunk = bound_.chunks[op.chunk];
+        const std::byte *&line = call_.lines[op.src.rank];
+        if (!line) {
+            QCCL_TRY(const auto bytes, transport_.await_line(op.src.rank));
+            if (bytes.size() < chunk.offset + chunk.bytes)
+                return Error::make(Code::damaged_data,
+                                   "the line of rank %u has %zu bytes instead of %zu", op.src.rank,
+                                   bytes.size(), size_t{chunk.offset + chunk.bytes})
+                    .at_rank(op.src.rank);
+            line = bytes.data();
+        }
+        if (header_ == 0) return {};
+        const auto opened = open_chunk({line + chunk.offset, chunk.bytes}, program_.work.codec,
+                                       program_.work.type, chunk.count);
+        if (!opened) return Error(opened.error()).at_rank(op.src.rank);
+        return {};
+    }
+
+    void run(const LineOp &op) {
+        const LineChunk &chunk = bound_.chunks[op.chunk];
+        const Noise noise{.key = noise_key(call_.noise_seed, program_.work.team.rank, op.ordinal),
+                          .call = call_.number,
+                          .first_index = chunk.index};
+        if (op.what == Op::What::label)
+            return write_header(program_.work.codec,
+                                {.type = program_.work.type,
+                                 .count = chunk.count,
+                                 .first_index = chunk.index,
+                                 .noise_key = noise.key,
+                                 .call = noise.call},
+                                line_ + op.dst.offset);
+        if (chunk.count == 0) return;
+        context_.layout = &chunk.layout;
+        context_.count = chunk.count;
+        run_step(context_,
+                 {.what = op.what,
+                  .dst_type = op.dst_type,
+                  .src_type = op.src_type,
+                  .dst = address(op.dst),
+                  .src = source(op.src),
+                  .noise = noise},
+                 0, chunk.count);
+    }
+
+    // Where a step writes: never another rank's line.
+    std::byte *address(const LinePlace &place) const {
+        switch (place.base) {
+        case Base::recv: return call_.recv + place.offset;
+        case Base::sum: return call_.sum;
+        case Base::line: return line_ + place.offset + header_;
+        case Base::send:
+        case Base::none: break;
+        }
+        return nullptr;
+    }
+
+    const std::byte *source(const LinePlace &place) const {
+        if (place.base == Base::send) return call_.send + place.offset;
+        if (place.base == Base::line) return call_.lines[place.rank] + place.offset + header_;
+        return address(place);
+    }
+
+    Transport &transport_;
+    const Program &program_;
+    const BoundProgram &bound_;
+    const BoundCall &call_;
+    const uint64_t header_;
+    TileContext context_;
+    std::byte *line_ = nullptr;
+};
+
+} // namespace
+
+Result<std::optional<BoundProgram>> bind(const Program &program) { return Binder(program).bind(); }
+
+Done run_bound(Transport &transport, const Kernels &kernels, const Program &program,
+               const BoundCall &call) {
+    return BoundRun(transport, kernels, program, call).run();
+}
+
+} // namespace qccl

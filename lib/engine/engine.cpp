@@ -1,0 +1,51 @@
+#include "engine/engine.hpp"
+
+#include "engine/interpreter.hpp"
+
+#include <cinttypes>
+
+namespace qccl {
+
+Done Engine::run(const Program &program, const Call &call) {
+    CallDescriptor descriptor = program.descriptor;
+    descriptor.call = call.number;
+    descriptor.tag = call.tag;
+    if (const Done begun = transport_.begin(descriptor, call.timeout); !begun) return begun;
+
+    const Done done = program.bound ? run_lines(program, call) : run_tasks(program, call);
+    if (!done) return give_up(program, call, done.error());
+    counters_.calls.add(1);
+    counters_.raw_bytes.add(program.raw_bytes);
+    counters_.wire_bytes.add(program.wire_bytes);
+    return {};
+}
+
+Done Engine::run_tasks(const Program &program, const Call &call) {
+    const bool streams = program.raw_bytes > options_.streaming_bytes;
+    return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
+}
+
+Done Engine::run_lines(const Program &program, const Call &call) {
+    QCCL_TRY(grow(memory_.segments, device_, program.bound->sum_bytes));
+    memory_.lines.resize(program.work.team.size);
+    return run_bound(transport_, *device_.kernels, program,
+                     {.send = static_cast<const std::byte *>(call.send),
+                      .recv = static_cast<std::byte *>(call.recv),
+                      .sum = memory_.segments.data(),
+                      .number = call.number,
+                      .noise_seed = call.noise_seed,
+                      .lines = memory_.lines});
+}
+
+// The first failure stands: what another rank or thread has found out before is what happened.
+Error Engine::give_up(const Program &program, const Call &call, const Error &error) {
+    if (!transport_.failure()) {
+        Error worded = Error::make(error.code, "%s, call %" PRIu64 ": %s",
+                                   name(program.work.collective), call.number, error.text);
+        worded.at_rank(error.rank).compared(error.expected, error.got);
+        transport_.fail(worded);
+    }
+    return transport_.failure().value_or(error);
+}
+
+} // namespace qccl

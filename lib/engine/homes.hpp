@@ -1,0 +1,37 @@
+// Where each accumulator of a schedule lives while an instance runs. Knows no addresses.
+#pragma once
+
+#include "engine/op.hpp"
+#include "schedule/shape.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+// Consecutive steps that the engine issues at once: [first, last) of the schedule.
+struct StepRun {
+    uint32_t first = 0, last = 0;
+};
+
+// `later` must not begin before `earlier` is done.
+struct Order {
+    uint32_t earlier = 0, later = 0; // runs
+    auto operator<=>(const Order &) const = default;
+};
+
+struct Homes {
+    std::vector<Place> of; // of each chunk's accumulator
+    uint32_t tile_buffers = 0;
+    uint32_t segment_buffers = 0;
+    std::vector<Order> orders; // what sharing a segment's buffer asks for
+};
+
+// An accumulator that lives within one run needs a tile. If the payload that it is encoded into
+// holds its very values (`payload_is_sum`), it is summed right there, and its encode does nothing.
+// Those that live longer share buffers as long as segments.
+Homes find_homes(const Fused &fused, std::span<const StepRun> runs, bool joins,
+                 bool payload_is_sum);
+
+} // namespace qccl

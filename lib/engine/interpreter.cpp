@@ -1,0 +1,192 @@
+#include "engine/interpreter.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
+                         Counters &counters, const Program &program, const Call &call, bool streams)
+    : transport_(transport), device_(device), memory_(memory), counters_(counters),
+      program_(program), workbench_(device, memory, program, call, transport.outbox(), streams) {}
+
+Done Interpreter::run() {
+    ticks_ = ticks_now();
+    QCCL_TRY(prepare());
+    while (running_ != 0) {
+        QCCL_TRY(const bool has_moved, advance_any());
+        if (has_moved) continue;
+        QCCL_TRY(transport_.wait(whom_to_await()));
+    }
+    return {};
+}
+
+Done Interpreter::prepare() {
+    const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
+    const Geometry &geometry = program_.geometry;
+    QCCL_TRY(grow(memory_.tiles, device_, program_.tile_buffers * program_.tile * sum_bytes));
+    QCCL_TRY(
+        grow(memory_.segments, device_,
+             size_t{geometry.lanes} * program_.segment_buffers * geometry.segment * sum_bytes));
+    QCCL_TRY(cut_outbox());
+    if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
+    lanes_ = std::span(memory_.lanes).first(geometry.lanes);
+    for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
+    running_ = program_.tasks.empty() ? 0 : lanes_.size();
+    return {};
+}
+
+// Readers know bytes by where they lie, so before slots move nobody may be reading. Peers get there
+// without this rank: all that they wait for has been sent.
+Done Interpreter::cut_outbox() {
+    if (memory_.slot_bytes != program_.geometry.wire_bytes)
+        for (; memory_.used_slots != 0; memory_.used_slots--)
+            while (!transport_.is_free(memory_.used_slots - 1))
+                QCCL_TRY(transport_.wait(program_.work.team.after(1)));
+    memory_.slot_bytes = program_.geometry.wire_bytes;
+    memory_.used_slots =
+        std::max(memory_.used_slots, program_.geometry.lanes * program_.schedule.outbox);
+    return {};
+}
+
+Lane &Interpreter::oldest() {
+    return *std::min_element(lanes_.begin(), lanes_.end(), [](const Lane &a, const Lane &b) {
+        return a.is_done() != b.is_done() ? b.is_done() : a.instance() < b.instance();
+    });
+}
+
+Result<bool> Interpreter::advance_any() {
+    const uint32_t first = oldest().number();
+    bool has_moved = false;
+    for (uint32_t i = 0; i < lanes_.size(); i++) {
+        Lane &lane = lanes_[(first + i) % lanes_.size()];
+        if (lane.is_done()) continue;
+        QCCL_TRY(const bool has_lane_moved, advance(lane, i == 0));
+        has_moved |= has_lane_moved;
+        if (lane.is_done() && !begin_next(lane)) running_--;
+        // Older instances come first: peers wait for them, and their bytes are in the cache.
+        if (has_lane_moved) break;
+    }
+    return has_moved;
+}
+
+Result<bool> Interpreter::advance(Lane &lane, bool is_oldest) {
+    bool has_moved = false, has_worked = false;
+    const uint32_t end = lane.base() + lane.in_window();
+    for (uint32_t i = lane.base(); i < end; i++) {
+        if (!lane.is_ready(i)) continue;
+        const Task &task = program_.tasks[i];
+        const bool is_work = task.kind == Task::Kind::work;
+        // Computing takes long enough for something to have come for an older instance.
+        if (has_worked && is_work && !is_oldest) continue;
+        QCCL_TRY(const bool is_done, try_task(lane, task));
+        if (!is_done) continue;
+        lane.finish(i);
+        has_moved = true;
+        has_worked |= is_work;
+    }
+    lane.advance();
+    return has_moved;
+}
+
+bool Interpreter::begin_next(Lane &lane) {
+    const uint64_t next = lane.instance() + lanes_.size();
+    if (next >= program_.geometry.instances) return false;
+    lane.begin(program_, lane.number(), next);
+    return true;
+}
+
+uint32_t Interpreter::whom_to_await() {
+    Lane &lane = oldest();
+    for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++)
+        if (lane.is_ready(i)) return program_.tasks[i].peer;
+    return program_.work.team.after(1);
+}
+
+Result<bool> Interpreter::try_task(Lane &lane, const Task &task) {
+    switch (task.kind) {
+    case Task::Kind::send: return try_send(lane, task);
+    case Task::Kind::recv: return try_recv(lane, task);
+    case Task::Kind::work: break;
+    }
+    return try_work(lane, task);
+}
+
+Result<bool> Interpreter::try_send(Lane &lane, const Task &task) {
+    const Step &step = program_.schedule.steps[task.first];
+    const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
+                         .ordinal = step.ordinal};
+    QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, lane.wire(step.src.index).wire));
+    if (!is_sent) return false;
+    release_uses(lane, task);
+    charge(counters_.wire_ticks);
+    return true;
+}
+
+Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
+    const Step &step = program_.schedule.steps[task.first];
+    const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
+                         .ordinal = step.ordinal};
+    QCCL_TRY(const auto wire, transport_.receive(step.peer, tag));
+    if (!wire) return false;
+    // Whatever the poll before this found nothing is waiting.
+    charge(counters_.wait_ticks);
+    QCCL_TRY(inspect(lane, step, *wire));
+    if (task.readers == 0) transport_.release(*wire);
+    lane.wire(step.dst.index) = {.wire = *wire, .readers = task.readers};
+    charge(counters_.wire_ticks);
+    return true;
+}
+
+bool Interpreter::try_work(Lane &lane, const Task &task) {
+    for (uint32_t i = task.first; i < task.last; i++) {
+        const Op &op = program_.ops[i];
+        if (op.what == Op::What::label && !transport_.is_free(workbench_.slot(lane, op.dst.index)))
+            return false;
+    }
+    charge(counters_.wait_ticks);
+    workbench_.run(lane, task);
+    release_uses(lane, task);
+    charge_work(task);
+    return true;
+}
+
+Done Interpreter::inspect(const Lane &lane, const Step &recv, const Wire &wire) const {
+    const Work &work = program_.work;
+    const ElementRange range = workbench_.range(lane, recv.dst, recv.chunk);
+    const std::span<const std::byte> bytes(wire.data, wire.bytes);
+    const auto opened = open_chunk(bytes, work.codec, work.type, range.count);
+    if (!opened) return Error(opened.error()).at_rank(recv.peer);
+    if (opened->chunk.first_index != range.index)
+        return Error::make(Code::damaged_data, "chunk: starts at value %llu instead of %llu",
+                           static_cast<unsigned long long>(opened->chunk.first_index),
+                           static_cast<unsigned long long>(range.index))
+            .at_rank(recv.peer);
+    if (!program_.cut.seals) return {};
+    if (const Done sealed = check_seal(bytes); !sealed)
+        return Error(sealed.error()).at_rank(recv.peer);
+    return {};
+}
+
+void Interpreter::release_uses(Lane &lane, const Task &task) {
+    for (uint32_t i = task.uses_first; i < task.uses_last; i++) {
+        HeldWire &held = lane.wire(program_.uses[i]);
+        if (--held.readers == 0) transport_.release(held.wire);
+    }
+}
+
+void Interpreter::charge(Counter &counter) {
+    const uint64_t now = ticks_now();
+    counter.add(now - ticks_);
+    ticks_ = now;
+}
+
+// Where tiles pass through several operations, encoding takes its share of the time by their
+// number.
+void Interpreter::charge_work(const Task &task) {
+    const uint64_t now = ticks_now();
+    const uint64_t encoding = (now - ticks_) * task.encoding_ops / std::max(1U, task.timed_ops);
+    counters_.encode_ticks.add(encoding);
+    counters_.copy_ticks.add(now - ticks_ - encoding);
+    ticks_ = now;
+}
+
+} // namespace qccl

@@ -1,0 +1,55 @@
+// The interpreter runs one call of a program task by task: what is ready is tried, oldest instance
+// first, and only when nothing moves does the rank wait. No task ever waits by itself.
+#pragma once
+
+#include "engine/engine.hpp"
+#include "engine/workbench.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace qccl {
+
+class Interpreter {
+public:
+    Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
+                Counters &counters, const Program &program, const Call &call, bool streams);
+
+    Done run();
+
+private:
+    Done prepare();
+    Done cut_outbox();
+
+    // True: something has moved.
+    Result<bool> advance_any();
+    Result<bool> advance(Lane &lane, bool is_oldest);
+    // The next instance for a lane whose last one is done; false: there is none.
+    bool begin_next(Lane &lane);
+    Lane &oldest();
+    uint32_t whom_to_await();
+
+    // Each does its task, or says that it cannot be done just now.
+    Result<bool> try_task(Lane &lane, const Task &task);
+    Result<bool> try_send(Lane &lane, const Task &task);
+    Result<bool> try_recv(Lane &lane, const Task &task);
+    bool try_work(Lane &lane, const Task &task);
+
+    Done inspect(const Lane &lane, const Step &recv, const Wire &wire) const;
+    void release_uses(Lane &lane, const Task &task);
+    // The time since the last charge.
+    void charge(Counter &counter);
+    void charge_work(const Task &task);
+
+    Transport &transport_;
+    const Device &device_;
+    EngineMemory &memory_;
+    Counters &counters_;
+    const Program &program_;
+    Workbench workbench_;
+    std::span<Lane> lanes_;
+    uint64_t running_ = 0; // lanes that are not through
+    uint64_t ticks_ = 0;   // when the time began that is not charged yet
+};
+
+} // namespace qccl

@@ -1,0 +1,256 @@
+#include "engine/program.hpp"
+
+#include "codec/chunk.hpp"
+#include "engine/homes.hpp"
+#include "engine/translate.hpp"
+#include "schedule/lower.hpp"
+#include "schedule/place_codec.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+namespace qccl {
+namespace {
+
+// Bytes of accumulator in a tile: with its sources and destinations it leaves room in an L1 cache
+// of 32 KiB.
+constexpr size_t tile_bytes = size_t{8} << 10;
+
+CallDescriptor describe(const Work &work) {
+    CallDescriptor descriptor;
+    descriptor.count = work.count;
+    descriptor.collective = work.collective;
+    descriptor.type = work.type;
+    if (reduces(work.collective)) descriptor.op = work.op;
+    if (work.collective == Collective::broadcast) descriptor.root = work.team.root;
+    const std::string text = spec(work.codec);
+    if (text.size() < sizeof descriptor.codec)
+        std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", text.c_str());
+    else // too long to compare whole: its beginning, and a hash of it all
+        std::snprintf(descriptor.codec, sizeof descriptor.codec, "%.29s#%08zx", text.c_str(),
+                      std::hash<std::string>{}(text)&0xFFFFFFFF);
+    std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", work.algorithm);
+    return descriptor;
+}
+
+Result<Geometry> cut_segments(const Work &work, const Cut &cut, const Layout &layout,
+                              uint32_t outbox) {
+    if (outbox > cut.slots)
+        return Error::make(Code::invalid_argument, "%s needs %u wire slots, the transport has %u",
+                           work.algorithm, outbox, cut.slots);
+    const uint32_t most_lanes = outbox == 0 ? cut.lanes : std::min(cut.lanes, cut.slots / outbox);
+    const Encoding encoding{.type_bytes = type_bytes(work.type),
+                            .needs_whole_chunks = work.codec.id == CodecId::minmax &&
+                                                  work.codec.bucket == Codec::whole_chunk,
+                            .encoded_bytes = [&](uint64_t count) {
+                                return encoded_bytes(work.codec, work.type, count);
+                            }};
+    return qccl::cut(layout, outbox, encoding,
+                     {.arena_bytes = cut.outbox_bytes,
+                      .segment_bytes = cut.segment_bytes,
+                      .max_lanes = most_lanes});
+}
+
+// Runs of steps that are issued at once: joined ones together, all others alone.
+std::vector<StepRun> find_runs(const Schedule &schedule, bool joins) {
+    std::vector<StepRun> runs;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < schedule.steps.size(); i++) {
+        if (joins && schedule.steps[i].has(Step::joins_next)) continue;
+        runs.push_back({first, i + 1});
+        first = i + 1;
+    }
+    return runs;
+}
+
+// Fills in tasks, operations and dependencies.
+class Compiler {
+public:
+    Compiler(Program &program, const Fused &fused)
+        : program_(program), schedule_(program.schedule),
+          runs_(find_runs(schedule_, program.cut.joins)),
+          homes_(find_homes(fused, runs_, program.cut.joins, payload_is_sum(program.work))),
+          outputs_read_(read_outputs(schedule_)) {}
+
+    Done run(const Dependencies &dependencies) {
+        program_.tile_buffers = homes_.tile_buffers;
+        program_.segment_buffers = homes_.segment_buffers;
+        for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
+        find_readers();
+        name_peers();
+        order(dependencies);
+        return {};
+    }
+
+private:
+    static bool payload_is_sum(const Work &work) {
+        return work.codec.is_lossless() && accumulator_of(work.type) == work.type;
+    }
+    bool is_received(Slot slot) const {
+        return slot.is(SlotKind::wire) && slot.index >= schedule_.outbox;
+    }
+    const Step &step(const Task &task) const { return schedule_.steps[task.first]; }
+
+    Done add_task(StepRun run) {
+        const Step &head = schedule_.steps[run.first];
+        Task task{.first = run.first, .last = run.last, .peer = head.peer};
+        if (computes(head.verb)) {
+            const Translation translation{.schedule = &schedule_,
+                                          .homes = homes_.of,
+                                          .type = program_.work.type,
+                                          .is_lossless = program_.work.codec.is_lossless(),
+                                          .divides = divides()};
+            task.first = static_cast<uint32_t>(program_.ops.size());
+            QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));
+            task.last = static_cast<uint32_t>(program_.ops.size());
+            count_ops(task);
+        } else {
+            task.kind = head.verb == Verb::send ? Task::Kind::send : Task::Kind::recv;
+        }
+        add_uses(run, task);
+        program_.tasks.push_back(task);
+        return {};
+    }
+
+    // What follows a label into the same slot encodes, also where it only copies.
+    void count_ops(Task &task) const {
+        for (uint32_t i = task.first; i < task.last; i++) {
+            const Op &op = program_.ops[i];
+            if (op.what == Op::What::label) continue;
+            task.timed_ops++;
+            const bool follows = i > task.first && program_.ops[i - 1].what == Op::What::label;
+            if (follows && program_.ops[i - 1].dst == op.dst) task.encoding_ops++;
+        }
+    }
+
+    bool divides() const {
+        const Work &work = program_.work;
+        return reduces(work.collective) && work.op == RedOp::avg && work.team.size > 1;
+    }
+
+    // The received wires that the run reads, each once.
+    void add_uses(StepRun run, Task &task) {
+        std::vector<uint32_t> &uses = program_.uses;
+        task.uses_first = static_cast<uint32_t>(uses.size());
+        for (uint32_t i = run.first; i < run.last; i++)
+            for (uint32_t k = 0; k < schedule_.steps[i].sources; k++) {
+                const Step &reader = schedule_.steps[i];
+                if (!is_received(reader.src)) continue;
+                const uint32_t wire = reader.src.index + k;
+                if (std::find(uses.begin() + task.uses_first, uses.end(), wire) == uses.end())
+                    uses.push_back(wire);
+            }
+        task.uses_last = static_cast<uint32_t>(uses.size());
+    }
+
+    void find_readers() {
+        std::vector<Task *> filler(schedule_.wires);
+        for (Task &task : program_.tasks) {
+            for (uint32_t i = task.uses_first; i < task.uses_last; i++)
+                filler[program_.uses[i]]->readers++;
+            if (task.kind == Task::Kind::recv) filler[step(task).dst.index] = &task;
+        }
+    }
+
+    // A task that encodes waits for those who still read what its slot held: they are the ones whom
+    // the slot is sent to next.
+    void name_peers() {
+        const Team &team = program_.work.team;
+        std::vector<uint32_t> peer_of(schedule_.wires, team.after(1));
+        for (auto task = program_.tasks.rbegin(); task != program_.tasks.rend(); ++task) {
+            if (task->kind == Task::Kind::send) peer_of[step(*task).src.index] = task->peer;
+            if (task->kind != Task::Kind::work) continue;
+            task->peer = team.after(1);
+            for (uint32_t i = task->first; i < task->last; i++)
+                if (program_.ops[i].what == Op::What::label)
+                    task->peer = peer_of[program_.ops[i].dst.index];
+        }
+    }
+
+    // Dependencies between steps, and what sharing buffers asks for, as dependencies between tasks.
+    void order(const Dependencies &dependencies) {
+        std::vector<uint32_t> task_of(schedule_.steps.size());
+        for (uint32_t task = 0; task < runs_.size(); task++)
+            for (uint32_t i = runs_[task].first; i < runs_[task].last; i++) task_of[i] = task;
+
+        std::vector<Order> orders = homes_.orders;
+        for (uint32_t i = 0; i < schedule_.steps.size(); i++)
+            for (const uint32_t earlier : dependencies.of(i))
+                if (task_of[earlier] != task_of[i])
+                    orders.push_back({task_of[earlier], task_of[i]});
+        std::sort(orders.begin(), orders.end());
+        orders.erase(std::unique(orders.begin(), orders.end()), orders.end());
+
+        program_.waits.assign(program_.tasks.size(), 0);
+        auto order = orders.begin();
+        for (uint32_t i = 0; i < program_.tasks.size(); i++) {
+            program_.tasks[i].next_first = static_cast<uint32_t>(program_.next.size());
+            for (; order != orders.end() && order->earlier == i; ++order) {
+                program_.next.push_back(order->later);
+                program_.waits[order->later]++;
+            }
+            program_.tasks[i].next_last = static_cast<uint32_t>(program_.next.size());
+        }
+    }
+
+    Program &program_;
+    const Schedule &schedule_;
+    const std::vector<StepRun> runs_;
+    const Homes homes_;
+    const std::vector<bool> outputs_read_;
+};
+
+uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, uint64_t grain) {
+    const bool is_whole =
+        work.codec.id == CodecId::minmax && work.codec.bucket == Codec::whole_chunk;
+    if (is_whole || !cut.joins) return geometry.segment;
+    const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
+    return std::min(geometry.segment, std::max(grain, target / grain * grain));
+}
+
+// Of one message in all instances.
+uint64_t message_bytes(const Program &program, const Step &send) {
+    const Work &work = program.work;
+    const uint64_t count = program.layout.range(send.src, send.chunk).count;
+    if (program.bound) return program.bound->message_bytes(send.chunk);
+    const uint64_t segment = program.geometry.segment, full = count / segment,
+                   rest = count % segment;
+    const uint64_t empty = program.geometry.instances - full - (rest != 0 ? 1 : 0);
+    return full * encoded_bytes(work.codec, work.type, segment) +
+           (rest != 0 ? encoded_bytes(work.codec, work.type, rest) : 0) + empty * header_bytes;
+}
+
+void count_bytes(Program &program) {
+    const Work &work = program.work;
+    const bool is_per_rank =
+        work.collective == Collective::reduce_scatter || work.collective == Collective::all_gather;
+    program.raw_bytes = work.count * type_bytes(work.type) * (is_per_rank ? work.team.size : 1);
+    for (const Step &step : program.schedule.steps)
+        if (step.verb == Verb::send) program.wire_bytes += message_bytes(program, step);
+}
+
+} // namespace
+
+Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut) {
+    QCCL_TRY(const Schedule placed, place_codec(author));
+    Fused fused = fuse(placed);
+    const Dependencies dependencies = lower(fused.schedule);
+    const Layout layout(work.collective, work.count, work.team, author.chunks, grain(work.codec));
+    QCCL_TRY(const Geometry geometry, cut_segments(work, cut, layout, placed.outbox));
+
+    Program program{.work = work,
+                    .cut = cut,
+                    .descriptor = describe(work),
+                    .schedule = fused.schedule,
+                    .layout = layout,
+                    .geometry = geometry};
+    program.tile = find_tile(work, cut, geometry, layout.grain());
+    QCCL_TRY(Compiler(program, fused).run(dependencies));
+    QCCL_TRY(program.bound, bind(program));
+    count_bytes(program);
+    return program;
+}
+
+} // namespace qccl

@@ -1,0 +1,45 @@
+// Runs operations over ranges of elements: one over all, or several tile by tile together, so that
+// what one leaves in the L1 cache is there for the next. Knows addresses, and nothing of wires,
+// ranks or schedules.
+#pragma once
+
+#include "engine/op.hpp"
+#include "kernels/kernels.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace qccl {
+
+// An operation whose operands have addresses. Element e of an operand lies at dst + e * dst_stride;
+// stride 0 for a tile's accumulator, which every tile begins anew. For encoded bytes the address is
+// the payload's and the stride is unused.
+struct TileStep {
+    Op::What what = Op::What::copy;
+    bool streams = false;
+    DataType dst_type = DataType::float32, src_type = DataType::float32;
+    std::byte *dst = nullptr;
+    const std::byte *src = nullptr;
+    size_t dst_stride = 0, src_stride = 0;
+    Noise noise; // encode
+};
+
+// What all steps of a chunk have in common.
+struct TileContext {
+    const Kernels *kernels = nullptr;
+    const Codec *codec = nullptr;
+    const PayloadLayout *layout = nullptr; // of the whole chunk; unused by plain values
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint32_t ranks = 1;
+    uint64_t count = 0; // elements of the chunk
+};
+
+// The elements [begin, begin + count) of one step.
+void run_step(const TileContext &context, const TileStep &step, uint64_t begin, uint64_t count);
+
+// All of them, `tile` elements at a time, each tile through all steps.
+void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint64_t tile);
+
+} // namespace qccl

@@ -1,0 +1,108 @@
+#include "engine/translate.hpp"
+
+namespace qccl {
+namespace {
+
+class Translator {
+public:
+    Translator(const Translation &translation, const std::vector<bool> &outputs_read,
+               std::vector<Op> &ops)
+        : translation_(translation), outputs_read_(outputs_read), ops_(ops) {}
+
+    Done add(const Step &step) {
+        if (step.has(Step::finishes) && translation_.divides) QCCL_TRY(divide(step));
+        switch (step.verb) {
+        case Verb::copy: push(Op::What::copy, step, step.src); break;
+        case Verb::reduce:
+            for (uint32_t i = 0; i < step.sources; i++)
+                push(Op::What::reduce, step, Slot(step.src.what(), step.src.index + i));
+            break;
+        case Verb::encode: encode(step); break;
+        case Verb::decode:
+            push(translation_.is_lossless ? Op::What::copy : Op::What::decode, step, step.src);
+            break;
+        case Verb::decode_add:
+            push(translation_.is_lossless ? Op::What::reduce : Op::What::decode_add, step,
+                 step.src);
+            break;
+        case Verb::send:
+        case Verb::recv:
+            return Error::make(Code::internal_error,
+                               "a run of computing steps has a message in it");
+        }
+        return {};
+    }
+
+private:
+    Place place(Slot slot) const {
+        switch (slot.what()) {
+        case SlotKind::input: return {Place::Kind::input, slot.index};
+        case SlotKind::output: return {Place::Kind::output, slot.index};
+        case SlotKind::accumulator: return translation_.homes[slot.index];
+        case SlotKind::wire: return {Place::Kind::payload, slot.index};
+        case SlotKind::none: break;
+        }
+        return {};
+    }
+
+    DataType type(Slot slot) const {
+        return slot.is(SlotKind::accumulator) ? accumulator_of(translation_.type)
+                                              : translation_.type;
+    }
+
+    Op op(Op::What what, const Step &step, Slot dst, Slot src) const {
+        return {.what = what,
+                .may_stream = dst.is(SlotKind::output) && !outputs_read_[dst.index],
+                .dst_type = type(dst),
+                .src_type = type(src),
+                .dst = place(dst),
+                .src = place(src),
+                .chunk = step.chunk,
+                .ordinal = step.ordinal};
+    }
+
+    void push(Op::What what, const Step &step, Slot src) {
+        ops_.push_back(op(what, step, step.dst, src));
+    }
+
+    Done divide(const Step &step) {
+        if (!step.src.is(SlotKind::accumulator))
+            return Error::make(Code::internal_error, "chunk %u is finished without a sum",
+                               step.chunk);
+        ops_.push_back(op(Op::What::divide, step, step.src, {}));
+        return {};
+    }
+
+    void encode(const Step &step) {
+        ops_.push_back(op(Op::What::label, step, step.dst, {}));
+        // Where the sum has grown in the payload itself, it lies there already.
+        if (place(step.src) == place(step.dst)) return;
+        push(translation_.is_lossless ? Op::What::copy : Op::What::encode, step, step.src);
+    }
+
+    const Translation &translation_;
+    const std::vector<bool> &outputs_read_;
+    std::vector<Op> &ops_;
+};
+
+} // namespace
+
+std::vector<bool> read_outputs(const Schedule &schedule) {
+    std::vector<bool> is_read(schedule.chunks);
+    for (const Step &step : schedule.steps) {
+        if (step.src.is(SlotKind::output))
+            for (uint32_t i = 0; i < step.sources; i++) is_read[step.src.index + i] = true;
+        if (accumulates(step.verb) && step.dst.is(SlotKind::output)) is_read[step.dst.index] = true;
+    }
+    return is_read;
+}
+
+Done translate(const Translation &translation, StepRun run, const std::vector<bool> &outputs_read,
+               std::vector<Op> &ops) {
+    Translator translator(translation, outputs_read, ops);
+    for (uint32_t i = run.first; i < run.last; i++)
+        QCCL_TRY(translator.add(translation.schedule->steps[i]));
+    return {};
+}
+
+} // namespace qccl

@@ -1,0 +1,48 @@
+// The workbench does a task's computing for one instance: it finds the addresses behind the places
+// that operations name, and runs them over tiles. Knows no peers and never waits.
+#pragma once
+
+#include "codec/chunk.hpp"
+#include "engine/engine.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace qccl {
+
+class Workbench {
+public:
+    // `outbox` is the transport's memory; with `streams` results go past the cache.
+    Workbench(const Device &device, EngineMemory &memory, const Program &program, const Call &call,
+              std::span<std::byte> outbox, bool streams);
+
+    // Runs the operations; what they encode is held by the lane from then on.
+    void run(Lane &lane, const Task &task);
+
+    // The transport's number of an own wire slot of the lane.
+    uint32_t slot(const Lane &lane, uint32_t wire) const {
+        return lane.number() * program_.schedule.outbox + wire;
+    }
+    // The elements of the chunk that the lane's instance works on.
+    ElementRange range(const Lane &lane, Slot slot, uint32_t chunk) const {
+        return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);
+    }
+
+private:
+    void resolve(Lane &lane, const Op &op, const ElementRange &segment);
+    void label(Lane &lane, const Op &op, const ElementRange &segment);
+    Noise noise(const Op &op, const ElementRange &segment) const;
+    std::byte *slot_address(const Lane &lane, uint32_t wire) const;
+    std::byte *writable(const Lane &lane, Place place, uint32_t chunk) const;
+    const std::byte *readable(Lane &lane, Place place, uint32_t chunk) const;
+
+    EngineMemory &memory_;
+    const Program &program_;
+    const Call &call_;
+    const std::span<std::byte> outbox_;
+    const bool streams_;
+    TileContext context_;
+    PayloadLayout layout_; // of a segment of context_.count elements
+};
+
+} // namespace qccl
