@@ -1,0 +1,181 @@
+// Ranks as threads that run programs over inproc, each with kernels and options of its own: what
+// must never show in the results differs from rank to rank.
+#pragma once
+
+#include "golden_cases.hpp"
+#include "slow_twin.hpp"
+#include "transport_ranks.hpp"
+
+#include "coll/algorithm.hpp"
+#include "device/host.hpp"
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace qtest {
+
+using namespace qccl;
+
+// A buffer between two guards, at an address that no vector is aligned to.
+class GuardedBuffer {
+public:
+    GuardedBuffer(size_t bytes, size_t offset)
+        : held_(guard + offset + bytes + guard, filler), bytes_(bytes), offset_(guard + offset) {}
+    std::byte *data() { return held_.data() + offset_; }
+    Bytes content() const {
+        return Bytes(held_.begin() + static_cast<long>(offset_),
+                     held_.begin() + static_cast<long>(offset_ + bytes_));
+    }
+    bool is_guarded() const {
+        const auto is_filler = [](std::byte b) { return b == filler; };
+        return std::all_of(held_.begin(), held_.begin() + static_cast<long>(offset_), is_filler) &&
+               std::all_of(held_.end() - guard, held_.end(), is_filler);
+    }
+
+private:
+    static constexpr size_t guard = 128;
+    static constexpr std::byte filler{0xE7};
+    Bytes held_;
+    size_t bytes_, offset_;
+};
+
+// One rank's end.
+struct EngineRank {
+    std::unique_ptr<Transport> transport;
+    std::unique_ptr<Engine> engine;
+};
+
+inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
+    const size_t bytes = send_count(call) * type_bytes(call.type);
+    const Bytes all = golden::make_input(call.type, kind, send_count(call) * call.ranks);
+    std::vector<Bytes> inputs;
+    for (uint32_t r = 0; r < call.ranks; r++)
+        inputs.emplace_back(all.begin() + static_cast<long>(r * bytes),
+                            all.begin() + static_cast<long>((r + 1) * bytes));
+    return inputs;
+}
+
+inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cut &cut) {
+    const Team team{.size = call.ranks, .rank = rank, .root = call.root};
+    const Algorithm *const algorithm = find_algorithm(call.algorithm);
+    CHECK(algorithm != nullptr);
+    QCCL_TRY(const Schedule author, emit(*algorithm, call.collective, team));
+    return compile(author,
+                   {.collective = call.collective,
+                    .type = call.type,
+                    .op = call.op,
+                    .codec = call.codec,
+                    .count = call.count,
+                    .team = team,
+                    .algorithm = algorithm->name},
+                   cut);
+}
+
+using Wrap = std::function<std::unique_ptr<Transport>(uint32_t rank, std::unique_ptr<Transport>)>;
+
+class Cluster {
+public:
+    explicit Cluster(uint32_t size, TransportOptions options = test_options(),
+                     const Wrap &wrap = {})
+        : meeting_(size), ranks_(size) {
+        on_each([&](uint32_t rank) {
+            TransportOptions mine = options;
+            mine.rank = rank;
+            mine.size = size;
+            auto made =
+                create_inproc_transport(mine, [&](const void *data, void *all, size_t bytes) {
+                    return meeting_.all_gather(rank, data, all, bytes);
+                });
+            CHECK_OK(made);
+            ranks_[rank].transport = wrap ? wrap(rank, std::move(*made)) : std::move(*made);
+            Device device = host_device();
+            device.kernels = available_kernels()[rank % available_kernels().size()];
+            const EngineOptions engine{.streaming_bytes = rank % 2 == 0 ? 0 : ~uint64_t{0}};
+            ranks_[rank].engine = std::make_unique<Engine>(*ranks_[rank].transport, device, engine);
+        });
+    }
+
+    static TransportOptions test_options() {
+        TransportOptions options;
+        options.outbox_bytes = size_t{4} << 20;
+        options.slots = 256;
+        options.line_bytes = size_t{16} << 10;
+        return options;
+    }
+
+    uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
+    EngineRank &rank(uint32_t r) { return ranks_[r]; }
+
+    // Runs body(rank) on a thread for each rank, and fails with what the first of them said.
+    template <class Body> void on_each(Body body) {
+        std::vector<std::string> said(ranks_.size());
+        std::vector<std::thread> threads;
+        for (uint32_t r = 0; r < size(); r++)
+            threads.emplace_back([&, r] {
+                try {
+                    body(r);
+                } catch (const Failure &failure) {
+                    said[r] = failure.text;
+                }
+            });
+        for (std::thread &thread : threads) thread.join();
+        for (uint32_t r = 0; r < size(); r++)
+            if (!said[r].empty()) throw Failure{"rank " + std::to_string(r) + ": " + said[r]};
+    }
+
+    // One call on this rank, into guarded memory; what it received.
+    Result<Bytes> run(uint32_t rank, const TwinCall &call, const Program &program,
+                      const Bytes &input, bool in_place) {
+        const size_t value = type_bytes(call.type);
+        const size_t send_bytes = send_count(call) * value, recv_bytes = recv_count(call) * value;
+        const size_t offset = rank % 3 * value;
+        GuardedBuffer send(in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset);
+        GuardedBuffer recv(in_place ? 0 : recv_bytes, offset);
+        std::byte *from = send.data(), *to = recv.data();
+        const size_t own = rank * call.count * value;
+        if (in_place) {
+            to = send.data() + (call.collective == Collective::reduce_scatter ? own : 0);
+            from = send.data() + (call.collective == Collective::all_gather ? own : 0);
+        }
+        std::copy(input.begin(), input.end(), from);
+        QCCL_TRY(ranks_[rank].engine->run(program, {.send = from,
+                                                    .recv = to,
+                                                    .number = call.number,
+                                                    .noise_seed = call.seed,
+                                                    .timeout = std::chrono::seconds(20)}));
+        CHECK(send.is_guarded() && recv.is_guarded());
+        if (!in_place) CHECK(send.content() == input);
+        return Bytes(to, to + recv_bytes);
+    }
+
+    // The call on every rank, all of which must succeed; every cut in turn, without a meeting in
+    // between. call.number becomes the first one's.
+    std::vector<std::vector<Bytes>> run_all(TwinCall &call, const std::vector<Cut> &cuts,
+                                            const std::vector<Bytes> &inputs, bool in_place) {
+        std::vector<std::vector<Bytes>> outputs(cuts.size(), std::vector<Bytes>(size()));
+        on_each([&](uint32_t rank) {
+            TwinCall mine = call;
+            mine.number = next_call_;
+            for (size_t i = 0; i < cuts.size(); i++, mine.number++) {
+                const auto program = compile_for(mine, rank, cuts[i]);
+                CHECK_OK(program);
+                const auto output = run(rank, mine, *program, inputs[rank], in_place);
+                CHECK_OK(output);
+                outputs[i][rank] = *output;
+            }
+        });
+        call.number = next_call_;
+        next_call_ += cuts.size();
+        return outputs;
+    }
+
+private:
+    Meeting meeting_;
+    std::vector<EngineRank> ranks_;
+    uint64_t next_call_ = 1;
+};
+
+} // namespace qtest

@@ -1,0 +1,141 @@
+// Real bytes over ranks as threads: every case of the table against the slow twin, under cuts that
+// must not show. QCCL_TEST_FULL=1 runs the table whole, without it a fair sample.
+#include "engine_ranks.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace qtest;
+
+namespace {
+
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                      Collective::all_gather, Collective::broadcast};
+constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
+constexpr const char *codecs[] = {"none",
+                                  "fp16",
+                                  "bf16",
+                                  "int8",
+                                  "int4",
+                                  "int3:block=100",
+                                  "int2:round=stochastic",
+                                  "int6:block=1",
+                                  "minmax:bits=4,bucket=64",
+                                  "minmax:bits=8,bucket=33,round=stochastic",
+                                  "minmax:bits=2,bucket=all",
+                                  "minmax:bits=5,bucket=100,skip_incomplete=1"};
+constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
+constexpr uint32_t sizes[] = {1, 2, 3, 4, 5, 8};
+
+// Cuts that must not show in a byte: many small segments in few or many lanes, one large one, tiles
+// or whole segments, lines or mailboxes, seals.
+std::vector<Cut> cuts_of(const TransportOptions &options, bool is_one_exchange) {
+    const Cut base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+    std::vector<Cut> cuts(4, base);
+    cuts[0].segment_bytes = 4096;
+    cuts[0].lanes = 3;
+    cuts[1].joins = false;
+    cuts[1].segment_bytes = 16384;
+    cuts[1].lanes = 2;
+    cuts[2].seals = true;
+    cuts[2].segment_bytes = 1;
+    cuts[2].lanes = 5;
+    cuts[3].lanes = 1;
+    if (is_one_exchange) {
+        cuts.push_back(base);
+        cuts.back().line_bytes = options.line_bytes;
+    }
+    return cuts;
+}
+
+std::string describe(const TwinCall &call, bool in_place) {
+    char text[256];
+    snprintf(text, sizeof text, "%s %s %s %s %s count %llu ranks %u root %u%s",
+             name(call.collective), call.algorithm.c_str(), name(call.type), name(call.op),
+             spec(call.codec).c_str(), static_cast<unsigned long long>(call.count), call.ranks,
+             call.root, in_place ? " in place" : "");
+    return text;
+}
+
+void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_place) {
+    const auto inputs = make_inputs(call, kind);
+    const auto cuts = cuts_of(Cluster::test_options(), call.algorithm == "oneshot");
+    if (getenv("QCCL_TEST_TALK")) fprintf(stderr, "%s\n", describe(call, in_place).c_str());
+    const auto outputs = cluster.run_all(call, cuts, inputs, in_place);
+    auto expected = slow_twin(call, inputs);
+    for (size_t i = 0; i < cuts.size(); i++, call.number++) {
+        if (i != 0 && call.codec.rounding == Rounding::stochastic)
+            expected = slow_twin(call, inputs);
+        for (uint32_t r = 0; r < call.ranks; r++) {
+            if (outputs[i][r] == expected[r]) continue;
+            const auto at =
+                std::mismatch(expected[r].begin(), expected[r].end(), outputs[i][r].begin());
+            throw Failure{describe(call, in_place) + ": cut " + std::to_string(i) + ", rank " +
+                          std::to_string(r) + ": byte " +
+                          std::to_string(at.first - expected[r].begin()) +
+                          " is not the slow twin's"};
+        }
+    }
+}
+
+struct Sample {
+    bool is_full = std::getenv("QCCL_TEST_FULL") != nullptr;
+    uint64_t cases = 0, taken = 0;
+
+    // One in `rarity` of the cases, spread without a pattern; all of them in a full run.
+    bool takes(uint64_t rarity) {
+        const bool chosen = is_full || splitmix64(cases) % rarity == 0;
+        cases++;
+        taken += chosen;
+        return chosen;
+    }
+};
+
+// Calls visit(call) for every combination that the library accepts.
+template <class Visit> void each_case(uint32_t ranks, Visit visit) {
+    for (const Collective collective : collectives)
+        for (const Algorithm &algorithm : algorithms())
+            for (const TypeInfo &type : type_table)
+                for (const RedOp op : ops)
+                    for (const char *codec : codecs)
+                        for (const uint64_t count : counts) {
+                            if (!reduces(collective) && op != RedOp::sum) continue;
+                            TwinCall call{.collective = collective,
+                                          .algorithm = algorithm.name,
+                                          .type = type.type,
+                                          .op = op,
+                                          .codec = *parse_codec(codec),
+                                          .count = count,
+                                          .ranks = ranks,
+                                          .seed = 77};
+                            if (collective == Collective::broadcast)
+                                call.root = static_cast<uint32_t>(count % ranks);
+                            if (check_codec(call.codec, collective, call.type, op)) visit(call);
+                        }
+}
+
+void every_case_gives_the_slow_twins_bytes() {
+    Sample sample;
+    for (const uint32_t ranks : sizes) {
+        Cluster cluster(ranks);
+        each_case(ranks, [&](const TwinCall &call) {
+            // The larger cases take most of the time, and the many codecs most of the cases.
+            const uint64_t rarity = call.count > 4000 ? 240 : 120;
+            if (!sample.takes(rarity)) return;
+            const bool in_place = sample.taken % 3 == 0;
+            const auto kind =
+                sample.taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread;
+            check_case(cluster, call, kind, in_place);
+        });
+    }
+    printf("%llu of %llu cases\n", static_cast<unsigned long long>(sample.taken),
+           static_cast<unsigned long long>(sample.cases));
+    CHECK(sample.taken > 500);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {QTEST(every_case_gives_the_slow_twins_bytes)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,195 @@
+#include "slow_twin.hpp"
+
+#include "codec/chunk.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/philox.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace qtest {
+
+using namespace qccl;
+
+namespace {
+
+const Kernels &kernels() { return scalar_kernels(); }
+
+// A chunk of the tensor: elements [begin, begin + count).
+struct Chunk {
+    uint64_t begin, count;
+};
+
+class Twin {
+public:
+    Twin(const TwinCall &call, const std::vector<Bytes> &inputs) : call_(call), inputs_(inputs) {}
+
+    std::vector<Bytes> run() {
+        const bool computes = P() > 1 && (reduces(call_.collective) || !call_.codec.is_lossless());
+        if (!computes) return moved();
+        std::vector<Bytes> outputs(P(), Bytes(recv_count(call_) * bytes()));
+        switch (call_.collective) {
+        case Collective::all_reduce: all_reduce(outputs); break;
+        case Collective::reduce_scatter:
+            for (uint32_t r = 0; r < P(); r++) store(outputs[r], 0, finished_sum(r));
+            break;
+        case Collective::all_gather:
+            for (uint32_t c = 0; c < P(); c++)
+                share(outputs, chunk(c), travelled(input(c, c), c, c, 0));
+            break;
+        case Collective::broadcast: broadcast(outputs); break;
+        case Collective::barrier: break;
+        }
+        return outputs;
+    }
+
+private:
+    uint32_t P() const { return call_.ranks; }
+    size_t bytes() const { return type_bytes(call_.type); }
+    DataType sum_type() const { return accumulator_of(call_.type); }
+    size_t sum_bytes() const { return type_bytes(sum_type()); }
+
+    // What only copies keeps bits, also those of a NaN.
+    std::vector<Bytes> moved() const {
+        if (P() == 1) return inputs_;
+        if (call_.collective == Collective::broadcast) return std::vector(P(), inputs_[call_.root]);
+        Bytes all;
+        for (const Bytes &input : inputs_) all.insert(all.end(), input.begin(), input.end());
+        return std::vector(P(), all);
+    }
+
+    // CONTRACT.md, Grid.
+    Chunk chunk(uint32_t c) const {
+        if (call_.collective == Collective::reduce_scatter ||
+            call_.collective == Collective::all_gather)
+            return {c * call_.count, call_.count};
+        const bool whole = call_.algorithm == "oneshot" ||
+                           (call_.collective == Collective::broadcast && call_.algorithm == "ring");
+        const uint64_t n = call_.count, parts = whole ? 1 : P();
+        const uint64_t A =
+            call_.codec.bucket == 0 ? 64 : std::lcm(uint64_t{call_.codec.bucket}, uint64_t{64});
+        const uint64_t L = ((n + parts - 1) / parts + A - 1) / A * A;
+        const uint64_t begin = std::min(n, c * L);
+        return {begin, std::min(n, (c + 1) * L) - begin};
+    }
+
+    // Rank's values of the chunk, widened.
+    Bytes input(uint32_t rank, uint32_t c) const {
+        Chunk part = chunk(c);
+        if (call_.collective == Collective::all_gather) part.begin = 0;
+        Bytes sum(part.count * sum_bytes());
+        kernels().copy(sum_type(), sum.data(), call_.type,
+                       inputs_[rank].data() + part.begin * bytes(), part.count, false);
+        return sum;
+    }
+
+    // What the bytes decode to that `rank` encodes as its `ordinal`-th: widened, too.
+    Bytes travelled(const Bytes &sum, uint32_t c, uint32_t rank, uint32_t ordinal) const {
+        const Chunk part = chunk(c);
+        const PayloadLayout layout = payload_layout(call_.codec, call_.type, part.count);
+        const ChunkRange range{&call_.codec, &layout, call_.type, part.count, 0, part.count};
+        Bytes payload(layout.bytes), decoded(sum.size());
+        kernels().encode(range, {noise_key(call_.seed, rank, ordinal), call_.number, part.begin},
+                         sum_type(), sum.data(), payload.data());
+        kernels().decode(range, payload.data(), sum_type(), decoded.data(), false);
+        return decoded;
+    }
+
+    void add(Bytes &sum, const Bytes &more) const {
+        kernels().reduce(call_.op, sum_type(), sum.data(), sum_type(), more.data(),
+                         sum.size() / sum_bytes());
+    }
+
+    // 0, 1, ..., P - 1; the owner's own at its place and exact.
+    Bytes sum_by_rank(uint32_t c, uint32_t owner) const {
+        Bytes sum;
+        for (uint32_t r = 0; r < P(); r++) {
+            const uint32_t distance = (owner + P() - r) % P();
+            const Bytes value =
+                r == owner ? input(r, c) : travelled(input(r, c), c, r, distance - 1);
+            r == 0 ? void(sum = value) : add(sum, value);
+        }
+        return sum;
+    }
+
+    // From `first` once round, each hop adding its own to what came.
+    Bytes sum_by_ring(uint32_t c, uint32_t first) const {
+        Bytes sum = input(first, c);
+        for (uint32_t hop = 1; hop < P(); hop++) {
+            sum = travelled(sum, c, (first + hop - 1) % P(), hop - 1);
+            add(sum, input((first + hop) % P(), c));
+        }
+        return sum;
+    }
+
+    // Everybody's bytes, one's own included.
+    Bytes sum_of_all() const {
+        Bytes sum;
+        for (uint32_t r = 0; r < P(); r++) {
+            const Bytes value = travelled(input(r, 0), 0, r, 0);
+            r == 0 ? void(sum = value) : add(sum, value);
+        }
+        return sum;
+    }
+
+    Bytes finished_sum(uint32_t c) const {
+        const bool is_ring = call_.algorithm == "ring",
+                   scatters = call_.collective == Collective::reduce_scatter;
+        Bytes sum;
+        if (call_.algorithm == "oneshot" && !scatters)
+            sum = sum_of_all();
+        else if (is_ring)
+            sum = sum_by_ring(c, scatters ? (c + 1) % P() : c);
+        else
+            sum = sum_by_rank(c, c);
+        if (call_.op == RedOp::avg)
+            kernels().divide(sum_type(), sum.data(), sum.size() / sum_bytes(), P());
+        return sum;
+    }
+
+    void store(Bytes &output, uint64_t begin, const Bytes &sum) const {
+        kernels().copy(call_.type, output.data() + begin * bytes(), sum_type(), sum.data(),
+                       sum.size() / sum_bytes(), false);
+    }
+    void share(std::vector<Bytes> &outputs, const Chunk &part, const Bytes &values) const {
+        for (Bytes &output : outputs) store(output, part.begin, values);
+    }
+
+    void all_reduce(std::vector<Bytes> &outputs) {
+        if (call_.algorithm == "oneshot") return share(outputs, chunk(0), finished_sum(0));
+        for (uint32_t c = 0; c < P(); c++) {
+            const uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
+            share(outputs, chunk(c), travelled(finished_sum(c), c, owner, P() - 1));
+        }
+    }
+
+    void broadcast(std::vector<Bytes> &outputs) {
+        if (call_.algorithm != "direct")
+            return share(outputs, chunk(0), travelled(input(call_.root, 0), 0, call_.root, 0));
+        for (uint32_t c = 0; c < P(); c++) {
+            const uint32_t distance = (c + P() - call_.root) % P();
+            const uint32_t ordinal = (distance + P() - 1) % P();
+            share(outputs, chunk(c), travelled(input(call_.root, c), c, call_.root, ordinal));
+        }
+    }
+
+    const TwinCall &call_;
+    const std::vector<Bytes> &inputs_;
+};
+
+} // namespace
+
+uint64_t send_count(const TwinCall &call) {
+    return call.count * (call.collective == Collective::reduce_scatter ? call.ranks : 1);
+}
+
+uint64_t recv_count(const TwinCall &call) {
+    return call.count * (call.collective == Collective::all_gather ? call.ranks : 1);
+}
+
+std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs) {
+    return Twin(call, inputs).run();
+}
+
+} // namespace qtest
