@@ -1,0 +1,109 @@
+// Hostile chunks: whatever open_chunk accepts, the reference decodes within its bounds, in whole
+// and in part, into every format that may be asked for. Inputs that nearly are chunks come from the
+// mutator below: it writes a header that fits the bytes behind it, so that the deep checks are
+// reached.
+#include "codec/chunk.hpp"
+#include "kernels/kernels.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+using namespace qccl;
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t most);
+
+namespace {
+
+constexpr size_t largest_input = 4096;
+
+void decode_all(const OpenChunk &open) {
+    const PayloadLayout layout = payload_layout(open.codec, open.chunk.type, open.chunk.count);
+    const ChunkRange whole{&open.codec,      &layout, open.chunk.type,
+                           open.chunk.count, 0,       open.chunk.count};
+    const DataType sum_type = accumulator_of(open.chunk.type);
+    std::vector<std::byte> values(open.chunk.count * type_bytes(open.chunk.type)),
+        sums(open.chunk.count * type_bytes(sum_type));
+    scalar_kernels().decode(whole, open.payload.data(), open.chunk.type, values.data(), false);
+    scalar_kernels().decode(whole, open.payload.data(), sum_type, sums.data(), false);
+    scalar_kernels().decode_add(whole, RedOp::sum, open.payload.data(), sums.data());
+    if (const size_t step = grain(open.codec); step < open.chunk.count) {
+        ChunkRange end = whole;
+        end.begin = step;
+        end.count -= step;
+        scalar_kernels().decode_add(end, RedOp::sum, open.payload.data(), sums.data());
+    }
+}
+
+// What an accepted chunk says of itself must make the same header again.
+void check_header(const OpenChunk &open, const uint8_t *data) {
+    std::byte again[header_bytes];
+    write_header(open.codec, open.chunk, again);
+    constexpr size_t flags = 9, crc = 56;
+    again[flags] |=
+        static_cast<std::byte>(data[flags] & 2); // the seal is not the header's to write
+    std::memcpy(again + crc, data + crc, sizeof(uint32_t));
+    if (std::memcmp(again, data, header_bytes) == 0) return;
+    fputs("an accepted header is not what write_header writes\n", stderr);
+    abort();
+}
+
+// Draws of the mutator: a few bits at a time from its seed.
+struct Dice {
+    uint64_t state;
+    uint32_t roll(uint32_t sides) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        return static_cast<uint32_t>(state >> 33) % sides;
+    }
+};
+
+Codec random_codec(Dice &dice) {
+    static const char *const specs[] = {"none", "fp16", "bf16", "int8", "int6",
+                                        "int5", "int4", "int3", "int2", "minmax"};
+    Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
+    if (codec.bits == 0) return codec;
+    codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
+    codec.rounding = static_cast<Rounding>(dice.roll(2));
+    if (codec.id != CodecId::minmax) return codec;
+    codec.bits = static_cast<uint8_t>(1 + dice.roll(8));
+    if (dice.roll(4) == 0)
+        codec.bucket = Codec::whole_chunk;
+    else
+        codec.skips_incomplete = dice.roll(3) == 0;
+    return codec;
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    const auto open = open_chunk(std::as_bytes(std::span(data, bytes)));
+    if (!open) return 0;
+    check_header(*open, data);
+    decode_all(*open);
+    return 0;
+}
+
+// Keeps every third input as libFuzzer mutates it; gives the others the header that suits them, and
+// now and then zeros, of which padding and scales consist.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed) {
+    Dice dice{seed};
+    bytes = LLVMFuzzerMutate(data, bytes, most);
+    if (dice.roll(3) == 0) return bytes;
+    const Codec codec = random_codec(dice);
+    const uint32_t type = codec.is_lossless() ? dice.roll(12) : 6 + dice.roll(6);
+    const ChunkInfo chunk{static_cast<DataType>(type), dice.roll(300), dice.roll(1000),
+                          dice.roll(100), dice.roll(100)};
+    const size_t wanted = encoded_bytes(codec, chunk.type, chunk.count);
+    if (wanted > std::min(most, largest_input)) return bytes;
+    if (wanted > bytes) std::memset(data + bytes, 0, wanted - bytes);
+    write_header(codec, chunk, reinterpret_cast<std::byte *>(data));
+    const PayloadLayout layout = payload_layout(codec, chunk.type, chunk.count);
+    const size_t zeros_from =
+        dice.roll(2) == 0 ? layout.scales
+                          : layout.bytes - dice.roll(static_cast<uint32_t>(layout.bytes) + 1);
+    if (dice.roll(4) != 0)
+        std::memset(data + header_bytes + zeros_from, 0, wanted - header_bytes - zeros_from);
+    return wanted;
+}
