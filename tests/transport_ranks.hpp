@@ -108,7 +108,8 @@ struct Rank {
         const auto all_gather = [this](const void *mine, void *all, size_t bytes) {
             return meeting.all_gather(rank, mine, all, bytes);
         };
-        return create_inproc_transport(options, all_gather);
+        return kind == Kind::shm ? create_shm_transport(options, all_gather)
+                                 : create_inproc_transport(options, all_gather);
     }
 };
 

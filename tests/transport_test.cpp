@@ -388,7 +388,7 @@ template <Kind kind> void one_rank_alone_works() {
 
 } // namespace
 
-#define ON_BOTH(body) QTEST(body<Kind::inproc>)
+#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
 
 int main() {
     const CMUnitTest tests[] = {

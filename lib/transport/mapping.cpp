@@ -17,6 +17,8 @@ Result<Mapping> Mapping::map(size_t bytes, int flags, int file) {
     return mapping;
 }
 
+void Mapping::populate() const { madvise(base_, bytes_, MADV_POPULATE_WRITE); }
+
 Result<Mapping> Mapping::anonymous(size_t bytes) {
     return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }

@@ -28,6 +28,9 @@ public:
     // The whole of a file that several processes map.
     static Result<Mapping> shared(int file, size_t bytes);
 
+    // Takes the page faults now rather than in the first calls, where the kernel can.
+    void populate() const;
+
     std::byte *base() const { return base_; }
     size_t bytes() const { return bytes_; }
 

@@ -1,0 +1,77 @@
+// Shared memory over sealed memfds.
+#include "transport/shared_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <optional>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+namespace qccl {
+
+namespace {
+
+// A signal interrupts an allocation and undoes it: pieces that go fast always get done.
+constexpr size_t piece = size_t{1} << 20;
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Error no_memory(size_t bytes, const char *why) {
+    return Error::make(Code::system_error, "cannot get %.1f MiB of shared memory: %s",
+                       static_cast<double>(bytes) / 1048576, why);
+}
+
+// What the kernel says can be had without swapping. Asking for more would not fail but wake the
+// killer of processes.
+std::optional<size_t> available_bytes() {
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen("/proc/meminfo", "re"),
+                                                      std::fclose);
+    if (!file) return std::nullopt;
+    char line[128];
+    while (std::fgets(line, sizeof line, file.get())) {
+        size_t kib;
+        if (std::sscanf(line, "MemAvailable: %zu kB", &kib) == 1) return kib * 1024;
+    }
+    return std::nullopt;
+}
+
+int allocate(int file, size_t offset, size_t bytes) {
+    while (fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+        if (errno != EINTR) return errno;
+    return 0;
+}
+
+} // namespace
+
+Result<FileDescriptor> create_shared_memory(size_t bytes) {
+    // Beyond this limit the kernel would send SIGXFSZ, which ends the process.
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+        return no_memory(bytes, "the limit on file sizes (ulimit -f) is lower");
+    if (const auto available = available_bytes(); available && *available < bytes)
+        return no_memory(bytes, std::strerror(ENOMEM));
+
+    FileDescriptor file(memfd_create("qccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file.is_open()) return no_memory(bytes, std::strerror(errno));
+    for (size_t offset = 0; offset < bytes; offset += piece)
+        if (const int reason = allocate(file.number(), offset, std::min(piece, bytes - offset)))
+            return no_memory(bytes, std::strerror(reason));
+    if (fcntl(file.number(), F_ADD_SEALS, seals) != 0)
+        return no_memory(bytes, std::strerror(errno));
+    return file;
+}
+
+Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes) {
+    struct stat status {};
+    const bool is_sound = fstat(file.number(), &status) == 0 &&
+                          static_cast<size_t>(status.st_size) == bytes &&
+                          (fcntl(file.number(), F_GET_SEALS) & F_SEAL_SHRINK) != 0;
+    if (!is_sound)
+        return Error::make(Code::system_error, "what came as shared memory is none of ours");
+    return Mapping::shared(file.number(), bytes);
+}
+
+} // namespace qccl
