@@ -1,6 +1,7 @@
-// The wire's goldens: hashes of chunks for every codec, type, rounding, bucket and input, and small
-// chunks in full. `golden_chunks_test --print hashes|bytes` prints what tests/data/chunk_hashes.txt
-// and chunk_bytes.txt hold; lines are added there, never changed.
+// The wire's goldens, which every tier writes and reads: hashes of chunks for every codec, type,
+// rounding, bucket and input, and small chunks in full. `golden_chunks_test --print hashes|bytes`
+// prints what tests/data/chunk_hashes.txt and chunk_bytes.txt hold; lines are added there, never
+// changed.
 #include "golden_cases.hpp"
 #include "qtest.hpp"
 
@@ -26,18 +27,18 @@ std::vector<DataType> inputs_of(DataType type) {
 }
 
 // One line: over all kinds and counts, the chunks, and what they decode to.
-std::string hash_line(const std::string &text, DataType type, DataType in) {
+std::string hash_line(const Kernels &kernels, const std::string &text, DataType type, DataType in) {
     const Codec codec = *parse_codec(text);
     Hash chunks, values;
     for (const golden::Kind kind : golden::kinds)
         for (const uint64_t count : golden::counts) {
             const auto input = golden::make_input(in, kind, count);
-            const auto bytes = golden::encode_chunk(
-                scalar_kernels(), codec, golden::chunk_info(type, count), in, input.data());
+            const auto bytes = golden::encode_chunk(kernels, codec, golden::chunk_info(type, count),
+                                                    in, input.data());
             const auto open = open_chunk(bytes, codec, type, count);
             CHECK_OK(open);
             chunks.add(bytes);
-            values.add(golden::decode_chunk(scalar_kernels(), *open, type));
+            values.add(golden::decode_chunk(kernels, *open, type));
         }
     char line[160];
     snprintf(line, sizeof line, "%s %s %s %016llx %016llx", text.c_str(), name(type), name(in),
@@ -46,13 +47,14 @@ std::string hash_line(const std::string &text, DataType type, DataType in) {
     return line;
 }
 
-std::vector<std::string> hash_lines() {
+std::vector<std::string> hash_lines(const Kernels &kernels) {
     std::vector<std::string> lines;
     for (const std::string &text : golden::specs())
         for (const DataType type : golden::float_types)
-            for (const DataType in : inputs_of(type)) lines.push_back(hash_line(text, type, in));
+            for (const DataType in : inputs_of(type))
+                lines.push_back(hash_line(kernels, text, type, in));
     for (const TypeInfo &row : type_table)
-        if (!row.is_float) lines.push_back(hash_line("none", row.type, row.type));
+        if (!row.is_float) lines.push_back(hash_line(kernels, "none", row.type, row.type));
     return lines;
 }
 
@@ -67,7 +69,7 @@ std::string hex(std::span<const std::byte> bytes) {
 }
 
 // "spec kind: chunk", fp32 values, an odd count of two groups and a part.
-std::vector<std::string> byte_lines() {
+std::vector<std::string> byte_lines(const Kernels &kernels) {
     constexpr uint64_t count = 70;
     constexpr DataType type = DataType::float32;
     std::vector<std::string> lines;
@@ -75,9 +77,8 @@ std::vector<std::string> byte_lines() {
         for (const auto &[kind, kind_name] :
              {std::pair{golden::Kind::spread, "spread"}, {golden::Kind::ties, "ties"}}) {
             const auto input = golden::make_input(type, kind, count);
-            const auto bytes =
-                golden::encode_chunk(scalar_kernels(), *parse_codec(text),
-                                     golden::chunk_info(type, count), type, input.data());
+            const auto bytes = golden::encode_chunk(
+                kernels, *parse_codec(text), golden::chunk_info(type, count), type, input.data());
             lines.push_back(text + " " + kind_name + " " + hex(bytes));
         }
     return lines;
@@ -98,13 +99,20 @@ void check_against(const char *file, const std::vector<std::string> &lines) {
 
 } // namespace
 
-static void hashes_are_golden() { check_against("chunk_hashes.txt", hash_lines()); }
-static void bytes_are_golden() { check_against("chunk_bytes.txt", byte_lines()); }
+static void hashes_are_golden() {
+    for (const Kernels *tier : available_kernels())
+        check_against("chunk_hashes.txt", hash_lines(*tier));
+}
+static void bytes_are_golden() {
+    for (const Kernels *tier : available_kernels())
+        check_against("chunk_bytes.txt", byte_lines(*tier));
+}
 
 int main(int argc, char **argv) {
     if (argc == 3 && std::string(argv[1]) == "--print") {
-        for (const std::string &line :
-             std::string(argv[2]) == "bytes" ? byte_lines() : hash_lines())
+        const bool is_bytes = std::string(argv[2]) == "bytes";
+        const Kernels &kernels = scalar_kernels();
+        for (const std::string &line : is_bytes ? byte_lines(kernels) : hash_lines(kernels))
             puts(line.c_str());
         return 0;
     }
