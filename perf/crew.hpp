@@ -1,0 +1,66 @@
+// The ranks of one run, and what they tell each other outside QCCL: barriers and all-gathers. So
+// the tool's own talk neither depends on the library that it measures nor shows up in its
+// statistics.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace qccl::perf {
+
+class Crew {
+public:
+    Crew() = default;
+    virtual ~Crew() = default;
+    Crew(const Crew &) = delete;
+    Crew &operator=(const Crew &) = delete;
+
+    virtual uint32_t rank() const = 0;
+    virtual uint32_t size() const = 0;
+    // Every rank gives `bytes` bytes and receives those of all, in rank order. Fails when a rank
+    // has given up, so that nobody waits for it.
+    virtual Done allgather(const void *mine, void *all, size_t bytes) = 0;
+    virtual Done barrier() = 0;
+    // Tells the others that this rank gives up.
+    virtual void give_up() = 0;
+};
+
+template <class T> Result<std::vector<T>> gather(Crew &crew, const T &mine) {
+    std::vector<T> all(crew.size());
+    QCCL_TRY(crew.allgather(&mine, all.data(), sizeof(T)));
+    return all;
+}
+
+// Memory that processes of one family, or threads, share; made before they part.
+class Board {
+public:
+    static Result<std::unique_ptr<Board>> create(uint32_t ranks);
+    ~Board();
+    Board(const Board &) = delete;
+    Board &operator=(const Board &) = delete;
+
+    std::unique_ptr<Crew> join(uint32_t rank);
+    void give_up();
+
+private:
+    friend class BoardCrew;
+    struct Head {
+        std::atomic<uint32_t> arrived;
+        std::atomic<uint32_t> round;
+        std::atomic<bool> given_up;
+    };
+
+    Board(void *memory, uint32_t ranks) : memory_(memory), ranks_(ranks) {}
+    Head &head() const { return *static_cast<Head *>(memory_); }
+    std::byte *slot(uint32_t rank) const;
+
+    void *memory_;
+    uint32_t ranks_;
+};
+
+} // namespace qccl::perf

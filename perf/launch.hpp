@@ -1,0 +1,18 @@
+// Starts the ranks of a run on this machine, as processes or as threads, and watches over them:
+// when one fails, the others are ended too. Knows nothing of what they do.
+#pragma once
+
+#include "perf/crew.hpp"
+
+#include <functional>
+
+namespace qccl::perf {
+
+// What a rank does; returns its exit status.
+using Body = std::function<int(Crew &crew)>;
+
+// Forks: call it while the process has one thread. Returns 0 if every rank did.
+int launch_processes(uint32_t ranks, const Body &body);
+int launch_threads(uint32_t ranks, const Body &body);
+
+} // namespace qccl::perf

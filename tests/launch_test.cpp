@@ -1,0 +1,137 @@
+// Ranks are started, talk to each other, and are all gone when one of them fails, however it fails.
+#include "qtest.hpp"
+
+#include "perf/launch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace qccl;
+using namespace qccl::perf;
+
+// Every rank's numbers arrive at every rank, also where they need several rounds.
+static int talk(Crew &crew) {
+    static constexpr size_t count = 10000;
+    std::vector<uint64_t> mine(count), all(count * crew.size());
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < count; i++)
+            mine[i] = crew.rank() * 1000003 + i + static_cast<size_t>(round);
+        if (!crew.allgather(mine.data(), all.data(), count * sizeof(uint64_t))) return 1;
+        for (uint32_t rank = 0; rank < crew.size(); rank++)
+            for (size_t i = 0; i < count; i++)
+                if (all[rank * count + i] != rank * 1000003 + i + static_cast<size_t>(round))
+                    return 1;
+        if (!crew.barrier()) return 1;
+    }
+    return 0;
+}
+
+// Keeps the sentences of failing ranks out of the test's output.
+class Silence {
+public:
+    Silence() : before_(dup(STDERR_FILENO)) {
+        std::fflush(stderr);
+        const int nowhere = open("/dev/null", O_WRONLY);
+        dup2(nowhere, STDERR_FILENO);
+        close(nowhere);
+    }
+    ~Silence() {
+        std::fflush(stderr);
+        dup2(before_, STDERR_FILENO);
+        close(before_);
+    }
+
+private:
+    int before_;
+};
+
+static void processes_talk() {
+    for (const uint32_t ranks : {1U, 2U, 5U}) CHECK_EQ(launch_processes(ranks, talk), 0);
+}
+
+static void threads_talk() {
+    for (const uint32_t ranks : {1U, 2U, 5U}) CHECK_EQ(launch_threads(ranks, talk), 0);
+}
+
+static bool has_children() { return waitpid(-1, nullptr, WNOHANG) >= 0; }
+
+static void check_ends(const Body &body) {
+    const Silence silence;
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(launch_processes(3, body) != 0);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+    CHECK(!has_children());
+}
+
+static void a_failure_of_one_rank_ends_the_others() {
+    check_ends([](Crew &crew) { return crew.rank() == 1 ? 3 : crew.barrier().is_ok() ? 0 : 1; });
+}
+
+static void the_death_of_one_rank_ends_the_others() {
+    check_ends([](Crew &crew) {
+        if (crew.rank() == 2) raise(SIGKILL);
+        return crew.barrier().is_ok() ? 0 : 1;
+    });
+}
+
+// One that no longer listens is ended when its time is over.
+static void a_deaf_rank_is_ended_too() {
+    check_ends([](Crew &crew) {
+        if (crew.rank() == 0) return 1;
+        for (;;) pause();
+    });
+}
+
+static void threads_give_up_together() {
+    const int status = launch_threads(3, [](Crew &crew) {
+        return crew.rank() == 1 ? 1 : crew.barrier().is_ok() ? 0 : 1;
+    });
+    CHECK(status != 0);
+}
+
+// Ranks of a launcher that is killed die with it.
+static void ranks_do_not_outlive_their_launcher() {
+    int pipe_ends[2];
+    CHECK_EQ(pipe(pipe_ends), 0);
+    const pid_t launcher = fork();
+    if (launcher == 0) {
+        close(pipe_ends[0]);
+        (void)launch_processes(2, [&](Crew &) {
+            (void)!write(pipe_ends[1], "x", 1);
+            for (;;) pause();
+            return 0;
+        });
+        _exit(0);
+    }
+    close(pipe_ends[1]);
+    char started[2];
+    for (size_t got = 0; got < 2;) {
+        const ssize_t more = read(pipe_ends[0], started + got, 2 - got);
+        CHECK(more > 0);
+        got += static_cast<size_t>(more);
+    }
+    kill(launcher, SIGKILL);
+    CHECK_EQ(waitpid(launcher, nullptr, 0), launcher);
+    // The pipe ends when the last process that holds it has ended.
+    CHECK_EQ(read(pipe_ends[0], started, 1), 0);
+    close(pipe_ends[0]);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(processes_talk),
+        QTEST(threads_talk),
+        QTEST(a_failure_of_one_rank_ends_the_others),
+        QTEST(the_death_of_one_rank_ends_the_others),
+        QTEST(a_deaf_rank_is_ended_too),
+        QTEST(threads_give_up_together),
+        QTEST(ranks_do_not_outlive_their_launcher),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
