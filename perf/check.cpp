@@ -1,0 +1,208 @@
+#include "perf/check.hpp"
+
+#include "perf/values.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace qccl::perf {
+
+static constexpr size_t block = 4096; // elements looked at together
+
+// What one rank saw in its part.
+struct Findings {
+    double error_squares = 0, value_squares = 0;
+    double max_abs_err = 0;
+    double largest_input = 0;
+    uint64_t non_finite = 0;
+    uint64_t dropped = 0; // NaN or Inf that came out as a number
+    uint64_t wrong = 0;
+};
+
+struct Part {
+    uint64_t begin = 0, end = 0;
+};
+
+double encode_bound(const Codec &codec) {
+    // Scales are rounded too, by less than this.
+    static constexpr double scale_slack = 1.01;
+    switch (codec.id) {
+    case CodecId::none: return 0;
+    case CodecId::fp16: return 0x1p-11;
+    case CodecId::bf16: return 0x1p-8;
+    // A whole step: stochastic rounding takes either neighbour, and the largest value's opposite
+    // has no code of its own.
+    case CodecId::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
+    case CodecId::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
+    }
+    return 0;
+}
+
+static uint64_t hash_of(const std::byte *data, size_t bytes) {
+    uint64_t hash = 0xCBF29CE484222325ULL + bytes;
+    const auto take = [&hash](uint64_t word) {
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+        hash ^= hash >> 32;
+    };
+    size_t at = 0;
+    for (uint64_t word = 0; at + sizeof word <= bytes; at += sizeof word) {
+        std::memcpy(&word, data + at, sizeof word);
+        take(word);
+    }
+    uint64_t rest = 0;
+    if (at < bytes) std::memcpy(&rest, data + at, bytes - at);
+    take(rest);
+    return hash;
+}
+
+static bool is_exact(const Operation &operation, const Source &source) {
+    if (!reduces(operation.collective) || operation.op == RedOp::max || operation.op == RedOp::min)
+        return true;
+    return operation.op != RedOp::prod && operation.ranks <= source.exact_ranks(operation.type);
+}
+
+// The most by which a lossless sum (or product) of `ranks` values may differ: one rounding for each
+// of them, in parts of the magnitudes; what underflows loses up to a step each time.
+static double rounding_bound(const Operation &operation, double magnitude) {
+    const double ranks = operation.ranks;
+    const double share = operation.op == RedOp::avg ? 1 / ranks : 1;
+    return (ranks + 1) * (unit_roundoff(operation.type) * magnitude * share * 1.0001 +
+                          smallest_step(operation.type));
+}
+
+// The most by which the codec may change a value of the result: the values of a scale are at most
+// k * `largest` after k ranks, an encode may happen at each of them (ring), and each encodes the
+// errors of those before.
+static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
+    const double ranks = operation.ranks, bound = encode_bound(codec);
+    const double growth = std::pow(1 + bound, ranks);
+    if (!reduces(operation.collective)) return bound * all.largest_input;
+    if (operation.op == RedOp::max || operation.op == RedOp::min)
+        return growth * bound * ranks * all.largest_input;
+    if (operation.op == RedOp::prod) // only casts do products
+        return growth * bound * 2 * ranks * std::pow(std::max(1.0, all.largest_input), ranks);
+    const double sum = growth * bound * all.largest_input * ranks * (ranks + 1) / 2;
+    return operation.op == RedOp::avg ? sum / ranks : sum;
+}
+
+static void look_at_integers(const Operation &operation, Reference &reference, uint32_t rank,
+                             Part part, const std::byte *result, Findings &found) {
+    int64_t wanted[block], got[block];
+    const size_t bytes = type_bytes(operation.type);
+    for (uint64_t at = part.begin; at < part.end; at += block) {
+        const size_t count = std::min<uint64_t>(block, part.end - at);
+        reference.integers(rank, at, count, wanted);
+        load_integers(operation.type, result + at * bytes, count, got);
+        for (size_t i = 0; i < count; i++) found.wrong += wanted[i] != got[i];
+    }
+}
+
+// One rounding to the type, as a lossless result has it.
+static void round_to(DataType type, double *values, size_t count) {
+    std::byte stored[block * sizeof(double)];
+    store_reals(type, values, count, stored);
+    load_reals(type, stored, count, values);
+}
+
+// Counts as wrong what lies further than `bound`, or, where there is none, than rounding explains.
+static void look_at_reals(const Operation &operation, Reference &reference, uint32_t rank,
+                          Part part, const std::byte *result, bool exact,
+                          std::optional<double> bound, Findings &found) {
+    double wanted[block], rounded[block], magnitude[block], got[block];
+    const size_t bytes = type_bytes(operation.type);
+    for (uint64_t at = part.begin; at < part.end; at += block) {
+        const size_t count = std::min<uint64_t>(block, part.end - at);
+        reference.reals(rank, at, count, wanted, magnitude);
+        load_reals(operation.type, result + at * bytes, count, got);
+        std::copy_n(wanted, count, rounded);
+        round_to(operation.type, rounded, count);
+        for (size_t i = 0; i < count; i++) {
+            if (!std::isfinite(wanted[i]) || !std::isfinite(magnitude[i])) {
+                found.non_finite++;
+                found.dropped += !std::isfinite(wanted[i]) && std::isfinite(got[i]);
+                continue;
+            }
+            const double error = std::fabs(got[i] - wanted[i]);
+            found.error_squares += error * error;
+            found.value_squares += wanted[i] * wanted[i];
+            found.max_abs_err = std::max(found.max_abs_err, error);
+            if (error != error) found.max_abs_err = error;
+            const double allowed = bound ? *bound : rounding_bound(operation, magnitude[i]);
+            found.wrong += exact ? got[i] != rounded[i] : !(error <= allowed);
+        }
+    }
+    found.largest_input = std::max(found.largest_input, reference.largest_input());
+}
+
+static Findings combined(const std::vector<Findings> &parts) {
+    Findings all;
+    for (const Findings &part : parts) {
+        all.error_squares += part.error_squares;
+        all.value_squares += part.value_squares;
+        // Written so that a NaN stays.
+        if (!(part.max_abs_err <= all.max_abs_err)) all.max_abs_err = part.max_abs_err;
+        all.largest_input = std::max(all.largest_input, part.largest_input);
+        all.non_finite += part.non_finite;
+        all.dropped += part.dropped;
+        all.wrong += part.wrong;
+    }
+    return all;
+}
+
+static Verdict verdict_of(const Findings &all, const Operation &operation,
+                          std::optional<bool> agree) {
+    Verdict verdict;
+    verdict.wrong = all.wrong + all.dropped;
+    verdict.ranks_agree = agree;
+    if (agree == false) verdict.wrong = std::max<uint64_t>(verdict.wrong, 1);
+    if (!info(operation.type).is_float || all.non_finite > 0) return verdict;
+    verdict.max_abs_err = all.max_abs_err;
+    if (all.error_squares == 0)
+        verdict.nmse = 0;
+    else if (all.value_squares > 0)
+        verdict.nmse = all.error_squares / all.value_squares;
+    return verdict;
+}
+
+Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec &codec,
+                             const Source &source, const std::byte *result) {
+    const uint64_t count = operation.recv_count();
+    const bool is_same_everywhere = operation.collective != Collective::reduce_scatter;
+    std::optional<bool> agree;
+    if (is_same_everywhere) {
+        QCCL_TRY(const auto hashes,
+                 gather(crew, hash_of(result, count * type_bytes(operation.type))));
+        agree = std::all_of(hashes.begin(), hashes.end(),
+                            [&](uint64_t hash) { return hash == hashes[0]; });
+    }
+    Part part{0, count};
+    if (agree == true)
+        part = {count * crew.rank() / crew.size(), count * (crew.rank() + 1) / crew.size()};
+
+    Reference reference(operation, source);
+    Findings found;
+    if (!info(operation.type).is_float)
+        look_at_integers(operation, reference, crew.rank(), part, result, found);
+    else if (codec.is_lossless())
+        look_at_reals(operation, reference, crew.rank(), part, result, is_exact(operation, source),
+                      {}, found);
+    else // counted below, when the largest input of all ranks is known
+        look_at_reals(operation, reference, crew.rank(), part, result, false, HUGE_VAL, found);
+    QCCL_TRY(auto parts, gather(crew, found));
+    Findings all = combined(parts);
+    if (codec.is_lossless()) return verdict_of(all, operation, agree);
+
+    all.wrong = 0;
+    if (all.non_finite > 0)
+        return verdict_of(all, operation, agree); // its block is NaN, and rightly
+    const double bound = codec_bound(operation, codec, all) +
+                         rounding_bound(operation, all.largest_input * operation.ranks);
+    if (all.max_abs_err <= bound) return verdict_of(all, operation, agree);
+    Findings again;
+    look_at_reals(operation, reference, crew.rank(), part, result, false, bound, again);
+    QCCL_TRY(parts, gather(crew, again));
+    return verdict_of(combined(parts), operation, agree);
+}
+
+} // namespace qccl::perf

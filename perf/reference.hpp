@@ -1,0 +1,35 @@
+// What a collective should have given, element by element, from the ranks' inputs: reals in fp64,
+// integers exactly. Knows no codec and no order of sums.
+#pragma once
+
+#include "perf/datagen.hpp"
+#include "perf/operation.hpp"
+
+#include <vector>
+
+namespace qccl::perf {
+
+class Reference {
+public:
+    Reference(const Operation &operation, const Source &source)
+        : operation_(operation), source_(source) {}
+
+    // Elements [first, first + count) of what `rank` receives. `magnitudes` gets the sum, or for
+    // prod the product, of the inputs' magnitudes.
+    void reals(uint32_t rank, uint64_t first, size_t count, double *dst, double *magnitudes);
+    void integers(uint32_t rank, uint64_t first, size_t count, int64_t *dst);
+    // The largest magnitude among all real inputs read so far.
+    double largest_input() const { return largest_; }
+
+private:
+    template <class T, class Load, class Use>
+    void for_each_input(uint32_t rank, uint64_t first, size_t count, Load load, Use use);
+    const std::byte *read(uint32_t giver, uint64_t first, size_t count);
+
+    const Operation operation_;
+    const Source &source_;
+    std::vector<std::byte> raw_;
+    double largest_ = 0;
+};
+
+} // namespace qccl::perf
