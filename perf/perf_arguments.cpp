@@ -1,0 +1,354 @@
+#include "perf/perf_arguments.hpp"
+
+#include "base/quantity.hpp"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <functional>
+#include <limits>
+
+#include <CLI/CLI.hpp>
+
+namespace qccl::perf {
+
+static constexpr uint32_t most_ranks = 4096;
+static constexpr int usage_error = 2;
+
+struct Refused {
+    const char *flags;
+    const char *reason;
+};
+// What nccl-tests 2.19 has and ranks on a host cannot mean.
+static constexpr Refused refused_options[] = {
+    {"-x,--cta_policy", "thread blocks (CTAs) are a GPU's; these ranks compute on the host"},
+    {"-V,--device_cta_count", "thread blocks (CTAs) are a GPU's; these ranks compute on the host"},
+    {"-K", "it concerns GPU kernels; these ranks compute on the host"},
+};
+// Options whose 0 is the default, and whose other values mean nothing here.
+static constexpr Refused zero_options[] = {
+    {"-G,--cudagraph", "there are no CUDA graphs on the host"},
+    {"-D,--device_implementation", "there is no device-side implementation on the host"},
+    {"-R,--local_register", "nothing needs registering: buffers come from qcclMemAlloc, which "
+                            "peers can map (see --buffers)"},
+};
+
+[[gnu::format(printf, 1, 2)]] static Error refuse(const char *format, ...) {
+    char text[sizeof(Error::text)];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return Error::make(Code::invalid_argument, "%s", text);
+}
+
+using Take = std::function<Done(const std::string &text)>;
+
+// CLI11 wants an exception; what it prints begins with the option's names.
+static CLI::Option *add_option(CLI::App &app, const char *group, const char *flags,
+                               const char *help, const Take &take) {
+    return app
+        .add_option_function<std::string>(
+            flags,
+            [flags, take](const std::string &text) {
+                if (const Done done = take(text); !done)
+                    throw CLI::ValidationError(flags, done.error().text);
+            },
+            help)
+        ->group(group)
+        ->type_name("");
+}
+
+template <class T> static Take take_count(T &value, uint64_t least, uint64_t most) {
+    return [&value, least, most](const std::string &text) -> Done {
+        const auto number = parse_count(text);
+        if (!number || *number < least || *number > most)
+            return refuse("'%.40s' is no number from %llu to %llu", text.c_str(),
+                          static_cast<unsigned long long>(least),
+                          static_cast<unsigned long long>(most));
+        value = static_cast<T>(*number);
+        return {};
+    };
+}
+
+static Take take_bytes(uint64_t &value) {
+    return [&value](const std::string &text) -> Done {
+        const auto bytes = parse_bytes(text);
+        if (!bytes) return refuse("'%.40s' is no size such as 4096, 64K, 32M or 1G", text.c_str());
+        value = *bytes;
+        return {};
+    };
+}
+
+static Take take_text(std::string &value) {
+    return [&value](const std::string &text) -> Done {
+        if (text.empty()) return refuse("is empty");
+        value = text;
+        return {};
+    };
+}
+
+static std::string joined(const std::vector<std::string> &words) {
+    std::string text;
+    for (const std::string &word : words) text += (text.empty() ? "" : " ") + word;
+    return text;
+}
+
+static Take take_ops(std::vector<RedOp> &ops) {
+    return [&ops](const std::string &text) -> Done {
+        if (text == "mulsum") return refuse("'mulsum' is not possible: no operation has a factor");
+        const auto op = parse_op(text);
+        if (!op && text != "all")
+            return refuse("'%.40s' is no operation; possible are sum prod min max avg all",
+                          text.c_str());
+        if (op)
+            ops = {*op};
+        else
+            ops = {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg};
+        return {};
+    };
+}
+
+static Take take_types(std::optional<std::vector<DataType>> &types) {
+    return [&types](const std::string &text) -> Done {
+        std::vector<DataType> all;
+        std::vector<std::string> names;
+        for (const TypeInfo &row : type_table) {
+            all.push_back(row.type);
+            names.push_back(row.name);
+        }
+        const auto type = parse_type(text);
+        if (!type && text != "all")
+            return refuse("'%.40s' is no type; possible are %s all", text.c_str(),
+                          joined(names).c_str());
+        types = type ? std::vector{*type} : all;
+        return {};
+    };
+}
+
+static Take take_root(std::optional<uint32_t> &root) {
+    return [&root](const std::string &text) -> Done {
+        const auto number = parse_count(text);
+        if (text != "all" && (!number || *number >= most_ranks))
+            return refuse("'%.40s' is no rank, and not all", text.c_str());
+        root = number ? std::optional(static_cast<uint32_t>(*number)) : std::nullopt;
+        return {};
+    };
+}
+
+static Take take_codecs(std::vector<Codec> &codecs) {
+    return [&codecs](const std::string &text) -> Done {
+        QCCL_TRY(codecs, parse_codec_list(text));
+        if (codecs.empty()) return refuse("names no codec");
+        return {};
+    };
+}
+
+static Take take_algorithms(std::vector<std::string> &algorithms,
+                            const std::vector<std::string> &known) {
+    return [&algorithms, &known](const std::string &text) -> Done {
+        std::vector<std::string> names;
+        for (const std::string &name : CLI::detail::split(text, ',')) {
+            if (name != "auto" && std::find(known.begin(), known.end(), name) == known.end())
+                return refuse("'%.40s' is no algorithm; possible are auto %s", name.c_str(),
+                              joined(known).c_str());
+            names.push_back(name);
+        }
+        if (names.empty()) return refuse("names no algorithm");
+        algorithms = names;
+        return {};
+    };
+}
+
+static Take take_only(const char *only, const char *reason) {
+    return [only, reason](const std::string &text) -> Done {
+        if (text != only)
+            return refuse("'%.40s' is not possible, only %s: %s", text.c_str(), only, reason);
+        return {};
+    };
+}
+
+static void add_ranks(CLI::App &app, PerfArguments &to, bool under_mpi) {
+    static constexpr auto *group = "Ranks";
+    const auto take_threads = [&to](const std::string &text) -> Done {
+        QCCL_TRY(take_count(to.ranks, 1, most_ranks)(text));
+        to.launch = Launch::threads;
+        return {};
+    };
+    const auto take_baseline = [&to, under_mpi](const std::string &text) -> Done {
+        if (text != "mpi") return refuse("'%.40s' is no baseline; possible is mpi", text.c_str());
+        if (!under_mpi)
+            return refuse("mpi needs MPI's ranks: start it as mpirun -n N qccl-perf ...");
+        to.baseline = text;
+        return {};
+    };
+    if (under_mpi) to.launch = Launch::mpi;
+    const auto refuse_under_mpi = [under_mpi](const Take &take) -> Take {
+        if (!under_mpi) return take;
+        return [](const std::string &) -> Done {
+            return refuse("is not possible under mpirun, which has started the ranks");
+        };
+    };
+    CLI::Option *const processes =
+        add_option(app, group, "--ranks", "N ranks, each a process (2)",
+                   refuse_under_mpi(take_count(to.ranks, 1, most_ranks)));
+    add_option(app, group, "-t,--nthreads,--threads", "N ranks, each a thread of one process",
+               refuse_under_mpi(take_threads))
+        ->excludes(processes);
+    add_option(app, group, "-g,--ngpus", "only 1",
+               take_only("1", "a thread drives one rank; -t N or --ranks N give N ranks"));
+    add_option(app, group, "--baseline", "mpi: measured in turns with QCCL, under mpirun",
+               take_baseline);
+}
+
+static void add_sizes(CLI::App &app, PerfArguments &to) {
+    static constexpr auto *group = "Sizes";
+    add_option(app, group, "-b,--minbytes", "smallest size (32M)", take_bytes(to.min_bytes));
+    add_option(app, group, "-e,--maxbytes", "largest size (32M)", take_bytes(to.max_bytes));
+    add_option(app, group, "-i,--stepbytes", "added to reach the next size (1M)",
+               take_bytes(to.step_bytes));
+    add_option(app, group, "-f,--stepfactor", "or multiplied by, if above 1 (1)",
+               take_count(to.step_factor, 1, 1U << 30));
+}
+
+static void add_calls(CLI::App &app, PerfArguments &to) {
+    static constexpr auto *group = "Calls";
+    static constexpr uint64_t most = 1U << 30;
+    add_option(app, group, "-o,--op", "sum, prod, min, max, avg or all (sum)", take_ops(to.ops));
+    add_option(app, group, "-d,--datatype", "type of the values, or all (float)",
+               take_types(to.types));
+    add_option(app, group, "-r,--root", "root of broadcast, or all (0)", take_root(to.root));
+    add_option(app, group, "-n,--iters", "timed iterations (20)",
+               take_count(to.iterations, 1, most));
+    add_option(app, group, "-w,--warmup_iters", "untimed ones before (1)",
+               take_count(to.warmup_iterations, 0, most));
+    add_option(app, group, "-m,--agg_iters", "calls in one iteration (1)",
+               take_count(to.aggregated, 1, most));
+    add_option(app, group, "-N,--run_cycles", "sweeps; 0: for ever (1)",
+               take_count(to.cycles, 0, most));
+    add_option(app, group, "-c,--check", "calls whose result is checked (1)",
+               take_count(to.checks, 0, most));
+    add_option(app, group, "-z,--blocking", "1: barrier between calls; 2: as 0 (0)",
+               take_count(to.blocking, 0, 2));
+    add_option(app, group, "-T,--timeout", "seconds to wait for a rank that does not come",
+               take_count(to.timeout_s, 0, most));
+    add_option(app, group, "-u,--unalign", "elements by which buffers are off their alignment (0)",
+               take_count(to.unaligned_elements, 0, 1U << 20));
+}
+
+static void add_compression(CLI::App &app, PerfArguments &to,
+                            const std::vector<std::string> &algorithms) {
+    static constexpr auto *group = "Compression and data";
+    const auto take_buffers = [&to](const std::string &text) -> Done {
+        if (text != "shared" && text != "malloc")
+            return refuse("'%.40s' is no kind of buffer; possible are shared malloc", text.c_str());
+        to.buffers = text == "malloc" ? Buffers::ordinary : Buffers::shareable;
+        return {};
+    };
+    add_option(app, group, "--codec", "codecs, separated by commas (none)", take_codecs(to.codecs));
+    add_option(app, group, "--algo", "auto or algorithms, separated by commas (auto)",
+               take_algorithms(to.algorithms, algorithms));
+    add_option(app, group, "--input", "DIR/rank%r.npy: each rank's data (%r: its number)",
+               take_text(to.input));
+    add_option(app, group, "--seed", "of made data (1)",
+               take_count(to.seed, 0, std::numeric_limits<uint64_t>::max()));
+    add_option(app, group, "--buffers",
+               "shared: from qcclMemAlloc; malloc: ordinary memory (shared)", take_buffers);
+}
+
+static void add_reports(CLI::App &app, PerfArguments &to) {
+    static constexpr auto *group = "Reports";
+    add_option(app, group, "-a,--average",
+               "time of 0: rank 0, 1: mean, 2: fastest, 3: slowest rank (3)",
+               take_count(to.average, 0, 3));
+    add_option(app, group, "-C,--report_cputime", "1: CPU time instead of time (0)",
+               take_count(to.reports_cpu_time, 0, 1));
+    add_option(app, group, "-S,--report_timestamps", "1: date and time in each row (0)",
+               take_count(to.reports_timestamps, 0, 1));
+    add_option(app, group, "-M,--memory", "1: memory used (0)",
+               take_count(to.reports_memory, 0, 1));
+    add_option(app, group, "-I,--per_iter_timing", "1: columns about single iterations (0)",
+               take_count(to.reports_iterations, 0, 1));
+    add_option(app, group, "-J,--output_file", "JSON as nccl-tests writes it",
+               take_text(to.nccl_json_file));
+    add_option(app, group, "--json", "JSON with one row for each case; -: standard output",
+               take_text(to.json_file));
+}
+
+static void add_leftovers(CLI::App &app) {
+    static constexpr auto *group = "Accepted for the sake of nccl-tests' users";
+    const auto take_either = [](const std::string &text) -> Done {
+        if (text != "0" && text != "1") return refuse("'%.40s' is not 0 or 1", text.c_str());
+        return {};
+    };
+    add_option(app, group, "-p,--parallel_init", "0 or 1: ranks always start in parallel",
+               take_either);
+    add_option(app, group, "-y,--stream_null", "0 or 1: calls always block", take_either);
+    for (const Refused &row : zero_options)
+        add_option(app, group, row.flags, "only 0", take_only("0", row.reason));
+    for (const Refused &row : refused_options)
+        add_option(app, group, row.flags, "refused, with the reason",
+                   [&row](const std::string &) -> Done {
+                       return refuse("is not possible: %s", row.reason);
+                   });
+}
+
+static Done check_together(PerfArguments &to) {
+    if (to.min_bytes > to.max_bytes)
+        return refuse("--minbytes %llu is above --maxbytes %llu",
+                      static_cast<unsigned long long>(to.min_bytes),
+                      static_cast<unsigned long long>(to.max_bytes));
+    if (to.step_factor <= 1 && to.step_bytes == 0)
+        return refuse("--stepbytes 0 reaches no next size");
+    if (to.min_bytes == 0 && to.step_factor > 1 && to.max_bytes > 0)
+        return refuse("--minbytes 0 times --stepfactor reaches no next size");
+    if (to.launch != Launch::mpi && to.root && *to.root >= to.ranks)
+        return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
+    if (!reduces(to.collective)) to.ops = {RedOp::sum};
+    return {};
+}
+
+std::variant<PerfArguments, int> parse_perf_arguments(Collective collective,
+                                                      const std::string &program,
+                                                      std::vector<std::string> arguments,
+                                                      const std::vector<std::string> &algorithms,
+                                                      bool under_mpi) {
+    PerfArguments parsed;
+    parsed.collective = collective;
+    CLI::App app(
+        std::string("Measures ") + name(collective) +
+            " on this machine and checks its results; options are those of nccl-tests 2.19.",
+        program);
+    add_ranks(app, parsed, under_mpi);
+    add_sizes(app, parsed);
+    add_calls(app, parsed);
+    add_compression(app, parsed, algorithms);
+    add_reports(app, parsed);
+    add_leftovers(app);
+    std::reverse(arguments.begin(), arguments.end()); // as CLI11 wants them
+    try {
+        app.parse(arguments);
+    } catch (const CLI::ParseError &error) {
+        return app.exit(error) == 0 ? 0 : usage_error;
+    }
+    parsed.names_sizes = app.count("-b") + app.count("-e") > 0;
+    if (const Done done = check_together(parsed); !done) {
+        std::fprintf(stderr, "%s\n", done.error().text);
+        return usage_error;
+    }
+    return parsed;
+}
+
+std::optional<Collective> collective_called(std::string_view name) {
+    if (name.ends_with("_perf")) name.remove_suffix(5);
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather, Collective::broadcast}) {
+        std::string spelling = qccl::name(collective);
+        if (name == spelling) return collective;
+        std::erase(spelling, '_');
+        if (name == spelling) return collective;
+    }
+    return std::nullopt;
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,74 @@
+// The command line of qccl-perf: nccl-tests' options, each accepted or refused by name with the
+// reason, and ours. Starts nothing.
+#pragma once
+
+#include "base/types.hpp"
+#include "codec/codec.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace qccl::perf {
+
+// Whose time a row shows.
+enum class Average : int32_t { rank_0 = 0, mean = 1, fastest = 2, slowest = 3 };
+enum class Blocking : int32_t { none = 0, with_barrier = 1, without_barrier = 2 };
+enum class Launch : uint8_t { processes, threads, mpi };
+enum class Buffers : uint8_t { shareable, ordinary };
+
+// nccl-tests' defaults, but for `average`, and `ranks`: one rank has nobody to talk to.
+struct PerfArguments {
+    Collective collective = Collective::all_reduce;
+
+    uint64_t min_bytes = uint64_t{32} << 20;
+    uint64_t max_bytes = uint64_t{32} << 20;
+    uint64_t step_bytes = uint64_t{1} << 20;
+    uint64_t step_factor = 1;
+    bool names_sizes = false; // -b or -e was given
+
+    static constexpr uint32_t default_iterations = 20;
+    std::optional<uint32_t> iterations; // nothing: at least the default, more for small sizes
+    uint32_t warmup_iterations = 1;
+    uint32_t aggregated = 1;
+    uint32_t cycles = 1; // 0: for ever
+    uint32_t checks = 1;
+    std::vector<RedOp> ops{RedOp::sum};
+    std::optional<std::vector<DataType>> types; // nothing: float, or the input files' type
+    std::optional<uint32_t> root = 0;           // nothing: every rank in turn
+    Blocking blocking = Blocking::none;
+    double timeout_s = 0; // 0: the library's
+    bool reports_cpu_time = false;
+    bool reports_timestamps = false;
+    bool reports_memory = false;
+    bool reports_iterations = false;
+    Average average = Average::slowest;
+    uint32_t unaligned_elements = 0;
+    std::string nccl_json_file;
+
+    Launch launch = Launch::processes;
+    uint32_t ranks = 2;
+    std::vector<Codec> codecs{Codec{}};
+    std::vector<std::string> algorithms{"auto"};
+    std::string input; // pattern of .npy files; empty: made data
+    uint64_t seed = 1;
+    std::string json_file; // "-": standard output
+    std::string baseline;  // "mpi" or empty
+    Buffers buffers = Buffers::shareable;
+};
+
+// `arguments` are those behind the collective's name. `algorithms` are the names that --algo takes.
+// `under_mpi` says that a launcher has started this process among others. An int is the exit status
+// of a program that has nothing more to do: help or an error has been printed.
+std::variant<PerfArguments, int> parse_perf_arguments(Collective collective,
+                                                      const std::string &program,
+                                                      std::vector<std::string> arguments,
+                                                      const std::vector<std::string> &algorithms,
+                                                      bool under_mpi);
+
+// "all_reduce", "allreduce", "all_reduce_perf": what a user may call a collective.
+std::optional<Collective> collective_called(std::string_view name);
+
+} // namespace qccl::perf

@@ -1,0 +1,254 @@
+// Every option of nccl-tests 2.19 is accepted or refused by name with the reason, by its letter and
+// by its long form.
+#include "qtest.hpp"
+
+#include "perf/perf_arguments.hpp"
+
+#include <cstdio>
+#include <sstream>
+#include <string>
+
+#include <unistd.h>
+
+using namespace qccl;
+using namespace qccl::perf;
+
+// What the parser printed on standard error.
+struct Answer {
+    std::variant<PerfArguments, int> parsed;
+    std::string complaint;
+
+    const PerfArguments &accepted() const {
+        if (!std::holds_alternative<PerfArguments>(parsed))
+            throw qtest::Failure{"refused: " + complaint};
+        return std::get<PerfArguments>(parsed);
+    }
+};
+
+static std::string read_all(std::FILE *file) {
+    std::string text;
+    std::rewind(file);
+    for (int c; (c = std::fgetc(file)) != EOF;) text += static_cast<char>(c);
+    return text;
+}
+
+static Answer ask(const std::string &line, Collective collective = Collective::all_reduce,
+                  bool under_mpi = false) {
+    std::istringstream words(line);
+    std::vector<std::string> arguments;
+    for (std::string word; words >> word;) arguments.push_back(word);
+
+    std::FILE *const capture = std::tmpfile();
+    CHECK(capture != nullptr);
+    std::fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    dup2(fileno(capture), STDERR_FILENO);
+    Answer answer{
+        parse_perf_arguments(collective, "test", arguments, {"ring", "direct"}, under_mpi), ""};
+    std::fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    answer.complaint = read_all(capture);
+    std::fclose(capture);
+    return answer;
+}
+
+static PerfArguments accepted(const std::string &line) { return ask(line).accepted(); }
+
+static void check_refused(const Answer &answer, const std::string &because) {
+    CHECK(std::holds_alternative<int>(answer.parsed));
+    CHECK(std::get<int>(answer.parsed) != 0);
+    if (answer.complaint.find(because) == std::string::npos)
+        throw qtest::Failure{"'" + answer.complaint + "' does not say: " + because};
+}
+
+static void check_refused(const std::string &line, const std::string &because) {
+    check_refused(ask(line), because);
+}
+
+static void the_defaults_are_those_of_nccl_tests() {
+    const PerfArguments arguments = accepted("");
+    CHECK_EQ(arguments.min_bytes, 32U << 20);
+    CHECK_EQ(arguments.max_bytes, 32U << 20);
+    CHECK_EQ(arguments.step_bytes, 1U << 20);
+    CHECK_EQ(arguments.step_factor, 1U);
+    CHECK_EQ(arguments.warmup_iterations, 1U);
+    CHECK_EQ(arguments.aggregated, 1U);
+    CHECK_EQ(arguments.cycles, 1U);
+    CHECK_EQ(arguments.checks, 1U);
+    CHECK(arguments.ops == std::vector{RedOp::sum});
+    CHECK(!arguments.names_sizes);
+    CHECK(!arguments.types);
+    CHECK(!arguments.iterations);
+    CHECK_EQ(arguments.ranks, 2U);
+    CHECK(arguments.launch == Launch::processes);
+}
+
+// Each option by its letter, glued to its value as getopt takes it, and by its long name.
+static void every_option_is_known_by_both_names() {
+    struct Option {
+        const char *letter, *name, *value;
+    };
+    static constexpr Option options[] = {
+        {"-t", "--nthreads", "3"},
+        {"-g", "--ngpus", "1"},
+        {"-b", "--minbytes", "8"},
+        {"-e", "--maxbytes", "1G"},
+        {"-i", "--stepbytes", "64K"},
+        {"-f", "--stepfactor", "2"},
+        {"-n", "--iters", "7"},
+        {"-w", "--warmup_iters", "0"},
+        {"-m", "--agg_iters", "4"},
+        {"-N", "--run_cycles", "0"},
+        {"-p", "--parallel_init", "1"},
+        {"-c", "--check", "0"},
+        {"-o", "--op", "all"},
+        {"-d", "--datatype", "all"},
+        {"-r", "--root", "all"},
+        {"-z", "--blocking", "2"},
+        {"-y", "--stream_null", "1"},
+        {"-T", "--timeout", "60"},
+        {"-G", "--cudagraph", "0"},
+        {"-C", "--report_cputime", "1"},
+        {"-a", "--average", "1"},
+        {"-S", "--report_timestamps", "1"},
+        {"-J", "--output_file", "x.json"},
+        {"-R", "--local_register", "0"},
+        {"-D", "--device_implementation", "0"},
+        {"-M", "--memory", "1"},
+        {"-u", "--unalign", "1"},
+        {"-I", "--per_iter_timing", "1"},
+    };
+    for (const Option &option : options) {
+        const std::string value = option.value;
+        (void)accepted(option.letter + (" " + value));
+        (void)accepted(option.letter + value);
+        (void)accepted(option.name + (" " + value));
+        (void)accepted(option.name + ("=" + value));
+    }
+}
+
+static void what_a_host_cannot_mean_is_refused_with_the_reason() {
+    for (const char *option : {"-x 1", "--cta_policy 1"}) check_refused(option, "CTAs");
+    for (const char *option : {"-V 4", "--device_cta_count 4"}) check_refused(option, "CTAs");
+    check_refused("-K 1", "GPU kernels");
+    for (const char *option : {"-G 1", "--cudagraph 1"}) check_refused(option, "CUDA graphs");
+    for (const char *option : {"-D 2", "--device_implementation 2"})
+        check_refused(option, "device-side");
+    for (const char *option : {"-R 2", "--local_register 1"}) check_refused(option, "qcclMemAlloc");
+    for (const char *option : {"-g 2", "--ngpus 8"}) check_refused(option, "--ranks");
+    check_refused("-o mulsum", "factor");
+    check_refused("--no_such_option", "no_such_option");
+}
+
+static void values_arrive() {
+    const PerfArguments a =
+        accepted("-b 4K -e 2M -f 2 -n 5 -w 2 -m 3 -N 4 -c 6 -o avg -d half -r 1 -z 1 -T 9 "
+                 "-C 1 -a 0 -S 1 -J out.json -M 1 -u 3 -I 1 --ranks 4 --seed 77 --json - "
+                 "--buffers malloc");
+    CHECK_EQ(a.min_bytes, 4096U);
+    CHECK_EQ(a.max_bytes, 2U << 20);
+    CHECK(a.names_sizes);
+    CHECK_EQ(a.step_factor, 2U);
+    CHECK_EQ(a.iterations.value(), 5U);
+    CHECK_EQ(a.warmup_iterations, 2U);
+    CHECK_EQ(a.aggregated, 3U);
+    CHECK_EQ(a.cycles, 4U);
+    CHECK_EQ(a.checks, 6U);
+    CHECK(a.ops == std::vector{RedOp::avg});
+    CHECK(a.types == std::vector{DataType::float16});
+    CHECK_EQ(a.root.value(), 1U);
+    CHECK(a.blocking == Blocking::with_barrier);
+    CHECK(a.timeout_s == 9);
+    CHECK(a.reports_cpu_time && a.reports_timestamps && a.reports_memory && a.reports_iterations);
+    CHECK(a.average == Average::rank_0);
+    CHECK_EQ(a.nccl_json_file, std::string("out.json"));
+    CHECK_EQ(a.unaligned_elements, 3U);
+    CHECK_EQ(a.ranks, 4U);
+    CHECK_EQ(a.seed, 77U);
+    CHECK_EQ(a.json_file, std::string("-"));
+    CHECK(a.buffers == Buffers::ordinary);
+    CHECK(!accepted("-r all").root);
+    CHECK(accepted("--threads 3").launch == Launch::threads);
+    CHECK_EQ(accepted("-t 5").ranks, 5U);
+}
+
+static void lists_arrive() {
+    const PerfArguments a =
+        accepted("--codec none,int4:block=64,round=stochastic,minmax:bits=3 --algo auto,ring");
+    CHECK_EQ(a.codecs.size(), 3U);
+    CHECK_EQ(a.codecs[1].bucket, 64U);
+    CHECK(a.codecs[1].rounding == Rounding::stochastic);
+    CHECK_EQ(a.codecs[2].bits, 3U);
+    CHECK(a.algorithms == std::vector<std::string>({"auto", "ring"}));
+}
+
+static void what_is_unknown_is_refused_with_what_is_possible() {
+    check_refused("--codec int9", "int8");
+    check_refused("--codec int8,", "possible");
+    check_refused("--algo tree", "auto ring direct");
+    check_refused("-o xor", "sum prod min max avg all");
+    check_refused("-d quad", "bfloat16");
+    check_refused("--baseline nccl", "mpi");
+    check_refused("--buffers cuda", "shared malloc");
+}
+
+static void nonsense_is_refused() {
+    for (const char *size : {"-b 8x", "-e -1", "-e 1.5K", "-i K", "-b 99999999999999999999"})
+        check_refused(size, "is no size");
+    for (const char *count : {"--ranks 0", "--ranks -3", "--ranks two", "-t 0", "-n 0", "-a 4",
+                              "-C 2", "-z 3", "-m 0", "--ranks 99999", "--seed x"})
+        check_refused(count, "is no number");
+    check_refused("-p 2", "is not 0 or 1");
+    check_refused("-r nobody", "is no rank");
+    check_refused("-b 2M -e 1M", "above");
+    check_refused("-i 0", "no next size");
+    check_refused("-b 0 -f 2", "no next size");
+    check_refused("--ranks 2 -t 2", "excludes");
+    check_refused("-r 2", "none of the 2 ranks");
+    check_refused("-b", "minbytes");
+    check_refused("surplus", "surplus");
+}
+
+static void mpi_has_started_the_ranks_or_nobody_has() {
+    check_refused("--baseline mpi", "mpirun");
+    const Answer under = ask("--baseline mpi", Collective::all_reduce, true);
+    CHECK(under.accepted().launch == Launch::mpi);
+    CHECK_EQ(under.accepted().baseline, std::string("mpi"));
+    check_refused(ask("--ranks 2", Collective::all_reduce, true), "mpirun");
+    check_refused(ask("-t 2", Collective::all_reduce, true), "mpirun");
+}
+
+static void collectives_have_several_names() {
+    CHECK(collective_called("all_reduce") == Collective::all_reduce);
+    CHECK(collective_called("allreduce") == Collective::all_reduce);
+    CHECK(collective_called("all_reduce_perf") == Collective::all_reduce);
+    CHECK(collective_called("reduce_scatter_perf") == Collective::reduce_scatter);
+    CHECK(collective_called("allgather") == Collective::all_gather);
+    CHECK(collective_called("broadcast") == Collective::broadcast);
+    CHECK(!collective_called("barrier"));
+    CHECK(!collective_called("qccl-perf"));
+    CHECK(!collective_called(""));
+}
+
+// Nothing is combined, so there is nothing to sweep.
+static void a_copy_has_no_operations() {
+    CHECK_EQ(ask("-o all", Collective::broadcast).accepted().ops.size(), 1U);
+    CHECK_EQ(ask("-o all", Collective::all_reduce).accepted().ops.size(), 5U);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(the_defaults_are_those_of_nccl_tests),
+        QTEST(every_option_is_known_by_both_names),
+        QTEST(what_a_host_cannot_mean_is_refused_with_the_reason),
+        QTEST(values_arrive),
+        QTEST(lists_arrive),
+        QTEST(what_is_unknown_is_refused_with_what_is_possible),
+        QTEST(nonsense_is_refused),
+        QTEST(mpi_has_started_the_ranks_or_nobody_has),
+        QTEST(collectives_have_several_names),
+        QTEST(a_copy_has_no_operations),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
