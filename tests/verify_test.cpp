@@ -62,6 +62,8 @@ static void every_algorithm_is_proven() {
                     const bool has_codec = form != Form::author && P > 1;
                     const double noise = has_codec ? predicted_noise(a, collective, P) : 0;
                     CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
+                    if (has_codec) CHECK(std::abs(a.noise(collective, P) - noise) < 1e-9 * noise);
+                    CHECK_EQ(a.rounds(collective, P), proof->rounds);
                 }
 }
 

@@ -8,18 +8,26 @@ namespace qccl {
 
 namespace {
 
-// all_reduce, reduce_scatter, all_gather, broadcast, barrier
+// Of what costs the same the planner takes what stands first. Emitters in the order of Collective:
+// all_reduce, reduce_scatter, all_gather, broadcast, barrier.
 constexpr Algorithm table[] = {
-    {"ring",
-     SumOrder::by_ring,
-     {all_reduce_ring, reduce_scatter_ring, all_gather_ring, broadcast_ring, nullptr}},
-    {"direct",
-     SumOrder::by_rank,
-     {all_reduce_direct, reduce_scatter_direct, all_gather_direct, broadcast_direct, nullptr}},
-    {"oneshot",
-     SumOrder::by_rank,
-     {all_reduce_oneshot, reduce_scatter_direct, all_gather_direct, broadcast_oneshot,
-      barrier_oneshot}},
+    {.name = "direct",
+     .order = SumOrder::by_rank,
+     .emitters = {all_reduce_direct, reduce_scatter_direct, all_gather_direct, broadcast_direct,
+                  nullptr},
+     .rounds = rounds_direct,
+     .noise = noise_direct},
+    {.name = "ring",
+     .order = SumOrder::by_ring,
+     .emitters = {all_reduce_ring, reduce_scatter_ring, all_gather_ring, broadcast_ring, nullptr},
+     .rounds = rounds_ring,
+     .noise = noise_ring},
+    {.name = "oneshot",
+     .order = SumOrder::by_rank,
+     .emitters = {all_reduce_oneshot, reduce_scatter_direct, all_gather_direct, broadcast_oneshot,
+                  barrier_oneshot},
+     .rounds = rounds_oneshot,
+     .noise = noise_oneshot},
 };
 
 } // namespace

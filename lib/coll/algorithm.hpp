@@ -1,5 +1,6 @@
-// The algorithms: a table of names and of functions that write schedules. Knows no sizes, no codecs
-// and no links; what an algorithm costs is the planner's business.
+// The algorithms: a table of names, of functions that write schedules, and of what is known of
+// these without writing them. Knows no sizes, no codecs and no links; what an algorithm costs is
+// the planner's business.
 #pragma once
 
 #include "base/result.hpp"
@@ -18,6 +19,11 @@ struct Algorithm {
     const char *name;
     SumOrder order;
     std::array<Emit, 5> emitters; // by Collective; nullptr where there is no such schedule
+
+    // As verify counts them, for teams of any size: messages that wait for one another, and the
+    // predicted NMSE of the results in units of one encode's.
+    uint32_t (*rounds)(Collective collective, uint32_t ranks);
+    double (*noise)(Collective collective, uint32_t ranks);
 
     Emit emitter(Collective collective) const { return emitters[static_cast<size_t>(collective)]; }
 };

@@ -1,5 +1,7 @@
 #include "coll/direct.hpp"
 
+#include <algorithm>
+
 namespace qccl {
 
 // Peers are dealt with from the next rank on, so that no rank is everybody's first.
@@ -70,6 +72,19 @@ Schedule broadcast_direct(const Team &t) {
         if (t.after(i) != t.root) s.send(t.after(i), output(t.rank));
     for (uint32_t i = 1; i < t.size; i++) s.recv(t.before(i), output(t.before(i)));
     return s;
+}
+
+uint32_t rounds_direct(Collective collective, uint32_t P) {
+    if (collective == Collective::all_reduce) return P == 1 ? 0 : 2;
+    return std::min(P - 1, collective == Collective::broadcast ? 2U : 1U);
+}
+
+// All but the owner encode their part of the sum, and the owner the result.
+double noise_direct(Collective collective, uint32_t P) {
+    if (P == 1) return 0;
+    const double parts = (P - 1.0) / P;
+    if (collective == Collective::all_reduce) return parts + 1;
+    return collective == Collective::reduce_scatter ? parts : 1;
 }
 
 } // namespace qccl

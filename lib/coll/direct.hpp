@@ -2,6 +2,7 @@
 // two rounds, and the sum is in rank order with one rounding.
 #pragma once
 
+#include "base/types.hpp"
 #include "schedule/schedule.hpp"
 
 namespace qccl {
@@ -14,5 +15,8 @@ Schedule broadcast_direct(const Team &team);
 // Adds the chunk's contributions of all ranks in rank order: this rank's own input, and what each
 // other rank sends now, which is received into wire slots. The sum is finished in the output.
 void receive_and_sum(Schedule &schedule, const Team &team, uint32_t chunk);
+
+uint32_t rounds_direct(Collective collective, uint32_t ranks);
+double noise_direct(Collective collective, uint32_t ranks);
 
 } // namespace qccl

@@ -26,4 +26,11 @@ Schedule broadcast_oneshot(const Team &t) {
 
 Schedule barrier_oneshot(const Team &t) { return all_reduce_oneshot(t); }
 
+uint32_t rounds_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
+
+double noise_oneshot(Collective collective, uint32_t P) {
+    return collective == Collective::reduce_scatter ? noise_direct(collective, P)
+                                                    : std::min(P - 1, 1U);
+}
+
 } // namespace qccl

@@ -68,4 +68,15 @@ Schedule broadcast_ring(const Team &t) {
     return s;
 }
 
+uint32_t rounds_ring(Collective collective, uint32_t P) {
+    return collective == Collective::all_reduce ? 2 * (P - 1) : P - 1;
+}
+
+// Hop i encodes the sum of i ranks, and the last one the result.
+double noise_ring(Collective collective, uint32_t P) {
+    if (P == 1) return 0;
+    if (collective == Collective::all_reduce) return (P + 1) / 2.0;
+    return collective == Collective::reduce_scatter ? (P - 1) / 2.0 : 1;
+}
+
 } // namespace qccl
