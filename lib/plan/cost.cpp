@@ -1,0 +1,106 @@
+#include "plan/cost.hpp"
+
+#include "codec/chunk.hpp"
+#include "schedule/place_codec.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+namespace {
+
+// How often messages are waited for that depend on what the rank did before: receives in a row
+// count once. The author's order shows it, before decoding comes between.
+uint32_t count_turns(const Schedule &author) {
+    uint32_t turns = 0;
+    bool receives = false;
+    for (const Step &step : author.steps) {
+        turns += step.verb == Verb::recv && !receives;
+        receives = step.verb == Verb::recv;
+    }
+    return turns;
+}
+
+Result<Tally> tally_of(const Algorithm &algorithm, Collective collective, const Team &team) {
+    QCCL_TRY(const Schedule author, emit(algorithm, collective, team));
+    QCCL_TRY(const Schedule placed, place_codec(author));
+    Tally t{.chunks = placed.chunks, .outbox = placed.outbox, .turns = count_turns(author)};
+    for (const Step &step : placed.steps) switch (step.verb) {
+        case Verb::send: t.sends++; break;
+        case Verb::recv: t.recvs++; break;
+        case Verb::encode: t.encodes++; break;
+        case Verb::decode:
+        case Verb::decode_add: t.decodes++; break;
+        case Verb::copy:
+        case Verb::reduce: t.copies += step.sources; break;
+        }
+    return t;
+}
+
+} // namespace
+
+// Ranks differ in a broadcast alone: the root sends, and the rank after it passes on.
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
+    const Team root{.size = problem.ranks, .rank = problem.root, .root = problem.root};
+    const Team next{.size = problem.ranks, .rank = root.after(1), .root = problem.root};
+    QCCL_TRY(Tally busiest, tally_of(algorithm, problem.collective, root));
+    QCCL_TRY(const Tally other, tally_of(algorithm, problem.collective, next));
+    busiest.turns = std::max(busiest.turns, other.turns);
+    for (const auto field :
+         {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies})
+        busiest.*field = std::max(busiest.*field, other.*field);
+    return busiest;
+}
+
+Encoding encoding_of(const Codec &codec, DataType type) {
+    return {.type_bytes = type_bytes(type),
+            .needs_whole_chunks = codec.id == CodecId::minmax && codec.bucket == Codec::whole_chunk,
+            .encoded_bytes = [codec, type](uint64_t count) {
+                return encoded_bytes(codec, type, count);
+            }};
+}
+
+Layout layout_of(const Problem &problem, uint32_t chunks) {
+    const Team team{.size = problem.ranks, .rank = 0, .root = problem.root};
+    return {problem.collective, problem.count, team, chunks, grain(problem.codec)};
+}
+
+Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
+          const Geometry &geometry, const Speeds &speeds) {
+    const uint64_t count = layout_of(problem, tally.chunks).largest();
+    const auto chunk_bytes = static_cast<double>(count * type_bytes(problem.type));
+    const auto instances = static_cast<double>(geometry.instances);
+    const bool is_lossless = problem.codec.is_lossless();
+    const auto encoded = [&](uint64_t elements) {
+        return encoded_bytes(problem.codec, problem.type, elements);
+    };
+    const uint64_t full = geometry.instances - 1;
+    const uint64_t encoded_chunk =
+        full * encoded(geometry.segment) + encoded(count - full * geometry.segment);
+
+    const auto time = [&](uint64_t chunks, double bytes_per_ns) {
+        return static_cast<double>(chunks) * chunk_bytes / bytes_per_ns;
+    };
+    Cost c;
+    c.rounds = algorithm.rounds(problem.collective, problem.ranks);
+    c.noise = is_lossless ? 0 : algorithm.noise(problem.collective, problem.ranks);
+    c.wire_bytes = tally.sends * encoded_chunk;
+    c.compute_ns =
+        time(tally.copies, speeds.copy_bytes_per_ns) +
+        time(tally.encodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.encode_bytes_per_ns) +
+        time(tally.decodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.decode_bytes_per_ns);
+    c.wire_ns = static_cast<double>(std::max(tally.sends, tally.recvs) * encoded_chunk) /
+                speeds.wire_bytes_per_ns;
+    c.latency_ns = c.rounds * speeds.latency_ns +
+                   static_cast<double>(tally.sends + tally.recvs) * instances * speeds.message_ns;
+
+    // Segments overlap: all but one of them hide the shorter of computing and moving.
+    const double work =
+        std::max(c.compute_ns, c.wire_ns) + std::min(c.compute_ns, c.wire_ns) / instances;
+    // Along a chain a rank has nothing to do until the first segment has come down to it.
+    const uint32_t idle = tally.turns == 0 ? 0 : c.rounds - std::min(c.rounds, tally.turns);
+    c.time_ns = c.latency_ns + work + idle * work / instances;
+    return c;
+}
+
+} // namespace qccl

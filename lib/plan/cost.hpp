@@ -1,0 +1,66 @@
+// What a collective costs by an algorithm: time from the machine's speeds, and error. Arithmetic on
+// the numbers of steps of the busiest rank; knows links by their speed only.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/types.hpp"
+#include "codec/codec.hpp"
+#include "coll/algorithm.hpp"
+#include "schedule/shape.hpp"
+
+#include <cstdint>
+
+namespace qccl {
+
+// What one rank's processor and link do, equal in all ranks' tables: one rank measures, the others
+// are told. The defaults are one core of a Zen 3 server over shared memory.
+struct Speeds {
+    double latency_ns = 400;       // from a send to the receiver's next step
+    double message_ns = 150;       // of a rank's time for each message, sent or received
+    double copy_bytes_per_ns = 10; // copying and adding; bytes are those of unencoded values
+    double encode_bytes_per_ns = 14;
+    double decode_bytes_per_ns = 19;
+    double wire_bytes_per_ns = 20; // encoded bytes that a rank can send, or receive
+
+    bool operator==(const Speeds &) const = default;
+};
+
+// A collective to be done; equal on all ranks.
+struct Problem {
+    Collective collective = Collective::all_reduce;
+    uint64_t count = 0; // as the C API means it
+    uint32_t ranks = 1;
+    uint32_t root = 0;
+    DataType type = DataType::float32;
+    Codec codec; // already checked with check_codec
+};
+
+// How many whole chunks the busiest rank moves and computes on.
+struct Tally {
+    uint32_t chunks = 0; // that the algorithm cuts the tensor into
+    uint32_t outbox = 0;
+    uint32_t turns = 0; // how often the rank waits for messages
+    uint64_t sends = 0, recvs = 0;
+    uint64_t encodes = 0, decodes = 0, copies = 0; // adding counts as what it reads
+};
+
+struct Cost {
+    double time_ns = 0;
+    double latency_ns = 0; // of which: waiting for hand-overs, and handling messages
+    double compute_ns = 0; // copying, encoding, decoding
+    double wire_ns = 0;
+    uint64_t wire_bytes = 0; // the most that a rank sends, headers included
+    uint32_t rounds = 0;
+    double noise = 0; // predicted NMSE in units of one encode's
+};
+
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);
+
+Encoding encoding_of(const Codec &codec, DataType type);
+Layout layout_of(const Problem &problem, uint32_t chunks);
+
+// Of the algorithm in this geometry, which comes from `cut`.
+Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
+          const Geometry &geometry, const Speeds &speeds);
+
+} // namespace qccl

@@ -1,0 +1,101 @@
+#include "plan/explain.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace qccl {
+
+namespace {
+
+template <class... Arguments>
+void append(std::string &text, const char *format, Arguments... arguments) {
+    char line[256];
+    std::snprintf(line, sizeof line, format, arguments...);
+    text += line;
+}
+
+std::string print_bytes(uint64_t bytes) {
+    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    auto value = static_cast<double>(bytes);
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(units); unit++) value /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g %s", value, units[unit]);
+    return text;
+}
+
+std::string print_time(double ns) {
+    constexpr const char *units[] = {"ns", "us", "ms", "s"};
+    size_t unit = 0;
+    for (; ns >= 1000 && unit + 1 < std::size(units); unit++) ns /= 1000;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g %s", ns, units[unit]);
+    return text;
+}
+
+void add_head(std::string &text, const Problem &problem, const Plan &plan) {
+    append(text, "%s of %llu %s (%s) on %u %s with %s\n", name(problem.collective),
+           static_cast<unsigned long long>(problem.count), name(problem.type),
+           print_bytes(problem.count * type_bytes(problem.type)).c_str(), problem.ranks,
+           problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
+    if (plan.codec != problem.codec)
+        append(text, "  travels with %s: smaller than the codec's %s\n", spec(plan.codec).c_str(),
+               print_bytes(problem.codec.min_bytes).c_str());
+}
+
+void add_candidate(std::string &text, const Candidate &candidate, const Plan &chosen,
+                   DataType type) {
+    const Plan &plan = candidate.plan;
+    const Cost &cost = plan.cost;
+    append(text, "%c %-8s", plan.algorithm == chosen.algorithm ? '*' : ' ', plan.algorithm->name);
+    if (plan.geometry.segment == 0) {
+        append(text, " cannot be: %s\n", candidate.refusal.c_str());
+        return;
+    }
+    append(text, " %9s: %s in %u rounds and messages, %s computing, %s on the wire;",
+           print_time(cost.time_ns).c_str(), print_time(cost.latency_ns).c_str(), cost.rounds,
+           print_time(cost.compute_ns).c_str(), print_time(cost.wire_ns).c_str());
+    append(text, " sends %s; %llu segments in %u lanes", print_bytes(cost.wire_bytes).c_str(),
+           static_cast<unsigned long long>(plan.geometry.instances), plan.geometry.lanes);
+    if (cost.noise != 0) append(text, "; NMSE %.2g", predicted_nmse(plan, type));
+    if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
+    text += "\n";
+}
+
+void add_reason(std::string &text, const std::vector<Candidate> &candidates, const Plan &chosen,
+                bool is_forced) {
+    append(text, "%s", chosen.algorithm->name);
+    if (is_forced) {
+        text += ": it was asked for\n";
+        return;
+    }
+    bool is_only = true, is_fastest = true;
+    for (const Candidate &candidate : candidates) {
+        if (candidate.plan.algorithm == chosen.algorithm || !candidate.refusal.empty()) continue;
+        is_only = false;
+        is_fastest = is_fastest && chosen.cost.time_ns <= candidate.plan.cost.time_ns;
+    }
+    if (is_only)
+        text += ": nothing else may be chosen\n";
+    else if (is_fastest)
+        text += ": the fastest\n";
+    else
+        append(text,
+               ": as fast as the fastest within %.0f %%, and less noisy or first in the table\n",
+               (equal_time - 1) * 100);
+}
+
+} // namespace
+
+Result<std::string> explain(const Problem &problem, const Tables &tables, std::string_view forced) {
+    QCCL_TRY(const Plan chosen, choose(problem, tables, forced));
+    QCCL_TRY(const auto candidates, find_candidates(problem, tables));
+    std::string text;
+    add_head(text, problem, chosen);
+    for (const Candidate &candidate : candidates)
+        add_candidate(text, candidate, chosen, problem.type);
+    add_reason(text, candidates, chosen, !forced.empty());
+    return text;
+}
+
+} // namespace qccl

@@ -1,0 +1,95 @@
+#include "plan/planner.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+namespace {
+
+// What travels losslessly because there is too little of it.
+Codec codec_for(const Problem &problem) {
+    const uint64_t parts = problem.collective == Collective::reduce_scatter ||
+                                   problem.collective == Collective::all_gather
+                               ? problem.ranks
+                               : 1;
+    const uint64_t bytes = problem.count * parts * type_bytes(problem.type);
+    return bytes < problem.codec.min_bytes ? Codec{} : problem.codec;
+}
+
+bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
+    constexpr size_t narrow_bytes = 2;
+    const TypeInfo &type = info(problem.type);
+    return reduces(problem.collective) && problem.codec.is_lossless() && type.is_float &&
+           type.bytes <= narrow_bytes && algorithm.order == SumOrder::by_ring && problem.ranks > 2;
+}
+
+Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
+    Candidate candidate{.plan = {.algorithm = &algorithm, .codec = problem.codec}, .refusal = {}};
+    const auto counted = tally(algorithm, problem);
+    if (!counted) {
+        candidate.refusal = counted.error().text;
+        return candidate;
+    }
+    const auto geometry = cut(layout_of(problem, counted->chunks), counted->outbox,
+                              encoding_of(problem.codec, problem.type), tables.limits);
+    if (!geometry) {
+        candidate.refusal = geometry.error().text;
+        return candidate;
+    }
+    candidate.plan.geometry = *geometry;
+    candidate.plan.cost = cost(algorithm, problem, *counted, *geometry, tables.speeds);
+    if (rounds_between_ranks(algorithm, problem))
+        candidate.refusal = "would round the sum at every rank";
+    return candidate;
+}
+
+bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segment != 0; }
+
+} // namespace
+
+double predicted_nmse(const Plan &plan, DataType type) {
+    return plan.cost.noise == 0 ? 0 : plan.cost.noise * unit_nmse(plan.codec, type);
+}
+
+Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables) {
+    if (asked.ranks == 0 || asked.root >= asked.ranks)
+        return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
+                           asked.ranks);
+    Problem problem = asked;
+    problem.codec = codec_for(asked);
+    std::vector<Candidate> candidates;
+    for (const Algorithm &algorithm : algorithms())
+        if (algorithm.emitter(problem.collective))
+            candidates.push_back(examine(algorithm, problem, tables));
+    return candidates;
+}
+
+Result<Plan> choose(const Problem &problem, const Tables &tables, std::string_view forced) {
+    QCCL_TRY(const auto candidates, find_candidates(problem, tables));
+    if (!forced.empty()) {
+        for (const Candidate &candidate : candidates) {
+            if (candidate.plan.algorithm->name != forced) continue;
+            if (can_run(candidate)) return candidate.plan;
+            return Error::make(Code::invalid_argument, "%s: %s", candidate.plan.algorithm->name,
+                               candidate.refusal.c_str());
+        }
+        return Error::make(Code::invalid_argument, "there is no %s by '%.*s'",
+                           name(problem.collective),
+                           static_cast<int>(std::min<size_t>(forced.size(), 40)), forced.data());
+    }
+    const Candidate *best = nullptr;
+    double fastest = 0;
+    for (const Candidate &candidate : candidates)
+        if (candidate.refusal.empty() && (fastest == 0 || candidate.plan.cost.time_ns < fastest))
+            fastest = candidate.plan.cost.time_ns;
+    for (const Candidate &candidate : candidates) {
+        const Cost &cost = candidate.plan.cost;
+        if (!candidate.refusal.empty() || cost.time_ns > fastest * equal_time) continue;
+        if (!best || cost.noise < best->plan.cost.noise) best = &candidate;
+    }
+    if (best) return best->plan;
+    return Error::make(Code::invalid_argument, "no algorithm for %s: %s", name(problem.collective),
+                       candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
+}
+
+} // namespace qccl

@@ -1,0 +1,44 @@
+// Chooses the algorithm and the cut of a collective. A pure function of the problem and of tables
+// that are equal on all ranks, so that all ranks choose the same; never of a live measurement.
+#pragma once
+
+#include "base/result.hpp"
+#include "plan/cost.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qccl {
+
+struct Plan {
+    const Algorithm *algorithm = nullptr;
+    Codec codec = {}; // none where the call is smaller than the codec's min_bytes
+    Geometry geometry = {};
+    Cost cost = {};
+};
+
+// The expected NMSE of a result, on independent inputs.
+double predicted_nmse(const Plan &plan, DataType type);
+
+// Everything that a choice depends on beside the problem.
+struct Tables {
+    Speeds speeds;
+    ShapeLimits limits;
+};
+
+struct Candidate {
+    Plan plan;
+    std::string refusal; // why it cannot be, or may not be chosen by itself; empty otherwise
+};
+
+// One for each algorithm that has the collective, in the table's order.
+Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables);
+
+// The fastest candidate; among those that are as fast within `equal_time`, the one with the least
+// error. Lossless sums of 8 and 16 bit floats are by rank, with one rounding, unless `forced` names
+// another algorithm (empty: none is).
+inline constexpr double equal_time = 1.05;
+Result<Plan> choose(const Problem &problem, const Tables &tables, std::string_view forced = {});
+
+} // namespace qccl

@@ -1,0 +1,189 @@
+// plan: costs follow from the numbers of steps, and choices from costs and rules.
+#include "qtest.hpp"
+
+#include "codec/chunk.hpp"
+#include "plan/explain.hpp"
+#include "plan/planner.hpp"
+
+#include <cmath>
+#include <cstring>
+
+using namespace qccl;
+
+namespace {
+
+constexpr size_t mebibyte = size_t{1} << 20;
+const Tables tables{
+    .speeds = {},
+    .limits = {.arena_bytes = 16 * mebibyte, .segment_bytes = 128 << 10, .max_lanes = 4}};
+
+Codec codec(const char *name) {
+    const auto parsed = parse_codec(name);
+    CHECK_OK(parsed);
+    return *parsed;
+}
+
+Problem all_reduce(uint64_t count, uint32_t ranks, DataType type = DataType::float32,
+                   const char *with = "none") {
+    return {.collective = Collective::all_reduce,
+            .count = count,
+            .ranks = ranks,
+            .root = 0,
+            .type = type,
+            .codec = codec(with)};
+}
+
+Plan chosen(const Problem &problem, const char *forced = "") {
+    const auto plan = choose(problem, tables, forced);
+    CHECK_OK(plan);
+    return *plan;
+}
+
+std::string chosen_name(const Problem &problem) { return chosen(problem).algorithm->name; }
+
+} // namespace
+
+static void tallies_count_steps() {
+    const auto ring = tally(*find_algorithm("ring"), all_reduce(1000, 4));
+    CHECK_OK(ring);
+    CHECK_EQ(ring->sends, 6U);
+    CHECK_EQ(ring->recvs, 6U);
+    CHECK_EQ(ring->encodes, 4U);
+    CHECK_EQ(ring->decodes, 7U); // 3 partial sums, the own result and 3 others
+    CHECK_EQ(ring->copies, 3U);
+    CHECK_EQ(ring->turns, 6U);
+    const auto direct = tally(*find_algorithm("direct"), all_reduce(1000, 4));
+    CHECK_OK(direct);
+    CHECK_EQ(direct->sends, 6U);
+    CHECK_EQ(direct->encodes, 4U);
+    CHECK_EQ(direct->turns, 2U);
+    // The root sends, the others do not: the busiest rank is one that is both.
+    Problem broadcast = all_reduce(1000, 4);
+    broadcast.collective = Collective::broadcast;
+    broadcast.root = 2;
+    const auto oneshot = tally(*find_algorithm("oneshot"), broadcast);
+    CHECK_OK(oneshot);
+    CHECK_EQ(oneshot->sends, 3U);
+    CHECK_EQ(oneshot->recvs, 1U);
+}
+
+static void costs_are_the_tallies_times_the_speeds() {
+    const Problem problem = all_reduce(4 << 20, 4, DataType::float32, "int8");
+    const Plan plan = chosen(problem, "ring");
+    const uint64_t chunk = problem.count / 4;
+    const auto bytes = static_cast<double>(chunk * 4);
+    const Speeds &s = tables.speeds;
+    CHECK_EQ(plan.cost.rounds, 6U);
+    CHECK(std::abs(plan.cost.compute_ns -
+                   bytes * (4 / s.encode_bytes_per_ns + 7 / s.decode_bytes_per_ns +
+                            3 / s.copy_bytes_per_ns)) < 1);
+    const size_t segment = encoded_bytes(problem.codec, problem.type, plan.geometry.segment);
+    CHECK_EQ(plan.cost.wire_bytes, 6 * plan.geometry.instances * segment);
+    CHECK(std::abs(plan.cost.noise - 2.5) < 1e-12);
+    CHECK(plan.cost.time_ns > plan.cost.compute_ns);
+    CHECK(plan.cost.time_ns < plan.cost.compute_ns + plan.cost.wire_ns + plan.cost.latency_ns);
+    CHECK(std::abs(predicted_nmse(plan, problem.type) / unit_nmse(problem.codec, problem.type) -
+                   2.5) < 1e-12);
+}
+
+static void small_is_oneshot_and_large_is_not() {
+    for (const uint32_t ranks : {2U, 4U, 8U}) {
+        CHECK_EQ(chosen_name(all_reduce(1, ranks)), "oneshot");
+        CHECK(chosen_name(all_reduce(64 << 20, ranks)) != "oneshot");
+    }
+}
+
+// The rank-ordered sum with one rounding, unless somebody asks for something else.
+static void lossless_narrow_floats_are_summed_by_rank() {
+    for (const DataType type : {DataType::float16, DataType::bfloat16, DataType::float8e4m3})
+        for (uint64_t count = 1; count < 1 << 28; count *= 8)
+            for (const uint32_t ranks : {3U, 8U, 64U}) {
+                CHECK(chosen(all_reduce(count, ranks, type)).algorithm->order == SumOrder::by_rank);
+                const Plan forced = chosen(all_reduce(count, ranks, type), "ring");
+                CHECK(forced.algorithm->order == SumOrder::by_ring);
+            }
+}
+
+static void of_equal_times_the_less_noisy_wins() {
+    const Problem problem = all_reduce(16 << 20, 8, DataType::float32, "int4");
+    const Plan best = chosen(problem);
+    const auto candidates = find_candidates(problem, tables);
+    CHECK_OK(candidates);
+    for (const Candidate &candidate : *candidates) {
+        const Cost &cost = candidate.plan.cost;
+        CHECK(candidate.refusal.empty());
+        CHECK(cost.time_ns * equal_time >= best.cost.time_ns);
+        if (cost.time_ns < best.cost.time_ns) CHECK(cost.noise >= best.cost.noise);
+    }
+}
+
+static void too_little_travels_lossless() {
+    Problem problem = all_reduce(1000, 4, DataType::float32, "int8");
+    problem.codec.min_bytes = 4001;
+    CHECK(chosen(problem).codec == Codec{});
+    problem.codec.min_bytes = 4000;
+    CHECK(chosen(problem).codec == problem.codec);
+    problem.collective = Collective::all_gather; // of four times as much
+    problem.codec.min_bytes = 4001;
+    CHECK(chosen(problem).codec == problem.codec);
+}
+
+static void what_does_not_fit_is_refused() {
+    const Tables cramped{
+        .speeds = {}, .limits = {.arena_bytes = 8192, .segment_bytes = 128 << 10, .max_lanes = 4}};
+    const auto direct = choose(all_reduce(1 << 20, 1000), cramped, "direct");
+    CHECK(!direct);
+    CHECK(std::strstr(direct.error().text, "direct: 1000 wire slots"));
+    const auto any = choose(all_reduce(1 << 20, 1000), cramped);
+    CHECK_OK(any);
+    CHECK(std::strcmp(any->algorithm->name, "direct") != 0);
+    CHECK(!choose(all_reduce(1, 2), tables, "tree"));
+    Problem nobody = all_reduce(1, 0);
+    CHECK(!choose(nobody, tables));
+    Problem barrier = all_reduce(0, 4);
+    barrier.collective = Collective::barrier;
+    CHECK(!choose(barrier, tables, "ring"));
+    CHECK_EQ(chosen_name(barrier), "oneshot");
+}
+
+static void every_collective_has_a_plan_for_every_size() {
+    for (int c = 0; c < 5; c++)
+        for (const uint32_t ranks : {1U, 2U, 3U, 17U})
+            for (const uint64_t count : {0U, 1U, 1000U, 1000000U}) {
+                Problem problem = all_reduce(count, ranks, DataType::float64, "int4");
+                problem.collective = static_cast<Collective>(c);
+                const Plan plan = chosen(problem);
+                CHECK(std::isfinite(plan.cost.time_ns));
+                CHECK(plan.geometry.arena_bytes <= tables.limits.arena_bytes);
+                if (ranks == 1) CHECK(plan.cost.noise == 0);
+            }
+}
+
+static void reasons_are_given() {
+    const auto text = explain(all_reduce(1 << 20, 4, DataType::float16), tables);
+    CHECK_OK(text);
+    CHECK(text->find("all_reduce of 1048576 half (2 MiB) on 4 ranks with none") == 0);
+    CHECK(text->find("would round the sum at every rank") != std::string::npos);
+    CHECK(text->find("* direct") != std::string::npos ||
+          text->find("* oneshot") != std::string::npos);
+    const auto forced = explain(all_reduce(1 << 20, 4), tables, "ring");
+    CHECK_OK(forced);
+    CHECK(forced->find("ring: it was asked for") != std::string::npos);
+    CHECK(forced->find("* ring") != std::string::npos);
+    CHECK(!explain(all_reduce(1, 4), tables, "tree"));
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(tallies_count_steps),
+        QTEST(costs_are_the_tallies_times_the_speeds),
+        QTEST(small_is_oneshot_and_large_is_not),
+        QTEST(lossless_narrow_floats_are_summed_by_rank),
+        QTEST(of_equal_times_the_less_noisy_wins),
+        QTEST(too_little_travels_lossless),
+        QTEST(what_does_not_fit_is_refused),
+        QTEST(every_collective_has_a_plan_for_every_size),
+        QTEST(reasons_are_given),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
