@@ -86,13 +86,13 @@ static double codec_bound(const Operation &operation, const Codec &codec, const 
     return operation.op == RedOp::avg ? sum / ranks : sum;
 }
 
-static void look_at_integers(const Operation &operation, Reference &reference, uint32_t rank,
+static void look_at_integers(const Operation &operation, ExactResult &exact, uint32_t rank,
                              Part part, const std::byte *result, Findings &found) {
     int64_t wanted[block], got[block];
     const size_t bytes = type_bytes(operation.type);
     for (uint64_t at = part.begin; at < part.end; at += block) {
         const size_t count = std::min<uint64_t>(block, part.end - at);
-        reference.integers(rank, at, count, wanted);
+        exact.integers(rank, at, count, wanted);
         load_integers(operation.type, result + at * bytes, count, got);
         for (size_t i = 0; i < count; i++) found.wrong += wanted[i] != got[i];
     }
@@ -106,14 +106,14 @@ static void round_to(DataType type, double *values, size_t count) {
 }
 
 // Counts as wrong what lies further than `bound`, or, where there is none, than rounding explains.
-static void look_at_reals(const Operation &operation, Reference &reference, uint32_t rank,
-                          Part part, const std::byte *result, bool exact,
+static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank,
+                          Part part, const std::byte *result, bool is_bitwise,
                           std::optional<double> bound, Findings &found) {
     double wanted[block], rounded[block], magnitude[block], got[block];
     const size_t bytes = type_bytes(operation.type);
     for (uint64_t at = part.begin; at < part.end; at += block) {
         const size_t count = std::min<uint64_t>(block, part.end - at);
-        reference.reals(rank, at, count, wanted, magnitude);
+        exact.reals(rank, at, count, wanted, magnitude);
         load_reals(operation.type, result + at * bytes, count, got);
         std::copy_n(wanted, count, rounded);
         round_to(operation.type, rounded, count);
@@ -129,10 +129,10 @@ static void look_at_reals(const Operation &operation, Reference &reference, uint
             found.max_abs_err = std::max(found.max_abs_err, error);
             if (error != error) found.max_abs_err = error;
             const double allowed = bound ? *bound : rounding_bound(operation, magnitude[i]);
-            found.wrong += exact ? got[i] != rounded[i] : !(error <= allowed);
+            found.wrong += is_bitwise ? got[i] != rounded[i] : !(error <= allowed);
         }
     }
-    found.largest_input = std::max(found.largest_input, reference.largest_input());
+    found.largest_input = std::max(found.largest_input, exact.largest_input());
 }
 
 static Findings combined(const std::vector<Findings> &parts) {
@@ -180,15 +180,15 @@ Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec
     if (agree == true)
         part = {count * crew.rank() / crew.size(), count * (crew.rank() + 1) / crew.size()};
 
-    Reference reference(operation, source);
+    ExactResult exact(operation, source);
     Findings found;
     if (!info(operation.type).is_float)
-        look_at_integers(operation, reference, crew.rank(), part, result, found);
+        look_at_integers(operation, exact, crew.rank(), part, result, found);
     else if (codec.is_lossless())
-        look_at_reals(operation, reference, crew.rank(), part, result, is_exact(operation, source),
+        look_at_reals(operation, exact, crew.rank(), part, result, is_exact(operation, source),
                       {}, found);
     else // counted below, when the largest input of all ranks is known
-        look_at_reals(operation, reference, crew.rank(), part, result, false, HUGE_VAL, found);
+        look_at_reals(operation, exact, crew.rank(), part, result, false, HUGE_VAL, found);
     QCCL_TRY(auto parts, gather(crew, found));
     Findings all = combined(parts);
     if (codec.is_lossless()) return verdict_of(all, operation, agree);
@@ -200,7 +200,7 @@ Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec
                          rounding_bound(operation, all.largest_input * operation.ranks);
     if (all.max_abs_err <= bound) return verdict_of(all, operation, agree);
     Findings again;
-    look_at_reals(operation, reference, crew.rank(), part, result, false, bound, again);
+    look_at_reals(operation, exact, crew.rank(), part, result, false, bound, again);
     QCCL_TRY(parts, gather(crew, again));
     return verdict_of(combined(parts), operation, agree);
 }

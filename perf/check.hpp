@@ -9,7 +9,7 @@
 #include "base/result.hpp"
 #include "codec/codec.hpp"
 #include "perf/crew.hpp"
-#include "perf/reference.hpp"
+#include "perf/exact_result.hpp"
 
 #include <optional>
 

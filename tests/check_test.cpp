@@ -21,14 +21,14 @@ static constexpr uint64_t seed = 5;
 static std::vector<std::byte> right_result(const Operation &operation, const Source &source,
                                            uint32_t rank) {
     std::vector<std::byte> result(operation.recv_count() * type_bytes(operation.type));
-    Reference reference(operation, source);
+    ExactResult exact(operation, source);
     if (info(operation.type).is_float) {
         std::vector<double> values(operation.recv_count()), magnitudes(values.size());
-        reference.reals(rank, 0, values.size(), values.data(), magnitudes.data());
+        exact.reals(rank, 0, values.size(), values.data(), magnitudes.data());
         store_reals(operation.type, values.data(), values.size(), result.data());
     } else {
         std::vector<int64_t> values(operation.recv_count());
-        reference.integers(rank, 0, values.size(), values.data());
+        exact.integers(rank, 0, values.size(), values.data());
         store_integers(operation.type, values.data(), values.size(), result.data());
     }
     return result;

@@ -1,4 +1,4 @@
-#include "perf/reference.hpp"
+#include "perf/exact_result.hpp"
 
 #include "kernels/number.hpp"
 #include "perf/values.hpp"
@@ -8,7 +8,7 @@
 
 namespace qccl::perf {
 
-const std::byte *Reference::read(uint32_t giver, uint64_t first, size_t count) {
+const std::byte *ExactResult::read(uint32_t giver, uint64_t first, size_t count) {
     raw_.resize(count * type_bytes(operation_.type));
     source_.read(giver, operation_.type, first, count, raw_.data());
     return raw_.data();
@@ -17,7 +17,7 @@ const std::byte *Reference::read(uint32_t giver, uint64_t first, size_t count) {
 // Calls `use(i, value, is_first)` for every input of every element i of the range. Where nothing is
 // summed an element has one input.
 template <class T, class Load, class Use>
-void Reference::for_each_input(uint32_t rank, uint64_t first, size_t count, Load load, Use use) {
+void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Load load, Use use) {
     std::vector<T> values(count);
     const auto take = [&](uint32_t giver, uint64_t giver_first, size_t at, size_t part,
                           bool is_first) {
@@ -41,7 +41,7 @@ void Reference::for_each_input(uint32_t rank, uint64_t first, size_t count, Load
     }
 }
 
-void Reference::reals(uint32_t rank, uint64_t first, size_t count, double *dst,
+void ExactResult::reals(uint32_t rank, uint64_t first, size_t count, double *dst,
                       double *magnitudes) {
     const RedOp op = operation_.op;
     const auto combine = [op](double a, double b) {
@@ -88,7 +88,7 @@ static int64_t combine(DataType type, RedOp op, int64_t a, int64_t b) {
     }
 }
 
-void Reference::integers(uint32_t rank, uint64_t first, size_t count, int64_t *dst) {
+void ExactResult::integers(uint32_t rank, uint64_t first, size_t count, int64_t *dst) {
     for_each_input<int64_t>(
         rank, first, count, load_integers, [&](size_t i, int64_t value, bool is_first) {
             dst[i] = is_first ? value : combine(operation_.type, operation_.op, dst[i], value);

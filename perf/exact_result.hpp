@@ -9,9 +9,9 @@
 
 namespace qccl::perf {
 
-class Reference {
+class ExactResult {
 public:
-    Reference(const Operation &operation, const Source &source)
+    ExactResult(const Operation &operation, const Source &source)
         : operation_(operation), source_(source) {}
 
     // Elements [first, first + count) of what `rank` receives. `magnitudes` gets the sum, or for
