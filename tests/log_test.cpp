@@ -95,6 +95,27 @@ static void the_callback_gets_the_line() {
     CHECK_EQ(seen[0], "warn|" + lines_of(folder.path + "/log")[0]);
 }
 
+static void without_a_file_the_callback_is_alone() {
+    std::string seen;
+    const auto keep = [](LogLevel, const char *line, void *context) {
+        *static_cast<std::string *>(context) += line;
+    };
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    const int before = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    {
+        const auto log = Log::create({.file = "", .callback = keep, .context = &seen});
+        if (log) (*log)->warn("hello");
+    }
+    dup2(before, STDERR_FILENO);
+    for (const int end : {before, ends[1]}) close(end);
+    char leaked;
+    CHECK(read(ends[0], &leaked, 1) == 0); // and destroying the log has closed nothing else
+    close(ends[0]);
+    CHECK(seen.ends_with("hello"));
+}
+
 // Eight threads in each of two processes share a file: every line must come out whole.
 static void lines_never_mix() {
     static constexpr int threads = 8, messages = 200;
@@ -139,6 +160,7 @@ int main() {
         QTEST(levels_filter),
         QTEST(a_message_cannot_forge_a_line),
         QTEST(the_callback_gets_the_line),
+        QTEST(without_a_file_the_callback_is_alone),
         QTEST(lines_never_mix),
         QTEST(a_bad_path_is_an_error),
     };

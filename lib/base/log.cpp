@@ -24,6 +24,8 @@ std::optional<LogLevel> parse_log_level(std::string_view name) {
     return std::nullopt;
 }
 
+static constexpr int nowhere = -1; // in place of a file's descriptor
+
 static std::string host_name() {
     char host[256] = {};
     if (gethostname(host, sizeof host - 1) != 0 || host[0] == 0) return "localhost";
@@ -55,8 +57,8 @@ static Result<std::string> expand(const std::string &pattern, const std::string 
 
 Result<std::unique_ptr<Log>> Log::create(const LogOptions &options) {
     const std::string host = host_name();
-    int file = STDERR_FILENO;
-    if (options.file != "stderr") {
+    int file = options.file.empty() ? nowhere : STDERR_FILENO;
+    if (!options.file.empty() && options.file != "stderr") {
         QCCL_TRY(const std::string path, expand(options.file, host));
         file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
         if (file < 0)
@@ -70,7 +72,7 @@ Log::Log(const LogOptions &options, const std::string &host, int file)
     : options_(options), host_(host), file_(file) {}
 
 Log::~Log() {
-    if (file_ != STDERR_FILENO) close(file_);
+    if (file_ != STDERR_FILENO && file_ != nowhere) close(file_);
 }
 
 void Log::write_line(LogLevel level, const char *format, va_list arguments) const {
@@ -93,6 +95,7 @@ void Log::write_line(LogLevel level, const char *format, va_list arguments) cons
     line[length] = 0;
     if (options_.callback) options_.callback(level, line.data(), options_.context);
 
+    if (file_ == nowhere) return;
     line[length] = '\n';
     // What a full disk or a closed terminal swallows is lost; logging never fails a call.
     while (::write(file_, line.data(), length + 1) < 0 && errno == EINTR) {}

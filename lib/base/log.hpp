@@ -22,7 +22,8 @@ using LogCallback = void (*)(LogLevel level, const char *line, void *context);
 
 struct LogOptions {
     LogLevel level = LogLevel::warn;
-    std::string file = "stderr"; // or a path, in which %h is the host, %p the process, %% a percent
+    std::string file = "stderr"; // or a path, in which %h is the host, %p the process, %% a
+                                 // percent; empty: nowhere, for the callback alone
     int32_t rank = -1;           // shown in every line; negative: not known yet
     LogCallback callback = nullptr;
     void *context = nullptr;
