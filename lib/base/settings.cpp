@@ -97,6 +97,9 @@ static constexpr SettingRow table[] = {
     {"QCCL_SPIN", "auto", "a time such as 50us, or auto",
      "how long a wait spins before it sleeps; auto: less where ranks outnumber cores",
      store_or_auto<&Settings::spin, parse_duration>},
+    {"QCCL_PROGRESS_CPU", "auto", "a CPU's number, or auto",
+     "where the threads of host streams run; auto: anywhere",
+     store_or_auto<&Settings::progress_cpu, parse_count>},
     {"QCCL_INJECT", "", "rules such as rank=3,call=100,kill",
      "faults to inject: [rank=N,][call=N,]kill|delay=TIME|revoke, separated by ';'", store_inject},
 };

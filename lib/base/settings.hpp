@@ -42,6 +42,7 @@ struct Settings {
     std::optional<std::string> socket_interface;
     std::optional<std::string> host_id;
     std::optional<std::chrono::nanoseconds> spin;
+    std::optional<uint64_t> progress_cpu;
     std::vector<InjectRule> inject;
 
     std::vector<SettingValue> values;
