@@ -1,0 +1,173 @@
+"""Includes point down only, vendors' words stay in their rooms, and file names are unique.
+
+usage: layers_test.py SOURCE_ROOT
+"""
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv[1])
+SOURCES = (".c", ".cpp", ".cu", ".h", ".hpp", ".in")
+
+# What each layer may know beside itself and the standard library. Whoever is not named may know nothing.
+MAY_KNOW = {
+    "lib/base": [],
+    "lib/schedule": ["lib/base"],
+    "lib/coll": ["lib/base", "lib/schedule"],
+    "lib/codec": ["lib/base"],
+    "lib/plan": ["lib/base", "lib/schedule", "lib/coll", "lib/codec", "topology/graph"],
+    "kernels": ["lib/base", "lib/codec"],
+    "lib/device": ["lib/base", "lib/codec", "kernels"],
+    "lib/transport": ["lib/base"],
+    "lib/engine": ["lib/base", "lib/schedule", "lib/codec", "lib/device", "lib/transport", "kernels"],
+    "bootstrap": ["lib/base"],
+    "topology": ["lib/base"],
+    "lib/api": ["lib/base", "lib/schedule", "lib/coll", "lib/codec", "lib/plan", "lib/device", "lib/transport",
+                "lib/engine", "kernels", "bootstrap", "topology", "include"],
+    "include": ["include"],
+}
+# No threads, clocks, environment, sockets or devices: their tests need nothing else.
+PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "topology/graph"]
+IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|"
+                    r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"
+                    r"\b(getenv|environ|clock_gettime)\b")
+VENDOR = re.compile(r"\b(cuda|hip|rocm|hsa|cu|nv)_?[A-Z]\w*|\b(CUDA|HIP|CU|ROCM)_\w+|\b(cuda|hip|rocm)\b")
+VENDOR_ROOMS = ("kernels/port.hpp", "kernels/module.cu", "lib/device/loader.cpp")
+MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
+MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "tests/")
+
+
+def sources():
+    for folder in ("include", "lib", "kernels", "bootstrap", "topology", "bindings", "perf", "tests"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix in SOURCES:
+                yield path.relative_to(ROOT).as_posix()
+
+
+def text_of(path):
+    return (ROOT / path).read_text(errors="replace")
+
+
+def code_of(path):
+    """Without comments and string literals, line by line."""
+    blank = lambda match: "\n" * match.group(0).count("\n")
+    text = re.sub(r"/\*.*?\*/", blank, text_of(path), flags=re.S)
+    text = re.sub(r"//[^\n]*", "", text)
+    return re.sub(r'(?<!include )"(\\.|[^"\\\n])*"', '""', text)
+
+
+def layer_of(path):
+    for layer in sorted(MAY_KNOW, key=len, reverse=True):
+        if path.startswith(layer + "/"):
+            return layer
+    return None
+
+
+def included_by(path):
+    """(line number, path from the root) of each of the project's files that `path` includes."""
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
+        if not match:
+            continue
+        for root in ("", "lib/", "include/", str(pathlib.PurePosixPath(path).parent) + "/"):
+            if (ROOT / (root + match.group(1))).is_file():
+                yield number, root + match.group(1)
+                break
+
+
+class Layers(unittest.TestCase):
+    def complain(self, found, what):
+        self.assertFalse(found, what + ":\n  " + "\n  ".join(found))
+
+    def test_there_are_sources(self):
+        self.assertGreater(len(list(sources())), 20)
+
+    def test_includes_point_down(self):
+        found = []
+        for path in sources():
+            layer = layer_of(path)
+            if layer is None:
+                continue
+            for number, target in included_by(path):
+                known = layer_of(target)
+                allowed = MAY_KNOW[layer] + [layer]
+                if known is not None and not any(target.startswith(room) for room in allowed):
+                    found.append(f"{path}:{number} includes {target}")
+        self.complain(found, "includes that do not point down")
+
+    def test_the_pure_half_is_pure(self):
+        found = []
+        for path in sources():
+            if not any(path.startswith(room) for room in PURE):
+                continue
+            for number, line in enumerate(code_of(path).splitlines(), 1):
+                if IMPURE.search(line):
+                    found.append(f"{path}:{number} {line.strip()}")
+        self.complain(found, "the pure half knows of the world")
+
+    def test_vendors_stay_in_their_rooms(self):
+        found = []
+        for path in sources():
+            if path in VENDOR_ROOMS or path.startswith("tests/"):
+                continue
+            for number, line in enumerate(code_of(path).splitlines(), 1):
+                if VENDOR.search(line):
+                    found.append(f"{path}:{number} {line.strip()}")
+        self.complain(found, "vendors' words")
+
+    def test_mpi_stays_in_its_rooms(self):
+        found = []
+        for path in sources():
+            if path.startswith(MPI_ROOMS):
+                continue
+            for number, line in enumerate(code_of(path).splitlines(), 1):
+                if MPI.search(line):
+                    found.append(f"{path}:{number} {line.strip()}")
+        self.complain(found, "MPI outside its rooms")
+
+    def test_file_names_are_unique(self):
+        seen, found = {}, []
+        for path in sources():
+            name = pathlib.PurePosixPath(path).name
+            if name in seen:
+                found.append(f"{path} and {seen[name]}")
+            seen[name] = path
+        self.complain(found, "names that stand twice")
+
+    def test_nobody_ends_the_process(self):
+        found = []
+        for path in sources():
+            if not path.startswith(("lib/", "kernels/", "bootstrap/", "topology/")):
+                continue
+            for number, line in enumerate(code_of(path).splitlines(), 1):
+                if re.search(r"(?<![\w.>])(std::)?(abort|exit|_exit|quick_exit|atexit|signal|sigaction)\s*\(", line):
+                    found.append(f"{path}:{number} {line.strip()}")
+        self.complain(found, "the library neither ends the process nor handles its signals")
+
+    def test_exceptions_are_caught_in_one_place(self):
+        found = []
+        for path in sources():
+            if path.startswith(("lib/", "kernels/", "topology/")) and path != "lib/api/boundary.hpp":
+                for number, line in enumerate(code_of(path).splitlines(), 1):
+                    if re.search(r"\b(try\s*\{|throw\b|catch\s*\()", line):
+                        found.append(f"{path}:{number} {line.strip()}")
+        self.complain(found, "exceptions outside lib/api/boundary.hpp")
+
+
+class TheTestItself(unittest.TestCase):
+    """The patterns find what they are for."""
+
+    def test_patterns(self):
+        for text in ("cudaMalloc(x)", "hipStream_t s;", "cuMemAlloc(p)", "#include <cuda.h>"):
+            self.assertRegex(text, VENDOR)
+        self.assertNotRegex("cut(layout, chip, current, nvme)", VENDOR)
+        for text in ("#include <mutex>", "#include <sys/mman.h>", 'getenv("X")', "#include <chrono>"):
+            self.assertRegex(text, IMPURE)
+        self.assertRegex("MPI_Init(a, b)", MPI)
+        self.assertEqual(layer_of("lib/engine/engine.hpp"), "lib/engine")
+        self.assertIsNone(layer_of("tests/qtest.hpp"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
