@@ -1,0 +1,68 @@
+/* For tools that stand between a program and QCCL: every function of qccl.h exists twice. A tool
+ * defines qcclAllReduce itself, does what it likes, and calls pqcclAllReduce to have it done. */
+#ifndef QCCL_TOOLS_H
+#define QCCL_TOOLS_H
+
+#include <qccl/qccl.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Declares the twin with the very type of the function. */
+#define QCCL_TWIN_OF(function) QCCL_API __typeof__(function) p##function
+
+QCCL_TWIN_OF(qcclGetVersion);
+QCCL_TWIN_OF(qcclGetErrorString);
+QCCL_TWIN_OF(qcclGetLastError);
+QCCL_TWIN_OF(qcclGetErrorInfo);
+QCCL_TWIN_OF(qcclConfigInit);
+
+QCCL_TWIN_OF(qcclGetUniqueId);
+QCCL_TWIN_OF(qcclCommInitRank);
+QCCL_TWIN_OF(qcclCommInitRankConfig);
+QCCL_TWIN_OF(qcclCommInitAll);
+QCCL_TWIN_OF(qcclCommInitOob);
+QCCL_TWIN_OF(qcclCommFinalize);
+QCCL_TWIN_OF(qcclCommDestroy);
+QCCL_TWIN_OF(qcclCommAbort);
+QCCL_TWIN_OF(qcclCommRevoke);
+QCCL_TWIN_OF(qcclCommGetAsyncError);
+QCCL_TWIN_OF(qcclCommCount);
+QCCL_TWIN_OF(qcclCommUserRank);
+
+QCCL_TWIN_OF(qcclAllReduce);
+QCCL_TWIN_OF(qcclAllReduceConfig);
+QCCL_TWIN_OF(qcclReduceScatter);
+QCCL_TWIN_OF(qcclReduceScatterConfig);
+QCCL_TWIN_OF(qcclAllGather);
+QCCL_TWIN_OF(qcclAllGatherConfig);
+QCCL_TWIN_OF(qcclBroadcast);
+QCCL_TWIN_OF(qcclBroadcastConfig);
+QCCL_TWIN_OF(qcclBarrier);
+QCCL_TWIN_OF(qcclBarrierConfig);
+
+QCCL_TWIN_OF(qcclCodecCreate);
+QCCL_TWIN_OF(qcclCodecDestroy);
+QCCL_TWIN_OF(qcclCodecMaxEncodedBytes);
+QCCL_TWIN_OF(qcclCodecEncode);
+QCCL_TWIN_OF(qcclCodecDecode);
+
+QCCL_TWIN_OF(qcclStreamCreate);
+QCCL_TWIN_OF(qcclStreamDestroy);
+QCCL_TWIN_OF(qcclStreamSynchronize);
+QCCL_TWIN_OF(qcclStreamQuery);
+
+QCCL_TWIN_OF(qcclMemAlloc);
+QCCL_TWIN_OF(qcclMemFree);
+
+QCCL_TWIN_OF(qcclExplain);
+QCCL_TWIN_OF(qcclCommGetStats);
+
+#undef QCCL_TWIN_OF
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
