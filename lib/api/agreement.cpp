@@ -1,0 +1,88 @@
+#include "api/agreement.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace qccl {
+
+static Error refuse_greeting(const Greeting &of_rank_0, const Greeting &greeting, size_t rank) {
+    if (greeting.byte_order != Greeting::expected_byte_order)
+        return Error::make(Code::mismatch, "byte order: rank %zu has another one than rank 0", rank)
+            .at_rank(static_cast<int64_t>(rank));
+    return Error::make(Code::mismatch,
+                       "protocol: rank %zu (version %u) speaks %u to %u, rank 0 (version %u) "
+                       "speaks %u to %u",
+                       rank, greeting.version, greeting.oldest, greeting.newest, of_rank_0.version,
+                       of_rank_0.oldest, of_rank_0.newest)
+        .at_rank(static_cast<int64_t>(rank))
+        .compared(of_rank_0.newest, greeting.newest);
+}
+
+// Seen from any rank the sentence is the same: ranks are compared with rank 0 in its byte order.
+static bool is_readable(const Greeting &of_rank_0, const Greeting &greeting) {
+    return greeting.magic == of_rank_0.magic && greeting.byte_order == of_rank_0.byte_order;
+}
+
+Result<uint32_t> check_greetings(std::span<const Greeting> all) {
+    uint32_t oldest = all[0].oldest, newest = all[0].newest;
+    for (size_t rank = 0; rank < all.size(); rank++) {
+        const Greeting &greeting = all[rank];
+        if (!is_readable(all[0], greeting)) return refuse_greeting(all[0], greeting, rank);
+        oldest = std::max(oldest, greeting.oldest);
+        newest = std::min(newest, greeting.newest);
+        if (oldest > newest) return refuse_greeting(all[0], greeting, rank);
+        if (greeting.rank != rank || greeting.size != all.size())
+            return Error::make(Code::invalid_argument,
+                               "rank %zu of %zu came as rank %u of %u; the all-gather must give "
+                               "contributions in rank order",
+                               rank, all.size(), greeting.rank, greeting.size)
+                .at_rank(static_cast<int64_t>(rank))
+                .compared(static_cast<int64_t>(rank), greeting.rank);
+    }
+    return newest;
+}
+
+void Agreement::set(Text &field, std::string_view text) {
+    field = {};
+    if (text.size() < field.size()) {
+        std::copy(text.begin(), text.end(), field.begin());
+        return;
+    }
+    uint64_t hash = 0xCBF29CE484222325; // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    constexpr size_t kept = 40;
+    std::copy_n(text.begin(), kept, field.begin());
+    snprintf(field.data() + kept, field.size() - kept, "~%016llx",
+             static_cast<unsigned long long>(hash));
+}
+
+namespace {
+struct AgreementField {
+    const char *name;
+    Agreement::Text Agreement::*text;
+};
+} // namespace
+
+static constexpr AgreementField agreement_fields[] = {
+    {"host (QCCL_HOSTID)", &Agreement::host}, {"codec", &Agreement::codec},
+    {"algorithm", &Agreement::algorithm},     {"QCCL_CHECKSUM", &Agreement::checksum},
+    {"QCCL_SEGMENT", &Agreement::segment},    {"QCCL_LANES", &Agreement::lanes},
+    {"QCCL_ARENA", &Agreement::arena},        {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max},
+};
+
+Done check_agreements(std::span<const Agreement> all) {
+    for (size_t rank = 1; rank < all.size(); rank++)
+        for (const AgreementField &field : agreement_fields) {
+            // A peer's bytes need not end in a zero.
+            const Agreement::Text &of_rank_0 = all[0].*field.text, &text = all[rank].*field.text;
+            if (text == of_rank_0) continue;
+            constexpr int most = static_cast<int>(std::tuple_size_v<Agreement::Text>);
+            return Error::make(Code::mismatch, "%s: rank %zu has \"%.*s\", rank 0 has \"%.*s\"",
+                               field.name, rank, most, text.data(), most, of_rank_0.data())
+                .at_rank(static_cast<int64_t>(rank));
+        }
+    return {};
+}
+
+} // namespace qccl

@@ -1,0 +1,55 @@
+// What the ranks must agree on when a communicator is made, and the first disagreement in a
+// sentence that is the same on every rank. Pure: knows no bootstrap and reads no settings.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace qccl {
+
+// The protocol between ranks: chunks, descriptors, control lines, creation. Libraries that share a
+// version may share a communicator.
+inline constexpr uint32_t oldest_protocol = 1, newest_protocol = 1;
+
+// The first thing that ranks tell each other; its layout never changes.
+struct Greeting {
+    static constexpr uint64_t expected_magic = 0x4F4C4C4548435151; // "QQCHELLO"
+    static constexpr uint32_t expected_byte_order = 0x01020304;
+
+    uint64_t magic = expected_magic;
+    uint32_t byte_order = expected_byte_order;
+    uint32_t oldest = oldest_protocol, newest = newest_protocol;
+    uint32_t version = 0; // of the library, shown
+    uint32_t rank = 0, size = 0;
+    uint64_t reserved[4] = {};
+};
+static_assert(sizeof(Greeting) == 64);
+
+// The protocol that all speak: the newest common one.
+Result<uint32_t> check_greetings(std::span<const Greeting> all);
+
+// Settings whose effect shows on other ranks, as texts; zeros after the end.
+struct Agreement {
+    using Text = std::array<char, 64>;
+
+    Text host{}; // ranks with another one are out of shared memory's reach
+    Text codec{};
+    Text algorithm{};
+    Text checksum{};
+    Text segment{};
+    Text lanes{};
+    Text arena{};
+    Text oneshot_max{};
+
+    // A text that is too long keeps its beginning and gets a hash for its end.
+    static void set(Text &field, std::string_view text);
+};
+
+// `all` in rank order.
+Done check_agreements(std::span<const Agreement> all);
+
+} // namespace qccl

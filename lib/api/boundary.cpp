@@ -1,0 +1,40 @@
+#include "api/boundary.hpp"
+
+#include <new>
+#include <system_error>
+
+namespace qccl {
+
+// The C header spells the numbers once more, in a language that this table cannot reach.
+static_assert(qcclSuccess == to_c(Code::success));
+static_assert(qcclUnhandledDeviceError == to_c(Code::unhandled_device_error));
+static_assert(qcclSystemError == to_c(Code::system_error));
+static_assert(qcclInternalError == to_c(Code::internal_error));
+static_assert(qcclInvalidArgument == to_c(Code::invalid_argument));
+static_assert(qcclInvalidUsage == to_c(Code::invalid_usage));
+static_assert(qcclRemoteError == to_c(Code::remote_error));
+static_assert(qcclInProgress == to_c(Code::in_progress));
+static_assert(qcclTimeout == to_c(Code::timeout));
+static_assert(qcclMismatch == to_c(Code::mismatch));
+static_assert(qcclPeerLost == to_c(Code::peer_lost));
+static_assert(qcclRevoked == to_c(Code::revoked));
+static_assert(qcclDamagedData == to_c(Code::damaged_data));
+
+LastError &last_error() {
+    static constinit thread_local LastError last;
+    return last;
+}
+
+qcclResult_t report(const Error &error) {
+    last_error().error = error;
+    return to_c(error.code);
+}
+
+Error describe(const std::exception &thrown) {
+    if (dynamic_cast<const std::bad_alloc *>(&thrown))
+        return Error::make(Code::system_error, "out of memory");
+    const bool is_system = dynamic_cast<const std::system_error *>(&thrown) != nullptr;
+    return Error::make(is_system ? Code::system_error : Code::internal_error, "%s", thrown.what());
+}
+
+} // namespace qccl

@@ -1,0 +1,33 @@
+// Which codec a call gets (CONTRACT.md, promises 1 and 2): the call's, else the communicator's,
+// else the environment's, else none. Pure; whoever asks logs.
+#pragma once
+
+#include "codec/codec.hpp"
+
+#include <optional>
+
+namespace qccl {
+
+struct CallShape {
+    Collective collective = Collective::all_reduce;
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint64_t bytes = 0; // of the whole vector
+};
+
+struct CodecChoice {
+    Codec codec; // without min_bytes, which has been obeyed
+    // Set where a codec of the communicator or the environment cannot do this call, which therefore
+    // goes lossless.
+    std::optional<Error> passed_over;
+};
+
+struct CodecPolicy {
+    std::optional<Codec> of_communicator; // an explicit none is one too
+    std::optional<Codec> of_environment;
+
+    // An error where the call's own codec cannot do it.
+    Result<CodecChoice> choose(const Codec *of_call, const CallShape &call) const;
+};
+
+} // namespace qccl

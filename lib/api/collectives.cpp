@@ -1,0 +1,258 @@
+// The collectives for C: every argument is checked by name and in the order in which the function
+// has them, then the communicator runs the call.
+#include "api/arguments.hpp"
+#include "api/codec_handle.hpp"
+#include "api/config.hpp"
+#include "api/entry.hpp"
+
+#include <cinttypes>
+#include <string>
+
+namespace qccl {
+
+namespace {
+
+// A call as C gives it.
+struct Given {
+    Collective collective;
+    const void *send;
+    void *recv;
+    const char *count_name; // as the header calls it
+    size_t count;
+    qcclDataType_t type;
+    qcclRedOp_t op;
+    int root;
+    qcclStream_t stream;
+    const qcclCollConfig_t *config;
+};
+
+// How the caller's buffers lie: bytes of each, and where in them the in-place form meets.
+struct Buffers {
+    Buffer send, recv;
+    size_t send_meets = 0, recv_meets = 0;
+};
+
+} // namespace
+
+static uint32_t blocks_of(Collective collective, uint32_t size) {
+    const bool has_block_per_rank =
+        collective == Collective::reduce_scatter || collective == Collective::all_gather;
+    return has_block_per_rank ? size : 1;
+}
+
+static Buffers buffers_of(const Given &given, const ProgramKey &key, const Team &team) {
+    const size_t block = given.count * type_bytes(key.type);
+    const size_t whole = block * blocks_of(key.collective, team.size);
+    const bool scatters = key.collective == Collective::reduce_scatter;
+    const bool gathers = key.collective == Collective::all_gather;
+    Buffers buffers{{"send", given.send, gathers ? block : whole},
+                    {"recv", given.recv, scatters ? block : whole}};
+    if (scatters) buffers.send_meets = team.rank * block;
+    if (gathers) buffers.recv_meets = team.rank * block;
+    // Nobody reads what other ranks than the root say.
+    if (key.collective == Collective::broadcast && key.root != team.rank) buffers.send.bytes = 0;
+    return buffers;
+}
+
+static Done check_buffers(const Buffers &buffers) {
+    QCCL_TRY(check_pointer(buffers.send));
+    QCCL_TRY(check_pointer(buffers.recv));
+    const bool is_in_place = reinterpret_cast<uintptr_t>(buffers.send.start) + buffers.send_meets ==
+                             reinterpret_cast<uintptr_t>(buffers.recv.start) + buffers.recv_meets;
+    if (is_in_place) return {};
+    return check_apart(buffers.send, buffers.recv);
+}
+
+static Done check_root(int root, uint32_t size) {
+    if (root >= 0 && static_cast<uint32_t>(root) < size) return {};
+    return Error::make(Code::invalid_argument, "root is %d, but the ranks are 0 to %" PRIu32, root,
+                       size - 1)
+        .compared(size - 1, root);
+}
+
+// All of the key but codec and algorithm.
+static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
+    ProgramKey key;
+    key.collective = given.collective;
+    if (given.collective == Collective::barrier) return key;
+    QCCL_TRY(key.type, take_type(given.type));
+    if (reduces(given.collective)) {
+        QCCL_TRY(key.op, take_op(given.op));
+    }
+    if (given.collective == Collective::broadcast) {
+        QCCL_TRY(check_root(given.root, size));
+        key.root = static_cast<uint32_t>(given.root);
+    }
+    QCCL_TRY(
+        check_count(given.count_name, given.count, key.type, blocks_of(given.collective, size)));
+    key.count = given.count;
+    return key;
+}
+
+static Result<const Algorithm *> take_algorithm(const char *name, Collective collective) {
+    const Algorithm *algorithm = find_algorithm(name);
+    if (algorithm && algorithm->emitter(collective)) return algorithm;
+    std::string possible;
+    for (const Algorithm &each : algorithms())
+        if (each.emitter(collective))
+            possible.append(possible.empty() ? "" : ", ").append(each.name);
+    return Error::make(Code::invalid_argument,
+                       "config: algorithm is \"%.40s\"; possible for %s are %s", name,
+                       qccl::name(collective), possible.c_str());
+}
+
+static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
+    if (config.codec) QCCL_TRY(check_handle(config.codec));
+    if (config.codec && key.collective == Collective::barrier)
+        return Error::make(Code::invalid_argument,
+                           "config: codec is %s, but a barrier has no values to encode",
+                           spec(config.codec->codec).c_str());
+    const uint64_t bytes =
+        key.count * type_bytes(key.type) * blocks_of(key.collective, comm.size());
+    QCCL_TRY(const CodecChoice choice,
+             comm.parts().codecs.choose(config.codec ? &config.codec->codec : nullptr,
+                                        {key.collective, key.type, key.op, bytes}));
+    comm.tell(choice);
+    key.codec = choice.codec;
+    return {};
+}
+
+static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, Request &request) {
+    QCCL_TRY(const qcclCollConfig_t config, take_config(given));
+    QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
+    ProgramKey &key = request.key;
+    const Algorithm *of_comm = comm.parts().algorithm;
+    if (of_comm && of_comm->emitter(key.collective)) key.algorithm = of_comm;
+    if (config.algorithm) {
+        QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.collective));
+    }
+    request.timeout = timeout.value_or(comm.parts().timeout);
+    request.tag = config.tag;
+    return take_codec(comm, config, key);
+}
+
+static qcclResult_t collective(qcclComm_t handle, const Given &given) noexcept {
+    return inside(handle, [&](Comm &comm) -> Done {
+        QCCL_TRY(Stream * stream, take_stream(given.stream));
+        Request request;
+        request.send = given.send;
+        request.recv = given.recv;
+        QCCL_TRY(request.key, take_key(given, comm.size()));
+        const Team team{.size = comm.size(), .rank = comm.rank()};
+        QCCL_TRY(check_buffers(buffers_of(given, request.key, team)));
+        QCCL_TRY(take_call_config(comm, given.config, request));
+        return comm.run(request, stream);
+    });
+}
+
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclAllReduceConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                 qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream,
+                                 const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::all_reduce,
+                             .send = send,
+                             .recv = recv,
+                             .count_name = "count",
+                             .count = count,
+                             .type = type,
+                             .op = op,
+                             .root = 0,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclAllReduceConfig);
+
+qcclResult_t qcclAllReduce(const void *send, void *recv, size_t count, qcclDataType_t type,
+                           qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclAllReduceConfig(send, recv, count, type, op, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclAllReduce);
+
+qcclResult_t qcclReduceScatterConfig(const void *send, void *recv, size_t recv_count,
+                                     qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
+                                     qcclStream_t stream, const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::reduce_scatter,
+                             .send = send,
+                             .recv = recv,
+                             .count_name = "recv_count",
+                             .count = recv_count,
+                             .type = type,
+                             .op = op,
+                             .root = 0,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclReduceScatterConfig);
+
+qcclResult_t qcclReduceScatter(const void *send, void *recv, size_t recv_count, qcclDataType_t type,
+                               qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclReduceScatterConfig(send, recv, recv_count, type, op, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclReduceScatter);
+
+qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t send_count,
+                                 qcclDataType_t type, qcclComm_t comm, qcclStream_t stream,
+                                 const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::all_gather,
+                             .send = send,
+                             .recv = recv,
+                             .count_name = "send_count",
+                             .count = send_count,
+                             .type = type,
+                             .op = qcclSum,
+                             .root = 0,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclAllGatherConfig);
+
+qcclResult_t qcclAllGather(const void *send, void *recv, size_t send_count, qcclDataType_t type,
+                           qcclComm_t comm, qcclStream_t stream) {
+    return pqcclAllGatherConfig(send, recv, send_count, type, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclAllGather);
+
+qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                 int root, qcclComm_t comm, qcclStream_t stream,
+                                 const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::broadcast,
+                             .send = send,
+                             .recv = recv,
+                             .count_name = "count",
+                             .count = count,
+                             .type = type,
+                             .op = qcclSum,
+                             .root = root,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclBroadcastConfig);
+
+qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, qcclDataType_t type,
+                           int root, qcclComm_t comm, qcclStream_t stream) {
+    return pqcclBroadcastConfig(send, recv, count, type, root, comm, stream, nullptr);
+}
+QCCL_TWIN(qcclBroadcast);
+
+qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
+                               const qcclCollConfig_t *config) {
+    return collective(comm, {.collective = Collective::barrier,
+                             .send = nullptr,
+                             .recv = nullptr,
+                             .count_name = "count",
+                             .count = 0,
+                             .type = qcclFloat32,
+                             .op = qcclSum,
+                             .root = 0,
+                             .stream = stream,
+                             .config = config});
+}
+QCCL_TWIN(qcclBarrierConfig);
+
+qcclResult_t qcclBarrier(qcclComm_t comm, qcclStream_t stream) {
+    return pqcclBarrierConfig(comm, stream, nullptr);
+}
+QCCL_TWIN(qcclBarrier);

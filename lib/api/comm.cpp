@@ -1,0 +1,139 @@
+#include "api/comm.hpp"
+
+#include "api/boundary.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <csignal>
+#include <thread>
+
+#include <unistd.h>
+
+namespace qccl {
+
+Comm::Comm(CommParts parts)
+    : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
+                                      .rank = parts_.transport->rank()},
+      programs_(team_, parts_.cut), engine_(*parts_.transport, parts_.device, {}) {}
+
+Comm::~Comm() { parts_.transport->leave(); }
+
+Done Comm::run(const Request &request, Stream *stream) {
+    QCCL_TRY(const ProgramRef program, programs_.get(request.key));
+    return run(program, request, stream);
+}
+
+Done Comm::run(const ProgramRef &program, const Request &request, Stream *stream) {
+    if (errors_.has_failed()) return errors_.failure()->error;
+    const bool is_first = turns_.is_idle();
+    if (!is_first && turns_.is_running_here())
+        return Error::make(Code::invalid_usage,
+                           "a collective on a communicator from inside one of its own (in an idle "
+                           "or log function)");
+
+    const Call call{.send = request.send,
+                    .recv = request.recv,
+                    .number = turns_.issue(),
+                    .noise_seed = request.key.codec.seed,
+                    .tag = request.tag,
+                    .timeout = request.timeout};
+    if (parts_.family) parts_.family->issued(team_.rank, call.number);
+    if (stream) return enqueue(program, call, *stream);
+    if (!is_first) return take_turn(*program, call, false);
+    turns_.skip_to(call.number);
+    return execute(*program, call);
+}
+
+Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
+    turns_.enqueued();
+    const Done enqueued = contained([&]() -> Done {
+        stream.enqueue([self = shared_from_this(), program, call] {
+            return self->take_turn(*program, call, true);
+        });
+        return {};
+    });
+    if (enqueued) return {};
+    // The call has its number and cannot be made: the others would wait for it.
+    const Error error = failed(enqueued.error(), *program, call);
+    turns_.finish(call.number, true);
+    return error;
+}
+
+Done Comm::take_turn(const Program &program, const Call &call, bool was_enqueued) {
+    if (!turns_.await(call.number)) {
+        if (const auto failure = this->failure()) return failure->error;
+        return Error::make(Code::invalid_usage, "the communicator was destroyed before the call");
+    }
+    const Done done = execute(program, call);
+    turns_.finish(call.number, was_enqueued);
+    return done;
+}
+
+Done Comm::execute(const Program &program, const Call &call) {
+    const Done done = contained([&]() -> Done {
+        if (!parts_.inject.empty()) inject(call.number);
+        return engine_.run(program, call);
+    });
+    if (!done) return failed(done.error(), program, call);
+    return {};
+}
+
+Error Comm::failed(const Error &error, const Program &program, const Call &call) {
+    fail(error); // also where the engine itself was not to blame: peers wait for this rank
+    const CallRecord record{static_cast<int32_t>(program.work.collective), call.number, call.tag};
+    const bool is_first = !errors_.has_failed();
+    errors_.fail(parts_.transport->failure().value_or(error), record);
+    const RecordedError first = *errors_.failure();
+    if (is_first)
+        parts_.log->warn("%s%s%s, call %" PRIu64 ", failed: %s", parts_.name.c_str(),
+                         parts_.name.empty() ? "" : ": ", name(program.work.collective),
+                         call.number, first.error.text);
+    return first.error;
+}
+
+void Comm::inject(uint64_t call) {
+    for (const InjectRule &rule : parts_.inject) {
+        if (!rule.hits(team_.rank, call)) continue;
+        parts_.log->info("QCCL_INJECT: %s before call %" PRIu64,
+                         rule.fault == Fault::kill    ? "kill"
+                         : rule.fault == Fault::delay ? "delay"
+                                                      : "revoke",
+                         call);
+        if (rule.fault == Fault::kill) kill(getpid(), SIGKILL);
+        if (rule.fault == Fault::delay) std::this_thread::sleep_for(rule.delay);
+        if (rule.fault == Fault::revoke)
+            fail(Error::make(Code::revoked, "rank %u revoked the communicator (QCCL_INJECT)",
+                             team_.rank)
+                     .at_rank(team_.rank));
+    }
+}
+
+Done Comm::finalize() {
+    if (turns_.is_running_here())
+        return Error::make(Code::invalid_usage,
+                           "a communicator cannot wait for the call that this thread is in (in an "
+                           "idle or log function)");
+    turns_.await_all();
+    return {};
+}
+
+std::optional<RecordedError> Comm::failure() const {
+    if (const auto failure = errors_.failure()) return failure;
+    if (const auto failure = parts_.transport->failure()) return RecordedError{*failure, {}};
+    return std::nullopt;
+}
+
+void Comm::tell(const CodecChoice &choice) {
+    if (!parts_.log->wants(LogLevel::info)) return;
+    if (choice.passed_over) {
+        const std::string text = choice.passed_over->text;
+        if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
+        told_.push_back(text);
+        parts_.log->info("%s; such calls go lossless", text.c_str());
+    }
+    if (choice.codec.is_lossless() || has_told_lossy_) return;
+    has_told_lossy_ = true;
+    parts_.log->info("first lossy call of this communicator: codec %s", spec(choice.codec).c_str());
+}
+
+} // namespace qccl

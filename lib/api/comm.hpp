@@ -1,0 +1,106 @@
+// A communicator: one rank's engine, and the order, the settings and the errors of its calls. Knows
+// nothing of how ranks found each other, and takes only calls whose arguments have been checked.
+#pragma once
+
+#include "api/codec_policy.hpp"
+#include "api/comm_errors.hpp"
+#include "api/family.hpp"
+#include "api/fork_mark.hpp"
+#include "api/gate.hpp"
+#include "api/programs.hpp"
+#include "api/stream.hpp"
+#include "api/turns.hpp"
+#include "base/inject.hpp"
+#include "base/log.hpp"
+#include "device/device.hpp"
+#include "engine/engine.hpp"
+#include "transport/transport.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace qccl {
+
+// What creation has put together.
+struct CommParts {
+    std::string name; // the caller's; may be empty
+    std::shared_ptr<const Log> log;
+    std::unique_ptr<Transport> transport;
+    Device device;
+    Cut cut;
+    CodecPolicy codecs;
+    const Algorithm *algorithm = nullptr; // of every collective that has it
+    std::chrono::nanoseconds timeout{};   // 0: never
+    std::vector<InjectRule> inject;       // those of this rank
+    std::shared_ptr<Family> family;       // of qcclCommInitAll, else null
+    ForkMark mark;
+};
+
+// A call whose arguments have been checked.
+struct Request {
+    ProgramKey key;
+    const void *send = nullptr;
+    void *recv = nullptr;
+    std::chrono::nanoseconds timeout{};
+    uint64_t tag = 0;
+};
+
+class Comm final : public std::enable_shared_from_this<Comm> {
+public:
+    explicit Comm(CommParts parts);
+    ~Comm();
+    Comm(const Comm &) = delete;
+    Comm &operator=(const Comm &) = delete;
+
+    uint32_t rank() const { return team_.rank; }
+    uint32_t size() const { return team_.size; }
+    const CommParts &parts() const { return parts_; }
+    bool is_child() const { return parts_.mark.is_child(); }
+    Gate &gate() { return gate_; }
+    CommErrors &errors() { return errors_; }
+
+    // The rest, up to the next mark, under the gate.
+    //
+    // Runs the call, or gives it to `stream`. An error before the call has a number leaves the
+    // communicator usable; any other has failed it.
+    Done run(const Request &request, Stream *stream);
+    // The same where the caller vouches that `program` is that of the request's key.
+    Done run(const ProgramRef &program, const Request &request, Stream *stream);
+    Result<ProgramRef> program(const ProgramKey &key) { return programs_.get(key); }
+    // Until nothing that was enqueued is left.
+    Done finalize();
+    // Tells what a codec that was passed over, or the first lossy call, means for the caller.
+    void tell(const CodecChoice &choice);
+
+    // Any thread, any time.
+    //
+    // Fails the communicator on every rank.
+    void fail(const Error &error) { parts_.transport->fail(error); }
+    std::optional<RecordedError> failure() const;
+    bool is_busy() const { return !turns_.is_idle(); }
+    Counts counts() const { return engine_.counts(); }
+    // No turn begins afterwards; waits for the one that is running, which is not this thread's.
+    void close() { turns_.close(); }
+    bool is_running_here() { return turns_.is_running_here(); }
+
+private:
+    Done execute(const Program &program, const Call &call);
+    Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
+    Done take_turn(const Program &program, const Call &call, bool was_enqueued);
+    void inject(uint64_t call);
+    Error failed(const Error &error, const Program &program, const Call &call);
+
+    const CommParts parts_;
+    const Team team_;
+    Gate gate_;
+    Turns turns_;
+    Programs programs_;
+    Engine engine_;
+    CommErrors errors_;
+    bool has_told_lossy_ = false;
+    std::vector<std::string> told_; // codecs that were passed over
+};
+
+} // namespace qccl

@@ -1,0 +1,64 @@
+// What went wrong on one communicator: the last error, for whoever asks, and the failure that ended
+// it. Any thread, any time.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+namespace qccl {
+
+// The call that an error came from.
+struct CallRecord {
+    static constexpr int32_t no_collective = -1;
+
+    int32_t collective = no_collective;
+    uint64_t number = 0; // 0: it had none, being refused
+    uint64_t tag = 0;
+};
+
+struct RecordedError {
+    Error error;
+    CallRecord call;
+};
+
+class CommErrors {
+public:
+    // The caller got this error: the failure once more, or a refusal, which has no call.
+    void note(const Error &error) {
+        const std::lock_guard lock(mutex_);
+        const bool is_failure = failure_ && is_same(failure_->error, error);
+        last_ = is_failure ? *failure_ : RecordedError{error, {}};
+    }
+    std::optional<RecordedError> last() const {
+        const std::lock_guard lock(mutex_);
+        return last_;
+    }
+
+    // The first failure stands.
+    void fail(const Error &error, const CallRecord &call) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = {error, call};
+        last_ = failure_;
+        has_failed_.store(true, std::memory_order_release);
+    }
+    bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+    std::optional<RecordedError> failure() const {
+        const std::lock_guard lock(mutex_);
+        return failure_;
+    }
+
+private:
+    static bool is_same(const Error &a, const Error &b) {
+        return a.code == b.code && std::strcmp(a.text, b.text) == 0;
+    }
+
+    mutable std::mutex mutex_;
+    std::optional<RecordedError> last_, failure_;
+    std::atomic<bool> has_failed_{false};
+};
+
+} // namespace qccl

@@ -1,0 +1,171 @@
+// Codecs used alone: a container is one sealed chunk. Knows no communicator.
+#include "api/boundary.hpp"
+#include "api/codec_handle.hpp"
+#include "api/stream.hpp"
+#include "api/tiers.hpp"
+#include "api/arguments.hpp"
+#include "base/settings.hpp"
+#include "codec/chunk.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/philox.hpp"
+
+#include <memory>
+#include <span>
+
+#include <unistd.h>
+
+namespace qccl {
+
+Done check_handle(qcclCodec_t handle) {
+    if (!handle) return Error::make(Code::invalid_argument, "codec is NULL");
+    if (reinterpret_cast<uintptr_t>(handle) % alignof(qcclCodec) != 0 ||
+        handle->magic != qcclCodec::intact)
+        return Error::make(Code::invalid_argument,
+                           "codec is %p, which no qcclCodecCreate made (or it has been destroyed)",
+                           static_cast<const void *>(handle));
+    return {};
+}
+
+namespace {
+
+// What both directions work with, once it has been checked; outlives the handle on a stream.
+struct Container {
+    Codec codec;
+    const Kernels *kernels;
+    DataType type;
+    uint64_t count;
+};
+
+Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_t type) {
+    QCCL_TRY(check_handle(handle));
+    QCCL_TRY(const DataType known, take_type(type));
+    QCCL_TRY(check_codec(handle->codec, Collective::broadcast, known, RedOp::sum));
+    QCCL_TRY(check_count("count", count, known, 1));
+    return Container{handle->codec, handle->kernels, known, count};
+}
+
+ChunkRange whole(const Container &container, const PayloadLayout &layout) {
+    return {.codec = &container.codec,
+            .layout = &layout,
+            .type = container.type,
+            .whole = container.count,
+            .begin = 0,
+            .count = container.count};
+}
+
+Done encode(const Container &container, const void *src, std::span<std::byte> dst) {
+    // Used alone there is no rank and no call: rank 0, its first encode, call 0.
+    const ChunkInfo chunk{.type = container.type,
+                          .count = container.count,
+                          .noise_key = noise_key(container.codec.seed, 0, 0)};
+    write_header(container.codec, chunk, dst.data());
+    const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
+    if (container.count > 0)
+        container.kernels->encode(whole(container, layout), {.key = chunk.noise_key},
+                                  container.type, src, dst.data() + header_bytes);
+    seal_chunk(dst);
+    return {};
+}
+
+Done decode(const Container &container, std::span<const std::byte> src, void *dst) {
+    QCCL_TRY(const OpenChunk open,
+             open_chunk(src, container.codec, container.type, container.count));
+    QCCL_TRY(check_seal(src));
+    if (container.count == 0) return {};
+    const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
+    container.kernels->decode(whole(container, layout), open.payload.data(), container.type, dst,
+                              false);
+    return {};
+}
+
+Done run(Stream *stream, WorkItem work) {
+    if (!stream) return work();
+    stream->enqueue(std::move(work));
+    return {};
+}
+
+} // namespace
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
+    return guarded([=]() -> Done {
+        if (!codec_out) return Error::make(Code::invalid_argument, "codec_out is NULL");
+        if (!spec) return Error::make(Code::invalid_argument, "spec is NULL");
+        QCCL_TRY(const Codec codec, parse_codec(spec));
+        QCCL_TRY(const Settings settings, read_settings(environ));
+        QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
+        auto handle = std::make_unique<qcclCodec>();
+        handle->codec = codec;
+        handle->kernels = &best_kernels(tiers);
+        *codec_out = handle.release();
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecCreate);
+
+qcclResult_t qcclCodecDestroy(qcclCodec_t codec) {
+    return guarded([=]() -> Done {
+        if (!codec) return {};
+        QCCL_TRY(check_handle(codec));
+        delete codec;
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecDestroy);
+
+qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,
+                                      size_t *bytes_out) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(const Container container, take_container(codec, count, type));
+        if (!bytes_out) return Error::make(Code::invalid_argument, "bytes_out is NULL");
+        *bytes_out = encoded_bytes(container.codec, container.type, container.count);
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecMaxEncodedBytes);
+
+qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, qcclDataType_t type,
+                             void *dst, size_t capacity, size_t *written_out, qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(Stream * queue, take_stream(stream));
+        QCCL_TRY(const Container container, take_container(codec, count, type));
+        const size_t bytes = encoded_bytes(container.codec, container.type, count);
+        const Buffer from{"src", src, count * type_bytes(container.type)};
+        const Buffer to{"dst", dst, bytes};
+        QCCL_TRY(check_pointer(from));
+        QCCL_TRY(check_pointer(to));
+        if (!written_out) return Error::make(Code::invalid_argument, "written_out is NULL");
+        if (capacity < bytes)
+            return Error::make(Code::invalid_argument,
+                               "capacity is %zu, but %zu values of %s with %s need %zu bytes",
+                               capacity, count, name(container.type), spec(container.codec).c_str(),
+                               bytes)
+                .compared(static_cast<int64_t>(bytes), static_cast<int64_t>(capacity));
+        QCCL_TRY(check_apart(from, to));
+        QCCL_TRY(run(queue, [=] {
+            return encode(container, src, {static_cast<std::byte *>(dst), bytes});
+        }));
+        *written_out = bytes;
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecEncode);
+
+qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst,
+                             size_t count, qcclDataType_t type, qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(Stream * queue, take_stream(stream));
+        QCCL_TRY(const Container container, take_container(codec, count, type));
+        const Buffer from{"src", src, bytes};
+        const Buffer to{"dst", dst, count * type_bytes(container.type)};
+        QCCL_TRY(check_pointer(from));
+        QCCL_TRY(check_pointer(to));
+        QCCL_TRY(check_apart(from, to));
+        return run(queue, [=] {
+            return decode(container, {static_cast<const std::byte *>(src), bytes}, dst);
+        });
+    });
+}
+QCCL_TWIN(qcclCodecDecode);

@@ -1,0 +1,246 @@
+#include "api/creation.hpp"
+
+#include "api/agreement.hpp"
+#include "api/boundary.hpp"
+#include "api/exchange.hpp"
+#include "api/tiers.hpp"
+#include "device/host.hpp"
+
+#include <qccl/version.h>
+
+#include <cinttypes>
+#include <fstream>
+#include <functional>
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace qccl {
+
+namespace {
+
+// Where the ranks of a host outnumber its cores, spinning keeps the one that is waited for from
+// running.
+constexpr std::chrono::nanoseconds default_spin{std::chrono::microseconds(20)};
+
+// What the transport's waits call: lives as long as the transport, outlives no communicator.
+struct Waiting {
+    qcclIdle_t idle{};
+    std::shared_ptr<Family> family;
+    uint32_t rank = 0;
+    std::function<void(const Error &)> fail; // set once the transport is there
+
+    void operator()() const {
+        if (idle.function) return idle.function(idle.context);
+        if (!family || !fail) return;
+        if (const auto deadlock = family->find_deadlock(rank)) fail(*deadlock);
+    }
+};
+
+// The C callback, which counts levels from 1.
+void forward_line(LogLevel level, const char *line, void *context) {
+    const auto *log = static_cast<const qcclLog_t *>(context);
+    log->function(static_cast<int32_t>(level) + 1, line, log->context);
+}
+
+// A log whose callback's context lives as long as it does.
+Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,
+                                              uint32_t rank) {
+    auto callback = std::make_shared<qcclLog_t>(wishes.log);
+    LogOptions options{
+        .level = settings.debug, .file = settings.debug_file, .rank = static_cast<int32_t>(rank)};
+    if (callback->function) {
+        options.callback = forward_line;
+        options.context = callback.get();
+        if (options.file == "stderr") options.file.clear(); // unless somebody asked for a file too
+    }
+    QCCL_TRY(std::unique_ptr<Log> log, Log::create(options));
+    return std::shared_ptr<const Log>(log.release(),
+                                      [callback](const Log *finished) { delete finished; });
+}
+
+std::string host_identity(const Settings &settings) {
+    if (settings.host_id) return *settings.host_id;
+    std::string boot;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+    return boot;
+}
+
+std::string or_auto(const std::optional<uint64_t> &value) {
+    return value ? std::to_string(*value) : "auto";
+}
+
+CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings) {
+    CodecPolicy policy{.of_communicator = wishes.codec, .of_environment = {}};
+    const auto codec = parse_codec(settings.codec);
+    if (codec && !codec->is_lossless()) policy.of_environment = *codec;
+    return policy;
+}
+
+const Algorithm *algorithm_of(const CommWishes &wishes, const Settings &settings) {
+    if (wishes.algorithm) return wishes.algorithm;
+    return settings.algorithm ? find_algorithm(*settings.algorithm) : nullptr;
+}
+
+Agreement agreement_of(const CommWishes &wishes, const Settings &settings) {
+    Agreement mine;
+    const CodecPolicy policy = policy_of(wishes, settings);
+    const Algorithm *algorithm = algorithm_of(wishes, settings);
+    Agreement::set(mine.host, host_identity(settings));
+    // The environment's reaches less than the communicator's: the same spec is not the same wish.
+    Agreement::set(mine.codec, policy.of_communicator ? spec(*policy.of_communicator)
+                               : policy.of_environment
+                                   ? spec(*policy.of_environment) + " by QCCL_CODEC"
+                                   : "none");
+    Agreement::set(mine.algorithm, algorithm ? algorithm->name : "auto");
+    Agreement::set(mine.checksum, settings.checksum ? "1" : "0");
+    Agreement::set(mine.segment, or_auto(settings.segment_bytes));
+    Agreement::set(mine.lanes, or_auto(settings.lanes));
+    Agreement::set(mine.arena, or_auto(settings.arena_bytes));
+    Agreement::set(mine.oneshot_max, or_auto(settings.oneshot_max_bytes));
+    return mine;
+}
+
+Done greet(Bootstrap &bootstrap) {
+    const Greeting mine{
+        .version = QCCL_VERSION, .rank = bootstrap.rank(), .size = bootstrap.size()};
+    std::vector<Greeting> all(bootstrap.size());
+    QCCL_TRY(bootstrap.all_gather(&mine, all.data(), sizeof mine));
+    QCCL_TRY(check_greetings(all));
+    return {};
+}
+
+uint32_t usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return static_cast<uint32_t>(CPU_COUNT(&set));
+}
+
+// What a rank has before it meets the others over the transport.
+struct Equipment {
+    std::shared_ptr<const Log> log;
+    Device device;
+    ForkMark mark;
+};
+
+Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
+    QCCL_TRY(surroundings.readable);
+    QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
+    QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
+    QCCL_TRY(ForkMark mark, ForkMark::create());
+    return Equipment{std::move(log), host_device(tiers), std::move(mark)};
+}
+
+class Creation {
+public:
+    Creation(Bootstrap &bootstrap, Reach reach, const CommWishes &wishes, const Settings &settings)
+        : bootstrap_(bootstrap), reach_(reach), wishes_(wishes), settings_(settings),
+          exchange_(bootstrap) {}
+
+    Exchange &exchange() { return exchange_; }
+    Done compare() {
+        const Agreement mine = agreement_of(wishes_, settings_);
+        std::vector<Agreement> all(bootstrap_.size());
+        QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
+        return check_agreements(all);
+    }
+    Result<std::shared_ptr<Comm>> assemble(Equipment &equipment,
+                                           const std::shared_ptr<Family> &family);
+
+private:
+    TransportOptions transport_options() const;
+    Cut cut(const Transport &transport, size_t outbox_bytes) const;
+    std::vector<InjectRule> own_faults() const;
+
+    Bootstrap &bootstrap_;
+    const Reach reach_;
+    const CommWishes &wishes_;
+    const Settings &settings_;
+    Exchange exchange_;
+};
+
+TransportOptions Creation::transport_options() const {
+    TransportOptions options;
+    options.rank = bootstrap_.rank();
+    options.size = bootstrap_.size();
+    if (settings_.arena_bytes) options.outbox_bytes = *settings_.arena_bytes;
+    options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
+    const bool outnumber = bootstrap_.size() > usable_cores();
+    options.spin = settings_.spin.value_or(outnumber ? std::chrono::nanoseconds(0) : default_spin);
+    return options;
+}
+
+Cut Creation::cut(const Transport &transport, size_t outbox_bytes) const {
+    Cut cut{.outbox_bytes = outbox_bytes, .slots = transport.slots()};
+    if (settings_.segment_bytes) cut.segment_bytes = *settings_.segment_bytes;
+    if (settings_.lanes)
+        cut.lanes = static_cast<uint32_t>(std::min<uint64_t>(*settings_.lanes, UINT32_MAX));
+    cut.line_bytes = transport.line_bytes();
+    cut.seals = settings_.checksum;
+    return cut;
+}
+
+std::vector<InjectRule> Creation::own_faults() const {
+    std::vector<InjectRule> rules;
+    for (const InjectRule &rule : settings_.inject)
+        if (!rule.rank || *rule.rank == bootstrap_.rank()) rules.push_back(rule);
+    return rules;
+}
+
+Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
+                                                 const std::shared_ptr<Family> &family) {
+    TransportOptions options = transport_options();
+    const auto waiting = std::make_shared<Waiting>(
+        Waiting{.idle = wishes_.idle, .family = family, .rank = options.rank, .fail = {}});
+    options.idle = [waiting] { (*waiting)(); };
+    options.warn = [log = equipment.log, family](const char *sentence) {
+        log->warn("%s%s", sentence, family ? " (ranks of qcclCommInitAll need a thread each)" : "");
+    };
+    const AllGather all_gather = [this](const void *mine, void *all, size_t bytes) {
+        return exchange_.all_gather(mine, all, bytes);
+    };
+    const auto create = reach_ == Reach::process ? create_inproc_transport : create_shm_transport;
+    QCCL_TRY(std::unique_ptr<Transport> transport, create(options, all_gather));
+    waiting->fail = [raw = transport.get()](const Error &error) { raw->fail(error); };
+
+    equipment.log->info("%s%srank %" PRIu32 " of %" PRIu32 " over %s, kernels %s",
+                        wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
+                        options.size, transport->name(), equipment.device.kernels->tier);
+    const Cut how = cut(*transport, options.outbox_bytes);
+    return std::make_shared<Comm>(CommParts{.name = wishes_.name,
+                                            .log = std::move(equipment.log),
+                                            .transport = std::move(transport),
+                                            .device = equipment.device,
+                                            .cut = how,
+                                            .codecs = policy_of(wishes_, settings_),
+                                            .algorithm = algorithm_of(wishes_, settings_),
+                                            .timeout = wishes_.timeout.value_or(settings_.timeout),
+                                            .inject = own_faults(),
+                                            .family = family,
+                                            .mark = std::move(equipment.mark)});
+}
+
+Done outcome(const auto &result) { return result ? Done() : Done(result.error()); }
+
+} // namespace
+
+Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
+                                          const CommWishes &wishes,
+                                          const Surroundings &surroundings,
+                                          const std::shared_ptr<Family> &family) {
+    QCCL_TRY(greet(bootstrap));
+    Creation creation(bootstrap, reach, wishes, surroundings.settings);
+
+    auto equipment = contained([&] { return equip(bootstrap.rank(), wishes, surroundings); });
+    QCCL_TRY(creation.exchange().conclude(outcome(equipment)));
+    if (reach == Reach::host || bootstrap.rank() == 0)
+        for (const std::string &warning : surroundings.settings.warnings)
+            equipment->log->warn("%s", warning.c_str());
+    QCCL_TRY(creation.compare());
+
+    auto comm = contained([&] { return creation.assemble(*equipment, family); });
+    QCCL_TRY(creation.exchange().conclude(outcome(comm)));
+    return comm;
+}
+
+} // namespace qccl

@@ -1,0 +1,43 @@
+// How a C function gets into a communicator: the handle is one, this process may use it, and no
+// other thread is inside.
+#pragma once
+
+#include "api/boundary.hpp"
+#include "api/comm.hpp"
+
+struct qcclComm {
+    static constexpr uint64_t intact = 0x4D4D4F434C434351; // "QCCLCOMM"
+
+    uint64_t magic = intact; // first, so that a pointer to something else is told apart
+    std::shared_ptr<qccl::Comm> comm;
+
+    ~qcclComm() { magic = 0; }
+};
+
+namespace qccl {
+
+// For functions that any thread may call at any time.
+Done check_handle(qcclComm_t handle);
+// For the others; leave the gate when done.
+Done enter(qcclComm_t handle);
+// Why the gate did not let a thread in.
+Error refuse_entry(Gate::Answer answer);
+
+// body: Done(Comm &). Its error is kept in the communicator and for this thread.
+template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) noexcept {
+    return guarded([&]() -> Done {
+        QCCL_TRY(check_handle(handle));
+        return body(*handle->comm);
+    });
+}
+
+template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexcept {
+    if (const Done entered = enter(handle); !entered) return report(entered.error());
+    Comm &comm = *handle->comm;
+    const Done done = contained([&]() -> Done { return body(comm); });
+    if (!done) comm.errors().note(done.error());
+    comm.gate().leave(); // from here on another thread may free it
+    return done ? qcclSuccess : report(done.error());
+}
+
+} // namespace qccl

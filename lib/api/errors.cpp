@@ -1,0 +1,70 @@
+// Versions, and what went wrong, for C.
+#include "api/config.hpp"
+#include "api/entry.hpp"
+
+#include <cstdio>
+
+namespace qccl {
+
+static qcclErrorInfo_t to_info(const RecordedError &recorded, uint32_t rank) {
+    qcclErrorInfo_t info{};
+    info.code = to_c(recorded.error.code);
+    info.rank = static_cast<int32_t>(rank);
+    info.peer = recorded.error.rank;
+    info.collective = recorded.call.collective;
+    info.call = recorded.call.number;
+    info.tag = recorded.call.tag;
+    info.expected = recorded.error.expected;
+    info.got = recorded.error.got;
+    return info;
+}
+
+// A failure that came from outside, while this rank was in no call, counts as an error too.
+static std::optional<RecordedError> latest(Comm &comm) {
+    if (const auto last = comm.errors().last()) return last;
+    return comm.failure();
+}
+
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclGetVersion(int *version_out) {
+    return guarded([=]() -> Done {
+        if (!version_out) return Error::make(Code::invalid_argument, "version_out is NULL");
+        *version_out = QCCL_VERSION;
+        return {};
+    });
+}
+QCCL_TWIN(qcclGetVersion);
+
+const char *qcclGetErrorString(qcclResult_t result) { return code_text(static_cast<Code>(result)); }
+QCCL_TWIN(qcclGetErrorString);
+
+const char *qcclGetLastError(qcclComm_t comm) {
+    LastError &last = last_error();
+    last.shown[0] = 0;
+    if (!comm)
+        std::snprintf(last.shown, sizeof last.shown, "%s", last.error.text);
+    else
+        // Asking must not become an error itself: a handle that is none has no sentence.
+        (void)contained([&]() -> Done {
+            QCCL_TRY(check_handle(comm));
+            if (const auto recorded = latest(*comm->comm))
+                std::snprintf(last.shown, sizeof last.shown, "%s", recorded->error.text);
+            return {};
+        });
+    return last.shown;
+}
+QCCL_TWIN(qcclGetLastError);
+
+qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        if (!info_out) return Error::make(Code::invalid_argument, "info_out is NULL");
+        const RecordedError none{{.code = Code::success}, {}};
+        const qcclErrorInfo_t info = to_info(latest(found).value_or(none), found.rank());
+        constexpr size_t first_bytes = 88; // release 0.1
+        return give_struct("qcclErrorInfo_t", &info, sizeof info, first_bytes, info_out);
+    });
+}
+QCCL_TWIN(qcclGetErrorInfo);

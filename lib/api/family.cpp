@@ -1,0 +1,49 @@
+#include "api/family.hpp"
+
+#include "api/quiet_thread.hpp"
+
+#include <cinttypes>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include <unistd.h>
+
+namespace qccl {
+
+// Threads that make no calls of their own: streams (whose calls have been counted when they were
+// enqueued) and the server of a unique id.
+static bool is_ours(const std::filesystem::path &task) {
+    std::string name;
+    std::getline(std::ifstream(task / "comm"), name);
+    return name == stream_thread_name || name == "qccl-rendezvous";
+}
+
+static bool has_other_threads() {
+    const std::string self = std::to_string(gettid());
+    std::error_code unreadable; // then nothing is known, and nothing said
+    std::filesystem::directory_iterator tasks("/proc/self/task", unreadable);
+    if (unreadable) return true;
+    for (const auto &task : tasks)
+        if (task.path().filename() != self && !is_ours(task.path())) return true;
+    return false;
+}
+
+std::optional<Error> Family::find_deadlock(uint32_t rank) const {
+    const uint64_t call = issued_[rank].call.load(std::memory_order_relaxed);
+    for (uint32_t sibling = 0; sibling < issued_.size(); sibling++) {
+        if (issued_[sibling].call.load(std::memory_order_relaxed) >= call) continue;
+        if (has_other_threads()) return std::nullopt;
+        return Error::make(Code::invalid_usage,
+                           "call %" PRIu64 " of rank %" PRIu32 " waits for rank %" PRIu32
+                           ", whose call this thread, the only one of the process, would have to "
+                           "make: blocking calls on several communicators of qcclCommInitAll need "
+                           "a thread each, or host streams",
+                           call, rank, sibling)
+            .at_rank(sibling);
+    }
+    return std::nullopt;
+}
+
+} // namespace qccl

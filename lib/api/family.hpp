@@ -1,0 +1,32 @@
+// The communicators that one qcclCommInitAll made: sees when the process has only one thread and
+// that thread waits in one of them for a call that it would have to make itself.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+class Family {
+public:
+    explicit Family(uint32_t size) : issued_(size) {}
+
+    void issued(uint32_t rank, uint64_t call) {
+        issued_[rank].call.store(call, std::memory_order_relaxed);
+    }
+    // For the thread that waits in the latest call of `rank`. Silent where another thread could
+    // still make the call that is missing.
+    std::optional<Error> find_deadlock(uint32_t rank) const;
+
+private:
+    struct alignas(64) Issued { // a cache line each: ranks write theirs in every call
+        std::atomic<uint64_t> call{0};
+    };
+    std::vector<Issued> issued_;
+};
+
+} // namespace qccl

@@ -1,0 +1,58 @@
+// Who is inside a communicator: one thread of the caller's at a time, and nobody once it is closed.
+// Costs one locked instruction on the way in.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include <pthread.h>
+
+namespace qccl {
+
+class Gate {
+public:
+    enum class Answer : uint8_t { inside, taken_by_other, taken_by_caller, closed };
+
+    Answer enter() {
+        uint64_t found = nobody;
+        if (inside_.compare_exchange_strong(found, caller(), std::memory_order_acquire,
+                                            std::memory_order_relaxed))
+            return Answer::inside;
+        if (found == shut) return Answer::closed;
+        return found == caller() ? Answer::taken_by_caller : Answer::taken_by_other;
+    }
+    void leave() { inside_.store(nobody, std::memory_order_release); }
+
+    bool is_taken_by_caller() const { return inside_.load(std::memory_order_relaxed) == caller(); }
+
+    // No one enters afterwards, if nobody is inside; anything but `inside` says who is.
+    Answer try_close() {
+        uint64_t found = nobody;
+        if (inside_.compare_exchange_strong(found, shut, std::memory_order_acquire))
+            return Answer::inside;
+        if (found == shut) return Answer::closed;
+        return found == caller() ? Answer::taken_by_caller : Answer::taken_by_other;
+    }
+    // The same, but another thread that is inside is waited for. Polls, so that leaving need not
+    // look for somebody who waits.
+    Answer close() {
+        Answer answer = try_close();
+        while (answer == Answer::taken_by_other) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            answer = try_close();
+        }
+        return answer;
+    }
+
+private:
+    static constexpr uint64_t nobody = 0, shut = 1;
+
+    // glibc's thread handles are addresses: never 0 or 1.
+    static uint64_t caller() { return static_cast<uint64_t>(pthread_self()); }
+
+    std::atomic<uint64_t> inside_{nobody};
+};
+
+} // namespace qccl

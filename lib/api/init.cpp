@@ -1,0 +1,201 @@
+// Making communicators, for C.
+#include "api/creation.hpp"
+#include "api/entry.hpp"
+#include "api/quiet_thread.hpp"
+
+#include <cstring>
+#include <latch>
+#include <string_view>
+
+namespace qccl {
+
+static_assert(sizeof(qcclUniqueId) == sizeof(UniqueId));
+
+namespace {
+
+// A log for what happens before there is a communicator.
+Result<std::shared_ptr<const Log>> create_early_log(const Settings &settings, int rank) {
+    QCCL_TRY(std::unique_ptr<Log> log,
+             Log::create({.level = settings.debug, .file = settings.debug_file, .rank = rank}));
+    return std::shared_ptr<const Log>(std::move(log));
+}
+
+RendezvousOptions rendezvous_options(const Settings &settings, std::chrono::nanoseconds timeout) {
+    RendezvousOptions options;
+    options.timeout = timeout;
+    if (settings.socket_interface) options.interface = *settings.socket_interface;
+    return options;
+}
+
+Done check_rank(int nranks, int rank) {
+    if (nranks < 1)
+        return Error::make(Code::invalid_argument, "nranks is %d, not 1 or more", nranks);
+    if (rank >= 0) return {};
+    return Error::make(Code::invalid_argument, "rank is %d; possible are 0 to %d", rank,
+                       nranks - 1);
+}
+
+std::unique_ptr<qcclComm> make_handle(std::shared_ptr<Comm> comm) {
+    auto handle = std::make_unique<qcclComm>();
+    handle->comm = std::move(comm);
+    return handle;
+}
+
+Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
+                                   const CommWishes &wishes) {
+    const Surroundings surroundings = read_surroundings();
+    const Settings &settings = surroundings.settings;
+    RendezvousOptions options =
+        rendezvous_options(settings, wishes.timeout.value_or(settings.timeout));
+    // Where not even a log can be made, the ranks hear of it when they have met.
+    if (const auto log = create_early_log(settings, rank))
+        options.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
+    UniqueId bytes;
+    std::memcpy(bytes.data(), id.internal, bytes.size());
+    // A rank beyond the size is refused there, where all that wait can hear of it.
+    QCCL_TRY(
+        const std::unique_ptr<Bootstrap> bootstrap,
+        join_unique_id(bytes, static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), options));
+    return create_comm(*bootstrap, Reach::host, wishes, surroundings, nullptr);
+}
+
+// All ranks at once, each on a thread of its own as creation needs it. None starts before all
+// threads are there: a rank without one would keep the others waiting.
+class FamilyCreation {
+public:
+    explicit FamilyCreation(uint32_t size)
+        : size_(size), surroundings_(read_surroundings()),
+          bootstraps_(create_local_bootstraps(size, surroundings_.settings.timeout)),
+          family_(std::make_shared<Family>(size)), comms_(size), dones_(size) {}
+
+    Result<std::vector<std::shared_ptr<Comm>>> run() {
+        std::latch gate(1);
+        const Done started = contained([&] { return start(gate); });
+        runs_ = started.is_ok();
+        gate.count_down();
+        for (QuietThread &thread : threads_) thread.join();
+        QCCL_TRY(started);
+        // Of several sentences the one of the rank that is at fault: it does not speak of another.
+        const Done *first = nullptr;
+        for (const Done &done : dones_) {
+            if (done) continue;
+            if (!first || done.error().code != Code::remote_error) first = &done;
+        }
+        if (first) return first->error();
+        return std::move(comms_);
+    }
+
+private:
+    Done start(std::latch &gate) {
+        threads_.reserve(size_);
+        for (uint32_t rank = 0; rank < size_; rank++) {
+            QCCL_TRY(QuietThread thread, QuietThread::start(rank_thread_name, [this, &gate, rank] {
+                         gate.wait();
+                         if (runs_) dones_[rank] = contained([&] { return create(rank); });
+                     }));
+            threads_.push_back(std::move(thread));
+        }
+        return {};
+    }
+    Done create(uint32_t rank) {
+        const CommWishes wishes;
+        const std::unique_ptr<Bootstrap> bootstrap = std::move(bootstraps_[rank]);
+        QCCL_TRY(comms_[rank],
+                 create_comm(*bootstrap, Reach::process, wishes, surroundings_, family_));
+        return {};
+    }
+
+    const uint32_t size_;
+    const Surroundings surroundings_;
+    std::vector<std::unique_ptr<Bootstrap>> bootstraps_;
+    std::shared_ptr<Family> family_;
+    std::vector<std::shared_ptr<Comm>> comms_;
+    std::vector<Done> dones_;
+    bool runs_ = false; // written before the gate opens
+    std::vector<QuietThread> threads_;
+};
+
+Done check_devices(const char *const *devices, int nranks) {
+    for (int rank = 0; devices && rank < nranks; rank++)
+        if (!devices[rank] || std::string_view(devices[rank]) != "host")
+            return Error::make(Code::invalid_argument,
+                               "devices[%d] is \"%.60s\"; this library knows \"host\"", rank,
+                               devices[rank] ? devices[rank] : "(NULL)");
+    return {};
+}
+
+} // namespace
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out) {
+    return guarded([=]() -> Done {
+        if (!id_out) return Error::make(Code::invalid_argument, "id_out is NULL");
+        const Surroundings surroundings = read_surroundings();
+        QCCL_TRY(surroundings.readable);
+        const Settings &settings = surroundings.settings;
+        QCCL_TRY(const UniqueId id,
+                 create_unique_id(rendezvous_options(settings, settings.timeout)));
+        std::memcpy(id_out->internal, id.data(), id.size());
+        return {};
+    });
+}
+QCCL_TWIN(qcclGetUniqueId);
+
+qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id,
+                                    int rank, const qcclConfig_t *config) {
+    return guarded([=]() -> Done {
+        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+        if (!id) return Error::make(Code::invalid_argument, "id is NULL");
+        QCCL_TRY(check_rank(nranks, rank));
+        QCCL_TRY(const CommWishes wishes, take_wishes(config));
+        QCCL_TRY(auto comm, join(nranks, *id, rank, wishes));
+        *comm_out = make_handle(std::move(comm)).release();
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommInitRankConfig);
+
+qcclResult_t qcclCommInitRank(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id, int rank) {
+    return pqcclCommInitRankConfig(comm_out, nranks, id, rank, nullptr);
+}
+QCCL_TWIN(qcclCommInitRank);
+
+qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *const devices[]) {
+    return guarded([=]() -> Done {
+        if (!comms_out) return Error::make(Code::invalid_argument, "comms_out is NULL");
+        QCCL_TRY(check_rank(nranks, 0));
+        QCCL_TRY(check_devices(devices, nranks));
+        QCCL_TRY(auto comms, FamilyCreation(static_cast<uint32_t>(nranks)).run());
+        std::vector<std::unique_ptr<qcclComm>> handles;
+        for (auto &comm : comms) handles.push_back(make_handle(std::move(comm)));
+        for (size_t rank = 0; rank < handles.size(); rank++)
+            comms_out[rank] = handles[rank].release();
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommInitAll);
+
+qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const qcclOob_t *oob,
+                             const qcclConfig_t *config) {
+    return guarded([=]() -> Done {
+        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+        QCCL_TRY(check_rank(nranks, rank));
+        if (rank >= nranks)
+            return Error::make(Code::invalid_argument, "rank is %d; possible are 0 to %d", rank,
+                               nranks - 1);
+        if (!oob || !oob->allgather)
+            return Error::make(Code::invalid_argument, "%s is NULL",
+                               oob ? "oob->allgather" : "oob");
+        QCCL_TRY(const CommWishes wishes, take_wishes(config));
+        const Surroundings surroundings = read_surroundings();
+        const auto bootstrap =
+            create_oob_bootstrap(static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank),
+                                 oob->allgather, oob->context);
+        QCCL_TRY(auto comm, create_comm(*bootstrap, Reach::host, wishes, surroundings, nullptr));
+        *comm_out = make_handle(std::move(comm)).release();
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommInitOob);

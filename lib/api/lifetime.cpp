@@ -1,0 +1,91 @@
+// The ends of a communicator, good and bad, for C.
+#include "api/entry.hpp"
+
+namespace qccl {
+
+// Whoever ends a communicator must not be in the middle of one of its calls.
+static Done check_outside(Comm &comm) {
+    if (!comm.gate().is_taken_by_caller() && !comm.is_running_here()) return {};
+    return Error::make(Code::invalid_usage,
+                       "comm: a communicator cannot be ended from inside (in its idle or log "
+                       "function); qcclCommRevoke can be called there");
+}
+
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclCommFinalize(qcclComm_t comm) {
+    return inside(comm, [](Comm &entered) -> Done {
+        QCCL_TRY(entered.finalize());
+        if (const auto failure = entered.failure()) return failure->error;
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommFinalize);
+
+qcclResult_t qcclCommDestroy(qcclComm_t comm) {
+    if (!comm) return qcclSuccess;
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        QCCL_TRY(check_outside(found));
+        if (const auto answer = found.gate().try_close(); answer != Gate::Answer::inside)
+            return refuse_entry(answer);
+        const Done finalized = found.finalize();
+        delete comm;
+        return finalized;
+    });
+}
+QCCL_TWIN(qcclCommDestroy);
+
+qcclResult_t qcclCommAbort(qcclComm_t comm) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        QCCL_TRY(check_outside(found));
+        found.fail(Error::make(Code::revoked, "rank %u aborted the communicator", found.rank())
+                       .at_rank(found.rank()));
+        if (const auto answer = found.gate().close(); answer != Gate::Answer::inside)
+            return refuse_entry(answer);
+        found.close();
+        delete comm;
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommAbort);
+
+qcclResult_t qcclCommRevoke(qcclComm_t comm) {
+    return at_any_time(comm, [](Comm &found) -> Done {
+        found.fail(Error::make(Code::revoked, "rank %u revoked the communicator", found.rank())
+                       .at_rank(found.rank()));
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommRevoke);
+
+qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        if (!result_out) return Error::make(Code::invalid_argument, "result_out is NULL");
+        const auto failure = found.failure();
+        *result_out = failure           ? to_c(failure->error.code)
+                      : found.is_busy() ? qcclInProgress
+                                        : qcclSuccess;
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommGetAsyncError);
+
+qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        if (!count_out) return Error::make(Code::invalid_argument, "count_out is NULL");
+        *count_out = static_cast<int>(found.size());
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommCount);
+
+qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        if (!rank_out) return Error::make(Code::invalid_argument, "rank_out is NULL");
+        *rank_out = static_cast<int>(found.rank());
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommUserRank);

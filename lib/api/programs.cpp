@@ -1,0 +1,49 @@
+#include "api/programs.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace qccl {
+
+// Shapes that a program may go through before the least recently used is forgotten.
+static constexpr size_t most_programs = 256;
+
+size_t Programs::Hash::operator()(const ProgramKey &key) const {
+    const Codec &codec = key.codec;
+    const uint64_t words[] = {static_cast<uint64_t>(key.collective),
+                              static_cast<uint64_t>(key.type),
+                              static_cast<uint64_t>(key.op),
+                              uint64_t{key.root},
+                              key.count,
+                              uint64_t{codec.bucket},
+                              codec.seed,
+                              uint64_t{codec.bits},
+                              static_cast<uint64_t>(codec.id),
+                              reinterpret_cast<uintptr_t>(key.algorithm)};
+    uint64_t hash = 0;
+    for (const uint64_t word : words) {
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+Result<ProgramRef> Programs::get(const ProgramKey &key) {
+    uses_++;
+    if (const auto found = held_.find(key); found != held_.end()) {
+        found->second.last_used = uses_;
+        return found->second.program;
+    }
+    QCCL_TRY(ProgramRef program, make(key));
+    if (held_.size() >= most_programs) forget_oldest();
+    held_.emplace(key, Held{program, uses_});
+    return program;
+}
+
+void Programs::forget_oldest() {
+    held_.erase(std::min_element(held_.begin(), held_.end(), [](const auto &a, const auto &b) {
+        return a.second.last_used < b.second.last_used;
+    }));
+}
+
+} // namespace qccl

@@ -1,0 +1,52 @@
+// The programs of one communicator, compiled once for each shape of call. Not thread-safe: used
+// under the communicator's gate.
+#pragma once
+
+#include "coll/algorithm.hpp"
+#include "engine/program.hpp"
+
+#include <memory>
+#include <unordered_map>
+
+namespace qccl {
+
+// All that decides which program runs.
+struct ProgramKey {
+    Collective collective = Collective::all_reduce;
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint32_t root = 0;
+    uint64_t count = 0;
+    Codec codec;
+    const Algorithm *algorithm = nullptr; // named by somebody; nullptr: the planner chooses
+
+    bool operator==(const ProgramKey &) const = default;
+};
+
+using ProgramRef = std::shared_ptr<const Program>; // a call on a stream keeps its own
+
+class Programs {
+public:
+    Programs(Team team, const Cut &cut) : team_(team), cut_(cut) {}
+
+    // An error says why the call cannot run; the key is not remembered.
+    Result<ProgramRef> get(const ProgramKey &key);
+
+private:
+    struct Hash {
+        size_t operator()(const ProgramKey &key) const;
+    };
+    struct Held {
+        ProgramRef program;
+        uint64_t last_used = 0;
+    };
+    Result<ProgramRef> make(const ProgramKey &key) const;
+    void forget_oldest();
+
+    const Team team_;
+    const Cut cut_;
+    std::unordered_map<ProgramKey, Held, Hash> held_;
+    uint64_t uses_ = 0;
+};
+
+} // namespace qccl

@@ -1,0 +1,144 @@
+#include "api/stream.hpp"
+
+#include "api/boundary.hpp"
+#include "base/settings.hpp"
+
+#include <unistd.h>
+
+namespace qccl {
+
+Result<std::unique_ptr<Stream>> Stream::create(std::optional<uint64_t> cpu) {
+    QCCL_TRY(ForkMark mark, ForkMark::create());
+    std::unique_ptr<Stream> stream(new Stream(std::move(mark)));
+    QCCL_TRY(stream->thread_,
+             QuietThread::start(stream_thread_name, [s = stream.get()] { s->run(); }));
+    if (cpu) QCCL_TRY(stream->thread_.pin(*cpu));
+    return stream;
+}
+
+Stream::~Stream() {
+    {
+        const std::lock_guard lock(mutex_);
+        ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    magic_ = 0;
+}
+
+void Stream::enqueue(WorkItem work) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+}
+
+void Stream::run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return ends_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        lock.unlock();
+        const Done done = contained(queue_.front());
+        lock.lock();
+        if (!done && !error_) error_ = done.error();
+        queue_.pop_front();
+        changed_.notify_all();
+    }
+}
+
+Done Stream::take_error() {
+    if (!error_) return {};
+    const Error error = *error_;
+    error_.reset();
+    return error;
+}
+
+Done Stream::synchronize() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queue_.empty(); });
+    return take_error();
+}
+
+Done Stream::query() {
+    const std::lock_guard lock(mutex_);
+    QCCL_TRY(take_error());
+    if (queue_.empty()) return {};
+    return Error::make(Code::in_progress, "%zu calls are not done yet", queue_.size());
+}
+
+static Done check(const Stream *stream) {
+    const auto address = reinterpret_cast<uintptr_t>(stream);
+    if (address % alignof(Stream) != 0 || !stream->is_intact())
+        return Error::make(
+            Code::invalid_argument,
+            "stream is %p, which no qcclStreamCreate made (or it has been destroyed)",
+            static_cast<const void *>(stream));
+    if (stream->is_child()) return refuse_child("stream");
+    return {};
+}
+
+Result<Stream *> take_stream(qcclStream_t handle) {
+    if (!handle || handle == QCCL_STREAM_SYNC) return nullptr;
+    auto *stream = static_cast<Stream *>(handle);
+    QCCL_TRY(check(stream));
+    return stream;
+}
+
+// For the functions of streams alone, which have nothing to do for "return when done".
+static Result<Stream *> take_real_stream(qcclStream_t handle) {
+    QCCL_TRY(Stream * stream, take_stream(handle));
+    if (!stream)
+        return Error::make(Code::invalid_argument, "stream is %s, not one from qcclStreamCreate",
+                           handle ? "QCCL_STREAM_SYNC" : "NULL");
+    return stream;
+}
+
+static Result<Stream *> take_stream_to_wait_for(qcclStream_t handle) {
+    QCCL_TRY(Stream * stream, take_real_stream(handle));
+    if (stream->is_this_thread())
+        return Error::make(Code::invalid_usage,
+                           "a stream cannot wait for itself (this is its own thread, in an idle "
+                           "or log function)");
+    return stream;
+}
+
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclStreamCreate(qcclStream_t *stream_out) {
+    return guarded([=]() -> Done {
+        if (!stream_out) return Error::make(Code::invalid_argument, "stream_out is NULL");
+        QCCL_TRY(const Settings settings, read_settings(environ));
+        QCCL_TRY(auto stream, Stream::create(settings.progress_cpu));
+        *stream_out = stream.release();
+        return {};
+    });
+}
+QCCL_TWIN(qcclStreamCreate);
+
+qcclResult_t qcclStreamDestroy(qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        if (!stream) return {};
+        QCCL_TRY(Stream * taken, take_stream_to_wait_for(stream));
+        delete taken;
+        return {};
+    });
+}
+QCCL_TWIN(qcclStreamDestroy);
+
+qcclResult_t qcclStreamSynchronize(qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(Stream * taken, take_stream_to_wait_for(stream));
+        return taken->synchronize();
+    });
+}
+QCCL_TWIN(qcclStreamSynchronize);
+
+qcclResult_t qcclStreamQuery(qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(Stream * taken, take_real_stream(stream));
+        return taken->query();
+    });
+}
+QCCL_TWIN(qcclStreamQuery);

@@ -1,0 +1,58 @@
+// A host stream: a queue of work and a thread that does it in order. Knows nothing of what the work
+// is; waiting for other streams is the work's own business.
+#pragma once
+
+#include "api/fork_mark.hpp"
+#include "api/quiet_thread.hpp"
+#include "base/result.hpp"
+
+#include <qccl/qccl.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace qccl {
+
+using WorkItem = std::function<Done()>;
+
+class Stream {
+public:
+    static Result<std::unique_ptr<Stream>> create(std::optional<uint64_t> cpu);
+    ~Stream();
+    Stream(const Stream &) = delete;
+    Stream &operator=(const Stream &) = delete;
+
+    void enqueue(WorkItem work);
+    // Both hand out the first error since the last that was handed out, once.
+    Done synchronize();
+    Done query();
+
+    bool is_child() const { return mark_.is_child(); }
+    bool is_this_thread() const { return thread_.id() == std::this_thread::get_id(); }
+    bool is_intact() const { return magic_ == magic; }
+
+private:
+    static constexpr uint64_t magic = 0x4D41455254534351; // "QCSTREAM"
+
+    explicit Stream(ForkMark mark) : mark_(std::move(mark)) {}
+    void run();
+    Done take_error();
+
+    uint64_t magic_ = magic; // first, so that a pointer to something else is told apart
+    ForkMark mark_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<WorkItem> queue_; // the front one is being done
+    std::optional<Error> error_;
+    bool ends_ = false;
+    QuietThread thread_; // last: it uses all of the above
+};
+
+// What a handle names: nobody (the call returns when done) or a stream.
+Result<Stream *> take_stream(qcclStream_t handle);
+
+} // namespace qccl

@@ -1,0 +1,39 @@
+#include "api/tiers.hpp"
+
+#include "base/settings.hpp"
+#include "kernels/kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace qccl {
+
+// In the order of Tier, so that the number is the index.
+static constexpr std::array<std::string_view, 7> tier_names{"scalar", "generic", "sse4", "avx2",
+                                                            "avx512", "neon",    "sve"};
+static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
+
+Result<uint32_t> parse_tiers(const std::string &names) {
+    uint32_t mask = 0;
+    for (size_t begin = 0; begin <= names.size();) {
+        const size_t end = std::min(names.find(',', begin), names.size());
+        const std::string_view name = std::string_view(names).substr(begin, end - begin);
+        const auto *found = std::find(tier_names.begin(), tier_names.end(), name);
+        if (found == tier_names.end())
+            return Error::make(Code::invalid_argument,
+                               "QCCL_TIER: \"%.*s\" is no SIMD tier; possible are scalar, generic, "
+                               "sse4, avx2, avx512, neon, sve",
+                               static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
+        mask |= 1U << (found - tier_names.begin());
+        begin = end + 1;
+    }
+    return mask;
+}
+
+Result<uint32_t> allowed_tiers(const Settings &settings) {
+    if (!settings.tier) return ~0U;
+    return parse_tiers(*settings.tier);
+}
+
+} // namespace qccl

@@ -1,0 +1,38 @@
+#include "api/turns.hpp"
+
+namespace qccl {
+
+bool Turns::await(uint64_t call) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || done_ == call - 1; });
+    if (closed_) return false;
+    runner_ = std::this_thread::get_id();
+    return true;
+}
+
+void Turns::finish(uint64_t call, bool was_enqueued) {
+    const std::lock_guard lock(mutex_);
+    done_ = call;
+    runner_ = {};
+    if (was_enqueued) enqueued_.fetch_sub(1, std::memory_order_release);
+    changed_.notify_all();
+}
+
+void Turns::await_all() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_idle(); });
+}
+
+void Turns::close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return runner_ == std::thread::id(); });
+}
+
+bool Turns::is_running_here() {
+    const std::lock_guard lock(mutex_);
+    return runner_ == std::this_thread::get_id();
+}
+
+} // namespace qccl

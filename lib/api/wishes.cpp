@@ -1,0 +1,71 @@
+// What one rank wants of a communicator: its config and its environment.
+#include "api/config.hpp"
+#include "api/creation.hpp"
+
+#include <string>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace qccl {
+
+static std::string algorithm_names() {
+    std::string names;
+    for (const Algorithm &each : algorithms())
+        names.append(names.empty() ? "" : ", ").append(each.name);
+    return names;
+}
+
+static Result<const Algorithm *> take_comm_algorithm(const char *who, const char *name) {
+    if (const Algorithm *found = find_algorithm(name)) return found;
+    return Error::make(Code::invalid_argument, "%s is \"%.40s\"; possible are %s", who, name,
+                       algorithm_names().c_str());
+}
+
+Result<CommWishes> take_wishes(const qcclConfig_t *config) {
+    QCCL_TRY(const qcclConfig_t given, take_config(config));
+    CommWishes wishes;
+    wishes.idle = given.idle;
+    wishes.log = given.log;
+    if (given.device && std::string_view(given.device) != "host")
+        return Error::make(Code::invalid_argument,
+                           "config: device is \"%.60s\"; this library knows \"host\"",
+                           given.device);
+    if (given.codec) {
+        const auto codec = parse_codec(given.codec);
+        if (!codec)
+            return Error::make(Code::invalid_argument, "config: %.200s", codec.error().text);
+        wishes.codec = *codec;
+    }
+    if (given.algorithm) {
+        QCCL_TRY(wishes.algorithm, take_comm_algorithm("config: algorithm", given.algorithm));
+    }
+    QCCL_TRY(wishes.timeout, take_timeout("timeout", given.timeout));
+    QCCL_TRY(wishes.peer_timeout, take_timeout("peer_timeout", given.peer_timeout));
+    if (wishes.peer_timeout == std::chrono::nanoseconds(0))
+        return Error::make(Code::invalid_argument,
+                           "config: peer_timeout is %g; the dead must be told from the living, so "
+                           "it has to be above 0",
+                           given.peer_timeout);
+    if (given.name) wishes.name = given.name;
+    return wishes;
+}
+
+static Result<Settings> read_all_settings() {
+    QCCL_TRY(Settings settings, read_settings(environ));
+    if (const auto codec = parse_codec(settings.codec); !codec)
+        return Error::make(Code::invalid_argument, "QCCL_CODEC: %.200s", codec.error().text);
+    if (settings.algorithm) QCCL_TRY(take_comm_algorithm("QCCL_ALGO", settings.algorithm->c_str()));
+    return settings;
+}
+
+Surroundings read_surroundings() {
+    if (auto settings = read_all_settings())
+        return {std::move(*settings), {}};
+    else {
+        static constexpr const char *nothing[] = {nullptr};
+        return {*read_settings(nothing), settings.error()};
+    }
+}
+
+} // namespace qccl

@@ -1,0 +1,111 @@
+// api/agreement: who is refused when a communicator is made, in the same words on every rank.
+#include "qtest.hpp"
+
+#include "api/agreement.hpp"
+
+#include <string>
+#include <vector>
+
+using namespace qccl;
+
+static std::vector<Greeting> greetings(uint32_t size) {
+    std::vector<Greeting> all(size);
+    for (uint32_t rank = 0; rank < size; rank++) {
+        all[rank].rank = rank;
+        all[rank].size = size;
+        all[rank].version = 100;
+    }
+    return all;
+}
+
+static std::string text(const Done &done) { return done ? "" : done.error().text; }
+
+static void equal_ranks_agree() {
+    const auto all = greetings(3);
+    const auto protocol = check_greetings(all);
+    CHECK_OK(protocol);
+    CHECK_EQ(*protocol, newest_protocol);
+    CHECK_OK(check_agreements(std::vector<Agreement>(3)));
+}
+
+static void the_newest_common_protocol_is_spoken() {
+    auto all = greetings(3);
+    all[0].newest = 7;
+    all[1].newest = 5;
+    all[2].oldest = 3;
+    all[2].newest = 6;
+    CHECK_EQ(*check_greetings(all), 5U);
+    all[2].oldest = 6;
+    const auto refused = check_greetings(all);
+    CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 2);
+    CHECK_EQ(std::string(refused.error().text),
+             "protocol: rank 2 (version 100) speaks 6 to 6, rank 0 (version 100) speaks 1 to 7");
+}
+
+static void another_byte_order_is_refused() {
+    auto all = greetings(2);
+    all[1].magic = __builtin_bswap64(all[1].magic);
+    all[1].byte_order = __builtin_bswap32(all[1].byte_order);
+    const auto refused = check_greetings(all);
+    CHECK(!refused && refused.error().rank == 1);
+    CHECK_EQ(std::string(refused.error().text), "byte order: rank 1 has another one than rank 0");
+}
+
+static void ranks_out_of_order_are_refused() {
+    auto all = greetings(3);
+    std::swap(all[1], all[2]);
+    const auto refused = check_greetings(all);
+    CHECK(!refused && refused.error().code == Code::invalid_argument);
+    CHECK_EQ(std::string(refused.error().text),
+             "rank 1 of 3 came as rank 2 of 3; the all-gather must give contributions in rank "
+             "order");
+    all = greetings(3);
+    all[2].size = 4;
+    CHECK(!check_greetings(all));
+}
+
+static void each_field_is_compared_and_named() {
+    struct Case {
+        Agreement::Text Agreement::*field;
+        const char *name;
+    };
+    for (const Case &each :
+         {Case{&Agreement::host, "host"}, Case{&Agreement::codec, "codec"},
+          Case{&Agreement::algorithm, "algorithm"}, Case{&Agreement::checksum, "QCCL_CHECKSUM"},
+          Case{&Agreement::segment, "QCCL_SEGMENT"}, Case{&Agreement::lanes, "QCCL_LANES"},
+          Case{&Agreement::arena, "QCCL_ARENA"},
+          Case{&Agreement::oneshot_max, "QCCL_ONESHOT_MAX"}}) {
+        std::vector<Agreement> all(4);
+        Agreement::set(all[2].*each.field, "this");
+        Agreement::set(all[3].*each.field, "that");
+        const Done refused = check_agreements(all);
+        CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 2);
+        CHECK(text(refused).starts_with(each.name));
+        CHECK(text(refused).ends_with(": rank 2 has \"this\", rank 0 has \"\""));
+    }
+}
+
+static void long_texts_differ_in_their_ends() {
+    const std::string a(100, 'x'), b = a + "y";
+    std::vector<Agreement> all(2);
+    Agreement::set(all[0].codec, a);
+    Agreement::set(all[1].codec, b);
+    CHECK(!check_agreements(all));
+    Agreement::set(all[1].codec, a);
+    CHECK_OK(check_agreements(all));
+    // Bytes of a peer that do not end in a zero are shown and no more.
+    all[1].host.fill('h');
+    CHECK(text(check_agreements(all)).find(std::string(64, 'h') + "\"") != std::string::npos);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(equal_ranks_agree),
+        QTEST(the_newest_common_protocol_is_spoken),
+        QTEST(another_byte_order_is_refused),
+        QTEST(ranks_out_of_order_are_refused),
+        QTEST(each_field_is_compared_and_named),
+        QTEST(long_texts_differ_in_their_ends),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
