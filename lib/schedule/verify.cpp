@@ -3,7 +3,7 @@
 #include "schedule/expression.hpp"
 #include "schedule/layout.hpp"
 #include "schedule/lower.hpp"
-#include "schedule/mailbox.hpp"
+#include "schedule/message_queue.hpp"
 #include "schedule/race.hpp"
 #include "schedule/structure.hpp"
 #include "schedule/text.hpp"
