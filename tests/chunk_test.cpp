@@ -80,7 +80,7 @@ static void large_counts_are_exact() {
 
 static void what_is_written_is_read() {
     for (const std::string &text : golden::specs())
-        for (const uint64_t count : {0, 1, 33, 1001}) {
+        for (const uint64_t count : {0U, 1U, 33U, 1001U}) {
             const Bytes bytes = make_chunk(text, DataType::bfloat16, count);
             const auto open = open_chunk(bytes, parsed(text), DataType::bfloat16, count);
             CHECK_OK(open);
@@ -170,7 +170,7 @@ static void padding_is_zero() {
     for (const std::string &text : golden::specs()) {
         const Codec codec = parsed(text);
         if (codec.bits == 0) continue;
-        for (const uint64_t count : {1, 31, 70}) {
+        for (const uint64_t count : {1U, 31U, 70U}) {
             Bytes chunk = make_chunk(text, DataType::float32, count);
             const PayloadLayout layout = payload_layout(codec, DataType::float32, count);
             for (const Gap &gap : gaps(codec, layout))

@@ -233,7 +233,7 @@ void check_ranges(const Codec &codec, DataType type, uint64_t count) {
 static void ranges_equal_the_whole() {
     for (const std::string &text : golden::specs())
         for (const DataType type : golden::float_types)
-            for (const uint64_t count : {1, 63, 65, 1001, 4095})
+            for (const uint64_t count : {1U, 63U, 65U, 1001U, 4095U})
                 check_ranges(parsed(text), type, count);
     for (const TypeInfo &row : type_table)
         if (!row.is_float) check_ranges(parsed("none"), row.type, 333);

@@ -75,7 +75,7 @@ static void errors_are_as_predicted() {
          {"int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=6,bucket=32",
           "minmax:bits=5", "minmax:bits=4", "int4:block=128", "int4:round=stochastic",
           "minmax:round=stochastic", "fp16", "bf16"})
-        for (const size_t ranks : {1, 2, 5, 16}) check_prediction(text, ranks);
+        for (const size_t ranks : {1U, 2U, 5U, 16U}) check_prediction(text, ranks);
 }
 
 int main() {

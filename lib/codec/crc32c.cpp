@@ -1,6 +1,10 @@
 #include "codec/crc32c.hpp"
 
 #include <array>
+#include <bit>
+#include <cstring>
+
+static_assert(std::endian::native == std::endian::little);
 
 namespace qccl {
 namespace {
@@ -34,12 +38,11 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc) {
     crc = ~crc;
     size_t at = 0;
     for (; at + slices <= bytes.size(); at += slices) {
-        uint32_t next = 0;
-        for (size_t i = 0; i < slices; i++) {
-            const uint32_t mixed = octet(bytes[at + i]) ^ (i < 4 ? crc >> 8 * i & 0xFF : 0);
-            next ^= tables[slices - 1 - i][mixed & 0xFF];
-        }
-        crc = next;
+        uint64_t slice; // its first byte lowest, as in the header and everywhere on the wire
+        std::memcpy(&slice, bytes.data() + at, sizeof slice);
+        slice ^= crc;
+        crc = 0;
+        for (size_t i = 0; i < slices; i++) crc ^= tables[slices - 1 - i][slice >> 8 * i & 0xFF];
     }
     for (; at < bytes.size(); at++) crc = crc >> 8 ^ tables[0][(crc ^ octet(bytes[at])) & 0xFF];
     return ~crc;

@@ -24,9 +24,9 @@ bool is_zero(std::span<const std::byte> bytes) {
     return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-template <class T> T read(std::span<const std::byte> bytes, size_t at) {
+template <class T> T read(const std::byte *at) {
     T value;
-    std::memcpy(&value, bytes.data() + at, sizeof value);
+    std::memcpy(&value, at, sizeof value);
     return value;
 }
 
@@ -58,35 +58,40 @@ bool are_gaps_zero(const Codec &codec, const PayloadLayout &layout,
 }
 
 // A block's scale: the canonical NaN, or finite and so small that its lowest code decodes to a
-// finite number; a zero is +0.
-bool is_block_scale(uint16_t scale, unsigned bits) {
-    constexpr uint32_t nan = 0x7FC0, negative_zero = 0x8000, magnitude = 0x7FFF;
-    const uint32_t limit = (255 - (bits - 1)) << 7;
-    return scale == nan || (scale != negative_zero && (scale & magnitude) < limit);
+// finite number; a zero is +0. Here and below without branches, so that the loop over a chunk's
+// scales becomes vector instructions: it runs on every chunk that comes.
+int16_t is_strange_block_scale(uint16_t scale, int16_t limit) {
+    constexpr uint16_t nan = 0x7FC0, negative_zero = 0x8000, magnitude = 0x7FFF;
+    const bool is_large = static_cast<int16_t>(scale & magnitude) >= limit;
+    return (scale != nan) & (is_large | (scale == negative_zero));
 }
 
 // A bucket's minimum and unit: both the canonical NaN, or finite, the unit +0 or a positive normal
 // number; a minimum of zero is +0.
-bool is_bucket_scale(uint32_t minimum, uint32_t unit) {
-    constexpr uint32_t nan = 0x7FC00000, negative_zero = 0x80000000, infinity = 0x7F800000;
-    constexpr uint32_t smallest_normal = 0x00800000, magnitude = 0x7FFFFFFF;
-    if (minimum == nan) return unit == nan;
-    return (minimum & magnitude) < infinity && minimum != negative_zero &&
-           (unit == 0 || (unit >= smallest_normal && unit < infinity));
+int32_t is_strange_bucket_scale(int32_t minimum, int32_t unit) {
+    constexpr int32_t nan = 0x7FC00000, infinity = 0x7F800000, smallest_normal = 0x00800000;
+    constexpr int32_t magnitude = 0x7FFFFFFF, negative_zero = -magnitude - 1;
+    const bool is_nan = (minimum == nan) & (unit == nan);
+    const bool is_minimum = ((minimum & magnitude) < infinity) & (minimum != negative_zero);
+    const bool is_unit = (unit == 0) | ((unit >= smallest_normal) & (unit < infinity));
+    return !(is_nan | (is_minimum & is_unit));
 }
 
-// No early exit, so that the compiler may use vectors.
 bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
                       std::span<const std::byte> payload) {
-    bool valid = true;
-    if (codec.id == CodecId::integer)
+    const std::byte *scales = payload.data() + layout.scales;
+    if (codec.id == CodecId::integer) {
+        const auto limit = static_cast<int16_t>((255 - (codec.bits - 1)) << 7);
+        int16_t strange = 0;
         for (uint64_t i = 0; i < layout.scale_count; i++)
-            valid &= is_block_scale(read<uint16_t>(payload, layout.scales + 2 * i), codec.bits);
-    if (codec.id == CodecId::minmax)
-        for (uint64_t i = 0; i < layout.scale_count; i++)
-            valid &= is_bucket_scale(read<uint32_t>(payload, layout.scales + 8 * i),
-                                     read<uint32_t>(payload, layout.scales + 8 * i + 4));
-    return valid;
+            strange |= is_strange_block_scale(read<uint16_t>(scales + 2 * i), limit);
+        return strange == 0;
+    }
+    int32_t strange = 0;
+    for (uint64_t i = 0; i < layout.scale_count; i++)
+        strange |= is_strange_bucket_scale(read<int32_t>(scales + 8 * i),
+                                           read<int32_t>(scales + 8 * i + 4));
+    return strange == 0;
 }
 
 } // namespace
