@@ -45,93 +45,86 @@ HWY_INLINE Groups groups_of(const ChunkRange &range) {
     return groups;
 }
 
-// The groups of a range as fp32. Other formats, and a last group that is not full, pass through a
-// buffer; that group is filled up with its first value, which changes no extreme.
+// The groups of a range as fp32, a tile at a time. Other formats, and a tile that the range does
+// not fill, pass through a buffer; there the last group is filled up with its first value and the
+// tile with that group, which changes no extreme.
 class Source {
 public:
     Source(DataType in, const void *src, const Groups &groups)
-        : src_(static_cast<const std::byte *>(src)), in_(in), groups_(groups) {}
+        : src_(static_cast<const std::byte *>(src)), in_(in), values_(groups.values) {}
 
-    HWY_INLINE const float *group(size_t g) {
-        if (in_ == DataType::float32 && g + 1 < groups_.count)
+    // The groups from g on; all of a tile may be read.
+    HWY_INLINE const float *tile(size_t g) {
+        if (in_ == DataType::float32 && g * group_values + tile_values <= values_)
             return reinterpret_cast<const float *>(src_) + g * group_values;
         return converted(g);
     }
 
 private:
-    const float *converted(size_t g) {
-        const size_t count = g + 1 < groups_.count ? group_values : groups_.last_values();
+    HWY_NOINLINE const float *converted(size_t g) {
+        const size_t count = std::min(tile_values, values_ - g * group_values);
         copy(DataType::float32, buffer_, in_, src_ + g * group_values * type_bytes(in_), count,
              false);
-        std::fill(buffer_ + count, buffer_ + group_values, buffer_[0]);
+        const size_t last = (count - 1) / group_values * group_values;
+        std::fill(buffer_ + count, buffer_ + tile_values, buffer_[last]);
         return buffer_;
     }
 
     const std::byte *src_;
     DataType in_;
-    Groups groups_;
-    HWY_ALIGN float buffer_[group_values];
+    size_t values_;
+    HWY_ALIGN float buffer_[tile_values];
 };
 
-// Draws for the groups of a range, asked for in order.
+// The draws for a range, a tile at a time.
 class Draws {
 public:
     Draws(const ChunkRange &range, const Noise &noise)
         : noise_(noise), index_(noise.first_index + range.begin) {}
 
-    HWY_INLINE const uint16_t *group(size_t g) {
-        if (g >= end_) refill(g);
-        return buffer_ + index_ % philox_draws + (g + tile_groups - end_) * group_values;
+    HWY_INLINE const uint16_t *tile(size_t g, size_t count) {
+        const uint64_t first = index_ + g * group_values;
+        const size_t blocks = count * group_values / philox_draws + 1;
+        fill_draws(noise_, first / philox_draws, blocks, buffer_);
+        return buffer_ + first % philox_draws;
     }
 
 private:
-    void refill(size_t g) {
-        end_ = g + tile_groups;
-        fill_draws(noise_, (index_ + g * group_values) / philox_draws,
-                   tile_values / philox_draws + 1, buffer_);
-    }
-
     Noise noise_;
     uint64_t index_; // of the range's first element
-    size_t end_ = 0; // the buffer holds the draws of the tile_groups groups before this one
     // One block more than a tile where it starts in the midst of one, rounded up to full vectors.
     HWY_ALIGN uint16_t buffer_[tile_values + 8 * philox_draws];
 };
 
-// Where codes go: in place with 8 bits, through a tile of bytes into the planes otherwise.
+// Where codes go, a tile at a time: in place with 8 bits, through bytes into the planes otherwise.
 class Codes {
 public:
     Codes(const ChunkRange &range, const Groups &groups, std::byte *payload)
         : range_(range), groups_(groups), payload_(payload) {}
 
-    // Where the codes of group g are to be written; groups come in order.
-    HWY_INLINE uint8_t *group(size_t g) {
-        if (range_.codec->bits == 8)
-            return reinterpret_cast<uint8_t *>(payload_) + range_.layout->plane8 +
-                   (groups_.first + g) * group_values;
-        if (g == start_ + tile_groups) flush(g);
-        return tile_ + (g - start_) * group_values;
-    }
-    // Packs what is there; `end` is the first group that is not. What the last group holds behind
-    // its values becomes 0.
-    void flush(size_t end) {
-        if (end == start_) return;
-        if (end == groups_.count) {
-            uint8_t *const last = group(end - 1);
+    HWY_INLINE uint8_t *tile(size_t g) { return range_.codec->bits == 8 ? in_place(g) : buffer_; }
+    // Takes the `count` groups that tile(g) holds now. What the last group of all holds behind its
+    // values becomes 0.
+    HWY_INLINE void take(size_t g, size_t count) {
+        if (g + count == groups_.count) {
+            uint8_t *const last = tile(g) + (count - 1) * group_values;
             std::fill(last + groups_.last_values(), last + group_values, uint8_t{0});
         }
-        if (range_.codec->bits == 8) return;
-        pack_groups(tile_, end - start_, range_.codec->bits, *range_.layout, groups_.first + start_,
-                    payload_);
-        start_ = end;
+        if (range_.codec->bits != 8)
+            pack_groups(buffer_, count, range_.codec->bits, *range_.layout, groups_.first + g,
+                        payload_);
     }
 
 private:
+    uint8_t *in_place(size_t g) {
+        return reinterpret_cast<uint8_t *>(payload_) + range_.layout->plane8 +
+               (groups_.first + g) * group_values;
+    }
+
     const ChunkRange &range_;
     const Groups &groups_;
     std::byte *payload_;
-    size_t start_ = 0; // first group of the tile
-    HWY_ALIGN uint8_t tile_[tile_values];
+    HWY_ALIGN uint8_t buffer_[tile_values];
 };
 
 // Nearest, ties to even. |v| < 2^31 here, so that x86 needs no repair of overflow.
@@ -182,29 +175,61 @@ HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
     return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
 }
 
-// What turns x into a code: q = round((x - offset) * inverse), at most `highest`. That no code
-// falls below the lowest follows from how `inverse` is rounded.
-struct Quantiser {
-    float offset = 0, inverse = 0, highest = 0;
-};
+// saturate: nearest, and storing as a byte is all the clamping that 8 bits need.
+enum class CodeRounding : uint8_t { saturate, nearest, stochastic };
 
-// int has signed codes and no offset. Nearest codes of 8 bits need no clamp: they saturate.
-template <class Byte, bool is_stochastic>
-HWY_INLINE void quantise_group(const Quantiser &quantiser, bool clamps, const float *x,
-                               const uint16_t *draws, uint8_t *dst) {
-    const Floats d;
-    const FloatVector offset = hn::Set(d, quantiser.offset),
-                      inverse = hn::Set(d, quantiser.inverse),
-                      highest = hn::Set(d, quantiser.highest);
+// What turns the values of blocks into codes: q = round((x - offset) * inverse), at most `highest`.
+// That no code falls below the lowest follows from how scales are rounded.
+struct Quantiser {
+    const float *offsets =
+        nullptr; // one in `offset_stride` floats per block; minmax alone has them
+    const float *inverses = nullptr;
+    float highest = 0;
+};
+inline constexpr size_t offset_stride = 2;
+
+template <class Byte, CodeRounding rounding>
+HWY_INLINE void quantise_group(const float *x, const uint16_t *draws, FloatVector offset,
+                               FloatVector inverse, FloatVector highest, uint8_t *dst) {
     const auto vector = [&](size_t i) HWY_ATTR {
-        FloatVector v = hn::LoadU(d, x + i);
+        FloatVector v = hn::LoadU(Floats(), x + i);
         if constexpr (std::is_unsigned_v<Byte>) v = hn::Sub(v, offset);
         v = hn::Mul(v, inverse);
-        if constexpr (is_stochastic) v = hn::Floor(hn::Add(v, unit_noise(draws + i)));
-        if (clamps) v = hn::Min(v, highest);
+        if constexpr (rounding == CodeRounding::stochastic)
+            v = hn::Floor(hn::Add(v, unit_noise(draws + i)));
+        if constexpr (rounding != CodeRounding::saturate) v = hn::Min(v, highest);
         return to_integers(v);
     };
     store_bytes<Byte>(vector, dst);
+}
+
+// A batch of whole blocks, whose first group is `begin` of the range; `end` is behind its last.
+template <class Byte, CodeRounding rounding>
+HWY_INLINE void quantise_blocks(Source &source, Draws &draws, Codes &codes,
+                                const Quantiser &quantiser, size_t begin, size_t end,
+                                size_t per_block) {
+    const Floats d;
+    const FloatVector highest = hn::Set(d, quantiser.highest);
+    size_t block = 0, left = per_block; // groups of this block
+    for (size_t g = begin; g < end; g += tile_groups) {
+        const size_t count = std::min(tile_groups, end - g);
+        const float *const x = source.tile(g);
+        const uint16_t *noise = nullptr;
+        if constexpr (rounding == CodeRounding::stochastic) noise = draws.tile(g, count);
+        uint8_t *const bytes = codes.tile(g);
+        for (size_t i = 0; i < count * group_values; i += group_values) {
+            FloatVector offset = highest; // unused by signed codes
+            if constexpr (std::is_unsigned_v<Byte>)
+                offset = hn::Set(d, quantiser.offsets[offset_stride * block]);
+            const FloatVector inverse = hn::Set(d, quantiser.inverses[block]);
+            quantise_group<Byte, rounding>(x + i, noise + i, offset, inverse, highest, bytes + i);
+            if (--left == 0) {
+                left = per_block;
+                block++;
+            }
+        }
+        codes.take(g, count);
+    }
 }
 
 } // namespace qccl::HWY_NAMESPACE

@@ -37,34 +37,37 @@ HWY_INLINE WordVector group_keys(const float *x) {
     return keys;
 }
 
-// Lane i: the largest key of group g + i, for 2^depth groups. Neighbouring lanes are merged level
-// by level, so that the work per group does not grow with the vector.
-template <int depth> HWY_INLINE WordVector keys_of_groups(Source &source, size_t g, size_t last) {
+// Lane i: the largest key of the i-th of 2^depth groups. Neighbouring lanes are merged level by
+// level, so that the work per group does not grow with the vector.
+template <int depth> HWY_INLINE WordVector keys_of_groups(const float *x) {
     if constexpr (depth == 0) {
-        return group_keys(source.group(std::min(g, last)));
+        return group_keys(x);
     } else {
         const Words d;
-        const WordVector low = keys_of_groups<depth - 1>(source, g, last);
-        const WordVector high =
-            keys_of_groups<depth - 1>(source, g + (size_t{1} << (depth - 1)), last);
+        const WordVector low = keys_of_groups<depth - 1>(x);
+        const WordVector high = keys_of_groups<depth - 1>(x + (group_values << (depth - 1)));
         return hn::Max(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
     }
 }
-HWY_INLINE WordVector keys_of_groups(Source &source, size_t g, size_t last) {
+HWY_INLINE WordVector keys_of_groups(const float *x) {
 #if HWY_HAVE_SCALABLE
     switch (lanes()) {
-    case 4: return keys_of_groups<2>(source, g, last);
-    case 8: return keys_of_groups<3>(source, g, last);
-    default: return keys_of_groups<4>(source, g, last);
+    case 4: return keys_of_groups<2>(x);
+    case 8: return keys_of_groups<3>(x);
+    default: return keys_of_groups<4>(x);
     }
 #else
-    return keys_of_groups<hwy::CeilLog2(hn::MaxLanes(Floats()))>(source, g, last);
+    return keys_of_groups<hwy::CeilLog2(hn::MaxLanes(Floats()))>(x);
 #endif
 }
 
 HWY_INLINE uint32_t key_of_block(Source &source, size_t g, size_t end) {
     WordVector keys = hn::Zero(Words());
-    for (; g < end; g++) keys = hn::Max(keys, group_keys(source.group(g)));
+    for (; g < end; g += tile_groups) {
+        const float *const x = source.tile(g);
+        const size_t values = std::min(tile_groups, end - g) * group_values;
+        for (size_t i = 0; i < values; i += group_values) keys = hn::Max(keys, group_keys(x + i));
+    }
     return hn::GetLane(hn::MaxOfLanes(Words(), keys));
 }
 
@@ -124,18 +127,30 @@ inline void encode_blocks_by_reference(const ChunkRange &range, const Noise &noi
     }
 }
 
-template <bool is_stochastic>
+// The largest keys of the batch that starts at group `begin`.
+HWY_INLINE void find_keys(Source &source, size_t begin, size_t end, size_t per_block,
+                          BlockBatch &batch) {
+    if (per_block == 1) {
+        const float *const x = source.tile(begin);
+        for (size_t i = 0; i < BlockBatch::most; i += lanes())
+            hn::Store(keys_of_groups(x + i * group_values), Words(), batch.keys + i);
+        return;
+    }
+    for (size_t i = 0; begin < end; i++, begin += per_block)
+        batch.keys[i] = key_of_block(source, begin, std::min(end, begin + per_block));
+}
+
+template <CodeRounding rounding>
 void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                     std::byte *payload) {
     const Groups groups = groups_of(range);
     const uint32_t bits = range.codec->bits;
     Source source(in, src, groups);
-    Codes codes(range, groups, payload);
     Draws draws(range, noise);
+    Codes codes(range, groups, payload);
     BlockBatch batch;
-    Quantiser quantiser;
-    quantiser.highest = static_cast<float>((1U << (bits - 1)) - 1);
-    const bool clamps = bits != 8 || is_stochastic;
+    const Quantiser quantiser{.inverses = batch.inverse,
+                              .highest = static_cast<float>((1U << (bits - 1)) - 1)};
     const size_t batch_blocks =
         std::clamp<size_t>(tile_groups / groups.per_block, 1, BlockBatch::most);
     std::byte *const scales =
@@ -144,34 +159,16 @@ void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, co
 
     for (size_t block = 0; block < groups.blocks(); block += batch_blocks) {
         const size_t blocks = std::min(batch_blocks, groups.blocks() - block);
-        const size_t begin = block * groups.per_block,
-                     end = std::min(groups.count, begin + blocks * groups.per_block);
-        if (groups.per_block == 1) {
-            for (size_t i = 0; i < BlockBatch::most; i += lanes())
-                hn::Store(keys_of_groups(source, begin + i, end - 1), Words(), batch.keys + i);
-        } else {
-            for (size_t i = 0; i < blocks; i++) {
-                const size_t first = begin + i * groups.per_block;
-                batch.keys[i] =
-                    key_of_block(source, first, std::min(end, first + groups.per_block));
-            }
-        }
+        const size_t begin = block * groups.per_block;
+        const size_t end = std::min(groups.count, begin + blocks * groups.per_block);
+        find_keys(source, begin, end, groups.per_block, batch);
         scale_blocks(batch, bits);
         std::memcpy(scales + block * sizeof(uint16_t), batch.wire, blocks * sizeof(uint16_t));
-        for (size_t i = 0, g = begin; i < blocks; i++) {
-            quantiser.inverse = batch.inverse[i];
-            for (const size_t block_end = std::min(end, g + groups.per_block); g < block_end; g++)
-                quantise_group<int8_t, is_stochastic>(quantiser, clamps, source.group(g),
-                                                      is_stochastic ? draws.group(g) : nullptr,
-                                                      codes.group(g));
-        }
-        if (const uint32_t exceptional = batch.exceptional & ((1U << blocks) - 1);
-            exceptional != 0) {
-            codes.flush(end);
+        quantise_blocks<int8_t, rounding>(source, draws, codes, quantiser, begin, end,
+                                          groups.per_block);
+        if (const uint32_t exceptional = batch.exceptional & ((1U << blocks) - 1); exceptional != 0)
             encode_blocks_by_reference(range, noise, in, src, payload, groups, block, exceptional);
-        }
     }
-    codes.flush(groups.count);
 }
 
 } // namespace qccl::HWY_NAMESPACE

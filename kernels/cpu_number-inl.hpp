@@ -53,6 +53,14 @@ template <class V> HWY_INLINE V canonical_vector(V v) {
     return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
+// In a register: GCC would otherwise load a value again for each of its uses.
+HWY_INLINE FloatVector in_register(FloatVector v) {
+#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
+    asm("" : "+v"(v.raw));
+#endif
+    return v;
+}
+
 // The lanes of `v` that are more than `bound`; both under 2^31, where signed compares serve.
 HWY_INLINE hn::Mask<Floats> exceeds(WordVector v, uint32_t bound) {
     const Ints di;

@@ -51,15 +51,24 @@ template <class Wire> void encode_cast(DataType in, const void *src, uint16_t *d
     }
 }
 
+template <CodeRounding rounding>
+HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise &noise, DataType in,
+                          const void *src, std::byte *payload) {
+    if (is_integer)
+        encode_integer<rounding>(range, noise, in, src, payload);
+    else
+        encode_minmax<rounding>(range, noise, in, src, payload);
+}
+
 inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                          std::byte *payload) {
-    const bool is_stochastic = range.codec->rounding == Rounding::stochastic;
-    if (range.codec->id == CodecId::integer)
-        (is_stochastic ? encode_integer<true> : encode_integer<false>)(range, noise, in, src,
-                                                                       payload);
+    const bool is_integer = range.codec->id == CodecId::integer;
+    if (range.codec->rounding == Rounding::stochastic)
+        encode_as<CodeRounding::stochastic>(is_integer, range, noise, in, src, payload);
+    else if (range.codec->bits == 8)
+        encode_as<CodeRounding::saturate>(is_integer, range, noise, in, src, payload);
     else
-        (is_stochastic ? encode_minmax<true> : encode_minmax<false>)(range, noise, in, src,
-                                                                     payload);
+        encode_as<CodeRounding::nearest>(is_integer, range, noise, in, src, payload);
     if (range.begin + range.count == range.whole) clear_gaps(*range.codec, *range.layout, payload);
     const size_t coded = groups_of(range).values;
     copy(range.type, payload + range.layout->raw, in,
