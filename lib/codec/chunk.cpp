@@ -1,3 +1,5 @@
+// Headers are written and read as one struct of fixed fields; the checks run from the cheapest, and
+// no length is believed before it is compared with the bytes at hand.
 #include "codec/chunk.hpp"
 
 #include "codec/crc32c.hpp"

@@ -1,3 +1,4 @@
+// What the table of codecs allows: keys, collectives, types, operations, grids.
 #include "codec/codec.hpp"
 
 #include <numeric>

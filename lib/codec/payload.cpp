@@ -1,3 +1,4 @@
+// Where sections lie, by one rule for all codecs, and the checks of what lies in them.
 #include "codec/payload.hpp"
 
 #include <algorithm>
