@@ -1,6 +1,7 @@
 #include "engine/bound.hpp"
 
 #include "codec/chunk.hpp"
+#include "engine/inspect.hpp"
 #include "engine/program.hpp"
 #include "kernels/philox.hpp"
 
@@ -44,8 +45,7 @@ public:
 
     Result<std::optional<BoundProgram>> bind() {
         const Cut &cut = program_.cut;
-        if (cut.line_bytes == 0 || cut.seals || program_.geometry.instances != 1)
-            return {std::nullopt};
+        if (cut.line_bytes == 0 || cut.seals) return {std::nullopt};
         uint64_t end = 0;
         bound_.chunks = place_chunks(program_, end);
         if (end > cut.line_bytes) return {std::nullopt};
@@ -174,10 +174,11 @@ private:
             line = bytes.data();
         }
         if (header_ == 0) return {};
-        const auto opened = open_chunk({line + chunk.offset, chunk.bytes}, program_.work.codec,
-                                       program_.work.type, chunk.count);
-        if (!opened) return Error(opened.error()).at_rank(op.src.rank);
-        return {};
+        return inspect({line + chunk.offset, chunk.bytes}, {.codec = &program_.work.codec,
+                                                            .type = program_.work.type,
+                                                            .count = chunk.count,
+                                                            .index = chunk.index,
+                                                            .from = op.src.rank});
     }
 
     void run(const LineOp &op) {

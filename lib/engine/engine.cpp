@@ -10,9 +10,8 @@ Done Engine::run(const Program &program, const Call &call) {
     CallDescriptor descriptor = program.descriptor;
     descriptor.call = call.number;
     descriptor.tag = call.tag;
-    if (const Done begun = transport_.begin(descriptor, call.timeout); !begun) return begun;
-
-    const Done done = program.bound ? run_lines(program, call) : run_tasks(program, call);
+    Done done = transport_.begin(descriptor, call.timeout);
+    if (done) done = program.bound ? run_lines(program, call) : run_tasks(program, call);
     if (!done) return give_up(program, call, done.error());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);

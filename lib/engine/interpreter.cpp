@@ -1,5 +1,7 @@
 #include "engine/interpreter.hpp"
 
+#include "engine/inspect.hpp"
+
 #include <algorithm>
 
 namespace qccl {
@@ -40,7 +42,7 @@ Done Interpreter::cut_outbox() {
     if (memory_.slot_bytes != program_.geometry.wire_bytes)
         for (; memory_.used_slots != 0; memory_.used_slots--)
             while (!transport_.is_free(memory_.used_slots - 1))
-                QCCL_TRY(transport_.wait(program_.work.team.after(1)));
+                QCCL_TRY(transport_.wait(program_.work.team.rank));
     memory_.slot_bytes = program_.geometry.wire_bytes;
     memory_.used_slots =
         std::max(memory_.used_slots, program_.geometry.lanes * program_.schedule.outbox);
@@ -97,8 +99,8 @@ bool Interpreter::begin_next(Lane &lane) {
 uint32_t Interpreter::whom_to_await() {
     Lane &lane = oldest();
     for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++)
-        if (lane.is_ready(i)) return program_.tasks[i].peer;
-    return program_.work.team.after(1);
+        if (lane.is_ready(i)) return program_.tasks[i].awaited;
+    return program_.work.team.rank;
 }
 
 Result<bool> Interpreter::try_task(Lane &lane, const Task &task) {
@@ -129,7 +131,13 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     if (!wire) return false;
     // Whatever the poll before this found nothing is waiting.
     charge(counters_.wait_ticks);
-    QCCL_TRY(inspect(lane, step, *wire));
+    const ElementRange range = workbench_.range(lane, step.dst, step.chunk);
+    QCCL_TRY(inspect({wire->data, wire->bytes}, {.codec = &program_.work.codec,
+                                                 .type = program_.work.type,
+                                                 .count = range.count,
+                                                 .index = range.index,
+                                                 .from = step.peer,
+                                                 .is_sealed = program_.cut.seals}));
     if (task.readers == 0) transport_.release(*wire);
     lane.wire(step.dst.index) = {.wire = *wire, .readers = task.readers};
     charge(counters_.wire_ticks);
@@ -147,23 +155,6 @@ bool Interpreter::try_work(Lane &lane, const Task &task) {
     release_uses(lane, task);
     charge_work(task);
     return true;
-}
-
-Done Interpreter::inspect(const Lane &lane, const Step &recv, const Wire &wire) const {
-    const Work &work = program_.work;
-    const ElementRange range = workbench_.range(lane, recv.dst, recv.chunk);
-    const std::span<const std::byte> bytes(wire.data, wire.bytes);
-    const auto opened = open_chunk(bytes, work.codec, work.type, range.count);
-    if (!opened) return Error(opened.error()).at_rank(recv.peer);
-    if (opened->chunk.first_index != range.index)
-        return Error::make(Code::damaged_data, "chunk: starts at value %llu instead of %llu",
-                           static_cast<unsigned long long>(opened->chunk.first_index),
-                           static_cast<unsigned long long>(range.index))
-            .at_rank(recv.peer);
-    if (!program_.cut.seals) return {};
-    if (const Done sealed = check_seal(bytes); !sealed)
-        return Error(sealed.error()).at_rank(recv.peer);
-    return {};
 }
 
 void Interpreter::release_uses(Lane &lane, const Task &task) {

@@ -35,7 +35,6 @@ private:
     Result<bool> try_recv(Lane &lane, const Task &task);
     bool try_work(Lane &lane, const Task &task);
 
-    Done inspect(const Lane &lane, const Step &recv, const Wire &wire) const;
     void release_uses(Lane &lane, const Task &task);
     // The time since the last charge.
     void charge(Counter &counter);

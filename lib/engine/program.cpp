@@ -79,7 +79,6 @@ public:
         program_.segment_buffers = homes_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
-        name_peers();
         order(dependencies);
         return {};
     }
@@ -95,7 +94,7 @@ private:
 
     Done add_task(StepRun run) {
         const Step &head = schedule_.steps[run.first];
-        Task task{.first = run.first, .last = run.last, .peer = head.peer};
+        Task task{.first = run.first, .last = run.last, .awaited = program_.work.team.rank};
         if (computes(head.verb)) {
             const Translation translation{.schedule = &schedule_,
                                           .homes = homes_.of,
@@ -108,6 +107,7 @@ private:
             count_ops(task);
         } else {
             task.kind = head.verb == Verb::send ? Task::Kind::send : Task::Kind::recv;
+            task.awaited = head.peer;
         }
         add_uses(run, task);
         program_.tasks.push_back(task);
@@ -151,21 +151,6 @@ private:
             for (uint32_t i = task.uses_first; i < task.uses_last; i++)
                 filler[program_.uses[i]]->readers++;
             if (task.kind == Task::Kind::recv) filler[step(task).dst.index] = &task;
-        }
-    }
-
-    // A task that encodes waits for those who still read what its slot held: they are the ones whom
-    // the slot is sent to next.
-    void name_peers() {
-        const Team &team = program_.work.team;
-        std::vector<uint32_t> peer_of(schedule_.wires, team.after(1));
-        for (auto task = program_.tasks.rbegin(); task != program_.tasks.rend(); ++task) {
-            if (task->kind == Task::Kind::send) peer_of[step(*task).src.index] = task->peer;
-            if (task->kind != Task::Kind::work) continue;
-            task->peer = team.after(1);
-            for (uint32_t i = task->first; i < task->last; i++)
-                if (program_.ops[i].what == Op::What::label)
-                    task->peer = peer_of[program_.ops[i].dst.index];
         }
     }
 

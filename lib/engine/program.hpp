@@ -58,8 +58,8 @@ struct Task {
     uint32_t uses_first = 0, uses_last = 0;   // of Program::uses: the received wires that it reads
     uint32_t encoding_ops = 0, timed_ops = 0; // work: of its operations, those that encode; those
                                               // that take time
-    uint32_t readers = 0; // recv: how many tasks read what comes
-    uint32_t peer = 0;    // whom to name while nothing but this task can go on
+    uint32_t readers = 0;                     // recv: how many tasks read what comes
+    uint32_t awaited = 0; // while nothing can go on: a peer, or this rank for one of its own slots
 };
 
 struct Program {
