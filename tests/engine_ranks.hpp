@@ -106,6 +106,8 @@ public:
         return options;
     }
 
+    std::chrono::nanoseconds timeout = std::chrono::seconds(20); // of every call
+
     uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
     EngineRank &rank(uint32_t r) { return ranks_[r]; }
 
@@ -145,7 +147,7 @@ public:
                                                     .recv = to,
                                                     .number = call.number,
                                                     .noise_seed = call.seed,
-                                                    .timeout = std::chrono::seconds(20)}));
+                                                    .timeout = timeout}));
         CHECK(send.is_guarded() && recv.is_guarded());
         if (!in_place) CHECK(send.content() == input);
         return Bytes(to, to + recv_bytes);

@@ -1,0 +1,237 @@
+// What the engine does when something goes wrong at one rank: the same error on every rank, soon,
+// and never a crash, a hang or a wrong result that looks right.
+#include "engine_ranks.hpp"
+#include "meddler.hpp"
+
+#include <atomic>
+#include <string_view>
+
+using namespace qtest;
+
+namespace {
+
+constexpr uint32_t ranks = 3, meddled = 1;
+
+// Only that rank's transport is meddled with.
+Wrap meddle(const Meddling &meddling) {
+    return [meddling](uint32_t rank, std::unique_ptr<Transport> transport) {
+        return rank == meddled ? std::make_unique<Meddler>(std::move(transport), meddling)
+                               : std::move(transport);
+    };
+}
+
+TwinCall small_call(const char *algorithm, const char *codec, uint64_t count) {
+    return {.algorithm = algorithm, .codec = *parse_codec(codec), .count = count, .ranks = ranks};
+}
+
+Cut small_cut(const TwinCall &call) {
+    const TransportOptions options = Cluster::test_options();
+    return {.outbox_bytes = options.outbox_bytes,
+            .slots = options.slots,
+            .segment_bytes = 1024,
+            .lanes = 2,
+            .line_bytes = call.algorithm == "oneshot" ? options.line_bytes : 0};
+}
+
+// One call on all ranks, and what each of them says.
+std::vector<Result<Bytes>> try_call(Cluster &cluster, const TwinCall &call, const Cut &cut,
+                                    const std::vector<Bytes> &inputs) {
+    std::vector<Result<Bytes>> said(call.ranks, Bytes());
+    cluster.on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, cut);
+        CHECK_OK(program);
+        said[rank] = cluster.run(rank, call, *program, inputs[rank], false);
+    });
+    return said;
+}
+
+// Over mailboxes nobody can finish without the meddled rank. Over lines the others may have all
+// they need, and then they have it right.
+void check_all_say(const TwinCall &call, const std::vector<Result<Bytes>> &said,
+                   const std::vector<Bytes> &inputs, Code code) {
+    CHECK(!said[meddled]);
+    const Error &error = said[meddled].error();
+    CHECK_EQ(static_cast<int>(error.code), static_cast<int>(code));
+    for (uint32_t r = 0; r < ranks; r++)
+        if (call.algorithm == "oneshot" && said[r])
+            CHECK(*said[r] == slow_twin(call, inputs)[r]);
+        else
+            CHECK(!said[r] && std::string_view(said[r].error().text) == error.text);
+}
+
+// The n-th operation of one rank fails, for every n until none does.
+uint64_t fail_each_operation(const TwinCall &call) {
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    const auto expected = slow_twin(call, inputs);
+    for (uint64_t n = 1;; n++) {
+        uint64_t operations = 0;
+        const Meddling meddling{.before = [&](const char *operation) -> Done {
+            if (++operations != n) return {};
+            return Error::make(Code::system_error, "%s number %d is made to fail", operation,
+                               static_cast<int>(n));
+        }};
+        Cluster cluster(ranks, Cluster::test_options(), meddle(meddling));
+        const auto said = try_call(cluster, call, small_cut(call), inputs);
+        if (operations < n) {
+            for (uint32_t r = 0; r < ranks; r++) CHECK(said[r] && *said[r] == expected[r]);
+            return n - 1;
+        }
+        CHECK(!said[meddled]);
+        for (uint32_t r = 0; r < ranks; r++) {
+            // A rank that had all it needs before the failure may have finished.
+            if (said[r])
+                CHECK(*said[r] == expected[r]);
+            else
+                CHECK(std::string_view(said[r].error().text).find("is made to fail") !=
+                      std::string_view::npos);
+        }
+    }
+}
+
+void every_operation_may_fail() {
+    // begin; in each of 4 segments 2 chunks sent and received, summed, and sent and received.
+    CHECK(fail_each_operation(small_call("direct", "int8", 3000)) >= 1 + 4 * 8);
+    CHECK(fail_each_operation(small_call("ring", "none", 700)) >= 1 + 8);
+    // begin, line and the lines of two others.
+    CHECK_EQ(fail_each_operation(small_call("oneshot", "int8", 700)), 1U + 1 + 2);
+}
+
+struct Damage {
+    const char *what;
+    std::function<void(Bytes &)> inflict;
+};
+
+const Damage damages[] = {
+    {"magic", [](Bytes &chunk) { chunk[0] ^= std::byte{1}; }},
+    {"version", [](Bytes &chunk) { chunk[4] ^= std::byte{2}; }},
+    {"codec", [](Bytes &chunk) { chunk[5] = std::byte{1}; }},
+    {"type", [](Bytes &chunk) { chunk[6] = std::byte{9}; }},
+    {"rounding", [](Bytes &chunk) { chunk[7] = std::byte{7}; }},
+    {"bits", [](Bytes &chunk) { chunk[8] = std::byte{4}; }},
+    {"bucket", [](Bytes &chunk) { chunk[15] = std::byte{0xFF}; }},
+    {"count", [](Bytes &chunk) { chunk[23] = std::byte{0x80}; }},
+    {"first index", [](Bytes &chunk) { chunk[24] ^= std::byte{64}; }},
+    {"payload bytes", [](Bytes &chunk) { chunk[33] ^= std::byte{1}; }},
+    {"scale",
+     [](Bytes &chunk) { chunk[chunk.size() - 1] = chunk[chunk.size() - 2] = std::byte{0xFF}; }},
+};
+
+Meddling damage_once(const std::function<void(Bytes &)> &inflict) {
+    const auto is_done = std::make_shared<bool>(false);
+    return {.damage = [=](Bytes &bytes) {
+        if (!std::exchange(*is_done, true)) inflict(bytes);
+    }};
+}
+
+void damaged_chunks_are_refused_by_all() {
+    for (const char *algorithm : {"direct", "ring", "oneshot"})
+        for (const Damage &damage : damages) {
+            const TwinCall call = small_call(algorithm, "int8", 3000);
+            Cluster cluster(ranks, Cluster::test_options(), meddle(damage_once(damage.inflict)));
+            const auto inputs = make_inputs(call, golden::Kind::spread);
+            check_all_say(call, try_call(cluster, call, small_cut(call), inputs), inputs,
+                          Code::damaged_data);
+        }
+}
+
+void truncated_chunks_are_refused_by_all() {
+    for (const char *algorithm : {"direct", "oneshot"})
+        for (const size_t bytes : {0, 1, 63, 64, 65, 300}) {
+            const TwinCall call = small_call(algorithm, "int8", 3000);
+            const auto cut_off = [=](Bytes &chunk) { chunk.resize(bytes); };
+            Cluster cluster(ranks, Cluster::test_options(), meddle(damage_once(cut_off)));
+            const auto inputs = make_inputs(call, golden::Kind::spread);
+            check_all_say(call, try_call(cluster, call, small_cut(call), inputs), inputs,
+                          Code::damaged_data);
+        }
+}
+
+void a_flipped_bit_breaks_the_seal() {
+    const TwinCall call = small_call("direct", "int8", 3000);
+    const auto flip = [](Bytes &chunk) { chunk[header_bytes + 5] ^= std::byte{4}; };
+    Cluster cluster(ranks, Cluster::test_options(), meddle(damage_once(flip)));
+    Cut cut = small_cut(call);
+    cut.seals = true;
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    check_all_say(call, try_call(cluster, call, cut, inputs), inputs, Code::damaged_data);
+}
+
+void chunks_without_a_seal_are_refused_where_it_is_asked_for() {
+    const TwinCall call = small_call("direct", "none", 3000);
+    const auto unseal = [](Bytes &chunk) {
+        chunk[9] = std::byte{0};
+        std::fill(chunk.begin() + 56, chunk.begin() + 60, std::byte{0});
+    };
+    Cluster cluster(ranks, Cluster::test_options(), meddle(damage_once(unseal)));
+    Cut cut = small_cut(call);
+    cut.seals = true;
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    check_all_say(call, try_call(cluster, call, cut, inputs), inputs, Code::damaged_data);
+}
+
+// Held back at random: messages come late and in another order.
+void order_of_arrival_does_not_show() {
+    for (const char *algorithm : {"direct", "ring"}) {
+        TwinCall call = small_call(algorithm, "int4:round=stochastic", 9000);
+        uint64_t draws = 0;
+        const Meddling meddling{
+            .holds = [&](uint32_t, MessageTag) { return splitmix64(draws++) % 4 != 0; }};
+        Cluster cluster(ranks, Cluster::test_options(), meddle(meddling));
+        const auto inputs = make_inputs(call, golden::Kind::spread);
+        const auto outputs = cluster.run_all(call, {small_cut(call)}, inputs, false);
+        CHECK(outputs[0] == slow_twin(call, inputs));
+    }
+}
+
+void a_lost_message_costs_no_more_than_the_timeout() {
+    const TwinCall call = small_call("direct", "int8", 3000);
+    bool is_lost = false;
+    const Meddling meddling{.loses = [&](uint32_t, MessageTag tag) {
+        return tag.instance == 2 && !std::exchange(is_lost, true);
+    }};
+    Cluster cluster(ranks, Cluster::test_options(), meddle(meddling));
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    const auto start = Clock::now();
+    cluster.timeout = 300ms;
+    const auto said = try_call(cluster, call, small_cut(call), inputs);
+    CHECK(Clock::now() - start < 10s);
+    CHECK(!said[meddled] && said[meddled].error().code == Code::timeout);
+}
+
+// Ranks that were compiled for different work: nobody computes with what the other means.
+void ranks_that_disagree_all_say_so() {
+    for (const char *algorithm : {"direct", "oneshot"}) {
+        Cluster cluster(2);
+        std::vector<Error> errors(2);
+        cluster.on_each([&](uint32_t rank) {
+            TwinCall call = small_call(algorithm, "int8", rank == 0 ? 500 : 501);
+            call.ranks = 2;
+            const auto program = compile_for(call, rank, small_cut(call));
+            CHECK_OK(program);
+            const auto said = cluster.run(rank, call, *program, Bytes(send_count(call) * 4), false);
+            CHECK(!said);
+            errors[rank] = said.error();
+        });
+        for (const Error &error : errors) {
+            CHECK(error.code == Code::mismatch);
+            CHECK(std::string_view(error.text).find("501") != std::string_view::npos);
+            CHECK_EQ(std::string_view(error.text), std::string_view(errors[0].text));
+        }
+    }
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(every_operation_may_fail),
+        QTEST(damaged_chunks_are_refused_by_all),
+        QTEST(truncated_chunks_are_refused_by_all),
+        QTEST(a_flipped_bit_breaks_the_seal),
+        QTEST(chunks_without_a_seal_are_refused_where_it_is_asked_for),
+        QTEST(order_of_arrival_does_not_show),
+        QTEST(a_lost_message_costs_no_more_than_the_timeout),
+        QTEST(ranks_that_disagree_all_say_so),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,96 @@
+// A transport that passes everything on, and through which tests meddle with one rank: fail its
+// n-th operation, damage, lose or hold back what comes.
+#pragma once
+
+#include "transport/transport.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace qtest {
+
+using namespace qccl;
+
+// What a test does to a rank; whatever is empty does nothing.
+struct Meddling {
+    // Before each operation that may fail: an error takes its place.
+    std::function<Done(const char *operation)> before{};
+    // With each message or line that has come, as a copy.
+    std::function<void(std::vector<std::byte> &bytes)> damage{};
+    // Whether a message that has come is never seen; whether it is not seen just now.
+    std::function<bool(uint32_t peer, MessageTag tag)> loses{}, holds{};
+};
+
+class Meddler final : public Transport {
+public:
+    Meddler(std::unique_ptr<Transport> inner, Meddling meddling)
+        : inner_(std::move(inner)), meddling_(std::move(meddling)) {}
+
+    const char *name() const override { return inner_->name(); }
+    uint32_t rank() const override { return inner_->rank(); }
+    uint32_t size() const override { return inner_->size(); }
+
+    Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override {
+        QCCL_TRY(before("begin"));
+        return inner_->begin(call, timeout);
+    }
+    std::span<std::byte> outbox() override { return inner_->outbox(); }
+    uint32_t slots() const override { return inner_->slots(); }
+    bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
+
+    Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
+        QCCL_TRY(before("send"));
+        return inner_->send(peer, tag, wire);
+    }
+    Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override {
+        if (meddling_.holds && meddling_.holds(peer, tag)) return std::optional<Wire>();
+        QCCL_TRY(auto wire, inner_->receive(peer, tag));
+        if (!wire) return wire;
+        QCCL_TRY(before("receive"));
+        if (meddling_.loses && meddling_.loses(peer, tag)) {
+            inner_->release(*wire);
+            return std::optional<Wire>();
+        }
+        const auto bytes = damaged({wire->data, wire->bytes});
+        wire->data = bytes.data();
+        wire->bytes = bytes.size();
+        return wire;
+    }
+    void release(const Wire &wire) override { inner_->release(wire); }
+
+    size_t line_bytes() const override { return inner_->line_bytes(); }
+    Result<std::byte *> line() override {
+        QCCL_TRY(before("line"));
+        return inner_->line();
+    }
+    void publish(size_t bytes) override { inner_->publish(bytes); }
+    Result<std::span<const std::byte>> await_line(uint32_t peer) override {
+        QCCL_TRY(before("await_line"));
+        QCCL_TRY(const auto bytes, inner_->await_line(peer));
+        return damaged(bytes);
+    }
+
+    Done wait(uint32_t on) override { return inner_->wait(on); }
+    void came() override { inner_->came(); }
+    void fail(const Error &error) override { inner_->fail(error); }
+    std::optional<Error> failure() const override { return inner_->failure(); }
+    void leave() override { inner_->leave(); }
+
+private:
+    Done before(const char *operation) {
+        return meddling_.before ? meddling_.before(operation) : Done();
+    }
+    std::span<const std::byte> damaged(std::span<const std::byte> bytes) {
+        if (!meddling_.damage) return bytes;
+        copies_.push_back(std::make_unique<std::vector<std::byte>>(bytes.begin(), bytes.end()));
+        meddling_.damage(*copies_.back());
+        return *copies_.back();
+    }
+
+    std::unique_ptr<Transport> inner_;
+    const Meddling meddling_;
+    std::vector<std::unique_ptr<std::vector<std::byte>>> copies_; // views of them last
+};
+
+} // namespace qtest
