@@ -81,7 +81,8 @@ private:
     }
 
     void write(Cell &place, Slot slot) {
-        if (place.writer != none) found_.push_back(place.writer);
+        // Readers have waited for the writer.
+        if (place.writer != none && place.readers == none) found_.push_back(place.writer);
         for (uint32_t i = place.readers; i != none; i = reads_[i].next)
             if (reads_[i].step != number_) found_.push_back(reads_[i].step);
         if (slot.is(SlotKind::wire)) release(place);

@@ -1,0 +1,67 @@
+// coll/algorithm: the table is found by name, and impossible wishes are refused.
+#include "qtest.hpp"
+
+#include "coll/algorithm.hpp"
+
+#include <cstring>
+
+using namespace qccl;
+
+static void names_lead_to_rows() {
+    for (const Algorithm &row : algorithms()) CHECK(find_algorithm(row.name) == &row);
+    CHECK(!find_algorithm("tree"));
+    CHECK(!find_algorithm(""));
+}
+
+static void impossible_wishes_are_refused() {
+    const Algorithm &ring = *find_algorithm("ring");
+    const auto barrier = emit(ring, Collective::barrier, {.size = 2});
+    CHECK(!barrier);
+    CHECK_EQ(std::string(barrier.error().text), "there is no barrier by ring");
+    CHECK(!emit(ring, Collective::all_reduce, {.size = 2, .rank = 2}));
+    CHECK(!emit(ring, Collective::all_reduce, {.size = 0}));
+    CHECK(!emit(ring, Collective::broadcast, {.size = 2, .rank = 0, .root = 2}));
+}
+
+// Same team, same schedule.
+static void schedules_are_pure() {
+    for (const Algorithm &row : algorithms())
+        for (int c = 0; c < 5; c++) {
+            const auto collective = static_cast<Collective>(c);
+            const Team team{.size = 6, .rank = 4, .root = 1};
+            if (!row.emitter(collective)) continue;
+            const auto first = emit(row, collective, team), second = emit(row, collective, team);
+            CHECK_OK(first);
+            CHECK_OK(second);
+            CHECK(*first == *second);
+        }
+}
+
+// In a round of direct messages every rank's i-th goes to another rank than all others' i-th.
+static void direct_has_no_hot_spot() {
+    constexpr uint32_t P = 7;
+    std::vector<std::vector<uint32_t>> targets;
+    for (uint32_t rank = 0; rank < P; rank++) {
+        const auto s =
+            emit(*find_algorithm("direct"), Collective::all_reduce, {.size = P, .rank = rank});
+        CHECK_OK(s);
+        std::vector<uint32_t> peers;
+        for (const Step &step : s->steps)
+            if (step.verb == Verb::send) peers.push_back(step.peer);
+        CHECK_EQ(peers.size(), 2U * (P - 1));
+        targets.push_back(peers);
+    }
+    for (size_t i = 0; i < targets[0].size(); i++)
+        for (uint32_t a = 0; a < P; a++)
+            for (uint32_t b = 0; b < a; b++) CHECK(targets[a][i] != targets[b][i]);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(names_lead_to_rows),
+        QTEST(impossible_wishes_are_refused),
+        QTEST(schedules_are_pure),
+        QTEST(direct_has_no_hot_spot),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
