@@ -15,19 +15,19 @@ using namespace qccl;
 
 namespace {
 
-Result<Proof> verify_all(const Claim &claim, const std::vector<Schedule> &schedules) {
-    return verify(claim, [&](uint32_t rank) -> Result<Schedule> { return schedules[rank]; });
+Result<Verified> verify_all(const Theorem &theorem, const std::vector<Schedule> &schedules) {
+    return verify(theorem, [&](uint32_t rank) -> Result<Schedule> { return schedules[rank]; });
 }
 
-Result<Proof> verify_form(Form form, const Algorithm &algorithm, Collective collective, uint32_t P,
-                          uint32_t root) {
+Result<Verified> verify_form(Form form, const Algorithm &algorithm, Collective collective,
+                             uint32_t P, uint32_t root) {
     return verify({collective, algorithm.order, P, root}, [&](uint32_t rank) -> Result<Schedule> {
         return make(form, algorithm, collective, {.size = P, .rank = rank, .root = root});
     });
 }
 
-std::string refusal(const Claim &claim, const std::vector<Schedule> &schedules) {
-    const auto proof = verify_all(claim, schedules);
+std::string refusal(const Theorem &theorem, const std::vector<Schedule> &schedules) {
+    const auto proof = verify_all(theorem, schedules);
     CHECK(!proof);
     return proof.error().text;
 }
@@ -131,13 +131,13 @@ static void waiting_in_a_circle_is_refused() {
 }
 
 static void ranks_have_to_agree() {
-    const Claim claim{Collective::all_reduce, SumOrder::by_rank, 3, 0};
+    const Theorem theorem{Collective::all_reduce, SumOrder::by_rank, 3, 0};
     const auto schedules = make_all(Form::placed, algorithm("direct"), Collective::all_reduce, 3);
-    CHECK_OK(verify_all(claim, schedules));
+    CHECK_OK(verify_all(theorem, schedules));
     const auto with = [&](void (*change)(Schedule &)) {
         auto changed = schedules;
         change(changed[2]);
-        return refusal(claim, changed);
+        return refusal(theorem, changed);
     };
     CHECK_EQ(with([](Schedule &s) { s.chunks++; }),
              "rank 2: the schedule has another number of chunks than rank 0");
@@ -303,12 +303,12 @@ bool are_same_bits(const std::vector<std::vector<float>> &a,
 
 // All mutants of one rank are refused, but for those that provably mean the same, and these compute
 // the same bits.
-void check_mutants(const Claim &claim, const std::vector<Schedule> &schedules, uint32_t rank) {
+void check_mutants(const Theorem &theorem, const std::vector<Schedule> &schedules, uint32_t rank) {
     const auto expected = outputs_of(schedules);
-    for (const Mutant &mutant : mutants_of(schedules[rank], claim.ranks)) {
+    for (const Mutant &mutant : mutants_of(schedules[rank], theorem.ranks)) {
         auto changed = schedules;
         changed[rank] = mutant.schedule;
-        const auto proof = verify_all(claim, changed);
+        const auto proof = verify_all(theorem, changed);
         CHECK_EQ(proof.is_ok(), mutant.is_equal);
         if (proof)
             CHECK(are_same_bits(outputs_of(changed), expected));
@@ -324,17 +324,17 @@ static void every_mutation_is_refused() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : moving_collectives)
             for (const Form form : {Form::author, Form::placed}) {
-                const Claim claim{collective, a.order, P, 1};
-                const auto schedules = make_all(form, a, collective, P, claim.root);
-                for (uint32_t rank = 0; rank < P; rank++) check_mutants(claim, schedules, rank);
+                const Theorem theorem{collective, a.order, P, 1};
+                const auto schedules = make_all(form, a, collective, P, theorem.root);
+                for (uint32_t rank = 0; rank < P; rank++) check_mutants(theorem, schedules, rank);
             }
 }
 
 // Joined steps are checked too: what is joined has to compute, on one chunk.
 static void wrong_joins_are_refused() {
-    const Claim claim{Collective::all_reduce, SumOrder::by_rank, 3, 0};
+    const Theorem theorem{Collective::all_reduce, SumOrder::by_rank, 3, 0};
     const auto schedules = make_all(Form::joined, algorithm("direct"), Collective::all_reduce, 3);
-    CHECK_OK(verify_all(claim, schedules));
+    CHECK_OK(verify_all(theorem, schedules));
     const auto &steps = schedules[0].steps;
     for (size_t i = 0; i < steps.size(); i++) {
         const bool may_join = i + 1 < steps.size() && computes(steps[i].verb) &&
@@ -342,7 +342,7 @@ static void wrong_joins_are_refused() {
         if (may_join) continue;
         auto changed = schedules;
         changed[0].steps[i].flags |= Step::joins_next;
-        CHECK(refusal(claim, changed).find("joins") != std::string::npos);
+        CHECK(refusal(theorem, changed).find("joins") != std::string::npos);
     }
 }
 

@@ -8,25 +8,25 @@
 
 namespace qccl {
 
-struct Message {
+struct Envelope {
     uint32_t value = 0;
     uint32_t origin = 0; // the wire slot, of whatever rank, that holds the bytes
     uint32_t rounds = 0; // the sender's
     uint32_t step = 0;   // of the sender
     uint32_t chunk = 0;
-    uint32_t next = 0; // the mailbox's
+    uint32_t next = 0; // the queue's
 };
 
 // All queues share one store, for pairs are many and messages on their way few.
-class Mailbox {
+class MessageQueues {
 public:
-    explicit Mailbox(uint32_t ranks) : ranks_(ranks), queues_(size_t{ranks} * ranks) {}
+    explicit MessageQueues(uint32_t ranks) : ranks_(ranks), queues_(size_t{ranks} * ranks) {}
 
     bool is_empty(uint32_t from, uint32_t to) const { return queue(from, to).first == none; }
 
-    void put(uint32_t from, uint32_t to, const Message &message) {
+    void put(uint32_t from, uint32_t to, const Envelope &envelope) {
         const uint32_t at = allocate();
-        store_[at] = message;
+        store_[at] = envelope;
         store_[at].next = none;
         Queue &q = queues_[size_t{from} * ranks_ + to];
         if (q.first == none)
@@ -37,18 +37,18 @@ public:
     }
 
     // Only where there is one.
-    Message take(uint32_t from, uint32_t to) {
+    Envelope take(uint32_t from, uint32_t to) {
         Queue &q = queues_[size_t{from} * ranks_ + to];
         const uint32_t at = q.first;
         q.first = store_[at].next;
-        const Message message = store_[at];
+        const Envelope envelope = store_[at];
         store_[at].next = free_;
         free_ = at;
-        return message;
+        return envelope;
     }
 
-    // A message of this sender that nobody has taken; nullptr where there is none.
-    const Message *first_from(uint32_t from) const {
+    // One of this sender that nobody has taken; nullptr where there is none.
+    const Envelope *first_from(uint32_t from) const {
         for (uint32_t to = 0; to < ranks_; to++)
             if (!is_empty(from, to)) return &store_[queue(from, to).first];
         return nullptr;
@@ -77,7 +77,7 @@ private:
 
     size_t ranks_;
     std::vector<Queue> queues_;
-    std::vector<Message> store_;
+    std::vector<Envelope> store_;
     uint32_t free_ = none;
 };
 

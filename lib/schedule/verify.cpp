@@ -48,20 +48,20 @@ using Fault = const char *;
 
 class Prover {
 public:
-    explicit Prover(const Claim &claim)
-        : claim_(claim),
-          is_sum_(reduces(claim.collective) || claim.collective == Collective::barrier),
-          expressions_(is_sum_ ? claim.ranks : 1), mail_(claim.ranks) {}
+    explicit Prover(const Theorem &theorem)
+        : theorem_(theorem),
+          is_sum_(reduces(theorem.collective) || theorem.collective == Collective::barrier),
+          expressions_(is_sum_ ? theorem.ranks : 1), queues_(theorem.ranks) {}
 
-    Result<Proof> run(const ScheduleOf &schedule_of) {
-        runs_.resize(claim_.ranks);
-        for (uint32_t rank = 0; rank < claim_.ranks; rank++) {
+    Result<Verified> run(const ScheduleOf &schedule_of) {
+        runs_.resize(theorem_.ranks);
+        for (uint32_t rank = 0; rank < theorem_.ranks; rank++) {
             QCCL_TRY(auto schedule, schedule_of(rank));
             QCCL_TRY(load(rank, std::move(schedule)));
         }
         finals_.assign(runs_[0].schedule.chunks, {});
-        holds_.assign(size_t{claim_.ranks} * runs_[0].schedule.outbox, 0);
-        for (uint32_t rank = 0; rank < claim_.ranks; rank++) ready_.push_back(rank);
+        holds_.assign(size_t{theorem_.ranks} * runs_[0].schedule.outbox, 0);
+        for (uint32_t rank = 0; rank < theorem_.ranks; rank++) ready_.push_back(rank);
         while (!ready_.empty()) {
             Run &run = runs_[ready_.front()];
             ready_.pop_front();
@@ -76,9 +76,9 @@ private:
 
     Done load(uint32_t rank, Schedule schedule) {
         Run &run = runs_[rank];
-        run.team = {.size = claim_.ranks, .rank = rank, .root = claim_.root};
+        run.team = {.size = theorem_.ranks, .rank = rank, .root = theorem_.root};
         QCCL_TRY(check_frame(rank, schedule));
-        QCCL_TRY(check_structure(schedule, claim_.collective, run.team));
+        QCCL_TRY(check_structure(schedule, theorem_.collective, run.team));
         // Thousands of schedules are held at once: no room for growth.
         schedule.steps.shrink_to_fit();
         const Dependencies dependencies = lower(schedule);
@@ -94,15 +94,15 @@ private:
     // What has to be equal on all ranks, or fixed by the collective.
     Done check_frame(uint32_t rank, const Schedule &s) const {
         const Schedule &first = rank == 0 ? s : runs_[0].schedule;
-        const bool has_chunk_per_rank = claim_.collective == Collective::reduce_scatter ||
-                                        claim_.collective == Collective::all_gather ||
-                                        (is_sum_ && claim_.order == SumOrder::by_ring);
+        const bool has_chunk_per_rank = theorem_.collective == Collective::reduce_scatter ||
+                                        theorem_.collective == Collective::all_gather ||
+                                        (is_sum_ && theorem_.order == SumOrder::by_ring);
         const char *reason = nullptr;
         if (s.chunks != first.chunks)
             reason = "has another number of chunks than rank 0";
         else if (s.chunks == 0)
             reason = "has no chunk";
-        else if (has_chunk_per_rank && s.chunks != claim_.ranks)
+        else if (has_chunk_per_rank && s.chunks != theorem_.ranks)
             reason = "needs a chunk for each rank";
         else if (s.outbox != first.outbox)
             reason = "has another outbox than rank 0";
@@ -129,7 +129,7 @@ private:
 
     bool has_to_wait(Run &run, const Step &step) {
         run.wait = Run::Wait::no;
-        if (step.verb == Verb::recv && mail_.is_empty(step.peer, run.team.rank)) {
+        if (step.verb == Verb::recv && queues_.is_empty(step.peer, run.team.rank)) {
             run.wait = Run::Wait::message;
             run.wait_for = step.peer;
         }
@@ -159,7 +159,7 @@ private:
     }
 
     Fault execute(Run &run, const Step &step) {
-        proof_.steps++;
+        verified_.steps++;
         Fault fault = nullptr;
         switch (step.verb) {
         case Verb::send: fault = send(run, step); break;
@@ -175,21 +175,21 @@ private:
     }
 
     Fault send(Run &run, const Step &step) {
-        Message message{
+        Envelope message{
             .rounds = run.rounds, .step = static_cast<uint32_t>(run.next), .chunk = step.chunk};
         if (Fault fault = read(run, step, step.src, message.value)) return fault;
         if (run.schedule.is_placed) {
             message.origin = run.wires[step.src.index].origin;
             holds_[message.origin]++;
         }
-        mail_.put(run.team.rank, step.peer, message);
-        proof_.messages++;
+        queues_.put(run.team.rank, step.peer, message);
+        verified_.messages++;
         wake(runs_[step.peer], Run::Wait::message, run.team.rank);
         return nullptr;
     }
 
     Fault recv(Run &run, const Step &step) {
-        const Message message = mail_.take(step.peer, run.team.rank);
+        const Envelope message = queues_.take(step.peer, run.team.rank);
         run.rounds = std::max(run.rounds, message.rounds + 1);
         if (message.chunk != step.chunk)
             return complain("step %u of rank %u sends chunk %u here", message.step, step.peer,
@@ -266,15 +266,15 @@ private:
     // Where this rank's contribution to the chunk stands in the contract's order; of what is not
     // summed, the source's is the first and only one.
     uint32_t place(const Run &run, uint32_t chunk) const {
-        const uint32_t P = claim_.ranks;
+        const uint32_t P = theorem_.ranks;
         uint32_t start = 0;
-        if (claim_.collective == Collective::broadcast)
-            start = claim_.root;
-        else if (claim_.collective == Collective::all_gather)
+        if (theorem_.collective == Collective::broadcast)
+            start = theorem_.root;
+        else if (theorem_.collective == Collective::all_gather)
             start = chunk;
-        else if (claim_.order == SumOrder::by_ring)
+        else if (theorem_.order == SumOrder::by_ring)
             // A reduce-scatter's chunk has to end at its owner.
-            start = claim_.collective == Collective::reduce_scatter ? (chunk + 1) % P : chunk;
+            start = theorem_.collective == Collective::reduce_scatter ? (chunk + 1) % P : chunk;
         return (run.team.rank + P - start) % P;
     }
 
@@ -329,10 +329,10 @@ private:
         };
         if (run.wait == Run::Wait::message) return wrong(run.next, "waits for ever for a message");
         if (run.wait == Run::Wait::slot) return wrong(run.next, "waits for ever for a wire slot");
-        if (const Message *left = mail_.first_from(rank))
+        if (const Envelope *left = queues_.first_from(rank))
             return wrong(left->step, "sends what nobody receives");
         for (uint32_t c = 0; c < run.schedule.chunks; c++)
-            if (run.outputs[c] == none && has_slot(claim_.collective, run.team, output(c)))
+            if (run.outputs[c] == none && has_slot(theorem_.collective, run.team, output(c)))
                 return Error::make(Code::invalid_argument, "rank %u: output(%u) is never written",
                                    rank, c)
                     .at_rank(rank);
@@ -344,14 +344,14 @@ private:
         return {};
     }
 
-    Proof sum_up() {
-        for (const Run &run : runs_) proof_.rounds = std::max(proof_.rounds, run.rounds);
+    Verified sum_up() {
+        for (const Run &run : runs_) verified_.rounds = std::max(verified_.rounds, run.rounds);
         double noise = 0;
         for (const Final &final : finals_)
             if (final.value != none) noise += expressions_[final.value].noise;
-        const double contributions = is_sum_ ? claim_.ranks : 1;
-        proof_.noise = noise / static_cast<double>(finals_.size()) / contributions;
-        return proof_;
+        const double contributions = is_sum_ ? theorem_.ranks : 1;
+        verified_.noise = noise / static_cast<double>(finals_.size()) / contributions;
+        return verified_;
     }
 
     template <class... Arguments> Fault complain(const char *format, Arguments... arguments) {
@@ -364,25 +364,25 @@ private:
         uint32_t rank = 0; // that stored it first
     };
 
-    const Claim claim_;
+    const Theorem theorem_;
     const bool is_sum_;
     Expressions expressions_;
-    Mailbox mail_;
+    MessageQueues queues_;
     std::vector<Run> runs_;
     std::vector<Final> finals_;   // of each chunk
     std::vector<uint32_t> holds_; // of each own slot of each rank: who still needs it
     std::deque<uint32_t> ready_;
-    Proof proof_;
+    Verified verified_;
     char reason_[160] = {};
 };
 
 } // namespace
 
-Result<Proof> verify(const Claim &claim, const ScheduleOf &schedule_of) {
-    if (claim.ranks == 0 || claim.root >= claim.ranks)
-        return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", claim.root,
-                           claim.ranks);
-    return Prover(claim).run(schedule_of);
+Result<Verified> verify(const Theorem &theorem, const ScheduleOf &schedule_of) {
+    if (theorem.ranks == 0 || theorem.root >= theorem.ranks)
+        return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", theorem.root,
+                           theorem.ranks);
+    return Prover(theorem).run(schedule_of);
 }
 
 } // namespace qccl

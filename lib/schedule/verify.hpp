@@ -11,7 +11,7 @@
 
 namespace qccl {
 
-struct Claim {
+struct Theorem {
     Collective collective = Collective::all_reduce;
     SumOrder order = SumOrder::by_rank;
     uint32_t ranks = 1;
@@ -19,7 +19,7 @@ struct Claim {
 };
 
 // What the proof has counted on the way.
-struct Proof {
+struct Verified {
     uint64_t steps = 0;
     uint64_t messages = 0;
     uint32_t rounds = 0; // the longest chain of messages that wait for one another
@@ -42,6 +42,6 @@ using ScheduleOf = std::function<Result<Schedule>(uint32_t rank)>;
 //   joined steps at once; every wire slot is given up in the end, so that the next instance finds
 //   what the first one found.
 // An error names the rank, the first wrong step and the reason.
-Result<Proof> verify(const Claim &claim, const ScheduleOf &schedule_of);
+Result<Verified> verify(const Theorem &theorem, const ScheduleOf &schedule_of);
 
 } // namespace qccl
