@@ -1,0 +1,59 @@
+// Hostile schedule texts: what parse accepts prints to what reads back the same, and whatever it
+// says, placing, lowering and verifying it refuse it or succeed.
+#include "schedule/place_codec.hpp"
+#include "schedule/shape.hpp"
+#include "schedule/text.hpp"
+#include "schedule/verify.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace qccl;
+
+static void require(bool condition, const char *what) {
+    if (condition) return;
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
+
+static void prove(const std::vector<Section> &sections) {
+    const auto ranks = static_cast<uint32_t>(sections.size());
+    for (int c = 0; c < 5; c++)
+        for (const SumOrder order : {SumOrder::by_rank, SumOrder::by_ring}) {
+            const Theorem theorem{static_cast<Collective>(c), order, ranks, sections[0].team.root};
+            const auto as_written = verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
+                return sections[rank].schedule;
+            });
+            require(as_written || as_written.error().text[0] != 0, "a refusal without a sentence");
+            const auto placed = verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
+                return place_codec(sections[rank].schedule);
+            });
+            require(placed || placed.error().text[0] != 0, "a refusal without a sentence");
+            if (!placed) continue;
+            const auto joined = verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
+                QCCL_TRY(const Schedule schedule, place_codec(sections[rank].schedule));
+                return fuse(schedule).schedule;
+            });
+            // Joined steps take all their wire slots at once, which may be more than there are.
+            require(joined || std::string_view(joined.error().text).find("wire slot") !=
+                                  std::string_view::npos,
+                    "joining broke what was right");
+        }
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    const auto sections = parse({reinterpret_cast<const char *>(data), bytes});
+    if (!sections) {
+        require(sections.error().code == Code::invalid_argument, "a refusal of the wrong kind");
+        require(std::string_view(sections.error().text).starts_with("line "),
+                "a refusal without a line");
+        return 0;
+    }
+    std::string text;
+    for (const Section &section : *sections) text += print(section);
+    const auto again = parse(text);
+    require(again.is_ok() && *again == *sections, "what is printed does not read back");
+    constexpr size_t most_ranks = 16;
+    if (!sections->empty() && sections->size() <= most_ranks) prove(*sections);
+    return 0;
+}

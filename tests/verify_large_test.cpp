@@ -1,0 +1,55 @@
+// schedule/verify on large teams: minutes and gigabytes, so it stands apart from the quick tests.
+#include "qtest.hpp"
+
+#include "forms.hpp"
+
+#include "schedule/verify.hpp"
+
+#include <chrono>
+#include <cstdio>
+
+using namespace qccl;
+
+static void prove(const char *name, Collective collective, uint32_t P, Form form) {
+    const Algorithm *algorithm = find_algorithm(name);
+    CHECK(algorithm);
+    const auto start = std::chrono::steady_clock::now();
+    const auto verified =
+        verify({collective, algorithm->order, P, P / 3}, [&](uint32_t rank) -> Result<Schedule> {
+            return make(form, *algorithm, collective, {.size = P, .rank = rank, .root = P / 3});
+        });
+    CHECK_OK(verified);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    CHECK_EQ(verified->rounds, algorithm->rounds(collective, P));
+    std::printf("%s %s of %u ranks, %s: %.1f million steps in %.1f s\n", qccl::name(collective),
+                name, P,
+                form == Form::author   ? "as written"
+                : form == Form::placed ? "with a codec"
+                                       : "joined",
+                static_cast<double>(verified->steps) / 1e6, took.count());
+}
+
+static void a_thousand_ranks() {
+    for (const Algorithm &algorithm : algorithms())
+        for (const Collective collective : moving_collectives)
+            for (const Form form : forms) prove(algorithm.name, collective, 1000, form);
+}
+
+static void a_ring_of_4096() {
+    prove("ring", Collective::all_reduce, 4096, Form::author);
+    prove("ring", Collective::all_reduce, 4096, Form::placed);
+}
+
+static void direct_among_4096() {
+    prove("direct", Collective::all_reduce, 4096, Form::author);
+    prove("direct", Collective::all_reduce, 4096, Form::placed);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_thousand_ranks),
+        QTEST(a_ring_of_4096),
+        QTEST(direct_among_4096),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
