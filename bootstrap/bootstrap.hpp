@@ -22,8 +22,8 @@ public:
     virtual uint32_t rank() const = 0;
     virtual uint32_t size() const = 0;
     // Every rank gives `bytes` bytes, the same number everywhere, and gets size() times as many, in
-    // rank order. Bounded by the deadline the bootstrap was made with; an error names the rank that
-    // did not come where that is known.
+    // rank order. Each call is bounded by the timeout the bootstrap was made with (0: never); an
+    // error names the rank that did not come where that is known, and is final.
     virtual Done all_gather(const void *mine, void *all, size_t bytes) = 0;
 };
 
@@ -31,11 +31,13 @@ using Clock = std::chrono::steady_clock;
 using Warn = std::function<void(const char *sentence)>;
 
 // local: the ranks are threads of this process. One object for each rank.
-std::vector<std::unique_ptr<Bootstrap>> create_local_bootstraps(uint32_t size, std::chrono::nanoseconds timeout);
+std::vector<std::unique_ptr<Bootstrap>> create_local_bootstraps(uint32_t size,
+                                                                std::chrono::nanoseconds timeout);
 
 // oob: the caller's own all-gather; returns 0 on success, as qcclOob_t documents.
 using AllGatherFunction = int (*)(const void *mine, void *all, size_t bytes, void *context);
-std::unique_ptr<Bootstrap> create_oob_bootstrap(uint32_t size, uint32_t rank, AllGatherFunction all_gather, void *context);
+std::unique_ptr<Bootstrap> create_oob_bootstrap(uint32_t size, uint32_t rank,
+                                                AllGatherFunction all_gather, void *context);
 
 // unique_id: a TCP rendezvous. The id carries the address of the process that made it and a secret;
 // who cannot prove the secret with a keyed hash is turned away without disturbing anyone.
@@ -43,17 +45,18 @@ inline constexpr size_t unique_id_bytes = 128;
 using UniqueId = std::array<std::byte, unique_id_bytes>;
 
 struct RendezvousOptions {
-    std::string interface;                   // name or address to listen on; empty: the first that is up
+    std::string interface; // name or address to listen on; empty: the first that is up
     std::chrono::nanoseconds timeout{std::chrono::seconds(1800)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
-    Warn warn;                               // a late rank costs one warning that names it
+    Warn warn; // a late rank costs each that waits for it one warning that names it
 };
 
 // Starts to serve the rendezvous in the background of this process; it ends by itself once every
-// rank has left, or at the timeout.
+// rank has left, or when ranks stay away for `timeout`. Uses neither warn_after nor warn.
 Result<UniqueId> create_unique_id(const RendezvousOptions &options);
-// Blocks until every rank has joined. Refuses an id of another version, a rank or size that does not
-// fit, and a rank that another peer already holds.
+// Blocks until every rank has joined. Refuses an id of another version, a rank or size that does
+// not fit, and a rank that another peer already holds: every rank that waits learns it at once, so
+// do not refuse such a rank before it gets here. Uses no interface.
 Result<std::unique_ptr<Bootstrap>> join_unique_id(const UniqueId &id, uint32_t size, uint32_t rank,
                                                   const RendezvousOptions &options);
 
