@@ -1,0 +1,98 @@
+#include "bootstrap/introduction.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <poll.h>
+
+namespace qccl {
+
+void wait_until(const Channel &channel, TimePoint deadline) {
+    const auto events = static_cast<short>(POLLIN | (channel.has_output() ? POLLOUT : 0));
+    pollfd one{channel.descriptor(), events, 0};
+    poll(&one, 1, poll_timeout_ms(Clock::now(), deadline));
+}
+
+// Blocks until `bytes` are held. False: the server hung up.
+static Result<bool> fill(Channel &channel, size_t bytes, const Endpoint &endpoint,
+                         TimePoint deadline) {
+    for (;;) {
+        const auto filled = channel.fill(bytes);
+        if (filled != Channel::Filled::not_yet) return filled == Channel::Filled::all;
+        if (Clock::now() >= deadline)
+            return Error::make(Code::timeout, "the rendezvous at %s gives no answer",
+                               text(endpoint).c_str());
+        wait_until(channel, deadline);
+    }
+}
+
+static Result<Channel> connect_to(const Endpoint &endpoint, TimePoint deadline) {
+    QCCL_TRY(Socket socket, make_socket(endpoint.family));
+    tune(socket);
+    const SocketAddress address = to_socket_address(endpoint);
+    int problem = connect(socket.get(), address.get(), address.bytes) == 0 ? 0 : errno;
+    while (problem == EINPROGRESS || problem == EINTR) {
+        pollfd one{socket.get(), POLLOUT, 0};
+        socklen_t bytes = sizeof problem;
+        if (poll(&one, 1, poll_timeout_ms(Clock::now(), deadline)) > 0)
+            getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &problem, &bytes);
+        else if (Clock::now() >= deadline)
+            problem = ETIMEDOUT;
+    }
+    if (problem != 0)
+        return Error::make(problem == ETIMEDOUT ? Code::timeout : Code::peer_lost,
+                           "cannot reach the rendezvous at %s: %s; has the process that made the "
+                           "unique id ended?",
+                           text(endpoint).c_str(), strerror(problem));
+    return Channel(std::move(socket));
+}
+
+static Error other_version(const Endpoint &endpoint, uint16_t version) {
+    return Error::make(Code::invalid_argument,
+                       "the rendezvous at %s speaks version %u, this library version %u: the ranks "
+                       "run different releases of QCCL",
+                       text(endpoint).c_str(), version, protocol_version)
+        .compared(protocol_version, version);
+}
+
+// Greets and proves. Nothing: the server hung up before it knew us, as it does when crowds come.
+static Result<std::optional<Session>> prove(Channel &channel, const IdFields &id,
+                                            const Claim &claim, TimePoint deadline) {
+    Transcript seen{make_hello(), {}};
+    channel.queue(std::as_bytes(std::span(&seen.hello, 1)));
+    if (!channel.flush()) return std::optional<Session>();
+
+    QCCL_TRY(const bool is_greeted, fill(channel, sizeof(Greeting), id.endpoint, deadline));
+    if (!is_greeted) return std::optional<Session>();
+    std::memcpy(&seen.challenge.greeting, channel.held().data(), sizeof(Greeting));
+    const Greeted greeted = judge_server(seen.challenge.greeting);
+    if (greeted == Greeted::other_version)
+        return other_version(id.endpoint, seen.challenge.greeting.version);
+    const auto impostor =
+        Error::make(Code::peer_lost,
+                    "who listens at %s does not hold the secret of the unique id: "
+                    "the id is old, or belongs to another job",
+                    text(id.endpoint).c_str());
+    if (greeted == Greeted::stranger) return impostor;
+
+    QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), id.endpoint, deadline));
+    if (!is_challenged) return std::optional<Session>();
+    std::memcpy(&seen.challenge, channel.held().data(), sizeof(Challenge));
+    channel.drop(sizeof(Challenge));
+    if (!is_genuine(seen, id.secret)) return impostor;
+
+    const Proof proof = make_proof(seen, claim, id.secret);
+    channel.queue(std::as_bytes(std::span(&proof, 1)));
+    if (!channel.flush()) return std::optional<Session>();
+    return std::optional<Session>(Session(session_key(seen, id.secret), Session::Side::rank));
+}
+
+Result<std::optional<Introduced>> introduce(const IdFields &id, const Claim &claim,
+                                            TimePoint deadline) {
+    QCCL_TRY(Channel channel, connect_to(id.endpoint, deadline));
+    QCCL_TRY(const auto session, prove(channel, id, claim, deadline));
+    if (!session) return std::optional<Introduced>();
+    return std::optional<Introduced>({std::move(channel), *session});
+}
+
+} // namespace qccl

@@ -1,0 +1,248 @@
+// A rank's side of the rendezvous: join, wait for the others, exchange.
+#include "bootstrap/assembly.hpp"
+#include "bootstrap/introduction.hpp"
+
+#include <cstring>
+#include <thread>
+
+#include <sodium.h>
+#include <unistd.h>
+
+namespace qccl {
+
+using namespace std::chrono_literals;
+
+// The server drops strangers when too many come at once; a rank that was dropped comes again.
+static constexpr int most_attempts = 16;
+static constexpr auto first_pause = 10ms;
+static constexpr auto longest_pause = 1s;
+// The answer to "whom do we wait for?" comes at once, or the server itself is stuck.
+static constexpr auto answer_time = 1s;
+
+namespace {
+
+class RendezvousClient final : public Bootstrap {
+public:
+    RendezvousClient(Introduced introduced, const IdFields &id, const Claim &claim,
+                     const RendezvousOptions &options)
+        : channel_(std::move(introduced.channel)), session_(introduced.session), id_(id),
+          claim_(claim), options_(options) {}
+    ~RendezvousClient() override;
+    RendezvousClient(const RendezvousClient &) = delete;
+    RendezvousClient &operator=(const RendezvousClient &) = delete;
+
+    uint32_t rank() const override { return claim_.rank; }
+    uint32_t size() const override { return claim_.size; }
+    Done all_gather(const void *mine, void *all, size_t bytes) override;
+
+    // What the server says to the proof. Nothing: it hung up without a word.
+    Result<std::optional<Done>> hear_verdict(TimePoint deadline);
+    Done wait_until_complete();
+
+private:
+    struct Message {
+        FrameKind kind{};
+        std::vector<std::byte> payload;
+    };
+
+    Done exchange(const void *mine, void *all, size_t bytes);
+    // The payload of the first message of that kind; an error when the server says that it will not
+    // come, or when it does not come in time.
+    Result<std::vector<std::byte>> await(FrameKind kind);
+    Result<std::optional<Message>> receive();
+    Done take(const Message &message, bool is_last_answer);
+    void send(FrameKind kind, std::span<const std::byte> payload);
+    Error server_lost() const;
+
+    Channel channel_;
+    Session session_;
+    const IdFields id_;
+    const Claim claim_;
+    const RendezvousOptions options_;
+    int32_t host_rank_ = Error::no_rank;
+    bool has_given_up_ = false;
+    std::optional<Error> failure_; // after one error there is no telling where the others are
+};
+
+RendezvousClient::~RendezvousClient() {
+    // A forked child that tidies up must not end the connection of its parent.
+    if (static_cast<uint32_t>(getpid()) != claim_.process) {
+        channel_.forget();
+        return;
+    }
+    send(has_given_up_ ? FrameKind::give_up : FrameKind::leave, {});
+    (void)channel_.flush();
+}
+
+void RendezvousClient::send(FrameKind kind, std::span<const std::byte> payload) {
+    const Sealed sealed = session_.seal(kind, payload);
+    channel_.queue(std::as_bytes(std::span(&sealed.head, 1)));
+    channel_.queue(payload);
+    channel_.queue(sealed.tag);
+}
+
+Error RendezvousClient::server_lost() const {
+    if (host_rank_ == Error::no_rank)
+        return Error::make(
+            Code::peer_lost,
+            "the process that made the unique id and served the rendezvous at %s died "
+            "or left",
+            text(id_.endpoint).c_str());
+    return Error::make(Code::peer_lost,
+                       "rank %d, whose process served the rendezvous at %s, died or left",
+                       host_rank_, text(id_.endpoint).c_str())
+        .at_rank(host_rank_);
+}
+
+Result<std::optional<RendezvousClient::Message>> RendezvousClient::receive() {
+    // What is sent may already be known to be in vain while the reason still waits to be read.
+    const bool is_sound = channel_.flush();
+    for (;;) {
+        QCCL_TRY(const auto frame, session_.open(channel_.held(), most_gathered_bytes));
+        if (frame) {
+            Message message{frame->kind, {frame->payload.begin(), frame->payload.end()}};
+            channel_.drop(frame->whole_bytes);
+            return std::optional<Message>(std::move(message));
+        }
+        const auto filled = channel_.fill(Session::wanted_bytes(channel_.held()));
+        if (filled == Channel::Filled::gone) return server_lost();
+        if (filled == Channel::Filled::not_yet) break;
+    }
+    if (!is_sound) return server_lost();
+    return std::optional<Message>();
+}
+
+Done RendezvousClient::take(const Message &message, bool is_last_answer) {
+    const uint32_t size = claim_.size;
+    switch (message.kind) {
+    case FrameKind::accepted:
+    case FrameKind::host:
+        if (message.payload.size() == sizeof host_rank_)
+            std::memcpy(&host_rank_, message.payload.data(), sizeof host_rank_);
+        return {};
+    case FrameKind::failed: return to_error(message.payload);
+    case FrameKind::missing: {
+        const Error answer = to_error(message.payload);
+        if (is_last_answer) {
+            has_given_up_ = true;
+            return late_error({answer.rank, answer.text}, size, options_.timeout);
+        }
+        const double seconds = std::chrono::duration<double>(options_.warn_after).count();
+        const Error sentence = Error::make(Code::timeout, "rank %u has waited %g s for %s of %u",
+                                           claim_.rank, seconds, answer.text, size);
+        if (options_.warn) options_.warn(sentence.text);
+        return {};
+    }
+    default:
+        return Error::make(Code::internal_error, "the rendezvous sent message %u out of turn",
+                           static_cast<uint32_t>(message.kind));
+    }
+}
+
+Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
+    const TimePoint start = Clock::now();
+    const TimePoint deadline = deadline_after(start, options_.timeout);
+    TimePoint warn_at = deadline_after(start, options_.warn_after);
+    TimePoint last_call = deadline; // once we have asked for the last time: when to stop waiting
+    bool is_ending = false;
+    for (;;) {
+        QCCL_TRY(auto message, receive());
+        if (message && message->kind == kind) return std::move(message->payload);
+        if (message) {
+            QCCL_TRY(take(*message, is_ending));
+            continue;
+        }
+        const TimePoint now = Clock::now();
+        if (is_ending && now >= last_call) {
+            has_given_up_ = true;
+            return Error::make(Code::timeout, "the rendezvous at %s gives no answer",
+                               text(id_.endpoint).c_str())
+                .at_rank(host_rank_);
+        }
+        if (!is_ending && now >= std::min(deadline, warn_at)) {
+            send(FrameKind::ask, {});
+            is_ending = now >= deadline;
+            if (is_ending) last_call = now + answer_time;
+            warn_at = TimePoint::max();
+            continue;
+        }
+        wait_until(channel_, std::min(warn_at, last_call));
+    }
+}
+
+Result<std::optional<Done>> RendezvousClient::hear_verdict(TimePoint deadline) {
+    for (;;) {
+        auto message = receive();
+        if (!message && message.error().code == Code::peer_lost) return std::optional<Done>();
+        if (!message) return message.error();
+        if (*message) return std::optional<Done>(take(**message, false));
+        if (Clock::now() >= deadline)
+            return Error::make(Code::timeout, "the rendezvous at %s gives no answer",
+                               text(id_.endpoint).c_str());
+        wait_until(channel_, deadline);
+    }
+}
+
+Done RendezvousClient::wait_until_complete() {
+    const auto all_here = await(FrameKind::complete);
+    return all_here ? Done() : Done(all_here.error());
+}
+
+Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {
+    if (failure_) return *failure_;
+    const Done done = exchange(mine, all, bytes);
+    if (!done) failure_ = done.error();
+    return done;
+}
+
+Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
+    if (bytes > most_contributed_bytes || bytes * claim_.size > most_gathered_bytes)
+        return Error::make(Code::invalid_argument,
+                           "%zu bytes from each of %u ranks are too many for the rendezvous", bytes,
+                           claim_.size);
+    send(FrameKind::contribute, {static_cast<const std::byte *>(mine), bytes});
+    QCCL_TRY(const auto gathered, await(FrameKind::result));
+    if (gathered.size() != bytes * claim_.size)
+        return Error::make(Code::internal_error, "the rendezvous sent %zu bytes in place of %zu",
+                           gathered.size(), bytes * claim_.size);
+    if (bytes > 0) std::memcpy(all, gathered.data(), gathered.size());
+    return {};
+}
+
+// One attempt. Null: hung up without a verdict.
+Result<std::unique_ptr<RendezvousClient>> knock(const IdFields &id, const Claim &claim,
+                                                const RendezvousOptions &options,
+                                                TimePoint deadline) {
+    QCCL_TRY(auto introduced, introduce(id, claim, deadline));
+    if (!introduced) return std::unique_ptr<RendezvousClient>();
+    auto client = std::make_unique<RendezvousClient>(std::move(*introduced), id, claim, options);
+    QCCL_TRY(const auto verdict, client->hear_verdict(deadline));
+    if (!verdict) return std::unique_ptr<RendezvousClient>();
+    QCCL_TRY(Done(*verdict));
+    return client;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Bootstrap>> join_unique_id(const UniqueId &id, uint32_t size, uint32_t rank,
+                                                  const RendezvousOptions &options) {
+    if (sodium_init() < 0)
+        return Error::make(Code::system_error, "libsodium finds no source of random numbers");
+    QCCL_TRY(const IdFields fields, unpack(id));
+    const TimePoint deadline = deadline_after(Clock::now(), options.timeout);
+    const Claim claim = make_claim(rank, size);
+    std::chrono::milliseconds pause = first_pause;
+    for (int attempt = 0; attempt < most_attempts && Clock::now() < deadline; attempt++) {
+        QCCL_TRY(auto client, knock(fields, claim, options, deadline));
+        if (client) {
+            QCCL_TRY(client->wait_until_complete());
+            return std::unique_ptr<Bootstrap>(std::move(client));
+        }
+        std::this_thread::sleep_until(std::min(deadline, Clock::now() + pause));
+        pause = std::min<std::chrono::milliseconds>(pause * 2, longest_pause);
+    }
+    return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
+                       text(fields.endpoint).c_str());
+}
+
+} // namespace qccl

@@ -1,0 +1,276 @@
+#include "bootstrap/rendezvous_server.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include <poll.h>
+
+namespace qccl {
+
+using namespace std::chrono_literals;
+
+// An honest rank answers within a round trip; a stranger may hold a descriptor no longer than this.
+static constexpr auto handshake_time = 3s;
+// Strangers at a time. The newest stay, so that a crowd of silent ones keeps nobody out: a rank
+// needs one round trip, in which as many again would have to connect.
+static constexpr size_t most_strangers = 128;
+static constexpr int most_accepted_at_once = 32;
+// After a failure ranks that come late still learn why; later than this they find nobody.
+static constexpr auto failure_linger = 10s;
+static constexpr auto deaf_time = 100ms;
+// A member's burst may not keep the others waiting.
+static constexpr int most_frames_at_once = 16;
+
+struct RendezvousServer::Peer {
+    Channel channel;
+    Endpoint from;
+    TimePoint came_at;
+    Stage stage = Stage::greets;
+    Transcript seen{};
+    Session session{};
+    uint32_t rank = 0;
+    Assembly::Farewell farewell = Assembly::Farewell::none;
+    bool is_gone = false;
+
+    bool is_member() const { return stage == Stage::member; }
+};
+
+template <class T> static Payload payload_of(const T &value) {
+    const auto bytes = std::as_bytes(std::span<const T, 1>(&value, 1));
+    return std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+}
+
+RendezvousServer::RendezvousServer(Socket listener, const IdFields &id,
+                                   std::chrono::nanoseconds timeout)
+    : listener_(std::move(listener)), id_(id), self_(make_claim(0, 0)),
+      assembly_(Clock::now(), timeout) {}
+
+RendezvousServer::~RendezvousServer() = default;
+
+void RendezvousServer::run() {
+    while (!is_over(Clock::now())) {
+        const std::vector<pollfd> events = wait();
+        for (size_t i = 1; i < events.size(); i++)
+            if (events[i].revents && !peers_[i - 1]->is_gone && !serve(*peers_[i - 1]))
+                dismiss(*peers_[i - 1]);
+
+        const TimePoint now = Clock::now();
+        if (events[0].revents) accept_strangers(now);
+        expire(now);
+        tell_failure(now);
+        std::erase_if(peers_, [](const auto &peer) { return peer->is_gone; });
+    }
+}
+
+bool RendezvousServer::is_over(TimePoint now) const {
+    return assembly_.is_over() || now >= ends_at_;
+}
+
+TimePoint RendezvousServer::next_deadline() const {
+    TimePoint next = assembly_.failure() ? ends_at_ : assembly_.deadline();
+    if (deaf_until_ != TimePoint{}) next = std::min(next, deaf_until_);
+    for (const auto &peer : peers_)
+        if (!peer->is_member()) next = std::min(next, peer->came_at + handshake_time);
+    return next;
+}
+
+std::vector<pollfd> RendezvousServer::wait() {
+    const TimePoint now = Clock::now();
+    std::vector<pollfd> events;
+    const bool is_deaf = now < deaf_until_;
+    if (!is_deaf) deaf_until_ = {};
+    events.push_back({listener_.get(), static_cast<short>(is_deaf ? 0 : POLLIN), 0});
+    for (const auto &peer : peers_)
+        events.push_back({peer->channel.descriptor(),
+                          static_cast<short>(POLLIN | (peer->channel.has_output() ? POLLOUT : 0)),
+                          0});
+    const int ready = poll(events.data(), events.size(), poll_timeout_ms(now, next_deadline()));
+    if (ready < 0) { // no memory, or fewer descriptors allowed than are open: do not spin on it
+        for (pollfd &event : events) event.revents = 0;
+        std::this_thread::sleep_for(deaf_time);
+    }
+    return events;
+}
+
+void RendezvousServer::accept_strangers(TimePoint now) {
+    for (int i = 0; i < most_accepted_at_once; i++) {
+        SocketAddress address;
+        address.bytes = sizeof address.storage;
+        Socket socket(
+            accept4(listener_.get(), address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!socket.is_open()) {
+            if (errno == EINTR || errno == ECONNABORTED) continue;
+            if (errno == EAGAIN) return;
+            // Out of descriptors or memory: make room and try again in a moment.
+            drop_oldest_stranger();
+            deaf_until_ = now + deaf_time;
+            return;
+        }
+        tune(socket);
+        peers_.push_back(std::make_unique<Peer>(
+            Peer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
+        enter(*peers_.back(), Stage::greets);
+    }
+}
+
+void RendezvousServer::enter(Peer &peer, Stage stage) {
+    peer.stage = stage;
+    if (stage == Stage::member) return;
+    const auto is_there = [stage](const auto &each) {
+        return each->stage == stage && !each->is_gone;
+    };
+    const auto crowd = std::count_if(peers_.begin(), peers_.end(), is_there);
+    if (static_cast<size_t>(crowd) <= most_strangers) return;
+    dismiss(**std::find_if(peers_.begin(), peers_.end(), is_there));
+}
+
+void RendezvousServer::drop_oldest_stranger() {
+    const auto oldest = std::find_if(peers_.begin(), peers_.end(), [](const auto &peer) {
+        return !peer->is_member() && !peer->is_gone;
+    });
+    if (oldest != peers_.end()) dismiss(**oldest);
+}
+
+void RendezvousServer::expire(TimePoint now) {
+    assembly_.expire(now);
+    for (const auto &peer : peers_)
+        if (!peer->is_member() && now >= peer->came_at + handshake_time) dismiss(*peer);
+}
+
+void RendezvousServer::dismiss(Peer &peer) {
+    if (peer.is_gone) return;
+    peer.is_gone = true;
+    if (!peer.is_member()) return;
+    seats_[peer.rank] = nullptr;
+    assembly_.depart(peer.rank, peer.farewell);
+}
+
+bool RendezvousServer::serve(Peer &peer) {
+    // Who cannot be sent to may still have said farewell: what came is read in any case.
+    const bool is_sound = peer.channel.flush();
+    switch (peer.stage) {
+    case Stage::greets: return take_hello(peer) && is_sound;
+    case Stage::proves: return take_proof(peer) && is_sound;
+    case Stage::member: return take_frames(peer) && is_sound;
+    // Has been told why; goes when it has read that.
+    case Stage::refused: return peer.channel.fill(1) == Channel::Filled::not_yet && is_sound;
+    }
+    return false;
+}
+
+bool RendezvousServer::take_hello(Peer &peer) {
+    const auto filled = peer.channel.fill(sizeof(Hello));
+    if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
+    std::memcpy(&peer.seen.hello, peer.channel.held().data(), sizeof(Hello));
+    peer.channel.drop(sizeof(Hello));
+
+    const Greeted greeted = judge(peer.seen.hello);
+    if (greeted == Greeted::stranger) return false;
+    peer.seen.challenge = make_challenge(peer.seen.hello, id_.secret);
+    peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
+    // Another version reads ours in the greeting of the challenge, and can say so.
+    enter(peer, greeted == Greeted::same_version ? Stage::proves : Stage::refused);
+    return peer.channel.flush();
+}
+
+bool RendezvousServer::take_proof(Peer &peer) {
+    const auto filled = peer.channel.fill(sizeof(Proof));
+    if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
+    Proof proof;
+    std::memcpy(&proof, peer.channel.held().data(), sizeof proof);
+    peer.channel.drop(sizeof proof);
+    if (!is_genuine(proof, peer.seen, id_.secret)) return false;
+
+    peer.session = Session(session_key(peer.seen, id_.secret), Session::Side::server);
+    std::string where = text(peer.from);
+    where = "process " + std::to_string(proof.claim.process) + " at " +
+            where.substr(0, where.rfind(':'));
+    if (const Done joined = assembly_.join(proof.claim, where); !joined) {
+        enter(peer, Stage::refused);
+        return send(peer, FrameKind::failed, payload_of(to_bytes(joined.error())));
+    }
+    enter(peer, Stage::member);
+    peer.rank = proof.claim.rank;
+    seats_.resize(proof.claim.size);
+    find_host(peer, proof.claim);
+    seats_[peer.rank] = &peer;
+    if (!send(peer, FrameKind::accepted, host_payload())) return false;
+    if (assembly_.is_complete())
+        broadcast(FrameKind::complete, std::make_shared<const std::vector<std::byte>>());
+    return true;
+}
+
+void RendezvousServer::find_host(const Peer &peer, const Claim &claim) {
+    const bool is_here = claim.process == self_.process &&
+                         claim.process_namespace == self_.process_namespace &&
+                         peer.from.is_same_host(id_.endpoint);
+    // Several ranks may be threads of one process; its death is the death of each.
+    if (!is_here || host_rank_ != Error::no_rank) return;
+    host_rank_ = static_cast<int32_t>(claim.rank);
+    broadcast(FrameKind::host, host_payload());
+}
+
+Payload RendezvousServer::host_payload() const { return payload_of(host_rank_); }
+
+bool RendezvousServer::take_frames(Peer &peer) {
+    for (int frames = 0; frames < most_frames_at_once;) {
+        const auto frame = peer.session.open(peer.channel.held(), most_contributed_bytes);
+        if (!frame) return false;
+        if (*frame) {
+            if (!take_frame(peer, **frame)) return false;
+            peer.channel.drop((*frame)->whole_bytes);
+            frames++;
+            continue;
+        }
+        const auto filled = peer.channel.fill(Session::wanted_bytes(peer.channel.held()));
+        if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
+    }
+    return true; // nothing is held now: what has come since wakes the next poll
+}
+
+bool RendezvousServer::take_frame(Peer &peer, const Frame &frame) {
+    switch (frame.kind) {
+    case FrameKind::contribute:
+        assembly_.contribute(peer.rank, frame.payload, Clock::now());
+        if (const Payload result = assembly_.take_result()) broadcast(FrameKind::result, result);
+        return true;
+    case FrameKind::ask: {
+        const Missing missing = assembly_.missing();
+        const Error answer =
+            Error::make(Code::timeout, "%s", missing.text.c_str()).at_rank(missing.first);
+        (void)send(peer, FrameKind::missing, payload_of(to_bytes(answer)));
+        return true;
+    }
+    case FrameKind::leave: peer.farewell = Assembly::Farewell::leave; return false;
+    case FrameKind::give_up: peer.farewell = Assembly::Farewell::give_up; return false;
+    default: return false;
+    }
+}
+
+bool RendezvousServer::send(Peer &peer, FrameKind kind, const Payload &payload) {
+    const Sealed sealed = peer.session.seal(kind, *payload);
+    peer.channel.queue(std::as_bytes(std::span(&sealed.head, 1)));
+    peer.channel.queue(payload);
+    peer.channel.queue(sealed.tag);
+    return peer.channel.flush();
+}
+
+void RendezvousServer::broadcast(FrameKind kind, const Payload &payload) {
+    // A connection that breaks here is noticed by the next poll.
+    for (Peer *const peer : seats_)
+        if (peer && static_cast<int32_t>(peer->rank) != host_rank_)
+            (void)send(*peer, kind, payload);
+    // Whoever lives in this process is told last: it may exit at once and end this thread.
+    if (host_rank_ != Error::no_rank && seats_[static_cast<size_t>(host_rank_)])
+        (void)send(*seats_[static_cast<size_t>(host_rank_)], kind, payload);
+}
+
+void RendezvousServer::tell_failure(TimePoint now) {
+    if (!assembly_.failure() || ends_at_ != TimePoint::max()) return;
+    ends_at_ = peers_.empty() ? now : now + failure_linger;
+    broadcast(FrameKind::failed, payload_of(to_bytes(*assembly_.failure())));
+}
+
+} // namespace qccl

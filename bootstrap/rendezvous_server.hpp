@@ -1,0 +1,59 @@
+// The rendezvous as it runs in the process that made the unique id: one thread that owns all its
+// state and never blocks on anybody.
+#pragma once
+
+#include "bootstrap/assembly.hpp"
+#include "bootstrap/channel.hpp"
+#include "bootstrap/frame.hpp"
+
+#include <memory>
+
+struct pollfd;
+
+namespace qccl {
+
+class RendezvousServer {
+public:
+    RendezvousServer(Socket listener, const IdFields &id, std::chrono::nanoseconds timeout);
+    ~RendezvousServer();
+    void run(); // until every rank has left, or nobody can be helped any more
+
+private:
+    enum class Stage : uint8_t { greets, proves, member, refused };
+    struct Peer;
+
+    bool is_over(TimePoint now) const;
+    TimePoint next_deadline() const;
+    std::vector<pollfd> wait();
+
+    void accept_strangers(TimePoint now);
+    void enter(Peer &peer, Stage stage);
+    void drop_oldest_stranger();
+    void expire(TimePoint now);
+
+    // Each returns false where the peer is to be dropped.
+    bool serve(Peer &peer);
+    bool take_hello(Peer &peer);
+    bool take_proof(Peer &peer);
+    bool take_frames(Peer &peer);
+    bool take_frame(Peer &peer, const Frame &frame);
+
+    bool send(Peer &peer, FrameKind kind, const Payload &payload);
+    void broadcast(FrameKind kind, const Payload &payload);
+    void find_host(const Peer &peer, const Claim &claim);
+    void tell_failure(TimePoint now);
+    void dismiss(Peer &peer);
+    Payload host_payload() const;
+
+    Socket listener_;
+    const IdFields id_;
+    const Claim self_;
+    Assembly assembly_;
+    std::vector<std::unique_ptr<Peer>> peers_; // in the order in which they came
+    std::vector<Peer *> seats_;                // by rank; null: not here
+    int32_t host_rank_ = Error::no_rank;       // the rank that lives in this process
+    TimePoint deaf_until_{};                   // no descriptors were left to accept with
+    TimePoint ends_at_ = TimePoint::max();     // set once the assembly has failed
+};
+
+} // namespace qccl

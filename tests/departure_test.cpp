@@ -1,0 +1,250 @@
+// bootstrap with ranks as processes that die, stop, leave, fork and exit: the others learn who, and
+// nothing stays behind.
+#include "rendezvous_kit.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <sys/wait.h>
+
+using namespace kit;
+
+namespace {
+
+// What a forked rank writes down for its parent; a process that dies writes nothing.
+struct Report {
+    int32_t code = -1;
+    int32_t rank = -1;
+    char text[240] = "died without a word";
+};
+
+struct Processes {
+    std::vector<pid_t> pids;
+    std::vector<int> pipes;
+
+    template <class Part> void start(Part part) {
+        int ends[2];
+        CHECK(pipe(ends) == 0);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            const Done done = part();
+            Report report{0, -1, ""};
+            if (!done) {
+                report.code = static_cast<int32_t>(done.error().code);
+                report.rank = done.error().rank;
+                snprintf(report.text, sizeof report.text, "%s", done.error().text);
+            }
+            _exit(write(ends[1], &report, sizeof report) == sizeof report ? 0 : 1);
+        }
+        close(ends[1]);
+        pids.push_back(pid);
+        pipes.push_back(ends[0]);
+    }
+    Report report(size_t i) {
+        Report report;
+        if (read(pipes[i], &report, sizeof report) != sizeof report) report = {};
+        return report;
+    }
+    ~Processes() {
+        for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+        for (const int end : pipes) close(end);
+    }
+};
+
+} // namespace
+
+static void processes_meet_too() {
+    const UniqueId id = make_id();
+    Processes ranks;
+    for (uint32_t rank = 0; rank < 4; rank++)
+        ranks.start([&] { return join_and_exchange(id, 4, rank); });
+    for (size_t rank = 0; rank < 4; rank++) CHECK_EQ(std::string(ranks.report(rank).text), "");
+    for (size_t rank = 0; rank < 4; rank++) CHECK_EQ(ranks.report(rank).code, -1); // said once
+}
+
+// Rank 2 dies before the others have come, between two exchanges, or while it is waited for.
+static void a_killed_rank_is_named() {
+    for (const int moment : {0, 1, 2}) {
+        const Timer timer;
+        const UniqueId id = make_id();
+        Processes ranks;
+        for (uint32_t rank = 0; rank < 3; rank++)
+            ranks.start([&, rank]() -> Done {
+                if (rank == 1 && moment == 0) std::this_thread::sleep_for(500ms);
+                QCCL_TRY(const auto bootstrap, join_unique_id(id, 3, rank, options()));
+                QCCL_TRY(exchange(*bootstrap, 8, 0));
+                if (moment == 2 && rank == 2) std::this_thread::sleep_for(100ms);
+                if (rank == 2) raise(SIGKILL);
+                if (moment == 1) std::this_thread::sleep_for(100ms);
+                return exchange(*bootstrap, 8, 1);
+            });
+        if (moment == 0) {
+            std::this_thread::sleep_for(250ms);
+            kill(ranks.pids[2], SIGKILL);
+        }
+        for (const size_t rank : {size_t{0}, size_t{1}}) {
+            const Report report = ranks.report(rank);
+            CHECK_EQ(report.code, static_cast<int>(Code::peer_lost));
+            CHECK_EQ(report.rank, 2);
+            CHECK(std::string(report.text).find("rank 2 (process ") == 0);
+        }
+        CHECK(timer.seconds() < 5);
+    }
+}
+
+// Rank 0 made the id and serves the rendezvous: with its process the server dies too.
+static void the_host_of_the_rendezvous_is_named() {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    Processes ranks;
+    ranks.start([&]() -> Done {
+        const auto id = create_unique_id(options());
+        if (!id) return id.error();
+        if (write(ends[1], id->data(), id->size()) < 0)
+            return Error::make(Code::system_error, "write");
+        QCCL_TRY(const auto bootstrap, join_unique_id(*id, 2, 0, options()));
+        raise(SIGKILL);
+        return {};
+    });
+    UniqueId id;
+    CHECK(read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size()));
+    close(ends[0]);
+    close(ends[1]);
+    ranks.start([&]() -> Done {
+        QCCL_TRY(const auto bootstrap, join_unique_id(id, 2, 1, options()));
+        // By now the connection is reset: what is sent and said in farewell would raise SIGPIPE.
+        std::this_thread::sleep_for(100ms);
+        return exchange(*bootstrap, 8, 0);
+    });
+    const Report report = ranks.report(1);
+    CHECK_EQ(report.code, static_cast<int>(Code::peer_lost));
+    CHECK_EQ(report.rank, 0);
+    // Afterwards there is nobody, and a rank that comes now learns it at once.
+    const Timer timer;
+    CHECK(contains(join_and_exchange(id, 2, 1), "Connection refused"));
+    CHECK(timer.seconds() < 1);
+}
+
+static void a_stopped_rank_costs_time_only() {
+    const UniqueId id = make_id();
+    Processes ranks;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        ranks.start([&] { return join_and_exchange(id, 3, rank); });
+    std::this_thread::sleep_for(100ms);
+    kill(ranks.pids[1], SIGSTOP);
+    ranks.start([&] { return join_and_exchange(id, 3, 2); });
+    std::this_thread::sleep_for(500ms);
+    kill(ranks.pids[1], SIGCONT);
+    for (size_t rank = 0; rank < 3; rank++) CHECK_EQ(std::string(ranks.report(rank).text), "");
+}
+
+static void a_rank_that_left_is_named() {
+    const UniqueId id = make_id();
+    const auto done = crowd(2, [&](uint32_t rank) -> Done {
+        QCCL_TRY(const auto bootstrap, join_unique_id(id, 2, rank, options()));
+        QCCL_TRY(exchange(*bootstrap, 8, 0));
+        if (rank == 1) return {};
+        return exchange(*bootstrap, 8, 1);
+    });
+    CHECK_OK(done[1]);
+    CHECK(contains(done[0], "rank 1 left before the exchange that rank 0 waits in"));
+}
+
+static void a_forked_child_leaves_its_parents_connection_alone() {
+    const UniqueId id = make_id();
+    auto bootstrap = join_unique_id(id, 1, 0, options());
+    CHECK_OK(bootstrap);
+    const pid_t child = fork();
+    if (child == 0) {
+        bootstrap->reset();
+        _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    CHECK_OK(exchange(**bootstrap, 8, 0));
+}
+
+static size_t server_threads() {
+    size_t found = 0;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(task.path() / "comm"), name);
+        found += name == "qccl-rendezvous";
+    }
+    return found;
+}
+
+static size_t open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+static bool comes_true(const std::function<bool()> &condition) {
+    for (int i = 0; i < 500 && !condition(); i++) std::this_thread::sleep_for(10ms);
+    return condition();
+}
+
+static void the_server_takes_no_signals_and_ends_when_all_have_left() {
+    // In a process of its own, where nothing else opens and closes anything.
+    Processes alone;
+    alone.start([&]() -> Done {
+        const size_t before = open_descriptors();
+        const auto id = create_unique_id(options());
+        if (!id) return id.error();
+        if (!comes_true([] { return server_threads() == 1; }))
+            return Error::make(Code::internal_error, "no thread");
+        // This thread blocks the signal; if the server's did not, its handler would run there.
+        sigset_t blocked, pending;
+        sigemptyset(&blocked);
+        sigaddset(&blocked, SIGUSR1);
+        pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+        signal(SIGUSR1, [](int) { _exit(3); });
+        kill(getpid(), SIGUSR1);
+        std::this_thread::sleep_for(20ms);
+        sigpending(&pending);
+        if (!sigismember(&pending, SIGUSR1))
+            return Error::make(Code::internal_error, "somebody took the signal");
+        signal(SIGUSR1, SIG_IGN);
+        QCCL_TRY(join_and_exchange(*id, 1, 0));
+        if (!comes_true([&] { return server_threads() == 0 && open_descriptors() == before; }))
+            return Error::make(Code::internal_error, "something stays behind");
+        if (const auto unused = create_unique_id(options(100ms)); !unused) return unused.error();
+        if (!comes_true([&] { return server_threads() == 0 && open_descriptors() == before; }))
+            return Error::make(Code::internal_error, "the unused rendezvous stays");
+        return {};
+    });
+    CHECK_EQ(std::string(alone.report(0).text), "");
+}
+
+static void a_process_may_exit_while_it_serves() {
+    const Timer timer;
+    const pid_t child = fork();
+    if (child == 0) {
+        const auto id = create_unique_id(options());
+        const bool serves = comes_true([] { return server_threads() == 1; });
+        std::this_thread::sleep_for(20ms); // until it waits
+        exit(id && serves ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(timer.seconds() < 2);
+}
+
+int main() {
+    // Those whose children start threads come first, while this process has none: the thread
+    // sanitizer follows no others.
+    const CMUnitTest tests[] = {
+        QTEST(the_host_of_the_rendezvous_is_named),
+        QTEST(the_server_takes_no_signals_and_ends_when_all_have_left),
+        QTEST(a_process_may_exit_while_it_serves),
+        QTEST(processes_meet_too),
+        QTEST(a_killed_rank_is_named),
+        QTEST(a_stopped_rank_costs_time_only),
+        QTEST(a_rank_that_left_is_named),
+        QTEST(a_forked_child_leaves_its_parents_connection_alone),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
