@@ -18,6 +18,8 @@ struct Meddling {
     std::function<Done(const char *operation)> before{};
     // With each message or line that has come, as a copy.
     std::function<void(std::vector<std::byte> &bytes)> damage{};
+    // After a message has been handed over, or a line published.
+    std::function<void(size_t bytes)> sent{};
     // Whether a message that has come is never seen; whether it is not seen just now.
     std::function<bool(uint32_t peer, MessageTag tag)> loses{}, holds{};
 };
@@ -41,7 +43,9 @@ public:
 
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
         QCCL_TRY(before("send"));
-        return inner_->send(peer, tag, wire);
+        QCCL_TRY(const bool is_sent, inner_->send(peer, tag, wire));
+        if (is_sent && meddling_.sent) meddling_.sent(wire.bytes);
+        return is_sent;
     }
     Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override {
         if (meddling_.holds && meddling_.holds(peer, tag)) return std::optional<Wire>();
@@ -64,7 +68,10 @@ public:
         QCCL_TRY(before("line"));
         return inner_->line();
     }
-    void publish(size_t bytes) override { inner_->publish(bytes); }
+    void publish(size_t bytes) override {
+        inner_->publish(bytes);
+        if (meddling_.sent) meddling_.sent(bytes);
+    }
     Result<std::span<const std::byte>> await_line(uint32_t peer) override {
         QCCL_TRY(before("await_line"));
         QCCL_TRY(const auto bytes, inner_->await_line(peer));

@@ -1,0 +1,160 @@
+// What compile works out before a byte moves: the bytes that will move, where accumulators live,
+// and what does not fit.
+#include "engine_ranks.hpp"
+#include "meddler.hpp"
+
+#include <string_view>
+
+using namespace qtest;
+
+namespace {
+
+Program compiled(const TwinCall &call, uint32_t rank, const Cut &cut = {}) {
+    auto program = compile_for(call, rank, cut);
+    CHECK_OK(program);
+    return std::move(*program);
+}
+
+TwinCall call_of(const char *algorithm, const char *codec, uint64_t count, uint32_t ranks) {
+    return {.algorithm = algorithm, .codec = *parse_codec(codec), .count = count, .ranks = ranks};
+}
+
+void counts_the_bytes_that_travel() {
+    constexpr uint32_t ranks = 3;
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather, Collective::broadcast})
+        for (const char *algorithm : {"ring", "direct", "oneshot"})
+            for (const uint64_t count : {0, 1, 700, 5000}) {
+                TwinCall call = call_of(algorithm, "int4", count, ranks);
+                call.collective = collective;
+                std::vector<uint64_t> sent(ranks, 0);
+                const Wrap watch = [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+                    return std::make_unique<Meddler>(
+                        std::move(transport),
+                        Meddling{.sent = [&, rank](size_t bytes) { sent[rank] += bytes; }});
+                };
+                Cluster cluster(ranks, Cluster::test_options(), watch);
+                const Cut cut{.outbox_bytes = Cluster::test_options().outbox_bytes,
+                              .slots = Cluster::test_options().slots,
+                              .segment_bytes = 1024};
+                cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
+                for (uint32_t r = 0; r < ranks; r++) {
+                    const Counts counts = cluster.rank(r).engine->counts();
+                    CHECK_EQ(counts.wire_bytes, sent[r]);
+                    CHECK_EQ(counts.calls, 1U);
+                    CHECK_EQ(counts.raw_bytes, 4 * std::max(send_count(call), recv_count(call)));
+                }
+            }
+}
+
+void plain_lines_carry_values_alone() {
+    const Program program =
+        compiled(call_of("oneshot", "none", 100, 4), 1, {.line_bytes = size_t{4} << 10});
+    CHECK(program.bound.has_value());
+    CHECK_EQ(program.bound->line_bytes, 400U);
+    CHECK_EQ(program.wire_bytes, 3U * 400);
+    const Program encoded =
+        compiled(call_of("oneshot", "int8", 100, 4), 1, {.line_bytes = size_t{4} << 10});
+    CHECK_EQ(encoded.bound->line_bytes, encoded_bytes(encoded.work.codec, DataType::float32, 100));
+    CHECK_EQ(encoded.wire_bytes, 3 * encoded.bound->line_bytes);
+}
+
+void what_does_not_fit_a_line_takes_mailboxes() {
+    for (const uint64_t count : {1024, 1025}) {
+        const Program program =
+            compiled(call_of("oneshot", "none", count, 2), 0, {.line_bytes = size_t{4} << 10});
+        CHECK_EQ(program.bound.has_value(), count == 1024);
+    }
+}
+
+void several_exchanges_do_not_go_over_lines() {
+    for (const char *algorithm : {"ring", "direct"}) {
+        const auto program =
+            compile_for(call_of(algorithm, "none", 64, 3), 0, {.line_bytes = 4096});
+        CHECK(!program);
+        CHECK(program.error().code == Code::internal_error);
+    }
+}
+
+// A lossless sum in the tensor's own type grows where it is sent from; all others need one tile.
+void joined_sums_need_no_segment() {
+    const auto needs = [](const char *codec, DataType type, bool joins) {
+        TwinCall call = call_of("direct", codec, 100000, 3);
+        call.type = type;
+        const Program program = compiled(call, 1, {.joins = joins});
+        return std::pair(program.tile_buffers, program.segment_buffers);
+    };
+    CHECK(needs("none", DataType::float32, true) == std::pair(0U, 0U));
+    CHECK(needs("none", DataType::float16, true) == std::pair(1U, 0U));
+    CHECK(needs("int8", DataType::float32, true) == std::pair(1U, 0U));
+    CHECK(needs("int8", DataType::float32, false) == std::pair(0U, 1U));
+}
+
+// Sums that are made one after the other share what they need, however many ranks there are.
+void segments_of_accumulators_are_shared() {
+    const Program program = compiled(call_of("ring", "int8", 1 << 20, 16), 3, {.joins = false});
+    CHECK(program.segment_buffers <= 2);
+}
+
+// Each task comes after all that it waits for, and nothing waits for itself.
+void tasks_wait_for_earlier_ones() {
+    for (const char *algorithm : {"ring", "direct", "oneshot"})
+        for (const bool joins : {true, false}) {
+            const Program program =
+                compiled(call_of(algorithm, "int4", 10000, 5), 2, {.joins = joins});
+            std::vector<uint32_t> waits(program.tasks.size(), 0);
+            for (uint32_t i = 0; i < program.tasks.size(); i++) {
+                const Task &task = program.tasks[i];
+                for (uint32_t k = task.next_first; k < task.next_last; k++) {
+                    CHECK(program.next[k] > i);
+                    waits[program.next[k]]++;
+                }
+            }
+            CHECK(waits == program.waits);
+        }
+}
+
+void tiles_are_cut_at_the_grain() {
+    const auto tile = [](const char *codec) {
+        return compiled(call_of("direct", codec, 1 << 20, 2), 0, {}).tile;
+    };
+    CHECK_EQ(tile("none"), 2048U);
+    CHECK_EQ(tile("int8:block=100") % grain(*parse_codec("int8:block=100")), 0U);
+    CHECK_EQ(tile("minmax:bucket=8192"), 8192U);
+    CHECK_EQ(tile("minmax:bucket=all"), uint64_t{1} << 19);
+}
+
+void says_what_does_not_fit() {
+    const auto small = compile_for(call_of("direct", "none", 100000, 8), 0, {.outbox_bytes = 1024});
+    CHECK(!small && small.error().code == Code::invalid_argument);
+    const auto few = compile_for(call_of("direct", "none", 100000, 8), 0, {.slots = 7});
+    CHECK(!few && few.error().code == Code::invalid_argument);
+    CHECK(std::string_view(few.error().text).find("8 wire slots") != std::string_view::npos);
+}
+
+// Two long specs that begin alike are still two codecs to those who compare them.
+void long_specs_are_told_apart() {
+    TwinCall call = call_of("direct", "minmax:bits=5,bucket=100000,round=stochastic,seed=1", 64, 2);
+    const Program one = compiled(call, 0);
+    call.codec.seed = 2;
+    const Program two = compiled(call, 0);
+    CHECK(one.descriptor.hash() != two.descriptor.hash());
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(counts_the_bytes_that_travel),
+        QTEST(plain_lines_carry_values_alone),
+        QTEST(what_does_not_fit_a_line_takes_mailboxes),
+        QTEST(several_exchanges_do_not_go_over_lines),
+        QTEST(joined_sums_need_no_segment),
+        QTEST(segments_of_accumulators_are_shared),
+        QTEST(tasks_wait_for_earlier_ones),
+        QTEST(tiles_are_cut_at_the_grain),
+        QTEST(says_what_does_not_fit),
+        QTEST(long_specs_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
