@@ -128,6 +128,22 @@ static void too_little_travels_lossless() {
     CHECK(chosen(problem).codec == problem.codec);
 }
 
+static void somebody_may_say_what_is_sent_whole() {
+    Tables said = tables;
+    for (const uint64_t limit : {uint64_t{0}, uint64_t{4000}, uint64_t{1} << 40}) {
+        said.whole_up_to_bytes = limit;
+        for (const uint64_t count : {1ULL, 1000ULL, 1001ULL, 64ULL << 20}) {
+            const auto plan = choose(all_reduce(count, 4), said);
+            CHECK_OK(plan);
+            CHECK_EQ(plan->algorithm->is_one_exchange, count * 4 <= limit);
+            CHECK_OK(choose(all_reduce(count, 4), said, "ring"));
+        }
+        Problem barrier = all_reduce(0, 4);
+        barrier.collective = Collective::barrier;
+        CHECK_OK(choose(barrier, said));
+    }
+}
+
 static void what_does_not_fit_is_refused() {
     const Tables cramped{
         .speeds = {}, .limits = {.arena_bytes = 8192, .segment_bytes = 128 << 10, .max_lanes = 4}};
@@ -181,6 +197,7 @@ int main() {
         QTEST(lossless_narrow_floats_are_summed_by_rank),
         QTEST(of_equal_times_the_less_noisy_wins),
         QTEST(too_little_travels_lossless),
+        QTEST(somebody_may_say_what_is_sent_whole),
         QTEST(what_does_not_fit_is_refused),
         QTEST(every_collective_has_a_plan_for_every_size),
         QTEST(reasons_are_given),

@@ -27,7 +27,8 @@ constexpr Algorithm table[] = {
      .emitters = {all_reduce_oneshot, reduce_scatter_direct, all_gather_direct, broadcast_oneshot,
                   barrier_oneshot},
      .rounds = rounds_oneshot,
-     .noise = noise_oneshot},
+     .noise = noise_oneshot,
+     .is_one_exchange = true},
 };
 
 } // namespace

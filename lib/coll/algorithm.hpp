@@ -25,6 +25,10 @@ struct Algorithm {
     uint32_t (*rounds)(Collective collective, uint32_t ranks);
     double (*noise)(Collective collective, uint32_t ranks);
 
+    // On every rank all that is sent is there from the start, and one exchange of lines can carry
+    // it.
+    bool is_one_exchange = false;
+
     Emit emitter(Collective collective) const { return emitters[static_cast<size_t>(collective)]; }
 };
 

@@ -6,14 +6,22 @@ namespace qccl {
 
 namespace {
 
-// What travels losslessly because there is too little of it.
-Codec codec_for(const Problem &problem) {
+uint64_t vector_bytes(const Problem &problem) {
     const uint64_t parts = problem.collective == Collective::reduce_scatter ||
                                    problem.collective == Collective::all_gather
                                ? problem.ranks
                                : 1;
-    const uint64_t bytes = problem.count * parts * type_bytes(problem.type);
-    return bytes < problem.codec.min_bytes ? Codec{} : problem.codec;
+    return problem.count * parts * type_bytes(problem.type);
+}
+
+// What travels losslessly because there is too little of it.
+Codec codec_for(const Problem &problem) {
+    return vector_bytes(problem) < problem.codec.min_bytes ? Codec{} : problem.codec;
+}
+
+bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
+    if (!tables.whole_up_to_bytes || problem.ranks < 2) return false;
+    return algorithm.is_one_exchange != (vector_bytes(problem) <= *tables.whole_up_to_bytes);
 }
 
 bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
@@ -40,6 +48,8 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     candidate.plan.cost = cost(algorithm, problem, *counted, *geometry, tables.speeds);
     if (rounds_between_ranks(algorithm, problem))
         candidate.refusal = "would round the sum at every rank";
+    if (is_said_otherwise(algorithm, problem, tables))
+        candidate.refusal = "QCCL_ONESHOT_MAX says otherwise for this size";
     return candidate;
 }
 

@@ -5,6 +5,7 @@
 #include "base/result.hpp"
 #include "plan/cost.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ double predicted_nmse(const Plan &plan, DataType type);
 struct Tables {
     Speeds speeds;
     ShapeLimits limits;
+    // Where somebody has said so: vectors of up to so many bytes are sent whole by every rank to
+    // all others (oneshot), larger ones never.
+    std::optional<uint64_t> whole_up_to_bytes = {};
 };
 
 struct Candidate {
