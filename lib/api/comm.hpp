@@ -30,6 +30,7 @@ struct CommParts {
     std::unique_ptr<Transport> transport;
     Device device;
     Cut cut;
+    Tables tables; // of the planner, equal on all ranks
     CodecPolicy codecs;
     const Algorithm *algorithm = nullptr; // of every collective that has it
     std::chrono::nanoseconds timeout{};   // 0: never

@@ -207,17 +207,23 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                         wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
                         options.size, transport->name(), equipment.device.kernels->tier);
     const Cut how = cut(*transport, options.outbox_bytes);
-    return std::make_shared<Comm>(CommParts{.name = wishes_.name,
-                                            .log = std::move(equipment.log),
-                                            .transport = std::move(transport),
-                                            .device = equipment.device,
-                                            .cut = how,
-                                            .codecs = policy_of(wishes_, settings_),
-                                            .algorithm = algorithm_of(wishes_, settings_),
-                                            .timeout = wishes_.timeout.value_or(settings_.timeout),
-                                            .inject = own_faults(),
-                                            .family = family,
-                                            .mark = std::move(equipment.mark)});
+    return std::make_shared<Comm>(
+        CommParts{.name = wishes_.name,
+                  .log = std::move(equipment.log),
+                  .transport = std::move(transport),
+                  .device = equipment.device,
+                  .cut = how,
+                  .tables = {.speeds = {},
+                             .limits = {.arena_bytes = how.outbox_bytes,
+                                        .segment_bytes = how.segment_bytes,
+                                        .max_lanes = how.lanes},
+                             .whole_up_to_bytes = settings_.oneshot_max_bytes},
+                  .codecs = policy_of(wishes_, settings_),
+                  .algorithm = algorithm_of(wishes_, settings_),
+                  .timeout = wishes_.timeout.value_or(settings_.timeout),
+                  .inject = own_faults(),
+                  .family = family,
+                  .mark = std::move(equipment.mark)});
 }
 
 Done outcome(const auto &result) { return result ? Done() : Done(result.error()); }

@@ -40,6 +40,31 @@ Result<ProgramRef> Programs::get(const ProgramKey &key) {
     return program;
 }
 
+Result<ProgramRef> Programs::make(const ProgramKey &key) const {
+    const Problem problem{.collective = key.collective,
+                          .count = key.count,
+                          .ranks = team_.size,
+                          .root = key.root,
+                          .type = key.type,
+                          .codec = key.codec};
+    QCCL_TRY(const Plan plan,
+             choose(problem, tables_, key.algorithm ? key.algorithm->name : std::string_view()));
+    Team team = team_;
+    team.root = key.root;
+    QCCL_TRY(const Schedule schedule, emit(*plan.algorithm, key.collective, team));
+    Cut cut = cut_;
+    if (!plan.algorithm->is_one_exchange) cut.line_bytes = 0;
+    const Work work{.collective = key.collective,
+                    .type = key.type,
+                    .op = key.op,
+                    .codec = plan.codec,
+                    .count = key.count,
+                    .team = team,
+                    .algorithm = plan.algorithm->name};
+    QCCL_TRY(Program program, compile(schedule, work, cut));
+    return std::make_shared<const Program>(std::move(program));
+}
+
 void Programs::forget_oldest() {
     held_.erase(std::min_element(held_.begin(), held_.end(), [](const auto &a, const auto &b) {
         return a.second.last_used < b.second.last_used;

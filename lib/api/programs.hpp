@@ -4,6 +4,7 @@
 
 #include "coll/algorithm.hpp"
 #include "engine/program.hpp"
+#include "plan/planner.hpp"
 
 #include <memory>
 #include <unordered_map>
@@ -27,7 +28,9 @@ using ProgramRef = std::shared_ptr<const Program>; // a call on a stream keeps i
 
 class Programs {
 public:
-    Programs(Team team, const Cut &cut) : team_(team), cut_(cut) {}
+    // `cut` offers the transport's lines; programs take them where they can.
+    Programs(Team team, const Cut &cut, const Tables &tables)
+        : team_(team), cut_(cut), tables_(tables) {}
 
     // An error says why the call cannot run; the key is not remembered.
     Result<ProgramRef> get(const ProgramKey &key);
@@ -45,6 +48,7 @@ private:
 
     const Team team_;
     const Cut cut_;
+    const Tables tables_;
     std::unordered_map<ProgramKey, Held, Hash> held_;
     uint64_t uses_ = 0;
 };

@@ -1,8 +1,58 @@
 // What a communicator would do and what it has done, for C.
 #include "api/config.hpp"
 #include "api/entry.hpp"
+#include "api/question.hpp"
+#include "plan/explain.hpp"
+
+#include <cstring>
+#include <string>
+
+namespace qccl {
+
+static Result<std::string> answer(const Comm &comm, const char *what) {
+    QCCL_TRY(const Question question, parse_question(what, comm.size()));
+    const bool has_blocks = question.collective == Collective::reduce_scatter ||
+                            question.collective == Collective::all_gather;
+    const uint64_t bytes =
+        question.count * type_bytes(question.type) * (has_blocks ? comm.size() : 1);
+    const CommParts &parts = comm.parts();
+    QCCL_TRY(const CodecChoice choice,
+             parts.codecs.choose(question.codec ? &*question.codec : nullptr,
+                                 {question.collective, question.type, question.op, bytes}));
+    std::string forced = question.algorithm;
+    if (forced.empty() && parts.algorithm && parts.algorithm->emitter(question.collective))
+        forced = parts.algorithm->name;
+    return explain({.collective = question.collective,
+                    .count = question.count,
+                    .ranks = comm.size(),
+                    .root = question.root,
+                    .type = question.type,
+                    .codec = choice.codec},
+                   parts.tables, forced);
+}
+
+} // namespace qccl
 
 using namespace qccl;
+
+qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes) {
+    return at_any_time(comm, [=](Comm &found) -> Done {
+        if (!what) return Error::make(Code::invalid_argument, "what is NULL");
+        if (!bytes) return Error::make(Code::invalid_argument, "bytes is NULL");
+        QCCL_TRY(const std::string text, answer(found, what));
+        const size_t room = *bytes, needed = text.size() + 1;
+        if (buffer && room < needed) {
+            *bytes = needed;
+            return Error::make(Code::invalid_argument,
+                               "buffer has %zu bytes, but the text needs %zu", room, needed)
+                .compared(static_cast<int64_t>(needed), static_cast<int64_t>(room));
+        }
+        if (buffer) std::memcpy(buffer, text.c_str(), needed);
+        *bytes = needed;
+        return {};
+    });
+}
+QCCL_TWIN(qcclExplain);
 
 qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out) {
     return at_any_time(comm, [=](Comm &found) -> Done {

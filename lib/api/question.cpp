@@ -1,0 +1,75 @@
+#include "api/question.hpp"
+
+#include "base/quantity.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+namespace {
+
+struct Words {
+    Question question;
+    std::optional<uint64_t> bytes, count;
+};
+
+Error refuse(std::string_view word) {
+    return Error::make(Code::invalid_argument,
+                       "what: \"%.*s\" is not understood; expected a collective (all_reduce, "
+                       "reduce_scatter, all_gather, broadcast, barrier), then bytes= or count=, "
+                       "type=, op=, root=, codec=, algorithm=",
+                       static_cast<int>(std::min<size_t>(word.size(), 40)), word.data());
+}
+
+template <class Value, class Parsed> bool store(Value &value, const Parsed &parsed) {
+    if (parsed) value = *parsed;
+    return parsed.has_value();
+}
+
+Result<bool> take_word(std::string_view word, Words &words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string_view::npos)
+        return store(words.question.collective, parse_collective(word));
+    const std::string_view key = word.substr(0, equals), value = word.substr(equals + 1);
+    if (key == "bytes") return store(words.bytes, parse_bytes(value));
+    if (key == "count") return store(words.count, parse_bytes(value));
+    if (key == "type") return store(words.question.type, parse_type(value));
+    if (key == "op") return store(words.question.op, parse_op(value));
+    if (key == "codec") {
+        QCCL_TRY(words.question.codec, parse_codec(value));
+        return true;
+    }
+    if (key == "algorithm") words.question.algorithm = value;
+    const auto root = key == "root" ? parse_count(value) : std::nullopt;
+    if (root && *root <= UINT32_MAX) words.question.root = static_cast<uint32_t>(*root);
+    return key == "algorithm" || (root && *root <= UINT32_MAX);
+}
+
+} // namespace
+
+Result<Question> parse_question(std::string_view text, uint32_t ranks) {
+    Words words;
+    bool is_first = true;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find(' '), text.size());
+        const std::string_view word = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (word.empty()) continue;
+        QCCL_TRY(const bool understood, take_word(word, words));
+        const bool is_collective = word.find('=') == std::string_view::npos;
+        if (!understood || is_collective != is_first) return refuse(word);
+        is_first = false;
+    }
+    if (is_first) return refuse("");
+
+    Question &question = words.question;
+    const bool has_blocks = question.collective == Collective::reduce_scatter ||
+                            question.collective == Collective::all_gather;
+    const uint64_t parts = has_blocks ? ranks : 1;
+    question.count =
+        words.count.value_or(words.bytes.value_or(0) / type_bytes(question.type) / parts);
+    if (question.count > PTRDIFF_MAX / type_bytes(question.type) / parts) return refuse("count");
+    return question;
+}
+
+} // namespace qccl

@@ -1,0 +1,280 @@
+/* Every argument that is refused: by name, with the offending value, in the order in which the
+ * function has them, and without harm to the communicator. */
+#include "api_kit.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { size = 2, count = 16 };
+
+static world_t world;
+static float values[4 * count];
+
+static int make(void **state)
+{
+    (void)state;
+    world = make_world(size);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    end_world(&world);
+    return 0;
+}
+
+/* Only rank 0 makes the call that is refused: a call number spent on it would leave the ranks in
+ * different calls, and what follows would not work. */
+static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
+{
+    char sentence[sentence_bytes];
+    strcpy(sentence, qcclGetLastError(NULL));
+    if (result != expected) fail_msg("%d is not %d (%s)", (int)result, (int)expected, sentence);
+    assert_says(sentence, part);
+    assert_works(&world);
+}
+
+static qcclResult_t all_reduce(const void *send, void *recv, size_t n, qcclDataType_t type,
+                               qcclRedOp_t op, qcclStream_t stream)
+{
+    return qcclAllReduce(send, recv, n, type, op, world.comms[0], stream);
+}
+
+static qcclResult_t with_config(const qcclCollConfig_t *config)
+{
+    return qcclAllReduceConfig(values, values, count, qcclFloat32, qcclSum, world.comms[0], NULL,
+                               config);
+}
+
+static void handles(void **state)
+{
+    int64_t nothing[64] = {0};
+    (void)state;
+    refused(qcclAllReduce(values, values, count, qcclFloat32, qcclSum, NULL, NULL),
+            qcclInvalidArgument, "comm is NULL");
+    refused(qcclBarrier((qcclComm_t)nothing, NULL), qcclInvalidArgument, "is no communicator");
+    refused(qcclBarrier((qcclComm_t)((char *)nothing + 1), NULL), qcclInvalidArgument,
+            "is no communicator");
+    refused(all_reduce(values, values, count, qcclFloat32, qcclSum, nothing), qcclInvalidArgument,
+            "stream is 0x");
+    refused(qcclStreamSynchronize(NULL), qcclInvalidArgument, "stream is NULL");
+    refused(qcclStreamSynchronize(QCCL_STREAM_SYNC), qcclInvalidArgument,
+            "stream is QCCL_STREAM_SYNC");
+}
+
+static void types_and_ops(void **state)
+{
+    (void)state;
+    refused(all_reduce(values, values, count, 12, qcclSum, NULL), qcclInvalidArgument,
+            "type is 12");
+    refused(all_reduce(values, values, count, -1, qcclSum, NULL), qcclInvalidArgument,
+            "type is -1");
+    refused(all_reduce(values, values, count, qcclFloat32, 5, NULL), qcclInvalidArgument,
+            "op is 5");
+    refused(all_reduce(values, values, count, qcclFloat32, -7, NULL), qcclInvalidArgument,
+            "op is -7");
+    refused(qcclBroadcast(values, values, count, qcclFloat32, size, world.comms[0], NULL),
+            qcclInvalidArgument, "root is 2, but the ranks are 0 to 1");
+    refused(qcclBroadcast(values, values, count, qcclFloat32, -1, world.comms[0], NULL),
+            qcclInvalidArgument, "root is -1");
+}
+
+static void the_first_wrong_argument_is_named(void **state)
+{
+    int64_t nothing[64] = {0};
+    (void)state;
+    refused(all_reduce(NULL, NULL, SIZE_MAX, 99, 99, nothing), qcclInvalidArgument, "stream is");
+    refused(all_reduce(NULL, NULL, SIZE_MAX, 99, 99, NULL), qcclInvalidArgument, "type is 99");
+    refused(all_reduce(NULL, NULL, SIZE_MAX, qcclInt8, 99, NULL), qcclInvalidArgument, "op is 99");
+    refused(all_reduce(NULL, NULL, SIZE_MAX, qcclInt8, qcclSum, NULL), qcclInvalidArgument,
+            "count is 18446744073709551615");
+    refused(all_reduce(NULL, NULL, count, qcclInt8, qcclSum, NULL), qcclInvalidArgument,
+            "send is NULL");
+}
+
+static void counts(void **state)
+{
+    (void)state;
+    refused(all_reduce(values, values, SIZE_MAX / 4, qcclFloat32, qcclSum, NULL),
+            qcclInvalidArgument, "count is");
+    refused(qcclReduceScatter(values, values, SIZE_MAX / 12, qcclFloat32, qcclSum, world.comms[0],
+                              NULL),
+            qcclInvalidArgument, "recv_count is");
+    refused(qcclAllGather(values, values, SIZE_MAX / 12, qcclFloat32, world.comms[0], NULL),
+            qcclInvalidArgument, "send_count is");
+}
+
+static void buffers(void **state)
+{
+    (void)state;
+    refused(all_reduce(values, NULL, count, qcclFloat32, qcclSum, NULL), qcclInvalidArgument,
+            "recv is NULL, but 64 bytes are to be there");
+    refused(all_reduce(values, values + 1, count, qcclFloat32, qcclSum, NULL), qcclInvalidArgument,
+            "overlap");
+    refused(all_reduce(values + count - 1, values, count, qcclFloat32, qcclSum, NULL),
+            qcclInvalidArgument, "overlap");
+    /* The in-place form of a reduce-scatter on rank 0 is the start of send, and nothing else. */
+    refused(qcclReduceScatter(values, values + count, count, qcclFloat32, qcclSum, world.comms[0],
+                              NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclAllGather(values + count, values, count, qcclFloat32, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+    refused(qcclBroadcast(NULL, values, count, qcclFloat32, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "send is NULL");
+    refused(qcclBroadcast(values, values + 1, count, qcclFloat32, 0, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+}
+
+static void configs(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    union {
+        qcclCollConfig_t config;
+        char bytes[sizeof(qcclCollConfig_t) + 32];
+    } newer;
+    (void)state;
+
+    config.magic = 0;
+    refused(with_config(&config), qcclInvalidArgument, "QCCL_COLL_CONFIG_INIT");
+    config.magic = QCCL_CONFIG_MAGIC;
+    config.size = 64;
+    refused(with_config(&config), qcclInvalidArgument, "size is 64");
+    config.size = (size_t)1 << 40;
+    refused(with_config(&config), qcclInvalidArgument, "size is 1099511627776");
+    config.size = sizeof config;
+    config.reserved[3] = 1;
+    refused(with_config(&config), qcclInvalidArgument, "byte 72 of the qcclCollConfig_t");
+    config.reserved[3] = 0;
+    config.timeout = NAN;
+    refused(with_config(&config), qcclInvalidArgument, "timeout is not a number");
+
+    memset(&newer, 0, sizeof newer);
+    newer.config = (qcclCollConfig_t)QCCL_COLL_CONFIG_INIT;
+    newer.config.size = sizeof newer;
+    newer.config.version = 990000;
+    newer.bytes[sizeof(qcclCollConfig_t) + 8] = 1;
+    refused(with_config(&newer.config), qcclInvalidArgument, "made for version 990000");
+}
+
+static qcclResult_t with_newer_config(int rank, qcclComm_t comm, void *context)
+{
+    float sum[count] = {0};
+    (void)rank;
+    return qcclAllReduceConfig(sum, sum, count, qcclFloat32, qcclSum, comm, NULL, context);
+}
+
+static void a_newer_config_that_says_nothing_new_is_accepted(void **state)
+{
+    union {
+        qcclCollConfig_t config;
+        char bytes[sizeof(qcclCollConfig_t) + 32];
+    } newer;
+    outcome_t outcome;
+    (void)state;
+    memset(&newer, 0, sizeof newer);
+    newer.config = (qcclCollConfig_t)QCCL_COLL_CONFIG_INIT;
+    newer.config.size = sizeof newer;
+    outcome = on_every_rank(&world, with_newer_config, &newer.config);
+    assert_all_succeed(&outcome, size);
+}
+
+static void algorithms(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    (void)state;
+    config.algorithm = "rang";
+    refused(with_config(&config), qcclInvalidArgument, "algorithm is \"rang\"; possible for "
+                                                       "all_reduce are");
+    config.algorithm = "ring";
+    refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
+            "algorithm is \"ring\"; possible for barrier are oneshot");
+}
+
+static void codecs(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    int64_t nothing[64] = {0};
+    (void)state;
+    config.codec = (qcclCodec_t)nothing;
+    refused(with_config(&config), qcclInvalidArgument, "codec is 0x");
+    assert_int_equal(qcclCodecCreate(&config.codec, "int4"), qcclSuccess);
+    refused(qcclAllReduceConfig(values, values, count, qcclFloat32, qcclMax, world.comms[0], NULL,
+                                &config),
+            qcclInvalidArgument, "codec int4");
+    refused(qcclAllReduceConfig(values, values, count, qcclInt32, qcclSum, world.comms[0], NULL,
+                                &config),
+            qcclInvalidArgument, "codec int4");
+    refused(qcclAllGatherConfig(values, values, count / 2, qcclUint8, world.comms[0], NULL,
+                                &config),
+            qcclInvalidArgument, "codec int4");
+    refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
+            "a barrier has no values");
+    assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
+}
+
+static void outputs(void **state)
+{
+    qcclErrorInfo_t info;
+    qcclCommStats_t stats;
+    size_t bytes = 0;
+    char text[8];
+    (void)state;
+    memset(&info, 0, sizeof info);
+    memset(&stats, 0, sizeof stats);
+    refused(qcclGetErrorInfo(world.comms[0], &info), qcclInvalidArgument,
+            "set size to sizeof(qcclErrorInfo_t)");
+    refused(qcclCommGetStats(world.comms[0], &stats), qcclInvalidArgument,
+            "set size to sizeof(qcclCommStats_t)");
+    refused(qcclGetErrorInfo(world.comms[0], NULL), qcclInvalidArgument, "info_out is NULL");
+    refused(qcclCommCount(world.comms[0], NULL), qcclInvalidArgument, "count_out is NULL");
+    refused(qcclCommUserRank(world.comms[0], NULL), qcclInvalidArgument, "rank_out is NULL");
+    refused(qcclCommGetAsyncError(world.comms[0], NULL), qcclInvalidArgument,
+            "result_out is NULL");
+    refused(qcclExplain(world.comms[0], "all_reduce", text, NULL), qcclInvalidArgument,
+            "bytes is NULL");
+    refused(qcclExplain(world.comms[0], NULL, text, &bytes), qcclInvalidArgument, "what is NULL");
+    refused(qcclExplain(world.comms[0], "all_reduce speed=9", NULL, &bytes), qcclInvalidArgument,
+            "\"speed=9\" is not understood");
+    bytes = sizeof text;
+    refused(qcclExplain(world.comms[0], "all_reduce bytes=1M", text, &bytes), qcclInvalidArgument,
+            "buffer has 8 bytes");
+    assert_true(bytes > sizeof text);
+}
+
+/* What a refusal leaves for whoever asks later. */
+static void a_refusal_is_kept(void **state)
+{
+    qcclErrorInfo_t info;
+    memset(&info, 0, sizeof info);
+    info.size = sizeof info;
+    (void)state;
+    refused(all_reduce(values, values, count, 77, qcclSum, NULL), qcclInvalidArgument,
+            "type is 77");
+    assert_says(qcclGetLastError(world.comms[0]), "type is 77");
+    assert_int_equal(qcclGetErrorInfo(world.comms[0], &info), qcclSuccess);
+    assert_int_equal(info.code, qcclInvalidArgument);
+    assert_int_equal(info.rank, 0);
+    assert_int_equal(info.peer, -1);
+    assert_int_equal(info.collective, -1);
+    assert_int_equal(info.call, 0);
+    assert_int_equal(info.got, 77);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handles),
+        cmocka_unit_test(types_and_ops),
+        cmocka_unit_test(the_first_wrong_argument_is_named),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(buffers),
+        cmocka_unit_test(configs),
+        cmocka_unit_test(a_newer_config_that_says_nothing_new_is_accepted),
+        cmocka_unit_test(algorithms),
+        cmocka_unit_test(codecs),
+        cmocka_unit_test(outputs),
+        cmocka_unit_test(a_refusal_is_kept),
+    };
+    return cmocka_run_group_tests(tests, make, end);
+}
