@@ -24,7 +24,7 @@ bool has_slot(Collective collective, const Team &team, Slot slot) {
 
 Layout::Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
                uint64_t grain)
-    : count_(count), grain_(grain), chunks_(chunks) {
+    : grain_(grain), chunks_(chunks) {
     if (has_chunk_per_rank(collective)) {
         stride_ = count;
         total_ = count * team.size;

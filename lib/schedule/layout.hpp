@@ -44,7 +44,6 @@ public:
     uint64_t grain() const { return grain_; }
 
 private:
-    uint64_t count_;
     uint64_t stride_; // from the start of one chunk to the start of the next
     uint64_t total_;  // elements of the tensor
     uint64_t grain_;

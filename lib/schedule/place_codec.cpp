@@ -116,6 +116,7 @@ public:
         placed_.outbox = author.outbox;
         placed_.wires = author.outbox + author.wires;
         placed_.is_placed = true;
+        placed_.steps.reserve(2 * author.steps.size());
         for (uint32_t i = 0; i < author.outbox; i++) free_.push_back(wire(i));
     }
 

@@ -3,6 +3,7 @@
 #include "schedule/lower.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace qccl {
 
@@ -53,8 +54,8 @@ namespace {
 
 constexpr uint32_t none = ~uint32_t{0};
 
-// Collects steps into groups, in the order in which the groups will be issued: a run of joined
-// steps, or a single send or recv.
+// Puts steps into groups, which are issued in the order of their numbers: a run of joined steps, or
+// a single send or recv.
 class Grouping {
 public:
     explicit Grouping(const Schedule &placed)
@@ -62,28 +63,30 @@ public:
           run_of_chunk_(placed.chunks, none) {
         for (uint32_t i = 0; i < placed.steps.size(); i++) {
             group_of_[i] = group_for(i);
-            if (group_of_[i] == groups_.size()) groups_.emplace_back();
-            groups_[group_of_[i]].push_back(i);
+            groups_ = std::max(groups_, group_of_[i] + 1);
         }
     }
 
     Fused build(const Schedule &placed) const {
         Fused fused{.schedule = placed, .is_local = find_local(placed)};
-        fused.schedule.steps.clear();
-        for (const auto &group : groups_)
-            for (const uint32_t i : group) {
-                Step step = placed.steps[i];
-                step.flags &= static_cast<uint8_t>(~Step::joins_next);
-                if (i != group.back()) step.flags |= Step::joins_next;
-                fused.schedule.steps.push_back(step);
-            }
+        std::vector<uint32_t> next(groups_ + 1); // where the group's next step goes
+        for (const uint32_t group : group_of_) next[group + 1]++;
+        std::partial_sum(next.begin(), next.end(), next.begin());
+        std::vector<uint32_t> ends(next.begin() + 1, next.end());
+        for (size_t i = 0; i < placed.steps.size(); i++) {
+            const uint32_t group = group_of_[i], at = next[group]++;
+            Step step = placed.steps[i];
+            step.flags &= static_cast<uint8_t>(~Step::joins_next);
+            if (at + 1 != ends[group]) step.flags |= Step::joins_next;
+            fused.schedule.steps[at] = step;
+        }
         return fused;
     }
 
 private:
     uint32_t group_for(uint32_t number) {
         const Step &step = lowered_.steps[number];
-        const auto next = static_cast<uint32_t>(groups_.size());
+        const uint32_t next = groups_;
         if (!computes(step.verb)) {
             if (step.verb == Verb::recv) last_recv_ = next;
             return next;
@@ -124,7 +127,7 @@ private:
     const Dependencies deps_;
     std::vector<uint32_t> group_of_;     // by step
     std::vector<uint32_t> run_of_chunk_; // the latest run of each chunk
-    std::vector<std::vector<uint32_t>> groups_;
+    uint32_t groups_ = 0;
     uint32_t last_recv_ = none;
 };
 
