@@ -132,6 +132,18 @@ void says_what_does_not_fit() {
     CHECK(std::string_view(few.error().text).find("8 wire slots") != std::string_view::npos);
 }
 
+// Where incomplete buckets travel as values, 233 values need more bytes than 256.
+void slots_hold_the_largest_chunk_that_comes() {
+    const char *const codec = "minmax:bits=6,bucket=64,skip_incomplete=1";
+    for (uint64_t count = 1; count < 400; count++) {
+        TwinCall call = call_of("direct", codec, count, 2);
+        call.type = DataType::float16;
+        const Program program = compiled(call, 0, {.segment_bytes = 512});
+        for (uint64_t part = 0; part <= std::min(count, program.geometry.segment); part++)
+            CHECK(encoded_bytes(call.codec, call.type, part) <= program.geometry.wire_bytes);
+    }
+}
+
 // Two long specs that begin alike are still two codecs to those who compare them.
 void long_specs_are_told_apart() {
     TwinCall call = call_of("direct", "minmax:bits=5,bucket=100000,round=stochastic,seed=1", 64, 2);
@@ -154,6 +166,7 @@ int main() {
         QTEST(tasks_wait_for_earlier_ones),
         QTEST(tiles_are_cut_at_the_grain),
         QTEST(says_what_does_not_fit),
+        QTEST(slots_hold_the_largest_chunk_that_comes),
         QTEST(long_specs_are_told_apart),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

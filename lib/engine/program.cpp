@@ -35,18 +35,25 @@ CallDescriptor describe(const Work &work) {
     return descriptor;
 }
 
+// Of chunks of up to so many values. With incomplete buckets as values a shorter chunk may be the
+// larger one: a bucket less, and all but one value of it.
+uint64_t most_encoded_bytes(const Work &work, uint64_t count) {
+    const uint64_t most = encoded_bytes(work.codec, work.type, count), bucket = work.codec.bucket;
+    if (!work.codec.skips_incomplete || count < bucket) return most;
+    return std::max(most, encoded_bytes(work.codec, work.type, count / bucket * bucket - 1));
+}
+
 Result<Geometry> cut_segments(const Work &work, const Cut &cut, const Layout &layout,
                               uint32_t outbox) {
     if (outbox > cut.slots)
         return Error::make(Code::invalid_argument, "%s needs %u wire slots, the transport has %u",
                            work.algorithm, outbox, cut.slots);
     const uint32_t most_lanes = outbox == 0 ? cut.lanes : std::min(cut.lanes, cut.slots / outbox);
-    const Encoding encoding{.type_bytes = type_bytes(work.type),
-                            .needs_whole_chunks = work.codec.id == CodecId::minmax &&
-                                                  work.codec.bucket == Codec::whole_chunk,
-                            .encoded_bytes = [&](uint64_t count) {
-                                return encoded_bytes(work.codec, work.type, count);
-                            }};
+    const Encoding encoding{
+        .type_bytes = type_bytes(work.type),
+        .needs_whole_chunks =
+            work.codec.id == CodecId::minmax && work.codec.bucket == Codec::whole_chunk,
+        .encoded_bytes = [&](uint64_t count) { return most_encoded_bytes(work, count); }};
     return qccl::cut(layout, outbox, encoding,
                      {.arena_bytes = cut.outbox_bytes,
                       .segment_bytes = cut.segment_bytes,
