@@ -17,10 +17,10 @@ using Bytes = std::vector<std::byte>;
 
 struct TwinCall {
     qccl::Collective collective = qccl::Collective::all_reduce;
-    std::string algorithm;
+    std::string algorithm{};
     qccl::DataType type = qccl::DataType::float32;
     qccl::RedOp op = qccl::RedOp::sum;
-    qccl::Codec codec;
+    qccl::Codec codec{};
     uint64_t count = 0; // as the C API means it
     uint32_t ranks = 1;
     uint32_t root = 0;

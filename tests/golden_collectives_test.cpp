@@ -1,0 +1,153 @@
+// Goldens of whole collectives: hashes of what ranks give and of what they end with, per
+// collective, algorithm, ranks, codec, type and op. The slow twin and the engine are both held to
+// them. `golden_collectives_test --print` prints, from the slow twin, what
+// tests/data/collective_hashes.txt holds; lines are added there, never changed.
+#include "engine_ranks.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+
+using namespace qtest;
+
+namespace {
+
+constexpr uint64_t counts[] = {0, 1, 33, 1001};
+constexpr golden::Kind kinds[] = {golden::Kind::spread, golden::Kind::few_specials};
+constexpr uint64_t seed = 7;
+
+// FNV-1a over 64 bits.
+struct Hash {
+    uint64_t value = 0xCBF29CE484222325ULL;
+    void add(const std::vector<Bytes> &of_all) {
+        for (const Bytes &bytes : of_all)
+            for (const std::byte b : bytes)
+                value = (value ^ std::to_integer<uint64_t>(b)) * 0x100000001B3ULL;
+    }
+};
+
+// Calls visit(call, inputs) for what one line is about, calls numbered from 1.
+template <class Visit> void each_call(TwinCall call, Visit visit) {
+    call.seed = seed;
+    call.number = 0;
+    for (const golden::Kind kind : kinds)
+        for (const uint64_t count : counts) {
+            call.number++;
+            call.count = count;
+            visit(call, make_inputs(call, kind));
+        }
+}
+
+std::string line_of(const TwinCall &call, const Hash &inputs, const Hash &outputs) {
+    char line[200];
+    snprintf(line, sizeof line, "%s %s %u %s %s %s %016llx %016llx", name(call.collective),
+             call.algorithm.c_str(), call.ranks, spec(call.codec).c_str(), name(call.type),
+             name(call.op), static_cast<unsigned long long>(inputs.value),
+             static_cast<unsigned long long>(outputs.value));
+    return line;
+}
+
+std::string by_slow_twin(const TwinCall &line) {
+    Hash given, taken;
+    each_call(line, [&](const TwinCall &call, const std::vector<Bytes> &inputs) {
+        given.add(inputs);
+        taken.add(slow_twin(call, inputs));
+    });
+    return line_of(line, given, taken);
+}
+
+std::string by_engine(const TwinCall &line) {
+    Hash given, taken;
+    Cluster cluster(line.ranks);
+    const TransportOptions options = Cluster::test_options();
+    const Cut cut{
+        .outbox_bytes = options.outbox_bytes, .slots = options.slots, .segment_bytes = 1024};
+    each_call(line, [&](TwinCall call, const std::vector<Bytes> &inputs) {
+        given.add(inputs);
+        taken.add(cluster.run_all(call, {cut}, inputs, false)[0]);
+    });
+    return line_of(line, given, taken);
+}
+
+constexpr const char *codecs[] = {"none",
+                                  "fp16",
+                                  "bf16",
+                                  "int8",
+                                  "int6",
+                                  "int5",
+                                  "int4",
+                                  "int3",
+                                  "int2",
+                                  "int4:round=stochastic",
+                                  "minmax:bits=8",
+                                  "minmax:bits=4",
+                                  "minmax:bits=2,bucket=all",
+                                  "minmax:bits=3,bucket=100,round=stochastic",
+                                  "minmax:bits=6,bucket=64,skip_incomplete=1"};
+
+void add(std::vector<TwinCall> &lines, TwinCall line) {
+    if (!check_codec(line.codec, line.collective, line.type, line.op)) return;
+    for (const Algorithm &algorithm : algorithms())
+        for (const uint32_t ranks : {2, 3, 5}) {
+            line.algorithm = algorithm.name;
+            line.ranks = ranks;
+            line.root = line.collective == Collective::broadcast ? ranks / 2 : 0;
+            lines.push_back(line);
+        }
+}
+
+std::vector<TwinCall> all_lines() {
+    std::vector<TwinCall> lines;
+    for (const char *codec : codecs) {
+        TwinCall line{.codec = *parse_codec(codec)};
+        for (const DataType type : golden::float_types) {
+            line.type = type;
+            add(lines, line);
+        }
+        line.type = DataType::float32;
+        for (const RedOp op : {RedOp::avg, RedOp::max}) {
+            line.op = op;
+            add(lines, line);
+        }
+        line.op = RedOp::sum;
+        for (const Collective collective :
+             {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
+            line.collective = collective;
+            add(lines, line);
+        }
+    }
+    for (const DataType type : {DataType::int8, DataType::uint32, DataType::int64})
+        for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
+            add(lines, {.type = type, .op = op});
+    return lines;
+}
+
+std::vector<std::string> stored_lines() {
+    std::ifstream file(QCCL_TEST_DATA "/collective_hashes.txt");
+    CHECK(file.is_open());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+}
+
+template <class Compute> void check_stored(Compute compute) {
+    const auto stored = stored_lines();
+    const auto lines = all_lines();
+    CHECK_EQ(stored.size(), lines.size());
+    for (size_t i = 0; i < lines.size(); i++) CHECK_EQ(compute(lines[i]), stored[i]);
+}
+
+void slow_twin_gives_the_goldens() { check_stored(by_slow_twin); }
+void engine_gives_the_goldens() { check_stored(by_engine); }
+
+} // namespace
+
+int main(int count, char **arguments) {
+    if (count == 2 && std::string_view(arguments[1]) == "--print") {
+        for (const TwinCall &line : all_lines()) puts(by_slow_twin(line).c_str());
+        return 0;
+    }
+    const CMUnitTest tests[] = {QTEST(slow_twin_gives_the_goldens),
+                                QTEST(engine_gives_the_goldens)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
