@@ -60,6 +60,7 @@ public:
     char said[most_ranks][1024] = {};
     // For the bodies' own use.
     std::atomic<uint64_t> board[64] = {};
+    char note[512] = {};
 
 private:
     uint32_t size_;

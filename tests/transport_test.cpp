@@ -1,6 +1,6 @@
 // transport: what ranks hand to each other arrives whole, once, in any order of asking, and memory
 // is used again only when nobody reads it. The same bodies run over threads and over processes.
-#include "transport_ranks.hpp"
+#include "transport_ways.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -10,14 +10,6 @@ using namespace qccl;
 using namespace qtest;
 
 namespace {
-
-CallDescriptor call_number(uint64_t number) {
-    CallDescriptor call;
-    call.call = number;
-    call.count = 1000;
-    std::strcpy(call.codec, "none");
-    return call;
-}
 
 std::byte pattern(uint64_t seed, size_t i) {
     return static_cast<std::byte>((seed * 0x9E3779B97F4A7C15 + i * 0xBF58476D1CE4E5B9) >> 56);
@@ -31,14 +23,6 @@ bool holds_pattern(const std::byte *from, size_t bytes, uint64_t seed) {
     for (size_t i = 0; i < bytes; i++)
         if (from[i] != pattern(seed, i)) return false;
     return true;
-}
-
-std::unique_ptr<Transport> create(const Rank &rank) {
-    auto transport = rank.create();
-    CHECK_OK(transport);
-    CHECK_EQ((*transport)->rank(), rank.rank);
-    CHECK_EQ((*transport)->size(), rank.size);
-    return std::move(*transport);
 }
 
 void send(Transport &transport, uint32_t peer, MessageTag tag, const Wire &wire) {

@@ -1,0 +1,195 @@
+// transport: whatever goes wrong on one rank, every rank returns the same sentence about it, soon,
+// and what has already arrived still arrives.
+#include "transport_ways.hpp"
+
+#include <csignal>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+template <Kind kind> void who_has_left_is_named_by_those_who_wait() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::mail));
+        if (rank.rank == 2) return; // and is destroyed
+        for (uint64_t call = 2; call <= 3; call++)
+            check_error(run(*transport, call_number(2), Way::mail).error(), Code::peer_lost, 2,
+                        "rank 2 has left the communicator; all_reduce, call 2, waits for it");
+    });
+}
+
+template <Kind kind> void what_a_rank_gave_before_it_left_arrives() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            std::memset(transport->outbox().data(), 42, 8);
+            CHECK_OK(send(*transport, 1, *free_wire(*transport)));
+            transport.reset();
+            rank.meeting.barrier();
+            return;
+        }
+        rank.meeting.barrier();
+        if (rank.rank == 1) {
+            // Long enough to look around: rank 0 is gone, but not needed.
+            const auto start = Clock::now();
+            while (Clock::now() - start < 50ms) CHECK_OK(transport->wait(2));
+            const auto wire = receive(*transport, 0);
+            CHECK_OK(wire);
+            CHECK(wire->data[7] == std::byte{42});
+            CHECK_OK(send(*transport, 2, *wire));
+            transport->release(*wire);
+        } else {
+            const auto wire = receive(*transport, 1);
+            CHECK_OK(wire);
+            CHECK(wire->data[0] == std::byte{42});
+            transport->release(*wire);
+        }
+    });
+}
+
+template <Kind kind> void a_failure_from_any_thread_stops_every_rank() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK(!transport->failure());
+        std::thread revoker;
+        if (rank.rank == 3)
+            revoker = std::thread([&] {
+                std::this_thread::sleep_for(80ms); // the others sleep by then
+                transport->fail(Error::make(Code::revoked, "rank 3 has had enough").at_rank(3));
+                transport->fail(Error::make(Code::revoked, "nobody hears this"));
+            });
+        const auto start = Clock::now();
+        Error error;
+        // Nobody but the revoker does anything: all wait.
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        for (;;)
+            if (const Done done = transport->wait((rank.rank + 1) % 4); !done) {
+                error = done.error();
+                break;
+            }
+        if (revoker.joinable()) revoker.join();
+        CHECK(Clock::now() - start < 5s);
+        check_error(error, Code::revoked, 3, "rank 3 has had enough");
+        check_error(*transport->failure(), Code::revoked, 3, "rank 3 has had enough");
+        check_error(transport->begin(call_number(2), 30s).error(), Code::revoked, 3,
+                    "rank 3 has had enough");
+    });
+}
+
+template <Kind kind> void failures_at_once_leave_one() {
+    for (int round = 0; round < 20; round++)
+        run_ranks(kind, 4, [](const Rank &rank) {
+            const auto transport = create(rank);
+            rank.meeting.barrier();
+            transport->fail(Error::make(Code::revoked, "by rank %u", rank.rank).at_rank(rank.rank));
+            const auto failure = transport->failure();
+            CHECK(failure.has_value());
+            rank.meeting.board[rank.rank] = static_cast<uint64_t>(failure->rank);
+            rank.meeting.barrier();
+            for (uint32_t peer = 0; peer < 4; peer++)
+                CHECK_EQ(rank.meeting.board[peer].load(), static_cast<uint64_t>(failure->rank));
+            CHECK_EQ(std::string(failure->text), "by rank " + std::to_string(failure->rank));
+        });
+}
+
+template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
+    for (const Way way : {Way::mail, Way::line, Way::ring})
+        run_ranks(kind, 3, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            const char *const sentence = "rank 1 did not come to all_reduce, call 1, within 0.2 s";
+            const auto start = Clock::now();
+            if (rank.rank != 1) {
+                check_error(run(*transport, call_number(1), way, 200ms).error(), Code::timeout, 1,
+                            sentence);
+                CHECK(Clock::now() - start >= 200ms);
+                CHECK(Clock::now() - start < 2s);
+            }
+            rank.meeting.barrier();
+            check_error(transport->begin(call_number(1), 200ms).error(), Code::timeout, 1,
+                        sentence);
+        });
+}
+
+// Counts the warnings of all ranks and keeps the first.
+TransportOptions counting_warnings(const Rank &rank, Clock::duration warn_after) {
+    TransportOptions options = rank.options;
+    options.warn_after = warn_after;
+    options.warn = [&meeting = rank.meeting](const char *sentence) {
+        if (meeting.board[0]++ == 0)
+            std::snprintf(meeting.note, sizeof meeting.note, "%s", sentence);
+    };
+    return options;
+}
+
+// Rank 3 begins the call and then dawdles: in a ring each rank waits for its neighbour, and the
+// warning names the one at the end of the chain, not the neighbour.
+template <Kind kind> void a_late_rank_costs_one_warning() {
+    for (const bool begins : {false, true})
+        run_ranks(kind, 4, [&](const Rank &plain) {
+            Rank rank = plain;
+            rank.options = counting_warnings(rank, 200ms);
+            const auto transport = create(rank);
+            CHECK_OK(run(*transport, call_number(1), Way::ring));
+            CHECK_OK(rank.rank == 3 && !begins ? Done() : transport->begin(call_number(2), 30s));
+            rank.meeting.barrier();
+            if (rank.rank == 3) std::this_thread::sleep_for(600ms);
+            if (rank.rank == 3 && !begins) CHECK_OK(transport->begin(call_number(2), 30s));
+            CHECK_OK(by_ring(*transport));
+            CHECK_OK(run(*transport, call_number(3), Way::ring));
+            rank.meeting.barrier();
+            CHECK_EQ(rank.meeting.board[0].load(), 1U);
+            const std::string what = begins ? "does not go on in" : "has not come to";
+            const std::string said = rank.meeting.note;
+            CHECK_EQ(said.substr(0, 12), std::string("rank 3 (pid "));
+            CHECK_EQ(said.substr(said.find(") ") + 2), what + " all_reduce, call 2, for 0.2 s");
+        });
+}
+
+void a_stopped_rank_costs_one_warning() {
+    run_ranks(
+        Kind::shm, 4,
+        [&](const Rank &plain) {
+            Rank rank = plain;
+            rank.options = counting_warnings(rank, 1s);
+            const auto transport = create(rank);
+            const auto start = Clock::now();
+            // Now and then all agree whether to go on, as all must do the same calls.
+            for (uint64_t call = 1; rank.meeting.board[2] == 0; call++) {
+                CHECK_OK(run(*transport, call_number(call), call % 2 ? Way::ring : Way::line));
+                if (call % 64 != 0) continue;
+                rank.meeting.barrier();
+                if (rank.rank == 0) rank.meeting.board[2] = Clock::now() - start >= 2500ms;
+                rank.meeting.barrier();
+            }
+            rank.meeting.barrier();
+            CHECK_EQ(rank.meeting.board[0].load(), 1U);
+            CHECK_EQ(std::string(rank.meeting.note).substr(0, 12), std::string("rank 1 (pid "));
+        },
+        small_options(),
+        [](const std::vector<pid_t> &pids) {
+            std::this_thread::sleep_for(200ms);
+            kill(pids[1], SIGSTOP);
+            std::this_thread::sleep_for(2s);
+            kill(pids[1], SIGCONT);
+        });
+}
+
+} // namespace
+
+#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_BOTH(who_has_left_is_named_by_those_who_wait),
+        ON_BOTH(what_a_rank_gave_before_it_left_arrives),
+        ON_BOTH(a_failure_from_any_thread_stops_every_rank),
+        ON_BOTH(failures_at_once_leave_one),
+        ON_BOTH(a_rank_that_never_comes_is_named_by_the_timeout),
+        ON_BOTH(a_late_rank_costs_one_warning),
+        QTEST(a_stopped_rank_costs_one_warning),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,136 @@
+// transport: whatever ranks disagree about, every rank returns the same sentence, which names the
+// lowest rank that differs and both values.
+#include "transport_ways.hpp"
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+struct Disagreement {
+    std::function<void(CallDescriptor &)> apply;
+    const char *sentence;
+    int64_t expected, got;
+};
+
+const std::vector<Disagreement> &disagreements() {
+    static const std::vector<Disagreement> all{
+        {[](CallDescriptor &d) { d.collective = Collective::barrier; },
+         "rank 2 calls barrier, rank 0 calls all_reduce, in call 4", 0, 4},
+        {[](CallDescriptor &d) { d.count = 1001; },
+         "rank 2 calls all_reduce with count 1001, rank 0 with count 1000, in call 4", 1000, 1001},
+        {[](CallDescriptor &d) { d.type = DataType::float64; },
+         "rank 2 calls all_reduce with type double, rank 0 with type float, in call 4", 7, 8},
+        {[](CallDescriptor &d) { d.op = RedOp::max; },
+         "rank 2 calls all_reduce with op max, rank 0 with op sum, in call 4", 0, 2},
+        {[](CallDescriptor &d) { std::strcpy(d.codec, "int4"); },
+         "rank 2 calls all_reduce with codec int4, rank 0 with codec none, in call 4", 0, 0},
+        {[](CallDescriptor &d) { std::memcpy(d.algorithm, "ring\0\0", 6); },
+         "rank 2 calls all_reduce with algorithm ring, rank 0 with algorithm direct, in call 4", 0,
+         0},
+        {[](CallDescriptor &d) { d.root = 3; },
+         "rank 2 calls all_reduce with root 3, rank 0 with root 0, in call 4", 0, 3},
+    };
+    return all;
+}
+
+// The one that differs may even move its bytes in another way, as another algorithm would.
+template <Kind kind> void every_disagreement_reaches_every_rank() {
+    for (const Disagreement &disagreement : disagreements())
+        for (const auto &[way, other_way] : {std::pair{Way::mail, Way::mail},
+                                             {Way::line, Way::line},
+                                             {Way::line, Way::mail},
+                                             {Way::mail, Way::line}})
+            run_ranks(kind, 4, [&, way = way, other_way = other_way](const Rank &rank) {
+                const auto transport = create(rank);
+                for (uint64_t call = 1; call <= 3; call++)
+                    CHECK_OK(run(*transport, call_number(call), way));
+                CallDescriptor call = call_number(4);
+                if (rank.rank == 2) disagreement.apply(call);
+                const Done done = run(*transport, call, rank.rank == 2 ? other_way : way);
+                CHECK(!done);
+                check_error(done.error(), Code::mismatch, 2, disagreement.sentence);
+                CHECK_EQ(done.error().expected, disagreement.expected);
+                CHECK_EQ(done.error().got, disagreement.got);
+                CHECK_EQ(std::string(transport->failure()->text),
+                         std::string(disagreement.sentence));
+                const Done next = run(*transport, call_number(5), way);
+                check_error(next.error(), Code::mismatch, 2, disagreement.sentence);
+            });
+}
+
+// Ranks 1 and 3 differ; 1 comes last and is named all the same.
+template <Kind kind> void the_lowest_that_differs_is_named() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        if (rank.rank == 1) std::this_thread::sleep_for(100ms);
+        CallDescriptor call = call_number(1);
+        if (rank.rank == 1) call.count = 7;
+        if (rank.rank == 3) call.count = 8;
+        const Done done = run(*transport, call, Way::mail);
+        check_error(done.error(), Code::mismatch, 1,
+                    "rank 1 calls all_reduce with count 7, rank 0 with count 1000, in call 1");
+    });
+}
+
+// A root that only sends has returned before anyone could object.
+template <Kind kind> void a_root_that_has_returned_hears_of_it_in_its_next_call() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CallDescriptor call = call_number(1);
+        call.collective = Collective::broadcast;
+        if (rank.rank == 0) call.count = 999;
+        CHECK_OK(transport->begin(call, 30s));
+        rank.meeting.barrier();
+        const std::string sentence =
+            "rank 1 calls broadcast with count 1000, rank 0 with count 999, in call 1";
+        if (rank.rank == 0) {
+            const Wire wire{transport->outbox().data(), 8, 0, 0};
+            for (uint32_t peer = 1; peer < 3; peer++) CHECK_OK(send(*transport, peer, wire));
+            rank.meeting.barrier();
+        } else {
+            check_error(receive(*transport, 0).error(), Code::mismatch, 1, sentence);
+            rank.meeting.barrier();
+        }
+        check_error(run(*transport, call_number(2), Way::mail).error(), Code::mismatch, 1,
+                    sentence);
+    });
+}
+
+// Two ranks that both take themselves for the root: each sends, nobody waits, the next call finds
+// it.
+template <Kind kind> void two_roots_are_found_in_the_next_call() {
+    for (const bool by_lines : {false, true})
+        run_ranks(kind, 2, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            CallDescriptor call = call_number(1);
+            call.collective = Collective::broadcast;
+            call.root = rank.rank;
+            CHECK_OK(transport->begin(call, 30s));
+            if (by_lines) {
+                CHECK_OK(transport->line());
+                transport->publish(8);
+            } else {
+                CHECK_OK(send(*transport, 1 - rank.rank,
+                              Wire{transport->outbox().data(), 8, rank.rank, 5}));
+            }
+            rank.meeting.barrier();
+            check_error(run_until_failure(*transport, 2, by_lines ? Way::line : Way::mail),
+                        Code::mismatch, 1,
+                        "rank 1 calls broadcast with root 1, rank 0 with root 0, in call 1");
+        });
+}
+
+} // namespace
+
+#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_BOTH(every_disagreement_reaches_every_rank),
+        ON_BOTH(the_lowest_that_differs_is_named),
+        ON_BOTH(a_root_that_has_returned_hears_of_it_in_its_next_call),
+        ON_BOTH(two_roots_are_found_in_the_next_call),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
