@@ -1,0 +1,334 @@
+/* Every function of the C API doing what it is for, over threads of one process and over
+ * communicators that know nothing of sharing one. */
+#include "api_kit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { size = 3, most_values = 5000 };
+
+static float input(int rank, size_t i) { return (float)((rank + 1) * (int)(i % 97) - 40); }
+
+typedef struct {
+    size_t count;
+    int in_place;
+    const qcclCollConfig_t *config;
+    float results[most_ranks][size * most_values];
+} job_t;
+
+static job_t *new_job(size_t count, int in_place)
+{
+    job_t *job = calloc(1, sizeof *job);
+    assert_non_null(job);
+    job->count = count;
+    job->in_place = in_place;
+    return job;
+}
+
+static void fill(float *values, int rank, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) values[i] = input(rank, i);
+}
+
+static qcclResult_t all_reduce(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    const float *from = job->in_place ? recv : send;
+    fill(job->in_place ? recv : send, rank, job->count);
+    if (!job->config)
+        return qcclAllReduce(from, recv, job->count, qcclFloat32, qcclSum, comm, NULL);
+    return qcclAllReduceConfig(from, recv, job->count, qcclFloat32, qcclSum, comm,
+                               QCCL_STREAM_SYNC, job->config);
+}
+
+static qcclResult_t reduce_scatter(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[size * most_values], *recv = job->results[rank];
+    if (!job->in_place) {
+        fill(send, rank, size * job->count);
+        return qcclReduceScatter(send, recv, job->count, qcclFloat32, qcclMax, comm, NULL);
+    }
+    fill(recv, rank, size * job->count);
+    return qcclReduceScatter(recv, recv + (size_t)rank * job->count, job->count, qcclFloat32,
+                             qcclMax, comm, NULL);
+}
+
+static qcclResult_t all_gather(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    float *own = recv + (size_t)rank * job->count;
+    fill(job->in_place ? own : send, rank, job->count);
+    return qcclAllGather(job->in_place ? own : send, recv, job->count, qcclFloat32, comm, NULL);
+}
+
+static qcclResult_t broadcast(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    float send[most_values], *recv = job->results[rank];
+    const int root = 1;
+    fill(job->in_place ? recv : send, rank, job->count);
+    return qcclBroadcast(rank != root && !job->in_place ? NULL
+                         : job->in_place                ? recv
+                                                        : send,
+                         recv, job->count, qcclFloat32, root, comm, NULL);
+}
+
+static qcclResult_t barrier(int rank, qcclComm_t comm, void *context)
+{
+    (void)rank;
+    (void)context;
+    return qcclBarrier(comm, NULL);
+}
+
+static float expected_sum(size_t i) { return input(0, i) + input(1, i) + input(2, i); }
+static float expected_max(size_t i)
+{
+    float most = input(0, i);
+    int rank;
+    for (rank = 1; rank < size; rank++)
+        if (input(rank, i) > most) most = input(rank, i);
+    return most;
+}
+
+static void check_collectives(const world_t *world, size_t count, int in_place)
+{
+    job_t *job = new_job(count, in_place);
+    outcome_t outcome;
+    int rank, block;
+    size_t i;
+
+    outcome = on_every_rank(world, all_reduce, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (i = 0; i < count; i++) assert_true(job->results[rank][i] == expected_sum(i));
+
+    outcome = on_every_rank(world, reduce_scatter, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (i = 0; i < count; i++)
+            assert_true(job->results[rank][i + (in_place ? (size_t)rank * count : 0)] ==
+                        expected_max((size_t)rank * count + i));
+
+    outcome = on_every_rank(world, all_gather, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (block = 0; block < size; block++)
+            for (i = 0; i < count; i++)
+                assert_true(job->results[rank][(size_t)block * count + i] == input(block, i));
+
+    outcome = on_every_rank(world, broadcast, job);
+    assert_all_succeed(&outcome, size);
+    for (rank = 0; rank < size; rank++)
+        for (i = 0; i < count; i++) assert_true(job->results[rank][i] == input(1, i));
+
+    outcome = on_every_rank(world, barrier, NULL);
+    assert_all_succeed(&outcome, size);
+    free(job);
+}
+
+static void check_sizes(world_t world)
+{
+    static const size_t counts[] = {0, 1, 7, 64, 1001, most_values};
+    size_t i;
+    for (i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        check_collectives(&world, counts[i], 0);
+        check_collectives(&world, counts[i], 1);
+    }
+    end_world(&world);
+}
+
+static void collectives_of_threads(void **state)
+{
+    (void)state;
+    check_sizes(make_world(size));
+}
+
+static void collectives_of_strangers(void **state)
+{
+    (void)state;
+    check_sizes(join_world(size, NULL));
+}
+
+static qcclResult_t nothing(int rank, qcclComm_t comm, void *context)
+{
+    qcclResult_t result = qcclAllReduce(NULL, NULL, 0, qcclFloat16, qcclAvg, comm, NULL);
+    (void)rank;
+    (void)context;
+    if (result == qcclSuccess) result = qcclAllGather(NULL, NULL, 0, qcclInt8, comm, NULL);
+    if (result == qcclSuccess) result = qcclBroadcast(NULL, NULL, 0, qcclInt8, 2, comm, NULL);
+    return result;
+}
+
+static void nothing_at_all_is_allowed(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, nothing, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
+/* All types and ops at the C line; the engine's own tests compare every byte with the slow twin. */
+static qcclResult_t every_type_and_op(int rank, qcclComm_t comm, void *context)
+{
+    double buffer[8] = {0};
+    qcclDataType_t type;
+    qcclRedOp_t op;
+    (void)rank;
+    (void)context;
+    for (type = qcclInt8; type <= qcclFloat8e5m2; type++)
+        for (op = qcclSum; op <= qcclAvg; op++) {
+            const qcclResult_t result = qcclAllReduce(buffer, buffer, 5, type, op, comm, NULL);
+            if (result != qcclSuccess) return result;
+        }
+    return qcclSuccess;
+}
+
+static void types_and_ops_are_there(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, every_type_and_op, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
+static void a_call_may_name_codec_and_algorithm(void **state)
+{
+    static const char *const algorithms[] = {"ring", "direct", "oneshot"};
+    world_t world = make_world(size);
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    size_t i;
+    (void)state;
+    assert_int_equal(qcclCodecCreate(&config.codec, "int4"), qcclSuccess);
+    for (i = 0; i < 3; i++) {
+        job_t *job = new_job(most_values, 1);
+        outcome_t outcome;
+        int rank;
+        size_t at, wrong = 0;
+        job->config = &config;
+        config.algorithm = algorithms[i];
+        outcome = on_every_rank(&world, all_reduce, job);
+        assert_all_succeed(&outcome, size);
+        for (rank = 1; rank < size; rank++)
+            assert_memory_equal(job->results[0], job->results[rank], most_values * sizeof(float));
+        for (at = 0; at < most_values; at++) wrong += job->results[0][at] != expected_sum(at);
+        assert_true(wrong > 0); /* it was lossy indeed */
+        free(job);
+    }
+    assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
+    end_world(&world);
+}
+
+static void a_communicator_knows_itself(void **state)
+{
+    world_t world = make_world(size);
+    int rank, count = 0, own = -1;
+    qcclResult_t async = qcclInternalError;
+    (void)state;
+    for (rank = 0; rank < size; rank++) {
+        assert_int_equal(qcclCommCount(world.comms[rank], &count), qcclSuccess);
+        assert_int_equal(qcclCommUserRank(world.comms[rank], &own), qcclSuccess);
+        assert_int_equal(count, size);
+        assert_int_equal(own, rank);
+        assert_int_equal(qcclCommGetAsyncError(world.comms[rank], &async), qcclSuccess);
+        assert_int_equal(async, qcclSuccess);
+        assert_int_equal(qcclCommFinalize(world.comms[rank]), qcclSuccess);
+        assert_string_equal(qcclGetLastError(world.comms[rank]), "");
+    }
+    assert_works(&world);
+    end_world(&world);
+}
+
+static void statistics_count_what_was_done(void **state)
+{
+    world_t world = make_world(size);
+    job_t *job = new_job(most_values, 0);
+    const outcome_t outcome = on_every_rank(&world, all_reduce, job);
+    struct {
+        qcclCommStats_t stats;
+        uint64_t more[2];
+    } newer;
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    memset(&newer, 0xAA, sizeof newer);
+    newer.stats.size = sizeof newer;
+    assert_int_equal(qcclCommGetStats(world.comms[1], &newer.stats), qcclSuccess);
+    assert_int_equal(newer.stats.size, sizeof newer);
+    assert_int_equal(newer.stats.calls, 1);
+    assert_int_equal(newer.stats.raw_bytes, most_values * sizeof(float));
+    assert_true(newer.stats.wire_bytes > 0);
+    assert_int_equal(newer.more[1], 0); /* what this library does not know of is zero */
+    free(job);
+    end_world(&world);
+}
+
+static void explanations_fit_what_they_ask_for(void **state)
+{
+    world_t world = make_world(size);
+    static const char what[] = "all_reduce bytes=64M type=float codec=int4";
+    size_t bytes = 0, again;
+    char *text;
+    (void)state;
+    assert_int_equal(qcclExplain(world.comms[0], what, NULL, &bytes), qcclSuccess);
+    again = bytes;
+    text = malloc(bytes);
+    assert_non_null(text);
+    assert_int_equal(qcclExplain(world.comms[0], what, text, &again), qcclSuccess);
+    assert_int_equal(again, bytes);
+    assert_int_equal(strlen(text) + 1, bytes);
+    assert_says(text, "all_reduce of 16777216 float");
+    assert_says(text, "on 3 ranks with int4");
+    assert_says(text, "ring");
+    assert_says(text, "direct");
+    free(text);
+    end_world(&world);
+}
+
+static void memory_serves_and_is_freed_once(void **state)
+{
+    world_t world = make_world(1);
+    void *memory = NULL;
+    char on_stack[64];
+    (void)state;
+    assert_int_equal(qcclMemAlloc(&memory, 100000), qcclSuccess);
+    assert_int_equal((uintptr_t)memory % 4096, 0);
+    memset(memory, 1, 100000);
+    assert_int_equal(qcclAllReduce(memory, memory, 25000, qcclInt32, qcclSum, world.comms[0], NULL),
+                     qcclSuccess);
+    assert_int_equal(qcclMemFree((char *)memory + 4096), qcclInvalidArgument);
+    assert_int_equal(qcclMemFree(on_stack), qcclInvalidArgument);
+    assert_int_equal(qcclMemFree((void *)4096), qcclInvalidArgument);
+    assert_int_equal(qcclMemFree(memory), qcclSuccess);
+    assert_int_equal(qcclMemFree(memory), qcclInvalidArgument);
+    assert_says(qcclGetLastError(NULL), "pointer is 0x");
+    assert_int_equal(qcclMemFree(NULL), qcclSuccess);
+    assert_int_equal(qcclMemAlloc(&memory, 0), qcclInvalidArgument);
+    assert_int_equal(qcclMemAlloc(NULL, 1), qcclInvalidArgument);
+    assert_int_equal(qcclMemAlloc(&memory, SIZE_MAX), qcclInvalidArgument);
+    assert_int_equal(qcclMemAlloc(&memory, (size_t)1 << 60), qcclSystemError);
+    assert_says(qcclGetLastError(NULL), "cannot get 1152921504606846976 bytes");
+    end_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_of_threads),
+        cmocka_unit_test(collectives_of_strangers),
+        cmocka_unit_test(nothing_at_all_is_allowed),
+        cmocka_unit_test(types_and_ops_are_there),
+        cmocka_unit_test(a_call_may_name_codec_and_algorithm),
+        cmocka_unit_test(a_communicator_knows_itself),
+        cmocka_unit_test(statistics_count_what_was_done),
+        cmocka_unit_test(explanations_fit_what_they_ask_for),
+        cmocka_unit_test(memory_serves_and_is_freed_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* How communicators end while somebody is inside, and who may not be inside. */
+#include "api_kit.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { size = 2 };
+
+/* A thread that is inside rank 0's barrier, which rank 1 does not come to. */
+typedef struct {
+    qcclComm_t comm;
+    pthread_t thread;
+    qcclResult_t result;
+    char sentence[sentence_bytes];
+} waiter_t;
+
+static void *wait_inside(void *argument)
+{
+    waiter_t *waiter = argument;
+    waiter->result = qcclBarrier(waiter->comm, NULL);
+    strcpy(waiter->sentence, qcclGetLastError(NULL));
+    return NULL;
+}
+
+static void start(waiter_t *waiter, qcclComm_t comm)
+{
+    qcclCommStats_t stats;
+    memset(waiter, 0, sizeof *waiter);
+    memset(&stats, 0, sizeof stats);
+    waiter->comm = comm;
+    assert_int_equal(pthread_create(&waiter->thread, NULL, wait_inside, waiter), 0);
+    sleep_ms(50); /* long enough to be asleep in it, and right too if it is not */
+}
+
+static void check_ended(waiter_t *waiter, qcclResult_t result, const char *part)
+{
+    pthread_join(waiter->thread, NULL);
+    if (waiter->result != result)
+        fail_msg("%d is not %d: %s", (int)waiter->result, (int)result, waiter->sentence);
+    assert_says(waiter->sentence, part);
+}
+
+static void revoked_from_another_thread(void **state)
+{
+    world_t world = make_world(size);
+    qcclResult_t async = qcclSuccess;
+    waiter_t waiter;
+    int rank;
+    (void)state;
+    start(&waiter, world.comms[0]);
+    assert_int_equal(qcclCommRevoke(world.comms[0]), qcclSuccess);
+    check_ended(&waiter, qcclRevoked, "rank 0 revoked the communicator");
+    for (rank = 0; rank < size; rank++) {
+        assert_int_equal(qcclCommGetAsyncError(world.comms[rank], &async), qcclSuccess);
+        assert_int_equal(async, qcclRevoked);
+        assert_says(qcclGetLastError(world.comms[rank]), "rank 0 revoked the communicator");
+        assert_int_equal(qcclBarrier(world.comms[rank], NULL), qcclRevoked);
+        assert_int_equal(qcclCommFinalize(world.comms[rank]), qcclRevoked);
+        assert_int_equal(qcclCommRevoke(world.comms[rank]), qcclSuccess);
+    }
+    end_world(&world);
+}
+
+static void revoked_by_another_rank(void **state)
+{
+    world_t world = join_world(size, NULL);
+    waiter_t waiter;
+    (void)state;
+    start(&waiter, world.comms[0]);
+    assert_int_equal(qcclCommRevoke(world.comms[1]), qcclSuccess);
+    check_ended(&waiter, qcclRevoked, "rank 1 revoked the communicator");
+    end_world(&world);
+}
+
+static void aborted_under_a_thread(void **state)
+{
+    world_t world = make_world(size);
+    waiter_t waiter;
+    (void)state;
+    start(&waiter, world.comms[0]);
+    assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
+    check_ended(&waiter, qcclRevoked, "rank 0 aborted the communicator");
+    assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclRevoked);
+    assert_int_equal(qcclCommAbort(world.comms[1]), qcclSuccess);
+}
+
+static void aborted_with_work_enqueued(void **state)
+{
+    world_t world = make_world(size);
+    qcclStream_t stream = NULL;
+    float value = 1;
+    int i;
+    (void)state;
+    assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
+    for (i = 0; i < 3; i++)
+        assert_int_equal(
+            qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, world.comms[0], stream),
+            qcclSuccess);
+    assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
+    assert_int_equal(qcclStreamSynchronize(stream), qcclRevoked);
+    assert_says(qcclGetLastError(NULL), "rank 0 aborted");
+    assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
+    assert_int_equal(qcclCommDestroy(world.comms[1]), qcclSuccess);
+}
+
+/* Whoever still waits is told who is not coming any more. */
+static void a_rank_that_leaves_is_named(void **state)
+{
+    world_t worlds[2];
+    int i;
+    (void)state;
+    worlds[0] = make_world(size);
+    worlds[1] = join_world(size, NULL);
+    for (i = 0; i < 2; i++) {
+        waiter_t waiter;
+        start(&waiter, worlds[i].comms[0]);
+        assert_int_equal(qcclCommDestroy(worlds[i].comms[1]), qcclSuccess);
+        check_ended(&waiter, qcclPeerLost, "rank 1");
+        assert_int_equal(qcclCommDestroy(worlds[i].comms[0]), qcclSuccess);
+    }
+}
+
+/* A rank that is done may leave while others still read what it has sent. */
+static qcclResult_t reduce_and_leave(int rank, qcclComm_t comm, void *context)
+{
+    const size_t count = 300000;
+    float *values = malloc(count * sizeof *values);
+    qcclResult_t result;
+    size_t i;
+    for (i = 0; i < count; i++) values[i] = (float)(rank + 1);
+    result = qcclAllReduce(values, values, count, qcclFloat32, qcclSum, comm, NULL);
+    if (result == qcclSuccess) result = qcclCommDestroy(comm);
+    for (i = 0; i < count; i++)
+        if (values[i] != 3) (*(int *)context)++;
+    free(values);
+    return result;
+}
+
+static void leaving_at_once_disturbs_nobody(void **state)
+{
+    int i, wrong = 0;
+    (void)state;
+    for (i = 0; i < 20; i++) {
+        world_t world = i % 2 ? make_world(size) : join_world(size, NULL);
+        const outcome_t outcome = on_every_rank(&world, reduce_and_leave, &wrong);
+        assert_all_succeed(&outcome, size);
+        assert_int_equal(wrong, 0);
+    }
+}
+
+static void a_second_thread_is_refused(void **state)
+{
+    world_t world = make_world(size);
+    waiter_t waiter;
+    (void)state;
+    start(&waiter, world.comms[0]);
+    assert_int_equal(qcclBarrier(world.comms[0], NULL), qcclInvalidUsage);
+    assert_says(qcclGetLastError(NULL), "another thread is inside");
+    assert_int_equal(qcclCommDestroy(world.comms[0]), qcclInvalidUsage);
+    assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclSuccess);
+    check_ended(&waiter, qcclSuccess, "");
+    assert_works(&world);
+    end_world(&world);
+}
+
+/* The child of a fork gets an answer to everything, and disturbs nothing. */
+static void a_forked_child_is_refused(void **state)
+{
+    world_t worlds[2];
+    qcclStream_t stream = NULL;
+    int i;
+    (void)state;
+    worlds[0] = make_world(size);
+    worlds[1] = join_world(size, NULL);
+    assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
+    for (i = 0; i < 2; i++) {
+        int status = -1;
+        const pid_t child = fork();
+        if (child == 0) {
+            qcclComm_t comm = worlds[i].comms[0];
+            float value = 1;
+            int wrong = 0;
+            wrong += qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comm, NULL) !=
+                     qcclInvalidUsage;
+            wrong += strstr(qcclGetLastError(NULL), "forked") == NULL;
+            wrong += qcclCommDestroy(comm) != qcclInvalidUsage;
+            wrong += qcclCommAbort(comm) != qcclInvalidUsage;
+            wrong += qcclCommRevoke(comm) != qcclInvalidUsage;
+            wrong += qcclStreamSynchronize(stream) != qcclInvalidUsage;
+            wrong += strcmp(qcclGetLastError(comm), "") != 0;
+            wrong += qcclCommInitAll(&comm, 1, NULL) != qcclSuccess; /* its own are its own */
+            wrong += qcclBarrier(comm, NULL) != qcclSuccess;
+            wrong += qcclCommDestroy(comm) != qcclSuccess;
+            _exit(wrong);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_works(&worlds[i]);
+        end_world(&worlds[i]);
+    }
+    assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
+}
+
+/* Only one thread, and it waits for a call that it would have to make itself. In a child, because
+ * the test's own process may have other threads. */
+static void one_thread_in_blocking_calls_of_all_ranks(void **state)
+{
+    int status = -1;
+    const pid_t child = fork();
+    (void)state;
+    if (child == 0) {
+        qcclComm_t comms[size];
+        qcclStream_t stream = NULL;
+        float value = 1, other = 2;
+        int wrong = 0;
+        wrong += qcclCommInitAll(comms, size, NULL) != qcclSuccess;
+        wrong += qcclStreamCreate(&stream) != qcclSuccess;
+        /* With the other rank's call on a stream there is no deadlock. */
+        wrong += qcclAllReduce(&other, &other, 1, qcclFloat32, qcclSum, comms[1], stream) !=
+                 qcclSuccess;
+        wrong += qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comms[0], NULL) !=
+                 qcclSuccess;
+        wrong += value != 3;
+        wrong += qcclBarrier(comms[0], NULL) != qcclInvalidUsage;
+        wrong += strstr(qcclGetLastError(NULL), "need a thread each") == NULL;
+        wrong += qcclCommDestroy(comms[0]) != qcclSuccess;
+        wrong += qcclCommDestroy(comms[1]) != qcclSuccess;
+        wrong += qcclStreamDestroy(stream) != qcclSuccess;
+        _exit(wrong);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+typedef struct {
+    qcclComm_t comm;
+    int calls;
+    qcclResult_t collective, destroy, abort, finalize;
+} idler_t;
+
+static void misuse(void *context)
+{
+    idler_t *idler = context;
+    if (idler->calls++ > 0 || !idler->comm) return;
+    idler->collective = qcclBarrier(idler->comm, NULL);
+    idler->destroy = qcclCommDestroy(idler->comm);
+    idler->abort = qcclCommAbort(idler->comm);
+    idler->finalize = qcclCommFinalize(idler->comm);
+}
+
+/* The idle function is called in long waits, and cannot pull the floor from under itself. */
+static void the_idle_function(void **state)
+{
+    qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    idler_t idler;
+    world_t world;
+    waiter_t waiter;
+    (void)state;
+    memset(&idler, 0, sizeof idler);
+    configs[0].idle.function = misuse;
+    configs[0].idle.context = &idler;
+    world = join_world(size, configs);
+    idler.calls = 0;
+    idler.comm = world.comms[0];
+    start(&waiter, world.comms[0]);
+    sleep_ms(200);
+    assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclSuccess);
+    check_ended(&waiter, qcclSuccess, "");
+    assert_true(idler.calls > 0);
+    assert_int_equal(idler.collective, qcclInvalidUsage);
+    assert_int_equal(idler.destroy, qcclInvalidUsage);
+    assert_int_equal(idler.abort, qcclInvalidUsage);
+    assert_int_equal(idler.finalize, qcclInvalidUsage);
+    assert_works(&world);
+    end_world(&world);
+}
+
+/* Bounded by the call, by the communicator, and named. */
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+    qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    world_t world = join_world(size, NULL);
+    double begin;
+    (void)state;
+    config.timeout = 0.2;
+    config.tag = 77;
+    begin = now_s();
+    assert_int_equal(qcclBarrierConfig(world.comms[0], NULL, &config), qcclTimeout);
+    assert_true(now_s() - begin < 10);
+    assert_says(qcclGetLastError(NULL), "rank 1 did not come to barrier, call 1");
+    {
+        qcclErrorInfo_t info;
+        memset(&info, 0, sizeof info);
+        info.size = sizeof info;
+        assert_int_equal(qcclGetErrorInfo(world.comms[0], &info), qcclSuccess);
+        assert_int_equal(info.code, qcclTimeout);
+        assert_int_equal(info.peer, 1);
+        assert_int_equal(info.collective, 4);
+        assert_int_equal(info.call, 1);
+        assert_int_equal(info.tag, 77);
+    }
+    end_world(&world);
+
+    configs[1].timeout = 0.2;
+    world = join_world(size, configs);
+    assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclTimeout);
+    assert_says(qcclGetLastError(NULL), "rank 0 did not come");
+    end_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_in_blocking_calls_of_all_ranks),
+        cmocka_unit_test(revoked_from_another_thread),
+        cmocka_unit_test(revoked_by_another_rank),
+        cmocka_unit_test(aborted_under_a_thread),
+        cmocka_unit_test(aborted_with_work_enqueued),
+        cmocka_unit_test(a_rank_that_leaves_is_named),
+        cmocka_unit_test(leaving_at_once_disturbs_nobody),
+        cmocka_unit_test(a_second_thread_is_refused),
+        cmocka_unit_test(a_forked_child_is_refused),
+        cmocka_unit_test(the_idle_function),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,224 @@
+/* Ranks that disagree: about a call, and about how a communicator is to be. Every rank gets the same
+ * sentence, which names the first rank that differs from rank 0 and both values. */
+#include "api_kit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { size = 3, count = 10000 };
+
+/* What rank 2 does differently. */
+typedef struct {
+    const char *name;
+    size_t count;
+    qcclDataType_t type;
+    qcclRedOp_t op;
+    const char *codec;
+    const char *algorithm;
+    const char *says[2];
+} difference_t;
+
+static const difference_t differences[] = {
+    {"count", count - 1, qcclFloat32, qcclSum, "int8", "ring", {"9999", "10000"}},
+    {"type", count, qcclFloat16, qcclSum, "int8", "ring", {"half", "float"}},
+    {"op", count, qcclFloat32, qcclAvg, "int8", "ring", {"avg", "sum"}},
+    {"codec", count, qcclFloat32, qcclSum, "int4", "ring", {"int4", "int8"}},
+    {"algorithm", count, qcclFloat32, qcclSum, "int8", "direct", {"direct", "ring"}},
+};
+
+static qcclResult_t reduce(int rank, qcclComm_t comm, void *context)
+{
+    static const difference_t usual = {"", count, qcclFloat32, qcclSum, "int8", "ring", {"", ""}};
+    const difference_t *how = rank == 2 ? context : &usual;
+    float *buffer = calloc(count, sizeof *buffer);
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    qcclResult_t result = qcclCodecCreate(&config.codec, how->codec);
+    config.algorithm = how->algorithm;
+    config.tag = 1000 + (uint64_t)rank;
+    if (result == qcclSuccess)
+        result = qcclAllReduceConfig(buffer, buffer, how->count, how->type, how->op, comm, NULL,
+                                     &config);
+    qcclCodecDestroy(config.codec);
+    free(buffer);
+    return result;
+}
+
+static void check_failed(world_t *world, outcome_t outcome, const char *const says[2])
+{
+    int rank;
+    for (rank = 0; rank < size; rank++) {
+        qcclErrorInfo_t info;
+        qcclResult_t async = qcclSuccess;
+        memset(&info, 0, sizeof info);
+        info.size = sizeof info;
+        assert_int_equal(qcclGetErrorInfo(world->comms[rank], &info), qcclSuccess);
+        assert_int_equal(info.code, qcclMismatch);
+        assert_int_equal(info.rank, rank);
+        assert_int_equal(info.peer, 2);
+        assert_int_equal(info.call, 1);
+        assert_int_equal(qcclCommGetAsyncError(world->comms[rank], &async), qcclSuccess);
+        assert_int_equal(async, qcclMismatch);
+        /* The first failure stands. */
+        assert_int_equal(qcclBarrier(world->comms[rank], NULL), qcclMismatch);
+        assert_string_equal(qcclGetLastError(world->comms[rank]), outcome.sentence[rank]);
+    }
+    assert_all_say(&outcome, size, qcclMismatch, "rank 2");
+    assert_says(outcome.sentence[0], "rank 0");
+    assert_says(outcome.sentence[0], says[0]);
+    assert_says(outcome.sentence[0], says[1]);
+    end_world(world);
+}
+
+static void check_differences(int are_strangers)
+{
+    size_t i;
+    for (i = 0; i < sizeof differences / sizeof differences[0]; i++) {
+        world_t world = are_strangers ? join_world(size, NULL) : make_world(size);
+        const outcome_t outcome = on_every_rank(&world, reduce, (void *)&differences[i]);
+        assert_says(outcome.sentence[0], differences[i].name);
+        check_failed(&world, outcome, differences[i].says);
+    }
+}
+
+static void threads_that_disagree(void **state)
+{
+    (void)state;
+    check_differences(0);
+}
+
+static void strangers_that_disagree(void **state)
+{
+    (void)state;
+    check_differences(1);
+}
+
+static qcclResult_t in_another_order(int rank, qcclComm_t comm, void *context)
+{
+    float buffer[3 * 4] = {0};
+    qcclResult_t result;
+    (void)context;
+    if (rank == 2) return qcclAllGather(buffer, buffer + 6, 2, qcclFloat32, comm, NULL);
+    result = qcclAllReduce(buffer, buffer, 4, qcclFloat32, qcclSum, comm, NULL);
+    return result;
+}
+
+static void another_order_of_calls(void **state)
+{
+    static const char *const says[2] = {"all_gather", "all_reduce"};
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, in_another_order, NULL);
+    (void)state;
+    check_failed(&world, outcome, says);
+}
+
+static qcclResult_t from_another_root(int rank, qcclComm_t comm, void *context)
+{
+    float buffer[count];
+    (void)context;
+    memset(buffer, 0, sizeof buffer);
+    return qcclBroadcast(buffer, buffer, count, qcclFloat32, rank == 2 ? 1 : 0, comm, NULL);
+}
+
+/* A root may have returned before anybody could see the mismatch; then its next call says so. */
+static void another_root(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, from_another_root, NULL);
+    int rank;
+    (void)state;
+    for (rank = 0; rank < size; rank++) {
+        const qcclResult_t result = outcome.result[rank] != qcclSuccess
+                                        ? outcome.result[rank]
+                                        : qcclBarrier(world.comms[rank], NULL);
+        assert_int_equal(result, qcclMismatch);
+        assert_says(qcclGetLastError(world.comms[rank]), "root");
+    }
+    end_world(&world);
+}
+
+/* A call that is refused on one rank has no number: the corrected one meets the others'. */
+static qcclResult_t after_a_mistake(int rank, qcclComm_t comm, void *context)
+{
+    float value = 1;
+    (void)context;
+    if (rank == 1) {
+        if (qcclAllReduce(&value, NULL, 1, qcclFloat32, qcclSum, comm, NULL) !=
+            qcclInvalidArgument)
+            return qcclInternalError;
+        sleep_ms(50);
+    }
+    return qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comm, NULL);
+}
+
+static void a_corrected_call_completes(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, after_a_mistake, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
+typedef struct {
+    qcclUniqueId id;
+    qcclConfig_t configs[size];
+    qcclComm_t comms[size];
+} joining_t;
+
+static qcclResult_t join(int rank, qcclComm_t comm, void *context)
+{
+    joining_t *joining = context;
+    (void)comm;
+    return qcclCommInitRankConfig(&joining->comms[rank], size, &joining->id, rank,
+                                  &joining->configs[rank]);
+}
+
+static outcome_t join_all(joining_t *joining)
+{
+    world_t nobody;
+    memset(&nobody, 0, sizeof nobody);
+    nobody.size = size;
+    assert_int_equal(qcclGetUniqueId(&joining->id), qcclSuccess);
+    return on_every_rank(&nobody, join, joining);
+}
+
+static joining_t *new_joining(void)
+{
+    joining_t *joining = calloc(1, sizeof *joining);
+    int rank;
+    assert_non_null(joining);
+    for (rank = 0; rank < size; rank++)
+        joining->configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
+    return joining;
+}
+
+static void communicators_that_disagree(void **state)
+{
+    joining_t *joining = new_joining();
+    outcome_t outcome;
+    (void)state;
+    joining->configs[0].codec = joining->configs[1].codec = "int8";
+    joining->configs[2].codec = "int4";
+    outcome = join_all(joining);
+    assert_all_say(&outcome, size, qcclMismatch, "codec: rank 2 has \"int4\", rank 0 has \"int8\"");
+
+    joining->configs[2].codec = "int8";
+    joining->configs[1].algorithm = "ring";
+    outcome = join_all(joining);
+    assert_all_say(&outcome, size, qcclMismatch,
+                   "algorithm: rank 1 has \"ring\", rank 0 has \"auto\"");
+    free(joining);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_that_disagree),
+        cmocka_unit_test(strangers_that_disagree),
+        cmocka_unit_test(another_order_of_calls),
+        cmocka_unit_test(another_root),
+        cmocka_unit_test(a_corrected_call_completes),
+        cmocka_unit_test(communicators_that_disagree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
