@@ -5,6 +5,7 @@
 
 #include "schedule/lower.hpp"
 
+#include <algorithm>
 #include <random>
 
 using namespace qccl;
