@@ -226,6 +226,39 @@ static void a_call_may_name_codec_and_algorithm(void **state)
     end_world(&world);
 }
 
+/* Calls in words that were used before take a short cut: many shapes, again and again, in turn. */
+static qcclResult_t many_shapes(int rank, qcclComm_t comm, void *context)
+{
+    int round, n, i;
+    (void)context;
+    for (round = 0; round < 3; round++)
+        for (n = 1; n < 60; n++) {
+            int32_t values[64];
+            const qcclRedOp_t op = (n + round) % 2 ? qcclSum : qcclMax;
+            const int root = n % size;
+            qcclResult_t result;
+            for (i = 0; i < n; i++) values[i] = rank + i;
+            result = qcclAllReduce(values, values, (size_t)n, qcclInt32, op, comm, NULL);
+            if (result != qcclSuccess) return result;
+            for (i = 0; i < n; i++)
+                if (values[i] != (op == qcclMax ? size - 1 + i : 3 + size * i))
+                    return qcclInternalError;
+            values[0] = rank;
+            result = qcclBroadcast(values, values, 1, qcclInt32, root, comm, NULL);
+            if (result != qcclSuccess || values[0] != root) return qcclInternalError;
+        }
+    return qcclSuccess;
+}
+
+static void repeated_calls_are_not_mixed_up(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, many_shapes, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
 static void a_communicator_knows_itself(void **state)
 {
     world_t world = make_world(size);
@@ -325,6 +358,7 @@ int main(void)
         cmocka_unit_test(nothing_at_all_is_allowed),
         cmocka_unit_test(types_and_ops_are_there),
         cmocka_unit_test(a_call_may_name_codec_and_algorithm),
+        cmocka_unit_test(repeated_calls_are_not_mixed_up),
         cmocka_unit_test(a_communicator_knows_itself),
         cmocka_unit_test(statistics_count_what_was_done),
         cmocka_unit_test(explanations_fit_what_they_ask_for),

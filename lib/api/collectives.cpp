@@ -117,10 +117,10 @@ static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &k
     return {};
 }
 
-static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, Request &request) {
+static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramKey &key,
+                             Request &request) {
     QCCL_TRY(const qcclCollConfig_t config, take_config(given));
     QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
-    ProgramKey &key = request.key;
     const Algorithm *of_comm = comm.parts().algorithm;
     if (of_comm && of_comm->emitter(key.collective)) key.algorithm = of_comm;
     if (config.algorithm) {
@@ -131,18 +131,46 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, Request 
     return take_codec(comm, config, key);
 }
 
+static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
+
+static Spelling spelling_of(const Given &given) {
+    return {.collective = static_cast<int32_t>(given.collective),
+            .type = given.type,
+            .op = given.op,
+            .root = given.root,
+            .count = given.count};
+}
+
+// A call that has been made before in the same words needs no look at them.
+static Done run_again(Comm &comm, const Given &given, const Remembered &call, Stream *stream) {
+    QCCL_TRY(check_buffers(buffers_of(given, call.key, team_of(comm))));
+    return comm.run(call.program,
+                    {.send = given.send,
+                     .recv = given.recv,
+                     .timeout = comm.parts().timeout,
+                     .noise_seed = call.key.codec.seed,
+                     .tag = 0},
+                    stream);
+}
+
+static Done run(Comm &comm, const Given &given) {
+    QCCL_TRY(Stream * stream, take_stream(given.stream));
+    if (!given.config)
+        if (const Remembered *call = comm.memo().find(spelling_of(given)))
+            return run_again(comm, given, *call, stream);
+
+    Request request{.send = given.send, .recv = given.recv};
+    QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
+    QCCL_TRY(check_buffers(buffers_of(given, key, team_of(comm))));
+    QCCL_TRY(take_call_config(comm, given.config, key, request));
+    request.noise_seed = key.codec.seed;
+    QCCL_TRY(const ProgramRef program, comm.program(key));
+    if (!given.config) comm.memo().remember({spelling_of(given), key, program});
+    return comm.run(program, request, stream);
+}
+
 static qcclResult_t collective(qcclComm_t handle, const Given &given) noexcept {
-    return inside(handle, [&](Comm &comm) -> Done {
-        QCCL_TRY(Stream * stream, take_stream(given.stream));
-        Request request;
-        request.send = given.send;
-        request.recv = given.recv;
-        QCCL_TRY(request.key, take_key(given, comm.size()));
-        const Team team{.size = comm.size(), .rank = comm.rank()};
-        QCCL_TRY(check_buffers(buffers_of(given, request.key, team)));
-        QCCL_TRY(take_call_config(comm, given.config, request));
-        return comm.run(request, stream);
-    });
+    return inside(handle, [&](Comm &comm) { return run(comm, given); });
 }
 
 } // namespace qccl

@@ -18,11 +18,6 @@ Comm::Comm(CommParts parts)
 
 Comm::~Comm() { parts_.transport->leave(); }
 
-Done Comm::run(const Request &request, Stream *stream) {
-    QCCL_TRY(const ProgramRef program, programs_.get(request.key));
-    return run(program, request, stream);
-}
-
 Done Comm::run(const ProgramRef &program, const Request &request, Stream *stream) {
     if (errors_.has_failed()) return errors_.failure()->error;
     const bool is_first = turns_.is_idle();
@@ -34,7 +29,7 @@ Done Comm::run(const ProgramRef &program, const Request &request, Stream *stream
     const Call call{.send = request.send,
                     .recv = request.recv,
                     .number = turns_.issue(),
-                    .noise_seed = request.key.codec.seed,
+                    .noise_seed = request.noise_seed,
                     .tag = request.tag,
                     .timeout = request.timeout};
     if (parts_.family) parts_.family->issued(team_.rank, call.number);

@@ -7,6 +7,7 @@
 #include "api/family.hpp"
 #include "api/fork_mark.hpp"
 #include "api/gate.hpp"
+#include "api/memo.hpp"
 #include "api/programs.hpp"
 #include "api/stream.hpp"
 #include "api/turns.hpp"
@@ -39,12 +40,12 @@ struct CommParts {
     ForkMark mark;
 };
 
-// A call whose arguments have been checked.
+// A call whose arguments have been checked, beside what its program says.
 struct Request {
-    ProgramKey key;
     const void *send = nullptr;
     void *recv = nullptr;
     std::chrono::nanoseconds timeout{};
+    uint64_t noise_seed = 0;
     uint64_t tag = 0;
 };
 
@@ -66,10 +67,9 @@ public:
     //
     // Runs the call, or gives it to `stream`. An error before the call has a number leaves the
     // communicator usable; any other has failed it.
-    Done run(const Request &request, Stream *stream);
-    // The same where the caller vouches that `program` is that of the request's key.
     Done run(const ProgramRef &program, const Request &request, Stream *stream);
     Result<ProgramRef> program(const ProgramKey &key) { return programs_.get(key); }
+    Memo &memo() { return memo_; }
     // Until nothing that was enqueued is left.
     Done finalize();
     // Tells what a codec that was passed over, or the first lossy call, means for the caller.
@@ -98,6 +98,7 @@ private:
     Gate gate_;
     Turns turns_;
     Programs programs_;
+    Memo memo_;
     Engine engine_;
     CommErrors errors_;
     bool has_told_lossy_ = false;

@@ -23,6 +23,10 @@ namespace {
 // running.
 constexpr std::chrono::nanoseconds default_spin{std::chrono::microseconds(20)};
 
+// A few wire slots of the smallest segment for each of a few ranks. What more ranks need beyond it
+// is refused call by call, in numbers.
+constexpr size_t smallest_arena = size_t{64} << 10;
+
 // What the transport's waits call: lives as long as the transport, outlives no communicator.
 struct Waiting {
     qcclIdle_t idle{};
@@ -125,6 +129,10 @@ struct Equipment {
 
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
     QCCL_TRY(surroundings.readable);
+    if (surroundings.settings.arena_bytes.value_or(smallest_arena) < smallest_arena)
+        return Error::make(Code::invalid_argument,
+                           "QCCL_ARENA: %" PRIu64 " bytes are less than the smallest arena of %zu",
+                           *surroundings.settings.arena_bytes, smallest_arena);
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(ForkMark mark, ForkMark::create());
