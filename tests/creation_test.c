@@ -1,0 +1,343 @@
+/* Making communicators: what the config and the environment say, what is refused, and what is told. */
+#include "api_kit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { size = 2, most_lines = 64 };
+
+/* Lines of the log of any rank. */
+typedef struct {
+    pthread_mutex_t mutex;
+    int count;
+    char text[most_lines][512];
+    int32_t level[most_lines];
+} lines_t;
+
+static void keep(int32_t level, const char *line, void *context)
+{
+    lines_t *lines = context;
+    pthread_mutex_lock(&lines->mutex);
+    if (lines->count < most_lines) {
+        snprintf(lines->text[lines->count], sizeof lines->text[0], "%s", line);
+        lines->level[lines->count++] = level;
+    }
+    pthread_mutex_unlock(&lines->mutex);
+}
+
+static int lines_with(const lines_t *lines, const char *part)
+{
+    int i, found = 0;
+    for (i = 0; i < lines->count; i++) found += strstr(lines->text[i], part) != NULL;
+    return found;
+}
+
+static void make_configs(qcclConfig_t configs[size], lines_t *lines)
+{
+    int rank;
+    memset(lines, 0, sizeof *lines);
+    pthread_mutex_init(&lines->mutex, NULL);
+    for (rank = 0; rank < size; rank++) {
+        configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
+        configs[rank].log.function = keep;
+        configs[rank].log.context = lines;
+    }
+}
+
+enum { count = 4096 };
+
+typedef struct {
+    qcclDataType_t type;
+    qcclRedOp_t op;
+    float results[most_ranks][count];
+} job_t;
+
+static qcclResult_t reduce(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    int i;
+    for (i = 0; i < count; i++) job->results[rank][i] = (float)(i % 301) / 7 + (float)rank;
+    return qcclAllReduce(job->results[rank], job->results[rank], count, job->type, job->op, comm,
+                         NULL);
+}
+
+static qcclResult_t gather(int rank, qcclComm_t comm, void *context)
+{
+    job_t *job = context;
+    int i;
+    for (i = 0; i < count / 2; i++)
+        job->results[rank][rank * (count / 2) + i] = (float)(i % 301) / 7 + (float)rank;
+    return qcclAllGather(job->results[rank] + rank * (count / 2), job->results[rank], count / 2,
+                         qcclFloat32, comm, NULL);
+}
+
+/* How many values are not what a lossless call gives. */
+static int lossy_values(const world_t *world, body_t body, qcclRedOp_t op)
+{
+    static job_t job;
+    outcome_t outcome;
+    int i, wrong = 0;
+    job.type = qcclFloat32;
+    job.op = op;
+    outcome = on_every_rank(world, body, &job);
+    assert_all_succeed(&outcome, size);
+    assert_memory_equal(job.results[0], job.results[1], sizeof job.results[0]);
+    for (i = 0; i < count; i++) {
+        const float x = (float)(i % 301) / 7, y = x + 1;
+        const float half = (float)(i % (count / 2) % 301) / 7 + (float)(i / (count / 2));
+        const float expected = body == gather ? half : op == qcclMax ? y : x + y;
+        wrong += job.results[0][i] != expected;
+    }
+    return wrong;
+}
+
+static void the_communicator_s_codec_reaches_reductions(void **state)
+{
+    qcclConfig_t configs[size];
+    lines_t lines;
+    world_t world;
+    (void)state;
+    setenv("QCCL_DEBUG", "info", 1);
+    make_configs(configs, &lines);
+    configs[0].codec = configs[1].codec = "int4";
+    configs[0].name = configs[1].name = "gradients";
+    world = join_world(size, configs);
+    assert_int_equal(lines_with(&lines, "gradients: rank 0 of 2 over shm"), 1);
+    assert_true(lossy_values(&world, reduce, qcclSum) > 0);
+    assert_true(lossy_values(&world, reduce, qcclSum) > 0);
+    assert_int_equal(lines_with(&lines, "first lossy call of this communicator: codec int4"),
+                     size);
+    assert_int_equal(lossy_values(&world, gather, qcclSum), 0);
+    assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
+    assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
+    assert_int_equal(lines_with(&lines, "such calls go lossless"), size);
+    end_world(&world);
+    unsetenv("QCCL_DEBUG");
+}
+
+static void the_environment_s_codec_reaches_sums(void **state)
+{
+    qcclConfig_t configs[size];
+    lines_t lines;
+    world_t world;
+    (void)state;
+    setenv("QCCL_CODEC", "bf16", 1);
+    world = make_world(size);
+    assert_true(lossy_values(&world, reduce, qcclSum) > 0);
+    assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
+    assert_int_equal(lossy_values(&world, gather, qcclSum), 0);
+    end_world(&world);
+
+    /* An explicit none stays lossless whatever stands outside. */
+    make_configs(configs, &lines);
+    configs[0].codec = configs[1].codec = "none";
+    world = join_world(size, configs);
+    assert_int_equal(lossy_values(&world, reduce, qcclSum), 0);
+    end_world(&world);
+
+    /* Small calls may be excepted. */
+    setenv("QCCL_CODEC", "bf16:min=16385", 1);
+    world = make_world(size);
+    assert_int_equal(lossy_values(&world, reduce, qcclSum), 0);
+    end_world(&world);
+    unsetenv("QCCL_CODEC");
+}
+
+static void wrong_settings_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *name, *value, *says;
+    } cases[] = {
+        {"QCCL_CODEC", "int9", "QCCL_CODEC: "},
+        {"QCCL_ALGO", "rang", "QCCL_ALGO is \"rang\"; possible are"},
+        {"QCCL_CHECKSUM", "yes", "QCCL_CHECKSUM=yes: expected 0 or 1"},
+        {"QCCL_TIER", "mmx", "QCCL_TIER: \"mmx\" is no SIMD tier; possible are scalar"},
+        {"QCCL_ARENA", "1", "QCCL_ARENA"},
+        {"QCCL_DEBUG_FILE", "/nowhere/at/all", "/nowhere/at/all"},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        qcclComm_t comms[size] = {NULL, NULL};
+        setenv(cases[i].name, cases[i].value, 1);
+        if (qcclCommInitAll(comms, size, NULL) == qcclSuccess)
+            fail_msg("%s=%s was accepted", cases[i].name, cases[i].value);
+        assert_says(qcclGetLastError(NULL), cases[i].says);
+        assert_null(comms[0]);
+        unsetenv(cases[i].name);
+    }
+}
+
+static void unknown_settings_are_warned_about(void **state)
+{
+    qcclConfig_t configs[size];
+    lines_t lines;
+    world_t world;
+    (void)state;
+    setenv("QCCL_CODAC", "int8", 1);
+    make_configs(configs, &lines);
+    world = join_world(size, configs);
+    unsetenv("QCCL_CODAC");
+    assert_int_equal(lines.count, size);
+    assert_int_equal(lines_with(&lines, ":1 qccl warn: QCCL_CODAC is not a setting of QCCL; did "
+                                        "you mean QCCL_CODEC?"),
+                     1);
+    assert_int_equal(lines.level[0], 1);
+    end_world(&world);
+}
+
+static void settings_reach_the_engine(void **state)
+{
+    static const char *const settings[][2] = {
+        {"QCCL_CHECKSUM", "1"}, {"QCCL_TIER", "scalar"}, {"QCCL_SEGMENT", "4K"},
+        {"QCCL_LANES", "2"},    {"QCCL_ARENA", "1M"},    {"QCCL_ONESHOT_MAX", "0"},
+        {"QCCL_ALGO", "ring"},  {"QCCL_SPIN", "0"},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        world_t world;
+        setenv(settings[i][0], settings[i][1], 1);
+        world = make_world(size);
+        assert_int_equal(lossy_values(&world, reduce, qcclSum), 0);
+        assert_works(&world);
+        end_world(&world);
+        unsetenv(settings[i][0]);
+    }
+}
+
+static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
+{
+    if (result != expected) fail_msg("%d: %s", (int)result, qcclGetLastError(NULL));
+    assert_says(qcclGetLastError(NULL), part);
+}
+
+static int no_gather(const void *mine, void *all, size_t bytes, void *context)
+{
+    (void)mine;
+    (void)all;
+    (void)bytes;
+    (void)context;
+    return 7;
+}
+
+static void wrong_arguments_are_named(void **state)
+{
+    static const char *const devices[] = {"host", "cuda:0"};
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclOob_t oob = {no_gather, NULL};
+    qcclComm_t comm = NULL;
+    qcclUniqueId id;
+    (void)state;
+    memset(&id, 0, sizeof id);
+    refused(qcclGetUniqueId(NULL), qcclInvalidArgument, "id_out is NULL");
+    refused(qcclCommInitRank(NULL, 1, &id, 0), qcclInvalidArgument, "comm_out is NULL");
+    refused(qcclCommInitRank(&comm, 1, NULL, 0), qcclInvalidArgument, "id is NULL");
+    refused(qcclCommInitRank(&comm, 0, &id, 0), qcclInvalidArgument, "nranks is 0");
+    refused(qcclCommInitRank(&comm, 2, &id, -1), qcclInvalidArgument, "rank is -1");
+    refused(qcclCommInitRank(&comm, 1, &id, 0), qcclInvalidArgument, "unique id");
+    refused(qcclCommInitAll(NULL, 2, NULL), qcclInvalidArgument, "comms_out is NULL");
+    refused(qcclCommInitAll(&comm, -3, NULL), qcclInvalidArgument, "nranks is -3");
+    refused(qcclCommInitAll(&comm, 2, devices), qcclInvalidArgument,
+            "devices[1] is \"cuda:0\"; this library knows \"host\"");
+    refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");
+    refused(qcclCommInitOob(&comm, 2, 2, &oob, NULL), qcclInvalidArgument, "rank is 2");
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, NULL), qcclSystemError, "returned 7");
+    config.device = "hip:1";
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "device is \"hip:1\"");
+    config.device = NULL;
+    config.codec = "int4:colour=red";
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "config: ");
+    config.codec = NULL;
+    config.algorithm = "tree";
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "config: algorithm is \"tree\"");
+    config.algorithm = NULL;
+    config.peer_timeout = -1;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "peer_timeout");
+    config.peer_timeout = 0;
+    config.reserved[0] = 5;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "byte 96 of the qcclConfig_t");
+    assert_null(comm);
+}
+
+typedef struct {
+    qcclUniqueId id;
+    int ranks[size];
+    qcclComm_t comms[size];
+} joining_t;
+
+static qcclResult_t join_as(int thread, qcclComm_t comm, void *context)
+{
+    joining_t *joining = context;
+    (void)comm;
+    return qcclCommInitRank(&joining->comms[thread], size, &joining->id, joining->ranks[thread]);
+}
+
+static void ranks_that_cannot_be_are_refused_for_all(void **state)
+{
+    static const int ranks[][size] = {{0, 2}, {1, 1}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        world_t nobody;
+        joining_t joining;
+        outcome_t outcome;
+        int thread;
+        memset(&nobody, 0, sizeof nobody);
+        memset(&joining, 0, sizeof joining);
+        nobody.size = size;
+        memcpy(joining.ranks, ranks[i], sizeof joining.ranks);
+        assert_int_equal(qcclGetUniqueId(&joining.id), qcclSuccess);
+        outcome = on_every_rank(&nobody, join_as, &joining);
+        for (thread = 0; thread < size; thread++) {
+            assert_int_not_equal(outcome.result[thread], qcclSuccess);
+            assert_null(joining.comms[thread]);
+            assert_says(outcome.sentence[thread], i == 0 ? "rank 2" : "rank 1");
+        }
+    }
+}
+
+static void faults_can_be_injected(void **state)
+{
+    world_t world;
+    double begin;
+    (void)state;
+    setenv("QCCL_INJECT", "rank=1,call=2,delay=300ms;rank=0,call=4,revoke", 1);
+    world = make_world(size);
+    unsetenv("QCCL_INJECT");
+    assert_works(&world);
+    begin = now_s();
+    assert_works(&world);
+    assert_true(now_s() - begin >= 0.3);
+    begin = now_s();
+    assert_works(&world);
+    {
+        float value = 1;
+        assert_int_equal(
+            qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, world.comms[0], NULL),
+            qcclRevoked);
+        assert_says(qcclGetLastError(NULL), "rank 0 revoked the communicator (QCCL_INJECT)");
+        assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclRevoked);
+    }
+    end_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_communicator_s_codec_reaches_reductions),
+        cmocka_unit_test(the_environment_s_codec_reaches_sums),
+        cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(unknown_settings_are_warned_about),
+        cmocka_unit_test(settings_reach_the_engine),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
+        cmocka_unit_test(faults_can_be_injected),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
