@@ -106,9 +106,9 @@ static void round_to(DataType type, double *values, size_t count) {
 }
 
 // Counts as wrong what lies further than `bound`, or, where there is none, than rounding explains.
-static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank,
-                          Part part, const std::byte *result, bool is_bitwise,
-                          std::optional<double> bound, Findings &found) {
+static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank, Part part,
+                          const std::byte *result, bool is_bitwise, std::optional<double> bound,
+                          Findings &found) {
     double wanted[block], rounded[block], magnitude[block], got[block];
     const size_t bytes = type_bytes(operation.type);
     for (uint64_t at = part.begin; at < part.end; at += block) {
@@ -185,8 +185,8 @@ Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec
     if (!info(operation.type).is_float)
         look_at_integers(operation, exact, crew.rank(), part, result, found);
     else if (codec.is_lossless())
-        look_at_reals(operation, exact, crew.rank(), part, result, is_exact(operation, source),
-                      {}, found);
+        look_at_reals(operation, exact, crew.rank(), part, result, is_exact(operation, source), {},
+                      found);
     else // counted below, when the largest input of all ranks is known
         look_at_reals(operation, exact, crew.rank(), part, result, false, HUGE_VAL, found);
     QCCL_TRY(auto parts, gather(crew, found));

@@ -42,7 +42,7 @@ void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Lo
 }
 
 void ExactResult::reals(uint32_t rank, uint64_t first, size_t count, double *dst,
-                      double *magnitudes) {
+                        double *magnitudes) {
     const RedOp op = operation_.op;
     const auto combine = [op](double a, double b) {
         switch (op) {

@@ -1,0 +1,87 @@
+#include "perf/benchmark.hpp"
+
+#include <algorithm>
+
+namespace qccl::perf {
+
+std::vector<DataType> sweep_types(const PerfArguments &arguments) {
+    return arguments.types.value_or(std::vector{DataType::float32});
+}
+
+std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
+    std::vector<uint64_t> sizes;
+    const uint64_t largest = arguments.max_bytes;
+    for (uint64_t size = arguments.min_bytes; size <= largest;) {
+        sizes.push_back(size);
+        const uint64_t factor = arguments.step_factor, step = arguments.step_bytes;
+        if (factor > 1 ? size > largest / factor : step > largest - size) break;
+        size = factor > 1 ? size * factor : size + step;
+    }
+    return sizes;
+}
+
+static std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {
+    if (arguments.collective != Collective::broadcast) return {0};
+    if (arguments.root) return {*arguments.root};
+    std::vector<uint32_t> roots(ranks);
+    for (uint32_t rank = 0; rank < ranks; rank++) roots[rank] = rank;
+    return roots;
+}
+
+uint64_t sweep_points(const PerfArguments &arguments) {
+    return sweep_types(arguments).size() * arguments.ops.size() *
+           sweep_roots(arguments, arguments.ranks).size() * sweep_sizes(arguments).size();
+}
+
+static std::string words(const Operation &operation) {
+    return std::string(name(operation.collective)) + " of " + std::to_string(operation.bytes()) +
+           " bytes, " + name(operation.type) + " " +
+           (reduces(operation.collective) ? name(operation.op) : "");
+}
+
+// All sizes of one type, operation and root.
+static Done sweep(const Stage &stage, const Audience &audience, const Operation &what, Buffer &send,
+                  Buffer &recv, uint64_t &step, uint64_t &rows) {
+    for (const uint64_t size : sweep_sizes(stage.arguments)) {
+        const Operation operation =
+            operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
+        audience.progress(step++, words(operation));
+        Point point(stage, operation, send.data(), recv.data());
+        QCCL_TRY(point.prepare(audience));
+        QCCL_TRY(const std::vector<Row> found, point.run());
+        for (const Row &row : found) audience.row(row);
+        rows += found.size();
+    }
+    return {};
+}
+
+static Done run_cycle(const Stage &stage, const Audience &audience, uint64_t &rows) {
+    const PerfArguments &arguments = stage.arguments;
+    const uint32_t ranks = stage.crew.size();
+    uint64_t step = 0;
+    for (const DataType type : sweep_types(arguments)) {
+        const size_t offset = arguments.unaligned_elements * type_bytes(type);
+        QCCL_TRY(Buffer send, Buffer::create(arguments.buffers, arguments.max_bytes, offset));
+        QCCL_TRY(Buffer recv, Buffer::create(arguments.buffers, arguments.max_bytes, offset));
+        for (const RedOp op : arguments.ops)
+            for (const uint32_t root : sweep_roots(arguments, ranks))
+                QCCL_TRY(sweep(stage, audience,
+                               {.collective = arguments.collective,
+                                .type = type,
+                                .op = op,
+                                .root = root,
+                                .ranks = ranks},
+                               send, recv, step, rows));
+    }
+    return {};
+}
+
+Done run_benchmark(const Stage &stage, const Audience &audience) {
+    uint64_t rows = 0;
+    for (uint32_t cycle = 0; stage.arguments.cycles == 0 || cycle < stage.arguments.cycles; cycle++)
+        QCCL_TRY(run_cycle(stage, audience, rows));
+    if (rows > 0) return {};
+    return Error::make(Code::invalid_argument, "none of the combinations asked for is possible");
+}
+
+} // namespace qccl::perf

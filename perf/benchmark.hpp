@@ -1,0 +1,19 @@
+// One rank's part in a sweep over types, operations, roots and sizes. Every rank runs the same;
+// rank 0 alone is told what came of it.
+#pragma once
+
+#include "perf/point.hpp"
+
+#include <vector>
+
+namespace qccl::perf {
+
+// The types of the sweep: those asked for, else float or what the input files hold.
+std::vector<DataType> sweep_types(const PerfArguments &arguments);
+std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments);
+// How many points a cycle has, for Audience::progress.
+uint64_t sweep_points(const PerfArguments &arguments);
+
+Done run_benchmark(const Stage &stage, const Audience &audience);
+
+} // namespace qccl::perf

@@ -1,0 +1,211 @@
+#include "perf/json.hpp"
+
+#include <qccl/qccl.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+extern char **environ;
+
+namespace qccl::perf {
+
+using Json = nlohmann::ordered_json;
+
+template <class T> static Json or_null(const std::optional<T> &value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+// JSON knows no infinity and no NaN.
+static Json or_null(const std::optional<double> &value) {
+    return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+static Json row_json(const Row &row, bool in_place) {
+    const Operation &operation = row.operation;
+    const Measurement &m = in_place ? row.in_place : row.out_of_place;
+    const double seconds = m.time_us.median * 1e-6;
+    Json baseline = nullptr;
+    if (m.baseline_us) baseline = {{"name", row.baseline}, {"time_us", *m.baseline_us}};
+    return {{"collective", name(operation.collective)},
+            {"bytes", operation.bytes()},
+            {"count", operation.count},
+            {"dtype", name(operation.type)},
+            {"op", reduces(operation.collective) ? Json(name(operation.op)) : Json(nullptr)},
+            {"in_place", in_place},
+            {"algorithm", row.algorithm},
+            {"codec", spec(row.codec)},
+            {"ranks", operation.ranks},
+            {"transport", row.transport},
+            {"time_us", m.time_us.median},
+            {"time_us_mean", m.time_us.mean},
+            {"time_us_p99", m.time_us.p99},
+            {"algbw_GBps", operation.algbw(seconds)},
+            {"busbw_GBps", operation.busbw(seconds)},
+            {"wire_bytes", m.wire_bytes},
+            {"ratio", or_null(m.ratio)},
+            {"nmse", or_null(m.nmse)},
+            {"nmse_predicted", or_null(row.nmse_predicted)},
+            {"max_abs_err", or_null(m.max_abs_err)},
+            {"ranks_agree", or_null(m.ranks_agree)},
+            {"speedup_vs_lossless", or_null(m.speedup)},
+            {"baseline", baseline}};
+}
+
+std::string rows_json(const std::vector<Row> &rows) {
+    Json all = Json::array();
+    for (const Row &row : rows) {
+        all.push_back(row_json(row, false));
+        all.push_back(row_json(row, true));
+    }
+    return Json{{"rows", all}}.dump(2) + "\n";
+}
+
+// nccl-tests writes truth as text.
+static const char *truth(bool value) { return value ? "true" : "false"; }
+
+static Json measurement_json(const Row &row, const Measurement &m, const PerfArguments &arguments) {
+    const double seconds = m.shown_us * 1e-6;
+    return {{arguments.reports_cpu_time ? "cpu_time" : "time", m.shown_us},
+            {"alg_bw", row.operation.algbw(seconds)},
+            {"bus_bw", row.operation.busbw(seconds)},
+            {"nwrong", or_null(m.wrong)}};
+}
+
+static Json iterations_json(const Measurement &m) {
+    const Statistics &time = m.time_us;
+    return {{"min_us", time.min},
+            {"max_us", time.max},
+            {"avg_us", time.mean},
+            {"p50_us", time.median},
+            {"p95_us", time.p95},
+            {"p99_us", time.p99},
+            {"stdev_us", time.deviation},
+            {"cv_pct", time.mean > 0 ? time.deviation / time.mean * 100 : 0},
+            {"times_us", m.iterations_us}};
+}
+
+static Json result_json(const Row &row, const PerfArguments &arguments) {
+    const Operation &operation = row.operation;
+    const bool has_root = operation.collective == Collective::broadcast;
+    Json result{{"size", operation.bytes()},
+                {"count", operation.count},
+                {"type", name(operation.type)},
+                {"redop", reduces(operation.collective) ? name(operation.op) : "none"},
+                {"root", std::to_string(has_root ? static_cast<int>(operation.root) : -1)},
+                {"out_of_place", measurement_json(row, row.out_of_place, arguments)},
+                {"in_place", measurement_json(row, row.in_place, arguments)}};
+    if (arguments.reports_iterations) {
+        result["out_of_place_per_iter"] = iterations_json(row.out_of_place);
+        result["in_place_per_iter"] = iterations_json(row.in_place);
+    }
+    result["actual_iterations"] = row.out_of_place.iterations_us.size();
+    result["experiment_name"] = "";
+    result["codec"] = spec(row.codec);
+    result["algorithm"] = row.algorithm;
+    return result;
+}
+
+static Json config_json(const PerfArguments &a, const std::vector<RankInfo> &ranks) {
+    Json config{{"nthreads", a.launch == Launch::threads ? a.ranks : 1},
+                {"ngpus", 1},
+                {"minimum_bytes", a.min_bytes},
+                {"maximum_bytes", a.max_bytes}};
+    if (a.step_factor > 1)
+        config["step_factor"] = a.step_factor;
+    else
+        config["step_bytes"] = a.step_bytes;
+    config.update({{"warmup_iters", a.warmup_iterations},
+                   {"iterations", a.iterations.value_or(a.default_iterations)},
+                   {"aggregated_iterations", a.aggregated},
+                   {"validation", a.checks},
+                   {"graph", 0},
+                   {"blocking_collectives", truth(a.blocking != Blocking::none)},
+                   {"per_iter_timing", truth(a.reports_iterations)},
+                   {"parallel_init", truth(true)}});
+    Json devices = Json::array();
+    for (const RankInfo &rank : ranks)
+        devices.push_back({{"rank", rank.rank},
+                           {"group", 0},
+                           {"pid", rank.process},
+                           {"hostname", rank.host},
+                           {"device", 0},
+                           {"device_hex", "host"},
+                           {"device_info", "host"}});
+    config["devices"] = devices;
+    return config;
+}
+
+// Ours only: the whole environment, which nccl-tests writes, may hold secrets.
+static Json environment_json() {
+    Json lines = Json::array();
+    for (char **line = environ; *line; line++)
+        if (std::strncmp(*line, "QCCL_", 5) == 0) lines.push_back(*line);
+    return lines;
+}
+
+std::string nccl_json(const std::vector<Row> &rows, const PerfArguments &arguments,
+                      const RunInfo &run) {
+    static constexpr int format_version = 2;
+    Json results = Json::array();
+    for (const Row &row : rows) results.push_back(result_json(row, arguments));
+    const Json document{
+        {"version", format_version},
+        {"start_time", run.start_time},
+        {"args", run.command_line},
+        {"env", environment_json()},
+        {"nccl_version", QCCL_VERSION},
+        {"config", config_json(arguments, run.ranks)},
+        {"results", results},
+        {"out_of_bounds", {{"count", run.rows_wrong}, {"okay", truth(run.rows_wrong == 0)}}},
+        {"average_bus_bandwidth", {{"bandwidth", run.average_busbw}, {"okay", "unchecked"}}},
+        {"errors", Json::array()},
+        {"end_time", run.end_time}};
+    return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+struct FileClose {
+    void operator()(std::FILE *file) const { (void)std::fclose(file); }
+};
+using FileHandle = std::unique_ptr<std::FILE, FileClose>;
+
+static Done write_all(FileHandle file, const std::string &path, const std::string &text) {
+    const bool is_written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+    if (std::fclose(file.release()) != 0 || !is_written)
+        return Error::make(Code::system_error, "cannot write %s: %s", path.c_str(),
+                           std::strerror(errno));
+    return {};
+}
+
+Done write_text(const std::string &path, const std::string &text) {
+    if (path == "-") {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+        return {};
+    }
+    FileHandle file(std::fopen(path.c_str(), "we"));
+    if (!file)
+        return Error::make(Code::system_error, "cannot write %s: %s", path.c_str(),
+                           std::strerror(errno));
+    return write_all(std::move(file), path, text);
+}
+
+Result<std::string> write_new_file(const std::string &path, const std::string &text) {
+    std::string tried = path;
+    FileHandle file(std::fopen(tried.c_str(), "wxe"));
+    for (int next = 0; !file && errno == EEXIST; next++) {
+        tried = path + "." + std::to_string(next);
+        file.reset(std::fopen(tried.c_str(), "wxe"));
+    }
+    if (!file)
+        return Error::make(Code::system_error, "cannot write %s: %s", tried.c_str(),
+                           std::strerror(errno));
+    QCCL_TRY(write_all(std::move(file), tried, text));
+    return tried;
+}
+
+} // namespace qccl::perf

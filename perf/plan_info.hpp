@@ -1,0 +1,25 @@
+// What the library would do with a call, as far as a benchmark shows it.
+#pragma once
+
+#include "base/result.hpp"
+#include "codec/codec.hpp"
+#include "perf/operation.hpp"
+
+#include <qccl/qccl.h>
+
+#include <optional>
+#include <string>
+
+namespace qccl::perf {
+
+struct PlanInfo {
+    std::string algorithm;
+    std::optional<double>
+        nmse_predicted; // nothing for integers, and for operations other than sums
+};
+
+// `algorithm` is empty where the library chooses.
+Result<PlanInfo> plan_of(qcclComm_t comm, const Operation &operation, const Codec &codec,
+                         const std::string &algorithm);
+
+} // namespace qccl::perf

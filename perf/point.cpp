@@ -1,0 +1,260 @@
+#include "perf/point.hpp"
+
+#include "coll/algorithm.hpp"
+#include "perf/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace qccl::perf {
+
+static constexpr uint32_t fewest_pairs = 11; // with a baseline
+
+// -n, or as many as make a median worth reading: small calls are many, large ones few.
+static uint32_t iterations_of(const PerfArguments &arguments, uint64_t bytes) {
+    if (arguments.iterations) return *arguments.iterations;
+    struct Rule {
+        uint64_t most_bytes;
+        uint32_t iterations;
+    };
+    static constexpr Rule rules[] = {{4096, 2000}, {65536, 400}, {uint64_t{1} << 20, 100}};
+    for (const Rule &rule : rules)
+        if (bytes <= rule.most_bytes) return rule.iterations;
+    return PerfArguments::default_iterations;
+}
+
+Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown) {
+    auto one = std::make_unique<Case>();
+    one->codec = codec;
+    one->asked = asked;
+    one->is_shown = is_shown;
+    QCCL_TRY(one->handle, create_codec(codec));
+    one->config.codec = one->handle.get();
+    const std::string algorithm = asked == "auto" ? "" : asked;
+    one->config.algorithm = algorithm.empty() ? nullptr : one->asked.c_str();
+    QCCL_TRY(one->plan, plan_of(stage_.comm, operation_, codec, algorithm));
+    cases_.push_back(std::move(one));
+    return {};
+}
+
+Done Point::prepare(const Audience &audience) {
+    for (const std::string &asked : stage_.arguments.algorithms) {
+        const Algorithm *const algorithm = find_algorithm(asked);
+        if (algorithm && !algorithm->emitter(operation_.collective)) {
+            audience.note(asked + " has no " + name(operation_.collective));
+            continue;
+        }
+        bool has_lossless = false, has_any = false;
+        for (const Codec &codec : stage_.arguments.codecs) {
+            const Done possible =
+                check_codec(codec, operation_.collective, operation_.type, operation_.op);
+            if (!possible) {
+                audience.note(spec(codec) + " is left out: " + possible.error().text);
+                continue;
+            }
+            QCCL_TRY(add_case(codec, asked, true));
+            has_any = true;
+            has_lossless |= codec.is_lossless();
+        }
+        if (has_any && !has_lossless) QCCL_TRY(add_case(Codec{}, asked, false));
+    }
+    return {};
+}
+
+// The buffers of a call: in place the smaller one lies in the larger, at this rank's part.
+std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_place) {
+    const uint32_t rank = stage_.crew.rank();
+    const std::byte *send = send_;
+    std::byte *recv = recv_;
+    if (in_place) {
+        send = recv_ + rank * operation_.send_in_place_stride() * element_bytes();
+        recv = recv_ + rank * operation_.recv_in_place_stride() * element_bytes();
+    }
+    return [=, this] { return call_collective(stage_.comm, operation_, send, recv, config); };
+}
+
+// `send_` is never written: it keeps the input.
+void Point::refill(bool in_place) {
+    if (!in_place) return;
+    const uint64_t offset =
+        stage_.crew.rank() * operation_.send_in_place_stride() * element_bytes();
+    std::memcpy(recv_ + offset, send_, operation_.send_count() * element_bytes());
+}
+
+// A sum in place grows by the number of ranks with every call.
+uint64_t Point::calls_per_refill(bool in_place) const {
+    if (!in_place || !reduces(operation_.collective) || !info(operation_.type).is_float) return 0;
+    if (operation_.op == RedOp::prod) return 1;
+    if (operation_.op != RedOp::sum || operation_.ranks < 2) return 0;
+    static constexpr double input_exponent = 4;
+    const double largest_exponent = operation_.type == DataType::float64      ? 1023
+                                    : operation_.type == DataType::float8e4m3 ? 8
+                                    : operation_.type == DataType::float16    ? 15
+                                    : operation_.type == DataType::float8e5m2 ? 15
+                                                                              : 127;
+    const double calls = (largest_exponent - input_exponent) / std::log2(operation_.ranks);
+    return static_cast<uint64_t>(std::max(calls, 1.0));
+}
+
+Contestant Point::contestant(const Case &one, bool in_place) {
+    // The communicator itself says none and auto: the plain call, as most programs make it.
+    const bool is_plain = one.codec.is_lossless() && one.asked == "auto";
+    return {.call = call_of(is_plain ? nullptr : &one.config, in_place),
+            .refill = [this, in_place] { refill(in_place); },
+            .calls_per_refill = calls_per_refill(in_place)};
+}
+
+Contestant Point::baseline(bool in_place) {
+    // MPI's reduce-scatter in place takes the whole buffer and leaves the result at its beginning;
+    // its broadcast has one buffer always.
+    const std::byte *const send = in_place ? nullptr : send_;
+    const auto call = [this, send]() -> Done {
+        if (stage_.mpi->call(operation_, send, recv_) == 0) return {};
+        return Error::make(Code::remote_error, "%s: %s failed", stage_.mpi->library(),
+                           name(operation_.collective));
+    };
+    return {.call = call,
+            .refill = [this, in_place] { refill(in_place); },
+            .calls_per_refill = calls_per_refill(in_place)};
+}
+
+TurnOptions Point::turn_options(size_t contestants) const {
+    const PerfArguments &arguments = stage_.arguments;
+    static constexpr uint64_t cheap_bytes = uint64_t{1} << 20; // a call is no loss of time
+    TurnOptions options{.iterations = iterations_of(arguments, operation_.bytes()),
+                        .warmup_iterations = arguments.warmup_iterations,
+                        .aggregated = arguments.aggregated,
+                        .turns = contestants > 1 ? fewest_pairs : 1,
+                        .lead_in = operation_.bytes() <= cheap_bytes ? 1U : 0U,
+                        .barrier_between = arguments.blocking == Blocking::with_barrier};
+    if (has_baseline()) options.iterations = std::max(options.iterations, fewest_pairs);
+    return options;
+}
+
+// Of each iteration the time of the rank that -a asks for.
+Result<Measurement> Point::summarize(const Times &times) {
+    Crew &crew = stage_.crew;
+    const size_t iterations = times.us.size();
+    std::vector<double> all(iterations * crew.size()), cpu(all.size());
+    QCCL_TRY(crew.allgather(times.us.data(), all.data(), iterations * sizeof(double)));
+    QCCL_TRY(crew.allgather(times.cpu_us.data(), cpu.data(), iterations * sizeof(double)));
+    const auto pick = [&](const std::vector<double> &from, size_t iteration) {
+        std::vector<double> of_ranks(crew.size());
+        for (uint32_t rank = 0; rank < crew.size(); rank++)
+            of_ranks[rank] = from[rank * iterations + iteration];
+        const Statistics ranks = statistics(of_ranks);
+        switch (stage_.arguments.average) {
+        case Average::rank_0: return of_ranks[0];
+        case Average::mean: return ranks.mean;
+        case Average::fastest: return ranks.min;
+        case Average::slowest: break;
+        }
+        return ranks.max;
+    };
+    Measurement measurement;
+    std::vector<double> cpu_us;
+    for (size_t i = 0; i < iterations; i++) {
+        measurement.iterations_us.push_back(pick(all, i));
+        cpu_us.push_back(pick(cpu, i));
+    }
+    measurement.time_us = statistics(measurement.iterations_us);
+    measurement.shown_us =
+        stage_.arguments.reports_cpu_time ? statistics(cpu_us).mean : measurement.time_us.mean;
+    return measurement;
+}
+
+Result<uint64_t> Point::wire_bytes_of(const std::function<Done()> &call) {
+    qcclCommStats_t before{}, after{};
+    before.size = after.size = sizeof before;
+    QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &before), "qcclCommGetStats", stage_.comm));
+    QCCL_TRY(call());
+    QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &after), "qcclCommGetStats", stage_.comm));
+    QCCL_TRY(const auto all, gather(stage_.crew, after.wire_bytes - before.wire_bytes));
+    return *std::max_element(all.begin(), all.end());
+}
+
+Result<uint64_t> Point::lossless_wire_bytes(const std::string &algorithm) {
+    if (const auto known = lossless_wires_.find(algorithm); known != lossless_wires_.end())
+        return known->second;
+    QCCL_TRY(const CodecHandle none, create_codec(Codec{}));
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    config.codec = none.get();
+    config.algorithm = algorithm.c_str();
+    QCCL_TRY(const uint64_t bytes, wire_bytes_of(call_of(&config, false)));
+    lossless_wires_[algorithm] = bytes;
+    return bytes;
+}
+
+Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
+    static constexpr int poison = 0xA5; // what no call has written
+    const auto call = call_of(&one.config, in_place);
+    const std::byte *const result =
+        recv_ +
+        (in_place ? stage_.crew.rank() * operation_.recv_in_place_stride() * element_bytes() : 0);
+    for (uint32_t check = 0; check < std::max<uint32_t>(stage_.arguments.checks, 1); check++) {
+        std::memset(recv_, poison, operation_.recv_count() * element_bytes());
+        refill(in_place);
+        QCCL_TRY(measurement.wire_bytes, wire_bytes_of(call));
+        if (stage_.arguments.checks == 0) break;
+        QCCL_TRY(const Verdict verdict,
+                 check_result(stage_.crew, operation_, one.codec, stage_.source, result));
+        measurement.wrong = verdict.wrong;
+        measurement.nmse = verdict.nmse;
+        measurement.max_abs_err = verdict.max_abs_err;
+        measurement.ranks_agree = verdict.ranks_agree;
+        if (verdict.wrong > 0) break;
+    }
+    QCCL_TRY(const uint64_t lossless, lossless_wire_bytes(one.plan.algorithm));
+    if (measurement.wire_bytes > 0)
+        measurement.ratio =
+            static_cast<double>(lossless) / static_cast<double>(measurement.wire_bytes);
+    return {};
+}
+
+Result<std::vector<Measurement>> Point::measure(bool in_place) {
+    std::vector<Contestant> contestants;
+    for (const auto &one : cases_) contestants.push_back(contestant(*one, in_place));
+    if (has_baseline()) contestants.push_back(baseline(in_place));
+    QCCL_TRY(const std::vector<Times> times,
+             time_in_turns(stage_.crew, contestants, turn_options(contestants.size())));
+
+    std::vector<Measurement> measurements;
+    for (const Times &one : times) {
+        QCCL_TRY(Measurement measurement, summarize(one));
+        measurements.push_back(std::move(measurement));
+    }
+    for (size_t i = 0; i < cases_.size(); i++) {
+        QCCL_TRY(inspect(*cases_[i], in_place, measurements[i]));
+        if (has_baseline()) measurements[i].baseline_us = measurements.back().time_us.median;
+        for (size_t other = 0; other < cases_.size(); other++)
+            if (cases_[other]->codec.is_lossless() && cases_[other]->asked == cases_[i]->asked)
+                measurements[i].speedup =
+                    measurements[other].time_us.median / measurements[i].time_us.median;
+    }
+    return measurements;
+}
+
+Row Point::row_of(const Case &one, const Measurement &out_of_place,
+                  const Measurement &in_place) const {
+    return {.operation = operation_,
+            .codec = one.codec,
+            .algorithm = one.plan.algorithm,
+            .transport = stage_.transport,
+            .baseline = has_baseline() ? stage_.mpi->library() : "",
+            .nmse_predicted = one.plan.nmse_predicted,
+            .out_of_place = out_of_place,
+            .in_place = in_place};
+}
+
+Result<std::vector<Row>> Point::run() {
+    stage_.source.read(stage_.crew.rank(), operation_.type, 0, operation_.send_count(), send_);
+    QCCL_TRY(const std::vector<Measurement> out_of_place, measure(false));
+    QCCL_TRY(const std::vector<Measurement> in_place, measure(true));
+    std::vector<Row> rows;
+    for (size_t i = 0; i < cases_.size(); i++)
+        if (cases_[i]->is_shown) rows.push_back(row_of(*cases_[i], out_of_place[i], in_place[i]));
+    return rows;
+}
+
+} // namespace qccl::perf

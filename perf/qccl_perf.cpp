@@ -1,0 +1,46 @@
+// qccl-perf: measures collectives and codecs, checks results, shows what compression does. Which of
+// its parts runs is decided here, by the first argument or by the program's name.
+#include "perf/perf_command.hpp"
+
+#include <qccl/version.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+static constexpr const char *usage =
+    "Usage: qccl-perf COLLECTIVE [options]   measure a collective (--help lists the options)\n"
+    "       qccl-perf codec [options]        measure codecs on one core\n"
+    "       qccl-perf demo [options]         sum real gradients over four processes\n"
+    "COLLECTIVE is all_reduce, reduce_scatter, all_gather or broadcast. The manual: man "
+    "qccl-perf.\n";
+
+int main(int argc, char **argv) {
+    using namespace qccl::perf;
+    const std::vector<std::string> command_line(argv, argv + argc);
+    const std::string called = command_line.empty() ? "qccl-perf" : command_line[0];
+    const std::string program = called.substr(called.rfind('/') + 1);
+    const auto from = [&](int first) {
+        return std::vector<std::string>(command_line.begin() + std::min(first, argc),
+                                        command_line.end());
+    };
+    if (const auto collective = collective_called(program))
+        return run_perf(*collective, program, from(1), command_line);
+
+    const std::string what = argc > 1 ? command_line[1] : "";
+    if (const auto collective = collective_called(what))
+        return run_perf(*collective, std::string(qccl::name(*collective)) + "_perf", from(2),
+                        command_line);
+    if (what == "--version") {
+        std::printf("qccl-perf %d.%d.%d\n", QCCL_VERSION_MAJOR, QCCL_VERSION_MINOR,
+                    QCCL_VERSION_PATCH);
+        return EXIT_SUCCESS;
+    }
+    const bool asks = what == "-h" || what == "--help";
+    if (!asks && !what.empty())
+        std::fprintf(stderr,
+                     "qccl-perf: '%s' is none of: all_reduce reduce_scatter all_gather broadcast "
+                     "codec demo\n",
+                     what.c_str());
+    std::fputs(usage, asks ? stdout : stderr);
+    return asks ? EXIT_SUCCESS : 2;
+}

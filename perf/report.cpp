@@ -1,0 +1,206 @@
+#include "perf/report.hpp"
+
+#include <qccl/qccl.h>
+
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+
+namespace qccl::perf {
+
+std::string fitted(double value, int width) {
+    const int digits = value < 1 ? 0 : static_cast<int>(std::log10(value)) + 1;
+    const int decimals = digits < width - 2 ? 2 : digits < width - 1 ? 1 : 0;
+    char text[64];
+    if (digits <= width)
+        std::snprintf(text, sizeof text, "%*.*f", width, decimals, value);
+    else
+        std::snprintf(text, sizeof text, "%*.*e", width, width >= 7 ? 1 : 0, value);
+    return text;
+}
+
+std::string memory_text(uint64_t bytes) {
+    static constexpr const char *units[] = {"B", "KB", "MB", "GB", "TB"};
+    auto amount = static_cast<double>(bytes);
+    size_t unit = 0;
+    for (; amount >= 1024 && unit + 1 < std::size(units); unit++) amount /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*f %s",
+                  amount < 10    ? 2
+                  : amount < 100 ? 1
+                                 : 0,
+                  amount, units[unit]);
+    return text;
+}
+
+std::string timestamp() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+    return text;
+}
+
+static std::string processor_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "CPU";
+}
+
+Report::Report(const PerfArguments &arguments, std::string program, std::FILE *out)
+    : arguments_(arguments), program_(std::move(program)), out_(out) {}
+
+void Report::print_header(const std::vector<RankInfo> &ranks) const {
+    int version = 0;
+    (void)qcclGetVersion(&version);
+    const PerfArguments &a = arguments_;
+    std::fprintf(out_,
+                 "# qccl-perf version %d.%d.%d qccl-headers=%d qccl-library=%d (columns of "
+                 "nccl-tests 2.19)\n",
+                 QCCL_VERSION_MAJOR, QCCL_VERSION_MINOR, QCCL_VERSION_PATCH, QCCL_VERSION, version);
+    std::fprintf(out_, "# Collective test starting: %s\n", program_.c_str());
+    std::fprintf(
+        out_,
+        "# nThread %d nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
+        "(%s) warmup iters: %u iters: %u agg iters: %u validation: %u graph: %d unalign: %u\n",
+        a.launch == Launch::threads ? static_cast<int>(a.ranks) : 1, 1, a.min_bytes, a.max_bytes,
+        a.step_factor > 1 ? a.step_factor : a.step_bytes, a.step_factor > 1 ? "factor" : "bytes",
+        a.warmup_iterations, a.iterations.value_or(a.default_iterations), a.aggregated, a.checks, 0,
+        a.unaligned_elements);
+    if (a.blocking == Blocking::with_barrier)
+        std::fprintf(
+            out_, "# Blocking Enabled: wait for completion and barrier after each collective \n");
+    if (a.blocking == Blocking::without_barrier)
+        std::fprintf(
+            out_, "# Blocking Enabled: wait for completion after each collective (no barrier) \n");
+    std::fprintf(out_, "#\n# Using devices\n");
+    const std::string processor = processor_name();
+    for (const RankInfo &rank : ranks)
+        std::fprintf(out_, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [host] %s\n",
+                     rank.rank, 0, rank.process, rank.host, 0, processor.c_str());
+    print_columns();
+    std::fflush(out_);
+}
+
+static constexpr const char *our_columns = "  %-22s  %-8s  %10s  %6s  %9s  %9s  %5s  %7s";
+static constexpr const char *baseline_columns = "  %8s  %8s"; // where there is one
+
+void Report::print_columns() const {
+    const bool iterations = arguments_.reports_iterations;
+    const char *const time = arguments_.reports_cpu_time ? "cputime" : "time";
+    const auto four = [&](const char *a, const char *b, const char *c, const char *d) {
+        std::fprintf(out_, "  %7s  %6s  %6s  %6s", a, b, c, d);
+    };
+    const auto line = [&](std::array<const char *, 5> first, std::array<const char *, 4> body,
+                          std::array<const char *, 4> per_iteration, const char *stamp) {
+        std::fprintf(out_, "# %10s  %12s  %8s  %6s  %6s", first[0], first[1], first[2], first[3],
+                     first[4]);
+        for (int pass = 0; pass < 2; pass++) {
+            four(body[0], body[1], body[2], body[3]);
+            if (iterations)
+                std::fprintf(out_, "  %7s  %7s  %7s  %7s", per_iteration[0], per_iteration[1],
+                             per_iteration[2], per_iteration[3]);
+        }
+        if (arguments_.reports_timestamps) std::fprintf(out_, "  %19s", stamp);
+    };
+    std::fprintf(out_, "#\n");
+    if (iterations)
+        std::fprintf(
+            out_,
+            "# %10s  %12s  %8s  %6s  %6s              out-of-place (+ per-iteration)          "
+            "                      in-place (+ per-iteration)\n",
+            "", "", "", "", "");
+    else
+        std::fprintf(out_,
+                     "# %10s  %12s  %8s  %6s  %6s           out-of-place                       "
+                     "in-place          \n",
+                     "", "", "", "", "");
+    line({"size", "count", "type", "redop", "root"}, {time, "algbw", "busbw", "#wrong"},
+         {"i_min", "i_max", "i_p99", "i_cv%"}, "timestamp");
+    const bool has_baseline = !arguments_.baseline.empty();
+    std::fprintf(out_, our_columns, "codec", "algo", "wire", "ratio", "nmse", "predicted", "agree",
+                 "speedup");
+    if (has_baseline) std::fprintf(out_, baseline_columns, arguments_.baseline.c_str(), "over it");
+    std::fprintf(out_, "\n");
+    line({"(B)", "(elements)", "", "", ""}, {"(us)", "(GB/s)", "(GB/s)", ""},
+         {"(us)", "(us)", "(us)", "(%)"}, "");
+    std::fprintf(out_, our_columns, "", "", "(B)", "", "", "", "", "");
+    if (has_baseline) std::fprintf(out_, baseline_columns, "(us)", "");
+    std::fprintf(out_, "\n");
+}
+
+static std::string or_dash(const char *format, std::optional<double> value) {
+    if (!value) return "-";
+    char text[32];
+    std::snprintf(text, sizeof text, format, *value);
+    return text;
+}
+
+void Report::print_measurement(const Row &row, const Measurement &measurement) {
+    const double seconds = measurement.shown_us * 1e-6;
+    const double busbw = row.operation.busbw(seconds);
+    std::fprintf(out_, "  %7s  %6s  %6s", fitted(measurement.shown_us, 7).c_str(),
+                 fitted(row.operation.algbw(seconds), 6).c_str(), fitted(busbw, 6).c_str());
+    if (measurement.wrong)
+        std::fprintf(out_, "  %6g", static_cast<double>(*measurement.wrong));
+    else
+        std::fprintf(out_, "     N/A");
+    if (arguments_.reports_iterations) {
+        const Statistics &time = measurement.time_us;
+        std::fprintf(out_, "  %7s  %7s  %7s  %7s", fitted(time.min, 7).c_str(),
+                     fitted(time.max, 7).c_str(), fitted(time.p99, 7).c_str(),
+                     fitted(time.mean > 0 ? time.deviation / time.mean * 100 : 0, 7).c_str());
+    }
+    busbw_sum_ += busbw;
+    measurements_++;
+    rows_wrong_ += measurement.wrong.value_or(0) > 0;
+}
+
+void Report::print_row(const Row &row) {
+    const Operation &operation = row.operation;
+    const bool has_root = operation.collective == Collective::broadcast;
+    std::fprintf(out_, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", operation.bytes(),
+                 operation.count, name(operation.type),
+                 reduces(operation.collective) ? name(operation.op) : "none",
+                 has_root ? static_cast<int>(operation.root) : -1);
+    print_measurement(row, row.out_of_place);
+    print_measurement(row, row.in_place);
+    if (arguments_.reports_timestamps) std::fprintf(out_, "  %19s", timestamp().c_str());
+
+    const Measurement &shown = row.out_of_place;
+    const char *const agree = !shown.ranks_agree ? "-" : *shown.ranks_agree ? "yes" : "NO";
+    std::fprintf(out_, our_columns, spec(row.codec).c_str(), row.algorithm.c_str(),
+                 std::to_string(shown.wire_bytes).c_str(), or_dash("%.2f", shown.ratio).c_str(),
+                 or_dash("%.2e", shown.nmse).c_str(), or_dash("%.2e", row.nmse_predicted).c_str(),
+                 agree, or_dash("%.2f", shown.speedup).c_str());
+    if (!arguments_.baseline.empty()) {
+        std::optional<double> gain;
+        if (shown.baseline_us && shown.time_us.median > 0)
+            gain = *shown.baseline_us / shown.time_us.median;
+        std::fprintf(out_, baseline_columns, or_dash("%.2f", shown.baseline_us).c_str(),
+                     or_dash("%.2f", gain).c_str());
+    }
+    std::fprintf(out_, "\n");
+    std::fflush(out_);
+}
+
+double Report::average_busbw() const {
+    return measurements_ > 0 ? busbw_sum_ / static_cast<double>(measurements_) : 0;
+}
+
+void Report::print_footer(uint64_t memory_bytes) const {
+    std::fprintf(out_, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values", rows_wrong_,
+                 rows_wrong_ > 0 ? "FAILED" : "OK");
+    std::fprintf(out_, "# %-20s : %g \n", "Avg bus bandwidth", average_busbw());
+    if (arguments_.reports_memory)
+        std::fprintf(out_, "# %-20s : Resident at most %s\n", "Memory usage of rank 0",
+                     memory_text(memory_bytes).c_str());
+    std::fprintf(out_, "#\n# Collective test concluded: %s\n\n#\n", program_.c_str());
+    std::fflush(out_);
+}
+
+} // namespace qccl::perf

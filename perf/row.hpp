@@ -1,0 +1,41 @@
+// What was found out about one case: one collective of one size with one codec and algorithm. Plain
+// data; those who print it know its meaning.
+#pragma once
+
+#include "codec/codec.hpp"
+#include "perf/operation.hpp"
+#include "perf/statistics.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace qccl::perf {
+
+struct Measurement {
+    std::vector<double> iterations_us; // of the rank that is asked for (usually the slowest)
+    Statistics time_us;
+    double shown_us = 0;           // the mean, or CPU time where that is asked for
+    std::optional<uint64_t> wrong; // nothing: not checked
+    std::optional<double> nmse;
+    std::optional<double> max_abs_err;
+    std::optional<bool> ranks_agree;
+    uint64_t wire_bytes = 0; // the most that a rank sends in one call
+    std::optional<double>
+        ratio; // of a lossless call on the same schedule to this one, in wire bytes
+    std::optional<double> speedup;     // over the lossless case of this run
+    std::optional<double> baseline_us; // the median
+};
+
+struct Row {
+    Operation operation;
+    Codec codec;
+    std::string algorithm; // that ran, where "auto" was asked for too
+    std::string transport;
+    std::string baseline; // its name; empty without one
+    std::optional<double> nmse_predicted;
+    Measurement out_of_place;
+    Measurement in_place;
+};
+
+} // namespace qccl::perf

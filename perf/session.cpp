@@ -1,0 +1,75 @@
+#include "perf/session.hpp"
+
+#include <utility>
+
+#include <sys/mman.h>
+
+namespace qccl::perf {
+
+Done explained(qcclResult_t result, const char *call, qcclComm_t comm) {
+    if (result == qcclSuccess) return {};
+    const char *const sentence = qcclGetLastError(comm);
+    return Error::make(static_cast<Code>(result), "%s: %s", call,
+                       *sentence ? sentence : qcclGetErrorString(result));
+}
+
+Result<CodecHandle> create_codec(const Codec &codec) {
+    qcclCodec_t handle = nullptr;
+    QCCL_TRY(explained(qcclCodecCreate(&handle, spec(codec).c_str()), "qcclCodecCreate"));
+    return CodecHandle(handle);
+}
+
+Result<Buffer> Buffer::create(Buffers kind, size_t bytes, size_t offset) {
+    const size_t whole = bytes + offset + 1; // never empty
+    void *memory = nullptr;
+    if (kind == Buffers::shareable) {
+        QCCL_TRY(explained(qcclMemAlloc(&memory, whole), "qcclMemAlloc"));
+    } else {
+        memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            return Error::make(Code::system_error, "no memory for a buffer of %zu bytes", whole);
+    }
+    return Buffer(kind, memory, whole, offset);
+}
+
+Buffer::Buffer(Buffer &&other) noexcept
+    : kind_(other.kind_), memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_),
+      offset_(other.offset_) {}
+
+Buffer::~Buffer() {
+    if (!memory_) return;
+    if (kind_ == Buffers::shareable)
+        (void)qcclMemFree(memory_);
+    else
+        munmap(memory_, bytes_);
+}
+
+Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
+                     const qcclCollConfig_t *config) {
+    const auto type = static_cast<qcclDataType_t>(operation.type);
+    const auto op = static_cast<qcclRedOp_t>(operation.op);
+    switch (operation.collective) {
+    case Collective::all_reduce:
+        return explained(qcclAllReduceConfig(send, recv, operation.count, type, op, comm,
+                                             QCCL_STREAM_SYNC, config),
+                         "qcclAllReduce", comm);
+    case Collective::reduce_scatter:
+        return explained(qcclReduceScatterConfig(send, recv, operation.count, type, op, comm,
+                                                 QCCL_STREAM_SYNC, config),
+                         "qcclReduceScatter", comm);
+    case Collective::all_gather:
+        return explained(
+            qcclAllGatherConfig(send, recv, operation.count, type, comm, QCCL_STREAM_SYNC, config),
+            "qcclAllGather", comm);
+    case Collective::broadcast:
+        return explained(qcclBroadcastConfig(send, recv, operation.count, type,
+                                             static_cast<int>(operation.root), comm,
+                                             QCCL_STREAM_SYNC, config),
+                         "qcclBroadcast", comm);
+    case Collective::barrier:
+        return explained(qcclBarrierConfig(comm, QCCL_STREAM_SYNC, config), "qcclBarrier", comm);
+    }
+    return Error::make(Code::internal_error, "no such collective");
+}
+
+} // namespace qccl::perf

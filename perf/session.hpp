@@ -1,0 +1,56 @@
+// What one rank holds of QCCL while it measures: communicator, codecs, buffers. The C API with
+// destructors and sentences; adds nothing to it.
+#pragma once
+
+#include "base/result.hpp"
+#include "codec/codec.hpp"
+#include "perf/operation.hpp"
+#include "perf/perf_arguments.hpp"
+
+#include <qccl/qccl.h>
+
+#include <memory>
+#include <string>
+
+namespace qccl::perf {
+
+// The error of a call of the C API, with the library's sentence.
+Done explained(qcclResult_t result, const char *call, qcclComm_t comm = nullptr);
+
+struct CommDestroy {
+    void operator()(qcclComm_t comm) const { (void)qcclCommDestroy(comm); }
+};
+using CommHandle = std::unique_ptr<qcclComm, CommDestroy>;
+
+struct CodecDestroy {
+    void operator()(qcclCodec_t codec) const { (void)qcclCodecDestroy(codec); }
+};
+using CodecHandle = std::unique_ptr<qcclCodec, CodecDestroy>;
+
+Result<CodecHandle> create_codec(const Codec &codec);
+
+// Page-aligned memory, moved off its alignment by `offset` bytes.
+class Buffer {
+public:
+    static Result<Buffer> create(Buffers kind, size_t bytes, size_t offset);
+    Buffer(Buffer &&other) noexcept;
+    Buffer &operator=(Buffer &&) = delete;
+    ~Buffer();
+
+    std::byte *data() const { return static_cast<std::byte *>(memory_) + offset_; }
+
+private:
+    Buffer(Buffers kind, void *memory, size_t bytes, size_t offset)
+        : kind_(kind), memory_(memory), bytes_(bytes), offset_(offset) {}
+
+    Buffers kind_;
+    void *memory_;
+    size_t bytes_;
+    size_t offset_;
+};
+
+// config may be null, as in the C API.
+Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
+                     const qcclCollConfig_t *config);
+
+} // namespace qccl::perf

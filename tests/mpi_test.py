@@ -1,0 +1,46 @@
+"""qccl-perf under mpirun, with MPI as the baseline.
+
+usage: mpi_test.py QCCL_PERF MPIRUN
+"""
+import sys
+import unittest
+
+import tool
+
+PERF, MPIRUN = sys.argv.pop(1), sys.argv.pop(1)
+
+
+def mpirun(ranks, *words):
+    return [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", ranks, PERF, *words]
+
+
+class Baseline(unittest.TestCase):
+    def test_every_collective_is_measured_beside_mpi(self):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast"):
+            rows = tool.rows_of(mpirun(2, collective, "-b", "64", "-e", "64K", "-f", "1024", "-n", "11", "--baseline",
+                                       "mpi", "--codec", "none,int8" if "reduce" in collective else "none"))
+            self.assertEqual(len(rows), 2 * 2 * (2 if "reduce" in collective else 1))
+            for row in rows:
+                self.assertEqual(row["ranks"], 2)
+                self.assertIn("MPI", row["baseline"]["name"])
+                self.assertGreater(row["baseline"]["time_us"], 0)
+                self.assertIn(row["ranks_agree"], (True, None))
+
+    def test_what_mpi_lacks_has_no_baseline(self):
+        for options, is_there in ((["-d", "half"], False), (["-d", "f8e4m3"], False), (["-o", "avg"], False),
+                                  (["-d", "int8", "-o", "max"], True)):
+            rows = tool.rows_of(mpirun(2, "all_reduce", "-b", "4K", "-e", "4K", "-n", "11", "--baseline", "mpi", *options))
+            self.assertEqual([row["baseline"] is not None for row in rows], [is_there] * 2)
+
+    def test_mpi_may_start_the_ranks_alone(self):
+        rows = tool.rows_of(mpirun(3, "all_reduce", "-b", "4K", "-e", "4K", "-n", "3"))
+        self.assertEqual([(row["ranks"], row["baseline"]) for row in rows], [(3, None)] * 2)
+
+    def test_nonsense_ends(self):
+        tool.run(mpirun(2, "all_reduce", "--ranks", "2"), expect=None, timeout=60)
+        tool.run(mpirun(2, "broadcast", "-r", "2", "-b", "4", "-e", "4"), expect=None, timeout=60)
+        tool.run(mpirun(2, "all_reduce", "--input", "/nowhere/%r.npy"), expect=None, timeout=60)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,68 @@
+"""What the tests of the tools share: running them, reading their tables, NumPy's view of the grid."""
+import json
+import os
+import subprocess
+import tempfile
+
+
+def run(command, expect=0, timeout=300, env=None, text_in=None):
+    """Runs a tool; the exit status must be `expect` (None: any but 0)."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=timeout, env={**os.environ, **(env or {})}, input=text_in)
+    right = done.returncode != 0 if expect is None else done.returncode == expect
+    assert right, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def rows_of(command, **options):
+    """The rows of --json."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.json")
+        run(list(command) + ["--json", path], **options)
+        with open(path) as file:
+            return json.load(file)["rows"]
+
+
+HEADER_BYTES = 64
+
+
+def round_up(value, step):
+    return -(-value // step) * step
+
+
+def payload_bytes(codec, count, type_bytes):
+    """Of one chunk, as lib/codec/WIRE.md lays it out: planes in groups of 32 values, then scales."""
+    if codec == "none":
+        return count * type_bytes
+    if codec in ("fp16", "bf16"):
+        return count * 2
+    bits = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8}[codec]
+    block, scale = (512, 8) if codec == "minmax" else (32, 2)
+    end = 0
+    for width in (8, 4, 2, 1):
+        if bits & width:
+            end = round_up(end, 16) + -(-count // 32) * 4 * width
+    return round_up(end, 16) + -(-count // block) * scale if count else 0
+
+
+def chunk_counts(count, ranks, codec):
+    """Elements of each chunk of an all-reduce (CONTRACT.md, Grid)."""
+    block = {"none": 1, "fp16": 1, "bf16": 1, "minmax": 512}.get(codec, 32)
+    grain = max(block, 64)  # blocks are powers of two here
+    length = round_up(-(-count // ranks), grain)
+    return [max(0, min(count, (c + 1) * length) - min(count, c * length)) for c in range(ranks)]
+
+
+def most_sent(algorithm, counts, codec, type_bytes):
+    """The most bytes that a rank sends in an all-reduce of one segment, headers included."""
+    sizes = [HEADER_BYTES + payload_bytes(codec, count, type_bytes) for count in counts]
+    ranks = len(sizes)
+    if algorithm == "direct":  # every other chunk to its owner, the own one to everybody
+        return max(sum(sizes) - own + (ranks - 1) * own for own in sizes)
+    # ring: a rank forwards every chunk but one while sums are formed, and every chunk but one again
+    sent = []
+    for rank in range(ranks):
+        summing = sum(sizes) - sizes[(rank + 1) % ranks]
+        spreading = sum(sizes) - sizes[(rank + 2) % ranks]
+        sent.append(summing + spreading)
+    return max(sent)
