@@ -1,6 +1,7 @@
 // qccl-perf: measures collectives and codecs, checks results, shows what compression does. Which of
 // its parts runs is decided here, by the first argument or by the program's name.
 #include "perf/codec_command.hpp"
+#include "perf/demo.hpp"
 #include "perf/perf_command.hpp"
 
 #include <qccl/version.h>
@@ -32,6 +33,7 @@ int main(int argc, char **argv) {
         return run_perf(*collective, std::string(qccl::name(*collective)) + "_perf", from(2),
                         command_line);
     if (what == "codec") return run_codec_command(from(2));
+    if (what == "demo") return run_demo(from(2));
     if (what == "--version") {
         std::printf("qccl-perf %d.%d.%d\n", QCCL_VERSION_MAJOR, QCCL_VERSION_MINOR,
                     QCCL_VERSION_PATCH);

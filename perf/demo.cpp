@@ -1,0 +1,206 @@
+#include "perf/demo.hpp"
+
+#include "base/quantity.hpp"
+#include "perf/benchmark.hpp"
+#include "perf/crew_comm.hpp"
+#include "perf/launch.hpp"
+#include "perf/network.hpp"
+#include "perf/report.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <CLI/CLI.hpp>
+
+namespace qccl::perf {
+
+static constexpr uint32_t training_steps = 20;
+static constexpr float learning_rate = 0.1F;
+
+struct DemoArguments {
+    uint32_t ranks = 4;
+    std::string codecs = "none,bf16,int8,int4,minmax";
+    std::string input;
+    uint64_t seed = 1;
+    uint32_t iterations = 50;
+};
+
+// Every rank's gradient, on every rank.
+class Gradients final : public Source {
+public:
+    Gradients(std::vector<float> all, size_t count) : all_(std::move(all)), count_(count) {}
+
+    uint64_t count() const { return count_; }
+    void read(uint32_t rank, DataType, uint64_t first, size_t count,
+              std::byte *dst) const override {
+        std::memcpy(dst, all_.data() + rank * count_ + first, count * sizeof(float));
+    }
+    uint32_t exact_ranks(DataType) const override { return 1; }
+
+private:
+    std::vector<float> all_;
+    size_t count_;
+};
+
+struct Training {
+    std::unique_ptr<Gradients> gradients;
+    double first_loss = 0, last_loss = 0;
+};
+
+static Result<double> mean_over_ranks(Crew &crew, double value) {
+    QCCL_TRY(const auto all, gather(crew, value));
+    double sum = 0;
+    for (const double one : all) sum += one;
+    return sum / static_cast<double>(all.size());
+}
+
+// Trains a replica on every rank: equal sums keep them equal. The gradients after the last step are
+// what is shown.
+static Result<Training> train(Crew &crew, qcclComm_t comm, uint64_t seed) {
+    Network network(seed);
+    std::vector<float> gradient(network.parameters());
+    Training training;
+    for (uint32_t step = 0; step <= training_steps; step++) {
+        QCCL_TRY(const double loss,
+                 mean_over_ranks(crew, network.gradient(crew.rank(), step, gradient)));
+        if (step == 0) training.first_loss = loss;
+        training.last_loss = loss;
+        if (step == training_steps) break;
+        QCCL_TRY(explained(qcclAllReduce(gradient.data(), gradient.data(), gradient.size(),
+                                         qcclFloat32, qcclAvg, comm, QCCL_STREAM_SYNC),
+                           "qcclAllReduce", comm));
+        network.descend(gradient, learning_rate);
+    }
+    std::vector<float> all(gradient.size() * crew.size());
+    QCCL_TRY(crew.allgather(gradient.data(), all.data(), gradient.size() * sizeof(float)));
+    training.gradients = std::make_unique<Gradients>(std::move(all), gradient.size());
+    return training;
+}
+
+static void print_story(const Training &training, uint32_t ranks) {
+    std::printf("A network of %" PRIu64
+                " parameters was trained for %u steps by %u processes, one mini-batch "
+                "each;\nlossless sums kept their replicas equal, and the loss went from %.3f to "
+                "%.3f. What follows "
+                "sums the\ngradients of the next step.\n\n",
+                training.gradients->count(), training_steps, ranks, training.first_loss,
+                training.last_loss);
+}
+
+static std::string number(const char *format, std::optional<double> value) {
+    char text[32] = "-";
+    if (value) std::snprintf(text, sizeof text, format, *value);
+    return text;
+}
+
+static void print_table(const std::vector<Row> &rows) {
+    if (rows.empty()) return;
+    const Operation &operation = rows[0].operation;
+    std::printf("Sum of %" PRIu64 " values (%s, %s) over %u processes on this machine:\n\n",
+                operation.count, name(operation.type), memory_text(operation.bytes()).c_str(),
+                operation.ranks);
+    std::printf("%-20s %-8s %10s %8s %11s %6s %10s %10s %10s %6s %9s\n", "codec", "algo", "time",
+                "speed", "wire", "ratio", "NMSE", "predicted", "max error", "ranks", "speed-up");
+    std::printf("%-20s %-8s %10s %8s %11s %6s %10s %10s %10s %6s %9s\n", "", "", "(us)", "(GB/s)",
+                "(B)", "", "", "", "", "agree", "");
+    for (const Row &row : rows) {
+        const Measurement &m = row.out_of_place;
+        std::printf("%-20s %-8s %10.1f %8.2f %11" PRIu64 " %6s %10s %10s %10s %6s %9s\n",
+                    spec(row.codec).c_str(), row.algorithm.c_str(), m.time_us.median,
+                    operation.algbw(m.time_us.median * 1e-6), m.wire_bytes,
+                    number("%.2f", m.ratio).c_str(), number("%.2e", m.nmse).c_str(),
+                    number("%.2e", row.nmse_predicted).c_str(),
+                    number("%.2e", m.max_abs_err).c_str(),
+                    m.ranks_agree.value_or(true) ? "yes" : "NO", number("%.2f", m.speedup).c_str());
+    }
+    std::printf("\ntime: median of the slowest process; wire: the most bytes that a process sends; "
+                "NMSE: squared\n"
+                "error over squared exact sum. The prediction assumes inputs that are independent "
+                "between ranks\n"
+                "and have mean zero. Real data are correlated, so that the measured error may be "
+                "another.\n");
+}
+
+static Result<int> play(const DemoArguments &demo, PerfArguments arguments, const Source *files,
+                        Crew &crew) {
+    QCCL_TRY(const CommHandle comm, create_comm(crew, lossless_config()));
+    Training training;
+    if (!files) {
+        QCCL_TRY(training, train(crew, comm.get(), demo.seed));
+        arguments.min_bytes = arguments.max_bytes = training.gradients->count() * sizeof(float);
+    }
+    const Stage stage{.crew = crew,
+                      .comm = comm.get(),
+                      .source = files ? *files : *training.gradients,
+                      .arguments = arguments,
+                      .transport = "shm"};
+    const bool tells = crew.rank() == 0;
+    std::vector<Row> rows;
+    QCCL_TRY(run_benchmark(stage, {.progress = [](const auto &...) {},
+                                   .row = [&rows](const Row &row) { rows.push_back(row); },
+                                   .note =
+                                       [tells](const std::string &sentence) {
+                                           if (tells) std::printf("%s\n", sentence.c_str());
+                                       }}));
+    if (tells && training.gradients) print_story(training, crew.size());
+    if (tells) print_table(rows);
+    const bool is_right = std::all_of(rows.begin(), rows.end(), [](const Row &row) {
+        return row.out_of_place.wrong == 0 && row.in_place.wrong == 0;
+    });
+    if (!is_right && tells) std::printf("\nSome results are WRONG.\n");
+    return is_right ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static Result<std::unique_ptr<Files>> open_files(const DemoArguments &demo) {
+    if (demo.input.empty()) return std::unique_ptr<Files>();
+    return Files::open(demo.input, demo.ranks);
+}
+
+static Result<int> run(const DemoArguments &demo) {
+    PerfArguments arguments;
+    arguments.ranks = demo.ranks;
+    arguments.iterations = demo.iterations;
+    arguments.warmup_iterations = 2;
+    QCCL_TRY(arguments.codecs, parse_codec_list(demo.codecs));
+    QCCL_TRY(const std::unique_ptr<Files> files, open_files(demo));
+    if (files) {
+        arguments.types = std::vector{files->type()};
+        arguments.min_bytes = arguments.max_bytes = files->count() * type_bytes(files->type());
+    }
+    return launch_processes(demo.ranks, [&](Crew &crew) {
+        const Result<int> played = play(demo, arguments, files.get(), crew);
+        if (played) return *played;
+        std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
+        return EXIT_FAILURE;
+    });
+}
+
+int run_demo(std::vector<std::string> arguments) {
+    static constexpr int usage_error = 2;
+    DemoArguments demo;
+    CLI::App app("Sums real gradients over several processes, lossless and compressed.",
+                 "qccl-perf demo");
+    app.add_option(
+        "--input", demo.input,
+        "DIR/rank%r.npy: each rank's data (%r: its number); without, a network is trained");
+    app.add_option("--ranks", demo.ranks, "processes (4)")->check(CLI::Range(1, 256));
+    app.add_option("--codec", demo.codecs, "codecs, separated by commas (" + demo.codecs + ")");
+    app.add_option("--iters", demo.iterations, "timed calls of each (50)")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_option("--seed", demo.seed, "of the network and its data (1)");
+    std::reverse(arguments.begin(), arguments.end()); // as CLI11 wants them
+    try {
+        app.parse(arguments);
+    } catch (const CLI::ParseError &error) {
+        return app.exit(error) == 0 ? 0 : usage_error;
+    }
+    const Result<int> status = run(demo);
+    if (status) return *status;
+    std::fprintf(stderr, "qccl-perf demo: %s\n", status.error().text);
+    return usage_error;
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,351 @@
+"""qccl-perf from outside: its JSON, its table, its data, and what it does with nonsense.
+
+usage: perf_json_test.py QCCL_PERF
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy
+
+import tool
+
+PERF = sys.argv.pop(1)
+KEYS = ("collective bytes count dtype op in_place algorithm codec ranks transport time_us time_us_mean time_us_p99 "
+        "algbw_GBps busbw_GBps wire_bytes ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
+        "baseline").split()
+QUICK = ["-n", "3", "-w", "1"]
+BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
+       "all_gather": lambda p: (p - 1) / p, "broadcast": lambda p: 1}
+
+
+def perf(collective, *options, **more):
+    return tool.rows_of([PERF, collective, *QUICK, *options], **more)
+
+
+class Rows(unittest.TestCase):
+    def check_row(self, row, collective, ranks):
+        self.assertEqual(list(row), KEYS)
+        self.assertEqual(row["collective"], collective)
+        self.assertEqual(row["ranks"], ranks)
+        self.assertGreater(row["time_us"], 0)
+        self.assertGreaterEqual(row["time_us_p99"], row["time_us"])
+        bandwidth = row["bytes"] / 1e9 / (row["time_us"] * 1e-6)
+        self.assertAlmostEqual(row["algbw_GBps"] / bandwidth, 1, places=6)
+        self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * BUS[collective](ranks), places=9)
+        self.assertIsNone(row["baseline"])
+
+    def test_every_collective_over_processes_and_threads(self):
+        for collective in BUS:
+            for launch, transport in (("--ranks", "shm"), ("--threads", "inproc")):
+                rows = perf(collective, launch, "3", "-b", "96K", "-e", "96K")
+                self.assertEqual([row["in_place"] for row in rows], [False, True])
+                for row in rows:
+                    self.check_row(row, collective, 3)
+                    self.assertEqual((row["bytes"], row["dtype"], row["codec"]), (98304, "float", "none"))
+                    blocks = collective in ("all_gather", "reduce_scatter")
+                    self.assertEqual(row["count"], 24576 // 3 if blocks else 24576)
+                    self.assertEqual(row["op"], "sum" if "reduce" in collective else None)
+                    self.assertEqual(row["transport"], transport)
+                    self.assertLess(row["nmse"], 1e-13)
+                    self.assertEqual(row["ranks_agree"], None if collective == "reduce_scatter" else True)
+                    self.assertEqual((row["ratio"], row["speedup_vs_lossless"]), (1, 1))
+
+    def test_wire_bytes_are_those_of_the_grid(self):
+        codecs = ["none", "bf16", "fp16", "int8", "int6", "int5", "int4", "int3", "int2", "minmax"]
+        for count, ranks in ((20000, 2), (20001, 4)):
+            rows = perf("all_reduce", "--ranks", ranks, "-b", 4 * count, "-e", 4 * count, "--algo", "direct,ring",
+                        "--codec", ",".join(codecs))
+            self.assertEqual(len(rows), 2 * 2 * len(codecs))
+            lossless = {row["algorithm"]: row["wire_bytes"] for row in rows if row["codec"] == "none"}
+            for row in rows:
+                counts = tool.chunk_counts(count, ranks, row["codec"])
+                sent = tool.most_sent(row["algorithm"], counts, row["codec"], 4)
+                self.assertEqual(row["wire_bytes"], sent, row)
+                self.assertAlmostEqual(row["ratio"], lossless[row["algorithm"]] / sent, places=9)
+
+    def test_errors_are_as_predicted_on_gaussian_data(self):
+        rows = perf("all_reduce", "--ranks", "4", "-b", "1M", "-e", "1M", "--algo", "direct,ring",
+                    "--codec", "int8,int4,int2,minmax,bf16")
+        self.assertEqual(len(rows), 20)
+        for row in rows:
+            self.assertTrue(row["ranks_agree"])
+            self.assertGreater(row["max_abs_err"], 0)
+            self.assertLess(abs(row["nmse"] / row["nmse_predicted"] - 1), 0.1, row)
+            self.assertGreater(row["speedup_vs_lossless"], 0)
+
+    def test_every_type_and_operation(self):
+        rows = perf("all_reduce", "-d", "all", "-o", "all", "-b", "4K", "-e", "4K")
+        self.assertEqual(len(rows), 12 * 5 * 2)
+        for row in rows:
+            self.assertTrue(row["ranks_agree"])
+            real = row["dtype"] in ("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2")
+            self.assertEqual(row["nmse"] is not None, real)
+
+    def test_what_a_codec_cannot_is_left_out_with_a_word(self):
+        done = tool.run([PERF, "all_reduce", *QUICK, "-d", "all", "--codec", "int4", "-b", "1K", "-e", "1K"])
+        self.assertIn("int4 is left out", done.stdout)
+        tool.run([PERF, "all_reduce", *QUICK, "-o", "max", "--codec", "int4", "-b", "1K", "-e", "1K"], expect=None)
+
+    def test_the_same_seed_gives_the_same_errors(self):
+        def errors(seed):
+            return [row["nmse"] for row in perf("all_reduce", "--codec", "int4", "--seed", seed, "-b", "64K", "-e", "64K")]
+        self.assertEqual(errors(5), errors(5))
+        self.assertNotEqual(errors(5), errors(6))
+
+    def test_standard_output_is_json_alone(self):
+        done = tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "1K", "--json", "-"])
+        self.assertEqual(len(json.loads(done.stdout)["rows"]), 2)
+        self.assertIn("Avg bus bandwidth", done.stderr)
+
+
+class Table(unittest.TestCase):
+    def lines(self, *options):
+        return tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "4K", "-f", "2", *options]).stdout.splitlines()
+
+    def test_its_shape_is_nccl_tests(self):
+        lines = self.lines("--ranks", "2")
+        self.assertIn("# Collective test starting: all_reduce_perf", lines)
+        self.assertIn("# nThread 1 nGpus 1 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 1 iters: 3 "
+                      "agg iters: 1 validation: 1 graph: 0 unalign: 0", lines)
+        devices = [line for line in lines if re.match(r"#  Rank +\d+ Group +0 Pid +\d+ on +\S+ device +0 \[", line)]
+        self.assertEqual(len(devices), 2)
+        names = next(line for line in lines if line.startswith("#       size"))
+        self.assertEqual(names.split()[1:14], "size count type redop root time algbw busbw #wrong time algbw busbw "
+                                              "#wrong".split())
+        self.assertTrue(names.startswith("#       size         count      type   redop    root     time   algbw   "
+                                         "busbw  #wrong     time   algbw   busbw  #wrong"))
+        units = lines[lines.index(names) + 1]
+        self.assertTrue(units.startswith("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}"
+                                         .format("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
+                                                 "(GB/s)", "(GB/s)")))
+        rows = [line for line in lines if not line.startswith("#") and line.strip()]
+        self.assertEqual([row.split()[0] for row in rows], ["1024", "2048", "4096"])
+        for row in rows:
+            # Columns end where nccl-tests' end.
+            fields = row.split()
+            for end, field in zip((12, 26, 36, 44, 52, 61, 69, 77, 85, 94, 102, 110, 118), fields):
+                self.assertEqual(row[:end].split()[-1], field)
+            self.assertEqual(fields[2:5], ["float", "sum", "-1"])
+            self.assertEqual((fields[8], fields[12]), ("0", "0"))
+            self.assertEqual(fields[13], "none")
+            self.assertEqual(len(fields), 21)
+        self.assertIn("# Out of bounds values : 0 OK", lines)
+        average = next(line for line in lines if line.startswith("# Avg bus bandwidth    : "))
+        bus = [float(row.split()[column]) for row in rows for column in (7, 11)]
+        self.assertAlmostEqual(float(average.split(":")[1]), sum(bus) / len(bus), delta=0.006)
+        self.assertIn("# Collective test concluded: all_reduce_perf", lines)
+
+    def test_options_change_it_as_in_nccl_tests(self):
+        rows = [line.split() for line in self.lines("-c", "0", "-C", "1") if line and not line.startswith("#")]
+        for row in rows:
+            self.assertEqual((row[8], row[12]), ("N/A", "N/A"))
+        self.assertTrue(any("cputime" in line for line in self.lines("-C", "1")))
+        rows = [line.split() for line in self.lines("-I", "1") if line and not line.startswith("#")]
+        for row in rows:
+            shortest, longest, late = (float(text) for text in row[9:12])
+            self.assertTrue(shortest <= late <= longest)
+            self.assertEqual(row[16], "0")
+        rows = [line for line in self.lines("-S", "1") if line and not line.startswith("#")]
+        for row in rows:
+            self.assertRegex(row, r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  none")
+        self.assertTrue(any("Memory usage" in line for line in self.lines("-M", "1")))
+        self.assertEqual(len([line for line in self.lines("-N", "3") if line and not line.startswith("#")]), 9)
+        self.assertIn("# Blocking Enabled: wait for completion and barrier after each collective ", self.lines("-z", "1"))
+
+    def test_other_options_run(self):
+        for options in (["-a", "0"], ["-a", "1"], ["-a", "2"], ["-m", "4"], ["-u", "1"], ["-T", "60"], ["-y", "1"],
+                        ["-p", "1"], ["--buffers", "malloc"], ["-c", "3"], ["-g", "1", "-t", "3"]):
+            rows = [line.split() for line in self.lines(*options) if line and not line.startswith("#")]
+            self.assertEqual([row[8] for row in rows], ["0"] * 3)
+
+    def test_roots(self):
+        done = tool.run([PERF, "broadcast", *QUICK, "--ranks", "3", "-r", "all", "-b", "1K", "-e", "1K"])
+        rows = [line.split() for line in done.stdout.splitlines() if line and not line.startswith("#")]
+        self.assertEqual([row[3:5] for row in rows], [["none", "0"], ["none", "1"], ["none", "2"]])
+
+    def test_called_by_name(self):
+        link = os.path.join(os.path.dirname(PERF), "all_gather_perf")
+        done = tool.run([link, *QUICK, "-b", "1K", "-e", "1K"])
+        self.assertIn("# Collective test starting: all_gather_perf", done.stdout)
+
+    def test_nccl_tests_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            for expected in (path, path + ".0", path + ".1"):
+                tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "2K", "-f", "2", "-J", path, "-I", "1"])
+                with open(expected) as file:
+                    written = json.load(file)
+            self.assertEqual(list(written), "version start_time args env nccl_version config results out_of_bounds "
+                                            "average_bus_bandwidth errors end_time".split())
+            self.assertEqual([row["size"] for row in written["results"]], [1024, 2048])
+            for row in written["results"]:
+                self.assertEqual((row["type"], row["redop"], row["root"]), ("float", "sum", "-1"))
+                for side in ("out_of_place", "in_place"):
+                    self.assertEqual(list(row[side]), ["time", "alg_bw", "bus_bw", "nwrong"])
+                    self.assertEqual(len(row[side + "_per_iter"]["times_us"]), 3)
+            self.assertEqual(written["out_of_bounds"], {"count": 0, "okay": "true"})
+
+
+class Input(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.pattern = os.path.join(self.folder.name, "rank%r.npy")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def save(self, arrays):
+        for rank, array in enumerate(arrays):
+            numpy.save(self.pattern.replace("%r", str(rank)), array)
+
+    def refused(self, because, *options):
+        for command in (["all_reduce", *QUICK, "--ranks", "2"], ["demo", "--ranks", "2"]):
+            done = tool.run([PERF, *command, "--input", self.pattern, *options], expect=2)
+            self.assertIn(because, done.stderr)
+
+    def test_files_of_every_type_are_summed(self):
+        generator = numpy.random.default_rng(3)
+        for kind in "f4 f8 f2 i1 u1 i4 u4 i8 u8".split():
+            self.save([(generator.standard_normal((50, 7)) * 10).astype("<" + kind) for _ in range(2)])
+            for row in perf("all_reduce", "--input", self.pattern):
+                self.assertEqual(row["count"], 350)
+                self.assertTrue(row["ranks_agree"])
+
+    def test_the_error_is_numpys(self):
+        generator = numpy.random.default_rng(4)
+        arrays = [generator.standard_normal(5000).astype("<f4") for _ in range(3)]
+        self.save(arrays)
+        # bf16 through direct: inputs and the sum are rounded, each rank's own input is not.
+        def bf16(x):
+            bits = x.astype("<f4").view("<u4")
+            return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view("<f4")
+        counts = tool.chunk_counts(5000, 3, "bf16")
+        result, begin = numpy.empty(5000, "<f4"), 0
+        for owner, count in enumerate(counts):
+            part = slice(begin, begin + count)
+            total = numpy.zeros(count, "<f4")
+            for rank in range(3):
+                total = total + (arrays[rank][part] if rank == owner else bf16(arrays[rank][part]))
+            result[part] = bf16(total)
+            begin += count
+        exact = sum(array.astype("<f8") for array in arrays)
+        for row in perf("all_reduce", "--ranks", "3", "--input", self.pattern, "--codec", "bf16", "--algo", "direct"):
+            error = result.astype("<f8") - exact
+            self.assertAlmostEqual(row["nmse"] / ((error ** 2).sum() / (exact ** 2).sum()), 1, places=9)
+            self.assertAlmostEqual(row["max_abs_err"], abs(error).max(), places=12)
+
+    def test_a_nan_travels(self):
+        array = numpy.ones(1000, "<f4")
+        array[500] = numpy.nan
+        self.save([array, numpy.ones(1000, "<f4")])
+        for row in perf("all_reduce", "--input", self.pattern, "--codec", "none,int4"):
+            self.assertIsNone(row["nmse"])
+
+    def test_parts_of_the_files(self):
+        self.save([numpy.arange(1000, dtype="<f4")] * 2)
+        rows = perf("all_reduce", "--input", self.pattern, "-b", "400", "-e", "4000", "-f", "10")
+        self.assertEqual([row["count"] for row in rows], [100, 100, 1000, 1000])
+
+    def test_other_files_are_refused_by_name(self):
+        good = numpy.ones((4, 6), "<f4")
+        self.refused("rank0.npy")  # none there
+        self.save([good])
+        self.refused("rank1.npy")
+        for bad, because in ((good.astype(">f4"), "big-endian"), (numpy.asfortranarray(good), "Fortran"),
+                             (good.astype("<c8"), "<c8"), (good[:3], "holds 18 values"),
+                             (good.astype("<f8"), "holds double")):
+            self.save([good, bad])
+            self.refused(because)
+            self.refused("rank1.npy")
+        self.save([good, good])
+        path = self.pattern.replace("%r", "1")
+        with open(path, "rb") as file:
+            whole = file.read()
+        for damaged, because in ((whole[:-1], "has 95 bytes"), (whole + b"x", "has 97 bytes"), (b"", "is empty"),
+                                 (whole[:50], "ends inside"), (b"text" + whole, "no .npy file")):
+            with open(path, "wb") as file:
+                file.write(damaged)
+            self.refused(because)
+
+    def test_files_and_options_that_disagree(self):
+        self.save([numpy.ones(10, "<f4")] * 2)
+        for options, because in ((["-d", "double"], "float"), (["-e", "64"], "10 values")):
+            done = tool.run([PERF, "all_reduce", "--input", self.pattern, "-b", "4", *options], expect=2)
+            self.assertIn(because, done.stderr)
+
+
+class Nonsense(unittest.TestCase):
+    def test_is_refused_with_what_is_possible(self):
+        for command, because in ((["all_reduce", "--codec", "int9"], "int8"), (["all_reduce", "--algo", "star"], "ring"),
+                                 (["all_reduces"], "reduce_scatter"), ([], "COLLECTIVE"),
+                                 (["all_reduce", "--ranks", "0"], "--ranks"), (["all_reduce", "-b", "many"], "no size"),
+                                 (["codec", "--codec", "x"], "int8"), (["codec", "--tier", "x"], "scalar"),
+                                 (["codec", "-d", "int8"], "int8"), (["demo", "--codec", "x"], "int8"),
+                                 (["demo", "--ranks", "0"], "--ranks")):
+            self.assertIn(because, tool.run([PERF, *command], expect=2).stderr)
+
+    def test_a_file_that_cannot_be_written(self):
+        done = tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "1K", "--json", "/nowhere/x.json"], expect=1)
+        self.assertIn("/nowhere/x.json", done.stderr)
+
+
+class Death(unittest.TestCase):
+    def test_when_a_rank_is_killed_all_end_and_the_program_fails(self):
+        for victim in (0, 2):
+            program = subprocess.Popen([PERF, "all_reduce", "--ranks", "4", "-b", "1M", "-e", "1M", "-N", "0"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            time.sleep(1)
+            ranks = subprocess.run(["pgrep", "-P", str(program.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
+            self.assertEqual(len(ranks), 4)
+            os.kill(int(sorted(ranks, key=int)[victim]), signal.SIGKILL)
+            _, said = program.communicate(timeout=60)
+            self.assertNotEqual(program.returncode, 0)
+            self.assertIn(f"rank {victim} was ended by signal 9", said)
+            for rank in ranks:
+                self.assertFalse(os.path.exists(f"/proc/{rank}"))
+
+    def test_an_injected_death_too(self):
+        done = tool.run([PERF, "all_reduce", "--ranks", "3", "-b", "4K", "-e", "4K"], expect=None, timeout=60,
+                        env={"QCCL_INJECT": "rank=1,call=5,kill"})
+        self.assertIn("rank 1 was ended by signal 9", done.stderr)
+
+
+class Others(unittest.TestCase):
+    def test_codec_speeds(self):
+        rows = tool.rows_of([PERF, "codec", "--codec", "int8,minmax"])
+        self.assertEqual(len(rows), 2 * 2 * 4)
+        for row in rows:
+            self.assertEqual(list(row), "codec dtype tier operation where GBps vs_memcpy".split())
+            self.assertGreater(row["GBps"], 0.01)
+            self.assertIn(row["where"], ("l2", "stream"))
+            if row["operation"] == "memcpy":
+                self.assertEqual(row["vs_memcpy"], 1)
+        self.assertEqual({row["operation"] for row in rows}, {"encode", "decode", "decode_add", "memcpy"})
+
+    def test_the_demonstration(self):
+        done = tool.run([PERF, "demo", "--iters", "3"])
+        self.assertIn("independent between ranks", done.stdout)
+        table = [line.split() for line in done.stdout.splitlines() if re.match(r"(none|bf16|int8|int4|minmax)\s", line)]
+        self.assertEqual([row[0] for row in table], ["none", "bf16", "int8", "int4", "minmax"])
+        for row in table:
+            self.assertEqual(row[9], "yes")
+        losses = re.search(r"from (\d+\.\d+) to (\d+\.\d+)", done.stdout)
+        self.assertLess(float(losses[2]), 0.7 * float(losses[1]))
+        errors = [float(row[6]) for row in table]
+        self.assertTrue(errors[0] < errors[2] < errors[3])
+
+    def test_help_and_version(self):
+        self.assertIn("COLLECTIVE", tool.run([PERF, "--help"]).stdout)
+        self.assertIn("--codec", tool.run([PERF, "all_reduce", "--help"]).stdout)
+        self.assertRegex(tool.run([PERF, "--version"]).stdout, r"^qccl-perf \d+\.\d+\.\d+$")
+
+
+if __name__ == "__main__":
+    unittest.main()
