@@ -1,0 +1,79 @@
+#include "perf/machine_info.hpp"
+
+#include "base/settings.hpp"
+#include "codec/codec.hpp"
+#include "kernels/kernels.hpp"
+
+#include <qccl/qccl.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include <unistd.h>
+
+namespace qccl::perf {
+
+void print_version() {
+    int version = 0;
+    (void)qcclGetVersion(&version);
+    std::printf("version %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+}
+
+static std::string processor_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "a processor without a name";
+}
+
+void print_devices() {
+    std::printf("devices\n  host: %s, %ld cores; computes with %s, has", processor_name().c_str(),
+                sysconf(_SC_NPROCESSORS_ONLN), best_kernels().tier);
+    for (const Kernels *const kernels : available_kernels()) std::printf(" %s", kernels->tier);
+    std::printf("\n");
+}
+
+void print_transports() {
+    std::printf("transports\n  shm: between processes of one host, through shared memory\n"
+                "  inproc: between threads of one process\n");
+}
+
+void print_codecs() {
+    static constexpr uint64_t sample = uint64_t{1} << 20;
+    std::printf("codecs\n  %-8s %-26s %14s %14s\n", "name", "in full", "bits per fp32",
+                "NMSE, one encode");
+    for (const std::string &name : codec_names()) {
+        const auto codec = parse_codec(name);
+        if (!codec) continue; // a name that needs a key
+        const size_t bytes = encoded_bytes(*codec, DataType::float32, sample);
+        std::printf("  %-8s %14.2f %18.2g\n", name.c_str(), static_cast<double>(bytes) * 8 / sample,
+                    unit_nmse(*codec, DataType::float32));
+    }
+}
+
+Done print_settings() {
+    QCCL_TRY(const Settings settings, read_settings(environ));
+    const auto rows = settings_table();
+    std::printf("settings\n");
+    for (size_t i = 0; i < rows.size(); i++) {
+        const SettingValue &value = settings.values[i];
+        const char *const origin = value.origin == Origin::environment ? "environment" : "built in";
+        std::printf("  %-20s %-14s (%s) %s; expects %s\n", rows[i].name,
+                    value.text.empty() ? "\"\"" : value.text.c_str(), origin, rows[i].help,
+                    rows[i].type);
+    }
+    for (const std::string &warning : settings.warnings)
+        std::printf("  warning: %s\n", warning.c_str());
+    return {};
+}
+
+Done print_everything() {
+    print_version();
+    print_devices();
+    print_transports();
+    print_codecs();
+    return print_settings();
+}
+
+} // namespace qccl::perf

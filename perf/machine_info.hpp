@@ -1,0 +1,16 @@
+// What qccl-info says about this library on this machine.
+#pragma once
+
+#include "base/result.hpp"
+
+namespace qccl::perf {
+
+void print_version();
+void print_devices();
+void print_transports();
+void print_codecs();
+// Fails where a QCCL_* variable cannot be read.
+Done print_settings();
+Done print_everything();
+
+} // namespace qccl::perf

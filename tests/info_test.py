@@ -1,0 +1,117 @@
+"""qccl-info from outside: topics, explanations, and texts that are proven or refused.
+
+usage: info_test.py QCCL_INFO
+"""
+import itertools
+import re
+import sys
+import unittest
+
+import tool
+
+INFO = sys.argv.pop(1)
+
+
+def info(*words, **more):
+    return tool.run([INFO, *words], **more)
+
+
+def text_of(collective, algorithm, ranks, codec=None, root=0):
+    coded = ["--codec", codec] if codec else []
+    return "".join(info("schedule", collective, "--algo", algorithm, "--ranks", ranks, "--rank", rank, "--root", root,
+                        *coded).stdout for rank in range(ranks))
+
+
+class Topics(unittest.TestCase):
+    def test_all_are_printed_without_arguments(self):
+        said = info().stdout
+        for topic in ("version", "devices", "transports", "codecs", "settings"):
+            self.assertIn(info(topic).stdout.strip(), said)
+        for word in ("host", "shm", "inproc", "int4", "minmax", "QCCL_CODEC"):
+            self.assertIn(word, said)
+
+    def test_settings_say_who_set_them(self):
+        said = info("settings", env={"QCCL_CODEC": "int8", "QCCL_COCED": "x"}).stdout
+        self.assertRegex(said, r"QCCL_CODEC +int8 +\(environment\)")
+        self.assertRegex(said, r"QCCL_ALGO +auto +\(built in\)")
+        self.assertIn("did you mean QCCL_CODEC?", said)
+        self.assertIn("QCCL_TIMEOUT", info("settings", expect=1, env={"QCCL_TIMEOUT": "soon"}).stderr)
+
+    def test_explanations_name_a_choice(self):
+        said = info("explain", "all_reduce", "--bytes", "64M", "--ranks", "4", "--codec", "int4").stdout
+        self.assertIn("int4", said)
+        chosen = said.strip().splitlines()[-1].split(":")[0]
+        self.assertIn(f"* {chosen}", said)
+        for algorithm in ("ring", "direct"):
+            self.assertIn(algorithm, said)
+        forced = info("explain", "all_reduce", "--bytes", "64M", "--ranks", "4", "--algo", "ring").stdout
+        self.assertIn("ring: it was asked for", forced)
+
+
+class Proofs(unittest.TestCase):
+    def test_what_is_printed_is_proven(self):
+        for algorithm, collective, codec, ranks in itertools.product(
+                ("ring", "direct", "oneshot"), ("all_reduce", "reduce_scatter", "all_gather", "broadcast"),
+                (None, "int8"), (1, 2, 5)):
+            text = text_of(collective, algorithm, ranks, codec, root=ranks - 1)
+            done = info("verify", collective, "--algo", algorithm, "--file", "-", text_in=text)
+            self.assertRegex(done.stdout, rf"of {ranks} ranks.* holds: \d+ steps.* proven in [\d.]+ s")
+
+    def test_algorithms_are_proven(self):
+        for algorithm in ("ring", "direct", "oneshot"):
+            info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
+
+    def test_a_damaged_text_is_refused_with_the_step(self):
+        text = text_of("all_reduce", "ring", 3, "int8")
+        steps = [number for number, line in enumerate(text.splitlines()) if re.match(r"\s*\d+:", line)]
+        refused = 0
+        for number in steps:
+            lines = text.splitlines()
+            del lines[number]
+            # What is left is numbered again, so that only the missing step is wrong.
+            count = itertools.count()
+            lines = [re.sub(r"^\s*\d+:", lambda _: f"{next(count)}:", line) if ":" in line else line for line in lines]
+            fixed, count = [], None
+            for line in lines:
+                if line.startswith("schedule"):
+                    count = itertools.count()
+                elif ":" in line:
+                    line = re.sub(r"^\s*\d+:", lambda _: f"{next(count)}:", line)
+                fixed.append(line)
+            done = info("verify", "all_reduce", "--algo", "ring", "--file", "-", text_in="\n".join(fixed) + "\n", expect=1)
+            self.assertRegex(done.stderr, r"(rank \d+|line \d+)")
+            refused += bool(re.search(r"rank \d+, step \d+", done.stderr))
+        self.assertGreater(refused, len(steps) // 2)
+
+    def test_other_damage_is_refused(self):
+        text = text_of("all_reduce", "direct", 3)
+        sections = re.split(r"(?m)^(?=schedule)", text)[1:]
+        self.assertEqual(len(sections), 3)
+        for damaged, because in (("".join(sections[:2]), "2 schedules"), ("".join(sections + sections[:1]), "4 schedules"),
+                                 ("", "no schedule"), (text.replace("send", "lend", 1), "line"),
+                                 ("\0\xff garbage", "line")):
+            done = info("verify", "all_reduce", "--algo", "direct", "--file", "-", text_in=damaged, expect=1)
+            self.assertIn(because, done.stderr)
+        info("verify", "reduce_scatter", "--algo", "direct", "--file", "-", text_in=text, expect=1)
+        info("verify", "all_reduce", "--algo", "direct", "--ranks", "4", "--file", "-", text_in=text, expect=1)
+        # In whatever order the sections come.
+        info("verify", "all_reduce", "--algo", "direct", "--file", "-", text_in="".join(reversed(sections)))
+
+    def test_nonsense_is_refused(self):
+        for words, status, because in (
+                (["verify", "all_reduce", "--algo", "star", "--ranks", "3"], 1, "ring"),
+                (["verify", "all_reduce", "--algo", "ring"], 1, "--ranks"),
+                (["verify", "all_reduce", "--ranks", "3"], 2, "--algo"),
+                (["verify", "sum", "--algo", "ring", "--ranks", "3"], 2, "all_reduce"),
+                (["verify", "all_reduce", "--algo", "ring", "--ranks", "3", "--codec", "int9"], 1, "int8"),
+                (["schedule", "all_reduce", "--algo", "ring", "--ranks", "3", "--rank", "3"], 1, "--rank 3"),
+                (["verify", "all_reduce", "--algo", "ring", "--file", "/nowhere"], 1, "/nowhere"),
+                (["explain", "all_reduce", "--bytes", "x", "--ranks", "3"], 2, "no size"),
+                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 1, "no type"),
+                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "max", "--codec", "int4"], 1, "int4"),
+                (["dance"], 2, "dance")):
+            self.assertIn(because, info(*words, expect=status).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
