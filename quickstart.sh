@@ -1,0 +1,119 @@
+#!/bin/sh
+# Installs what is missing (with apt, as root), builds QCCL into build/, and runs it.
+#
+#   ./quickstart.sh [OPTIONS]   the demonstration: real gradients summed over 4 processes;
+#                               OPTIONS are those of `qccl-perf demo`, such as --input 'DIR/rank%r.npy'
+#   ./quickstart.sh build       only builds; the tools are then in build/perf/
+#   ./quickstart.sh test        builds and runs all tests
+set -eu
+cd "$(dirname "$0")"
+
+# Debian's own Python and Meson, also where another Python comes first.
+PATH=/usr/bin:/bin:$PATH
+export PATH
+
+needed_to_build="g++ meson ninja-build pkg-config libhwy-dev libsodium-dev libcli11-dev nlohmann-json3-dev"
+needed_to_test="libcmocka-dev python3-numpy openmpi-bin libopenmpi-dev clang-14 clang-format-14
+    libclang-rt-14-dev valgrind libc6-dbg abigail-tools binutils groff-base
+    g++-aarch64-linux-gnu g++-powerpc64le-linux-gnu qemu-user"
+
+stop() {
+    echo "quickstart.sh: $*" >&2
+    exit 1
+}
+
+# Prints those of its arguments that are not installed.
+missing() {
+    for package in "$@"; do
+        case $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true) in
+        "install ok installed") ;;
+        *) printf '%s ' "$package" ;;
+        esac
+    done
+}
+
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >&2
+}
+
+# Installs its arguments as far as they are missing, or says how.
+install_packages() {
+    command -v dpkg-query >/dev/null || return 0 # no Debian: Meson will say what it misses
+    wanted=$(missing "$@")
+    [ -n "$wanted" ] || return 0
+    # shellcheck disable=SC2086 # a list of words
+    if [ "$(id -u)" -ne 0 ]; then
+        stop "some packages are missing; install them with
+    sudo apt-get install --no-install-recommends $wanted"
+    fi
+    apt-get update >&2 || echo "quickstart.sh: apt-get update failed; trying with the lists that are there" >&2
+    # shellcheck disable=SC2086
+    apt_install $wanted
+}
+
+# A tool that cannot be had skips its tests, which say so.
+install_test_packages() {
+    # shellcheck disable=SC2086
+    install_packages $needed_to_test && return 0
+    for package in $(missing $needed_to_test); do
+        apt_install "$package" || echo "quickstart.sh: $package cannot be installed" >&2
+    done
+}
+
+# $1: whether tests are built too. A folder that has been set up with tests keeps them.
+build() {
+    if [ ! -f build/build.ninja ]; then
+        meson setup build -Dtests="$1"
+    elif [ "$1" = true ]; then
+        # Also looks again for what has been installed since.
+        meson setup --reconfigure build -Dtests=true >build/reconfigure.log || {
+            cat build/reconfigure.log >&2
+            exit 1
+        }
+    fi
+    ninja -C build
+}
+
+# The last line counts what Meson's own record holds.
+count_results() {
+    python3 - build/meson-logs/testlog.json <<'PYTHON'
+import collections, json, sys
+with open(sys.argv[1]) as log:
+    results = collections.Counter(json.loads(line)["result"] for line in log if line.strip())
+passed = results.pop("OK", 0) + results.pop("EXPECTEDFAIL", 0)
+skipped = results.pop("SKIP", 0)
+print(f"{passed} passed, {sum(results.values())} failed, {skipped} skipped")
+PYTHON
+}
+
+run_tests() {
+    status=0
+    # Half an hour's worth of cases belongs to the night, not to every commit.
+    meson test -C build --no-rebuild --print-errorlogs --no-suite nightly || status=$?
+    count_results
+    return $status
+}
+
+case ${1-} in
+build)
+    # shellcheck disable=SC2086
+    install_packages $needed_to_build
+    build false
+    ;;
+test)
+    # shellcheck disable=SC2086
+    install_packages $needed_to_build
+    install_test_packages
+    build true
+    run_tests
+    ;;
+-h | --help)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    ;;
+*)
+    # shellcheck disable=SC2086
+    install_packages $needed_to_build
+    build false >&2
+    exec build/perf/qccl-perf demo "$@"
+    ;;
+esac
