@@ -7,6 +7,7 @@
 #include "transport/transport.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -26,24 +27,28 @@ using namespace std::chrono_literals;
 inline constexpr uint32_t most_ranks = 16;
 inline constexpr auto patience = 60s; // with the test itself, never with what it measures
 
+template <class Condition> void await(const Condition &condition) {
+    const auto start = Clock::now();
+    while (!condition()) {
+        sched_yield();
+        if (Clock::now() - start > patience) throw Failure{"a rank of the test did not come"};
+    }
+}
+
 // A barrier and an all-gather for threads and processes alike.
 class Meeting {
 public:
     explicit Meeting(uint32_t size) : size_(size) {}
+
+    uint32_t size() const { return size_; }
 
     void barrier() {
         const uint32_t round = round_.load();
         if (come_.fetch_add(1) + 1 == size_) {
             come_ = 0;
             round_++;
-            return;
         }
-        const auto start = Clock::now();
-        while (round_.load() == round) {
-            sched_yield();
-            if (Clock::now() - start > patience)
-                throw Failure{"a rank did not come to the test's meeting"};
-        }
+        await([&] { return round_.load() != round; });
     }
 
     qccl::Done all_gather(uint32_t rank, const void *mine, void *all, size_t bytes) {
@@ -115,6 +120,8 @@ struct Rank {
 };
 
 using Body = std::function<void(const Rank &)>;
+// Runs in the parent beside its processes, by rank.
+using Watch = std::function<void(const std::vector<pid_t> &)>;
 
 inline void run_rank(const Rank &rank, const Body &body) {
     char *const said = rank.meeting.said[rank.rank];
@@ -128,7 +135,7 @@ inline void run_rank(const Rank &rank, const Body &body) {
     }
 }
 
-// Forks one process per rank; `watch` runs in the parent beside them. The wait statuses by rank.
+// Forks one process per rank.
 inline std::vector<int>
 run_processes(const std::vector<Rank> &ranks, const Body &body,
               const std::function<void(const std::vector<pid_t> &)> &watch) {
@@ -141,7 +148,12 @@ run_processes(const std::vector<Rank> &ranks, const Body &body,
         }
         pids.push_back(pid);
     }
-    if (watch) watch(pids);
+    try {
+        if (watch) watch(pids);
+    } catch (...) {
+        for (const pid_t pid : pids) kill(pid, SIGKILL);
+        throw;
+    }
     std::vector<int> statuses;
     for (const pid_t pid : pids) {
         int status = 0;
@@ -157,28 +169,32 @@ inline void run_threads(const std::vector<Rank> &ranks, const Body &body) {
     for (std::thread &thread : threads) thread.join();
 }
 
-// Runs `body` on `size` ranks and fails with what they said.
-inline std::vector<int>
-run_ranks(Kind kind, uint32_t size, const Body &body,
-          qccl::TransportOptions options = small_options(),
-          const std::function<void(const std::vector<pid_t> &)> &watch = {}) {
-    const Shared<Meeting> meeting(size);
+// Runs `body` on all ranks of the meeting and fails with what they said. The wait statuses by rank,
+// where they are processes.
+inline std::vector<int> run_ranks(Meeting &meeting, Kind kind, const Body &body,
+                                  qccl::TransportOptions options = small_options(),
+                                  const Watch &watch = {}) {
     std::vector<Rank> ranks;
-    for (uint32_t rank = 0; rank < size; rank++) {
-        options.rank = rank;
-        options.size = size;
-        ranks.push_back({rank, size, kind, *meeting, options});
-    }
+    options.size = meeting.size();
+    for (options.rank = 0; options.rank < options.size; options.rank++)
+        ranks.push_back({options.rank, options.size, kind, meeting, options});
     std::vector<int> statuses;
     if (kind == Kind::shm)
         statuses = run_processes(ranks, body, watch);
     else
         run_threads(ranks, body);
     std::string said; // by all, as one rank's failure may be the echo of another's
-    for (uint32_t rank = 0; rank < size; rank++)
-        if (meeting->said[rank][0]) said += std::string(meeting->said[rank]) + "\n";
+    for (const auto &one : meeting.said)
+        if (one[0]) said += std::string(one) + "\n";
     if (!said.empty()) throw Failure{said};
     return statuses;
+}
+
+inline void run_ranks(Kind kind, uint32_t size, const Body &body,
+                      const qccl::TransportOptions &options = small_options(),
+                      const Watch &watch = {}) {
+    const Shared<Meeting> meeting(size);
+    run_ranks(*meeting, kind, body, options, watch);
 }
 
 } // namespace qtest

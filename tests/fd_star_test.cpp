@@ -1,0 +1,161 @@
+// transport/fd_star: everyone gets everyone's descriptors, in rank order and many at a time;
+// strangers, garbage and silence at the door delay nobody and leave nothing.
+#include "transport_ranks.hpp"
+
+#include "transport/fd_star.hpp"
+
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+size_t count_descriptors() {
+    const std::filesystem::directory_iterator entries("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+// Memory files that hold a number, to know them by.
+FileDescriptor numbered(uint64_t number) {
+    FileDescriptor file(memfd_create("test", MFD_CLOEXEC));
+    CHECK_EQ(write(file.number(), &number, sizeof number), static_cast<ssize_t>(sizeof number));
+    return file;
+}
+
+uint64_t number_in(const FileDescriptor &file) {
+    uint64_t number = 0;
+    CHECK_EQ(pread(file.number(), &number, sizeof number, 0), static_cast<ssize_t>(sizeof number));
+    return number;
+}
+
+FdPair pair_of(uint32_t rank) { return {numbered(rank * 2), numbered(rank * 2 + 1)}; }
+
+void check_pairs(const Result<std::vector<FdPair>> &all, uint32_t size) {
+    CHECK_OK(all);
+    CHECK_EQ(all->size(), size);
+    for (uint32_t rank = 0; rank < size; rank++)
+        for (uint32_t i = 0; i < 2; i++) CHECK_EQ(number_in((*all)[rank][i]), rank * 2 + i);
+}
+
+FileDescriptor connect_to(const StarAddress &star) {
+    FileDescriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, star.name.data(), star.name.size());
+    const auto bytes =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + star.name.size());
+    CHECK_EQ(connect(connection.number(), reinterpret_cast<const sockaddr *>(&address), bytes), 0);
+    return connection;
+}
+
+// Serves in this thread while `guests` run in another; fails with what either says.
+void serve_with(uint32_t size, const std::function<void(const StarAddress &)> &guests) {
+    auto star = FdStar::open();
+    CHECK_OK(star);
+    std::string said;
+    std::thread others([&] {
+        try {
+            guests(star->address());
+        } catch (const Failure &failure) {
+            said = failure.text;
+        }
+    });
+    const auto all = star->serve(pair_of(0), size, 20s);
+    others.join();
+    if (!said.empty()) throw Failure{said};
+    check_pairs(all, size);
+}
+
+void everyone_gets_everything() {
+    const size_t before = count_descriptors();
+    // More pairs than fit into one message.
+    constexpr uint32_t size = 150;
+    serve_with(size, [&](const StarAddress &address) {
+        std::vector<std::thread> threads;
+        std::vector<std::string> said(size);
+        for (uint32_t rank = 1; rank < size; rank++)
+            threads.emplace_back([&, rank] {
+                try {
+                    check_pairs(join_fd_star(address, rank, size, pair_of(rank), 20s), size);
+                } catch (const Failure &failure) {
+                    said[rank] = failure.text;
+                }
+            });
+        for (std::thread &thread : threads) thread.join();
+        for (const std::string &text : said)
+            if (!text.empty()) throw Failure{text};
+    });
+    CHECK_EQ(count_descriptors(), before);
+}
+
+void strangers_delay_nobody() {
+    const size_t before = count_descriptors();
+    const auto start = Clock::now();
+    serve_with(2, [](const StarAddress &address) {
+        std::vector<FileDescriptor> strangers;
+        // More silent ones than are kept.
+        for (int i = 0; i < 100; i++) strangers.push_back(connect_to(address));
+        strangers.push_back(connect_to(address));
+        CHECK_EQ(::send(strangers.back().number(), "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL), 16);
+        strangers.push_back(connect_to(address));
+        const char zeros[4096] = {};
+        CHECK_EQ(::send(strangers.back().number(), zeros, sizeof zeros, MSG_NOSIGNAL), 4096);
+        // One that brings descriptors but not the cookie.
+        StarAddress wrong = address;
+        wrong.cookie[0] ^= std::byte{1};
+        const auto refused = join_fd_star(wrong, 1, 2, pair_of(1), 5s);
+        CHECK(!refused);
+        // One that claims to be a rank that is not, and one that claims to be rank 0.
+        CHECK(!join_fd_star(address, 2, 2, pair_of(1), 5s));
+        CHECK(!join_fd_star(address, 0, 2, pair_of(1), 5s));
+        check_pairs(join_fd_star(address, 1, 2, pair_of(1), 5s), 2);
+    });
+    CHECK(Clock::now() - start < 4s);
+    CHECK_EQ(count_descriptors(), before);
+}
+
+void another_user_is_turned_away() {
+    if (geteuid() != 0) return; // cannot become anybody else
+    serve_with(2, [](const StarAddress &address) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            if (setresuid(65534, 65534, 65534) != 0) _exit(2);
+            const auto joined = join_fd_star(address, 1, 2, pair_of(1), 5s);
+            _exit(joined ? 1 : 0);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        CHECK_EQ(status, 0);
+        check_pairs(join_fd_star(address, 1, 2, pair_of(1), 5s), 2);
+    });
+}
+
+void who_does_not_come_is_named() {
+    const size_t before = count_descriptors();
+    {
+        auto star = FdStar::open();
+        CHECK_OK(star);
+        const auto all = star->serve(pair_of(0), 3, 50ms);
+        CHECK(!all);
+        CHECK_EQ(all.error().rank, 1);
+        CHECK_EQ(std::string(all.error().text),
+                 std::string("rank 1 did not connect to exchange shared memory"));
+    }
+    CHECK_EQ(count_descriptors(), before);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(everyone_gets_everything),
+        QTEST(strangers_delay_nobody),
+        QTEST(another_user_is_turned_away),
+        QTEST(who_does_not_come_is_named),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,70 @@
+// transport/roster: who may spin follows from who may run where.
+#include "transport_ranks.hpp"
+
+#include "transport/roster.hpp"
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Gathers ranks whose threads may run on the given cores, and says who of them may spin.
+std::vector<bool> who_spins(const std::vector<std::vector<int>> &cores) {
+    const auto size = static_cast<uint32_t>(cores.size());
+    std::vector<bool> spins(size);
+    std::vector<std::atomic<int>> answers(size);
+    run_ranks(Kind::inproc, size, [&](const Rank &rank) {
+        cpu_set_t own;
+        CPU_ZERO(&own);
+        for (const int core : cores[rank.rank]) CPU_SET(core, &own);
+        CHECK_EQ(sched_setaffinity(0, sizeof own, &own), 0);
+        Introduction introduction;
+        introduction.shape = {size, 1, 64, 4096};
+        const auto roster =
+            Roster::gather(introduction, rank.rank, [&](const void *mine, void *all, size_t bytes) {
+                return rank.meeting.all_gather(rank.rank, mine, all, bytes);
+            });
+        CHECK_OK(roster);
+        answers[rank.rank] = roster->may_spin(rank.rank);
+    });
+    for (uint32_t rank = 0; rank < size; rank++) spins[rank] = answers[rank] != 0;
+    return spins;
+}
+
+void ranks_spin_where_nobody_needs_the_core() {
+    cpu_set_t own;
+    CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+    if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
+    using Answers = std::vector<bool>;
+    CHECK(who_spins({{0}, {1}}) == (Answers{true, true}));
+    CHECK(who_spins({{0}, {0}}) == (Answers{false, false}));
+    CHECK(who_spins({{0, 1}, {0, 1}}) == (Answers{true, true}));
+    CHECK(who_spins({{0, 1}, {0, 1}, {0, 1}}) == (Answers{false, false, false}));
+    // The one that is bound shares its core; the other can go elsewhere.
+    CHECK(who_spins({{0}, {0, 1}}) == (Answers{false, true}));
+}
+
+void another_version_is_refused() {
+    run_ranks(Kind::inproc, 2, [](const Rank &rank) {
+        Introduction introduction;
+        introduction.shape = {2, 1, 64, 4096};
+        if (rank.rank == 1) introduction.magic++;
+        const auto roster =
+            Roster::gather(introduction, rank.rank, [&](const void *mine, void *all, size_t bytes) {
+                return rank.meeting.all_gather(rank.rank, mine, all, bytes);
+            });
+        CHECK(!roster);
+        CHECK_EQ(roster.error().rank, 1);
+        CHECK(roster.error().code == Code::mismatch);
+    });
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(ranks_spin_where_nobody_needs_the_core),
+        QTEST(another_version_is_refused),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,190 @@
+// transport: creation succeeds on every rank or fails on every rank with the same sentence, and it
+// leaves nothing behind: no descriptor, no name, no memory.
+#include "transport_ways.hpp"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <sys/resource.h>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+size_t count_descriptors() {
+    const std::filesystem::directory_iterator entries("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+size_t count_lines(const char *file, const char *part) {
+    std::ifstream lines(file);
+    size_t count = 0;
+    for (std::string line; std::getline(lines, line);)
+        count += line.find(part) != std::string::npos;
+    return count;
+}
+
+// Everyone must say the same. Creation failed everywhere, and `sentence` is how.
+void check_same_failure(const Rank &rank, const std::string &sentence, int32_t faulty) {
+    const auto transport = rank.create();
+    CHECK(!transport);
+    const std::string said = transport.error().text;
+    if (!said.starts_with(sentence)) CHECK_EQ(said, sentence);
+    CHECK_EQ(transport.error().rank, faulty);
+    if (rank.rank == 0)
+        std::snprintf(rank.meeting.note, sizeof rank.meeting.note, "%s", said.c_str());
+    rank.meeting.barrier();
+    CHECK_EQ(said, std::string(rank.meeting.note));
+}
+
+void limit(int resource, rlim_t most) {
+    rlimit bound{};
+    CHECK_EQ(getrlimit(static_cast<__rlimit_resource>(resource), &bound), 0);
+    bound.rlim_cur = most;
+    CHECK_EQ(setrlimit(static_cast<__rlimit_resource>(resource), &bound), 0);
+}
+
+template <Kind kind> void nothing_is_left_behind() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto pause = [&] { rank.meeting.barrier(); };
+        // What lazily opens descriptors of its own, as sanitizers do, has done so after the first
+        // round.
+        create(rank).reset();
+        pause();
+        const size_t before = count_descriptors(),
+                     mapped = count_lines("/proc/self/maps", "memfd:qccl");
+        CHECK_EQ(mapped, 0U);
+        pause();
+        for (int round = 0; round < 5; round++) {
+            const auto transport = create(rank);
+            CHECK_OK(run(*transport, call_number(1), Way::mail));
+            pause();
+            // A pidfd of every rank, while the transport lives.
+            CHECK_EQ(count_descriptors(), before + (rank.kind == Kind::shm ? rank.size : 0));
+            CHECK_EQ(count_lines("/proc/self/maps", "memfd:qccl"),
+                     rank.kind == Kind::shm ? rank.size : 0);
+            CHECK_EQ(count_lines("/proc/self/maps", "/dev/shm/"), 0U);
+            pause();
+        }
+        pause();
+        CHECK_EQ(count_descriptors(), before);
+        CHECK_EQ(count_lines("/proc/self/maps", "memfd:qccl"), 0U);
+        pause();
+    });
+}
+
+void programs_that_are_started_inherit_nothing() {
+    run_ranks(Kind::shm, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        uint32_t found = 0;
+        for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+            const int number = std::stoi(entry.path().filename());
+            std::error_code none;
+            const std::string target = std::filesystem::read_symlink(entry.path(), none);
+            if (target.find("pidfd") == std::string::npos &&
+                target.find("memfd") == std::string::npos)
+                continue;
+            CHECK(fcntl(number, F_GETFD) & FD_CLOEXEC);
+            found++;
+        }
+        CHECK_EQ(found, rank.size);
+    });
+}
+
+template <Kind kind> void options_that_differ_are_refused_everywhere() {
+    const struct {
+        std::function<void(TransportOptions &)> apply;
+        const char *sentence;
+    } differences[] = {
+        {[](TransportOptions &o) { o.outbox_bytes = 8192; },
+         "rank 2 has 8192 bytes in the outbox, rank 0 has 1048576"},
+        {[](TransportOptions &o) { o.slots = 65; }, "rank 2 has 65 slots, rank 0 has 64"},
+        {[](TransportOptions &o) { o.line_bytes = 64; },
+         "rank 2 has 64 bytes in a line, rank 0 has 4096"},
+    };
+    for (const auto &difference : differences)
+        run_ranks(kind, 3, [&](const Rank &plain) {
+            Rank rank = plain;
+            if (rank.rank == 2) difference.apply(rank.options);
+            check_same_failure(rank, difference.sentence, 2);
+        });
+}
+
+// SIGXFSZ, with which the kernel enforces this limit, would end the process.
+void a_limit_on_files_is_an_error_on_every_rank() {
+    run_ranks(Kind::shm, 3, [](const Rank &rank) {
+        const size_t before = count_descriptors();
+        if (rank.rank == 1) limit(RLIMIT_FSIZE, 100000);
+        check_same_failure(rank, "rank 1: cannot get 1.", 1);
+        CHECK_EQ(count_descriptors(), before);
+    });
+}
+
+template <Kind kind> void more_memory_than_there_is_is_an_error() {
+    TransportOptions options = small_options();
+    // Beyond the address space for threads, whose memory costs nothing until it is used.
+    options.outbox_bytes = kind == Kind::shm ? size_t{1} << 42 : size_t{1} << 48;
+    run_ranks(
+        kind, 2,
+        [](const Rank &rank) {
+            check_same_failure(
+                rank, kind == Kind::shm ? "rank 0: cannot get 41943" : "rank 0: cannot map 2814",
+                0);
+        },
+        options);
+}
+
+// Its own segment still fits, the others' do not.
+void too_little_room_for_the_others_is_an_error_on_every_rank() {
+    TransportOptions options = small_options();
+    options.outbox_bytes = size_t{8} << 20;
+    run_ranks(
+        Kind::shm, 4,
+        [](const Rank &rank) {
+            const size_t before = count_descriptors();
+            if (rank.rank == 2) {
+                size_t pages = 0;
+                std::ifstream("/proc/self/statm") >> pages;
+                limit(RLIMIT_AS, pages * 4096 + (size_t{20} << 20));
+            }
+            check_same_failure(rank, "rank 2: cannot map ", 2);
+            CHECK_EQ(count_descriptors(), before);
+        },
+        options);
+}
+
+// The last descriptors that it may open are the ones that it gives away.
+void too_few_descriptors_are_an_error_on_every_rank() {
+    run_ranks(Kind::shm, 4, [](const Rank &plain) {
+        Rank rank = plain;
+        rank.options.peer_timeout = 5s;
+        const size_t before = count_descriptors();
+        if (rank.rank == 3) limit(RLIMIT_NOFILE, before - 1 + 4);
+        check_same_failure(
+            rank, "rank 3: cannot receive the ranks' shared memory from rank 0: Too many", 3);
+        if (rank.rank == 3) limit(RLIMIT_NOFILE, 1024);
+        CHECK_EQ(count_descriptors(), before);
+    });
+}
+
+} // namespace
+
+#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_BOTH(nothing_is_left_behind),
+        QTEST(programs_that_are_started_inherit_nothing),
+        ON_BOTH(options_that_differ_are_refused_everywhere),
+        QTEST(a_limit_on_files_is_an_error_on_every_rank),
+        ON_BOTH(more_memory_than_there_is_is_an_error),
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+    !defined(__SANITIZE_THREAD__) // which map the whole address space
+        QTEST(too_little_room_for_the_others_is_an_error_on_every_rank),
+#endif
+        QTEST(too_few_descriptors_are_an_error_on_every_rank),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
