@@ -46,32 +46,39 @@ void limit(int resource, rlim_t most) {
     CHECK_EQ(setrlimit(static_cast<__rlimit_resource>(resource), &bound), 0);
 }
 
+struct Belongings {
+    size_t descriptors, mappings;
+    bool operator==(const Belongings &) const = default;
+};
+
+// Looking opens descriptors, too: where the ranks share a process, one of them looks for all.
+Belongings look(const Rank &rank) {
+    rank.meeting.barrier();
+    Belongings seen{};
+    if (rank.kind == Kind::shm || rank.rank == 0) {
+        CHECK_EQ(count_lines("/proc/self/maps", "/dev/shm/"), 0U);
+        seen = {count_descriptors(), count_lines("/proc/self/maps", "memfd:qccl")};
+    }
+    rank.meeting.barrier();
+    return seen;
+}
+
 template <Kind kind> void nothing_is_left_behind() {
     run_ranks(kind, 4, [](const Rank &rank) {
-        const auto pause = [&] { rank.meeting.barrier(); };
-        // What lazily opens descriptors of its own, as sanitizers do, has done so after the first
-        // round.
+        // What opens descriptors of its own when it is first used has done so after this.
         create(rank).reset();
-        pause();
-        const size_t before = count_descriptors(),
-                     mapped = count_lines("/proc/self/maps", "memfd:qccl");
-        CHECK_EQ(mapped, 0U);
-        pause();
+        const Belongings before = look(rank);
+        CHECK_EQ(before.mappings, 0U);
         for (int round = 0; round < 5; round++) {
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::mail));
-            pause();
-            // A pidfd of every rank, while the transport lives.
-            CHECK_EQ(count_descriptors(), before + (rank.kind == Kind::shm ? rank.size : 0));
-            CHECK_EQ(count_lines("/proc/self/maps", "memfd:qccl"),
-                     rank.kind == Kind::shm ? rank.size : 0);
-            CHECK_EQ(count_lines("/proc/self/maps", "/dev/shm/"), 0U);
-            pause();
+            const Belongings now = look(rank);
+            // While it lives, a pidfd and a segment of every rank.
+            const size_t more = rank.kind == Kind::shm ? rank.size : 0;
+            CHECK_EQ(now.descriptors, before.descriptors + more);
+            CHECK_EQ(now.mappings, more);
         }
-        pause();
-        CHECK_EQ(count_descriptors(), before);
-        CHECK_EQ(count_lines("/proc/self/maps", "memfd:qccl"), 0U);
-        pause();
+        CHECK(look(rank) == before);
     });
 }
 
