@@ -2,6 +2,7 @@
 // must not show. QCCL_TEST_FULL=1 runs the table whole, without it a fair sample.
 #include "engine_ranks.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -60,7 +61,6 @@ std::string describe(const TwinCall &call, bool in_place) {
 void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_place) {
     const auto inputs = make_inputs(call, kind);
     const auto cuts = cuts_of(Cluster::test_options(), call.algorithm == "oneshot");
-    if (getenv("QCCL_TEST_TALK")) fprintf(stderr, "%s\n", describe(call, in_place).c_str());
     const auto outputs = cluster.run_all(call, cuts, inputs, in_place);
     auto expected = slow_twin(call, inputs);
     for (size_t i = 0; i < cuts.size(); i++, call.number++) {
@@ -133,9 +133,111 @@ void every_case_gives_the_slow_twins_bytes() {
     CHECK(sample.taken > 500);
 }
 
+// The promise in plain C++: the inputs added one after the other, and nothing else.
+void direct_without_codec_is_the_ordered_sum() {
+    constexpr uint32_t ranks = 5;
+    TwinCall call{.algorithm = "direct", .count = 10007, .ranks = ranks};
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    Cluster cluster(ranks);
+    const auto outputs =
+        cluster.run_all(call, cuts_of(Cluster::test_options(), false), inputs, false);
+    const auto at = [](const Bytes &bytes, uint64_t i) {
+        float value;
+        std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+        return value;
+    };
+    for (const auto &of_cut : outputs)
+        for (const Bytes &output : of_cut)
+            for (uint64_t i = 0; i < call.count; i++) {
+                float sum = at(inputs[0], i);
+                for (uint32_t r = 1; r < ranks; r++) sum += at(inputs[r], i);
+                CHECK(at(output, i) == sum);
+            }
+}
+
+// Calls of many sizes one after the other: slots move in the outbox while slower ranks still read.
+void sizes_may_change_from_call_to_call() {
+    constexpr uint32_t ranks = 3;
+    Cluster cluster(ranks);
+    const TransportOptions options = Cluster::test_options();
+    std::vector<TwinCall> calls;
+    for (uint64_t i = 0; i < 200; i++)
+        calls.push_back({.algorithm = i % 3 == 0 ? "ring" : "direct",
+                         .codec = *parse_codec(i % 2 == 0 ? "none" : "int8"),
+                         .count = splitmix64(i) % 5000,
+                         .ranks = ranks,
+                         .number = i + 1});
+    cluster.on_each([&](uint32_t rank) {
+        for (size_t i = 0; i < calls.size(); i++) {
+            const Cut cut{.outbox_bytes = options.outbox_bytes,
+                          .slots = options.slots,
+                          .segment_bytes = size_t{256} << i % 5,
+                          .lanes = static_cast<uint32_t>(1 + i % 4)};
+            const auto program = compile_for(calls[i], rank, cut);
+            CHECK_OK(program);
+            const auto inputs = make_inputs(calls[i], golden::Kind::spread);
+            const auto output = cluster.run(rank, calls[i], *program, inputs[rank], false);
+            CHECK_OK(output);
+            CHECK(*output == slow_twin(calls[i], inputs)[rank]);
+        }
+    });
+}
+
+void nobody_leaves_a_barrier_before_all_have_come() {
+    for (const size_t line_bytes : {size_t{0}, Cluster::test_options().line_bytes})
+        for (const uint32_t ranks : {1, 2, 5}) {
+            Cluster cluster(ranks);
+            std::atomic<uint64_t> arrivals{0};
+            cluster.on_each([&](uint32_t rank) {
+                TwinCall call{
+                    .collective = Collective::barrier, .algorithm = "oneshot", .ranks = ranks};
+                const auto program = compile_for(call, rank, {.line_bytes = line_bytes});
+                CHECK_OK(program);
+                CHECK_EQ(program->bound.has_value(), line_bytes != 0);
+                for (call.number = 1; call.number <= 50; call.number++) {
+                    arrivals++;
+                    CHECK_OK(cluster.run(rank, call, *program, {}, false));
+                    CHECK(arrivals >= call.number * ranks);
+                }
+            });
+        }
+}
+
+// A rank may ask what has been done while another thread is doing it.
+void counts_may_be_read_at_any_time() {
+    TwinCall call{.algorithm = "direct", .count = 50000, .ranks = 2};
+    Cluster cluster(2);
+    std::atomic<bool> is_over{false};
+    bool went_back = false;
+    std::thread reader([&] {
+        uint64_t calls = 0;
+        while (!is_over) {
+            const Counts seen = cluster.rank(0).engine->counts();
+            went_back |= seen.calls < calls;
+            calls = seen.calls;
+        }
+    });
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    for (int i = 0; i < 20; i++)
+        cluster.run_all(call, {Cut{.outbox_bytes = 4 << 20}}, inputs, false);
+    is_over = true;
+    reader.join();
+    CHECK(!went_back);
+    const Counts seen = cluster.rank(0).engine->counts();
+    CHECK_EQ(seen.calls, 20U);
+    CHECK_EQ(seen.raw_bytes, 20U * 50000 * 4);
+    CHECK(seen.encode_ns > 0 && seen.copy_ns > 0 && seen.wire_ns > 0 && seen.wait_ns > 0);
+}
+
 } // namespace
 
 int main() {
-    const CMUnitTest tests[] = {QTEST(every_case_gives_the_slow_twins_bytes)};
+    const CMUnitTest tests[] = {
+        QTEST(every_case_gives_the_slow_twins_bytes),
+        QTEST(direct_without_codec_is_the_ordered_sum),
+        QTEST(sizes_may_change_from_call_to_call),
+        QTEST(nobody_leaves_a_barrier_before_all_have_come),
+        QTEST(counts_may_be_read_at_any_time),
+    };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
