@@ -9,53 +9,55 @@
 
 #include "kernels/cpu_group-inl.hpp"
 
+#include <utility>
+
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// y = code * scale.
+// Groups decoded between two looks for NaN; their values stay in the first-level cache.
+inline constexpr size_t put_groups_most = 64;
+
+// y = code * scale. A block has one number.
 struct IntegerScale {
     using Byte = int8_t;
+    static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint16_t);
-    float scale = 0;
-
-    HWY_INLINE void load(const std::byte *wire) {
-        scale = std::bit_cast<float>(uint32_t{load_bits<uint16_t>(wire, 0)} << 16);
+    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
+        for (size_t i = 0; i < blocks; i++)
+            dst[i] = std::bit_cast<float>(uint32_t{load_bits<uint16_t>(wire, i)} << 16);
     }
-    HWY_INLINE FloatVector value(FloatVector code) const {
-        return hn::Mul(code, hn::Set(Floats(), scale));
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector scale, FloatVector) {
+        return hn::Mul(code, scale);
     }
 };
 // y = minimum + unit * code.
 struct MinmaxScale {
     using Byte = uint8_t;
+    static constexpr size_t numbers = 2;
     static constexpr size_t wire_bytes = 2 * sizeof(float);
-    float minimum = 0, unit = 0;
-
-    HWY_INLINE void load(const std::byte *wire) {
-        minimum = load_bits<float>(wire, 0);
-        unit = load_bits<float>(wire, 1);
+    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
+        std::memcpy(dst, wire, blocks * wire_bytes);
     }
-    HWY_INLINE FloatVector value(FloatVector code) const {
-        const Floats d;
-        return hn::Add(hn::Set(d, minimum), hn::Mul(hn::Set(d, unit), code));
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector minimum, FloatVector unit) {
+        return hn::Add(minimum, hn::Mul(unit, code));
     }
 };
 
-// How codes lie where put_group reads them: in bytes, or two to a byte as in the plane of 4 bits.
+// How codes lie where they are read: in bytes, or two to a byte as in the plane of 4 bits.
 enum class Packing : uint8_t { bytes, nibbles };
 
-// Codes j to j + lanes() - 1 of a group, and those of 16 values further on.
+// lanes() codes, and those of 16 values further on.
 template <Packing packing, class Byte>
-HWY_INLINE void read_codes(const uint8_t *piece, size_t j, IntVector &low, IntVector &high) {
+HWY_INLINE void read_codes(const uint8_t *codes, IntVector &low, IntVector &high) {
     const Ints d;
     if constexpr (packing == Packing::bytes) {
         const hn::Rebind<Byte, Ints> bytes;
-        const auto *const from = reinterpret_cast<const Byte *>(piece) + j;
+        const auto *const from = reinterpret_cast<const Byte *>(codes);
         low = hn::PromoteTo(d, hn::LoadU(bytes, from));
         high = hn::PromoteTo(d, hn::LoadU(bytes, from + group_values / 2));
     } else {
         const hn::Rebind<uint8_t, Ints> bytes;
-        const IntVector pair = hn::PromoteTo(d, hn::LoadU(bytes, piece + j));
+        const IntVector pair = hn::PromoteTo(d, hn::LoadU(bytes, codes));
         constexpr bool is_signed = std::is_signed_v<Byte>;
         low =
             is_signed ? hn::ShiftRight<28>(hn::ShiftLeft<28>(pair)) : hn::And(pair, hn::Set(d, 15));
@@ -87,65 +89,77 @@ private:
     const ChunkRange &range_;
     const Groups &groups_;
     const std::byte *payload_;
-    HWY_ALIGN uint8_t buffer_[tile_values];
+    HWY_ALIGN uint8_t buffer_[put_groups_most * group_values];
 };
 
 // What becomes of the values at `dst`.
 enum class Put : uint8_t { store, add };
 
-// The values of a pair of vectors of codes, 16 apart in a group.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr bool has_code_table = true;
+#else
+inline constexpr bool has_code_table = false;
+#endif
+
+// With 16 lanes a register holds what each of the 16 codes of 4 bits stands for.
 template <Packing packing, class Scale>
-HWY_INLINE void read_values(const Scale &scale, const uint8_t *piece, size_t j, FloatVector &low,
-                            FloatVector &high) {
-    const Floats d;
+HWY_INLINE FloatVector code_table(FloatVector first, FloatVector second) {
+    if constexpr (!has_code_table || packing != Packing::nibbles) return first; // unused
+    const Ints d;
+    constexpr int sign = std::is_signed_v<typename Scale::Byte> ? 8 : 0;
+    const IntVector codes = hn::Sub(hn::Xor(hn::Iota(d, 0), hn::Set(d, sign)), hn::Set(d, sign));
+    return Scale::value(hn::ConvertTo(Floats(), codes), first, second);
+}
+
+// The values of lanes() codes, and of those of 16 values further on.
+template <Packing packing, class Scale>
+HWY_INLINE void read_values(FloatVector first, FloatVector second,
+                            [[maybe_unused]] FloatVector table, const uint8_t *codes,
+                            FloatVector &low, FloatVector &high) {
     const Ints di;
 #if HWY_TARGET == HWY_AVX3
-    // With 16 lanes a register holds what each of the 16 codes stands for; the permutation reads
-    // the low four bits of an index alone.
-    if constexpr (packing == Packing::nibbles) {
-        alignas(64) static constexpr float signed_codes[16] = {0,  1,  2,  3,  4,  5,  6,  7,
-                                                               -8, -7, -6, -5, -4, -3, -2, -1};
-        alignas(64) static constexpr float codes[16] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                                        8, 9, 10, 11, 12, 13, 14, 15};
-        constexpr bool is_signed = std::is_signed_v<typename Scale::Byte>;
-        const FloatVector table = scale.value(hn::Load(d, is_signed ? signed_codes : codes));
+    if constexpr (packing ==
+                  Packing::nibbles) { // the permutation reads four bits of an index alone
         const hn::Rebind<uint8_t, Ints> bytes;
-        const IntVector pair = hn::PromoteTo(di, hn::LoadU(bytes, piece + j));
+        const IntVector pair = hn::PromoteTo(di, hn::LoadU(bytes, codes));
         low = FloatVector{_mm512_permutexvar_ps(pair.raw, table.raw)};
         high = FloatVector{_mm512_permutexvar_ps(hn::ShiftRight<4>(pair).raw, table.raw)};
         return;
     }
 #endif
     IntVector low_code = hn::Zero(di), high_code = low_code;
-    read_codes<packing, typename Scale::Byte>(piece, j, low_code, high_code);
-    low = scale.value(hn::ConvertTo(d, low_code));
-    high = scale.value(hn::ConvertTo(d, high_code));
+    read_codes<packing, typename Scale::Byte>(codes, low_code, high_code);
+    low = Scale::value(hn::ConvertTo(Floats(), low_code), first, second);
+    high = Scale::value(hn::ConvertTo(Floats(), high_code), first, second);
 }
 
-// Sums are made canonical only where there was a NaN among them: `suspects`, which gathers products
-// of all that was stored, is NaN then, and rarely otherwise. Two of them, so that one need not wait
-// for the other.
+// Groups of one block. Sums are made canonical only where there was a NaN among them: `suspects`,
+// which gathers products of all that was stored, is NaN then, and rarely otherwise. Two of them, so
+// that one need not wait for the other.
 template <Put put, Packing packing, class Scale>
-HWY_INLINE void put_group(const Scale &scale, const uint8_t *piece, float *dst,
-                          FloatVector &suspects_a, FloatVector &suspects_b) {
+HWY_INLINE void put_groups(const float *scale, const uint8_t *codes, size_t groups, float *dst,
+                           FloatVector &suspects_a, FloatVector &suspects_b) {
     const Floats d;
-    const auto put_pair = [&](size_t j, FloatVector &suspects) HWY_ATTR {
-        float *const to = dst + j, *const to_high = to + group_values / 2;
+    constexpr size_t half = group_values / 2,
+                     piece = packing == Packing::bytes ? group_values : half;
+    const FloatVector first = hn::Set(d, scale[0]), second = hn::Set(d, scale[Scale::numbers - 1]);
+    const FloatVector table = code_table<packing, Scale>(first, second);
+    const auto put_pair = [&](const uint8_t *from, float *to, FloatVector &suspects) HWY_ATTR {
         FloatVector y = hn::Zero(d), y_high = y;
-        read_values<packing>(scale, piece, j, y, y_high);
+        read_values<packing, Scale>(first, second, table, from, y, y_high);
         if constexpr (put == Put::add) {
             y = hn::Add(hn::LoadU(d, to), y);
-            y_high = hn::Add(hn::LoadU(d, to_high), y_high);
+            y_high = hn::Add(hn::LoadU(d, to + half), y_high);
             suspects = hn::MulAdd(y, y_high, suspects); // defines no bytes
         }
         hn::StoreU(y, d, to);
-        hn::StoreU(y_high, d, to_high);
+        hn::StoreU(y_high, d, to + half);
     };
-    constexpr size_t half = group_values / 2;
-    for (size_t j = 0; j < half; j += 2 * lanes()) {
-        put_pair(j, suspects_a);
-        if (j + lanes() < half) put_pair(j + lanes(), suspects_b);
-    }
+    for (size_t g = 0; g < groups; g++, codes += piece, dst += group_values)
+        for (size_t j = 0; j < half; j += 2 * lanes()) {
+            put_pair(codes + j, dst + j, suspects_a);
+            if (j + lanes() < half) put_pair(codes + j + lanes(), dst + j + lanes(), suspects_b);
+        }
 }
 
 HWY_INLINE void make_canonical(float *values, size_t count) {
@@ -153,58 +167,95 @@ HWY_INLINE void make_canonical(float *values, size_t count) {
         hn::StoreU(canonical_vector(hn::LoadU(Floats(), values + i)), Floats(), values + i);
 }
 
-// The scales of a range's blocks, one group after the other.
+// Which block a group is of, and the scales of a tile's blocks as floats: where a vector is filled
+// from memory, that costs no shuffle.
 template <class Scale> class Scales {
 public:
     Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
            size_t first_group)
-        : next_(payload + range.layout->scales +
-                (groups.first + first_group) / groups.per_block * Scale::wire_bytes),
+        : block_((groups.first + first_group) / groups.per_block),
           left_(groups.per_block - (groups.first + first_group) % groups.per_block),
-          per_block_(groups.per_block) {}
+          per_block_(groups.per_block), end_(range.layout->scale_count),
+          wire_(payload + range.layout->scales) {}
 
-    HWY_INLINE Scale next() {
-        Scale scale;
-        scale.load(next_);
-        if (--left_ == 0) {
+    // Before the first group of every tile.
+    HWY_INLINE void begin_tile() {
+        const size_t count = std::min<uint64_t>(
+            per_block_ == 1 ? put_groups_most : put_groups_most / 2 + 1, end_ - block_);
+        Scale::load(wire_ + block_ * Scale::wire_bytes, count, numbers_);
+        at_ = numbers_;
+    }
+    // The next groups of one block, `most` of them at most; where their scale is.
+    HWY_INLINE const float *next(size_t most, size_t &groups) {
+        const float *const scale = at_;
+        groups = std::min(most, left_);
+        left_ -= groups;
+        if (left_ == 0) {
             left_ = per_block_;
-            next_ += Scale::wire_bytes;
+            block_++;
+            at_ += Scale::numbers;
         }
         return scale;
     }
+    // The same for blocks of one group.
+    HWY_INLINE const float *next() {
+        block_++;
+        return std::exchange(at_, at_ + Scale::numbers);
+    }
 
 private:
-    const std::byte *next_;
+    uint64_t block_;
     size_t left_, per_block_; // groups
+    uint64_t end_;
+    const std::byte *wire_;
+    const float *at_ = numbers_;
+    float numbers_[Scale::numbers * put_groups_most];
 };
+
+template <Put put, Packing packing, class Scale>
+HWY_INLINE void put_tile(Scales<Scale> &scales, bool are_single, const uint8_t *codes,
+                         size_t groups, float *dst, FloatVector &suspects_a,
+                         FloatVector &suspects_b) {
+    constexpr size_t piece = packing == Packing::bytes ? group_values : group_values / 2;
+    scales.begin_tile();
+    if (are_single) {
+        for (size_t i = 0; i < groups; i++)
+            put_groups<put, packing, Scale>(scales.next(), codes + i * piece, 1,
+                                            dst + i * group_values, suspects_a, suspects_b);
+        return;
+    }
+    for (size_t i = 0, count = 0; i < groups; i += count) {
+        const float *const scale = scales.next(groups - i, count);
+        put_groups<put, packing, Scale>(scale, codes + i * piece, count, dst + i * group_values,
+                                        suspects_a, suspects_b);
+    }
+}
 
 // The values of the range's groups from `first` on, `count` values.
 template <Put put, Packing packing, class Scale>
 void put_packed(const ChunkRange &range, const Groups &groups, const std::byte *payload,
                 size_t first, size_t count, float *dst) {
     const Floats d;
-    constexpr size_t piece = packing == Packing::bytes ? group_values : group_values / 2;
     CodeReader reader(range, groups, payload);
     Scales<Scale> scales(range, groups, payload, first);
+    const bool are_single = groups.per_block == 1;
     const size_t full_end = first + count / group_values, rest = count % group_values;
-    for (size_t g = first; g < full_end; g += tile_groups) {
-        const size_t part = std::min(tile_groups, full_end - g), values = part * group_values;
+    for (size_t g = first; g < full_end; g += put_groups_most) {
+        const size_t part = std::min(put_groups_most, full_end - g);
         const uint8_t *const codes = reader.template tile<packing>(g, part);
         FloatVector suspects_a = hn::Zero(d), suspects_b = suspects_a;
-        for (size_t i = 0; i < part; i++)
-            put_group<put, packing>(scales.next(), codes + i * piece, dst + i * group_values,
-                                    suspects_a, suspects_b);
+        put_tile<put, packing>(scales, are_single, codes, part, dst, suspects_a, suspects_b);
         if constexpr (put == Put::add)
             if (!hn::AllFalse(d, hn::IsNaN(hn::Add(suspects_a, suspects_b))))
-                make_canonical(dst, values);
-        dst += values;
+                make_canonical(dst, part * group_values);
+        dst += part * group_values;
     }
     if (rest == 0) return;
     float values[group_values] = {};
     std::memcpy(values, dst, rest * sizeof(float));
     FloatVector suspects = hn::Zero(d);
-    put_group<put, packing>(scales.next(), reader.template tile<packing>(full_end, 1), values,
-                            suspects, suspects);
+    put_tile<put, packing>(scales, are_single, reader.template tile<packing>(full_end, 1), 1,
+                           values, suspects, suspects);
     make_canonical(values, group_values);
     std::memcpy(dst, values, rest * sizeof(float));
 }

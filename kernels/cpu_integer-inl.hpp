@@ -7,9 +7,7 @@
 #define QCCL_CPU_INTEGER_INL
 #endif
 
-#include "kernels/cpu_group-inl.hpp"
-
-#include <bit>
+#include "kernels/cpu_quantise-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
@@ -24,8 +22,9 @@ HWY_INLINE WordVector extreme_key(FloatVector v) {
     return hn::Xor(hn::RotateRight<31>(bits), hn::Set(dw, 1U));
 #else
     const Ints di;
+    const IntVector minus_one = in_register(hn::Set(di, -1));
     const auto not_negative =
-        hn::VecFromMask(di, hn::Gt(hn::BitCast(di, bits), hn::Set(di, -1))); // 0 or -1
+        hn::VecFromMask(di, hn::Gt(hn::BitCast(di, bits), minus_one)); // 0 or -1
     return hn::Sub(hn::Add(bits, bits), hn::BitCast(dw, not_negative));
 #endif
 }
@@ -37,16 +36,41 @@ HWY_INLINE WordVector group_keys(const float *x) {
     return keys;
 }
 
-// Lane i: the largest key of the i-th of 2^depth groups. Neighbouring lanes are merged level by
-// level, so that the work per group does not grow with the vector.
+// The maximum of lanes that differ in bit `level` of their number; those with bit 0 are of `low`'s
+// vector then, the others of `high`'s.
+template <int level> HWY_INLINE WordVector merge_lanes(WordVector low, WordVector high) {
+    const Words d;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
+    // Blends run on more ports than shuffles: one shuffle here, two in ConcatEven and ConcatOdd.
+    const hn::Repartition<uint64_t, Words> wide;
+    if constexpr (level == 0) {
+        return hn::Max(hn::OddEven(high, low), hn::Shuffle2301(hn::OddEven(low, high)));
+    } else if constexpr (level == 1) {
+        const auto low_pairs = hn::BitCast(wide, low), high_pairs = hn::BitCast(wide, high);
+        return hn::Max(hn::BitCast(d, hn::OddEven(high_pairs, low_pairs)),
+                       hn::Shuffle1032(hn::BitCast(d, hn::OddEven(low_pairs, high_pairs))));
+    } else if constexpr (level == 2) {
+        return hn::Max(hn::OddEvenBlocks(high, low),
+                       hn::SwapAdjacentBlocks(hn::OddEvenBlocks(low, high)));
+    } else {
+        return hn::Max(hn::ConcatUpperLower(d, high, low), hn::ConcatLowerUpper(d, high, low));
+    }
+#else
+    // Every level reads pairs of neighbours and halves the lanes of both vectors: the order of the
+    // results is the same in the end.
+    return hn::Max(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
+#endif
+}
+
+// Lane i: the largest key of the i-th of 2^depth groups. Vectors are merged pair by pair, so that
+// the work per group does not grow with the vector.
 template <int depth> HWY_INLINE WordVector keys_of_groups(const float *x) {
     if constexpr (depth == 0) {
         return group_keys(x);
     } else {
-        const Words d;
         const WordVector low = keys_of_groups<depth - 1>(x);
         const WordVector high = keys_of_groups<depth - 1>(x + (group_values << (depth - 1)));
-        return hn::Max(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
+        return merge_lanes<depth - 1>(low, high);
     }
 }
 HWY_INLINE WordVector keys_of_groups(const float *x) {
@@ -71,10 +95,10 @@ HWY_INLINE uint32_t key_of_block(Source &source, size_t g, size_t end) {
     return hn::GetLane(hn::MaxOfLanes(Words(), keys));
 }
 
-// The blocks whose scales are computed together.
-struct BlockBatch {
+// Keys and scales of a batch.
+struct BlockScales {
     static constexpr size_t most = max_lanes;
-    HWY_ALIGN uint32_t keys[most];
+    HWY_ALIGN uint32_t keys[most] = {};
     HWY_ALIGN float inverse[most];
     HWY_ALIGN uint16_t wire[most];
     uint32_t exceptional = 0; // bit per block whose scale is none of a plain normal number
@@ -82,13 +106,13 @@ struct BlockBatch {
 
 // s = -m / 2^(b-1), away from zero to bf16, and 1 / s. Not finite, subnormal or nearly overflowing
 // scales are left to the reference; a block of zeros has s = 0 and codes 0.
-HWY_INLINE void scale_blocks(BlockBatch &batch, uint32_t bits) {
+HWY_INLINE void scale_blocks(BlockScales &blocks, size_t count, uint32_t bits) {
     const Words dw;
     const Floats df;
     const hn::Rebind<uint16_t, Words> narrow;
-    batch.exceptional = 0;
-    for (size_t i = 0; i < BlockBatch::most; i += lanes()) {
-        const WordVector key = hn::Load(dw, batch.keys + i);
+    blocks.exceptional = 0;
+    for (size_t i = 0; i < count; i += lanes()) {
+        const WordVector key = hn::Load(dw, blocks.keys + i);
         const WordVector magnitude = hn::ShiftRight<1>(key);
         const WordVector divided = hn::Sub(magnitude, hn::Set(dw, (bits - 1) << 23));
         const WordVector rounded =
@@ -103,41 +127,26 @@ HWY_INLINE void scale_blocks(BlockBatch &batch, uint32_t bits) {
         const WordVector scale = choose(is_normal, signed_scale, hn::Zero(dw));
         const FloatVector one = hn::Set(df, 1.0F);
         const FloatVector divisor = hn::IfThenElse(is_normal, hn::BitCast(df, signed_scale), one);
-        hn::Store(hn::IfThenElseZero(is_normal, hn::Div(one, divisor)), df, batch.inverse + i);
+        hn::Store(hn::IfThenElseZero(is_normal, hn::Div(one, divisor)), df, blocks.inverse + i);
         hn::Store(hn::DemoteTo(narrow, hn::BitCast(Ints(), hn::ShiftRight<16>(scale))), narrow,
-                  batch.wire + i);
+                  blocks.wire + i);
         uint8_t mask[8] = {};
         hn::StoreMaskBits(df, is_exceptional, mask);
-        batch.exceptional |= static_cast<uint32_t>(mask[0] | mask[1] << 8) << i;
+        blocks.exceptional |= static_cast<uint32_t>(mask[0] | mask[1] << 8) << i;
     }
 }
 
-// Encodes again what the fast path left out, block by block.
-inline void encode_blocks_by_reference(const ChunkRange &range, const Noise &noise, DataType in,
-                                       const void *src, std::byte *payload, const Groups &groups,
-                                       size_t first_block, uint32_t blocks) {
-    for (; blocks != 0; blocks &= blocks - 1) {
-        const size_t block = first_block + static_cast<size_t>(std::countr_zero(blocks));
-        const size_t begin = block * groups.per_block * group_values;
-        ChunkRange part = range;
-        part.begin = range.begin + begin;
-        part.count = std::min(groups.per_block * group_values, groups.values - begin);
-        scalar_kernels().encode(
-            part, noise, in, static_cast<const std::byte *>(src) + begin * type_bytes(in), payload);
-    }
-}
-
-// The largest keys of the batch that starts at group `begin`.
-HWY_INLINE void find_keys(Source &source, size_t begin, size_t end, size_t per_block,
-                          BlockBatch &batch) {
+// The largest keys of a batch's blocks.
+HWY_INLINE void find_keys(Source &source, const Batch &batch, size_t per_block,
+                          BlockScales &blocks) {
     if (per_block == 1) {
-        const float *const x = source.tile(begin);
-        for (size_t i = 0; i < BlockBatch::most; i += lanes())
-            hn::Store(keys_of_groups(x + i * group_values), Words(), batch.keys + i);
+        const float *const x = source.tile(batch.begin);
+        for (size_t i = 0; i < BlockScales::most; i += lanes())
+            hn::Store(keys_of_groups(x + i * group_values), Words(), blocks.keys + i);
         return;
     }
-    for (size_t i = 0; begin < end; i++, begin += per_block)
-        batch.keys[i] = key_of_block(source, begin, std::min(end, begin + per_block));
+    for (size_t i = 0, g = batch.begin; g < batch.end; i++, g += per_block)
+        blocks.keys[i] = key_of_block(source, g, std::min(batch.end, g + per_block));
 }
 
 template <CodeRounding rounding>
@@ -148,27 +157,23 @@ void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, co
     Source source(in, src, groups);
     Draws draws(range, noise);
     Codes codes(range, groups, payload);
-    BlockBatch batch;
-    const Quantiser quantiser{.inverses = batch.inverse,
-                              .highest = static_cast<float>((1U << (bits - 1)) - 1)};
-    const size_t batch_blocks =
-        std::clamp<size_t>(tile_groups / groups.per_block, 1, BlockBatch::most);
-    std::byte *const scales =
+    std::byte *const wire =
         payload + range.layout->scales + groups.first_block() * sizeof(uint16_t);
-    std::fill(batch.keys, batch.keys + BlockBatch::most, 0U);
-
-    for (size_t block = 0; block < groups.blocks(); block += batch_blocks) {
-        const size_t blocks = std::min(batch_blocks, groups.blocks() - block);
-        const size_t begin = block * groups.per_block;
-        const size_t end = std::min(groups.count, begin + blocks * groups.per_block);
-        find_keys(source, begin, end, groups.per_block, batch);
-        scale_blocks(batch, bits);
-        std::memcpy(scales + block * sizeof(uint16_t), batch.wire, blocks * sizeof(uint16_t));
-        quantise_blocks<int8_t, rounding>(source, draws, codes, quantiser, begin, end,
-                                          groups.per_block);
-        if (const uint32_t exceptional = batch.exceptional & ((1U << blocks) - 1); exceptional != 0)
-            encode_blocks_by_reference(range, noise, in, src, payload, groups, block, exceptional);
-    }
+    const auto prepare = [&](const Batch &batch, BlockScales &blocks) HWY_ATTR {
+        find_keys(source, batch, groups.per_block, blocks);
+        scale_blocks(blocks, batch.blocks, bits);
+        std::memcpy(wire + batch.block * sizeof(uint16_t), blocks.wire,
+                    batch.blocks * sizeof(uint16_t));
+    };
+    const auto quantise = [&](const Batch &batch, const BlockScales &blocks) HWY_ATTR {
+        const Quantiser quantiser{.inverses = blocks.inverse,
+                                  .highest = static_cast<float>((1U << (bits - 1)) - 1)};
+        quantise_batch<int8_t, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
+        encode_by_reference(range, noise, in, src, payload, groups, batch, blocks.exceptional);
+    };
+    const size_t batch_blocks =
+        std::clamp<size_t>(tile_groups / groups.per_block, 1, BlockScales::most);
+    for_each_batch<BlockScales>(groups, batch_blocks, prepare, quantise);
 }
 
 } // namespace qccl::HWY_NAMESPACE

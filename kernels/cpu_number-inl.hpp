@@ -53,8 +53,9 @@ template <class V> HWY_INLINE V canonical_vector(V v) {
     return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
-// In a register: GCC would otherwise load a value again for each of its uses.
-HWY_INLINE FloatVector in_register(FloatVector v) {
+// In a register, and nothing that GCC sees through: it would load a value again for each of its
+// uses, and turn a comparison with a constant into two instructions.
+template <class V> HWY_INLINE V in_register(V v) {
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
     asm("" : "+v"(v.raw));
 #endif

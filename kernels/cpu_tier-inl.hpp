@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/cpu_decode-inl.hpp"
+#include "kernels/cpu_integer-inl.hpp"
 #include "kernels/cpu_minmax-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();

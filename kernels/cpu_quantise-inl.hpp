@@ -1,0 +1,200 @@
+// Encoding in blocks, as far as `int` and `minmax` share it: batches of blocks whose scales are
+// computed together, values times reciprocals to codes, exceptions to the reference. Included once
+// per target.
+#if defined(QCCL_CPU_QUANTISE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef QCCL_CPU_QUANTISE_INL
+#undef QCCL_CPU_QUANTISE_INL
+#else
+#define QCCL_CPU_QUANTISE_INL
+#endif
+
+#include "kernels/cpu_group-inl.hpp"
+
+#include <bit>
+
+HWY_BEFORE_NAMESPACE();
+namespace qccl::HWY_NAMESPACE {
+
+// Nearest, ties to even. |v| < 2^31 here, so that x86 needs no repair of overflow.
+HWY_INLINE IntVector to_integers(FloatVector v) {
+#if HWY_TARGET == HWY_AVX3
+    return IntVector{_mm512_cvtps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+    return IntVector{_mm256_cvtps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_SSE4
+    return IntVector{_mm_cvtps_epi32(v.raw)};
+#else
+    return hn::NearestInt(v);
+#endif
+}
+
+// Stores codes saturated to Byte, a group or (where vectors hold half of one) two; `vector(i)`
+// gives lanes() codes from value i on.
+template <class Byte, size_t groups, class Vector>
+HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
+    [[maybe_unused]] constexpr bool is_signed = std::is_signed_v<Byte>;
+#if HWY_TARGET == HWY_AVX3
+    // Packing works within blocks of 128 bits: afterwards quads of bytes lie as the order undoes.
+    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
+    const __m512i second = groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw);
+    const __m512i quads =
+        is_signed ? _mm512_packs_epi16(first, second) : _mm512_packus_epi16(first, second);
+    alignas(64) static constexpr uint32_t order[16] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                                       2, 6, 10, 14, 3, 7, 11, 15};
+    const __m512i bytes = _mm512_permutexvar_epi32(_mm512_load_si512(order), quads);
+    if constexpr (groups == 2)
+        _mm512_storeu_si512(dst, bytes);
+    else
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(dst), _mm512_castsi512_si256(bytes));
+#elif HWY_TARGET == HWY_AVX2
+    const __m256i first = _mm256_packs_epi32(vector(0).raw, vector(8).raw);
+    const __m256i second = _mm256_packs_epi32(vector(16).raw, vector(24).raw);
+    const __m256i quads =
+        is_signed ? _mm256_packs_epi16(first, second) : _mm256_packus_epi16(first, second);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(dst),
+                        _mm256_permutevar8x32_epi32(quads, order));
+#else
+    const hn::Rebind<Byte, Ints> bytes;
+    auto *to = reinterpret_cast<Byte *>(dst);
+    for (size_t i = 0; i < group_values; i += lanes())
+        hn::StoreU(hn::DemoteTo(bytes, vector(i)), bytes, to + i);
+#endif
+}
+#if HWY_TARGET == HWY_AVX3
+inline constexpr size_t groups_at_once = 2;
+#else
+inline constexpr size_t groups_at_once = 1;
+#endif
+
+// lanes() draws as fp32 of [0, 1).
+HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
+    const hn::Rebind<uint16_t, Floats> narrow;
+    const IntVector k = hn::PromoteTo(Ints(), hn::LoadU(narrow, draws));
+    return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
+}
+
+// saturate: nearest, and storing as a byte is all the clamping that 8 bits need.
+enum class CodeRounding : uint8_t { saturate, nearest, stochastic };
+
+// What turns the values of blocks into codes: q = round((x - offset) * inverse), at most `highest`.
+// That no code falls below the lowest follows from how scales are rounded.
+struct Quantiser {
+    const float *offsets = nullptr; // offset_stride floats per block; minmax alone has them
+    const float *inverses = nullptr;
+    float highest = 0;
+};
+inline constexpr size_t offset_stride = 2;
+
+// Steps through the blocks group by group.
+struct BlockSteps {
+    size_t per_block, left, block = 0; // groups, groups, of the batch
+
+    explicit BlockSteps(size_t groups) : per_block(groups), left(groups) {}
+    HWY_INLINE size_t next() {
+        const size_t current = block;
+        if (--left == 0) {
+            left = per_block;
+            block++;
+        }
+        return current;
+    }
+};
+
+// One group, or two groups of the blocks a and b.
+template <class Byte, CodeRounding rounding, size_t groups>
+HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, FloatVector highest,
+                                const float *x, const uint16_t *draws, uint8_t *dst) {
+    const Floats d;
+    FloatVector offset_a = highest, offset_b = highest; // unused by signed codes
+    if constexpr (std::is_unsigned_v<Byte>) {
+        offset_a = hn::Set(d, quantiser.offsets[offset_stride * a]);
+        offset_b = groups == 1 ? offset_a : hn::Set(d, quantiser.offsets[offset_stride * b]);
+    }
+    const FloatVector inverse_a = hn::Set(d, quantiser.inverses[a]);
+    const FloatVector inverse_b = groups == 1 ? inverse_a : hn::Set(d, quantiser.inverses[b]);
+    const auto vector = [&](size_t i) HWY_ATTR {
+        const bool is_a = i < group_values;
+        FloatVector v = hn::LoadU(d, x + i);
+        if constexpr (std::is_unsigned_v<Byte>) v = hn::Sub(v, is_a ? offset_a : offset_b);
+        v = hn::Mul(v, is_a ? inverse_a : inverse_b);
+        if constexpr (rounding == CodeRounding::stochastic)
+            v = hn::Floor(hn::Add(v, unit_noise(draws + i)));
+        if constexpr (rounding != CodeRounding::saturate) v = hn::Min(v, highest);
+        return to_integers(v);
+    };
+    store_bytes<Byte, groups>(vector, dst);
+}
+
+// A batch: whole blocks of a range, from its first group on to behind its last.
+struct Batch {
+    size_t block, blocks, begin, end;
+};
+
+template <class Byte, CodeRounding rounding>
+HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
+                               const Quantiser &quantiser, const Batch &batch, size_t per_block) {
+    const FloatVector highest = hn::Set(Floats(), quantiser.highest);
+    BlockSteps steps(per_block);
+    for (size_t g = batch.begin; g < batch.end; g += tile_groups) {
+        const size_t count = std::min(tile_groups, batch.end - g), values = count * group_values;
+        const float *const x = source.tile(g);
+        const uint16_t *noise = nullptr;
+        if constexpr (rounding == CodeRounding::stochastic) noise = draws.tile(g, count);
+        uint8_t *const bytes = codes.tile(g);
+        size_t i = 0;
+        for (; i + groups_at_once * group_values <= values; i += groups_at_once * group_values) {
+            const size_t a = steps.next(), b = groups_at_once == 1 ? a : steps.next();
+            quantise_groups<Byte, rounding, groups_at_once>(quantiser, a, b, highest, x + i,
+                                                            noise + i, bytes + i);
+        }
+        if (i < values) {
+            const size_t a = steps.next();
+            quantise_groups<Byte, rounding, 1>(quantiser, a, a, highest, x + i, noise + i,
+                                               bytes + i);
+        }
+        codes.take(g, count);
+    }
+}
+
+// Calls prepare(batch, scales), then quantise(batch, scales) for every batch; the next one is
+// prepared first, so that its division waits while the processor has codes to compute.
+template <class Scales, class Prepare, class Quantise>
+HWY_INLINE void for_each_batch(const Groups &groups, size_t batch_blocks, const Prepare &prepare,
+                               const Quantise &quantise) {
+    const size_t all = groups.blocks();
+    const auto batch_at = [&](size_t block) {
+        const size_t blocks = std::min(batch_blocks, all - block), begin = block * groups.per_block;
+        return Batch{block, blocks, begin,
+                     std::min(groups.count, begin + blocks * groups.per_block)};
+    };
+    if (all == 0) return;
+    Scales scales[2];
+    size_t current = 0;
+    prepare(batch_at(0), scales[current]);
+    for (size_t block = 0; block < all; block += batch_blocks, current ^= 1) {
+        if (block + batch_blocks < all)
+            prepare(batch_at(block + batch_blocks), scales[current ^ 1]);
+        quantise(batch_at(block), scales[current]);
+    }
+}
+
+// Encodes again what the fast path left out: a bit per block of the batch.
+inline void encode_by_reference(const ChunkRange &range, const Noise &noise, DataType in,
+                                const void *src, std::byte *payload, const Groups &groups,
+                                const Batch &batch, uint32_t exceptional) {
+    for (exceptional &= (1U << batch.blocks) - 1; exceptional != 0;
+         exceptional &= exceptional - 1) {
+        const size_t block = batch.block + static_cast<size_t>(std::countr_zero(exceptional));
+        const size_t begin = block * groups.per_block * group_values;
+        ChunkRange part = range;
+        part.begin = range.begin + begin;
+        part.count = std::min(groups.per_block * group_values, groups.values - begin);
+        scalar_kernels().encode(
+            part, noise, in, static_cast<const std::byte *>(src) + begin * type_bytes(in), payload);
+    }
+}
+
+} // namespace qccl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
