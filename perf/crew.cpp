@@ -61,7 +61,7 @@ public:
             head.round = round + 1;
         }
         for (uint32_t turn = 0; head.round == round; turn++) {
-            if (head.given_up) return Error::make(Code::peer_lost, "another rank has given up");
+            if (head.given_up) return Error::make(Code::peer_lost, "%s", given_up);
             wait_a_little(turn);
         }
         return {};

@@ -20,6 +20,10 @@ public:
     Crew(const Crew &) = delete;
     Crew &operator=(const Crew &) = delete;
 
+    // What a rank hears that waits for one which has given up: it has nothing to add to the other's
+    // reason.
+    static constexpr const char *given_up = "another rank has given up";
+
     virtual uint32_t rank() const = 0;
     virtual uint32_t size() const = 0;
     // Every rank gives `bytes` bytes and receives those of all, in rank order. Fails when a rank

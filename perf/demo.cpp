@@ -173,7 +173,8 @@ static Result<int> run(const DemoArguments &demo) {
     return launch_processes(demo.ranks, [&](Crew &crew) {
         const Result<int> played = play(demo, arguments, files.get(), crew);
         if (played) return *played;
-        std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
+        if (std::string_view(played.error().text) != Crew::given_up)
+            std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
         return EXIT_FAILURE;
     });
 }

@@ -171,8 +171,8 @@ static Result<int> play(const Plan &plan, Crew &crew, qcclComm_t comm, const Mpi
 
 static int status_of(const Result<int> &played, const Crew &crew) {
     if (played) return *played;
-    // A rank that only heard that another has given up has nothing to add.
-    std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
+    if (std::string_view(played.error().text) != Crew::given_up)
+        std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
     return EXIT_FAILURE;
 }
 
