@@ -121,7 +121,7 @@ static Json config_json(const PerfArguments &a, const std::vector<RankInfo> &ran
         config["step_bytes"] = a.step_bytes;
     config.update({{"warmup_iters", a.warmup_iterations},
                    {"iterations", a.iterations.value_or(a.default_iterations)},
-                   {"aggregated_iterations", a.aggregated},
+                   {"aggregated_iterations", a.aggregated.value_or(1)},
                    {"validation", a.checks},
                    {"graph", 0},
                    {"blocking_collectives", truth(a.blocking != Blocking::none)},

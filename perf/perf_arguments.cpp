@@ -222,8 +222,12 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
                take_count(to.iterations, 1, most));
     add_option(app, group, "-w,--warmup_iters", "untimed ones before (1)",
                take_count(to.warmup_iterations, 0, most));
-    add_option(app, group, "-m,--agg_iters", "calls in one iteration (1)",
-               take_count(to.aggregated, 1, most));
+    const auto take_aggregated = [&to](const std::string &text) -> Done {
+        to.aggregated = 0;
+        return take_count(*to.aggregated, 1, most)(text);
+    };
+    add_option(app, group, "-m,--agg_iters", "calls in one iteration (1, more for small sizes)",
+               take_aggregated);
     add_option(app, group, "-N,--run_cycles", "sweeps; 0: for ever (1)",
                take_count(to.cycles, 0, most));
     add_option(app, group, "-c,--check", "calls whose result is checked (1)",

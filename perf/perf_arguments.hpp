@@ -32,7 +32,8 @@ struct PerfArguments {
     static constexpr uint32_t default_iterations = 20;
     std::optional<uint32_t> iterations; // nothing: at least the default, more for small sizes
     uint32_t warmup_iterations = 1;
-    uint32_t aggregated = 1;
+    // Calls in an iteration; nothing: 1, or more where a look at the clock would count.
+    std::optional<uint32_t> aggregated;
     uint32_t cycles = 1; // 0: for ever
     uint32_t checks = 1;
     std::vector<RedOp> ops{RedOp::sum};

@@ -11,17 +11,30 @@ namespace qccl::perf {
 
 static constexpr uint32_t fewest_pairs = 11; // with a baseline
 
-// -n, or as many as make a median worth reading: small calls are many, large ones few.
-static uint32_t iterations_of(const PerfArguments &arguments, uint64_t bytes) {
-    if (arguments.iterations) return *arguments.iterations;
+struct Pace {
+    uint32_t iterations;
+    uint32_t aggregated;
+};
+
+// As many calls as make a median worth reading: small ones are many and, since a look at the clock
+// takes 20 to 50 ns, measured ten at a time; large ones are few. -n and -m say otherwise.
+static Pace pace_of(const PerfArguments &arguments, uint64_t bytes) {
     struct Rule {
         uint64_t most_bytes;
-        uint32_t iterations;
+        Pace pace;
     };
-    static constexpr Rule rules[] = {{4096, 2000}, {65536, 400}, {uint64_t{1} << 20, 100}};
-    for (const Rule &rule : rules)
-        if (bytes <= rule.most_bytes) return rule.iterations;
-    return PerfArguments::default_iterations;
+    static constexpr Rule rules[] = {{4096, {.iterations = 200, .aggregated = 10}},
+                                     {65536, {.iterations = 400, .aggregated = 1}},
+                                     {uint64_t{1} << 20, {.iterations = 100, .aggregated = 1}}};
+    Pace pace{.iterations = PerfArguments::default_iterations, .aggregated = 1};
+    if (!arguments.iterations && !arguments.aggregated)
+        for (const Rule &rule : rules)
+            if (bytes <= rule.most_bytes) {
+                pace = rule.pace;
+                break;
+            }
+    return {.iterations = arguments.iterations.value_or(pace.iterations),
+            .aggregated = arguments.aggregated.value_or(pace.aggregated)};
 }
 
 Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown) {
@@ -119,16 +132,20 @@ Contestant Point::baseline(bool in_place) {
             .calls_per_refill = calls_per_refill(in_place)};
 }
 
-TurnOptions Point::turn_options(size_t contestants) const {
+TurnOptions Point::turn_options(size_t contestants, bool in_place) const {
     const PerfArguments &arguments = stage_.arguments;
     static constexpr uint64_t cheap_bytes = uint64_t{1} << 20; // a call is no loss of time
-    TurnOptions options{.iterations = iterations_of(arguments, operation_.bytes()),
+    const Pace pace = pace_of(arguments, operation_.bytes());
+    TurnOptions options{.iterations = pace.iterations,
                         .warmup_iterations = arguments.warmup_iterations,
-                        .aggregated = arguments.aggregated,
+                        .aggregated = pace.aggregated,
                         .turns = contestants > 1 ? fewest_pairs : 1,
                         .lead_in = operation_.bytes() <= cheap_bytes ? 1U : 0U,
                         .barrier_between = arguments.blocking == Blocking::with_barrier};
     if (has_baseline()) options.iterations = std::max(options.iterations, fewest_pairs);
+    const uint64_t refill = calls_per_refill(in_place);
+    if (!arguments.aggregated && refill > 0)
+        options.aggregated = static_cast<uint32_t>(std::min<uint64_t>(options.aggregated, refill));
     return options;
 }
 
@@ -217,7 +234,7 @@ Result<std::vector<Measurement>> Point::measure(bool in_place) {
     for (const auto &one : cases_) contestants.push_back(contestant(*one, in_place));
     if (has_baseline()) contestants.push_back(baseline(in_place));
     QCCL_TRY(const std::vector<Times> times,
-             time_in_turns(stage_.crew, contestants, turn_options(contestants.size())));
+             time_in_turns(stage_.crew, contestants, turn_options(contestants.size(), in_place)));
 
     std::vector<Measurement> measurements;
     for (const Times &one : times) {

@@ -68,7 +68,7 @@ private:
     std::function<Done()> call_of(const qcclCollConfig_t *config, bool in_place);
     void refill(bool in_place);
     uint64_t calls_per_refill(bool in_place) const;
-    TurnOptions turn_options(size_t contestants) const;
+    TurnOptions turn_options(size_t contestants, bool in_place) const;
     size_t element_bytes() const { return type_bytes(operation_.type); }
 
     const Stage &stage_;

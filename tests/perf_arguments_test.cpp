@@ -73,7 +73,7 @@ static void the_defaults_are_those_of_nccl_tests() {
     CHECK_EQ(arguments.step_bytes, 1U << 20);
     CHECK_EQ(arguments.step_factor, 1U);
     CHECK_EQ(arguments.warmup_iterations, 1U);
-    CHECK_EQ(arguments.aggregated, 1U);
+    CHECK(!arguments.aggregated);
     CHECK_EQ(arguments.cycles, 1U);
     CHECK_EQ(arguments.checks, 1U);
     CHECK(arguments.ops == std::vector{RedOp::sum});
@@ -152,7 +152,7 @@ static void values_arrive() {
     CHECK_EQ(a.step_factor, 2U);
     CHECK_EQ(a.iterations.value(), 5U);
     CHECK_EQ(a.warmup_iterations, 2U);
-    CHECK_EQ(a.aggregated, 3U);
+    CHECK_EQ(a.aggregated.value(), 3U);
     CHECK_EQ(a.cycles, 4U);
     CHECK_EQ(a.checks, 6U);
     CHECK(a.ops == std::vector{RedOp::avg});
