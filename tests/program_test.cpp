@@ -84,7 +84,7 @@ void joined_sums_need_no_segment() {
         const Program program = compiled(call, 1, {.joins = joins});
         return std::pair(program.tile_buffers, program.segment_buffers);
     };
-    CHECK(needs("none", DataType::float32, true) == std::pair(0U, 0U));
+    CHECK(needs("none", DataType::float32, true) == std::pair(1U, 0U));
     CHECK(needs("none", DataType::float16, true) == std::pair(1U, 0U));
     CHECK(needs("int8", DataType::float32, true) == std::pair(1U, 0U));
     CHECK(needs("int8", DataType::float32, false) == std::pair(0U, 1U));

@@ -17,10 +17,6 @@ size_t align(size_t at) {
     return (at + section_alignment - 1) / section_alignment * section_alignment;
 }
 
-size_t scale_bytes(const Codec &codec) {
-    return codec.id == CodecId::integer ? sizeof(uint16_t) : 2 * sizeof(float);
-}
-
 bool is_zero(std::span<const std::byte> bytes) {
     return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
@@ -96,6 +92,10 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
 }
 
 } // namespace
+
+size_t scale_bytes(const Codec &codec) {
+    return codec.id == CodecId::integer ? sizeof(uint16_t) : 2 * sizeof(float);
+}
 
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) {
     PayloadLayout layout;

@@ -30,6 +30,8 @@ struct PayloadLayout {
 };
 
 inline constexpr uint64_t group_values = 32;
+// Of a block's scale, or a bucket's minimum and unit.
+size_t scale_bytes(const Codec &codec);
 
 // Exact for every count up to 2^56, beyond what an address space holds.
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);

@@ -118,7 +118,8 @@ private:
         const bool stores_sum = last.what == Op::What::copy && last.src.base == Base::sum &&
                                 last.dst.base == Base::recv && last.dst_type == last.src_type;
         const auto needs_care = [&](const LineOp &op) {
-            return op.src.base == Base::send || op.chunk != last.chunk;
+            const bool is_first = &op == &bound_.reads.front();
+            return (op.src.base == Base::send && !is_first) || op.chunk != last.chunk;
         };
         if (!stores_sum || std::any_of(bound_.reads.begin(), bound_.reads.end(), needs_care))
             return;
@@ -197,14 +198,14 @@ private:
         if (chunk.count == 0) return;
         context_.layout = &chunk.layout;
         context_.count = chunk.count;
-        run_step(context_,
-                 {.what = op.what,
-                  .dst_type = op.dst_type,
-                  .src_type = op.src_type,
-                  .dst = address(op.dst),
-                  .src = source(op.src),
-                  .noise = noise},
-                 0, chunk.count);
+        run_whole(context_,
+                  {.what = op.what,
+                   .streams = op.dst.base == Base::line && chunk.bytes >= shared_streaming_bytes,
+                   .dst_type = op.dst_type,
+                   .src_type = op.src_type,
+                   .dst = address(op.dst),
+                   .src = source(op.src),
+                   .noise = noise});
     }
 
     // Where a step writes: never another rank's line.

@@ -34,12 +34,13 @@ struct Call {
 struct EngineOptions {
     // Calls on vectors of more bytes store their results past the cache, which they would only
     // flush.
-    uint64_t streaming_bytes = uint64_t{16} << 20;
+    uint64_t streaming_bytes = uint64_t{2} << 20;
 };
 
 // What calls run in, kept from one to the next.
 struct EngineMemory {
     DeviceMemory tiles;    // accumulators of the tile at hand
+    DeviceMemory scratch;  // the payload of the tile at hand
     DeviceMemory segments; // accumulators that live longer; for a bound call its only one
     std::vector<Lane> lanes;
     std::vector<TileStep> steps; // of the task at hand

@@ -1,7 +1,6 @@
 #include "engine/homes.hpp"
 
 #include <algorithm>
-#include <optional>
 
 namespace qccl {
 namespace {
@@ -15,25 +14,10 @@ template <class Visit> void each_sum(const Step &step, Visit visit) {
     for (uint32_t i = 0; i < step.sources; i++) visit(step.src.index + i);
 }
 
-// The wire slot that the run encodes the accumulator into, if nothing in the run before that
-// touches the slot: then the sum may grow in it.
-std::optional<uint32_t> wire_of_sum(std::span<const Step> steps, uint32_t chunk) {
-    const auto encode = std::find_if(steps.begin(), steps.end(), [&](const Step &step) {
-        return step.verb == Verb::encode && step.src == sum(chunk);
-    });
-    if (encode == steps.end()) return std::nullopt;
-    const bool is_touched = std::any_of(steps.begin(), encode, [&](const Step &step) {
-        return step.dst == encode->dst || step.src == encode->dst;
-    });
-    if (is_touched) return std::nullopt;
-    return encode->dst.index;
-}
-
 class Finder {
 public:
-    Finder(const Fused &fused, std::span<const StepRun> runs, bool joins, bool payload_is_sum)
-        : fused_(fused), runs_(runs), joins_(joins), payload_is_sum_(payload_is_sum),
-          users_(fused.schedule.chunks) {
+    Finder(const Fused &fused, std::span<const StepRun> runs, bool joins)
+        : fused_(fused), runs_(runs), joins_(joins), users_(fused.schedule.chunks) {
         homes_.of.resize(fused.schedule.chunks);
     }
 
@@ -67,11 +51,6 @@ private:
             home = {Place::Kind::segment, take_buffer(run, chunk)};
             return;
         }
-        if (payload_is_sum_)
-            if (const auto wire = wire_of_sum(steps(run), chunk)) {
-                home = {Place::Kind::payload, *wire};
-                return;
-            }
         home = {Place::Kind::tile, tiles++};
     }
 
@@ -93,7 +72,7 @@ private:
 
     const Fused &fused_;
     const std::span<const StepRun> runs_;
-    const bool joins_, payload_is_sum_;
+    const bool joins_;
     std::vector<std::vector<uint32_t>> users_; // of each accumulator: the runs, ascending
     std::vector<uint32_t> owners_;             // of each buffer: the accumulator that has it
     Homes homes_;
@@ -101,9 +80,8 @@ private:
 
 } // namespace
 
-Homes find_homes(const Fused &fused, std::span<const StepRun> runs, bool joins,
-                 bool payload_is_sum) {
-    return Finder(fused, runs, joins, payload_is_sum).find();
+Homes find_homes(const Fused &fused, std::span<const StepRun> runs, bool joins) {
+    return Finder(fused, runs, joins).find();
 }
 
 } // namespace qccl

@@ -28,10 +28,8 @@ struct Homes {
     std::vector<Order> orders; // what sharing a segment's buffer asks for
 };
 
-// An accumulator that lives within one run needs a tile. If the payload that it is encoded into
-// holds its very values (`payload_is_sum`), it is summed right there, and its encode does nothing.
-// Those that live longer share buffers as long as segments.
-Homes find_homes(const Fused &fused, std::span<const StepRun> runs, bool joins,
-                 bool payload_is_sum);
+// An accumulator that lives within one run needs a tile; those that live longer share buffers as
+// long as segments.
+Homes find_homes(const Fused &fused, std::span<const StepRun> runs, bool joins);
 
 } // namespace qccl

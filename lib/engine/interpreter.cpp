@@ -25,6 +25,7 @@ Done Interpreter::prepare() {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     const Geometry &geometry = program_.geometry;
     QCCL_TRY(grow(memory_.tiles, device_, program_.tile_buffers * program_.tile * sum_bytes));
+    QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
     QCCL_TRY(
         grow(memory_.segments, device_,
              size_t{geometry.lanes} * program_.segment_buffers * geometry.segment * sum_bytes));

@@ -78,7 +78,7 @@ public:
     Compiler(Program &program, const Fused &fused)
         : program_(program), schedule_(program.schedule),
           runs_(find_runs(schedule_, program.cut.joins)),
-          homes_(find_homes(fused, runs_, program.cut.joins, payload_is_sum(program.work))),
+          homes_(find_homes(fused, runs_, program.cut.joins)),
           outputs_read_(read_outputs(schedule_)) {}
 
     Done run(const Dependencies &dependencies) {
@@ -91,9 +91,6 @@ public:
     }
 
 private:
-    static bool payload_is_sum(const Work &work) {
-        return work.codec.is_lossless() && accumulator_of(work.type) == work.type;
-    }
     bool is_received(Slot slot) const {
         return slot.is(SlotKind::wire) && slot.index >= schedule_.outbox;
     }
@@ -239,6 +236,7 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
                     .layout = layout,
                     .geometry = geometry};
     program.tile = find_tile(work, cut, geometry, layout.grain());
+    program.tile_payload_bytes = most_encoded_bytes(work, program.tile);
     QCCL_TRY(Compiler(program, fused).run(dependencies));
     QCCL_TRY(program.bound, bind(program));
     count_bytes(program);

@@ -75,6 +75,7 @@ struct Program {
     std::vector<uint32_t> next{}, uses{};
     std::vector<Op> ops{};
     uint64_t tile = 0;                   // elements
+    size_t tile_payload_bytes = 0;       // of a tile that is encoded by itself
     uint32_t tile_buffers = 0;           // accumulators of a tile, for the rank
     uint32_t segment_buffers = 0;        // accumulators of a segment, for each lane
     std::optional<BoundProgram> bound{}; // if the call runs over the lines

@@ -1,44 +1,119 @@
 #include "engine/tiles.hpp"
 
+#include "codec/payload.hpp"
+
 #include <algorithm>
 
 namespace qccl {
+namespace {
 
-void run_step(const TileContext &context, const TileStep &step, uint64_t begin, uint64_t count) {
+// Part of a chunk, and the chunk that it would be by itself.
+struct Tile {
+    uint64_t begin = 0, count = 0;
+    PayloadLayout layout;
+};
+
+ChunkRange range_of(const TileContext &context, const Tile &tile) {
+    return {.codec = context.codec,
+            .layout = context.layout,
+            .type = context.type,
+            .whole = context.count,
+            .begin = tile.begin,
+            .count = tile.count};
+}
+
+ChunkRange alone(const TileContext &context, const Tile &tile) {
+    return {.codec = context.codec,
+            .layout = &tile.layout,
+            .type = context.type,
+            .whole = tile.count,
+            .begin = 0,
+            .count = tile.count};
+}
+
+// Moves what was encoded by itself to its places in the chunk, past the cache.
+void stream_payload(const TileContext &context, const Tile &tile, const std::byte *scratch,
+                    std::byte *payload) {
+    const Codec &codec = *context.codec;
+    const auto move = [&](size_t from, size_t to, size_t bytes) {
+        context.kernels->copy(DataType::uint8, payload + to, DataType::uint8, scratch + from, bytes,
+                              true);
+    };
+    if (codec.is_cast()) {
+        constexpr size_t cast_bytes = 2;
+        return move(0, tile.begin * cast_bytes, tile.count * cast_bytes);
+    }
+    const uint64_t groups = (tile.layout.coded + group_values - 1) / group_values;
+    for (const PlanePart &part : plane_parts)
+        if ((codec.bits & part.bits) != 0)
+            move(tile.layout.*part.start,
+                 context.layout->*part.start + tile.begin / group_values * part.group_bytes(),
+                 groups * part.group_bytes());
+    const uint64_t bucket = codec.bucket == Codec::whole_chunk ? context.count : codec.bucket;
+    const size_t scale = scale_bytes(codec);
+    move(tile.layout.scales, context.layout->scales + tile.begin / bucket * scale,
+         tile.layout.scale_count * scale);
+    if (tile.begin + tile.count != context.count) return;
+    move(tile.layout.raw, context.layout->raw,
+         (tile.count - tile.layout.coded) * type_bytes(context.type));
+    clear_gaps(codec, *context.layout, payload);
+}
+
+void encode(const TileContext &context, const TileStep &step, const Tile &tile,
+            const std::byte *src) {
+    if (!step.scratch)
+        return context.kernels->encode(range_of(context, tile), step.noise, step.src_type, src,
+                                       step.dst);
+    Noise noise = step.noise;
+    noise.first_index += tile.begin;
+    context.kernels->encode(alone(context, tile), noise, step.src_type, src, step.scratch);
+    stream_payload(context, tile, step.scratch, step.dst);
+}
+
+void run_step(const TileContext &context, const TileStep &step, const Tile &tile) {
     const Kernels &kernels = *context.kernels;
     const DataType sum_type = accumulator_of(context.type);
-    const auto range = [&] {
-        return ChunkRange{.codec = context.codec,
-                          .layout = context.layout,
-                          .type = context.type,
-                          .whole = context.count,
-                          .begin = begin,
-                          .count = count};
-    };
-    std::byte *const dst = step.dst + begin * step.dst_stride;
-    const std::byte *const src = step.src + begin * step.src_stride;
+    std::byte *const dst = step.dst + tile.begin * step.dst_stride;
+    const std::byte *const src = step.src + tile.begin * step.src_stride;
     switch (step.what) {
     case Op::What::copy:
         if (dst == src && step.dst_type == step.src_type) break; // in place
-        kernels.copy(step.dst_type, dst, step.src_type, src, count, step.streams);
+        kernels.copy(step.dst_type, dst, step.src_type, src, tile.count, step.streams);
         break;
     case Op::What::reduce:
-        kernels.reduce(context.op, sum_type, dst, step.src_type, src, count);
+        kernels.reduce(context.op, sum_type, dst, step.src_type, src, tile.count);
         break;
-    case Op::What::divide: kernels.divide(sum_type, dst, count, context.ranks); break;
-    case Op::What::encode: kernels.encode(range(), step.noise, step.src_type, src, step.dst); break;
+    case Op::What::divide: kernels.divide(sum_type, dst, tile.count, context.ranks); break;
+    case Op::What::encode: encode(context, step, tile, src); break;
     case Op::What::decode:
-        kernels.decode(range(), step.src, step.dst_type, dst, step.streams);
+        if (step.scratch)
+            kernels.decode(alone(context, tile), step.scratch, step.dst_type, dst, step.streams);
+        else
+            kernels.decode(range_of(context, tile), step.src, step.dst_type, dst, step.streams);
         break;
-    case Op::What::decode_add: kernels.decode_add(range(), context.op, step.src, dst); break;
+    case Op::What::decode_add:
+        kernels.decode_add(range_of(context, tile), context.op, step.src, dst);
+        break;
     case Op::What::label: break; // headers are written once for a chunk, not for a tile
     }
 }
 
-void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint64_t tile) {
-    for (uint64_t begin = 0; begin < context.count; begin += tile) {
-        const uint64_t count = std::min(tile, context.count - begin);
-        for (const TileStep &step : steps) run_step(context, step, begin, count);
+} // namespace
+
+void run_whole(const TileContext &context, const TileStep &step) {
+    run_step(context, step, {.begin = 0, .count = context.count, .layout = {}});
+}
+
+void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint64_t tile_count) {
+    const bool is_alone = std::any_of(steps.begin(), steps.end(),
+                                      [](const TileStep &step) { return step.scratch != nullptr; });
+    Tile tile;
+    for (; tile.begin < context.count; tile.begin += tile_count) {
+        const uint64_t count = std::min(tile_count, context.count - tile.begin);
+        if (is_alone && count != tile.count)
+            tile.layout = payload_layout(*context.codec, context.type, count);
+        tile.count = count;
+        for (const TileStep &step : steps) run_step(context, step, tile);
     }
 }
 

@@ -18,9 +18,7 @@ public:
                 push(Op::What::reduce, step, Slot(step.src.what(), step.src.index + i));
             break;
         case Verb::encode: encode(step); break;
-        case Verb::decode:
-            push(translation_.is_lossless ? Op::What::copy : Op::What::decode, step, step.src);
-            break;
+        case Verb::decode: decode(step); break;
         case Verb::decode_add:
             push(translation_.is_lossless ? Op::What::reduce : Op::What::decode_add, step,
                  step.src);
@@ -75,14 +73,23 @@ private:
 
     void encode(const Step &step) {
         ops_.push_back(op(Op::What::label, step, step.dst, {}));
-        // Where the sum has grown in the payload itself, it lies there already.
-        if (place(step.src) == place(step.dst)) return;
         push(translation_.is_lossless ? Op::What::copy : Op::What::encode, step, step.src);
+        encoded_ = &step;
+    }
+
+    // What the same run has just stored without loss is better read where it came from: the payload
+    // is written past the cache.
+    void decode(const Step &step) {
+        if (!translation_.is_lossless) return push(Op::What::decode, step, step.src);
+        const bool is_at_hand =
+            encoded_ && encoded_->dst == step.src && type(encoded_->src) == translation_.type;
+        push(Op::What::copy, step, is_at_hand ? encoded_->src : step.src);
     }
 
     const Translation &translation_;
     const std::vector<bool> &outputs_read_;
     std::vector<Op> &ops_;
+    const Step *encoded_ = nullptr; // by this run, last
 };
 
 } // namespace

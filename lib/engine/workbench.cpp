@@ -33,6 +33,7 @@ void Workbench::run(Lane &lane, const Task &task) {
     context_.count = segment.count;
 
     memory_.steps.clear();
+    scratch_wire_.reset();
     for (const Op &op : ops)
         if (op.what == Op::What::label)
             label(lane, op, segment);
@@ -49,18 +50,30 @@ void Workbench::run(Lane &lane, const Task &task) {
 }
 
 void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
+    const bool reads_payload = op.what == Op::What::decode || op.what == Op::What::decode_add;
     memory_.steps.push_back(
         {.what = op.what,
-         .streams = streams_ && op.may_stream,
+         .streams = op.dst.is(Place::Kind::payload) ? layout_.bytes >= shared_streaming_bytes
+                                                    : streams_ && op.may_stream,
          .dst_type = op.dst_type,
          .src_type = op.src_type,
          .dst = writable(lane, op.dst, op.chunk),
          .src = readable(lane, op.src, op.chunk),
          .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
-         .src_stride = op.what == Op::What::decode || op.what == Op::What::decode_add
-                           ? 0
-                           : stride(op.src, op.src_type),
-         .noise = noise(op, segment)});
+         .src_stride = reads_payload ? 0 : stride(op.src, op.src_type),
+         .noise = noise(op, segment),
+         .scratch = scratch(op)});
+}
+
+// A chunk that is streamed to the outbox is made tile by tile in the cache, and what the same run
+// goes on with is read there: the outbox would have to come back from memory.
+std::byte *Workbench::scratch(const Op &op) {
+    if (op.what == Op::What::encode && layout_.bytes >= shared_streaming_bytes)
+        scratch_wire_ = op.dst.index;
+    else if (op.what != Op::What::decode || !op.src.is(Place::Kind::payload) ||
+             scratch_wire_ != op.src.index)
+        return nullptr;
+    return memory_.scratch.data();
 }
 
 void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {

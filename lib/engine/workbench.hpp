@@ -6,6 +6,7 @@
 #include "engine/engine.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace qccl {
@@ -30,6 +31,7 @@ public:
 
 private:
     void resolve(Lane &lane, const Op &op, const ElementRange &segment);
+    std::byte *scratch(const Op &op);
     void label(Lane &lane, const Op &op, const ElementRange &segment);
     Noise noise(const Op &op, const ElementRange &segment) const;
     std::byte *slot_address(const Lane &lane, uint32_t wire) const;
@@ -42,7 +44,8 @@ private:
     const std::span<std::byte> outbox_;
     const bool streams_;
     TileContext context_;
-    PayloadLayout layout_; // of a segment of context_.count elements
+    PayloadLayout layout_;                 // of a segment of context_.count elements
+    std::optional<uint32_t> scratch_wire_; // whose tile lies in the scratch
 };
 
 } // namespace qccl
