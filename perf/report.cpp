@@ -69,8 +69,8 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
         "(%s) warmup iters: %u iters: %u agg iters: %u validation: %u graph: %d unalign: %u\n",
         a.launch == Launch::threads ? static_cast<int>(a.ranks) : 1, 1, a.min_bytes, a.max_bytes,
         a.step_factor > 1 ? a.step_factor : a.step_bytes, a.step_factor > 1 ? "factor" : "bytes",
-        a.warmup_iterations, a.iterations.value_or(a.default_iterations), a.aggregated.value_or(1), a.checks, 0,
-        a.unaligned_elements);
+        a.warmup_iterations, a.iterations.value_or(a.default_iterations), a.aggregated.value_or(1),
+        a.checks, 0, a.unaligned_elements);
     if (a.blocking == Blocking::with_barrier)
         std::fprintf(
             out_, "# Blocking Enabled: wait for completion and barrier after each collective \n");
