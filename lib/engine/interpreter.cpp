@@ -5,6 +5,7 @@
 #include <algorithm>
 
 namespace qccl {
+
 Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                          Counters &counters, const Program &program, const Call &call, bool streams)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <string>
+#include <string_view>
 
 namespace qccl {
 namespace {
@@ -17,6 +17,13 @@ namespace {
 // Bytes of accumulator in a tile: with its sources and destinations it leaves room in an L1 cache
 // of 32 KiB.
 constexpr size_t tile_bytes = size_t{8} << 10;
+
+// FNV-1a: the same on every rank, whatever its standard library.
+uint32_t short_hash(std::string_view text) {
+    uint32_t hash = 0x811C9DC5;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
+    return hash;
+}
 
 CallDescriptor describe(const Work &work) {
     CallDescriptor descriptor;
@@ -29,8 +36,8 @@ CallDescriptor describe(const Work &work) {
     if (text.size() < sizeof descriptor.codec)
         std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", text.c_str());
     else // too long to compare whole: its beginning, and a hash of it all
-        std::snprintf(descriptor.codec, sizeof descriptor.codec, "%.29s#%08zx", text.c_str(),
-                      std::hash<std::string>{}(text)&0xFFFFFFFF);
+        std::snprintf(descriptor.codec, sizeof descriptor.codec, "%.29s#%08x", text.c_str(),
+                      short_hash(text));
     std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", work.algorithm);
     return descriptor;
 }
@@ -43,6 +50,11 @@ uint64_t most_encoded_bytes(const Work &work, uint64_t count) {
     return std::max(most, encoded_bytes(work.codec, work.type, count / bucket * bucket - 1));
 }
 
+// A bucket is a chunk: nothing can be cut.
+bool has_whole_buckets(const Codec &codec) {
+    return codec.id == CodecId::minmax && codec.bucket == Codec::whole_chunk;
+}
+
 Result<Geometry> cut_segments(const Work &work, const Cut &cut, const Layout &layout,
                               uint32_t outbox) {
     if (outbox > cut.slots)
@@ -51,8 +63,7 @@ Result<Geometry> cut_segments(const Work &work, const Cut &cut, const Layout &la
     const uint32_t most_lanes = outbox == 0 ? cut.lanes : std::min(cut.lanes, cut.slots / outbox);
     const Encoding encoding{
         .type_bytes = type_bytes(work.type),
-        .needs_whole_chunks =
-            work.codec.id == CodecId::minmax && work.codec.bucket == Codec::whole_chunk,
+        .needs_whole_chunks = has_whole_buckets(work.codec),
         .encoded_bytes = [&](uint64_t count) { return most_encoded_bytes(work, count); }};
     return qccl::cut(layout, outbox, encoding,
                      {.arena_bytes = cut.outbox_bytes,
@@ -192,9 +203,7 @@ private:
 };
 
 uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, uint64_t grain) {
-    const bool is_whole =
-        work.codec.id == CodecId::minmax && work.codec.bucket == Codec::whole_chunk;
-    if (is_whole || !cut.joins) return geometry.segment;
+    if (has_whole_buckets(work.codec) || !cut.joins) return geometry.segment;
     const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
     return std::min(geometry.segment, std::max(grain, target / grain * grain));
 }
@@ -202,10 +211,10 @@ uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, u
 // Of one message in all instances.
 uint64_t message_bytes(const Program &program, const Step &send) {
     const Work &work = program.work;
-    const uint64_t count = program.layout.range(send.src, send.chunk).count;
     if (program.bound) return program.bound->message_bytes(send.chunk);
-    const uint64_t segment = program.geometry.segment, full = count / segment,
-                   rest = count % segment;
+    const uint64_t count = program.layout.range(send.src, send.chunk).count;
+    const uint64_t segment = program.geometry.segment;
+    const uint64_t full = count / segment, rest = count % segment;
     const uint64_t empty = program.geometry.instances - full - (rest != 0 ? 1 : 0);
     return full * encoded_bytes(work.codec, work.type, segment) +
            (rest != 0 ? encoded_bytes(work.codec, work.type, rest) : 0) + empty * header_bytes;

@@ -33,11 +33,12 @@ struct Work {
 
 // How it is cut and what room there is; equal on all ranks.
 struct Cut {
-    size_t outbox_bytes = size_t{16} << 20; // the transport's outbox
-    uint32_t slots = 1024;                  // that it may be cut into
-    size_t segment_bytes = size_t{128}
-                           << 10; // unencoded bytes of a chunk that one instance works on
-    uint32_t lanes = 4;           // instances in flight
+    // Of the transport: its outbox, and how many slots that may be cut into.
+    size_t outbox_bytes = size_t{16} << 20;
+    uint32_t slots = 1024;
+    // Unencoded bytes of a chunk that an instance works on, and instances in flight.
+    size_t segment_bytes = size_t{128} << 10;
+    uint32_t lanes = 4;
     // Bytes of the transport's line. Give them only for algorithms with one exchange: on every
     // rank, all that is sent is there from the start (oneshot; never ring or direct). Then calls
     // that fit run over the lines. 0: over the mailboxes alone.
@@ -52,13 +53,15 @@ struct Task {
     enum class Kind : uint8_t { send, recv, work };
 
     Kind kind = Kind::work;
-    uint32_t first = 0,
-             last = 0; // work: Program::ops [first, last); send, recv: `first` is the step
-    uint32_t next_first = 0, next_last = 0;   // of Program::next: the tasks that wait for this one
-    uint32_t uses_first = 0, uses_last = 0;   // of Program::uses: the received wires that it reads
-    uint32_t encoding_ops = 0, timed_ops = 0; // work: of its operations, those that encode; those
-                                              // that take time
-    uint32_t readers = 0;                     // recv: how many tasks read what comes
+    // work: Program::ops [first, last); send and recv: `first` is the step.
+    uint32_t first = 0, last = 0;
+    // Program::next [next_first, next_last): the tasks that wait for this one.
+    uint32_t next_first = 0, next_last = 0;
+    // Program::uses [uses_first, uses_last): the received wires that it reads.
+    uint32_t uses_first = 0, uses_last = 0;
+    // work: of its operations, those that encode, and those that take time.
+    uint32_t encoding_ops = 0, timed_ops = 0;
+    uint32_t readers = 0; // recv: how many tasks read what comes
     uint32_t awaited = 0; // while nothing can go on: a peer, or this rank for one of its own slots
 };
 
