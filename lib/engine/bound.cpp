@@ -184,9 +184,8 @@ private:
 
     void run(const LineOp &op) {
         const LineChunk &chunk = bound_.chunks[op.chunk];
-        const Noise noise{.key = noise_key(call_.noise_seed, program_.work.team.rank, op.ordinal),
-                          .call = call_.number,
-                          .first_index = chunk.index};
+        const bool encodes = op.what == Op::What::label || op.what == Op::What::encode;
+        const Noise noise = encodes ? noise_of(op, chunk) : Noise{};
         if (op.what == Op::What::label)
             return write_header(program_.work.codec,
                                 {.type = program_.work.type,
@@ -206,6 +205,12 @@ private:
                    .dst = address(op.dst),
                    .src = source(op.src),
                    .noise = noise});
+    }
+
+    Noise noise_of(const LineOp &op, const LineChunk &chunk) const {
+        return {.key = noise_key(call_.noise_seed, program_.work.team.rank, op.ordinal),
+                .call = call_.number,
+                .first_index = chunk.index};
     }
 
     // Where a step writes: never another rank's line.

@@ -10,7 +10,7 @@ namespace {
 // Part of a chunk, and the chunk that it would be by itself.
 struct Tile {
     uint64_t begin = 0, count = 0;
-    PayloadLayout layout;
+    const PayloadLayout *layout = nullptr; // of the latter; where a step has scratch
 };
 
 ChunkRange range_of(const TileContext &context, const Tile &tile) {
@@ -24,7 +24,7 @@ ChunkRange range_of(const TileContext &context, const Tile &tile) {
 
 ChunkRange alone(const TileContext &context, const Tile &tile) {
     return {.codec = context.codec,
-            .layout = &tile.layout,
+            .layout = tile.layout,
             .type = context.type,
             .whole = tile.count,
             .begin = 0,
@@ -43,19 +43,19 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
         constexpr size_t cast_bytes = 2;
         return move(0, tile.begin * cast_bytes, tile.count * cast_bytes);
     }
-    const uint64_t groups = (tile.layout.coded + group_values - 1) / group_values;
+    const uint64_t groups = (tile.layout->coded + group_values - 1) / group_values;
     for (const PlanePart &part : plane_parts)
         if ((codec.bits & part.bits) != 0)
-            move(tile.layout.*part.start,
+            move(tile.layout->*part.start,
                  context.layout->*part.start + tile.begin / group_values * part.group_bytes(),
                  groups * part.group_bytes());
     const uint64_t bucket = codec.bucket == Codec::whole_chunk ? context.count : codec.bucket;
     const size_t scale = scale_bytes(codec);
-    move(tile.layout.scales, context.layout->scales + tile.begin / bucket * scale,
-         tile.layout.scale_count * scale);
+    move(tile.layout->scales, context.layout->scales + tile.begin / bucket * scale,
+         tile.layout->scale_count * scale);
     if (tile.begin + tile.count != context.count) return;
-    move(tile.layout.raw, context.layout->raw,
-         (tile.count - tile.layout.coded) * type_bytes(context.type));
+    move(tile.layout->raw, context.layout->raw,
+         (tile.count - tile.layout->coded) * type_bytes(context.type));
     clear_gaps(codec, *context.layout, payload);
 }
 
@@ -101,17 +101,20 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
 } // namespace
 
 void run_whole(const TileContext &context, const TileStep &step) {
-    run_step(context, step, {.begin = 0, .count = context.count, .layout = {}});
+    run_step(context, step, {.begin = 0, .count = context.count});
 }
 
 void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint64_t tile_count) {
     const bool is_alone = std::any_of(steps.begin(), steps.end(),
                                       [](const TileStep &step) { return step.scratch != nullptr; });
     Tile tile;
+    PayloadLayout layout;
     for (; tile.begin < context.count; tile.begin += tile_count) {
         const uint64_t count = std::min(tile_count, context.count - tile.begin);
-        if (is_alone && count != tile.count)
-            tile.layout = payload_layout(*context.codec, context.type, count);
+        if (is_alone && count != tile.count) {
+            layout = payload_layout(*context.codec, context.type, count);
+            tile.layout = &layout;
+        }
         tile.count = count;
         for (const TileStep &step : steps) run_step(context, step, tile);
     }

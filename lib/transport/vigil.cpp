@@ -46,12 +46,14 @@ Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, L
 bool Vigil::linger() {
     const bool spins = options_.spin != Time{};
     const uint32_t look = looks_++;
+    // A wait that is over within a few looks asks no clock at all.
+    const uint32_t first_clock = spins ? looks_per_clock - 1 : 0;
     if (spins) {
         relax();
-        if (look % looks_per_clock != 0) return true;
+        if (look % looks_per_clock != first_clock) return true;
     }
     now_ = Clock::now();
-    if (look == 0) since_ = now_;
+    if (look == first_clock) since_ = now_;
     const Time waited = now_ - since_;
     if (waited < options_.spin) return true;
     if (waited >= options_.spin + yielding) return false;
