@@ -1,6 +1,7 @@
 /* How communicators end while somebody is inside, and who may not be inside. */
 #include "api_kit.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,49 @@ static void aborted_with_work_enqueued(void **state)
     assert_int_equal(qcclCommDestroy(world.comms[1]), qcclSuccess);
 }
 
+static void *finalize(void *argument)
+{
+    waiter_t *waiter = argument;
+    waiter->result = qcclCommFinalize(waiter->comm);
+    return NULL;
+}
+
+static void hold(void *context)
+{
+    while (*(volatile int *)context) sleep_ms(1);
+}
+
+/* Work that is stuck in its stream behind another communicator's, and a thread that waits for it. */
+static void aborted_while_its_work_is_far_back(void **state)
+{
+    volatile int is_held = 1;
+    qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    world_t world = make_world(size), other;
+    qcclStream_t stream = NULL;
+    waiter_t waiter;
+    (void)state;
+    is_held = 0;
+    configs[0].idle.function = hold;
+    configs[0].idle.context = (void *)&is_held;
+    other = join_world(size, configs);
+    is_held = 1;
+    assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
+    assert_int_equal(qcclBarrier(other.comms[0], stream), qcclSuccess);
+    assert_int_equal(qcclBarrier(world.comms[0], stream), qcclSuccess);
+    memset(&waiter, 0, sizeof waiter);
+    waiter.comm = world.comms[0];
+    assert_int_equal(pthread_create(&waiter.thread, NULL, finalize, &waiter), 0);
+    sleep_ms(50);
+    assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
+    check_ended(&waiter, qcclRevoked, "");
+    is_held = 0;
+    assert_int_equal(qcclBarrier(other.comms[1], NULL), qcclSuccess);
+    assert_int_equal(qcclStreamSynchronize(stream), qcclRevoked);
+    assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
+    assert_int_equal(qcclCommDestroy(world.comms[1]), qcclSuccess);
+    end_world(&other);
+}
+
 /* Whoever still waits is told who is not coming any more. */
 static void a_rank_that_leaves_is_named(void **state)
 {
@@ -191,9 +235,11 @@ static void a_forked_child_is_refused(void **state)
             wrong += qcclCommRevoke(comm) != qcclInvalidUsage;
             wrong += qcclStreamSynchronize(stream) != qcclInvalidUsage;
             wrong += strcmp(qcclGetLastError(comm), "") != 0;
+#ifndef __SANITIZE_THREAD__ /* which dies where a child of several threads starts one */
             wrong += qcclCommInitAll(&comm, 1, NULL) != qcclSuccess; /* its own are its own */
             wrong += qcclBarrier(comm, NULL) != qcclSuccess;
             wrong += qcclCommDestroy(comm) != qcclSuccess;
+#endif
             _exit(wrong);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -203,6 +249,17 @@ static void a_forked_child_is_refused(void **state)
         end_world(&worlds[i]);
     }
     assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
+}
+
+enum { has_other_threads = 77 };
+
+static int threads_of_process(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int threads = 0;
+    while (tasks && readdir(tasks)) threads++;
+    if (tasks) closedir(tasks);
+    return threads - 2; /* . and .. */
 }
 
 /* Only one thread, and it waits for a call that it would have to make itself. In a child, because
@@ -217,6 +274,7 @@ static void one_thread_in_blocking_calls_of_all_ranks(void **state)
         qcclStream_t stream = NULL;
         float value = 1, other = 2;
         int wrong = 0;
+        if (threads_of_process() > 1) _exit(has_other_threads); /* a sanitizer's */
         wrong += qcclCommInitAll(comms, size, NULL) != qcclSuccess;
         wrong += qcclStreamCreate(&stream) != qcclSuccess;
         /* With the other rank's call on a stream there is no deadlock. */
@@ -234,6 +292,7 @@ static void one_thread_in_blocking_calls_of_all_ranks(void **state)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == has_other_threads) skip();
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -322,6 +381,7 @@ int main(void)
         cmocka_unit_test(revoked_by_another_rank),
         cmocka_unit_test(aborted_under_a_thread),
         cmocka_unit_test(aborted_with_work_enqueued),
+        cmocka_unit_test(aborted_while_its_work_is_far_back),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(leaving_at_once_disturbs_nobody),
         cmocka_unit_test(a_second_thread_is_refused),

@@ -134,12 +134,12 @@ static void an_error_is_told_once(void **state)
 {
     world_t world = make_world(size);
     qcclStream_t streams[size];
-    float values[2] = {0};
+    float values[size][2] = {{0}};
     int rank;
     (void)state;
     for (rank = 0; rank < size; rank++) {
         assert_int_equal(qcclStreamCreate(&streams[rank]), qcclSuccess);
-        assert_int_equal(qcclAllReduce(values, values, 1 + (size_t)rank, qcclFloat32, qcclSum,
+        assert_int_equal(qcclAllReduce(values[rank], values[rank], 1 + (size_t)rank, qcclFloat32, qcclSum,
                                        world.comms[rank], streams[rank]),
                          qcclSuccess);
     }

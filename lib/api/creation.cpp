@@ -35,6 +35,7 @@ struct Waiting {
     std::function<void(const Error &)> fail; // set once the transport is there
 
     void operator()() const {
+        // Somebody's own function may well make the calls that are missing.
         if (idle.function) return idle.function(idle.context);
         if (!family || !fail) return;
         if (const auto deadlock = family->find_deadlock(rank)) fail(*deadlock);

@@ -42,9 +42,10 @@ qcclResult_t qcclCommAbort(qcclComm_t comm) {
         QCCL_TRY(check_outside(found));
         found.fail(Error::make(Code::revoked, "rank %u aborted the communicator", found.rank())
                        .at_rank(found.rank()));
+        // Turns first: a thread that is inside may be waiting for one that is far back in its stream.
+        found.close();
         if (const auto answer = found.gate().close(); answer != Gate::Answer::inside)
             return refuse_entry(answer);
-        found.close();
         delete comm;
         return {};
     });

@@ -20,7 +20,7 @@ void Turns::finish(uint64_t call, bool was_enqueued) {
 
 void Turns::await_all() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return is_idle(); });
+    changed_.wait(lock, [this] { return closed_ || is_idle(); });
 }
 
 void Turns::close() {

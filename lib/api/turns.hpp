@@ -29,6 +29,7 @@ public:
     bool await(uint64_t call);
     void finish(uint64_t call, bool was_enqueued);
 
+    // Until nothing is enqueued, or the communicator is closed.
     void await_all();
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.
     void close();
