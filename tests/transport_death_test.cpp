@@ -49,7 +49,9 @@ void survive(uint32_t size, const std::vector<uint32_t> &victims, Clock::duratio
         await([&] { return meeting->board[created] == size; });
         std::this_thread::sleep_for(delay);
         meeting->board[killed_at] = now_ticks();
-        for (const uint32_t victim : victims) kill(pids[victim], SIGKILL);
+        // Stopped first, so that no victim sees another die.
+        for (const int signal : {SIGSTOP, SIGKILL})
+            for (const uint32_t victim : victims) kill(pids[victim], signal);
     };
     const auto statuses = run_ranks(*meeting, Kind::shm, body, small_options(), watch);
     for (uint32_t rank = 0; rank < size; rank++)
