@@ -17,6 +17,11 @@ constexpr uint32_t looks_per_clock = 16;
 // Yielding finds a message within a microsecond or two where others need the core, a sleeper needs
 // tens; but it burns the core where nobody does.
 constexpr Vigil::Time yielding = 1ms;
+// If a yield takes as long as this, somebody had a turn on this core and soon gave it back: most
+// likely a rank that we wait for, whatever core it might have had. Then the next waits do not spin.
+// One that keeps the core for longer only computes, and is better not asked.
+constexpr Vigil::Time shortest_turn = 1us;
+constexpr Vigil::Time longest_turn = 100us;
 constexpr Vigil::Time shortest_nap = 1ms;
 constexpr Vigil::Time longest_nap = 50ms;
 // Who waits looks around after each nap; who has not for so long has been stopped.
@@ -44,20 +49,21 @@ Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, L
       options_(std::move(options)), sleeper_(party.mine().bell(), party.fences) {}
 
 bool Vigil::linger() {
-    const bool spins = options_.spin != Time{};
+    const Time spin = shares_core_ ? Time{} : options_.spin;
     const uint32_t look = looks_++;
-    // A wait that is over within a few looks asks no clock at all.
-    const uint32_t first_clock = spins ? looks_per_clock - 1 : 0;
-    if (spins) {
+    if (spin != Time{}) {
         relax();
-        if (look % looks_per_clock != first_clock) return true;
+        // A wait that is over within a few looks asks no clock at all.
+        if (look % looks_per_clock != looks_per_clock - 1) return true;
     }
     now_ = Clock::now();
-    if (look == first_clock) since_ = now_;
+    if (since_ == Clock::time_point()) since_ = now_;
     const Time waited = now_ - since_;
-    if (waited < options_.spin) return true;
-    if (waited >= options_.spin + yielding) return false;
+    if (waited < spin) return true;
+    if (waited >= spin + yielding) return false;
     sched_yield();
+    const Time away = Clock::now() - now_;
+    shares_core_ = away > shortest_turn && away < longest_turn;
     return true;
 }
 
@@ -79,6 +85,7 @@ Done Vigil::keep(uint32_t on) {
 
 void Vigil::end() {
     looks_ = 0;
+    since_ = Clock::time_point();
     if (!sleeper_.is_lying()) return;
     sleeper_.get_up();
     party_.mine().presence().waits_on.store(0, std::memory_order_relaxed);

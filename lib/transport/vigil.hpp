@@ -60,6 +60,7 @@ private:
     Options options_;
     Sleeper sleeper_;
     Time timeout_{};
+    bool shares_core_ = false; // with somebody who runs when this rank yields
 
     // Of the wait at hand.
     uint32_t looks_ = 0;
