@@ -17,13 +17,11 @@ constexpr auto soon = 3s;
 // Places on the board; `named` holds 1 + a rank.
 enum Place { created, killed_at, named, noted };
 
-uint64_t now_ticks() { return static_cast<uint64_t>(Clock::now().time_since_epoch().count()); }
-
 void check_last_words(const Rank &rank, const Error &error) {
     Meeting &meeting = rank.meeting;
     CHECK(error.code == Code::peer_lost);
     CHECK(meeting.board[killed_at] != 0);
-    CHECK(Clock::duration(static_cast<int64_t>(now_ticks() - meeting.board[killed_at])) < soon);
+    CHECK(since_ticks(meeting.board[killed_at]) < soon);
     uint64_t nobody = 0;
     if (meeting.board[named].compare_exchange_strong(nobody,
                                                      static_cast<uint64_t>(error.rank) + 1)) {

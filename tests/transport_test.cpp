@@ -306,54 +306,6 @@ template <Kind kind> void messages_of_a_call_given_up_stay_in_it() {
     });
 }
 
-// Naps in every place: who sleeps is woken, well before the longest nap would end.
-template <Kind kind> void sleepers_are_woken() {
-    run_ranks(kind, 2, [](const Rank &rank) {
-        const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
-        Clock::duration slowest{};
-        for (uint32_t turn = 0; turn < 20; turn++) {
-            rank.meeting.barrier();
-            if (turn % 2 == rank.rank) {
-                // Long enough for the other's naps to have grown to their longest.
-                std::this_thread::sleep_for(120ms);
-                await_free(*transport, 0);
-                rank.meeting.board[0] =
-                    static_cast<uint64_t>(Clock::now().time_since_epoch().count());
-                send(*transport, 1 - rank.rank, {0, turn}, fill(*transport, 0, 10, 1));
-            } else {
-                transport->release(receive(*transport, 1 - rank.rank, {0, turn}));
-                const auto now = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
-                slowest += Clock::duration(static_cast<int64_t>(now - rank.meeting.board[0]));
-            }
-        }
-        // Ten wakings; without bells they would take half a nap of 50 ms each.
-        CHECK(slowest < 100ms);
-    });
-}
-
-template <Kind kind> void ranks_may_outnumber_cores() {
-    run_ranks(kind, 8, [](const Rank &rank) {
-        const auto transport = create(rank);
-        const auto start = Clock::now();
-        constexpr uint64_t rounds = 500;
-        for (uint64_t e = 1; e <= rounds; e++) {
-            CHECK_OK(transport->begin(call_number(e), 30s));
-            const auto line = transport->line();
-            CHECK_OK(line);
-            write_pattern(*line, 16, e * 16 + rank.rank);
-            transport->publish(16);
-            for (uint32_t peer = 0; peer < rank.size; peer++) {
-                const auto theirs = transport->await_line(peer);
-                CHECK_OK(theirs);
-                CHECK(holds_pattern(theirs->data(), theirs->size(), e * 16 + peer));
-            }
-        }
-        // Spinning would cost a scheduler's slice, milliseconds, in every round.
-        CHECK((Clock::now() - start) / rounds < 2ms);
-    });
-}
-
 template <Kind kind> void one_rank_alone_works() {
     run_ranks(kind, 1, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -385,8 +337,6 @@ int main() {
         ON_BOTH(slots_are_used_again_safely),
         ON_BOTH(a_sender_may_run_ahead),
         ON_BOTH(messages_of_a_call_given_up_stay_in_it),
-        ON_BOTH(sleepers_are_woken),
-        ON_BOTH(ranks_may_outnumber_cores),
         ON_BOTH(one_rank_alone_works),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

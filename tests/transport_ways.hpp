@@ -8,6 +8,14 @@ namespace qtest {
 
 using namespace qccl;
 
+// For the board.
+inline uint64_t now_ticks() {
+    return static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+}
+inline Clock::duration since_ticks(uint64_t ticks) {
+    return Clock::duration(static_cast<int64_t>(now_ticks() - ticks));
+}
+
 inline CallDescriptor call_number(uint64_t number) {
     CallDescriptor call;
     call.call = number;

@@ -1,0 +1,91 @@
+// transport/vigil: waits are short where the other runs, give the core away where it is needed, and
+// end when a bell rings. Times are the best of several, as others may use the machine.
+#include "transport_ways.hpp"
+
+#include <algorithm>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Naps in every place: who sleeps is woken, well before the longest nap would end.
+template <Kind kind> void sleepers_are_woken() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        Clock::duration fastest = patience;
+        for (uint64_t turn = 0; turn < 20; turn++) {
+            rank.meeting.barrier();
+            CHECK_OK(transport->begin(call_number(turn + 1), 30s));
+            if (turn % 2 == rank.rank) {
+                // Long enough for the other's naps to have grown to their longest.
+                std::this_thread::sleep_for(120ms);
+                const auto wire = free_wire(*transport);
+                CHECK_OK(wire);
+                rank.meeting.board[0] = now_ticks();
+                CHECK_OK(send(*transport, 1 - rank.rank, *wire));
+            } else {
+                const auto wire = receive(*transport, 1 - rank.rank);
+                CHECK_OK(wire);
+                fastest = std::min(fastest, since_ticks(rank.meeting.board[0]));
+                transport->release(*wire);
+            }
+        }
+        // Without bells, ten naps of 50 ms would hardly all end in the right moment.
+        CHECK(fastest < 2ms);
+    });
+}
+
+// The best of many short runs of `calls` calls, per call.
+Clock::duration best_time(const Rank &rank, Transport &transport, uint64_t &call, uint64_t calls) {
+    Clock::duration best = patience;
+    for (int run_number = 0; run_number < 30; run_number++) {
+        rank.meeting.barrier();
+        const auto start = Clock::now();
+        for (uint64_t i = 0; i < calls; i++)
+            CHECK_OK(run(transport, call_number(++call), Way::line));
+        best = std::min(best, Clock::now() - start);
+    }
+    return best / calls;
+}
+
+template <Kind kind> void ranks_may_outnumber_cores() {
+    run_ranks(kind, 8, [](const Rank &rank) {
+        const auto transport = create(rank);
+        uint64_t call = 0;
+        // Spinning would cost a scheduler's slice, milliseconds, in every call.
+        CHECK(best_time(rank, *transport, call, 20) < 500us);
+    });
+}
+
+// The scheduler may put both on one core although each has one for itself. Who then spins for 20 us
+// before it yields makes each call cost twice that.
+template <Kind kind> void ranks_that_come_to_share_a_core_stop_spinning() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        const auto all_gather = [&](const cpu_set_t &mine, cpu_set_t *all) {
+            return rank.meeting.all_gather(rank.rank, &mine, all, sizeof mine);
+        };
+        cpu_set_t both[2];
+        CHECK_OK(all_gather(one, both));
+        CHECK_EQ(sched_setaffinity(0, sizeof both[0], &both[0]), 0);
+        uint64_t call = 0;
+        CHECK(best_time(rank, *transport, call, 50) < 15us);
+    });
+}
+
+} // namespace
+
+#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_BOTH(sleepers_are_woken),
+        ON_BOTH(ranks_may_outnumber_cores),
+        ON_BOTH(ranks_that_come_to_share_a_core_stop_spinning),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
