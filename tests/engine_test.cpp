@@ -133,6 +133,19 @@ void every_case_gives_the_slow_twins_bytes() {
     CHECK(sample.taken > 500);
 }
 
+// A NaN among the values of an incomplete bucket is only copied, so it keeps its bits.
+void raw_values_keep_their_bits() {
+    Cluster cluster(2);
+    check_case(cluster,
+               {.collective = Collective::all_gather,
+                .algorithm = "direct",
+                .type = DataType::float16,
+                .codec = *parse_codec("minmax:bits=5,bucket=100,skip_incomplete=1"),
+                .count = 4097,
+                .ranks = 2},
+               golden::Kind::few_specials, false);
+}
+
 // The promise in plain C++: the inputs added one after the other, and nothing else.
 void direct_without_codec_is_the_ordered_sum() {
     constexpr uint32_t ranks = 5;
@@ -234,6 +247,7 @@ void counts_may_be_read_at_any_time() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_case_gives_the_slow_twins_bytes),
+        QTEST(raw_values_keep_their_bits),
         QTEST(direct_without_codec_is_the_ordered_sum),
         QTEST(sizes_may_change_from_call_to_call),
         QTEST(nobody_leaves_a_barrier_before_all_have_come),

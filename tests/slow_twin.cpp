@@ -5,8 +5,8 @@
 #include "kernels/philox.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+#include <optional>
 
 namespace qtest {
 
@@ -19,6 +19,13 @@ const Kernels &kernels() { return scalar_kernels(); }
 // A chunk of the tensor: elements [begin, begin + count).
 struct Chunk {
     uint64_t begin, count;
+};
+
+struct Values {
+    DataType type;
+    Bytes bytes;
+
+    uint64_t count() const { return bytes.size() / type_bytes(type); }
 };
 
 class Twin {
@@ -35,8 +42,7 @@ public:
             for (uint32_t r = 0; r < P(); r++) store(outputs[r], 0, finished_sum(r));
             break;
         case Collective::all_gather:
-            for (uint32_t c = 0; c < P(); c++)
-                share(outputs, chunk(c), travelled(input(c, c), c, c, 0));
+            for (uint32_t c = 0; c < P(); c++) share_encoded(outputs, c, input(c, c), c, 0);
             break;
         case Collective::broadcast: broadcast(outputs); break;
         case Collective::barrier: break;
@@ -48,7 +54,6 @@ private:
     uint32_t P() const { return call_.ranks; }
     size_t bytes() const { return type_bytes(call_.type); }
     DataType sum_type() const { return accumulator_of(call_.type); }
-    size_t sum_bytes() const { return type_bytes(sum_type()); }
 
     // What only copies keeps bits, also those of a NaN.
     std::vector<Bytes> moved() const {
@@ -74,103 +79,116 @@ private:
         return {begin, std::min(n, (c + 1) * L) - begin};
     }
 
-    // Rank's values of the chunk, widened.
-    Bytes input(uint32_t rank, uint32_t c) const {
+    // Rank's values of the chunk, as the caller gave them.
+    Values input(uint32_t rank, uint32_t c) const {
         Chunk part = chunk(c);
         if (call_.collective == Collective::all_gather) part.begin = 0;
-        Bytes sum(part.count * sum_bytes());
-        kernels().copy(sum_type(), sum.data(), call_.type,
-                       inputs_[rank].data() + part.begin * bytes(), part.count, false);
-        return sum;
+        const std::byte *const first = inputs_[rank].data() + part.begin * bytes();
+        return {call_.type, Bytes(first, first + part.count * bytes())};
     }
 
-    // What the bytes decode to that `rank` encodes as its `ordinal`-th: widened, too.
-    Bytes travelled(const Bytes &sum, uint32_t c, uint32_t rank, uint32_t ordinal) const {
+    // The values in another format: rounded at most once, bits kept where the format is the same.
+    static Values as(DataType type, const Values &values) {
+        Values result{type, Bytes(values.count() * type_bytes(type))};
+        kernels().copy(type, result.bytes.data(), values.type, values.bytes.data(), values.count(),
+                       false);
+        return result;
+    }
+
+    // What the bytes decode to that `rank` encodes as its `ordinal`-th, in the format asked for.
+    Values travelled(DataType out, const Values &values, uint32_t c, uint32_t rank,
+                     uint32_t ordinal) const {
         const Chunk part = chunk(c);
         const PayloadLayout layout = payload_layout(call_.codec, call_.type, part.count);
         const ChunkRange range{&call_.codec, &layout, call_.type, part.count, 0, part.count};
-        Bytes payload(layout.bytes), decoded(sum.size());
+        Bytes payload(layout.bytes);
+        Values decoded{out, Bytes(part.count * type_bytes(out))};
         kernels().encode(range, {noise_key(call_.seed, rank, ordinal), call_.number, part.begin},
-                         sum_type(), sum.data(), payload.data());
-        kernels().decode(range, payload.data(), sum_type(), decoded.data(), false);
+                         values.type, values.bytes.data(), payload.data());
+        kernels().decode(range, payload.data(), out, decoded.bytes.data(), false);
         return decoded;
     }
 
-    void add(Bytes &sum, const Bytes &more) const {
-        kernels().reduce(call_.op, sum_type(), sum.data(), sum_type(), more.data(),
-                         sum.size() / sum_bytes());
+    // A sum's next summand.
+    void add(std::optional<Values> &sum, const Values &more) const {
+        if (!sum)
+            sum = as(sum_type(), more);
+        else
+            kernels().reduce(call_.op, sum_type(), sum->bytes.data(), more.type, more.bytes.data(),
+                             more.count());
     }
 
     // 0, 1, ..., P - 1; the owner's own at its place and exact.
-    Bytes sum_by_rank(uint32_t c, uint32_t owner) const {
-        Bytes sum;
+    Values sum_by_rank(uint32_t c, uint32_t owner) const {
+        std::optional<Values> sum;
         for (uint32_t r = 0; r < P(); r++) {
             const uint32_t distance = (owner + P() - r) % P();
-            const Bytes value =
-                r == owner ? input(r, c) : travelled(input(r, c), c, r, distance - 1);
-            r == 0 ? void(sum = value) : add(sum, value);
+            if (r == owner)
+                add(sum, input(r, c));
+            else
+                add(sum, travelled(sum_type(), input(r, c), c, r, distance - 1));
         }
-        return sum;
+        return *sum;
     }
 
     // From `first` once round, each hop adding its own to what came.
-    Bytes sum_by_ring(uint32_t c, uint32_t first) const {
-        Bytes sum = input(first, c);
+    Values sum_by_ring(uint32_t c, uint32_t first) const {
+        Values passed = input(first, c);
         for (uint32_t hop = 1; hop < P(); hop++) {
-            sum = travelled(sum, c, (first + hop - 1) % P(), hop - 1);
+            std::optional<Values> sum =
+                travelled(sum_type(), passed, c, (first + hop - 1) % P(), hop - 1);
             add(sum, input((first + hop) % P(), c));
+            passed = *sum;
         }
-        return sum;
+        return passed;
     }
 
     // Everybody's bytes, one's own included.
-    Bytes sum_of_all() const {
-        Bytes sum;
-        for (uint32_t r = 0; r < P(); r++) {
-            const Bytes value = travelled(input(r, 0), 0, r, 0);
-            r == 0 ? void(sum = value) : add(sum, value);
-        }
-        return sum;
+    Values sum_of_all() const {
+        std::optional<Values> sum;
+        for (uint32_t r = 0; r < P(); r++) add(sum, travelled(sum_type(), input(r, 0), 0, r, 0));
+        return *sum;
     }
 
-    Bytes finished_sum(uint32_t c) const {
-        const bool is_ring = call_.algorithm == "ring",
-                   scatters = call_.collective == Collective::reduce_scatter;
-        Bytes sum;
-        if (call_.algorithm == "oneshot" && !scatters)
-            sum = sum_of_all();
-        else if (is_ring)
-            sum = sum_by_ring(c, scatters ? (c + 1) % P() : c);
-        else
-            sum = sum_by_rank(c, c);
+    Values finished_sum(uint32_t c) const {
+        const bool scatters = call_.collective == Collective::reduce_scatter;
+        Values sum = call_.algorithm == "ring" ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
+                     : call_.algorithm == "oneshot" && !scatters ? sum_of_all()
+                                                                 : sum_by_rank(c, c);
         if (call_.op == RedOp::avg)
-            kernels().divide(sum_type(), sum.data(), sum.size() / sum_bytes(), P());
+            kernels().divide(sum_type(), sum.bytes.data(), sum.count(), P());
         return sum;
     }
 
-    void store(Bytes &output, uint64_t begin, const Bytes &sum) const {
-        kernels().copy(call_.type, output.data() + begin * bytes(), sum_type(), sum.data(),
-                       sum.size() / sum_bytes(), false);
+    void store(Bytes &output, uint64_t begin, const Values &values) const {
+        const Values stored = as(call_.type, values);
+        std::copy(stored.bytes.begin(), stored.bytes.end(),
+                  output.begin() + static_cast<long>(begin * bytes()));
     }
-    void share(std::vector<Bytes> &outputs, const Chunk &part, const Bytes &values) const {
+    void share(std::vector<Bytes> &outputs, const Chunk &part, const Values &values) const {
         for (Bytes &output : outputs) store(output, part.begin, values);
+    }
+    // The final encode: everybody stores what it decodes to.
+    void share_encoded(std::vector<Bytes> &outputs, uint32_t c, const Values &values,
+                       uint32_t owner, uint32_t ordinal) const {
+        share(outputs, chunk(c), travelled(call_.type, values, c, owner, ordinal));
     }
 
     void all_reduce(std::vector<Bytes> &outputs) {
         if (call_.algorithm == "oneshot") return share(outputs, chunk(0), finished_sum(0));
         for (uint32_t c = 0; c < P(); c++) {
             const uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
-            share(outputs, chunk(c), travelled(finished_sum(c), c, owner, P() - 1));
+            share_encoded(outputs, c, finished_sum(c), owner, P() - 1);
         }
     }
 
     void broadcast(std::vector<Bytes> &outputs) {
         if (call_.algorithm != "direct")
-            return share(outputs, chunk(0), travelled(input(call_.root, 0), 0, call_.root, 0));
+            return share_encoded(outputs, 0, input(call_.root, 0), call_.root, 0);
         for (uint32_t c = 0; c < P(); c++) {
             const uint32_t distance = (c + P() - call_.root) % P();
             const uint32_t ordinal = (distance + P() - 1) % P();
-            share(outputs, chunk(c), travelled(input(call_.root, c), c, call_.root, ordinal));
+            share_encoded(outputs, c, input(call_.root, c), call_.root, ordinal);
         }
     }
 
