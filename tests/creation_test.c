@@ -170,6 +170,42 @@ static void wrong_settings_are_refused_by_name(void **state)
     }
 }
 
+typedef struct {
+    qcclUniqueId id;
+    qcclComm_t comms[size];
+} starving_t;
+
+static qcclResult_t starve(int rank, qcclComm_t comm, void *context)
+{
+    starving_t *starving = context;
+    (void)comm;
+    return qcclCommInitRank(&starving->comms[rank], size, &starving->id, rank);
+}
+
+static void too_little_memory_is_told(void **state)
+{
+    world_t nobody;
+    starving_t starving;
+    outcome_t outcome;
+    int rank;
+    (void)state;
+    memset(&nobody, 0, sizeof nobody);
+    memset(&starving, 0, sizeof starving);
+    nobody.size = size;
+    setenv("QCCL_ARENA", "1048576G", 1); /* beyond every address space */
+    assert_int_equal(qcclCommInitAll(starving.comms, size, NULL), qcclSystemError);
+    assert_says(qcclGetLastError(NULL), "Cannot allocate memory");
+    assert_int_equal(qcclGetUniqueId(&starving.id), qcclSuccess);
+    outcome = on_every_rank(&nobody, starve, &starving);
+    unsetenv("QCCL_ARENA");
+    for (rank = 0; rank < size; rank++) {
+        assert_true(outcome.result[rank] == qcclSystemError ||
+                    outcome.result[rank] == qcclRemoteError);
+        assert_says(outcome.sentence[rank], "Cannot allocate memory");
+        assert_null(starving.comms[rank]);
+    }
+}
+
 static void unknown_settings_are_warned_about(void **state)
 {
     qcclConfig_t configs[size];
@@ -333,6 +369,7 @@ int main(void)
         cmocka_unit_test(the_communicator_s_codec_reaches_reductions),
         cmocka_unit_test(the_environment_s_codec_reaches_sums),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test(unknown_settings_are_warned_about),
         cmocka_unit_test(settings_reach_the_engine),
         cmocka_unit_test(wrong_arguments_are_named),
