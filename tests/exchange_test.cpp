@@ -58,6 +58,14 @@ static void a_failure_is_heard_in_the_middle_of_the_others_work() {
     }
 }
 
+static void a_rank_is_not_named_twice() {
+    const auto dones = run(2, [](uint32_t rank, Exchange &exchange) -> Done {
+        if (rank == 0) return exchange.conclude({});
+        return exchange.conclude(Error::make(Code::system_error, "rank 1: no more files"));
+    });
+    CHECK_EQ(std::string(dones[0].error().text), "rank 1: no more files");
+}
+
 static void different_work_is_noticed() {
     const auto dones = run(2, [](uint32_t rank, Exchange &exchange) -> Done {
         std::array<std::byte, 64> mine{}, all{};
@@ -81,6 +89,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(values_come_in_rank_order),
         QTEST(a_failure_is_heard_in_the_middle_of_the_others_work),
+        QTEST(a_rank_is_not_named_twice),
         QTEST(different_work_is_noticed),
         QTEST(a_rank_that_vanishes_ends_it),
     };

@@ -193,7 +193,9 @@ QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, c
                                              const qcclConfig_t *config);
 
 /* Makes all ranks of a communicator at once, for the threads of one process: comms_out[i] is rank i.
- * devices is NULL, or names a device for each rank ("host"). */
+ * devices is NULL, or names a device for each rank ("host"). A blocking call returns when all ranks
+ * have made theirs, so each rank needs a thread of its own; one thread can serve several ranks with
+ * host streams. A process whose only thread waits for its own next call gets qcclInvalidUsage. */
 QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *const devices[]);
 
 /* The caller's own all-gather brings the ranks together: every rank gives `bytes` bytes at `mine`

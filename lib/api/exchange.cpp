@@ -1,7 +1,9 @@
 #include "api/exchange.hpp"
 
 #include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -33,7 +35,11 @@ Note note_of(const Done &mine, uint64_t bytes) {
 // Said by `rank`; a rank that it names is the one at fault, otherwise it is itself.
 Error heard(Note note, uint32_t rank) {
     note.text[sizeof note.text - 1] = 0;
-    Error error = Error::make(Code::remote_error, "rank %" PRIu32 ": %.200s", rank, note.text);
+    char who[24];
+    snprintf(who, sizeof who, "rank %" PRIu32 ": ", rank);
+    // Some sentences begin so already.
+    const bool says_who = std::string_view(note.text).starts_with(who);
+    Error error = Error::make(Code::remote_error, "%s%.200s", says_who ? "" : who, note.text);
     return error.at_rank(note.rank == Error::no_rank ? int64_t{rank} : note.rank)
         .compared(note.expected, note.got);
 }
