@@ -197,14 +197,12 @@ private:
         if (chunk.count == 0) return;
         context_.layout = &chunk.layout;
         context_.count = chunk.count;
-        run_whole(context_,
-                  {.what = op.what,
-                   .streams = op.dst.base == Base::line && chunk.bytes >= shared_streaming_bytes,
-                   .dst_type = op.dst_type,
-                   .src_type = op.src_type,
-                   .dst = address(op.dst),
-                   .src = source(op.src),
-                   .noise = noise});
+        run_whole(context_, {.what = op.what,
+                             .dst_type = op.dst_type,
+                             .src_type = op.src_type,
+                             .dst = address(op.dst),
+                             .src = source(op.src),
+                             .noise = noise});
     }
 
     Noise noise_of(const LineOp &op, const LineChunk &chunk) const {

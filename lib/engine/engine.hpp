@@ -8,6 +8,7 @@
 #include "engine/counters.hpp"
 #include "engine/lanes.hpp"
 #include "engine/program.hpp"
+#include "engine/store_choice.hpp"
 #include "engine/tiles.hpp"
 #include "transport/transport.hpp"
 
@@ -45,6 +46,7 @@ struct EngineMemory {
     std::vector<Lane> lanes;
     std::vector<TileStep> steps; // of the task at hand
     std::vector<const std::byte *> lines;
+    StoreChoices stores;
     // How the outbox is cut: a slot's bytes may be given another place only while nobody reads any.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0;

@@ -9,7 +9,8 @@ namespace qccl {
 Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                          Counters &counters, const Program &program, const Call &call, bool streams)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
-      program_(program), workbench_(device, memory, program, call, transport.outbox(), streams) {}
+      program_(program), workbench_(device, memory, program, call, transport.outbox(), streams),
+      store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())) {}
 
 Done Interpreter::run() {
     ticks_ = ticks_now();
@@ -153,9 +154,9 @@ bool Interpreter::try_work(Lane &lane, const Task &task) {
             return false;
     }
     charge(counters_.wait_ticks);
-    workbench_.run(lane, task);
+    workbench_.run(lane, task, store_.streams());
     release_uses(lane, task);
-    charge_work(task);
+    charge_work(task, workbench_.range(lane, {}, program_.ops[task.first].chunk).count);
     return true;
 }
 
@@ -174,8 +175,10 @@ void Interpreter::charge(Counter &counter) {
 
 // Where tiles pass through several operations, encoding takes its share of the time by their
 // number.
-void Interpreter::charge_work(const Task &task) {
+void Interpreter::charge_work(const Task &task, uint64_t count) {
     const uint64_t now = ticks_now();
+    if (task.encoding_ops != 0 && count != 0)
+        store_.took(static_cast<double>(now - ticks_) / static_cast<double>(count));
     const uint64_t encoding = (now - ticks_) * task.encoding_ops / std::max(1U, task.timed_ops);
     counters_.encode_ticks.add(encoding);
     counters_.copy_ticks.add(now - ticks_ - encoding);

@@ -38,7 +38,7 @@ private:
     void release_uses(Lane &lane, const Task &task);
     // The time since the last charge.
     void charge(Counter &counter);
-    void charge_work(const Task &task);
+    void charge_work(const Task &task, uint64_t count);
 
     Transport &transport_;
     const Device &device_;
@@ -46,6 +46,7 @@ private:
     Counters &counters_;
     const Program &program_;
     Workbench workbench_;
+    StoreChoice &store_;
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet

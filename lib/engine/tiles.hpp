@@ -12,12 +12,6 @@
 
 namespace qccl {
 
-// What peers read is stored past the cache from this size on. A cache line that a peer has read is
-// slow to write the ordinary way, for it has to be taken from the peer first: between two cores of
-// a Zen 4 that runs at 2.4 GB/s, and past the cache at 28 GB/s. Below this size the fence costs
-// more.
-inline constexpr size_t shared_streaming_bytes = 512;
-
 // An operation whose operands have addresses. Element e of an operand lies at dst + e * dst_stride;
 // stride 0 for a tile's accumulator, which every tile begins anew. For encoded bytes the address is
 // the payload's and the stride is unused.

@@ -23,7 +23,7 @@ Workbench::Workbench(const Device &device, EngineMemory &memory, const Program &
                                   .ranks = program.work.team.size},
       layout_(payload_layout(program.work.codec, program.work.type, 0)) {}
 
-void Workbench::run(Lane &lane, const Task &task) {
+void Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
     const Work &work = program_.work;
     const std::span<const Op> ops =
         std::span(program_.ops).subspan(task.first, task.last - task.first);
@@ -34,6 +34,7 @@ void Workbench::run(Lane &lane, const Task &task) {
 
     memory_.steps.clear();
     scratch_wire_.reset();
+    streams_payloads_ = streams_payloads;
     for (const Op &op : ops)
         if (op.what == Op::What::label)
             label(lane, op, segment);
@@ -53,8 +54,7 @@ void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
     const bool reads_payload = op.what == Op::What::decode || op.what == Op::What::decode_add;
     memory_.steps.push_back(
         {.what = op.what,
-         .streams = op.dst.is(Place::Kind::payload) ? layout_.bytes >= shared_streaming_bytes
-                                                    : streams_ && op.may_stream,
+         .streams = op.dst.is(Place::Kind::payload) ? streams_payloads_ : streams_ && op.may_stream,
          .dst_type = op.dst_type,
          .src_type = op.src_type,
          .dst = writable(lane, op.dst, op.chunk),
@@ -68,7 +68,7 @@ void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
 // A chunk that is streamed to the outbox is made tile by tile in the cache, and what the same run
 // goes on with is read there: the outbox would have to come back from memory.
 std::byte *Workbench::scratch(const Op &op) {
-    if (op.what == Op::What::encode && layout_.bytes >= shared_streaming_bytes)
+    if (op.what == Op::What::encode && streams_payloads_)
         scratch_wire_ = op.dst.index;
     else if (op.what != Op::What::decode || !op.src.is(Place::Kind::payload) ||
              scratch_wire_ != op.src.index)

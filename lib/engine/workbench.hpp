@@ -17,8 +17,9 @@ public:
     Workbench(const Device &device, EngineMemory &memory, const Program &program, const Call &call,
               std::span<std::byte> outbox, bool streams);
 
-    // Runs the operations; what they encode is held by the lane from then on.
-    void run(Lane &lane, const Task &task);
+    // Runs the operations; what they encode is held by the lane from then on. With
+    // `streams_payloads` it is stored past the cache.
+    void run(Lane &lane, const Task &task, bool streams_payloads);
 
     // The transport's number of an own wire slot of the lane.
     uint32_t slot(const Lane &lane, uint32_t wire) const {
@@ -44,7 +45,8 @@ private:
     const std::span<std::byte> outbox_;
     const bool streams_;
     TileContext context_;
-    PayloadLayout layout_;                 // of a segment of context_.count elements
+    PayloadLayout layout_; // of a segment of context_.count elements
+    bool streams_payloads_ = false;
     std::optional<uint32_t> scratch_wire_; // whose tile lies in the scratch
 };
 
