@@ -250,6 +250,34 @@ static qcclResult_t many_shapes(int rank, qcclComm_t comm, void *context)
     return qcclSuccess;
 }
 
+/* More shapes than a communicator remembers, twice. */
+static qcclResult_t ever_new_shapes(int rank, qcclComm_t comm, void *context)
+{
+    static const size_t shapes = 400;
+    size_t call, i;
+    (void)context;
+    for (call = 0; call < 2 * shapes; call++) {
+        const size_t n = call % shapes + 1;
+        int32_t values[400];
+        qcclResult_t result;
+        for (i = 0; i < n; i++) values[i] = rank + (int32_t)i;
+        result = qcclAllReduce(values, values, n, qcclInt32, qcclSum, comm, NULL);
+        if (result != qcclSuccess) return result;
+        for (i = 0; i < n; i++)
+            if (values[i] != 3 + size * (int32_t)i) return qcclInternalError;
+    }
+    return qcclSuccess;
+}
+
+static void shapes_may_be_forgotten(void **state)
+{
+    world_t world = make_world(size);
+    const outcome_t outcome = on_every_rank(&world, ever_new_shapes, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, size);
+    end_world(&world);
+}
+
 static void repeated_calls_are_not_mixed_up(void **state)
 {
     world_t world = make_world(size);
@@ -359,6 +387,7 @@ int main(void)
         cmocka_unit_test(types_and_ops_are_there),
         cmocka_unit_test(a_call_may_name_codec_and_algorithm),
         cmocka_unit_test(repeated_calls_are_not_mixed_up),
+        cmocka_unit_test(shapes_may_be_forgotten),
         cmocka_unit_test(a_communicator_knows_itself),
         cmocka_unit_test(statistics_count_what_was_done),
         cmocka_unit_test(explanations_fit_what_they_ask_for),

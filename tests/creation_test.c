@@ -276,6 +276,8 @@ static void wrong_arguments_are_named(void **state)
     refused(qcclCommInitRank(&comm, 1, &id, 0), qcclInvalidArgument, "unique id");
     refused(qcclCommInitAll(NULL, 2, NULL), qcclInvalidArgument, "comms_out is NULL");
     refused(qcclCommInitAll(&comm, -3, NULL), qcclInvalidArgument, "nranks is -3");
+    refused(qcclCommInitAll(&comm, INT32_MAX, NULL), qcclInvalidArgument,
+            "nranks is 2147483647; one process");
     refused(qcclCommInitAll(&comm, 2, devices), qcclInvalidArgument,
             "devices[1] is \"cuda:0\"; this library knows \"host\"");
     refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");

@@ -74,7 +74,9 @@ static void one_thread_can_drive_all_ranks(void **state)
                          qcclSuccess);
         if (rank == 0) {
             /* The others have not come: it cannot be done. */
+            assert_int_equal(qcclMemAlloc(NULL, 1), qcclInvalidArgument);
             assert_int_equal(qcclStreamQuery(streams[0]), qcclInProgress);
+            assert_string_equal(qcclGetLastError(NULL), "pointer_out is NULL"); /* still */
             assert_int_equal(qcclCommGetAsyncError(world.comms[0], &async), qcclSuccess);
             assert_int_equal(async, qcclInProgress);
         }

@@ -26,7 +26,7 @@ LastError &last_error() {
 }
 
 qcclResult_t report(const Error &error) {
-    last_error().error = error;
+    if (error.code != Code::in_progress) last_error().error = error; // that is news, not an error
     return to_c(error.code);
 }
 

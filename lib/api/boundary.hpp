@@ -9,9 +9,15 @@
 #include <exception>
 #include <utility>
 
-// Gives the function that stands above its second name (qccl/tools.h).
+// Gives the function that stands above its second name (qccl/tools.h), and what the compiler has
+// found out about it, where the compiler wants that said.
+#if __has_attribute(copy)
 #define QCCL_TWIN(function)                                                                        \
-    extern "C" __attribute__((alias(#function), nothrow)) decltype(function) p##function
+    extern "C" __attribute__((alias(#function), copy(function))) decltype(function) p##function
+#else
+#define QCCL_TWIN(function)                                                                        \
+    extern "C" __attribute__((alias(#function))) decltype(function) p##function
+#endif
 
 namespace qccl {
 

@@ -115,6 +115,18 @@ private:
     std::vector<QuietThread> threads_;
 };
 
+// Each rank has an arena and, while they are made, a thread.
+constexpr int most_local_ranks = 4096;
+
+Done check_local_ranks(int nranks) {
+    QCCL_TRY(check_rank(nranks, 0));
+    if (nranks <= most_local_ranks) return {};
+    return Error::make(Code::invalid_argument,
+                       "nranks is %d; one process can have at most %d ranks of a communicator",
+                       nranks, most_local_ranks)
+        .compared(most_local_ranks, nranks);
+}
+
 Done check_devices(const char *const *devices, int nranks) {
     for (int rank = 0; devices && rank < nranks; rank++)
         if (!devices[rank] || std::string_view(devices[rank]) != "host")
@@ -165,7 +177,7 @@ QCCL_TWIN(qcclCommInitRank);
 qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *const devices[]) {
     return guarded([=]() -> Done {
         if (!comms_out) return Error::make(Code::invalid_argument, "comms_out is NULL");
-        QCCL_TRY(check_rank(nranks, 0));
+        QCCL_TRY(check_local_ranks(nranks));
         QCCL_TRY(check_devices(devices, nranks));
         QCCL_TRY(auto comms, FamilyCreation(static_cast<uint32_t>(nranks)).run());
         std::vector<std::unique_ptr<qcclComm>> handles;
