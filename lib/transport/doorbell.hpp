@@ -3,8 +3,8 @@
 //
 // Whoever gives something looks whether the other sleeps, and the other, before it sleeps, looks
 // whether something has been given. One of the two must see the other's store, for which both need
-// a full fence between store and look. The giver's would cost 5 to 10 % of an exchange of four bytes;
-// the kernel's expedited membarrier lets the sleeper pay for both.
+// a full fence between store and look. The giver's would cost 5 to 10 % of an exchange of four
+// bytes; the kernel's expedited membarrier lets the sleeper pay for both.
 #pragma once
 
 #include "transport/segment.hpp"

@@ -1,13 +1,12 @@
 // shm: ranks are processes of one host, or threads that know nothing of each other. Each makes its
-// segment, all pass theirs around together with a pidfd, and every step that may fail is agreed on.
+// segment, all pass theirs around together with a lifeline, and every step that may fail is agreed
+// on.
 #include "transport/fd_star.hpp"
 #include "transport/roster.hpp"
 #include "transport/shared_memory.hpp"
 #include "transport/shared_transport.hpp"
 
-#include <cerrno>
 #include <cstring>
-#include <sys/syscall.h>
 
 namespace qccl {
 
@@ -17,24 +16,19 @@ static_assert(sizeof(StarAddress) <= sizeof Introduction{}.contact);
 
 // What a rank makes before it knows of the others.
 struct Belongings {
-    FdPair pair; // memory, pidfd
+    FdPair pair;         // memory, lifeline
+    FileDescriptor life; // held open for it
     Mapping memory;
     FdStar star; // rank 0 only
 };
-
-Result<FileDescriptor> open_own_pidfd() {
-    FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-    if (!pidfd.is_open())
-        return Error::make(Code::system_error, "cannot open a pidfd (Linux 5.3 has them): %s",
-                           std::strerror(errno));
-    return pidfd;
-}
 
 Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
     Belongings mine;
     const size_t bytes = shape.segment_bytes();
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
-    QCCL_TRY(mine.pair[1], open_own_pidfd());
+    QCCL_TRY(Lifeline lifeline, Lifeline::open());
+    mine.pair[1] = std::move(lifeline.shown);
+    mine.life = std::move(lifeline.held);
     QCCL_TRY(mine.memory, map_shared_memory(mine.pair[0], bytes));
     mine.memory.populate();
     Segment(mine.memory.base(), shape).format();
@@ -44,10 +38,10 @@ Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
     return mine;
 }
 
-// Everyone's memory, mapped, and everyone's pidfd, by rank.
+// Everyone's memory, mapped, by rank, and everyone's lifeline.
 struct Exchanged {
     std::vector<Mapping> memories;
-    std::vector<FileDescriptor> pidfds;
+    Lifelines lifelines;
 };
 
 Result<Exchanged> exchange(Belongings mine, const Roster &roster, const TransportOptions &options) {
@@ -59,6 +53,7 @@ Result<Exchanged> exchange(Belongings mine, const Roster &roster, const Transpor
                                     options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
+    std::vector<FileDescriptor> shown;
     for (uint32_t rank = 0; rank < options.size; rank++) {
         if (rank == options.rank) {
             all.memories.push_back(std::move(mine.memory));
@@ -67,8 +62,9 @@ Result<Exchanged> exchange(Belongings mine, const Roster &roster, const Transpor
                      map_shared_memory((*pairs)[rank][0], roster[0].shape.segment_bytes()));
             all.memories.push_back(std::move(theirs));
         }
-        all.pidfds.push_back(std::move((*pairs)[rank][1]));
+        shown.push_back(std::move((*pairs)[rank][1]));
     }
+    all.lifelines = Lifelines(std::move(shown), std::move(mine.life));
     return all;
 }
 
@@ -95,7 +91,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
         party.keepers.push_back(std::make_shared<Mapping>(std::move(memory)));
     }
     return std::unique_ptr<Transport>(std::make_unique<SharedTransport>(
-        "shm", std::move(party), Lifelines(std::move(all->pidfds)), roster, options));
+        "shm", std::move(party), std::move(all->lifelines), roster, options));
 }
 
 } // namespace qccl

@@ -1,0 +1,98 @@
+// transport/lifelines: a process is seen to live and to end, by pidfd and by pipe, and ranks over
+// shm do without pidfds where the system has none.
+#include "transport_ways.hpp"
+
+#include "transport/fd_star.hpp"
+#include "transport/lifelines.hpp"
+
+#include <csignal>
+#include <cstddef>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+FileDescriptor copy_of(const FileDescriptor &one) { return FileDescriptor(dup(one.number())); }
+
+// A child opens its lifeline, hands it over and lives until it is killed.
+void an_end_is_seen(Result<Lifeline> (*open)()) {
+    auto star = FdStar::open();
+    CHECK_OK(star);
+    const pid_t child = fork();
+    if (child == 0) {
+        auto own = open();
+        if (!own ||
+            !join_fd_star(star->address(), 1, 2, {copy_of(own->shown), copy_of(own->shown)}, 5s))
+            _exit(1);
+        for (;;) pause();
+    }
+    auto own = open();
+    CHECK_OK(own);
+    auto pairs = star->serve({std::move(own->shown), FileDescriptor(dup(0))}, 2, 5s);
+    CHECK_OK(pairs);
+    std::vector<FileDescriptor> shown;
+    for (FdPair &pair : *pairs) shown.push_back(std::move(pair[0]));
+    Lifelines lifelines(std::move(shown), std::move(own->held));
+    lifelines.look();
+    CHECK(!lifelines.has_ended(0) && !lifelines.has_ended(1));
+    kill(child, SIGKILL);
+    await([&] {
+        lifelines.look();
+        return lifelines.has_ended(1);
+    });
+    CHECK(!lifelines.has_ended(0));
+    waitpid(child, nullptr, 0);
+}
+
+void ends_are_seen_by_pidfd() { an_end_is_seen(&Lifeline::open); }
+void ends_are_seen_by_pipe() { an_end_is_seen(&Lifeline::open_pipe); }
+
+void forbid_pidfds(int error) {
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+    CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+// Some ranks have pidfds and some have not; the one that dies has none.
+void shm_does_without_pidfds() {
+    for (const int error : {ENOSYS, EPERM}) {
+        std::vector<pid_t> pids;
+        const Shared<Meeting> meeting(3);
+        const auto body = [&](const Rank &rank) {
+            if (rank.rank != 0) forbid_pidfds(error);
+            const auto transport = create(rank);
+            rank.meeting.board[0]++;
+            const Error failure = run_until_failure(*transport, 1, Way::mail);
+            CHECK(failure.code == Code::peer_lost);
+            CHECK_EQ(failure.rank, 1);
+        };
+        const auto watch = [&](const std::vector<pid_t> &all) {
+            await([&] { return meeting->board[0] == 3; });
+            kill(all[1], SIGKILL);
+        };
+        const auto statuses = run_ranks(*meeting, Kind::shm, body, small_options(), watch);
+        CHECK(WIFSIGNALED(statuses[1]));
+    }
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(ends_are_seen_by_pidfd),
+        QTEST(ends_are_seen_by_pipe),
+        QTEST(shm_does_without_pidfds),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
