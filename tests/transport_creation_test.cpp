@@ -2,7 +2,10 @@
 // leaves nothing behind: no descriptor, no name, no memory.
 #include "transport_ways.hpp"
 
+#include "transport/lifelines.hpp"
+
 #include <algorithm>
+#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -69,34 +72,40 @@ template <Kind kind> void nothing_is_left_behind() {
         create(rank).reset();
         const Belongings before = look(rank);
         CHECK_EQ(before.mappings, 0U);
+        const size_t held = Lifeline::open()->held.is_open(); // where there are no pidfds
         for (int round = 0; round < 5; round++) {
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::mail));
             const Belongings now = look(rank);
-            // While it lives, a pidfd and a segment of every rank.
+            // While it lives, a lifeline and a segment of every rank.
             const size_t more = rank.kind == Kind::shm ? rank.size : 0;
-            CHECK_EQ(now.descriptors, before.descriptors + more);
+            CHECK_EQ(now.descriptors, before.descriptors + more + (more ? held : 0));
             CHECK_EQ(now.mappings, more);
         }
         CHECK(look(rank) == before);
     });
 }
 
+std::vector<int> open_descriptors() {
+    std::vector<int> numbers;
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
+        numbers.push_back(std::stoi(entry.path().filename()));
+    return numbers;
+}
+
 void programs_that_are_started_inherit_nothing() {
     run_ranks(Kind::shm, 2, [](const Rank &rank) {
+        const auto before = open_descriptors();
         const auto transport = create(rank);
         uint32_t found = 0;
-        for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-            const int number = std::stoi(entry.path().filename());
-            std::error_code none;
-            const std::string target = std::filesystem::read_symlink(entry.path(), none);
-            if (target.find("pidfd") == std::string::npos &&
-                target.find("memfd") == std::string::npos)
+        for (const int number : open_descriptors()) {
+            const int flags = fcntl(number, F_GETFD);
+            if (flags < 0 || std::find(before.begin(), before.end(), number) != before.end())
                 continue;
-            CHECK(fcntl(number, F_GETFD) & FD_CLOEXEC);
+            CHECK(flags & FD_CLOEXEC);
             found++;
         }
-        CHECK_EQ(found, rank.size);
+        CHECK(found + 1 >= rank.size); // the first took the place of the folder's
     });
 }
 
@@ -164,6 +173,9 @@ void too_little_room_for_the_others_is_an_error_on_every_rank() {
 
 // The last descriptors that it may open are the ones that it gives away.
 void too_few_descriptors_are_an_error_on_every_rank() {
+    // Valgrind keeps this limit to itself.
+    const char *const preloaded = std::getenv("LD_PRELOAD");
+    if (preloaded && std::strstr(preloaded, "vgpreload")) return;
     run_ranks(Kind::shm, 4, [](const Rank &plain) {
         Rank rank = plain;
         rank.options.peer_timeout = 5s;
