@@ -14,7 +14,7 @@ template <Kind kind> void sleepers_are_woken() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         Clock::duration fastest = patience;
-        for (uint64_t turn = 0; turn < 20; turn++) {
+        for (uint64_t turn = 0; turn < 10; turn++) {
             rank.meeting.barrier();
             CHECK_OK(transport->begin(call_number(turn + 1), 30s));
             if (turn % 2 == rank.rank) {
@@ -31,7 +31,7 @@ template <Kind kind> void sleepers_are_woken() {
                 transport->release(*wire);
             }
         }
-        // Without bells, ten naps of 50 ms would hardly all end in the right moment.
+        // Without bells, five naps of 50 ms would hardly all end in the right moment.
         CHECK(fastest < 2ms);
     });
 }
