@@ -1,8 +1,8 @@
 // qcclMemAlloc: memory that other processes can map. In front of it lies a page that says what it
 // is. Knows no communicator: any memory works in any collective.
 #include "api/boundary.hpp"
+#include "transport/shared_memory.hpp"
 
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -22,29 +22,9 @@ struct SegmentHeader {
     int32_t file = -1;  // what peers map
 };
 
-class File {
-public:
-    explicit File(int file) : file_(file) {}
-    ~File() {
-        if (file_ >= 0) close(file_);
-    }
-    File(const File &) = delete;
-    File &operator=(const File &) = delete;
-    int get() const { return file_; }
-    int release() { return std::exchange(file_, -1); }
-
-private:
-    int file_;
-};
-
 } // namespace
 
 static size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-
-static Error no_memory(size_t bytes) {
-    return Error::make(Code::system_error, "cannot get %zu bytes of shared memory: %s", bytes,
-                       strerror(errno));
-}
 
 static Result<void *> allocate_segment(size_t bytes) {
     const size_t page = page_bytes();
@@ -54,25 +34,23 @@ static Result<void *> allocate_segment(size_t bytes) {
                            bytes);
     const size_t whole = page + (bytes + page - 1) / page * page;
 
-    File file(memfd_create("qccl-memory", MFD_CLOEXEC));
-    if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(whole)) != 0)
-        return no_memory(bytes);
-    void *start = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (start == MAP_FAILED) return no_memory(bytes);
+    QCCL_TRY(FileDescriptor file, create_shared_memory(whole));
+    QCCL_TRY(Mapping mapping, Mapping::shared(file.number(), whole));
     const SegmentHeader header{.bytes = whole, .file = file.release()};
+    std::byte *const start = mapping.release();
     std::memcpy(start, &header, sizeof header);
-    return static_cast<std::byte *>(start) + page;
+    return start + page;
 }
 
 // Reads what may not be readable: a pipe's write answers EFAULT where a load would be fatal.
 static std::optional<SegmentHeader> peek(const void *address) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
-    const File in(ends[0]), out(ends[1]);
+    const FileDescriptor in(ends[0]), out(ends[1]);
     SegmentHeader header;
     constexpr auto bytes = static_cast<ssize_t>(sizeof header);
-    if (write(out.get(), address, sizeof header) != bytes ||
-        read(in.get(), &header, sizeof header) != bytes)
+    if (write(out.number(), address, sizeof header) != bytes ||
+        read(in.number(), &header, sizeof header) != bytes)
         return std::nullopt;
     return header;
 }

@@ -21,6 +21,8 @@ public:
 
     bool is_open() const { return number_ >= 0; }
     int number() const { return number_; }
+    // Whose it is from now on must close it.
+    int release() { return std::exchange(number_, none); }
 
 private:
     static constexpr int none = -1;

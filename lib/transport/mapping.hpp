@@ -33,6 +33,8 @@ public:
 
     std::byte *base() const { return base_; }
     size_t bytes() const { return bytes_; }
+    // Whose it is from now on must unmap it.
+    std::byte *release() { return std::exchange(base_, nullptr); }
 
 private:
     static Result<Mapping> map(size_t bytes, int flags, int file);
