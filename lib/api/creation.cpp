@@ -12,16 +12,9 @@
 #include <fstream>
 #include <functional>
 
-#include <sched.h>
-#include <unistd.h>
-
 namespace qccl {
 
 namespace {
-
-// Where the ranks of a host outnumber its cores, spinning keeps the one that is waited for from
-// running.
-constexpr std::chrono::nanoseconds default_spin{std::chrono::microseconds(20)};
 
 // A few wire slots of the smallest segment for each of a few ranks. What more ranks need beyond it
 // is refused call by call, in numbers.
@@ -115,12 +108,6 @@ Done greet(Bootstrap &bootstrap) {
     return {};
 }
 
-uint32_t usable_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return static_cast<uint32_t>(CPU_COUNT(&set));
-}
-
 // What a rank has before it meets the others over the transport.
 struct Equipment {
     std::shared_ptr<const Log> log;
@@ -174,8 +161,7 @@ TransportOptions Creation::transport_options() const {
     options.size = bootstrap_.size();
     if (settings_.arena_bytes) options.outbox_bytes = *settings_.arena_bytes;
     options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
-    const bool outnumber = bootstrap_.size() > usable_cores();
-    options.spin = settings_.spin.value_or(outnumber ? std::chrono::nanoseconds(0) : default_spin);
+    options.spin = settings_.spin;
     return options;
 }
 

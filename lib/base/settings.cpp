@@ -95,7 +95,7 @@ static constexpr SettingRow table[] = {
      "ranks with equal texts count as on one host; auto: the host's own identity",
      store_or_auto<&Settings::host_id, parse_text>},
     {"QCCL_SPIN", "auto", "a time such as 50us, or auto",
-     "how long a wait spins before it sleeps; auto: less where ranks outnumber cores",
+     "how long a wait spins before it sleeps; auto: 20us, or none where ranks outnumber cores",
      store_or_auto<&Settings::spin, parse_duration>},
     {"QCCL_PROGRESS_CPU", "auto", "a CPU's number, or auto",
      "where the threads of host streams run; auto: anywhere",

@@ -11,7 +11,9 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
     : name_(name), party_(std::move(party)), shape_(roster[0].shape), history_(party_),
       verdict_(party_),
       vigil_(party_, history_, verdict_, std::move(lifelines),
-             {.spin = roster.may_spin(options.rank) ? options.spin : std::chrono::nanoseconds(0),
+             {.spin = options.spin.value_or(roster.may_spin(options.rank) ? Vigil::usual_spin
+                                                                          : Vigil::Time(0)),
+              .spins_beside_others = options.spin.has_value(),
               .warn_after = options.warn_after,
               .peer_timeout = options.peer_timeout,
               .warn = options.warn,

@@ -120,8 +120,8 @@ struct TransportOptions {
     size_t line_bytes = size_t{32} << 10;   // equal on all ranks
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
-    // Before the first yield; none where ranks outnumber cores.
-    std::chrono::nanoseconds spin{std::chrono::microseconds(20)};
+    // Before the first yield. Obeyed where it is given; else none where ranks outnumber cores.
+    std::optional<std::chrono::nanoseconds> spin;
     std::function<void(const char *sentence)> warn; // may be empty
     std::function<void()> idle;                     // called in every long wait; may be empty
 };

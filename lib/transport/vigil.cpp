@@ -63,7 +63,7 @@ bool Vigil::linger() {
     if (waited >= spin + yielding) return false;
     sched_yield();
     const Time away = Clock::now() - now_;
-    shares_core_ = away > shortest_turn && away < longest_turn;
+    shares_core_ = !options_.spins_beside_others && away > shortest_turn && away < longest_turn;
     return true;
 }
 

@@ -14,8 +14,12 @@ public:
     using Clock = std::chrono::steady_clock;
     using Time = std::chrono::nanoseconds;
 
+    // Where each rank has a core for itself.
+    static constexpr Time usual_spin = std::chrono::microseconds(20);
+
     struct Options {
         Time spin{};
+        bool spins_beside_others = false; // also on a core that turns out to be shared
         Time warn_after{};
         Time peer_timeout{};
         std::function<void(const char *)> warn;
