@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <new>
 
 #include <CLI/CLI.hpp>
 
@@ -69,6 +70,15 @@ static void add_bytes(CLI::App &command, ScheduleQuestion &question) {
     command.add_option("--op", question.op, "operation (sum)");
 }
 
+// The schedules of all ranks may need more memory than there is.
+static Done answer(const Task &task) {
+    try {
+        return task();
+    } catch (const std::bad_alloc &) {
+        return Error::make(Code::system_error, "out of memory: fewer ranks need less");
+    }
+}
+
 int main(int argc, char **argv) {
     static constexpr int usage_error = 2;
     CLI::App app("Says what QCCL is, has and would do on this machine.", "qccl-info");
@@ -102,7 +112,7 @@ int main(int argc, char **argv) {
     } catch (const CLI::ParseError &error) {
         return app.exit(error) == 0 ? EXIT_SUCCESS : usage_error;
     }
-    const Done done = task();
+    const Done done = answer(task);
     if (done) return EXIT_SUCCESS;
     std::fflush(stdout);
     std::fprintf(stderr, "qccl-info: %s\n", done.error().text);

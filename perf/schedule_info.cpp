@@ -15,10 +15,14 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 
 #include <unistd.h>
 
 namespace qccl::perf {
+
+// A job has no more, see bootstrap/; and a typing error should not cost all memory.
+static constexpr uint32_t most_ranks = 65536;
 
 static Result<const Algorithm *> algorithm_called(const std::string &name) {
     if (const Algorithm *const found = find_algorithm(name)) return found;
@@ -41,8 +45,8 @@ static Result<Schedule> schedule_of(const ScheduleQuestion &question, const Algo
 }
 
 static Done check_team(const ScheduleQuestion &question) {
-    if (question.ranks == 0)
-        return Error::make(Code::invalid_argument, "--ranks has to be 1 at least");
+    if (question.ranks == 0 || question.ranks > most_ranks)
+        return Error::make(Code::invalid_argument, "--ranks has to be from 1 to %u", most_ranks);
     for (const auto &[name, rank] :
          {std::pair("--rank", question.rank), std::pair("--root", question.root)})
         if (rank >= question.ranks)
@@ -101,11 +105,13 @@ static Result<std::string> read_text(const std::string &path) {
     if (path == "-")
         return std::string(std::istreambuf_iterator<char>(std::cin),
                            std::istreambuf_iterator<char>());
+    // An iterator over a folder's stream would throw; the buffer as a whole only fails.
     std::ifstream file(path, std::ios::binary);
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (!file.is_open() || file.bad())
-        return Error::make(Code::invalid_argument, "cannot read %s", path.c_str());
-    return text;
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file.is_open() || text.bad() || text.view().empty())
+        return Error::make(Code::invalid_argument, "cannot read schedules from %s", path.c_str());
+    return std::move(text).str();
 }
 
 // One section for each rank, in whatever order.

@@ -106,6 +106,8 @@ class Proofs(unittest.TestCase):
                 (["verify", "all_reduce", "--algo", "ring", "--ranks", "3", "--codec", "int9"], 1, "int8"),
                 (["schedule", "all_reduce", "--algo", "ring", "--ranks", "3", "--rank", "3"], 1, "--rank 3"),
                 (["verify", "all_reduce", "--algo", "ring", "--file", "/nowhere"], 1, "/nowhere"),
+                (["verify", "all_reduce", "--algo", "ring", "--file", "/usr"], 1, "/usr"),
+                (["verify", "all_reduce", "--algo", "ring", "--ranks", "1000000"], 1, "65536"),
                 (["explain", "all_reduce", "--bytes", "x", "--ranks", "3"], 2, "no size"),
                 (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 1, "no type"),
                 (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "max", "--codec", "int4"], 1, "int4"),
