@@ -10,10 +10,9 @@ namespace qccl::perf {
 // The planner's choice is in the last line of its explanation: "ring: the fastest".
 static Result<std::string> chosen_algorithm(qcclComm_t comm, const Operation &operation,
                                             const Codec &codec) {
-    std::string what = std::string(name(operation.collective)) +
-                       " bytes=" + std::to_string(operation.count * type_bytes(operation.type)) +
-                       " type=" + name(operation.type) + " op=" + name(operation.op) +
-                       " codec=" + spec(codec);
+    std::string what =
+        std::string(name(operation.collective)) + " count=" + std::to_string(operation.count) +
+        " type=" + name(operation.type) + " op=" + name(operation.op) + " codec=" + spec(codec);
     if (operation.collective == Collective::broadcast)
         what += " root=" + std::to_string(operation.root);
     size_t bytes = 0;

@@ -80,6 +80,16 @@ class Rows(unittest.TestCase):
             self.assertLess(abs(row["nmse"] / row["nmse_predicted"] - 1), 0.1, row)
             self.assertGreater(row["speedup_vs_lossless"], 0)
 
+    def test_the_algorithm_shown_is_of_the_whole_call(self):
+        # Vectors of up to this are sent whole, larger ones never: no speed has a say.
+        limit = 32768
+        for collective in BUS:
+            rows = perf(collective, "--ranks", "4", "-b", limit // 2, "-e", 2 * limit, "-f", "2", "--codec", "int4",
+                        env={"QCCL_ONESHOT_MAX": str(limit)})
+            self.assertEqual({row["bytes"] for row in rows}, {limit // 2, limit, 2 * limit})
+            for row in rows:
+                self.assertEqual(row["algorithm"] == "oneshot", row["bytes"] <= limit, row)
+
     def test_every_type_and_operation(self):
         rows = perf("all_reduce", "-d", "all", "-o", "all", "-b", "4K", "-e", "4K")
         self.assertEqual(len(rows), 12 * 5 * 2)
