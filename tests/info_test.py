@@ -37,6 +37,13 @@ class Topics(unittest.TestCase):
         self.assertIn("did you mean QCCL_CODEC?", said)
         self.assertIn("QCCL_TIMEOUT", info("settings", expect=1, env={"QCCL_TIMEOUT": "soon"}).stderr)
 
+    def test_bytes_are_of_the_whole_vector(self):
+        # (P - 1) / P of the vector is sent by every rank, whatever the algorithm.
+        for collective in ("all_gather", "reduce_scatter"):
+            said = info("explain", collective, "--bytes", "64M", "--ranks", "4").stdout
+            self.assertIn("4194304 float", said)
+            self.assertEqual(set(re.findall(r"sends (\d+)", said)), {"48"})
+
     def test_explanations_name_a_choice(self):
         said = info("explain", "all_reduce", "--bytes", "64M", "--ranks", "4", "--codec", "int4").stdout
         self.assertIn("int4", said)
