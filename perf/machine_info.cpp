@@ -39,17 +39,16 @@ void print_transports() {
                 "  inproc: between threads of one process\n");
 }
 
-void print_codecs() {
+Done print_codecs() {
     static constexpr uint64_t sample = uint64_t{1} << 20;
-    std::printf("codecs\n  %-8s %-26s %14s %14s\n", "name", "in full", "bits per fp32",
-                "NMSE, one encode");
+    std::printf("codecs\n  %-8s %14s %18s\n", "name", "bits per fp32", "NMSE, one encode");
     for (const std::string &name : codec_names()) {
-        const auto codec = parse_codec(name);
-        if (!codec) continue; // a name that needs a key
-        const size_t bytes = encoded_bytes(*codec, DataType::float32, sample);
+        QCCL_TRY(const Codec codec, parse_codec(name));
+        const size_t bytes = encoded_bytes(codec, DataType::float32, sample);
         std::printf("  %-8s %14.2f %18.2g\n", name.c_str(), static_cast<double>(bytes) * 8 / sample,
-                    unit_nmse(*codec, DataType::float32));
+                    unit_nmse(codec, DataType::float32));
     }
+    return {};
 }
 
 Done print_settings() {
@@ -72,7 +71,7 @@ Done print_everything() {
     print_version();
     print_devices();
     print_transports();
-    print_codecs();
+    QCCL_TRY(print_codecs());
     return print_settings();
 }
 

@@ -8,7 +8,7 @@ namespace qccl::perf {
 void print_version();
 void print_devices();
 void print_transports();
-void print_codecs();
+Done print_codecs();
 // Fails where a QCCL_* variable cannot be read.
 Done print_settings();
 Done print_everything();

@@ -19,13 +19,16 @@ using namespace qccl::perf;
 using Task = std::function<Done()>;
 
 static void add_topic(CLI::App &app, const char *name, const char *help, Task &task,
-                      void (*print)()) {
-    app.add_subcommand(name, help)->callback([&task, print] {
-        task = [print]() -> Done {
-            print();
-            return {};
-        };
-    });
+                      const Task &print) {
+    app.add_subcommand(name, help)->callback([&task, print] { task = print; });
+}
+
+// Of what cannot fail.
+static Task always(void (*print)()) {
+    return [print]() -> Done {
+        print();
+        return {};
+    };
 }
 
 static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
@@ -84,13 +87,11 @@ int main(int argc, char **argv) {
     CLI::App app("Says what QCCL is, has and would do on this machine.", "qccl-info");
     app.require_subcommand(0, 1);
     Task task = print_everything;
-    add_topic(app, "version", "the library's version", task, print_version);
-    add_topic(app, "devices", "what can compute", task, print_devices);
-    add_topic(app, "transports", "what can carry", task, print_transports);
+    add_topic(app, "version", "the library's version", task, always(print_version));
+    add_topic(app, "devices", "what can compute", task, always(print_devices));
+    add_topic(app, "transports", "what can carry", task, always(print_transports));
     add_topic(app, "codecs", "what can compress", task, print_codecs);
-    app.add_subcommand("settings", "every setting, its value and who set it")->callback([&task] {
-        task = print_settings;
-    });
+    add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
     ScheduleQuestion question;
     CLI::App &explained = add_question(app, "explain", "what the planner would do, and why",
                                        question, task, print_explanation);

@@ -37,6 +37,15 @@ class Topics(unittest.TestCase):
         self.assertIn("did you mean QCCL_CODEC?", said)
         self.assertIn("QCCL_TIMEOUT", info("settings", expect=1, env={"QCCL_TIMEOUT": "soon"}).stderr)
 
+    def test_the_columns_of_codecs_stand_under_their_names(self):
+        header, *rows = info("codecs").stdout.splitlines()[1:]
+        names = re.split(r" {2,}", header.strip())
+        self.assertEqual(names, ["name", "bits per fp32", "NMSE, one encode"])
+        ends = [header.index(name) + len(name) for name in names]
+        self.assertIn("int4", [row.split()[0] for row in rows])
+        for row in rows:
+            self.assertEqual([found.end() for found in re.finditer(r"\S+", row)][1:], ends[1:], row)
+
     def test_bytes_are_of_the_whole_vector(self):
         # (P - 1) / P of the vector is sent by every rank, whatever the algorithm.
         for collective in ("all_gather", "reduce_scatter"):
