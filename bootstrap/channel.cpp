@@ -26,8 +26,8 @@ Socket &Socket::operator=(Socket &&other) noexcept {
     return *this;
 }
 
-Result<Socket> make_socket(Family family) {
-    const int domain = family == Family::ipv4 ? AF_INET : AF_INET6;
+Result<Socket> make_socket(AddressFamily family) {
+    const int domain = family == AddressFamily::ipv4 ? AF_INET : AF_INET6;
     Socket socket(::socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.is_open())
         return Error::make(Code::system_error, "cannot open a socket: %s", strerror(errno));

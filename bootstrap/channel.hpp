@@ -29,7 +29,7 @@ private:
     int descriptor_ = -1;
 };
 
-Result<Socket> make_socket(Family family);
+Result<Socket> make_socket(AddressFamily family);
 // Small messages leave at once, and a host that vanishes is noticed.
 void tune(const Socket &socket);
 

@@ -14,7 +14,7 @@ namespace qccl {
 
 SocketAddress to_socket_address(const Endpoint &endpoint) {
     SocketAddress address;
-    if (endpoint.family == Family::ipv4) {
+    if (endpoint.family == AddressFamily::ipv4) {
         sockaddr_in in{};
         in.sin_family = AF_INET;
         in.sin_port = htons(endpoint.port);
@@ -40,7 +40,7 @@ Endpoint to_endpoint(const sockaddr *address) {
         std::memcpy(endpoint.address.data(), &in->sin_addr, sizeof in->sin_addr);
     } else {
         const auto *in = reinterpret_cast<const sockaddr_in6 *>(address);
-        endpoint.family = Family::ipv6;
+        endpoint.family = AddressFamily::ipv6;
         endpoint.port = ntohs(in->sin6_port);
         std::memcpy(endpoint.address.data(), &in->sin6_addr, sizeof in->sin6_addr);
     }
@@ -49,7 +49,7 @@ Endpoint to_endpoint(const sockaddr *address) {
 
 std::string text(const Endpoint &endpoint) {
     char name[INET6_ADDRSTRLEN] = {};
-    const bool is_ipv4 = endpoint.family == Family::ipv4;
+    const bool is_ipv4 = endpoint.family == AddressFamily::ipv4;
     inet_ntop(is_ipv4 ? AF_INET : AF_INET6, endpoint.address.data(), name, sizeof name);
     std::string text = is_ipv4 ? "" : "[";
     text += name;
@@ -60,7 +60,7 @@ std::string text(const Endpoint &endpoint) {
 static std::optional<Endpoint> parse_address(const std::string &text) {
     Endpoint endpoint;
     if (inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) return endpoint;
-    endpoint.family = Family::ipv6;
+    endpoint.family = AddressFamily::ipv6;
     if (inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) return endpoint;
     return std::nullopt;
 }

@@ -12,10 +12,10 @@
 
 namespace qccl {
 
-enum class Family : uint16_t { ipv4 = 4, ipv6 = 6 };
+enum class AddressFamily : uint16_t { ipv4 = 4, ipv6 = 6 };
 
 struct Endpoint {
-    Family family = Family::ipv4;
+    AddressFamily family = AddressFamily::ipv4;
     uint16_t port = 0;
     std::array<std::byte, 16> address{}; // network order; IPv4 fills the first four
 

@@ -59,9 +59,9 @@ Result<IdFields> unpack(const UniqueId &id) {
                            "run different releases of QCCL",
                            bytes.version, unique_id_version)
             .compared(unique_id_version, bytes.version);
-    const auto family = static_cast<Family>(bytes.family);
+    const auto family = static_cast<AddressFamily>(bytes.family);
     const bool is_sound = bytes.checksum == checksum(bytes) && bytes.zero == 0 &&
-                          (family == Family::ipv4 || family == Family::ipv6);
+                          (family == AddressFamily::ipv4 || family == AddressFamily::ipv6);
     if (!is_sound)
         return Error::make(Code::invalid_argument,
                            "the unique id is damaged: its checksum does not fit its bytes");

@@ -8,8 +8,8 @@
 
 using namespace qccl;
 
-static std::vector<Greeting> greetings(uint32_t size) {
-    std::vector<Greeting> all(size);
+static std::vector<ProtocolOffer> offers(uint32_t size) {
+    std::vector<ProtocolOffer> all(size);
     for (uint32_t rank = 0; rank < size; rank++) {
         all[rank].rank = rank;
         all[rank].size = size;
@@ -21,47 +21,47 @@ static std::vector<Greeting> greetings(uint32_t size) {
 static std::string text(const Done &done) { return done ? "" : done.error().text; }
 
 static void equal_ranks_agree() {
-    const auto all = greetings(3);
-    const auto protocol = check_greetings(all);
+    const auto all = offers(3);
+    const auto protocol = check_offers(all);
     CHECK_OK(protocol);
     CHECK_EQ(*protocol, newest_protocol);
     CHECK_OK(check_agreements(std::vector<Agreement>(3)));
 }
 
 static void the_newest_common_protocol_is_spoken() {
-    auto all = greetings(3);
+    auto all = offers(3);
     all[0].newest = 7;
     all[1].newest = 5;
     all[2].oldest = 3;
     all[2].newest = 6;
-    CHECK_EQ(*check_greetings(all), 5U);
+    CHECK_EQ(*check_offers(all), 5U);
     all[2].oldest = 6;
-    const auto refused = check_greetings(all);
+    const auto refused = check_offers(all);
     CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 2);
     CHECK_EQ(std::string(refused.error().text),
              "protocol: rank 2 (version 100) speaks 6 to 6, rank 0 (version 100) speaks 1 to 7");
 }
 
 static void another_byte_order_is_refused() {
-    auto all = greetings(2);
+    auto all = offers(2);
     all[1].magic = __builtin_bswap64(all[1].magic);
     all[1].byte_order = __builtin_bswap32(all[1].byte_order);
-    const auto refused = check_greetings(all);
+    const auto refused = check_offers(all);
     CHECK(!refused && refused.error().rank == 1);
     CHECK_EQ(std::string(refused.error().text), "byte order: rank 1 has another one than rank 0");
 }
 
 static void ranks_out_of_order_are_refused() {
-    auto all = greetings(3);
+    auto all = offers(3);
     std::swap(all[1], all[2]);
-    const auto refused = check_greetings(all);
+    const auto refused = check_offers(all);
     CHECK(!refused && refused.error().code == Code::invalid_argument);
     CHECK_EQ(std::string(refused.error().text),
              "rank 1 of 3 came as rank 2 of 3; the all-gather must give contributions in rank "
              "order");
-    all = greetings(3);
+    all = offers(3);
     all[2].size = 4;
-    CHECK(!check_greetings(all));
+    CHECK(!check_offers(all));
 }
 
 static void each_field_is_compared_and_named() {

@@ -34,6 +34,9 @@ IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|
                     r"\b(getenv|environ|clock_gettime)\b")
 VENDOR = re.compile(r"\b(cuda|hip|rocm|hsa|cu|nv)_?[A-Z]\w*|\b(CUDA|HIP|CU|ROCM)_\w+|\b(cuda|hip|rocm)\b")
 VENDOR_ROOMS = ("kernels/port.hpp", "kernels/module.cu", "lib/device/loader.cpp")
+SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
+                   r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
+                   r"(?::(?!:)[^;{}()=]*)?\{")
 MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
 MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "tests/")
 
@@ -55,6 +58,23 @@ def code_of(path):
     text = re.sub(r"/\*.*?\*/", blank, text_of(path), flags=re.S)
     text = re.sub(r"//[^\n]*", "", text)
     return re.sub(r'(?<!include )"(\\.|[^"\\\n])*"', '""', text)
+
+
+def types_in(code):
+    """(line number, name with its namespace) of each type that `code` defines outside functions and other types.
+
+    What one file alone can see (in an anonymous namespace) is left out.
+    """
+    opened, number = [], 1  # opened: a name for each brace that a named namespace opened, None for others
+    for match in SCOPE.finditer(code):
+        text, namespace, name = match.group(0), match.group(1), match.group(2)
+        if text == "}":
+            del opened[-1:]
+        elif name and all(opened):
+            yield number, "::".join(opened + [name])
+        if text.endswith("{"):
+            opened.append(namespace.strip() or None if namespace is not None else None)
+        number += text.count("\n")
 
 
 def layer_of(path):
@@ -135,6 +155,19 @@ class Layers(unittest.TestCase):
             seen[name] = path
         self.complain(found, "names that stand twice")
 
+    def test_type_names_are_unique_per_namespace(self):
+        """One library cannot hold two: the linker takes one's functions for the other's."""
+        seen, found = {}, []
+        for path in sources():
+            if not path.startswith(("include/", "lib/", "kernels/", "bootstrap/", "topology/", "bindings/")):
+                continue
+            for number, name in types_in(code_of(path)):
+                if name in seen:
+                    found.append(f"{path}:{number} {name}, as in {seen[name]}")
+                seen[name] = path
+        self.assertIn("qccl::Transport", seen)
+        self.complain(found, "types that stand twice")
+
     def test_nobody_ends_the_process(self):
         found = []
         for path in sources():
@@ -165,6 +198,8 @@ class TheTestItself(unittest.TestCase):
         for text in ("#include <mutex>", "#include <sys/mman.h>", 'getenv("X")', "#include <chrono>"):
             self.assertRegex(text, IMPURE)
         self.assertRegex("MPI_Init(a, b)", MPI)
+        code = "namespace a {\nstruct B { struct C {}; };\nnamespace {\nclass D {};\n}\nenum class E : int {};\nclass F;\n}"
+        self.assertEqual(list(types_in(code)), [(2, "a::B"), (6, "a::E")])
         self.assertEqual(layer_of("lib/engine/engine.hpp"), "lib/engine")
         self.assertIsNone(layer_of("tests/qtest.hpp"))
 

@@ -76,7 +76,7 @@ static void check_three_meet(const UniqueId &id, double within_seconds = 2) {
 
 static void ids_survive_packing_and_nothing_else() {
     IdFields fields;
-    fields.endpoint = {Family::ipv6, 4711, {}};
+    fields.endpoint = {AddressFamily::ipv6, 4711, {}};
     for (size_t i = 0; i < 16; i++) fields.endpoint.address[i] = static_cast<std::byte>(0xf0 + i);
     randombytes_buf(fields.secret.data(), fields.secret.size());
     const UniqueId id = pack(fields);

@@ -16,7 +16,7 @@ namespace qccl {
 inline constexpr uint32_t oldest_protocol = 1, newest_protocol = 1;
 
 // The first thing that ranks tell each other; its layout never changes.
-struct Greeting {
+struct ProtocolOffer {
     static constexpr uint64_t expected_magic = 0x4F4C4C4548435151; // "QQCHELLO"
     static constexpr uint32_t expected_byte_order = 0x01020304;
 
@@ -27,10 +27,10 @@ struct Greeting {
     uint32_t rank = 0, size = 0;
     uint64_t reserved[4] = {};
 };
-static_assert(sizeof(Greeting) == 64);
+static_assert(sizeof(ProtocolOffer) == 64);
 
 // The protocol that all speak: the newest common one.
-Result<uint32_t> check_greetings(std::span<const Greeting> all);
+Result<uint32_t> check_offers(std::span<const ProtocolOffer> all);
 
 // Settings whose effect shows on other ranks, as texts; zeros after the end.
 struct Agreement {

@@ -100,11 +100,11 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings) {
 }
 
 Done greet(Bootstrap &bootstrap) {
-    const Greeting mine{
+    const ProtocolOffer mine{
         .version = QCCL_VERSION, .rank = bootstrap.rank(), .size = bootstrap.size()};
-    std::vector<Greeting> all(bootstrap.size());
+    std::vector<ProtocolOffer> all(bootstrap.size());
     QCCL_TRY(bootstrap.all_gather(&mine, all.data(), sizeof mine));
-    QCCL_TRY(check_greetings(all));
+    QCCL_TRY(check_offers(all));
     return {};
 }
 
