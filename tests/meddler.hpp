@@ -79,7 +79,6 @@ public:
     }
 
     Done wait(uint32_t on) override { return inner_->wait(on); }
-    void came() override { inner_->came(); }
     void fail(const Error &error) override { inner_->fail(error); }
     std::optional<Error> failure() const override { return inner_->failure(); }
     void leave() override { inner_->leave(); }

@@ -38,7 +38,6 @@ static void segments_are_equal_and_as_large_as_asked() {
     CHECK_EQ(g.lanes, 2U);
     CHECK_EQ(g.wire_bytes, 64U + 4 * 896);
     CHECK_EQ(g.arena_bytes, 2 * 2 * g.wire_bytes);
-    CHECK_EQ(g.wire_offset(1, 2, wire(1)), 3 * g.wire_bytes);
 }
 
 static void geometry_is_always_possible_or_refused() {

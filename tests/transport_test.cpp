@@ -45,7 +45,6 @@ Wire receive(Transport &transport, uint32_t peer, MessageTag tag) {
 
 void await_free(Transport &transport, uint32_t slot) {
     while (!transport.is_free(slot)) CHECK_OK(transport.wait(transport.rank()));
-    transport.came();
 }
 
 // A slot of `bytes` bytes, cut from the outbox in the plainest way.

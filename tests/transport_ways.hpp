@@ -50,7 +50,6 @@ inline Result<Wire> receive(Transport &transport, uint32_t peer) {
 
 inline Result<Wire> free_wire(Transport &transport) {
     while (!transport.is_free(0)) QCCL_TRY(transport.wait(transport.rank()));
-    transport.came();
     return Wire{transport.outbox().data(), 8, transport.rank(), 0};
 }
 

@@ -24,7 +24,7 @@ static bool is_readable(const ProtocolOffer &of_rank_0, const ProtocolOffer &off
     return offer.magic == of_rank_0.magic && offer.byte_order == of_rank_0.byte_order;
 }
 
-Result<uint32_t> check_offers(std::span<const ProtocolOffer> all) {
+Done check_offers(std::span<const ProtocolOffer> all) {
     uint32_t oldest = all[0].oldest, newest = all[0].newest;
     for (size_t rank = 0; rank < all.size(); rank++) {
         const ProtocolOffer &offer = all[rank];
@@ -40,7 +40,7 @@ Result<uint32_t> check_offers(std::span<const ProtocolOffer> all) {
                 .at_rank(static_cast<int64_t>(rank))
                 .compared(static_cast<int64_t>(rank), offer.rank);
     }
-    return newest;
+    return {};
 }
 
 void Agreement::set(Text &field, std::string_view text) {

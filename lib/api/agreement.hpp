@@ -29,8 +29,8 @@ struct ProtocolOffer {
 };
 static_assert(sizeof(ProtocolOffer) == 64);
 
-// The protocol that all speak: the newest common one.
-Result<uint32_t> check_offers(std::span<const ProtocolOffer> all);
+// Whether there is a protocol that all speak.
+Done check_offers(std::span<const ProtocolOffer> all);
 
 // Settings whose effect shows on other ranks, as texts; zeros after the end.
 struct Agreement {

@@ -104,8 +104,7 @@ Done greet(Bootstrap &bootstrap) {
         .version = QCCL_VERSION, .rank = bootstrap.rank(), .size = bootstrap.size()};
     std::vector<ProtocolOffer> all(bootstrap.size());
     QCCL_TRY(bootstrap.all_gather(&mine, all.data(), sizeof mine));
-    QCCL_TRY(check_offers(all));
-    return {};
+    return check_offers(all);
 }
 
 // What a rank has before it meets the others over the transport.

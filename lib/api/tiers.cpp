@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
 namespace qccl {
@@ -14,7 +15,7 @@ static constexpr std::array<std::string_view, 7> tier_names{"scalar", "generic",
                                                             "avx512", "neon",    "sve"};
 static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
 
-Result<uint32_t> parse_tiers(const std::string &names) {
+static Result<uint32_t> parse_tiers(const std::string &names) {
     uint32_t mask = 0;
     for (size_t begin = 0; begin <= names.size();) {
         const size_t end = std::min(names.find(',', begin), names.size());

@@ -15,7 +15,6 @@ class Turns {
 public:
     // Under the communicator's gate: numbers the next call.
     uint64_t issue() { return ++issued_; }
-    uint64_t issued() const { return issued_; }
     // The call just numbered will run on a stream.
     void enqueued() { enqueued_.fetch_add(1, std::memory_order_relaxed); }
 

@@ -34,10 +34,6 @@ struct Geometry {
     size_t wire_bytes = 0;  // from one wire slot of the arena to the next
     size_t arena_bytes = 0; // lanes * outbox * wire_bytes
 
-    // Where an own wire slot lies in the arena.
-    size_t wire_offset(uint32_t lane, uint32_t outbox, Slot slot) const {
-        return (size_t{lane} * outbox + slot.index) * wire_bytes;
-    }
     bool operator==(const Geometry &) const = default;
 };
 

@@ -36,7 +36,6 @@ public:
     Result<std::span<const std::byte>> await_line(uint32_t peer) override;
 
     Done wait(uint32_t on) override;
-    void came() override { vigil_.came(); }
 
     void fail(const Error &error) override { (void)verdict_.pass(error); }
     std::optional<Error> failure() const override { return verdict_.failure(); }

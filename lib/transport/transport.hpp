@@ -94,11 +94,9 @@ public:
     // Waits politely until something may have changed: spins, yields, sleeps. To be called after a
     // look at everything that this rank waits for has found nothing. `on` is a rank that it waits
     // for (named in warnings and errors; this rank itself where it waits for a slot). Fails when a
-    // peer is lost, the call's time is over, or the communicator has failed.
+    // peer is lost, the call's time is over, or the communicator has failed. A wait is over when
+    // `receive`, `send` or `await_line` succeeds.
     virtual Done wait(uint32_t on) = 0;
-    // Forget how long the last wait was: something has come. `receive`, `send` and `await_line` do
-    // it where they succeed.
-    virtual void came() = 0;
 
     // Fails the communicator on every rank that can be reached and wakes them; the first failure
     // stands. Any thread, any time.
