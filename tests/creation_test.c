@@ -365,6 +365,47 @@ static void ranks_that_cannot_be_are_refused_for_all(void **state)
     }
 }
 
+static qcclResult_t wait_for_all(int rank, qcclComm_t comm, void *context)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    (void)rank;
+    (void)context;
+    config.tag = 77;
+    return qcclBarrierConfig(comm, NULL, &config);
+}
+
+static void calls_are_traced(void **state)
+{
+    static const char *const levels[] = {"info", "trace"};
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        const int expected = i == 0 ? 0 : size;
+        qcclConfig_t configs[size];
+        outcome_t outcome;
+        lines_t lines;
+        world_t world;
+        setenv("QCCL_DEBUG", levels[i], 1);
+        make_configs(configs, &lines);
+        configs[0].codec = configs[1].codec = "int4";
+        configs[0].algorithm = configs[1].algorithm = "ring";
+        configs[0].name = configs[1].name = "gradients";
+        world = join_world(size, configs);
+        assert_true(lossy_values(&world, reduce, qcclSum) > 0);
+        outcome = on_every_rank(&world, wait_for_all, NULL);
+        assert_all_succeed(&outcome, size);
+        unsetenv("QCCL_DEBUG");
+        assert_int_equal(lines_with(&lines, "qccl trace: "), 2 * expected);
+        assert_int_equal(lines_with(&lines, "gradients: call 1: all_reduce, count 4096, type float, op sum, "
+                                            "codec int4, algorithm ring, tag 0"),
+                         expected);
+        assert_int_equal(lines_with(&lines, "gradients: call 2: barrier, count 0, type none, op none, codec none, "),
+                         expected);
+        assert_int_equal(lines_with(&lines, ", tag 77"), expected);
+        end_world(&world);
+    }
+}
+
 static void faults_can_be_injected(void **state)
 {
     world_t world;
@@ -402,6 +443,7 @@ int main(void)
         cmocka_unit_test(settings_reach_the_engine),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
+        cmocka_unit_test(calls_are_traced),
         cmocka_unit_test(faults_can_be_injected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,7 @@ Done Comm::take_turn(const Program &program, const Call &call, bool was_enqueued
 }
 
 Done Comm::execute(const Program &program, const Call &call) {
+    if (parts_.log->wants(LogLevel::trace)) trace(program, call);
     const Done done = contained([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
         return engine_.run(program, call);
@@ -84,6 +85,18 @@ Error Comm::failed(const Error &error, const Program &program, const Call &call)
                          parts_.name.empty() ? "" : ": ", name(program.work.collective),
                          call.number, first.error.text);
     return first.error;
+}
+
+void Comm::trace(const Program &program, const Call &call) const {
+    const Work &work = program.work;
+    const bool is_barrier = work.collective == Collective::barrier;
+    parts_.log->trace("%s%scall %" PRIu64 ": %s, count %" PRIu64
+                      ", type %s, op %s, codec %s, algorithm %s, "
+                      "tag %" PRIu64,
+                      parts_.name.c_str(), parts_.name.empty() ? "" : ": ", call.number,
+                      name(work.collective), work.count, is_barrier ? "none" : name(work.type),
+                      reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
+                      work.algorithm, call.tag);
 }
 
 void Comm::inject(uint64_t call) {

@@ -91,6 +91,7 @@ private:
     Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);
+    void trace(const Program &program, const Call &call) const;
     Error failed(const Error &error, const Program &program, const Call &call);
 
     const CommParts parts_;
