@@ -25,7 +25,7 @@ struct ChunkRange {
     uint64_t count = 0;
 };
 
-// The noise of one chunk (CONTRACT.md, Noise); unused by nearest rounding.
+// The noise of one chunk (lib/codec/WIRE.md, Noise); unused by nearest rounding.
 struct Noise {
     uint64_t key = 0;
     uint64_t call = 0;

@@ -51,7 +51,7 @@ double measured_nmse(const std::vector<Bytes> &inputs, const Bytes &output, doub
     return error / power;
 }
 
-// CONTRACT.md, Error prediction: for all-reduce over N ranks.
+// For all-reduce over N ranks: each encode of the sum of n of them adds nu * n / N.
 double predicted_nmse(const TwinCall &call) {
     const double nu = unit_nmse(call.codec, call.type), N = call.ranks;
     if (call.algorithm == "direct") return nu * (2 - 1 / N);

@@ -64,7 +64,7 @@ private:
         return std::vector(P(), all);
     }
 
-    // CONTRACT.md, Grid.
+    // Cut at the codec's grain, as equal as that allows.
     Chunk chunk(uint32_t c) const {
         if (call_.collective == Collective::reduce_scatter ||
             call_.collective == Collective::all_gather)

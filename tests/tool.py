@@ -46,7 +46,7 @@ def payload_bytes(codec, count, type_bytes):
 
 
 def chunk_counts(count, ranks, codec):
-    """Elements of each chunk of an all-reduce (CONTRACT.md, Grid)."""
+    """Elements of each chunk of an all-reduce, cut at the codec's grain."""
     block = {"none": 1, "fp16": 1, "bf16": 1, "minmax": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)

@@ -1,4 +1,4 @@
-// Which codec a call gets (CONTRACT.md, promises 1 and 2): the call's, else the communicator's,
+// Which codec a call gets: the call's, else the communicator's,
 // else the environment's, else none. Pure; whoever asks logs.
 #pragma once
 

@@ -23,7 +23,7 @@ Done enter(qcclComm_t handle);
 // Why the gate did not let a thread in.
 Error refuse_entry(Gate::Answer answer);
 
-// body: Done(Comm &). Its error is kept in the communicator and for this thread.
+// body: Done(Comm &). Its error is kept for this thread.
 template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) noexcept {
     return guarded([&]() -> Done {
         QCCL_TRY(check_handle(handle));
@@ -31,6 +31,7 @@ template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) n
     });
 }
 
+// Behind the gate. The error is kept in the communicator too, for whoever asks it later.
 template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexcept {
     if (const Done entered = enter(handle); !entered) return report(entered.error());
     Comm &comm = *handle->comm;

@@ -51,11 +51,11 @@ std::string spec(const Codec &codec);
 // The names that parse_codec knows, for messages and qccl-info.
 std::vector<std::string> codec_names();
 
-// Whether the codec takes part in `collective` on values of `type` combined with `op` (API.md:
-// casts do every op, the others sum and avg, integers travel as they are). The error says why not.
+// Whether the codec takes part in `collective` on values of `type` combined with `op`:
+// casts do every op, the others sum and avg, integers travel as they are. The error says why not.
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op);
 
-// A: chunks, lanes and segments are cut at multiples of this many elements (CONTRACT.md, Grid).
+// A: chunks, lanes and segments are cut at multiples of this many elements.
 // For bucket=all the grid is 64, and a segment is a whole chunk.
 size_t grain(const Codec &codec);
 

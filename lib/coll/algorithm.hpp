@@ -35,7 +35,7 @@ struct Algorithm {
 std::span<const Algorithm> algorithms();
 // nullptr where there is none of that name.
 const Algorithm *find_algorithm(std::string_view name);
-// Refuses a collective that the algorithm does not have, naming those that do.
+// Refuses a collective that the algorithm does not have.
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team);
 
 } // namespace qccl

@@ -1,5 +1,5 @@
-// Where the chunks of a collective lie in the caller's buffers and in the caller's tensor
-// (CONTRACT.md, Grid). Counts elements, never bytes; knows no steps.
+// Where the chunks of a collective lie in the caller's buffers and in the caller's tensor:
+// chunks are equal but for the last ones. Counts elements, never bytes; knows no steps.
 #pragma once
 
 #include "base/types.hpp"

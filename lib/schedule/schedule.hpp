@@ -22,7 +22,7 @@ struct Team {
     bool operator==(const Team &) const = default;
 };
 
-// In which order the contributions to chunk c are summed (CONTRACT.md, Order of sums).
+// In which order the contributions to chunk c are summed.
 enum class SumOrder : uint8_t {
     by_rank, // 0, 1, ..., P - 1
     by_ring, // from the rank where the chunk starts on its way round to the one where it ends

@@ -23,8 +23,7 @@ struct Verified {
     uint64_t steps = 0;
     uint64_t messages = 0;
     uint32_t rounds = 0; // the longest chain of messages that wait for one another
-    double noise = 0;    // predicted NMSE of a result, in units of one encode's (CONTRACT.md, Error
-                         // prediction)
+    double noise = 0;    // predicted NMSE of a result, in units of one encode's
 };
 
 // Each rank's schedule, as author wrote it or placed, joined or not; asked for once, in order.
