@@ -1,10 +1,10 @@
 // Spec strings: the one table of names and keys, read and written.
 #include "codec/codec.hpp"
 
+#include "base/quantity.hpp"
+
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <optional>
 
 namespace qccl {
 namespace {
@@ -81,29 +81,11 @@ Error bad_value(Key key, std::string_view text, const char *possible) {
                        key_names[key].data(), shown(text), text.data(), possible);
 }
 
-// Decimal digits alone: no sign, no space.
-std::optional<uint64_t> parse_number(std::string_view text) {
-    uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return number;
-}
-
 struct Suffix {
     char letter;
     unsigned shift;
 };
 constexpr Suffix suffixes[] = {{'G', 30}, {'M', 20}, {'K', 10}};
-
-std::optional<uint64_t> parse_bytes(std::string_view text) {
-    unsigned shift = 0;
-    for (const Suffix &suffix : suffixes)
-        if (!text.empty() && text.back() == suffix.letter) shift = suffix.shift;
-    if (shift != 0) text.remove_suffix(1);
-    const auto number = parse_number(text);
-    if (!number || *number > ~uint64_t{0} >> shift) return std::nullopt;
-    return *number << shift;
-}
 
 std::string write_bytes(uint64_t bytes) {
     for (const Suffix &suffix : suffixes)
@@ -117,7 +99,7 @@ Done set_bucket(Codec &codec, Key key, std::string_view text) {
         codec.bucket = Codec::whole_chunk;
         return {};
     }
-    const auto number = parse_number(text);
+    const auto number = parse_count(text);
     if (!number || *number < 1 || *number > largest_bucket)
         return bad_value(key, text,
                          key == bucket_key ? "1 to 1073741824, or all" : "1 to 1073741824");
@@ -126,7 +108,7 @@ Done set_bucket(Codec &codec, Key key, std::string_view text) {
 }
 
 Done set_bits(Codec &codec, std::string_view text) {
-    const auto number = parse_number(text);
+    const auto number = parse_count(text);
     if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text, "1 to 8");
     codec.bits = static_cast<uint8_t>(*number);
     return {};
@@ -146,14 +128,15 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     case block_key: return set_bucket(codec, key, text);
     case round_key: return set_rounding(codec, text);
     case seed_key: {
-        const auto number = parse_number(text);
+        const auto number = parse_count(text);
         if (!number) return bad_value(key, text, "0 to 18446744073709551615");
         codec.seed = *number;
         return {};
     }
     case min_key: {
         const auto bytes = parse_bytes(text);
-        if (!bytes) return bad_value(key, text, "a number of bytes, also with K, M or G behind it");
+        if (!bytes)
+            return bad_value(key, text, "a number of bytes, also with K, M, G or T behind it");
         codec.min_bytes = *bytes;
         return {};
     }
