@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,18 +11,7 @@
 namespace qccl {
 
 Socket::~Socket() {
-    if (!is_open()) return;
-    shutdown(descriptor_, SHUT_RDWR);
-    forget();
-}
-
-void Socket::forget() { close(std::exchange(descriptor_, -1)); }
-
-Socket::Socket(Socket &&other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-Socket &Socket::operator=(Socket &&other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
+    if (is_open()) shutdown(get(), SHUT_RDWR);
 }
 
 Result<Socket> make_socket(AddressFamily family) {

@@ -2,6 +2,7 @@
 // queued. Knows no messages.
 #pragma once
 
+#include "base/file_descriptor.hpp"
 #include "bootstrap/endpoint.hpp"
 #include "bootstrap/round.hpp"
 
@@ -17,16 +18,17 @@ class Socket {
 public:
     Socket() = default;
     explicit Socket(int descriptor) : descriptor_(descriptor) {}
+    Socket(Socket &&) = default;
+    Socket &operator=(Socket &&) = default;
     ~Socket();
-    Socket(Socket &&other) noexcept;
-    Socket &operator=(Socket &&other) noexcept;
 
-    int get() const { return descriptor_; }
-    bool is_open() const { return descriptor_ >= 0; }
-    void forget(); // closes this process's copy and leaves the connection alone
+    int get() const { return descriptor_.number(); }
+    bool is_open() const { return descriptor_.is_open(); }
+    // Closes this process's copy and leaves the connection alone.
+    void forget() { descriptor_ = FileDescriptor(); }
 
 private:
-    int descriptor_ = -1;
+    FileDescriptor descriptor_;
 };
 
 Result<Socket> make_socket(AddressFamily family);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "transport/file_descriptor.hpp"
+#include "base/file_descriptor.hpp"
 
 #include <array>
 #include <chrono>

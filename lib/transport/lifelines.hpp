@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "transport/file_descriptor.hpp"
+#include "base/file_descriptor.hpp"
 
 #include <cstdint>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "transport/file_descriptor.hpp"
+#include "base/file_descriptor.hpp"
 #include "transport/mapping.hpp"
 
 namespace qccl {
