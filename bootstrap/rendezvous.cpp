@@ -1,8 +1,8 @@
 // Makes a unique id: opens the door, starts the thread that serves it, and writes down where it is.
+#include "base/no_signals.hpp"
 #include "bootstrap/rendezvous_server.hpp"
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <new>
 
@@ -37,18 +37,14 @@ static void *serve(void *argument) {
     return nullptr;
 }
 
-// The thread is detached: nobody waits for it, so that a process may exit at any time. It is born
-// with every signal blocked, so that the program's handlers run on the program's threads.
+// The thread is detached: nobody waits for it, so that a process may exit at any time.
 static Done start(std::unique_ptr<RendezvousServer> server) {
-    sigset_t all, before;
-    sigfillset(&all);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const NoSignals while_it_starts;
     pthread_t thread;
     const int problem = pthread_create(&thread, &attributes, serve, server.get());
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pthread_attr_destroy(&attributes);
     if (problem != 0)
         return Error::make(Code::system_error, "cannot start the rendezvous: %s",

@@ -1,9 +1,9 @@
 #include "api/quiet_thread.hpp"
 
 #include "api/boundary.hpp"
+#include "base/no_signals.hpp"
 
 #include <cinttypes>
-#include <csignal>
 #include <cstring>
 
 #include <pthread.h>
@@ -12,16 +12,12 @@
 namespace qccl {
 
 Result<QuietThread> QuietThread::start(const char *name, std::function<void()> body) {
-    // A new thread inherits the mask, so that no signal can reach it before it could block them.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     QuietThread quiet;
     const Done started = contained([&]() -> Done {
+        const NoSignals while_it_starts;
         quiet.thread_ = std::thread(std::move(body));
         return {};
     });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!started)
         return Error::make(Code::system_error, "cannot start a thread: %s", started.error().text);
 
