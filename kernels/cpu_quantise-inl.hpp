@@ -15,7 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// Nearest, ties to even. |v| < 2^31 here, so that x86 needs no repair of overflow.
+// Nearest, ties to even. No number here is beyond 2^22, so that x86 needs no repair of overflow,
+// and an addition rounds where there is no instruction for it: the sum's last place is 1.
 HWY_INLINE IntVector to_integers(FloatVector v) {
 #if HWY_TARGET == HWY_AVX3
     return IntVector{_mm512_cvtps_epi32(v.raw)};
@@ -23,6 +24,11 @@ HWY_INLINE IntVector to_integers(FloatVector v) {
     return IntVector{_mm256_cvtps_epi32(v.raw)};
 #elif HWY_TARGET == HWY_SSE4
     return IntVector{_mm_cvtps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_EMU128
+    constexpr float places = 0x1.8p23F;
+    const Ints d;
+    const FloatVector sum = hn::Add(v, hn::Set(Floats(), places));
+    return hn::Sub(hn::BitCast(d, sum), hn::Set(d, std::bit_cast<int32_t>(places)));
 #else
     return hn::NearestInt(v);
 #endif
@@ -101,10 +107,10 @@ struct BlockSteps {
     }
 };
 
-// One group, or two groups of the blocks a and b.
+// The group at value `at` of a tile, of block a; or two groups, of the blocks a and b.
 template <class Byte, CodeRounding rounding, size_t groups>
 HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, FloatVector highest,
-                                const float *x, const uint16_t *draws, uint8_t *dst) {
+                                const float *x, const uint16_t *draws, size_t at, uint8_t *dst) {
     const Floats d;
     FloatVector offset_a = highest, offset_b = highest; // unused by signed codes
     if constexpr (std::is_unsigned_v<Byte>) {
@@ -115,15 +121,15 @@ HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, 
     const FloatVector inverse_b = groups == 1 ? inverse_a : hn::Set(d, quantiser.inverses[b]);
     const auto vector = [&](size_t i) HWY_ATTR {
         const bool is_a = i < group_values;
-        FloatVector v = hn::LoadU(d, x + i);
+        FloatVector v = hn::LoadU(d, x + at + i);
         if constexpr (std::is_unsigned_v<Byte>) v = hn::Sub(v, is_a ? offset_a : offset_b);
         v = hn::Mul(v, is_a ? inverse_a : inverse_b);
         if constexpr (rounding == CodeRounding::stochastic)
-            v = hn::Floor(hn::Add(v, unit_noise(draws + i)));
+            v = hn::Floor(hn::Add(v, unit_noise(draws + at + i)));
         if constexpr (rounding != CodeRounding::saturate) v = hn::Min(v, highest);
         return to_integers(v);
     };
-    store_bytes<Byte, groups>(vector, dst);
+    store_bytes<Byte, groups>(vector, dst + at);
 }
 
 // A batch: whole blocks of a range, from its first group on to behind its last.
@@ -145,13 +151,12 @@ HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
         size_t i = 0;
         for (; i + groups_at_once * group_values <= values; i += groups_at_once * group_values) {
             const size_t a = steps.next(), b = groups_at_once == 1 ? a : steps.next();
-            quantise_groups<Byte, rounding, groups_at_once>(quantiser, a, b, highest, x + i,
-                                                            noise + i, bytes + i);
+            quantise_groups<Byte, rounding, groups_at_once>(quantiser, a, b, highest, x, noise, i,
+                                                            bytes);
         }
         if (i < values) {
             const size_t a = steps.next();
-            quantise_groups<Byte, rounding, 1>(quantiser, a, a, highest, x + i, noise + i,
-                                               bytes + i);
+            quantise_groups<Byte, rounding, 1>(quantiser, a, a, highest, x, noise, i, bytes);
         }
         codes.take(g, count);
     }

@@ -1,10 +1,9 @@
 #include "perf/codec_bench.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <random>
 #include <vector>
 
@@ -14,18 +13,16 @@
 namespace qccl {
 namespace {
 
+constexpr std::align_val_t page{4096};
 struct Free {
-    void operator()(std::byte *memory) const { std::free(memory); }
+    void operator()(std::byte *memory) const { ::operator delete(memory, page); }
 };
 using Memory = std::unique_ptr<std::byte, Free>;
 
 // Every page is written, so that none is the shared page of zeros.
 Memory allocate(size_t bytes) {
-    constexpr size_t page = 4096;
-    const size_t rounded = (bytes + page) / page * page;
-    Memory memory(static_cast<std::byte *>(std::aligned_alloc(page, rounded)));
-    if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory.get(), 1, rounded);
+    Memory memory(static_cast<std::byte *>(::operator new(bytes + 1, page)));
+    std::memset(memory.get(), 1, bytes + 1);
     return memory;
 }
 

@@ -300,7 +300,7 @@ static void reductions_agree() {
     for (const TypeInfo &type : type_table)
         for (const DataType in : {type.type, type.accumulator})
             for (const RedOp op : ops)
-                for (const size_t count : {0, 1, 7, 16, 33, 1000})
+                for (const size_t count : std::initializer_list<size_t>{0, 1, 7, 16, 33, 1000})
                     for (const Pattern pattern :
                          {Pattern::gauss, Pattern::zeros, Pattern::special, Pattern::bits}) {
                         const size_t shift = values.pick(2) * values.pick(64);
@@ -323,7 +323,7 @@ static void divisions_agree() {
     Values values(8);
     for (const TypeInfo &type : type_table)
         for (const uint32_t ranks : {1U, 2U, 3U, 7U, 255U, 4096U, 0xFFFFFFFFU})
-            for (const size_t count : {0, 1, 9, 100}) {
+            for (const size_t count : std::initializer_list<size_t>{0, 1, 9, 100}) {
                 Buffer start(count * type_bytes(type.accumulator), values.pick(64));
                 fill(values, Pattern::special, type.accumulator, start.data(), count);
                 Buffer want = start;
@@ -342,7 +342,7 @@ static void copies_agree() {
         for (const auto &[out, in] :
              {std::pair{type.type, type.type}, std::pair{type.type, type.accumulator},
               std::pair{type.accumulator, type.type}})
-            for (const size_t count : {0, 1, 15, 64, 257, 3000})
+            for (const size_t count : std::initializer_list<size_t>{0, 1, 15, 64, 257, 3000})
                 for (const bool streams : {false, true})
                     for (const Pattern pattern : {Pattern::gauss, Pattern::tiny, Pattern::huge,
                                                   Pattern::special, Pattern::bits}) {
