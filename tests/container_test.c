@@ -145,6 +145,11 @@ static void wrong_arguments_are_named(void **state)
             "src is NULL");
     refused(qcclCodecMaxEncodedBytes(codec, 4, qcclFloat32, NULL), qcclInvalidArgument,
             "bytes_out is NULL");
+    /* A size that would not fit 64 bits is no size. */
+    size_t most = 77;
+    refused(qcclCodecMaxEncodedBytes(codec, ((size_t)1 << 56) + 1, qcclFloat8e5m2, &most),
+            qcclInvalidArgument, "memory can hold");
+    assert_int_equal(most, 77);
     assert_int_equal(written, 77);
     qcclCodecDestroy(codec);
 }

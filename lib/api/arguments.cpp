@@ -1,5 +1,6 @@
 #include "api/arguments.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 
@@ -22,7 +23,8 @@ Result<RedOp> take_op(qcclRedOp_t op) {
 }
 
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times) {
-    const size_t most = PTRDIFF_MAX / type_bytes(type) / times;
+    // No address space holds 2^56 values, and up to there no size of an encoding wraps.
+    const size_t most = std::min<size_t>(PTRDIFF_MAX / type_bytes(type), size_t{1} << 56) / times;
     if (count <= most) return {};
     return Error::make(
         Code::invalid_argument,
