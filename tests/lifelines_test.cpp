@@ -68,7 +68,7 @@ void forbid_pidfds(int error) {
 void shm_does_without_pidfds() {
     for (const int error : {ENOSYS, EPERM}) {
         std::vector<pid_t> pids;
-        const Shared<Meeting> meeting(3);
+        const Shared<Meeting> meeting(3U);
         const auto body = [&](const Rank &rank) {
             if (rank.rank != 0) forbid_pidfds(error);
             const auto transport = create(rank);

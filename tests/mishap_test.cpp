@@ -29,7 +29,7 @@ constexpr uint32_t quitter = 1;
 // The number of operations that the quitter has begun by the time it gives up, at the n-th, or
 // ends.
 template <Kind kind> uint64_t give_up_at(uint64_t n, Way way) {
-    const Shared<Meeting> meeting(3);
+    const Shared<Meeting> meeting(3U);
     run_ranks(*meeting, kind, [&](const Rank &rank) {
         uint64_t operations = 0;
         Meddling meddling;

@@ -79,7 +79,7 @@ void the_last_survivor_is_told() { survive(3, {0, 1}, 5ms, Way::line); }
 
 // It exits as if all were well, but without a word.
 void a_silent_exit_is_a_death() {
-    const Shared<Meeting> meeting(3);
+    const Shared<Meeting> meeting(3U);
     run_ranks(*meeting, Kind::shm, [](const Rank &rank) {
         const auto transport = create(rank);
         CHECK_OK(run(*transport, call_number(1), Way::mail));
@@ -91,7 +91,7 @@ void a_silent_exit_is_a_death() {
 }
 
 void what_the_dead_gave_arrives() {
-    const Shared<Meeting> meeting(3);
+    const Shared<Meeting> meeting(3U);
     run_ranks(*meeting, Kind::shm, [](const Rank &rank) {
         const auto transport = create(rank);
         CHECK_OK(transport->begin(call_number(1), 30s));

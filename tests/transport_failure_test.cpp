@@ -50,6 +50,31 @@ template <Kind kind> void what_a_rank_gave_before_it_left_arrives() {
     });
 }
 
+// Rank 0 gives and leaves in the very moment between rank 1's last look and its doubts.
+template <Kind kind> void what_came_at_the_last_moment_is_seen() {
+    run_ranks(kind, 2, [](const Rank &plain) {
+        Rank rank = plain;
+        std::atomic<uint64_t> &gone = rank.meeting.board[0], &asked = rank.meeting.board[1];
+        if (rank.rank == 1)
+            rank.options.idle = [&] {
+                asked = 1;
+                await([&] { return gone == 1; });
+            };
+        auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            await([&] { return asked == 1; });
+            CHECK_OK(send(*transport, 1, *free_wire(*transport)));
+            transport->leave();
+            gone = 1;
+        } else {
+            const auto wire = receive(*transport, 0);
+            CHECK_OK(wire);
+            transport->release(*wire);
+        }
+    });
+}
+
 template <Kind kind> void a_failure_from_any_thread_stops_every_rank() {
     run_ranks(kind, 4, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -151,7 +176,7 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
 }
 
 void a_stopped_rank_costs_one_warning() {
-    const Shared<Meeting> meeting(4);
+    const Shared<Meeting> meeting(4U);
     const auto body = [](const Rank &plain) {
         Rank rank = plain;
         rank.options = counting_warnings(rank, 1s);
@@ -184,6 +209,7 @@ int main() {
     const CMUnitTest tests[] = {
         ON_BOTH(who_has_left_is_named_by_those_who_wait),
         ON_BOTH(what_a_rank_gave_before_it_left_arrives),
+        ON_BOTH(what_came_at_the_last_moment_is_seen),
         ON_BOTH(a_failure_from_any_thread_stops_every_rank),
         ON_BOTH(failures_at_once_leave_one),
         ON_BOTH(a_rank_that_never_comes_is_named_by_the_timeout),

@@ -97,6 +97,21 @@ template <Kind kind> void a_root_that_has_returned_hears_of_it_in_its_next_call(
     });
 }
 
+// Each takes the other for the root: both wait, and no message will ever come that could differ.
+template <Kind kind> void two_that_wait_for_each_other_find_out() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CallDescriptor call = call_number(1);
+        call.collective = Collective::broadcast;
+        call.root = 1 - rank.rank;
+        CHECK_OK(transport->begin(call, 30s));
+        const auto start = Clock::now();
+        check_error(receive(*transport, 1 - rank.rank).error(), Code::mismatch, 1,
+                    "rank 1 calls broadcast with root 0, rank 0 with root 1, in call 1");
+        CHECK(Clock::now() - start < 5s);
+    });
+}
+
 // Two ranks that both take themselves for the root: each sends, nobody waits, the next call finds
 // it.
 template <Kind kind> void two_roots_are_found_in_the_next_call() {
@@ -130,6 +145,7 @@ int main() {
         ON_BOTH(every_disagreement_reaches_every_rank),
         ON_BOTH(the_lowest_that_differs_is_named),
         ON_BOTH(a_root_that_has_returned_hears_of_it_in_its_next_call),
+        ON_BOTH(two_that_wait_for_each_other_find_out),
         ON_BOTH(two_roots_are_found_in_the_next_call),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
