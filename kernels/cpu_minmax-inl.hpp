@@ -107,7 +107,7 @@ void encode_minmax(const ChunkRange &range, const Noise &noise, DataType in, con
         quantise_batch<uint8_t, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
         encode_by_reference(range, noise, in, src, payload, groups, batch, buckets.exceptional);
     };
-    // The values of two batches stay in the first-level cache between the two passes over them.
+    // The values of a batch stay in the first-level cache between the two passes over them.
     constexpr size_t batch_groups = 4 * tile_groups;
     const size_t batch_buckets =
         std::clamp<size_t>(batch_groups / groups.per_block, 1, BucketScales::most);
