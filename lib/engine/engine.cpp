@@ -5,6 +5,16 @@
 #include <cinttypes>
 
 namespace qccl {
+namespace {
+
+// Whether results are stored where addends were read: those cache lines are at hand.
+bool sums_in_place(const Program &program, const Call &call) {
+    const auto send = reinterpret_cast<uintptr_t>(call.send);
+    const auto recv = reinterpret_cast<uintptr_t>(call.recv);
+    return reduces(program.work.collective) && recv - send < program.raw_bytes;
+}
+
+} // namespace
 
 Done Engine::run(const Program &program, const Call &call) {
     CallDescriptor descriptor = program.descriptor;
@@ -20,7 +30,8 @@ Done Engine::run(const Program &program, const Call &call) {
 }
 
 Done Engine::run_tasks(const Program &program, const Call &call) {
-    const bool streams = program.raw_bytes > options_.streaming_bytes;
+    const bool streams = program.raw_bytes * program.work.team.size > options_.streaming_bytes &&
+                         !sums_in_place(program, call);
     return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
 }
 
