@@ -134,13 +134,12 @@ Contestant Point::baseline(bool in_place) {
 
 TurnOptions Point::turn_options(size_t contestants, bool in_place) const {
     const PerfArguments &arguments = stage_.arguments;
-    static constexpr uint64_t cheap_bytes = uint64_t{1} << 20; // a call is no loss of time
     const Pace pace = pace_of(arguments, operation_.bytes());
     TurnOptions options{.iterations = pace.iterations,
                         .warmup_iterations = arguments.warmup_iterations,
                         .aggregated = pace.aggregated,
                         .turns = contestants > 1 ? fewest_pairs : 1,
-                        .lead_in = operation_.bytes() <= cheap_bytes ? 1U : 0U,
+                        .lead_in = 1,
                         .barrier_between = arguments.blocking == Blocking::with_barrier};
     if (has_baseline()) options.iterations = std::max(options.iterations, fewest_pairs);
     const uint64_t refill = calls_per_refill(in_place);
