@@ -352,32 +352,6 @@ static void explanations_fit_what_they_ask_for(void **state)
     end_world(&world);
 }
 
-static void memory_serves_and_is_freed_once(void **state)
-{
-    world_t world = make_world(1);
-    void *memory = NULL;
-    char on_stack[64];
-    (void)state;
-    assert_int_equal(qcclMemAlloc(&memory, 100000), qcclSuccess);
-    assert_int_equal((uintptr_t)memory % 4096, 0);
-    memset(memory, 1, 100000);
-    assert_int_equal(qcclAllReduce(memory, memory, 25000, qcclInt32, qcclSum, world.comms[0], NULL),
-                     qcclSuccess);
-    assert_int_equal(qcclMemFree((char *)memory + 4096), qcclInvalidArgument);
-    assert_int_equal(qcclMemFree(on_stack), qcclInvalidArgument);
-    assert_int_equal(qcclMemFree((void *)4096), qcclInvalidArgument);
-    assert_int_equal(qcclMemFree(memory), qcclSuccess);
-    assert_int_equal(qcclMemFree(memory), qcclInvalidArgument);
-    assert_says(qcclGetLastError(NULL), "pointer is 0x");
-    assert_int_equal(qcclMemFree(NULL), qcclSuccess);
-    assert_int_equal(qcclMemAlloc(&memory, 0), qcclInvalidArgument);
-    assert_int_equal(qcclMemAlloc(NULL, 1), qcclInvalidArgument);
-    assert_int_equal(qcclMemAlloc(&memory, SIZE_MAX), qcclInvalidArgument);
-    assert_int_equal(qcclMemAlloc(&memory, (size_t)1 << 60), qcclSystemError);
-    assert_says(qcclGetLastError(NULL), "cannot get 1099511627776.0 MiB of shared memory");
-    end_world(&world);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,7 +365,6 @@ int main(void)
         cmocka_unit_test(a_communicator_knows_itself),
         cmocka_unit_test(statistics_count_what_was_done),
         cmocka_unit_test(explanations_fit_what_they_ask_for),
-        cmocka_unit_test(memory_serves_and_is_freed_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

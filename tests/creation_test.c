@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { size = 2, most_lines = 64 };
@@ -206,29 +205,6 @@ static void too_little_memory_is_told(void **state)
         assert_says(outcome.sentence[rank], "Cannot allocate memory");
         assert_null(starving.comms[rank]);
     }
-}
-
-static size_t bytes_of_the_machine(void)
-{
-    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Never by the signal that the first touch of what is not there would raise, or a file too large. */
-static void too_little_memory_for_buffers_is_told(void **state)
-{
-    struct rlimit before, low;
-    void *memory = NULL;
-    (void)state;
-    assert_int_equal(qcclMemAlloc(&memory, bytes_of_the_machine() - (1 << 20)), qcclSystemError);
-    assert_says(qcclGetLastError(NULL), "Cannot allocate memory");
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    low = before;
-    low.rlim_cur = 1 << 20;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-    assert_int_equal(qcclMemAlloc(&memory, 1 << 20), qcclSystemError);
-    assert_says(qcclGetLastError(NULL), "ulimit -f");
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_null(memory);
 }
 
 static void unknown_settings_are_warned_about(void **state)
@@ -438,7 +414,6 @@ int main(void)
         cmocka_unit_test(the_environment_s_codec_reaches_sums),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(too_little_memory_is_told),
-        cmocka_unit_test(too_little_memory_for_buffers_is_told),
         cmocka_unit_test(unknown_settings_are_warned_about),
         cmocka_unit_test(settings_reach_the_engine),
         cmocka_unit_test(wrong_arguments_are_named),

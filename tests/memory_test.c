@@ -1,0 +1,140 @@
+/* qcclMemAlloc and qcclMemFree: memory that serves in calls, that is all there, and that is known again. */
+#include "api_kit.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void memory_serves_and_is_freed_once(void **state)
+{
+    world_t world = make_world(1);
+    void *memory = NULL;
+    char on_stack[64];
+    (void)state;
+    assert_int_equal(qcclMemAlloc(&memory, 100000), qcclSuccess);
+    assert_int_equal((uintptr_t)memory % 4096, 0);
+    memset(memory, 1, 100000);
+    assert_int_equal(qcclAllReduce(memory, memory, 25000, qcclInt32, qcclSum, world.comms[0], NULL),
+                     qcclSuccess);
+    assert_int_equal(qcclMemFree((char *)memory + 4096), qcclInvalidArgument);
+    assert_int_equal(qcclMemFree(on_stack), qcclInvalidArgument);
+    assert_int_equal(qcclMemFree((void *)4096), qcclInvalidArgument);
+    assert_int_equal(qcclMemFree(memory), qcclSuccess);
+    assert_int_equal(qcclMemFree(memory), qcclInvalidArgument);
+    assert_says(qcclGetLastError(NULL), "pointer is 0x");
+    assert_int_equal(qcclMemFree(NULL), qcclSuccess);
+    assert_int_equal(qcclMemAlloc(&memory, 0), qcclInvalidArgument);
+    assert_int_equal(qcclMemAlloc(NULL, 1), qcclInvalidArgument);
+    assert_int_equal(qcclMemAlloc(&memory, SIZE_MAX), qcclInvalidArgument);
+    assert_int_equal(qcclMemAlloc(&memory, (size_t)1 << 60), qcclSystemError);
+    assert_says(qcclGetLastError(NULL), "cannot get 1099511627776.0 MiB of shared memory");
+    end_world(&world);
+}
+
+static size_t bytes_of_the_machine(void)
+{
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Never by the signal that the first touch of what is not there would raise, or a file too large. */
+static void too_little_memory_for_buffers_is_told(void **state)
+{
+    struct rlimit before, low;
+    void *memory = NULL;
+    (void)state;
+    assert_int_equal(qcclMemAlloc(&memory, bytes_of_the_machine() - (1 << 20)), qcclSystemError);
+    assert_says(qcclGetLastError(NULL), "Cannot allocate memory");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = before;
+    low.rlim_cur = 1 << 20;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_int_equal(qcclMemAlloc(&memory, 1 << 20), qcclSystemError);
+    assert_says(qcclGetLastError(NULL), "ulimit -f");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_null(memory);
+}
+
+static void leave_no_descriptor(struct rlimit *before)
+{
+    struct rlimit none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, before), 0);
+    none = *before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+/* Where no descriptor is free, memory can still be told apart. */
+static void memory_is_freed_without_descriptors(void **state)
+{
+    struct rlimit before;
+    void *memory = NULL;
+    qcclResult_t freed, refused;
+    (void)state;
+    assert_int_equal(qcclMemAlloc(&memory, 4096), qcclSuccess);
+    leave_no_descriptor(&before);
+    freed = qcclMemFree(memory);
+    refused = qcclMemFree(memory);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(freed, qcclSuccess);
+    assert_int_equal(refused, qcclInvalidArgument);
+}
+
+/* As some containers do. */
+static int forbid_process_vm_readv(void)
+{
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {sizeof steps / sizeof steps[0], steps};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0;
+}
+
+/* What the child finds wrong; 0: nothing. */
+static int free_in_a_container(void)
+{
+    struct rlimit before;
+    void *memory = NULL, *other = NULL;
+    if (forbid_process_vm_readv()) return 1;
+    if (qcclMemAlloc(&memory, 4096) != qcclSuccess) return 2;
+    if (qcclMemAlloc(&other, 4096) != qcclSuccess) return 3;
+    if (qcclMemFree(memory) != qcclSuccess) return 4;
+    if (qcclMemFree(memory) != qcclInvalidArgument) return 5;
+    leave_no_descriptor(&before);
+    if (qcclMemFree(other) != qcclSystemError) return 6;
+    if (!strstr(qcclGetLastError(NULL), "cannot tell whether")) return 7;
+    if (setrlimit(RLIMIT_NOFILE, &before) != 0) return 8;
+    return qcclMemFree(other) != qcclSuccess;
+}
+
+static void memory_is_freed_in_containers(void **state)
+{
+    pid_t child;
+    int status;
+    (void)state;
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(free_in_a_container());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_serves_and_is_freed_once),
+        cmocka_unit_test(too_little_memory_for_buffers_is_told),
+        cmocka_unit_test(memory_is_freed_without_descriptors),
+        cmocka_unit_test(memory_is_freed_in_containers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
