@@ -52,6 +52,7 @@ void check_all_say(const TwinCall &call, const std::vector<Result<Bytes>> &said,
     CHECK(!said[meddled]);
     const Error &error = said[meddled].error();
     CHECK_EQ(static_cast<int>(error.code), static_cast<int>(code));
+    CHECK(std::string_view(error.text).find("rank ") != std::string_view::npos);
     for (uint32_t r = 0; r < ranks; r++)
         if (call.algorithm == "oneshot" && said[r])
             CHECK(*said[r] == slow_twin(call, inputs)[r]);
@@ -94,6 +95,49 @@ void every_operation_may_fail() {
     CHECK(fail_each_operation(small_call("ring", "none", 700)) >= 1 + 8);
     // begin, line and the lines of two others.
     CHECK_EQ(fail_each_operation(small_call("oneshot", "int8", 700)), 1U + 1 + 2);
+}
+
+// Allocations until one fails; of this thread, which is a rank.
+thread_local uint64_t allocations_left = ~uint64_t{0};
+
+Result<std::byte *> allocate_a_few(size_t bytes) {
+    if (allocations_left-- == 0) return Error::make(Code::system_error, "no %zu bytes left", bytes);
+    return host_device().allocate(bytes);
+}
+
+bool names_rank_and_call(const Error &error) {
+    const std::string_view text = error.text;
+    return error.rank == static_cast<int32_t>(meddled) &&
+           text.starts_with("rank 1: all_reduce, call 1: no ") && text.ends_with(" bytes left");
+}
+
+// The n-th allocation of one rank fails, for every n until none does.
+void every_allocation_may_fail() {
+    for (const char *algorithm : {"direct", "ring", "oneshot"}) {
+        TwinCall call = small_call(algorithm, "int8", 700);
+        call.type = DataType::float16; // whose sums need memory everywhere
+        const auto inputs = make_inputs(call, golden::Kind::spread);
+        const auto expected = slow_twin(call, inputs);
+        Device device = host_device();
+        device.allocate = allocate_a_few;
+        bool has_failed = true;
+        for (uint64_t n = 0; has_failed; n++) {
+            Cluster cluster(ranks);
+            EngineRank &rank = cluster.rank(meddled);
+            rank.engine = std::make_unique<Engine>(*rank.transport, device, EngineOptions{});
+            std::vector<Result<Bytes>> said(ranks, Bytes());
+            cluster.on_each([&](uint32_t r) {
+                const auto program = compile_for(call, r, small_cut(call));
+                CHECK_OK(program);
+                allocations_left = n;
+                said[r] = cluster.run(r, call, *program, inputs[r], false);
+            });
+            has_failed = !said[meddled];
+            CHECK(has_failed || n > 0);
+            for (uint32_t r = 0; r < ranks; r++)
+                CHECK(said[r] ? *said[r] == expected[r] : names_rank_and_call(said[r].error()));
+        }
+    }
 }
 
 struct Damage {
@@ -225,6 +269,7 @@ void ranks_that_disagree_all_say_so() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_operation_may_fail),
+        QTEST(every_allocation_may_fail),
         QTEST(damaged_chunks_are_refused_by_all),
         QTEST(truncated_chunks_are_refused_by_all),
         QTEST(a_flipped_bit_breaks_the_seal),

@@ -75,15 +75,30 @@ Done Comm::execute(const Program &program, const Call &call) {
 }
 
 Error Comm::failed(const Error &error, const Program &program, const Call &call) {
-    fail(error); // also where the engine itself was not to blame: peers wait for this rank
-    const CallRecord record{static_cast<int32_t>(program.work.collective), call.number, call.tag};
+    // Also where the engine was not even asked, or an exception passed by it: peers wait for this
+    // rank.
+    if (!parts_.transport->failure()) fail(located(error, program, call));
+    return record({static_cast<int32_t>(program.work.collective), call.number, call.tag});
+}
+
+Error Comm::abandon(Collective collective, const Error &error) {
+    if (!parts_.transport->failure())
+        fail(Error::make(error.code, "rank %" PRIu32 ": %s: %.200s", team_.rank, name(collective),
+                         error.text)
+                 .at_rank(team_.rank)
+                 .compared(error.expected, error.got));
+    return record({static_cast<int32_t>(collective), 0, 0});
+}
+
+Error Comm::record(const CallRecord &call) {
     const bool is_first = !errors_.has_failed();
-    errors_.fail(parts_.transport->failure().value_or(error), record);
+    errors_.fail(*parts_.transport->failure(), call);
     const RecordedError first = *errors_.failure();
     if (is_first)
         parts_.log->warn("%s%s%s, call %" PRIu64 ", failed: %s", parts_.name.c_str(),
-                         parts_.name.empty() ? "" : ": ", name(program.work.collective),
-                         call.number, first.error.text);
+                         parts_.name.empty() ? "" : ": ",
+                         name(static_cast<Collective>(first.call.collective)), first.call.number,
+                         first.error.text);
     return first.error;
 }
 

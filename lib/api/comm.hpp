@@ -70,6 +70,9 @@ public:
     Done run(const ProgramRef &program, const Request &request, Stream *stream);
     Result<ProgramRef> program(const ProgramKey &key) { return programs_.get(key); }
     Memo &memo() { return memo_; }
+    // Of a call that was right and cannot be made here, where there is no memory for it: fails the
+    // communicator, because the others would wait for it.
+    Error abandon(Collective collective, const Error &error);
     // Until nothing that was enqueued is left.
     Done finalize();
     // Tells what a codec that was passed over, or the first lossy call, means for the caller.
@@ -93,6 +96,8 @@ private:
     void inject(uint64_t call);
     void trace(const Program &program, const Call &call) const;
     Error failed(const Error &error, const Program &program, const Call &call);
+    // What stands once the transport has failed, as this rank met it.
+    Error record(const CallRecord &call);
 
     const CommParts parts_;
     const Team team_;

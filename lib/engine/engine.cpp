@@ -3,6 +3,7 @@
 #include "engine/interpreter.hpp"
 
 #include <cinttypes>
+#include <cstdio>
 
 namespace qccl {
 namespace {
@@ -15,6 +16,17 @@ bool sums_in_place(const Program &program, const Call &call) {
 }
 
 } // namespace
+
+Error located(const Error &error, const Program &program, const Call &call) {
+    const uint32_t own_rank = program.work.team.rank;
+    // What names nobody went wrong here, and the others are to hear where that is.
+    const bool is_own = error.rank == Error::no_rank;
+    char who[24] = "";
+    if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
+    Error worded = Error::make(error.code, "%s%s, call %" PRIu64 ": %.180s", who,
+                               name(program.work.collective), call.number, error.text);
+    return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
+}
 
 Done Engine::run(const Program &program, const Call &call) {
     CallDescriptor descriptor = program.descriptor;
@@ -49,12 +61,7 @@ Done Engine::run_lines(const Program &program, const Call &call) {
 
 // The first failure stands: what another rank or thread has found out before is what happened.
 Error Engine::give_up(const Program &program, const Call &call, const Error &error) {
-    if (!transport_.failure()) {
-        Error worded = Error::make(error.code, "%s, call %" PRIu64 ": %s",
-                                   name(program.work.collective), call.number, error.text);
-        worded.at_rank(error.rank).compared(error.expected, error.got);
-        transport_.fail(worded);
-    }
+    if (!transport_.failure()) transport_.fail(located(error, program, call));
     return transport_.failure().value_or(error);
 }
 

@@ -54,6 +54,9 @@ struct EngineMemory {
     uint32_t used_slots = 0;
 };
 
+// The error as every rank shall hear it: with the rank, the collective and the call.
+Error located(const Error &error, const Program &program, const Call &call);
+
 class Engine {
 public:
     // `transport` outlives the engine.
