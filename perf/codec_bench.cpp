@@ -1,5 +1,7 @@
 #include "perf/codec_bench.hpp"
 
+#include "perf/statistics.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -110,12 +112,6 @@ double seconds_of(Workload &work, BenchOperation operation, size_t times) {
     return (now() - start) / static_cast<double>(times);
 }
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 } // namespace
 
 std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const Kernels &kernels,
@@ -143,8 +139,8 @@ std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const
     std::array<CodecSpeed, operations> rows;
     for (size_t i = 0; i < operations; i++)
         rows[i] = {.operation = static_cast<BenchOperation>(i),
-                   .gigabytes_per_second = median(speeds[i]),
-                   .vs_memcpy = median(ratios[i])};
+                   .gigabytes_per_second = perf::statistics(speeds[i]).median,
+                   .vs_memcpy = perf::statistics(ratios[i]).median};
     return rows;
 }
 

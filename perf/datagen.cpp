@@ -15,7 +15,7 @@ public:
 
     void read(uint32_t rank, DataType type, uint64_t first, size_t count,
               std::byte *dst) const override {
-        const uint64_t key = mix(seed_ ^ mix(rank));
+        const uint64_t key = splitmix64(seed_ ^ splitmix64(rank));
         for (size_t done = 0; done < count; done += block) {
             const size_t piece = std::min(block, count - done);
             if (info(type).is_float)
@@ -56,7 +56,8 @@ private:
             type == DataType::int8 || type == DataType::int32 || type == DataType::int64;
         int64_t values[block];
         for (size_t i = 0; i < count; i++)
-            values[i] = static_cast<int64_t>(mix(key + first + i) >> 60) - (is_signed ? 8 : 0);
+            values[i] =
+                static_cast<int64_t>(splitmix64(key + first + i) >> 60) - (is_signed ? 8 : 0);
         store_integers(type, values, count, dst);
     }
 

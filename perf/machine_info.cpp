@@ -3,11 +3,11 @@
 #include "base/settings.hpp"
 #include "codec/codec.hpp"
 #include "kernels/kernels.hpp"
+#include "perf/processor.hpp"
 
 #include <qccl/qccl.h>
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 
 #include <unistd.h>
@@ -18,13 +18,6 @@ void print_version() {
     int version = 0;
     (void)qcclGetVersion(&version);
     std::printf("version %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
-}
-
-static std::string processor_name() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);)
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "a processor without a name";
 }
 
 void print_devices() {

@@ -24,20 +24,20 @@ Network::Network(uint64_t seed) : seed_(seed) {
         // He's initialisation, for rectifiers.
         const float scale = std::sqrt(2.0F / static_cast<float>(layer.inputs));
         for (size_t i = 0; i < layer.inputs * layer.outputs; i++)
-            weights_[layer.first + i] = scale * gaussian(mix(seed), layer.first + i);
+            weights_[layer.first + i] = scale * gaussian(splitmix64(seed), layer.first + i);
     }
 }
 
 // A class is a cloud around its centre, bent so that no plane separates the clouds.
 Network::Batch Network::make_batch(uint32_t rank, uint32_t step) const {
     Batch batch{std::vector<float>(batch_size * widths[0]), std::vector<uint32_t>(batch_size)};
-    const uint64_t key = mix(seed_ ^ mix((uint64_t{rank} << 32) + step + 1));
+    const uint64_t key = splitmix64(seed_ ^ splitmix64((uint64_t{rank} << 32) + step + 1));
     for (size_t s = 0; s < batch_size; s++) {
-        const auto kind = static_cast<uint32_t>(mix(key + s) % classes);
+        const auto kind = static_cast<uint32_t>(splitmix64(key + s) % classes);
         batch.classes[s] = kind;
         for (size_t k = 0; k < widths[0]; k++) {
-            const float centre = gaussian(mix(seed_ + kind), k);
-            const float noise = gaussian(mix(key), s * widths[0] + k);
+            const float centre = gaussian(splitmix64(seed_ + kind), k);
+            const float noise = gaussian(splitmix64(key), s * widths[0] + k);
             batch.points[s * widths[0] + k] = std::sin(centre + noise) + 0.3F * noise;
         }
     }

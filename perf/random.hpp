@@ -2,6 +2,8 @@
 // are asked for.
 #pragma once
 
+#include "kernels/philox.hpp"
+
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -9,18 +11,9 @@
 
 namespace qccl::perf {
 
-// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbouring counters give independent
-// bits.
-constexpr uint64_t mix(uint64_t x) {
-    x += 0x9E3779B97F4A7C15ULL;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-    return x ^ (x >> 31);
-}
-
 // Two independent values of variance 1 (Box and Muller).
 inline std::array<float, 2> gaussian_pair(uint64_t key, uint64_t index) {
-    const uint64_t bits = mix(key + index);
+    const uint64_t bits = splitmix64(key + index);
     constexpr float unit = 0x1p-32F;
     const float u = (static_cast<float>(bits >> 32) + 0.5F) * unit; // never 0
     const float angle =

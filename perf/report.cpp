@@ -1,12 +1,13 @@
 #include "perf/report.hpp"
 
+#include "perf/processor.hpp"
+
 #include <qccl/qccl.h>
 
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 
 namespace qccl::perf {
 
@@ -42,13 +43,6 @@ std::string timestamp() {
     char text[32];
     std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
     return text;
-}
-
-static std::string processor_name() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);)
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "CPU";
 }
 
 Report::Report(const PerfArguments &arguments, std::string program, std::FILE *out)
