@@ -1,5 +1,6 @@
 #include "perf/codec_command.hpp"
 
+#include "base/choice.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/codec_bench.hpp"
 #include "perf/json.hpp"
@@ -45,15 +46,12 @@ static void measure(const Codec &codec, DataType type, const Kernels &kernels, B
 static Result<std::vector<const Kernels *>> tiers_called(const std::string &called) {
     if (called == "best") return std::vector<const Kernels *>{&best_kernels()};
     std::vector<const Kernels *> chosen;
-    std::string possible = "best all";
+    Names possible{"best", "all"};
     for (const Kernels *const kernels : available_kernels()) {
-        possible += std::string(" ") + kernels->tier;
+        possible.push_back(kernels->tier);
         if (called == "all" || called == kernels->tier) chosen.push_back(kernels);
     }
-    if (chosen.empty())
-        return Error::make(Code::invalid_argument,
-                           "this machine has no tier '%.40s'; possible are %s", called.c_str(),
-                           possible.c_str());
+    if (chosen.empty()) return no_choice("--tier", called, possible);
     return chosen;
 }
 
@@ -62,9 +60,7 @@ static Done run(const CodecArguments &arguments) {
     QCCL_TRY(const std::vector<const Kernels *> tiers, tiers_called(arguments.tier));
     const auto type = parse_type(arguments.type);
     if (!type)
-        return Error::make(Code::invalid_argument,
-                           "'%.40s' is no type; such are float, double, half, bfloat16",
-                           arguments.type.c_str());
+        return no_choice("--datatype", arguments.type, {"float", "double", "half", "bfloat16"});
     for (const Codec &codec : codecs)
         QCCL_TRY(check_codec(codec, Collective::all_reduce, *type, RedOp::sum));
 

@@ -1,5 +1,6 @@
 #include "perf/npy.hpp"
 
+#include "base/choice.hpp"
 #include "base/quantity.hpp"
 
 #include <algorithm>
@@ -32,12 +33,10 @@ static constexpr Descriptor descriptors[] = {
 static Result<DataType> type_of(std::string_view descriptor) {
     for (const Descriptor &known : descriptors)
         if (known.text == descriptor) return known.type;
-    const bool is_big = descriptor.starts_with('>');
-    return Error::make(Code::invalid_argument,
-                       "holds values of type '%.*s'%s; possible are <f4 <f8 <f2 |i1 |u1 <i4 <u4 "
-                       "<i8 <u8",
-                       static_cast<int>(std::min<size_t>(descriptor.size(), 40)), descriptor.data(),
-                       is_big ? ", which is big-endian" : "");
+    if (descriptor.starts_with('>')) return refuse("holds big-endian values");
+    Names possible;
+    for (const Descriptor &known : descriptors) possible.push_back(known.text);
+    return no_choice("cannot be taken: its type", descriptor, possible);
 }
 
 // What follows "'key':" in the header's dictionary, without leading blanks.

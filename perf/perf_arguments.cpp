@@ -1,5 +1,6 @@
 #include "perf/perf_arguments.hpp"
 
+#include "base/choice.hpp"
 #include "base/quantity.hpp"
 
 #include <algorithm>
@@ -88,10 +89,9 @@ static Take take_text(std::string &value) {
     };
 }
 
-static std::string joined(const std::vector<std::string> &words) {
-    std::string text;
-    for (const std::string &word : words) text += (text.empty() ? "" : " ") + word;
-    return text;
+static Names with_all(Names names) {
+    names.push_back("all");
+    return names;
 }
 
 static Take take_ops(std::vector<RedOp> &ops) {
@@ -99,8 +99,7 @@ static Take take_ops(std::vector<RedOp> &ops) {
         if (text == "mulsum") return refuse("'mulsum' is not possible: no operation has a factor");
         const auto op = parse_op(text);
         if (!op && text != "all")
-            return refuse("'%.40s' is no operation; possible are sum prod min max avg all",
-                          text.c_str());
+            return no_choice("operation", text, with_all({op_names.begin(), op_names.end()}));
         if (op)
             ops = {*op};
         else
@@ -111,16 +110,10 @@ static Take take_ops(std::vector<RedOp> &ops) {
 
 static Take take_types(std::optional<std::vector<DataType>> &types) {
     return [&types](const std::string &text) -> Done {
-        std::vector<DataType> all;
-        std::vector<std::string> names;
-        for (const TypeInfo &row : type_table) {
-            all.push_back(row.type);
-            names.push_back(row.name);
-        }
         const auto type = parse_type(text);
-        if (!type && text != "all")
-            return refuse("'%.40s' is no type; possible are %s all", text.c_str(),
-                          joined(names).c_str());
+        if (!type && text != "all") return no_choice("type", text, with_all(names_of(type_table)));
+        std::vector<DataType> all;
+        for (const TypeInfo &row : type_table) all.push_back(row.type);
         types = type ? std::vector{*type} : all;
         return {};
     };
@@ -147,11 +140,12 @@ static Take take_codecs(std::vector<Codec> &codecs) {
 static Take take_algorithms(std::vector<std::string> &algorithms,
                             const std::vector<std::string> &known) {
     return [&algorithms, &known](const std::string &text) -> Done {
+        Names possible{"auto"};
+        possible.insert(possible.end(), known.begin(), known.end());
         std::vector<std::string> names;
         for (const std::string &name : CLI::detail::split(text, ',')) {
-            if (name != "auto" && std::find(known.begin(), known.end(), name) == known.end())
-                return refuse("'%.40s' is no algorithm; possible are auto %s", name.c_str(),
-                              joined(known).c_str());
+            if (std::find(possible.begin(), possible.end(), name) == possible.end())
+                return no_choice("algorithm", name, possible);
             names.push_back(name);
         }
         if (names.empty()) return refuse("names no algorithm");
@@ -176,7 +170,7 @@ static void add_ranks(CLI::App &app, PerfArguments &to, bool under_mpi) {
         return {};
     };
     const auto take_baseline = [&to, under_mpi](const std::string &text) -> Done {
-        if (text != "mpi") return refuse("'%.40s' is no baseline; possible is mpi", text.c_str());
+        if (text != "mpi") return no_choice("baseline", text, {"mpi"});
         if (!under_mpi)
             return refuse("mpi needs MPI's ranks: start it as mpirun -n N qccl-perf ...");
         to.baseline = text;
@@ -245,7 +239,7 @@ static void add_compression(CLI::App &app, PerfArguments &to,
     static constexpr auto *group = "Compression and data";
     const auto take_buffers = [&to](const std::string &text) -> Done {
         if (text != "shared" && text != "malloc")
-            return refuse("'%.40s' is no kind of buffer; possible are shared malloc", text.c_str());
+            return no_choice("kind of buffer", text, {"shared", "malloc"});
         to.buffers = text == "malloc" ? Buffers::ordinary : Buffers::shareable;
         return {};
     };

@@ -3,6 +3,7 @@
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
 
+#include "base/choice.hpp"
 #include "base/quantity.hpp"
 
 #include <cstdio>
@@ -39,10 +40,10 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
         const auto collective = parse_collective(called);
         const auto found = collective ? collective : collective_called(called);
         if (!found)
-            throw CLI::ValidationError("COLLECTIVE",
-                                       "'" + called +
-                                           "' is none of all_reduce reduce_scatter all_gather "
-                                           "broadcast barrier");
+            throw CLI::ValidationError(
+                no_choice("COLLECTIVE", called, {collective_names.begin(), collective_names.end()})
+                    .text,
+                CLI::ExitCodes::ValidationError);
         question.collective = *found;
     };
     command.add_option_function<std::string>("collective", take_collective, "all_reduce, ...")

@@ -1,5 +1,6 @@
 // qccl-perf: measures collectives and codecs, checks results, shows what compression does. Which of
 // its parts runs is decided here, by the first argument or by the program's name.
+#include "base/choice.hpp"
 #include "perf/codec_command.hpp"
 #include "perf/demo.hpp"
 #include "perf/perf_command.hpp"
@@ -41,10 +42,11 @@ int main(int argc, char **argv) {
     }
     const bool asks = what == "-h" || what == "--help";
     if (!asks && !what.empty())
-        std::fprintf(stderr,
-                     "qccl-perf: '%s' is none of: all_reduce reduce_scatter all_gather broadcast "
-                     "codec demo\n",
-                     what.c_str());
+        std::fprintf(stderr, "qccl-perf: %s\n",
+                     qccl::no_choice("the first argument", what,
+                                     {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                      "codec", "demo"})
+                         .text);
     std::fputs(usage, asks ? stdout : stderr);
     return asks ? EXIT_SUCCESS : 2;
 }

@@ -1,5 +1,6 @@
 #include "perf/schedule_info.hpp"
 
+#include "base/choice.hpp"
 #include "base/settings.hpp"
 #include "coll/algorithm.hpp"
 #include "engine/program.hpp"
@@ -26,10 +27,7 @@ static constexpr uint32_t most_ranks = 65536;
 
 static Result<const Algorithm *> algorithm_called(const std::string &name) {
     if (const Algorithm *const found = find_algorithm(name)) return found;
-    std::string possible;
-    for (const Algorithm &algorithm : algorithms()) possible += std::string(" ") + algorithm.name;
-    return Error::make(Code::invalid_argument, "'%.40s' is no algorithm; possible are%s",
-                       name.c_str(), possible.c_str());
+    return no_choice("--algo", name, names_of(algorithms()));
 }
 
 static Result<Codec> codec_called(const ScheduleQuestion &question) {
@@ -72,10 +70,8 @@ Done print_explanation(const ScheduleQuestion &question) {
     QCCL_TRY(check_team(question));
     const auto type = parse_type(question.type);
     const auto op = parse_op(question.op);
-    if (!type || !op)
-        return Error::make(Code::invalid_argument, "'%.40s' is no %s",
-                           type ? question.op.c_str() : question.type.c_str(),
-                           type ? "operation" : "type");
+    if (!type) return no_choice("--type", question.type, names_of(type_table));
+    if (!op) return no_choice("--op", question.op, {op_names.begin(), op_names.end()});
     QCCL_TRY(const Codec codec, codec_called(question));
     QCCL_TRY(check_codec(codec, question.collective, *type, *op));
     if (!question.algorithm.empty()) QCCL_TRY(algorithm_called(question.algorithm));

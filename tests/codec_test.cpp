@@ -76,19 +76,19 @@ static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int", "INT4", "int4 ", " int4", "none4",
                              "fp8", "topk", ":", "int4;"})
         check_refused(text, "none, fp16, bf16, int8, int6, int5, int4, int3, int2, minmax");
-    check_refused(std::string(5000, 'x'), "possible: none, fp16");
-    check_refused(std::string("int4\0", 5), "is not known");
+    check_refused(std::string(5000, 'x'), "possible are none, fp16");
+    check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
 
 static void strange_keys_are_refused() {
     for (const char *text :
          {"int4:", "int4:bucket=32", "int4:bits=4", "int4:skip_incomplete=1", "int4:blok=32",
           "int4:,", "int4:block=32,", "int4:=3", "int4:Block=32"})
-        check_refused(text, "possible: block, round, seed, min");
+        check_refused(text, "possible are block, round, seed, min");
     for (const char *text : {"minmax:block=32", "minmax:residual=on"})
-        check_refused(text, "possible: bits, bucket, round, seed, min, skip_incomplete");
-    check_refused("fp16:round=nearest", "possible: min");
-    check_refused("none:min=5", "possible: none");
+        check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
+    check_refused("fp16:round=nearest", "possible is min");
+    check_refused("none:min=5", "none takes no keys");
     check_refused("int4:block", "write block=VALUE");
     check_refused("int4:block=32,block=32", "given twice");
 }
@@ -96,20 +96,20 @@ static void strange_keys_are_refused() {
 static void strange_values_are_refused() {
     for (const char *value :
          {"0", "-1", "+1", "1.5", "", "4294967296", "1073741825", "0x10", " 3", "32 ", "all"})
-        check_refused(std::string("int4:block=") + value, "possible: 1 to 1073741824");
+        check_refused(std::string("int4:block=") + value, "possible is 1 to 1073741824");
     for (const char *value : {"0", "-5", "ALL", "1073741825", "99999999999999999999999"})
-        check_refused(std::string("minmax:bucket=") + value, "possible: 1 to 1073741824, or all");
+        check_refused(std::string("minmax:bucket=") + value, "possible are 1 to 1073741824, all");
     for (const char *value : {"0", "9", "-1", "", "8b", "256", "264"})
-        check_refused(std::string("minmax:bits=") + value, "possible: 1 to 8");
+        check_refused(std::string("minmax:bits=") + value, "possible is 1 to 8");
     for (const char *value : {"", "dither", "Nearest", "up"})
-        check_refused(std::string("int4:round=") + value, "possible: nearest, stochastic");
+        check_refused(std::string("int4:round=") + value, "possible are nearest, stochastic");
     for (const char *value : {"", "-1", "x", "18446744073709551616"})
         check_refused(std::string("int4:round=stochastic,seed=") + value,
-                      "possible: 0 to 18446744073709551615");
+                      "possible is 0 to 18446744073709551615");
     for (const char *value : {"", "K", "-1", "1P", "1KK", "18446744073709551615K", "1.5M"})
         check_refused(std::string("int4:min=") + value, "a number of bytes");
     for (const char *value : {"", "2", "yes"})
-        check_refused(std::string("minmax:skip_incomplete=") + value, "possible: 0, 1");
+        check_refused(std::string("minmax:skip_incomplete=") + value, "possible are 0, 1");
 }
 
 static void impossible_combinations_are_refused() {

@@ -186,11 +186,11 @@ static void lists_arrive() {
 static void what_is_unknown_is_refused_with_what_is_possible() {
     check_refused("--codec int9", "int8");
     check_refused("--codec int8,", "possible");
-    check_refused("--algo tree", "auto ring direct");
-    check_refused("-o xor", "sum prod min max avg all");
+    check_refused("--algo tree", "possible are auto, ring, direct");
+    check_refused("-o xor", "possible are sum, prod, max, min, avg, all");
     check_refused("-d quad", "bfloat16");
     check_refused("--baseline nccl", "mpi");
-    check_refused("--buffers cuda", "shared malloc");
+    check_refused("--buffers cuda", "shared, malloc");
 }
 
 static void nonsense_is_refused() {

@@ -184,11 +184,11 @@ static void algorithms(void **state)
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     (void)state;
     config.algorithm = "rang";
-    refused(with_config(&config), qcclInvalidArgument, "algorithm is \"rang\"; possible for "
-                                                       "all_reduce are");
+    refused(with_config(&config), qcclInvalidArgument,
+            "algorithm of all_reduce is \"rang\"; possible are ");
     config.algorithm = "ring";
     refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
-            "algorithm is \"ring\"; possible for barrier are oneshot");
+            "algorithm of barrier is \"ring\"; possible is oneshot");
 }
 
 static void codecs(void **state)

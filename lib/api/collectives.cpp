@@ -4,6 +4,7 @@
 #include "api/codec_handle.hpp"
 #include "api/config.hpp"
 #include "api/entry.hpp"
+#include "base/choice.hpp"
 
 #include <cinttypes>
 #include <string>
@@ -92,13 +93,10 @@ static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
 static Result<const Algorithm *> take_algorithm(const char *name, Collective collective) {
     const Algorithm *algorithm = find_algorithm(name);
     if (algorithm && algorithm->emitter(collective)) return algorithm;
-    std::string possible;
+    Names possible;
     for (const Algorithm &each : algorithms())
-        if (each.emitter(collective))
-            possible.append(possible.empty() ? "" : ", ").append(each.name);
-    return Error::make(Code::invalid_argument,
-                       "config: algorithm is \"%.40s\"; possible for %s are %s", name,
-                       qccl::name(collective), possible.c_str());
+        if (each.emitter(collective)) possible.push_back(each.name);
+    return no_choice(std::string("config: algorithm of ") + qccl::name(collective), name, possible);
 }
 
 static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {

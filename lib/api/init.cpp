@@ -2,6 +2,7 @@
 #include "api/creation.hpp"
 #include "api/entry.hpp"
 #include "api/quiet_thread.hpp"
+#include "base/choice.hpp"
 
 #include <cstring>
 #include <latch>
@@ -130,9 +131,8 @@ Done check_local_ranks(int nranks) {
 Done check_devices(const char *const *devices, int nranks) {
     for (int rank = 0; devices && rank < nranks; rank++)
         if (!devices[rank] || std::string_view(devices[rank]) != "host")
-            return Error::make(Code::invalid_argument,
-                               "devices[%d] is \"%.60s\"; this library knows \"host\"", rank,
-                               devices[rank] ? devices[rank] : "(NULL)");
+            return no_choice("devices[" + std::to_string(rank) + "]",
+                             devices[rank] ? devices[rank] : "(NULL)", {"host"});
     return {};
 }
 

@@ -1,5 +1,6 @@
 #include "api/tiers.hpp"
 
+#include "base/choice.hpp"
 #include "base/settings.hpp"
 #include "kernels/kernels.hpp"
 
@@ -22,10 +23,7 @@ static Result<uint32_t> parse_tiers(const std::string &names) {
         const std::string_view name = std::string_view(names).substr(begin, end - begin);
         const auto *found = std::find(tier_names.begin(), tier_names.end(), name);
         if (found == tier_names.end())
-            return Error::make(Code::invalid_argument,
-                               "QCCL_TIER: \"%.*s\" is no SIMD tier; possible are scalar, generic, "
-                               "sse4, avx2, avx512, neon, sve",
-                               static_cast<int>(std::min<size_t>(name.size(), 60)), name.data());
+            return no_choice("QCCL_TIER", name, {tier_names.begin(), tier_names.end()});
         mask |= 1U << (found - tier_names.begin());
         begin = end + 1;
     }

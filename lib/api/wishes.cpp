@@ -1,6 +1,7 @@
 // What one rank wants of a communicator: its config and its environment.
 #include "api/config.hpp"
 #include "api/creation.hpp"
+#include "base/choice.hpp"
 
 #include <string>
 #include <string_view>
@@ -9,17 +10,9 @@
 
 namespace qccl {
 
-static std::string algorithm_names() {
-    std::string names;
-    for (const Algorithm &each : algorithms())
-        names.append(names.empty() ? "" : ", ").append(each.name);
-    return names;
-}
-
 static Result<const Algorithm *> take_comm_algorithm(const char *who, const char *name) {
     if (const Algorithm *found = find_algorithm(name)) return found;
-    return Error::make(Code::invalid_argument, "%s is \"%.40s\"; possible are %s", who, name,
-                       algorithm_names().c_str());
+    return no_choice(who, name, names_of(algorithms()));
 }
 
 Result<CommWishes> take_wishes(const qcclConfig_t *config) {
@@ -28,9 +21,7 @@ Result<CommWishes> take_wishes(const qcclConfig_t *config) {
     wishes.idle = given.idle;
     wishes.log = given.log;
     if (given.device && std::string_view(given.device) != "host")
-        return Error::make(Code::invalid_argument,
-                           "config: device is \"%.60s\"; this library knows \"host\"",
-                           given.device);
+        return no_choice("config: device", given.device, {"host"});
     if (given.codec) {
         const auto codec = parse_codec(given.codec);
         if (!codec)

@@ -1,6 +1,7 @@
 // Spec strings: the one table of names and keys, read and written.
 #include "codec/codec.hpp"
 
+#include "base/choice.hpp"
 #include "base/quantity.hpp"
 
 #include <algorithm>
@@ -50,35 +51,22 @@ constexpr NameRow name_table[] = {
     {"minmax", usual_codec(CodecId::minmax, usual_bits, usual_bucket), bucket_keys},
 };
 
-// Separated by commas; only those whose bit is set in `keys`.
-std::string list_keys(unsigned keys) {
-    std::string list;
+// Those whose bit is set in `keys`.
+Names names_of_keys(unsigned keys) {
+    Names names;
     for (unsigned i = 0; i < key_names.size(); i++)
-        if ((keys & key_bit(i)) != 0) list.append(list.empty() ? "" : ", ").append(key_names[i]);
-    return list.empty() ? "none" : list;
+        if ((keys & key_bit(i)) != 0) names.push_back(key_names[i]);
+    return names;
 }
 
-std::string list_names() {
-    std::string list;
-    for (const NameRow &row : name_table) list.append(list.empty() ? "" : ", ").append(row.name);
-    return list;
+Error refused_key(const NameRow &row, std::string_view text) {
+    if (row.keys == 0)
+        return Error::make(Code::invalid_argument, "codec: %s takes no keys", row.name.data());
+    return no_choice("codec: key of " + std::string(row.name), text, names_of_keys(row.keys));
 }
 
-// Texts of strangers appear in messages, cut so that the rest of the sentence fits.
-constexpr int shown(std::string_view text) {
-    constexpr size_t most = 40;
-    return static_cast<int>(std::min(text.size(), most));
-}
-
-Error refused(std::string_view what, std::string_view text, const std::string &possible) {
-    return Error::make(Code::invalid_argument, "codec: %.*s \"%.*s\" is not known; possible: %s",
-                       static_cast<int>(what.size()), what.data(), shown(text), text.data(),
-                       possible.c_str());
-}
-
-Error bad_value(Key key, std::string_view text, const char *possible) {
-    return Error::make(Code::invalid_argument, "codec: %s=%.*s is not valid; possible: %s",
-                       key_names[key].data(), shown(text), text.data(), possible);
+Error bad_value(Key key, std::string_view text, const Names &possible) {
+    return no_choice("codec: " + std::string(key_names[key]), text, possible);
 }
 
 struct Suffix {
@@ -102,21 +90,22 @@ Done set_bucket(Codec &codec, Key key, std::string_view text) {
     const auto number = parse_count(text);
     if (!number || *number < 1 || *number > largest_bucket)
         return bad_value(key, text,
-                         key == bucket_key ? "1 to 1073741824, or all" : "1 to 1073741824");
+                         key == bucket_key ? Names{"1 to 1073741824", "all"}
+                                           : Names{"1 to 1073741824"});
     codec.bucket = static_cast<uint32_t>(*number);
     return {};
 }
 
 Done set_bits(Codec &codec, std::string_view text) {
     const auto number = parse_count(text);
-    if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text, "1 to 8");
+    if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text, {"1 to 8"});
     codec.bits = static_cast<uint8_t>(*number);
     return {};
 }
 
 Done set_rounding(Codec &codec, std::string_view text) {
     if (text != "nearest" && text != "stochastic")
-        return bad_value(round_key, text, "nearest, stochastic");
+        return bad_value(round_key, text, {"nearest", "stochastic"});
     codec.rounding = text == "nearest" ? Rounding::nearest : Rounding::stochastic;
     return {};
 }
@@ -129,19 +118,19 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     case round_key: return set_rounding(codec, text);
     case seed_key: {
         const auto number = parse_count(text);
-        if (!number) return bad_value(key, text, "0 to 18446744073709551615");
+        if (!number) return bad_value(key, text, {"0 to 18446744073709551615"});
         codec.seed = *number;
         return {};
     }
     case min_key: {
         const auto bytes = parse_bytes(text);
         if (!bytes)
-            return bad_value(key, text, "a number of bytes, also with K, M, G or T behind it");
+            return bad_value(key, text, {"a number of bytes, also with K, M, G or T behind it"});
         codec.min_bytes = *bytes;
         return {};
     }
     case skip_key:
-        if (text != "0" && text != "1") return bad_value(key, text, "0, 1");
+        if (text != "0" && text != "1") return bad_value(key, text, {"0", "1"});
         codec.skips_incomplete = text == "1";
         return {};
     }
@@ -166,7 +155,7 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
         const auto at = std::find(key_names.begin(), key_names.end(), key_text);
         const auto key = static_cast<Key>(at - key_names.begin());
         if (at == key_names.end() || (row.keys & key_bit(key)) == 0)
-            return refused(std::string(row.name) + "'s key", key_text, list_keys(row.keys));
+            return refused_key(row, key_text);
         if (!has_value)
             return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
                                at->data(), at->data());
@@ -195,7 +184,7 @@ Result<Codec> parse_codec(std::string_view text) {
     const auto *row =
         std::find_if(std::begin(name_table), std::end(name_table),
                      [&](const NameRow &candidate) { return candidate.name == word; });
-    if (row == std::end(name_table)) return refused("name", word, list_names());
+    if (row == std::end(name_table)) return no_choice("codec", word, names_of(name_table));
     Codec codec = row->usual;
     if (has_keys) QCCL_TRY(read_keys(*row, codec, keys));
     return codec;
