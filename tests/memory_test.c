@@ -1,14 +1,8 @@
 /* qcclMemAlloc and qcclMemFree: memory that serves in calls, that is all there, and that is known again. */
 #include "api_kit.h"
 
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static void memory_serves_and_is_freed_once(void **state)
@@ -85,56 +79,12 @@ static void memory_is_freed_without_descriptors(void **state)
     assert_int_equal(refused, qcclInvalidArgument);
 }
 
-/* As some containers do. */
-static int forbid_process_vm_readv(void)
-{
-    struct sock_filter steps[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const struct sock_fprog filter = {sizeof steps / sizeof steps[0], steps};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0;
-}
-
-/* What the child finds wrong; 0: nothing. */
-static int free_in_a_container(void)
-{
-    struct rlimit before;
-    void *memory = NULL, *other = NULL;
-    if (forbid_process_vm_readv()) return 1;
-    if (qcclMemAlloc(&memory, 4096) != qcclSuccess) return 2;
-    if (qcclMemAlloc(&other, 4096) != qcclSuccess) return 3;
-    if (qcclMemFree(memory) != qcclSuccess) return 4;
-    if (qcclMemFree(memory) != qcclInvalidArgument) return 5;
-    leave_no_descriptor(&before);
-    if (qcclMemFree(other) != qcclSystemError) return 6;
-    if (!strstr(qcclGetLastError(NULL), "cannot tell whether")) return 7;
-    if (setrlimit(RLIMIT_NOFILE, &before) != 0) return 8;
-    return qcclMemFree(other) != qcclSuccess;
-}
-
-static void memory_is_freed_in_containers(void **state)
-{
-    pid_t child;
-    int status;
-    (void)state;
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) _exit(free_in_a_container());
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_serves_and_is_freed_once),
         cmocka_unit_test(too_little_memory_for_buffers_is_told),
         cmocka_unit_test(memory_is_freed_without_descriptors),
-        cmocka_unit_test(memory_is_freed_in_containers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

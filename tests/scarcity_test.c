@@ -1,10 +1,18 @@
-/* A rank that runs short of something, memory above all: every rank is told which one and of what. */
+/* Whoever runs short of something, memory above all, is told of what; and so is every rank, and which
+ * one it is. */
 #include "process_kit.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { starving = 2, many = 1 << 20 };
 
@@ -72,10 +80,57 @@ static void a_rank_without_memory_is_named(void **state)
     assert_int_equal(shared->ranks[starving].result, qcclSuccess);
 }
 
+/* As some containers do. */
+static int forbid_process_vm_readv(void)
+{
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {sizeof steps / sizeof steps[0], steps};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0;
+}
+
+/* What the child finds wrong; 0: nothing. */
+static int free_in_a_container(void)
+{
+    struct rlimit before, none;
+    void *memory = NULL, *other = NULL;
+    if (forbid_process_vm_readv()) return 1;
+    if (qcclMemAlloc(&memory, 4096) != qcclSuccess) return 2;
+    if (qcclMemAlloc(&other, 4096) != qcclSuccess) return 3;
+    if (qcclMemFree(memory) != qcclSuccess) return 4;
+    if (qcclMemFree(memory) != qcclInvalidArgument) return 5;
+    if (getrlimit(RLIMIT_NOFILE, &before) != 0) return 6;
+    none = before;
+    none.rlim_cur = 0;
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 7;
+    if (qcclMemFree(other) != qcclSystemError) return 8;
+    if (!strstr(qcclGetLastError(NULL), "cannot tell whether")) return 9;
+    if (setrlimit(RLIMIT_NOFILE, &before) != 0) return 10;
+    return qcclMemFree(other) != qcclSuccess;
+}
+
+static void memory_is_freed_in_containers(void **state)
+{
+    pid_t child;
+    int status;
+    (void)state;
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(free_in_a_container());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_without_memory_is_named),
+        cmocka_unit_test(memory_is_freed_in_containers),
     };
     return cmocka_run_group_tests(tests, share_memory, NULL);
 }
