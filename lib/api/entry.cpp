@@ -13,25 +13,30 @@ Done check_handle(qcclComm_t handle) {
     return {};
 }
 
-Error refuse_entry(Gate::Answer answer) {
+Error refuse(Comm &comm, const char *sentence) {
+    const Error error = Error::make(Code::invalid_usage, "%s", sentence);
+    comm.errors().note(error);
+    return error;
+}
+
+Error refuse_entry(Comm &comm, Gate::Answer answer) {
     switch (answer) {
     case Gate::Answer::taken_by_caller:
-        return Error::make(Code::invalid_usage,
-                           "comm: this thread is inside the communicator already (in an idle or "
-                           "log function)");
-    case Gate::Answer::closed:
+        return refuse(comm, "comm: this thread is inside the communicator already (in an idle or "
+                            "log function)");
+    case Gate::Answer::closed: // nothing is noted in what may be gone at any moment
         return Error::make(Code::invalid_usage, "comm is being destroyed by another thread");
     default:
-        return Error::make(Code::invalid_usage,
-                           "comm: another thread is inside; one at a time may use a communicator");
+        return refuse(comm, "comm: another thread is inside; one at a time may use a communicator");
     }
 }
 
 Done enter(qcclComm_t handle) {
     QCCL_TRY(check_handle(handle));
-    const Gate::Answer answer = handle->comm->gate().enter();
+    Comm &comm = *handle->comm;
+    const Gate::Answer answer = comm.gate().enter();
     if (answer == Gate::Answer::inside) return {};
-    return refuse_entry(answer);
+    return refuse_entry(comm, answer);
 }
 
 } // namespace qccl

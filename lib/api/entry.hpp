@@ -20,8 +20,10 @@ namespace qccl {
 Done check_handle(qcclComm_t handle);
 // For the others; leave the gate when done.
 Done enter(qcclComm_t handle);
+// What cannot be done at this point; kept in the communicator, for whoever asks it later.
+Error refuse(Comm &comm, const char *sentence);
 // Why the gate did not let a thread in.
-Error refuse_entry(Gate::Answer answer);
+Error refuse_entry(Comm &comm, Gate::Answer answer);
 
 // body: Done(Comm &). Its error is kept for this thread.
 template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) noexcept {

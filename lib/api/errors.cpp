@@ -47,9 +47,13 @@ const char *qcclGetLastError(qcclComm_t comm) {
     if (!comm)
         std::snprintf(last.shown, sizeof last.shown, "%s", last.error.text);
     else
-        // Asking must not become an error itself: a handle that is none has no sentence.
+        // Asking must not become an error itself: a handle that is none has no sentence, and all
+        // that there is for a forked child is that it may not use its parent's.
         (void)contained([&]() -> Done {
-            QCCL_TRY(check_handle(comm));
+            const Done usable = check_handle(comm);
+            if (!usable && usable.error().code == Code::invalid_usage)
+                std::snprintf(last.shown, sizeof last.shown, "%s", usable.error().text);
+            QCCL_TRY(usable);
             if (const auto recorded = latest(*comm->comm))
                 std::snprintf(last.shown, sizeof last.shown, "%s", recorded->error.text);
             return {};

@@ -6,9 +6,8 @@ namespace qccl {
 // Whoever ends a communicator must not be in the middle of one of its calls.
 static Done check_outside(Comm &comm) {
     if (!comm.gate().is_taken_by_caller() && !comm.is_running_here()) return {};
-    return Error::make(Code::invalid_usage,
-                       "comm: a communicator cannot be ended from inside (in its idle or log "
-                       "function); qcclCommRevoke can be called there");
+    return refuse(comm, "comm: a communicator cannot be ended from inside (in its idle or log "
+                        "function); qcclCommRevoke can be called there");
 }
 
 } // namespace qccl
@@ -29,7 +28,7 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
     return at_any_time(comm, [=](Comm &found) -> Done {
         QCCL_TRY(check_outside(found));
         if (const auto answer = found.gate().try_close(); answer != Gate::Answer::inside)
-            return refuse_entry(answer);
+            return refuse_entry(found, answer);
         const Done finalized = found.finalize();
         delete comm;
         return finalized;
@@ -42,10 +41,11 @@ qcclResult_t qcclCommAbort(qcclComm_t comm) {
         QCCL_TRY(check_outside(found));
         found.fail(Error::make(Code::revoked, "rank %u aborted the communicator", found.rank())
                        .at_rank(found.rank()));
-        // Turns first: a thread that is inside may be waiting for one that is far back in its stream.
+        // Turns first: a thread that is inside may be waiting for one that is far back in its
+        // stream.
         found.close();
         if (const auto answer = found.gate().close(); answer != Gate::Answer::inside)
-            return refuse_entry(answer);
+            return refuse_entry(found, answer);
         delete comm;
         return {};
     });
