@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static void processes_sum(void **state)
 {
@@ -121,6 +122,26 @@ static void a_rank_that_never_joins_is_named(void **state)
     }
 }
 
+static void become_nobody(int rank)
+{
+    if (rank == 2 && setuid(65534) != 0) abort();
+}
+
+static void a_rank_of_another_user_is_named(void **state)
+{
+    const scenario_t scenario = {sum_forever, NULL, 0, -1, 0, 0, NULL, become_nobody};
+    int statuses[size] = {0}, rank;
+    const double begin = now_s();
+    (void)state;
+    if (geteuid() != 0) skip(); /* cannot become anybody else */
+    play(&scenario, statuses);
+    for (rank = 0; rank < size; rank++) {
+        assert_int_equal(shared->ranks[rank].created, qcclMismatch);
+        assert_says(shared->ranks[rank].sentence, "rank 2 runs as user 65534, rank 0 as user 0: ");
+    }
+    assert_true(now_s() - begin < 10);
+}
+
 static qcclResult_t stay_away(int rank, qcclComm_t comm, shared_t *noted)
 {
     float value = 0;
@@ -192,6 +213,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_late_rank_costs_time_only),
         cmocka_unit_test(a_revoking_rank_is_named),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(a_rank_of_another_user_is_named),
         cmocka_unit_test(a_live_rank_that_does_not_come_is_named),
         cmocka_unit_test(the_first_rank_that_differs_is_named),
     };

@@ -118,20 +118,37 @@ void strangers_delay_nobody() {
     CHECK_EQ(count_descriptors(), before);
 }
 
+// Knocks as rank 1 and as nobody.
+void knock_as_another_user(const StarAddress &address) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (setresuid(65534, 65534, 65534) != 0) _exit(2);
+        const auto joined = join_fd_star(address, 1, 2, pair_of(1), 5s);
+        if (joined) _exit(1);
+        const std::string_view said = joined.error().text;
+        _exit(said.starts_with("rank 0 runs as user 0, rank 1 as user 65534: ") ? 0 : 3);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK_EQ(status, 0);
+}
+
 void another_user_is_turned_away() {
     if (geteuid() != 0) return; // cannot become anybody else
     serve_with(2, [](const StarAddress &address) {
-        const pid_t pid = fork();
-        if (pid == 0) {
-            if (setresuid(65534, 65534, 65534) != 0) _exit(2);
-            const auto joined = join_fd_star(address, 1, 2, pair_of(1), 5s);
-            _exit(joined ? 1 : 0);
-        }
-        int status = 0;
-        waitpid(pid, &status, 0);
-        CHECK_EQ(status, 0);
+        knock_as_another_user(address);
         check_pairs(join_fd_star(address, 1, 2, pair_of(1), 5s), 2);
     });
+
+    auto star = FdStar::open();
+    CHECK_OK(star);
+    knock_as_another_user(star->address());
+    const auto all = star->serve(pair_of(0), 2, 200ms);
+    CHECK(!all);
+    CHECK_EQ(all.error().rank, 1);
+    CHECK(std::string_view(all.error().text)
+              .ends_with("; a process of user 65534 came and was "
+                         "turned away, because rank 0 runs as user 0"));
 }
 
 void who_does_not_come_is_named() {

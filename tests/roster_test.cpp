@@ -1,4 +1,5 @@
-// transport/roster: who may spin follows from who may run where.
+// transport/roster: who may spin follows from who may run where; who does not fit is refused alike
+// by all.
 #include "transport_ranks.hpp"
 
 #include "transport/roster.hpp"
@@ -21,7 +22,7 @@ std::vector<bool> who_spins(const std::vector<std::vector<int>> &cores) {
         Introduction introduction;
         introduction.shape = {size, 1, 64, 4096};
         const auto roster =
-            Roster::gather(introduction, rank.rank, [&](const void *mine, void *all, size_t bytes) {
+            Roster::gather(introduction, [&](const void *mine, void *all, size_t bytes) {
                 return rank.meeting.all_gather(rank.rank, mine, all, bytes);
             });
         CHECK_OK(roster);
@@ -44,19 +45,36 @@ void ranks_spin_where_nobody_needs_the_core() {
     CHECK(who_spins({{0}, {0, 1}}) == (Answers{false, true}));
 }
 
-void another_version_is_refused() {
-    run_ranks(Kind::inproc, 2, [](const Rank &rank) {
+// What both of two ranks say where rank 1 is another than it should be.
+Error refuse(const std::function<void(Introduction &)> &change) {
+    std::vector<Error> errors(2);
+    run_ranks(Kind::inproc, 2, [&](const Rank &rank) {
         Introduction introduction;
         introduction.shape = {2, 1, 64, 4096};
-        if (rank.rank == 1) introduction.magic++;
+        if (rank.rank == 1) change(introduction);
         const auto roster =
-            Roster::gather(introduction, rank.rank, [&](const void *mine, void *all, size_t bytes) {
+            Roster::gather(introduction, [&](const void *mine, void *all, size_t bytes) {
                 return rank.meeting.all_gather(rank.rank, mine, all, bytes);
             });
         CHECK(!roster);
         CHECK_EQ(roster.error().rank, 1);
         CHECK(roster.error().code == Code::mismatch);
+        errors[rank.rank] = roster.error();
     });
+    CHECK_EQ(std::string(errors[0].text), std::string(errors[1].text));
+    return errors[0];
+}
+
+void another_version_is_refused() {
+    (void)refuse([](Introduction &introduction) { introduction.magic++; });
+}
+
+void another_user_is_refused() {
+    const Error error = refuse([](Introduction &introduction) { introduction.user += 7; });
+    CHECK_EQ(error.got, error.expected + 7);
+    const std::string said =
+        "rank 1 runs as user " + std::to_string(error.got) + ", rank 0 as user ";
+    CHECK(std::string_view(error.text).starts_with(said));
 }
 
 } // namespace
@@ -65,6 +83,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(ranks_spin_where_nobody_needs_the_core),
         QTEST(another_version_is_refused),
+        QTEST(another_user_is_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

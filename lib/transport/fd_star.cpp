@@ -55,11 +55,13 @@ struct Address {
     const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&unix_address); }
 };
 
-bool is_same_user(const FileDescriptor &connection) {
+// Of the process at the other end, as this one's user namespace numbers users.
+std::optional<uid_t> user_of(const FileDescriptor &connection) {
     ucred peer{};
     socklen_t bytes = sizeof peer;
-    return getsockopt(connection.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
-           peer.uid == geteuid();
+    if (getsockopt(connection.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return std::nullopt;
+    return peer.uid;
 }
 
 void bound_blocking(const FileDescriptor &connection, Time timeout) {
@@ -154,10 +156,19 @@ public:
         come_++;
     }
     bool is_complete() const { return come_ == pairs_.size(); }
-    uint32_t first_missing() const {
+    Error late() const {
         const auto missing = std::find_if(pairs_.begin(), pairs_.end(),
                                           [](const FdPair &pair) { return !pair[0].is_open(); });
-        return static_cast<uint32_t>(missing - pairs_.begin());
+        const auto rank = static_cast<uint32_t>(missing - pairs_.begin());
+        if (!turned_away_)
+            return Error::make(Code::timeout, "rank %u did not connect to exchange shared memory",
+                               rank)
+                .at_rank(rank);
+        return Error::make(Code::timeout,
+                           "rank %u did not connect to exchange shared memory; a process of user "
+                           "%u came and was turned away, because rank 0 runs as user %u",
+                           rank, *turned_away_, geteuid())
+            .at_rank(rank);
     }
 
     // Waits for something to happen at the door and deals with it.
@@ -189,7 +200,12 @@ public:
 private:
     void admit() {
         FileDescriptor connection(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-        if (!connection.is_open() || !is_same_user(connection)) return;
+        if (!connection.is_open()) return;
+        const std::optional<uid_t> user = user_of(connection);
+        if (user != geteuid()) {
+            turned_away_ = user;
+            return;
+        }
         if (silent_.size() >= pairs_.size() + silent_strangers) silent_.erase(silent_.begin());
         silent_.push_back(std::move(connection));
     }
@@ -210,6 +226,7 @@ private:
     std::vector<FdPair> pairs_;               // by rank
     std::vector<FileDescriptor> connections_; // by rank
     std::vector<FileDescriptor> silent_;
+    std::optional<uid_t> turned_away_; // the last who came as another user
     size_t come_ = 0;
 };
 
@@ -239,10 +256,7 @@ Result<std::vector<FdPair>> FdStar::serve(FdPair mine, uint32_t size, Time timeo
     reception.put(0, std::move(mine));
     while (!reception.is_complete()) {
         const auto left = deadline - Clock::now();
-        if (left <= Time{})
-            return Error::make(Code::timeout, "rank %u did not connect to exchange shared memory",
-                               reception.first_missing())
-                .at_rank(reception.first_missing());
+        if (left <= Time{}) return reception.late();
         reception.attend(left);
     }
     reception.spread();
@@ -256,8 +270,13 @@ Result<std::vector<FdPair>> join_fd_star(const StarAddress &star, uint32_t rank,
     const Address address(star);
     if (connect(connection.number(), address.get(), address.bytes) != 0)
         return failed("connect to rank 0 to exchange shared memory");
-    if (!is_same_user(connection))
-        return Error::make(Code::system_error, "rank 0 belongs to another user").at_rank(0);
+    const std::optional<uid_t> user = user_of(connection);
+    if (user != geteuid())
+        return Error::make(Code::system_error,
+                           "rank 0 runs as user %d, rank %u as user %u: ranks of one host must "
+                           "belong to one user",
+                           user ? static_cast<int>(*user) : -1, rank, geteuid())
+            .at_rank(0);
     if (!send_pairs(connection, {star.cookie, rank, 1}, &mine))
         return failed("pass shared memory to rank 0");
     std::vector<FdPair> all;

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     Introduction introduction;
     introduction.shape = shape;
     if (!memory) introduction.fail(memory.error());
-    QCCL_TRY(const Roster roster, Roster::gather(introduction, options.rank, all_gather));
+    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather));
 
     Segment(memory->base(), shape).format();
     auto *const mine = new ClaimedSegment{std::move(*memory), options.size};

@@ -35,7 +35,7 @@ Done check_shape(const SegmentShape &reference, const SegmentShape &shape, uint3
 
 } // namespace
 
-Result<Roster> Roster::gather(Introduction mine, uint32_t rank, const AllGather &all_gather) {
+Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather) {
     mine.pid = getpid();
     mine.may_be_fenced = register_fences();
     // Where the machine has more cores than a set can name, the set stays empty and nobody spins.
@@ -46,14 +46,23 @@ Result<Roster> Roster::gather(Introduction mine, uint32_t rank, const AllGather 
     all.resize(mine.shape.ranks);
     QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
     for (uint32_t peer = 0; peer < roster.size(); peer++)
-        if (all[peer].magic != Introduction::our_magic)
+        if (all[peer].magic != all[0].magic)
             return Error::make(
                        Code::mismatch,
-                       "rank %u speaks another version of the shared-memory protocol than rank %u",
-                       peer, rank)
+                       "rank %u speaks another version of the shared-memory protocol than rank 0",
+                       peer)
                 .at_rank(peer);
     for (uint32_t peer = 0; peer < roster.size(); peer++)
         if (all[peer].has_failed) return error_of(peer, all[peer].failure);
+    for (uint32_t peer = 0; peer < roster.size(); peer++) {
+        if (all[peer].user == all[0].user) continue;
+        return Error::make(Code::mismatch,
+                           "rank %u runs as user %u, rank 0 as user %u: ranks of one host must "
+                           "belong to one user",
+                           peer, all[peer].user, all[0].user)
+            .at_rank(peer)
+            .compared(all[0].user, all[peer].user);
+    }
     for (uint32_t peer = 0; peer < roster.size(); peer++)
         QCCL_TRY(check_shape(all[0].shape, all[peer].shape, peer));
     return roster;

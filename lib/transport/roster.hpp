@@ -6,6 +6,7 @@
 #include "transport/segment.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 #include <vector>
 
 namespace qccl {
@@ -20,7 +21,8 @@ struct Introduction {
     int64_t pid = 0;
     cpu_set_t cores{};          // that this thread may run on
     uint32_t may_be_fenced = 0; // by membarriers of others
-    uint32_t has_failed = 0;
+    uint32_t user = geteuid();  // descriptors are passed among processes of one user only
+    uint64_t has_failed = 0;
     Error failure;              // if so
     std::byte contact[64] = {}; // the transport's own
 
@@ -34,7 +36,7 @@ class Roster {
 public:
     // Tells everyone about this rank and hears about everyone. If any rank has failed or does not
     // fit, every rank gets the same error, which names it.
-    static Result<Roster> gather(Introduction mine, uint32_t rank, const AllGather &all_gather);
+    static Result<Roster> gather(Introduction mine, const AllGather &all_gather);
 
     const Introduction &operator[](uint32_t rank) const { return introductions_[rank]; }
     uint32_t size() const { return static_cast<uint32_t>(introductions_.size()); }

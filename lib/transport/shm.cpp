@@ -80,7 +80,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
         introduction.fail(mine.error());
     else
         std::memcpy(introduction.contact, &mine->star.address(), sizeof(StarAddress));
-    QCCL_TRY(const Roster roster, Roster::gather(introduction, options.rank, all_gather));
+    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather));
 
     auto all = exchange(std::move(*mine), roster, options);
     QCCL_TRY(gather_done(all ? Done() : Done(all.error()), options.size, all_gather));
