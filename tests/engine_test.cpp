@@ -169,7 +169,7 @@ void direct_without_codec_is_the_ordered_sum() {
 }
 
 // Calls of many sizes one after the other: slots move in the outbox while slower ranks still read.
-// So many tasks that a trial of the other way of storing lies within the call, see store_choice.hpp.
+// So many tasks that a trial of the other way of storing lies within the call (store_choice.hpp).
 void past_the_cache_and_through_it_bytes_are_the_same() {
     constexpr uint32_t ranks = 3;
     const TransportOptions options = Cluster::test_options();
@@ -177,10 +177,10 @@ void past_the_cache_and_through_it_bytes_are_the_same() {
         for (const char *algorithm : {"ring", "direct"}) {
             Cluster cluster(ranks);
             TwinCall call{.algorithm = algorithm,
-                                .codec = *parse_codec(codec),
-                                .count = 120011,
-                                .ranks = ranks,
-                                .seed = 5};
+                          .codec = *parse_codec(codec),
+                          .count = 120011,
+                          .ranks = ranks,
+                          .seed = 5};
             const Cut cut{.outbox_bytes = options.outbox_bytes,
                           .slots = options.slots,
                           .segment_bytes = 1024};

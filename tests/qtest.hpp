@@ -1,5 +1,5 @@
-// CMocka for C++: a CMocka assert leaves by longjmp past destructors, so here a failed CHECK throws,
-// the test's body unwinds, and only then one C frame that owns nothing reports to CMocka.
+// CMocka for C++: a CMocka assert leaves by longjmp past destructors, so here a failed CHECK
+// throws, the test's body unwinds, and only then one C frame that owns nothing reports to CMocka.
 #pragma once
 
 #include <csetjmp>
@@ -26,16 +26,20 @@ struct Failure {
 };
 
 template <class A, class B>
-void check_equal(const A &a, const B &b, const char *a_text, const char *b_text, const char *file, int line) {
+void check_equal(const A &a, const B &b, const char *a_text, const char *b_text, const char *file,
+                 int line) {
     if (a == b) return;
     std::ostringstream out;
     out << file << ":" << line << ": " << a_text << " == " << b_text;
-    if constexpr (requires { out << +a << +b; }) out << ": " << +a << " is not " << +b;
-    else if constexpr (requires { out << a << b; }) out << ": \"" << a << "\" is not \"" << b << "\"";
+    if constexpr (requires { out << +a << +b; })
+        out << ": " << +a << " is not " << +b;
+    else if constexpr (requires { out << a << b; })
+        out << ": \"" << a << "\" is not \"" << b << "\"";
     throw Failure{out.str()};
 }
 
-// Fills `text` (a buffer, so that the caller owns nothing when it reports) and says whether it failed.
+// Fills `text` (a buffer, so that the caller owns nothing when it reports) and says whether it
+// failed.
 template <void (*body)()> bool fails(char *text, size_t bytes) {
     try {
         body();
@@ -53,21 +57,25 @@ template <void (*body)()> void run(void **) {
     if (fails<body>(text, sizeof text)) report(text);
 }
 
+template <void (*body)()> CMUnitTest unit(const char *name) {
+    return {name, run<body>, nullptr, nullptr, nullptr};
+}
+
 } // namespace qtest
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition))                                                                          \
-            throw qtest::Failure{std::string(__FILE__ ":") + std::to_string(__LINE__) + ": " #condition}; \
+            throw qtest::Failure{std::string(__FILE__ ":") + std::to_string(__LINE__) +            \
+                                 ": " #condition};                                                 \
     } while (false)
 #define CHECK_EQ(a, b) qtest::check_equal((a), (b), #a, #b, __FILE__, __LINE__)
 // For a Result that must hold; fails with the error's sentence.
 #define CHECK_OK(result)                                                                           \
     do {                                                                                           \
         if (const auto &checked_ = (result); !checked_)                                            \
-            throw qtest::Failure{std::string(__FILE__ ":") + std::to_string(__LINE__) + ": " #result ": " + \
-                                 checked_.error().text};                                           \
+            throw qtest::Failure{std::string(__FILE__ ":") + std::to_string(__LINE__) +            \
+                                 ": " #result ": " + checked_.error().text};                       \
     } while (false)
 
-#define QTEST(function)                                                                            \
-    CMUnitTest { #function, qtest::run<function>, nullptr, nullptr, nullptr }
+#define QTEST(function) qtest::unit<(function)>(#function)

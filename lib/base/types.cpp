@@ -7,9 +7,11 @@ std::optional<DataType> parse_type(std::string_view name) {
         if (name == row.name) return row.type;
     // The names that C and Python programmers reach for first.
     static constexpr std::pair<std::string_view, DataType> aliases[] = {
-        {"fp16", DataType::float16},  {"float16", DataType::float16},    {"fp32", DataType::float32},
-        {"float32", DataType::float32}, {"fp64", DataType::float64},     {"float64", DataType::float64},
-        {"bf16", DataType::bfloat16}, {"float8e4m3", DataType::float8e4m3}, {"float8e5m2", DataType::float8e5m2},
+        {"fp16", DataType::float16},          {"float16", DataType::float16},
+        {"fp32", DataType::float32},          {"float32", DataType::float32},
+        {"fp64", DataType::float64},          {"float64", DataType::float64},
+        {"bf16", DataType::bfloat16},         {"float8e4m3", DataType::float8e4m3},
+        {"float8e5m2", DataType::float8e5m2},
     };
     for (const auto &[alias, type] : aliases)
         if (name == alias) return type;

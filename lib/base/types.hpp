@@ -27,7 +27,13 @@ enum class DataType : int32_t {
 
 enum class RedOp : int32_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
 
-enum class Collective : int32_t { all_reduce = 0, reduce_scatter = 1, all_gather = 2, broadcast = 3, barrier = 4 };
+enum class Collective : int32_t {
+    all_reduce = 0,
+    reduce_scatter = 1,
+    all_gather = 2,
+    broadcast = 3,
+    barrier = 4,
+};
 
 struct TypeInfo {
     DataType type;
