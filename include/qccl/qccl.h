@@ -15,8 +15,8 @@
  * - It returns qcclSuccess or says what went wrong; qcclGetLastError gives the sentence.
  * - Handles and scalars are written only on success. A call that is refused for its arguments
  *   touches nothing, consumes no call number and leaves the communicator usable.
- * - A failed collective leaves its receive buffer undefined and its communicator failed: every later
- *   collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
+ * - A failed collective leaves its receive buffer undefined and its communicator failed: every
+ *   later collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
  * - One thread at a time in one communicator; different communicators are independent.
  */
 #ifndef QCCL_H
@@ -74,9 +74,9 @@ enum {
     qcclFloat8e5m2 = 11  /* OCP, on every device */
 };
 
-/* Sums of 8, 16 and 32 bit floats are formed in fp32, of fp64 in fp64, of integers in their own type
- * (wrapping), and are rounded once. qcclAvg divides by the number of ranks after the last addition
- * (integers truncate toward zero). For qcclMin and qcclMax any NaN gives NaN, and -0 < +0. */
+/* Sums of 8, 16 and 32 bit floats are formed in fp32, of fp64 in fp64, of integers in their own
+ * type (wrapping), and are rounded once. qcclAvg divides by the number of ranks after the last
+ * addition (integers truncate toward zero). For qcclMin and qcclMax any NaN gives NaN; -0 < +0. */
 typedef int32_t qcclRedOp_t;
 enum { qcclSum = 0, qcclProd = 1, qcclMax = 2, qcclMin = 3, qcclAvg = 4 };
 
@@ -97,9 +97,9 @@ QCCL_API qcclResult_t qcclGetVersion(int *version_out);
 /* A few words for a result; never NULL, also for numbers that are no result. */
 QCCL_API const char *qcclGetErrorString(qcclResult_t result);
 
-/* The sentence that belongs to the last error on `comm`, or on this thread where comm is NULL: which
- * argument or rank, what was expected, what came. "" where there was none. Valid until the next call
- * of this function by the same thread. Any thread, any time. */
+/* The sentence that belongs to the last error on `comm`, or on this thread where comm is NULL:
+ * which argument or rank, what was expected, what came. "" where there was none. Valid until the
+ * next call of this function by the same thread. Any thread, any time. */
 QCCL_API const char *qcclGetLastError(qcclComm_t comm);
 
 /* The last error on a communicator in parts. Set `size` to sizeof(qcclErrorInfo_t) before the call.
@@ -109,7 +109,8 @@ typedef struct {
     qcclResult_t code;
     int32_t rank;           /* of this process */
     int32_t peer;           /* the rank at fault */
-    int32_t collective;     /* 0 all-reduce 1 reduce-scatter 2 all-gather 3 broadcast 4 barrier; -1 none */
+    int32_t collective;     /* 0 all-reduce, 1 reduce-scatter, 2 all-gather, 3 broadcast,
+                             * 4 barrier; -1 none */
     uint64_t call;          /* number of the collective on the communicator, from 1 */
     uint64_t tag;           /* qcclCollConfig_t::tag of that call */
     int64_t expected;
@@ -125,13 +126,14 @@ QCCL_API qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_ou
 
 #define QCCL_CONFIG_MAGIC 0x4C434351U /* "QCCL" */
 
-/* Called in every long wait, from the waiting thread: an MPI program's progress, Python's signals. */
+/* Called in every long wait, from the waiting thread: MPI's progress, Python's signals. */
 typedef struct {
     void (*function)(void *context);
     void *context;
 } qcclIdle_t;
 
-/* Called with each line of the log that `level` lets pass (1 warn, 2 info, 3 trace), from any thread. */
+/* Called with each line of the log that `level` lets pass (1 warn, 2 info, 3 trace), from any
+ * thread. */
 typedef struct {
     void (*function)(int32_t level, const char *line, void *context);
     void *context;
@@ -142,9 +144,10 @@ typedef struct {
     uint32_t magic;
     uint32_t version;
     const char *device;     /* "host" (default) */
-    const char *codec;      /* of reductions that name none: "int8", "int4:block=32,round=stochastic" */
+    const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
     const char *algorithm;  /* "ring", "direct", "oneshot"; default: the planner's choice */
-    double timeout;         /* seconds for a live rank that does not come; < 0 never; 0 QCCL_TIMEOUT */
+    double timeout;         /* seconds for a live rank that does not come; < 0 never;
+                             * 0 QCCL_TIMEOUT */
     double peer_timeout;    /* seconds without a sign of life; 0 QCCL_PEER_TIMEOUT */
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
@@ -187,38 +190,42 @@ typedef struct {
 QCCL_API qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out);
 
 /* Joins the communicator of `id` as rank 0 <= rank < nranks; blocks until all ranks have come. */
-QCCL_API qcclResult_t qcclCommInitRank(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id, int rank);
+QCCL_API qcclResult_t qcclCommInitRank(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id,
+                                       int rank);
 /* config may be NULL. */
-QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qcclUniqueId *id, int rank,
+QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks,
+                                             const qcclUniqueId *id, int rank,
                                              const qcclConfig_t *config);
 
-/* Makes all ranks of a communicator at once, for the threads of one process: comms_out[i] is rank i.
- * devices is NULL, or names a device for each rank ("host"). A blocking call returns when all ranks
- * have made theirs, so each rank needs a thread of its own; one thread can serve several ranks with
- * host streams. A process whose only thread waits for its own next call gets qcclInvalidUsage. */
-QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *const devices[]);
+/* Makes all ranks of a communicator at once, for the threads of one process: rank r's is
+ * comms_out[r]. devices is NULL, or names a device for each rank ("host"). A blocking call returns
+ * when all ranks have made theirs, so each rank needs a thread of its own; one thread can serve
+ * several ranks with host streams. A process whose only thread waits for its own next call gets
+ * qcclInvalidUsage. */
+QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks,
+                                      const char *const devices[]);
 
 /* The caller's own all-gather brings the ranks together: every rank gives `bytes` bytes at `mine`
- * and receives those of all ranks, in rank order, at `all`. Returns 0 on success. Called only inside
- * qcclCommInitOob. */
+ * and receives those of all ranks, in rank order, at `all`. Returns 0 on success. Called only
+ * inside qcclCommInitOob. */
 typedef struct {
     int (*allgather)(const void *mine, void *all, size_t bytes, void *context);
     void *context;
 } qcclOob_t;
-QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const qcclOob_t *oob,
-                                      const qcclConfig_t *config);
+QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank,
+                                      const qcclOob_t *oob, const qcclConfig_t *config);
 
 /* Waits until the work enqueued on `comm` is done, on every stream. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
-/* Finalizes and frees. NULL does nothing. A peer that still waits for this rank is told that it left. */
+/* Finalizes and frees. NULL does nothing. A peer that still waits for this rank is told. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
  * here. Callable while another thread is inside a collective on `comm`; that call returns first. */
 QCCL_API qcclResult_t qcclCommAbort(qcclComm_t comm);
 /* Fails the communicator on every rank (qcclRevoked) and keeps it. Any thread, any time. */
 QCCL_API qcclResult_t qcclCommRevoke(qcclComm_t comm);
-/* The error that failed the communicator, qcclInProgress while enqueued work runs, else qcclSuccess.
- * Any thread, any time. */
+/* The error that failed the communicator, qcclInProgress while enqueued work runs, else
+ * qcclSuccess. Any thread, any time. */
 QCCL_API qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out);
 
 QCCL_API qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out);
@@ -235,41 +242,44 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  * recv == send. */
 QCCL_API qcclResult_t qcclAllReduce(const void *send, void *recv, size_t count, qcclDataType_t type,
                                     qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
-QCCL_API qcclResult_t qcclAllReduceConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
-                                          qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream,
-                                          const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclAllReduceConfig(const void *send, void *recv, size_t count,
+                                          qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
+                                          qcclStream_t stream, const qcclCollConfig_t *config);
 
 /* Combines nranks * recv_count elements of every rank and leaves block r of the result, recv_count
  * elements, on rank r. In place: recv == send + rank * recv_count elements. */
-QCCL_API qcclResult_t qcclReduceScatter(const void *send, void *recv, size_t recv_count, qcclDataType_t type,
-                                        qcclRedOp_t op, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclReduceScatter(const void *send, void *recv, size_t recv_count,
+                                        qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
+                                        qcclStream_t stream);
 QCCL_API qcclResult_t qcclReduceScatterConfig(const void *send, void *recv, size_t recv_count,
                                               qcclDataType_t type, qcclRedOp_t op, qcclComm_t comm,
                                               qcclStream_t stream, const qcclCollConfig_t *config);
 
 /* Leaves the send_count elements of every rank, in rank order, on every rank. In place:
  * send == recv + rank * send_count elements. */
-QCCL_API qcclResult_t qcclAllGather(const void *send, void *recv, size_t send_count, qcclDataType_t type,
-                                    qcclComm_t comm, qcclStream_t stream);
-QCCL_API qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t send_count, qcclDataType_t type,
-                                          qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclAllGather(const void *send, void *recv, size_t send_count,
+                                    qcclDataType_t type, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclAllGatherConfig(const void *send, void *recv, size_t send_count,
+                                          qcclDataType_t type, qcclComm_t comm, qcclStream_t stream,
+                                          const qcclCollConfig_t *config);
 
 /* Leaves root's `count` elements on every rank; `send` is read on root only and may be NULL
  * elsewhere. In place: recv == send. With a codec root too receives what the others decode. */
-QCCL_API qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, qcclDataType_t type, int root,
-                                    qcclComm_t comm, qcclStream_t stream);
-QCCL_API qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count, qcclDataType_t type,
-                                          int root, qcclComm_t comm, qcclStream_t stream,
-                                          const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclBroadcast(const void *send, void *recv, size_t count, qcclDataType_t type,
+                                    int root, qcclComm_t comm, qcclStream_t stream);
+QCCL_API qcclResult_t qcclBroadcastConfig(const void *send, void *recv, size_t count,
+                                          qcclDataType_t type, int root, qcclComm_t comm,
+                                          qcclStream_t stream, const qcclCollConfig_t *config);
 
 /* Returns (or lets the stream go on) when every rank has come. */
 QCCL_API qcclResult_t qcclBarrier(qcclComm_t comm, qcclStream_t stream);
-QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream, const qcclCollConfig_t *config);
+QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
+                                        const qcclCollConfig_t *config);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A codec is named by a spec string: none fp16 bf16 int8 int6 int5 int4 int3 int2 minmax, then
- * ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete). A wrong spec is refused
- * with what is possible. Codecs are immutable: any thread, any communicator. */
+ * ":key=value,..." (block, bits, bucket, round, seed, min, skip_incomplete). A wrong spec is
+ * refused with what is possible. Codecs are immutable: any thread, any communicator. */
 
 QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
 /* NULL does nothing. Calls that have been made keep their own copy. */
@@ -279,17 +289,18 @@ QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, 
                                                size_t *bytes_out);
 /* Encodes into a container that says what it holds and carries a CRC32C. Buffers must not overlap.
  * *written_out is set when the call returns, also on a stream. */
-QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, qcclDataType_t type,
-                                      void *dst, size_t capacity, size_t *written_out, qcclStream_t stream);
+QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count,
+                                      qcclDataType_t type, void *dst, size_t capacity,
+                                      size_t *written_out, qcclStream_t stream);
 /* Decodes what qcclCodecEncode wrote; codec, type and count must be those of the encoding.
  * qcclDamagedData where the bytes are not a whole, intact container. */
-QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst, size_t count,
-                                      qcclDataType_t type, qcclStream_t stream);
+QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst,
+                                      size_t count, qcclDataType_t type, qcclStream_t stream);
 
 /* ---- Host streams ---------------------------------------------------------------------------- */
 
-/* A queue with a thread of its own. Calls on one communicator happen in the order in which they were
- * made, whatever streams they name. An error is kept and returned by qcclStreamSynchronize. */
+/* A queue with a thread of its own. Calls on one communicator happen in the order in which they
+ * were made, whatever streams they name. An error is kept and returned by qcclStreamSynchronize. */
 QCCL_API qcclResult_t qcclStreamCreate(qcclStream_t *stream_out);
 /* Waits for what was enqueued, then frees. NULL does nothing. */
 QCCL_API qcclResult_t qcclStreamDestroy(qcclStream_t stream);
@@ -303,7 +314,8 @@ QCCL_API qcclResult_t qcclStreamQuery(qcclStream_t stream);
 /* `bytes` bytes of page-aligned memory in a segment that other processes can map, for buffers of
  * collectives. Any memory works in any collective. */
 QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
-/* NULL does nothing. Takes the pointer that qcclMemAlloc gave; others are refused as far as can be seen. */
+/* NULL does nothing. Takes the pointer that qcclMemAlloc gave; others are refused as far as can be
+ * seen. */
 QCCL_API qcclResult_t qcclMemFree(void *pointer);
 
 /* ---- Seeing ---------------------------------------------------------------------------------- */
@@ -314,8 +326,8 @@ QCCL_API qcclResult_t qcclMemFree(void *pointer);
  * is too small is refused, with *bytes set. */
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
-/* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call. Times
- * are in nanoseconds of this rank; small calls (one exchange of lines) are not timed. */
+/* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.
+ * Times are in nanoseconds of this rank; small calls (one exchange of lines) are not timed. */
 typedef struct {
     size_t size;
     uint64_t calls;
