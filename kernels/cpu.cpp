@@ -8,21 +8,18 @@ namespace {
 
 // In the order of Tier, so that the last one that a mask allows is the best.
 struct Available {
-    std::array<TierKernels, 8> tiers{};
-    std::array<const Kernels *, 8> kernels{};
+    std::array<const Kernels *, tier_names.size()> kernels{};
     size_t count = 0;
 
     Available() {
-        add({Tier::scalar, &scalar_kernels()});
-        add({Tier::generic, &generic_kernels()});
+        add(&scalar_kernels());
+        add(&generic_kernels());
 #if defined(QCCL_NATIVE_KERNELS)
-        for (const TierKernels &tier : native_kernels()) add(tier);
+        for (const Kernels *const tier : native_kernels()) add(tier);
 #endif
     }
-    void add(const TierKernels &tier) {
-        if (tier.kernels == nullptr) return;
-        tiers[count] = tier;
-        kernels[count++] = tier.kernels;
+    void add(const Kernels *tier) {
+        if (tier != nullptr) kernels[count++] = tier;
     }
 };
 
@@ -34,9 +31,9 @@ const Available &available() {
 } // namespace
 
 const Kernels &best_kernels(uint32_t mask) {
-    const Available &tiers = available();
-    for (size_t i = tiers.count; i-- > 0;)
-        if ((mask & tier_mask(tiers.tiers[i].tier)) != 0) return *tiers.kernels[i];
+    const std::span<const Kernels *const> tiers = available_kernels();
+    for (size_t i = tiers.size(); i-- > 0;)
+        if ((mask & tier_mask(tiers[i]->tier)) != 0) return *tiers[i];
     return scalar_kernels();
 }
 

@@ -5,13 +5,8 @@
 
 namespace qccl {
 
-struct TierKernels {
-    Tier tier = Tier::scalar;
-    const Kernels *kernels = nullptr; // null: not built, or not for this processor
-};
-
 const Kernels &generic_kernels();
-// The tiers of this architecture's vector units, least first.
-std::span<const TierKernels> native_kernels();
+// Those of this architecture's vector units, least first; null: not for this processor.
+std::span<const Kernels *const> native_kernels();
 
 } // namespace qccl

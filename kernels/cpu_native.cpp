@@ -55,15 +55,14 @@ const Kernels *only_if(bool runs, const Kernels *kernels) { return runs ? kernel
 
 } // namespace
 
-std::span<const TierKernels> native_kernels() {
+std::span<const Kernels *const> native_kernels() {
     static const std::array tiers {
 #if defined(__x86_64__)
-        TierKernels{Tier::sse4, only_if(has_sse4(), HWY_CHOOSE_SSE4(kernels))},
-            TierKernels{Tier::avx2, only_if(has_avx2(), HWY_CHOOSE_AVX2(kernels))},
-            TierKernels{Tier::avx512, only_if(has_avx512(), HWY_CHOOSE_AVX3(kernels))},
+        only_if(has_sse4(), HWY_CHOOSE_SSE4(kernels)),
+            only_if(has_avx2(), HWY_CHOOSE_AVX2(kernels)),
+            only_if(has_avx512(), HWY_CHOOSE_AVX3(kernels)),
 #elif defined(__aarch64__)
-        TierKernels{Tier::neon, only_if(has_neon(), HWY_CHOOSE_NEON(kernels))},
-            TierKernels{Tier::sve, only_if(has_sve(), HWY_CHOOSE_SVE(kernels))},
+        only_if(has_neon(), HWY_CHOOSE_NEON(kernels)), only_if(has_sve(), HWY_CHOOSE_SVE(kernels)),
 #endif
     };
     return tiers;

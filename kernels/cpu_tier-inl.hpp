@@ -148,17 +148,17 @@ inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *paylo
 
 inline constexpr Kernels kernels {
 #if HWY_TARGET == HWY_AVX3
-    .tier = "avx512",
+    .tier = Tier::avx512,
 #elif HWY_TARGET == HWY_AVX2
-    .tier = "avx2",
+    .tier = Tier::avx2,
 #elif HWY_TARGET == HWY_SSE4
-    .tier = "sse4",
+    .tier = Tier::sse4,
 #elif HWY_TARGET == HWY_NEON
-    .tier = "neon",
+    .tier = Tier::neon,
 #elif HWY_TARGET == HWY_SVE
-    .tier = "sve",
+    .tier = Tier::sve,
 #else
-    .tier = "generic",
+    .tier = Tier::generic,
 #endif
     .encode = encode, .decode = decode, .decode_add = decode_add, .reduce = reduce, .copy = copy,
     .divide = divide,

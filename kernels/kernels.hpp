@@ -7,6 +7,7 @@
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,9 +33,19 @@ struct Noise {
     uint64_t first_index = 0; // of the chunk's first element in the caller's tensor
 };
 
+// Who computes: also the bits of the masks that QCCL_TIER and the tests choose with. `generic` is
+// the vector code on emulated vectors of 128 bits, for every processor; sse4 and above are what a
+// processor may have or not. The last one that runs is the best.
+enum class Tier : uint8_t { scalar, generic, sse4, avx2, avx512, neon, sve };
+inline constexpr std::array<const char *, 7> tier_names{"scalar", "generic", "sse4", "avx2",
+                                                        "avx512", "neon",    "sve"};
+static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
+constexpr const char *name(Tier tier) { return tier_names[static_cast<size_t>(tier)]; }
+constexpr uint32_t tier_mask(Tier tier) { return 1U << static_cast<uint32_t>(tier); }
+
 // `in` and `out` name the format of plain values: the tensor's type or its accumulator's.
 struct Kernels {
-    const char *tier; // "scalar", "avx2", ...
+    Tier tier;
 
     void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                    std::byte *payload);
@@ -53,12 +64,6 @@ struct Kernels {
     // accumulator /= ranks, as avg asks: true division, integers truncate toward zero.
     void (*divide)(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
 };
-
-// Mask bits of the tiers that QCCL_TIER and the tests choose from; the best one allowed is taken.
-// `generic` is the vector code on emulated vectors of 128 bits, for every processor; sse4 and above
-// are what a processor may have or not.
-enum class Tier : uint8_t { scalar, generic, sse4, avx2, avx512, neon, sve };
-constexpr uint32_t tier_mask(Tier tier) { return 1U << static_cast<uint32_t>(tier); }
 
 const Kernels &scalar_kernels();
 // The best tier of this machine that `mask` allows (bit per Tier); scalar where nothing else is.

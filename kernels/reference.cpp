@@ -287,7 +287,7 @@ void divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t
 
 const Kernels &scalar_kernels() {
     static constexpr Kernels kernels{
-        .tier = "scalar",
+        .tier = Tier::scalar,
         .encode = encode,
         .decode = decode,
         .decode_add = decode_add,

@@ -31,13 +31,13 @@ static void measure(const Codec &codec, DataType type, const Kernels &kernels, B
         const char *const operation = bench_operation_names[static_cast<size_t>(speed.operation)];
         rows.push_back({{"codec", spec(codec)},
                         {"dtype", name(type)},
-                        {"tier", kernels.tier},
+                        {"tier", name(kernels.tier)},
                         {"operation", operation},
                         {"where", where},
                         {"GBps", speed.gigabytes_per_second},
                         {"vs_memcpy", speed.vs_memcpy}});
         std::fprintf(out, "%-24s  %-8s  %-8s  %-6s  %-10s  %8.2f  %9.2f\n", spec(codec).c_str(),
-                     name(type), kernels.tier, where, operation, speed.gigabytes_per_second,
+                     name(type), name(kernels.tier), where, operation, speed.gigabytes_per_second,
                      speed.vs_memcpy);
         std::fflush(out);
     }
@@ -48,8 +48,8 @@ static Result<std::vector<const Kernels *>> tiers_called(const std::string &call
     std::vector<const Kernels *> chosen;
     Names possible{"best", "all"};
     for (const Kernels *const kernels : available_kernels()) {
-        possible.push_back(kernels->tier);
-        if (called == "all" || called == kernels->tier) chosen.push_back(kernels);
+        possible.push_back(name(kernels->tier));
+        if (called == "all" || called == name(kernels->tier)) chosen.push_back(kernels);
     }
     if (chosen.empty()) return no_choice("--tier", called, possible);
     return chosen;

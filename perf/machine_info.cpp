@@ -22,8 +22,9 @@ void print_version() {
 
 void print_devices() {
     std::printf("devices\n  host: %s, %ld cores; computes with %s, has", processor_name().c_str(),
-                sysconf(_SC_NPROCESSORS_ONLN), best_kernels().tier);
-    for (const Kernels *const kernels : available_kernels()) std::printf(" %s", kernels->tier);
+                sysconf(_SC_NPROCESSORS_ONLN), name(best_kernels().tier));
+    for (const Kernels *const kernels : available_kernels())
+        std::printf(" %s", name(kernels->tier));
     std::printf("\n");
 }
 

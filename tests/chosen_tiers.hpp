@@ -12,6 +12,6 @@ inline std::vector<const qccl::Kernels *> chosen_tiers() {
     const char *const only = std::getenv("QCCL_TEST_TIER");
     std::vector<const qccl::Kernels *> chosen;
     for (const qccl::Kernels *tier : qccl::available_kernels())
-        if (only == nullptr || std::string(only) == tier->tier) chosen.push_back(tier);
+        if (only == nullptr || std::string(only) == name(tier->tier)) chosen.push_back(tier);
     return chosen;
 }

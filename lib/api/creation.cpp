@@ -199,7 +199,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
 
     equipment.log->info("%s%srank %" PRIu32 " of %" PRIu32 " over %s, kernels %s",
                         wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
-                        options.size, transport->name(), equipment.device.kernels->tier);
+                        options.size, transport->name(), name(equipment.device.kernels->tier));
     const Cut how = cut(*transport, options.outbox_bytes);
     return std::make_shared<Comm>(
         CommParts{.name = wishes_.name,

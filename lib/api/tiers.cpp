@@ -5,16 +5,10 @@
 #include "kernels/kernels.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 
 namespace qccl {
-
-// In the order of Tier, so that the number is the index.
-static constexpr std::array<std::string_view, 7> tier_names{"scalar", "generic", "sse4", "avx2",
-                                                            "avx512", "neon",    "sve"};
-static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
 
 static Result<uint32_t> parse_tiers(const std::string &names) {
     uint32_t mask = 0;
