@@ -1,5 +1,6 @@
 // bootstrap with ranks as processes that die, stop, leave, fork and exit: the others learn who, and
 // nothing stays behind.
+#include "open_descriptors.hpp"
 #include "rendezvous_kit.hpp"
 
 #include <csignal>
@@ -176,11 +177,6 @@ static size_t server_threads() {
     return found;
 }
 
-static size_t open_descriptors() {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return static_cast<size_t>(std::distance(begin(all), end(all)));
-}
-
 static bool comes_true(const std::function<bool()> &condition) {
     for (int i = 0; i < 500 && !condition(); i++) std::this_thread::sleep_for(10ms);
     return condition();
@@ -190,7 +186,7 @@ static void the_server_takes_no_signals_and_ends_when_all_have_left() {
     // In a process of its own, where nothing else opens and closes anything.
     Processes alone;
     alone.start([&]() -> Done {
-        const size_t before = open_descriptors();
+        const size_t before = count_descriptors();
         const auto id = create_unique_id(options());
         if (!id) return id.error();
         if (!comes_true([] { return server_threads() == 1; }))
@@ -208,10 +204,10 @@ static void the_server_takes_no_signals_and_ends_when_all_have_left() {
             return Error::make(Code::internal_error, "somebody took the signal");
         signal(SIGUSR1, SIG_IGN);
         QCCL_TRY(join_and_exchange(*id, 1, 0));
-        if (!comes_true([&] { return server_threads() == 0 && open_descriptors() == before; }))
+        if (!comes_true([&] { return server_threads() == 0 && count_descriptors() == before; }))
             return Error::make(Code::internal_error, "something stays behind");
         if (const auto unused = create_unique_id(options(100ms)); !unused) return unused.error();
-        if (!comes_true([&] { return server_threads() == 0 && open_descriptors() == before; }))
+        if (!comes_true([&] { return server_threads() == 0 && count_descriptors() == before; }))
             return Error::make(Code::internal_error, "the unused rendezvous stays");
         return {};
     });

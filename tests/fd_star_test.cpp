@@ -1,11 +1,11 @@
 // transport/fd_star: everyone gets everyone's descriptors, in rank order and many at a time;
 // strangers, garbage and silence at the door delay nobody and leave nothing.
+#include "open_descriptors.hpp"
 #include "transport_ranks.hpp"
 
 #include "transport/fd_star.hpp"
 
 #include <fcntl.h>
-#include <filesystem>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -13,11 +13,6 @@ using namespace qccl;
 using namespace qtest;
 
 namespace {
-
-size_t count_descriptors() {
-    const std::filesystem::directory_iterator entries("/proc/self/fd");
-    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
-}
 
 // Memory files that hold a number, to know them by.
 FileDescriptor numbered(uint64_t number) {

@@ -1,5 +1,6 @@
 // transport: creation succeeds on every rank or fails on every rank with the same sentence, and it
 // leaves nothing behind: no descriptor, no name, no memory.
+#include "open_descriptors.hpp"
 #include "transport_ways.hpp"
 
 #include "transport/lifelines.hpp"
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <sys/resource.h>
 
@@ -15,11 +15,6 @@ using namespace qccl;
 using namespace qtest;
 
 namespace {
-
-size_t count_descriptors() {
-    const std::filesystem::directory_iterator entries("/proc/self/fd");
-    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
-}
 
 size_t count_lines(const char *file, const char *part) {
     std::ifstream lines(file);
@@ -84,13 +79,6 @@ template <Kind kind> void nothing_is_left_behind() {
         }
         CHECK(look(rank) == before);
     });
-}
-
-std::vector<int> open_descriptors() {
-    std::vector<int> numbers;
-    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
-        numbers.push_back(std::stoi(entry.path().filename()));
-    return numbers;
 }
 
 void programs_that_are_started_inherit_nothing() {

@@ -1,0 +1,16 @@
+// The descriptors that this process holds, for tests that look whether any are left open.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+// With that of the folder which is read here, every time.
+inline std::vector<int> open_descriptors() {
+    std::vector<int> numbers;
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
+        numbers.push_back(std::stoi(entry.path().filename()));
+    return numbers;
+}
+
+inline size_t count_descriptors() { return open_descriptors().size(); }
