@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-#define NEVER_CHANGES(what, value) _Static_assert((what) == (value), "the ABI of release 0.1 has changed")
+#define NEVER_CHANGES(what, value)                                                                 \
+    _Static_assert((what) == (value), "the ABI of release 0.1 has changed")
 
 NEVER_CHANGES(qcclSuccess, 0);
 NEVER_CHANGES(qcclUnhandledDeviceError, 1);

@@ -126,8 +126,7 @@ void end_world(world_t *world)
 static qcclResult_t add(int rank, qcclComm_t comm, void *context)
 {
     double value = rank + 1.0;
-    const qcclResult_t result =
-        qcclAllReduce(&value, &value, 1, qcclFloat64, qcclSum, comm, NULL);
+    const qcclResult_t result = qcclAllReduce(&value, &value, 1, qcclFloat64, qcclSum, comm, NULL);
     ((double *)context)[rank] = value;
     return result;
 }

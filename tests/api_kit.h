@@ -1,5 +1,5 @@
-/* What the tests of the C API share: communicators of threads, a thread for each rank, and sentences.
- * Checks run on the main thread only: a CMocka assert leaves by longjmp. */
+/* What the tests of the C API share: communicators of threads, a thread for each rank, and
+ * sentences. Checks run on the main thread only: a CMocka assert leaves by longjmp. */
 #ifndef QCCL_TESTS_API_KIT_H
 #define QCCL_TESTS_API_KIT_H
 

@@ -41,8 +41,8 @@ static qcclResult_t all_reduce(int rank, qcclComm_t comm, void *context)
     fill(job->in_place ? recv : send, rank, job->count);
     if (!job->config)
         return qcclAllReduce(from, recv, job->count, qcclFloat32, qcclSum, comm, NULL);
-    return qcclAllReduceConfig(from, recv, job->count, qcclFloat32, qcclSum, comm,
-                               QCCL_STREAM_SYNC, job->config);
+    return qcclAllReduceConfig(from, recv, job->count, qcclFloat32, qcclSum, comm, QCCL_STREAM_SYNC,
+                               job->config);
 }
 
 static qcclResult_t reduce_scatter(int rank, qcclComm_t comm, void *context)

@@ -92,7 +92,8 @@ static void a_stopped_rank_costs_time_only(void **state)
 
 static void a_late_rank_costs_time_only(void **state)
 {
-    const scenario_t scenario = {sum_forever, "rank=1,call=7,delay=700ms", 0, -1, 700, 0, NULL, NULL};
+    const scenario_t scenario = {sum_forever, "rank=1,call=7,delay=700ms", 0, -1, 700, 0, NULL,
+                                 NULL};
     int statuses[size] = {0};
     (void)state;
     play(&scenario, statuses);

@@ -65,8 +65,8 @@ static void every_codec_comes_back(void **state)
             qcclCodecDecode(codec, bytes_of, written, decoded, count, qcclFloat32, NULL),
             qcclSuccess);
         for (at = 0; at < count; at++) {
-            const float error = decoded[at] > values[at] ? decoded[at] - values[at]
-                                                         : values[at] - decoded[at];
+            const float error =
+                decoded[at] > values[at] ? decoded[at] - values[at] : values[at] - decoded[at];
             if (!(error <= cases[i].error))
                 fail_msg("%s: %g came back as %g", cases[i].spec, (double)values[at],
                          (double)decoded[at]);
@@ -81,8 +81,8 @@ static void nothing_is_a_container_too(void **state)
     size_t most = 0, written = 0;
     (void)state;
     assert_int_equal(qcclCodecMaxEncodedBytes(codec, 0, qcclFloat32, &most), qcclSuccess);
-    assert_int_equal(
-        qcclCodecEncode(codec, NULL, 0, qcclFloat32, bytes_of, most, &written, NULL), qcclSuccess);
+    assert_int_equal(qcclCodecEncode(codec, NULL, 0, qcclFloat32, bytes_of, most, &written, NULL),
+                     qcclSuccess);
     assert_int_equal(qcclCodecDecode(codec, bytes_of, written, NULL, 0, qcclFloat32, NULL),
                      qcclSuccess);
     qcclCodecDestroy(codec);
@@ -96,13 +96,12 @@ static void on_a_stream(void **state)
     (void)state;
     fill();
     assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
-    assert_int_equal(qcclCodecEncode(codec, values, count, qcclFloat32, bytes_of, most_bytes,
-                                     &written, stream),
-                     qcclSuccess);
-    assert_true(written > 2 * count);
     assert_int_equal(
-        qcclCodecDecode(codec, bytes_of, written, decoded, count, qcclFloat32, stream),
+        qcclCodecEncode(codec, values, count, qcclFloat32, bytes_of, most_bytes, &written, stream),
         qcclSuccess);
+    assert_true(written > 2 * count);
+    assert_int_equal(qcclCodecDecode(codec, bytes_of, written, decoded, count, qcclFloat32, stream),
+                     qcclSuccess);
     assert_int_equal(qcclCodecDestroy(codec), qcclSuccess); /* calls made keep their own copy */
     assert_int_equal(qcclStreamSynchronize(stream), qcclSuccess);
     assert_true(decoded[3] == values[3]);
@@ -156,10 +155,20 @@ static void wrong_arguments_are_named(void **state)
 
 static void wrong_specs_are_refused(void **state)
 {
-    static const char *const specs[] = {"",           "int9",          "int1",       "int0",
-                                        "int4:block", "int4:block=0",  "minmax:bits=0",
-                                        "minmax:bits=9", "minmax:bucket=0", "int4:colour=red",
-                                        "int4:round=up", "none:block=3"};
+    static const char *const specs[] = {
+        "",
+        "int9",
+        "int1",
+        "int0",
+        "int4:block",
+        "int4:block=0",
+        "minmax:bits=0",
+        "minmax:bits=9",
+        "minmax:bucket=0",
+        "int4:colour=red",
+        "int4:round=up",
+        "none:block=3",
+    };
     qcclCodec_t codec = (qcclCodec_t)16;
     size_t i;
     (void)state;
@@ -209,9 +218,12 @@ static void damage_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_codec_comes_back),    cmocka_unit_test(nothing_is_a_container_too),
-        cmocka_unit_test(on_a_stream),               cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(wrong_specs_are_refused),   cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(every_codec_comes_back),
+        cmocka_unit_test(nothing_is_a_container_too),
+        cmocka_unit_test(on_a_stream),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(wrong_specs_are_refused),
+        cmocka_unit_test(damage_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Making communicators: what the config and the environment say, what is refused, and what is told. */
+/* Making communicators: what the config and the environment say, and what is told. What is refused:
+ * creation_refusal_test.c. */
 #include "api_kit.h"
 
 #include <pthread.h>
@@ -108,8 +109,7 @@ static void the_communicator_s_codec_reaches_reductions(void **state)
     assert_int_equal(lines_with(&lines, "gradients: rank 0 of 2 over shm"), 1);
     assert_true(lossy_values(&world, reduce, qcclSum) > 0);
     assert_true(lossy_values(&world, reduce, qcclSum) > 0);
-    assert_int_equal(lines_with(&lines, "first lossy call of this communicator: codec int4"),
-                     size);
+    assert_int_equal(lines_with(&lines, "first lossy call of this communicator: codec int4"), size);
     assert_int_equal(lossy_values(&world, gather, qcclSum), 0);
     assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
     assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
@@ -144,31 +144,6 @@ static void the_environment_s_codec_reaches_sums(void **state)
     assert_int_equal(lossy_values(&world, reduce, qcclSum), 0);
     end_world(&world);
     unsetenv("QCCL_CODEC");
-}
-
-static void wrong_settings_are_refused_by_name(void **state)
-{
-    static const struct {
-        const char *name, *value, *says;
-    } cases[] = {
-        {"QCCL_CODEC", "int9", "QCCL_CODEC: "},
-        {"QCCL_ALGO", "rang", "QCCL_ALGO is \"rang\"; possible are"},
-        {"QCCL_CHECKSUM", "yes", "QCCL_CHECKSUM=yes: expected 0 or 1"},
-        {"QCCL_TIER", "mmx", "QCCL_TIER is \"mmx\"; possible are scalar"},
-        {"QCCL_ARENA", "1", "QCCL_ARENA"},
-        {"QCCL_DEBUG_FILE", "/nowhere/at/all", "/nowhere/at/all"},
-    };
-    size_t i;
-    (void)state;
-    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        qcclComm_t comms[size] = {NULL, NULL};
-        setenv(cases[i].name, cases[i].value, 1);
-        if (qcclCommInitAll(comms, size, NULL) == qcclSuccess)
-            fail_msg("%s=%s was accepted", cases[i].name, cases[i].value);
-        assert_says(qcclGetLastError(NULL), cases[i].says);
-        assert_null(comms[0]);
-        unsetenv(cases[i].name);
-    }
 }
 
 typedef struct {
@@ -245,102 +220,6 @@ static void settings_reach_the_engine(void **state)
     }
 }
 
-static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
-{
-    if (result != expected) fail_msg("%d: %s", (int)result, qcclGetLastError(NULL));
-    assert_says(qcclGetLastError(NULL), part);
-}
-
-static int no_gather(const void *mine, void *all, size_t bytes, void *context)
-{
-    (void)mine;
-    (void)all;
-    (void)bytes;
-    (void)context;
-    return 7;
-}
-
-static void wrong_arguments_are_named(void **state)
-{
-    static const char *const devices[] = {"host", "cuda:0"};
-    qcclConfig_t config = QCCL_CONFIG_INIT;
-    qcclOob_t oob = {no_gather, NULL};
-    qcclComm_t comm = NULL;
-    qcclUniqueId id;
-    (void)state;
-    memset(&id, 0, sizeof id);
-    refused(qcclGetUniqueId(NULL), qcclInvalidArgument, "id_out is NULL");
-    refused(qcclCommInitRank(NULL, 1, &id, 0), qcclInvalidArgument, "comm_out is NULL");
-    refused(qcclCommInitRank(&comm, 1, NULL, 0), qcclInvalidArgument, "id is NULL");
-    refused(qcclCommInitRank(&comm, 0, &id, 0), qcclInvalidArgument, "nranks is 0");
-    refused(qcclCommInitRank(&comm, 2, &id, -1), qcclInvalidArgument, "rank is -1");
-    refused(qcclCommInitRank(&comm, 1, &id, 0), qcclInvalidArgument, "unique id");
-    refused(qcclCommInitAll(NULL, 2, NULL), qcclInvalidArgument, "comms_out is NULL");
-    refused(qcclCommInitAll(&comm, -3, NULL), qcclInvalidArgument, "nranks is -3");
-    refused(qcclCommInitAll(&comm, INT32_MAX, NULL), qcclInvalidArgument,
-            "nranks is 2147483647; one process");
-    refused(qcclCommInitAll(&comm, 2, devices), qcclInvalidArgument,
-            "devices[1] is \"cuda:0\"; possible is host");
-    refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");
-    refused(qcclCommInitOob(&comm, 2, 2, &oob, NULL), qcclInvalidArgument, "rank is 2");
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, NULL), qcclSystemError, "returned 7");
-    config.device = "hip:1";
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "device is \"hip:1\"");
-    config.device = NULL;
-    config.codec = "int4:colour=red";
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "config: ");
-    config.codec = NULL;
-    config.algorithm = "tree";
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "config: algorithm is \"tree\"");
-    config.algorithm = NULL;
-    config.peer_timeout = -1;
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "peer_timeout");
-    config.peer_timeout = 0;
-    config.reserved[0] = 5;
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "byte 96 of the qcclConfig_t");
-    assert_null(comm);
-}
-
-typedef struct {
-    qcclUniqueId id;
-    int ranks[size];
-    qcclComm_t comms[size];
-} joining_t;
-
-static qcclResult_t join_as(int thread, qcclComm_t comm, void *context)
-{
-    joining_t *joining = context;
-    (void)comm;
-    return qcclCommInitRank(&joining->comms[thread], size, &joining->id, joining->ranks[thread]);
-}
-
-static void ranks_that_cannot_be_are_refused_for_all(void **state)
-{
-    static const int ranks[][size] = {{0, 2}, {1, 1}};
-    size_t i;
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        world_t nobody;
-        joining_t joining;
-        outcome_t outcome;
-        int thread;
-        memset(&nobody, 0, sizeof nobody);
-        memset(&joining, 0, sizeof joining);
-        nobody.size = size;
-        memcpy(joining.ranks, ranks[i], sizeof joining.ranks);
-        assert_int_equal(qcclGetUniqueId(&joining.id), qcclSuccess);
-        outcome = on_every_rank(&nobody, join_as, &joining);
-        for (thread = 0; thread < size; thread++) {
-            assert_int_not_equal(outcome.result[thread], qcclSuccess);
-            assert_null(joining.comms[thread]);
-            assert_says(outcome.sentence[thread], i == 0 ? "rank 2" : "rank 1");
-        }
-    }
-}
-
 static qcclResult_t wait_for_all(int rank, qcclComm_t comm, void *context)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -372,11 +251,14 @@ static void calls_are_traced(void **state)
         assert_all_succeed(&outcome, size);
         unsetenv("QCCL_DEBUG");
         assert_int_equal(lines_with(&lines, "qccl trace: "), 2 * expected);
-        assert_int_equal(lines_with(&lines, "gradients: call 1: all_reduce, count 4096, type float, op sum, "
-                                            "codec int4, algorithm ring, tag 0"),
-                         expected);
-        assert_int_equal(lines_with(&lines, "gradients: call 2: barrier, count 0, type none, op none, codec none, "),
-                         expected);
+        assert_int_equal(
+            lines_with(&lines, "gradients: call 1: all_reduce, count 4096, type float, op sum, "
+                               "codec int4, algorithm ring, tag 0"),
+            expected);
+        assert_int_equal(
+            lines_with(&lines,
+                       "gradients: call 2: barrier, count 0, type none, op none, codec none, "),
+            expected);
         assert_int_equal(lines_with(&lines, ", tag 77"), expected);
         end_world(&world);
     }
@@ -412,12 +294,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_communicator_s_codec_reaches_reductions),
         cmocka_unit_test(the_environment_s_codec_reaches_sums),
-        cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test(unknown_settings_are_warned_about),
         cmocka_unit_test(settings_reach_the_engine),
-        cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
         cmocka_unit_test(calls_are_traced),
         cmocka_unit_test(faults_can_be_injected),
     };

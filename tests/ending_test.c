@@ -119,7 +119,7 @@ static void hold(void *context)
     while (*(volatile int *)context) sleep_ms(1);
 }
 
-/* Work that is stuck in its stream behind another communicator's, and a thread that waits for it. */
+/* Work that is stuck in its stream behind another communicator's, and a thread that waits. */
 static void aborted_while_its_work_is_far_back(void **state)
 {
     volatile int is_held = 1;
@@ -285,10 +285,10 @@ static void one_thread_in_blocking_calls_of_all_ranks(void **state)
         wrong += qcclCommInitAll(comms, size, NULL) != qcclSuccess;
         wrong += qcclStreamCreate(&stream) != qcclSuccess;
         /* With the other rank's call on a stream there is no deadlock. */
-        wrong += qcclAllReduce(&other, &other, 1, qcclFloat32, qcclSum, comms[1], stream) !=
-                 qcclSuccess;
-        wrong += qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comms[0], NULL) !=
-                 qcclSuccess;
+        wrong +=
+            qcclAllReduce(&other, &other, 1, qcclFloat32, qcclSum, comms[1], stream) != qcclSuccess;
+        wrong +=
+            qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comms[0], NULL) != qcclSuccess;
         wrong += value != 3;
         wrong += qcclBarrier(comms[0], NULL) != qcclInvalidUsage;
         wrong += strstr(qcclGetLastError(NULL), "need a thread each") == NULL;

@@ -1,5 +1,6 @@
-/* The public headers alone, before anything else: they include what they use, and a compiler of C99,
- * of C11 or of C++ finds nothing to warn about. Built once in each language; compiling is the test. */
+/* The public headers alone, before anything else: they include what they use, and a compiler of
+ * C99, of C11 or of C++ finds nothing to warn about. Built once in each language; compiling is the
+ * test. */
 #include <qccl/tools.h>
 
 static qcclResult_t use(void)
@@ -15,7 +16,4 @@ static qcclResult_t use(void)
     return coll_config.tag == (uint64_t)QCCL_VERSION ? qcclSuccess : qcclInternalError;
 }
 
-int main(void)
-{
-    return use();
-}
+int main(void) { return use(); }

@@ -1,4 +1,5 @@
-/* qcclMemAlloc and qcclMemFree: memory that serves in calls, that is all there, and that is known again. */
+/* qcclMemAlloc and qcclMemFree: memory that serves in calls, that is all there, and that is known
+ * again. */
 #include "api_kit.h"
 
 #include <string.h>
@@ -36,7 +37,8 @@ static size_t bytes_of_the_machine(void)
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Never by the signal that the first touch of what is not there would raise, or a file too large. */
+/* Never by the signal that the first touch of what is not there would raise, or a file too large.
+ */
 static void too_little_memory_for_buffers_is_told(void **state)
 {
     struct rlimit before, low;

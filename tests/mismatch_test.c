@@ -1,5 +1,5 @@
-/* Ranks that disagree: about a call, and about how a communicator is to be. Every rank gets the same
- * sentence, which names the first rank that differs from rank 0 and both values. */
+/* Ranks that disagree: about a call, and about how a communicator is to be. Every rank gets the
+ * same sentence, which names the first rank that differs from rank 0 and both values. */
 #include "api_kit.h"
 
 #include <stdlib.h>
@@ -142,8 +142,7 @@ static qcclResult_t after_a_mistake(int rank, qcclComm_t comm, void *context)
     float value = 1;
     (void)context;
     if (rank == 1) {
-        if (qcclAllReduce(&value, NULL, 1, qcclFloat32, qcclSum, comm, NULL) !=
-            qcclInvalidArgument)
+        if (qcclAllReduce(&value, NULL, 1, qcclFloat32, qcclSum, comm, NULL) != qcclInvalidArgument)
             return qcclInternalError;
         sleep_ms(50);
     }
@@ -187,8 +186,7 @@ static joining_t *new_joining(void)
     joining_t *joining = calloc(1, sizeof *joining);
     int rank;
     assert_non_null(joining);
-    for (rank = 0; rank < size; rank++)
-        joining->configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
+    for (rank = 0; rank < size; rank++) joining->configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
     return joining;
 }
 
@@ -213,12 +211,9 @@ static void communicators_that_disagree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_that_disagree),
-        cmocka_unit_test(strangers_that_disagree),
-        cmocka_unit_test(another_order_of_calls),
-        cmocka_unit_test(another_root),
-        cmocka_unit_test(a_corrected_call_completes),
-        cmocka_unit_test(communicators_that_disagree),
+        cmocka_unit_test(threads_that_disagree),      cmocka_unit_test(strangers_that_disagree),
+        cmocka_unit_test(another_order_of_calls),     cmocka_unit_test(another_root),
+        cmocka_unit_test(a_corrected_call_completes), cmocka_unit_test(communicators_that_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,9 +60,8 @@ static void be_rank(int rank, const scenario_t *scenario)
     if (scenario->inject) setenv("QCCL_INJECT", scenario->inject, 1);
     if (scenario->prepare) scenario->prepare(rank);
     if (rank == 1) sleep_ms(scenario->late_ms);
-    created = scenario->is_oob
-                  ? qcclCommInitOob(&comm, size, rank, &oob, &config)
-                  : qcclCommInitRankConfig(&comm, size, &shared->id, rank, &config);
+    created = scenario->is_oob ? qcclCommInitOob(&comm, size, rank, &oob, &config)
+                               : qcclCommInitRankConfig(&comm, size, &shared->id, rank, &config);
     shared->ranks[rank].created = created;
     note(rank, comm, created == qcclSuccess ? scenario->body(rank, comm, shared) : created);
     shared->ranks[rank].destroyed = qcclCommDestroy(comm);

@@ -1,5 +1,5 @@
-/* What the tests of communicators of processes share: a scenario is played by forked ranks, which note
- * how they fared where the parent reads it. */
+/* What the tests of communicators of processes share: a scenario is played by forked ranks, which
+ * note how they fared where the parent reads it. */
 #ifndef QCCL_TESTS_PROCESS_KIT_H
 #define QCCL_TESTS_PROCESS_KIT_H
 

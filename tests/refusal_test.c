@@ -205,9 +205,9 @@ static void codecs(void **state)
     refused(qcclAllReduceConfig(values, values, count, qcclInt32, qcclSum, world.comms[0], NULL,
                                 &config),
             qcclInvalidArgument, "codec int4");
-    refused(qcclAllGatherConfig(values, values, count / 2, qcclUint8, world.comms[0], NULL,
-                                &config),
-            qcclInvalidArgument, "codec int4");
+    refused(
+        qcclAllGatherConfig(values, values, count / 2, qcclUint8, world.comms[0], NULL, &config),
+        qcclInvalidArgument, "codec int4");
     refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
             "a barrier has no values");
     assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
@@ -229,8 +229,7 @@ static void outputs(void **state)
     refused(qcclGetErrorInfo(world.comms[0], NULL), qcclInvalidArgument, "info_out is NULL");
     refused(qcclCommCount(world.comms[0], NULL), qcclInvalidArgument, "count_out is NULL");
     refused(qcclCommUserRank(world.comms[0], NULL), qcclInvalidArgument, "rank_out is NULL");
-    refused(qcclCommGetAsyncError(world.comms[0], NULL), qcclInvalidArgument,
-            "result_out is NULL");
+    refused(qcclCommGetAsyncError(world.comms[0], NULL), qcclInvalidArgument, "result_out is NULL");
     refused(qcclExplain(world.comms[0], "all_reduce", text, NULL), qcclInvalidArgument,
             "bytes is NULL");
     refused(qcclExplain(world.comms[0], NULL, text, &bytes), qcclInvalidArgument, "what is NULL");

@@ -1,5 +1,5 @@
-/* Whoever runs short of something, memory above all, is told of what; and so is every rank, and which
- * one it is. */
+/* Whoever runs short of something, memory above all, is told of what; and so is every rank, and
+ * which one it is. */
 #include "process_kit.h"
 
 #include <errno.h>
@@ -58,8 +58,7 @@ static qcclResult_t sum_with_little_memory(int rank, qcclComm_t comm, shared_t *
 /* Wherever in the call the memory ends, from nothing at all to enough. */
 static void a_rank_without_memory_is_named(void **state)
 {
-    const scenario_t scenario = {
-        sum_with_little_memory, NULL, 20, -1, 0, 0, NULL, NULL};
+    const scenario_t scenario = {sum_with_little_memory, NULL, 20, -1, 0, 0, NULL, NULL};
     int failures = 0;
     (void)state;
     for (spare_bytes = 0; spare_bytes <= 64 << 20;

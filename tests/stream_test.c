@@ -106,15 +106,13 @@ static void streams_and_communicators_may_cross(void **state)
     float values[2][size][rounds];
     int rank, round, i;
     (void)state;
-    for (i = 0; i < 2 * size; i++)
-        assert_int_equal(qcclStreamCreate(&streams[i]), qcclSuccess);
+    for (i = 0; i < 2 * size; i++) assert_int_equal(qcclStreamCreate(&streams[i]), qcclSuccess);
     for (round = 0; round < rounds; round++)
         for (rank = 0; rank < size; rank++) {
             qcclStream_t *own = &streams[2 * rank];
             values[0][rank][round] = values[1][rank][round] = 1;
             assert_int_equal(qcclAllReduce(&values[0][rank][round], &values[0][rank][round], 1,
-                                           qcclFloat32, qcclSum, first.comms[rank],
-                                           own[round % 2]),
+                                           qcclFloat32, qcclSum, first.comms[rank], own[round % 2]),
                              qcclSuccess);
             assert_int_equal(qcclAllReduce(&values[1][rank][round], &values[1][rank][round], 1,
                                            qcclFloat32, qcclSum, second.comms[rank],
@@ -141,8 +139,8 @@ static void an_error_is_told_once(void **state)
     (void)state;
     for (rank = 0; rank < size; rank++) {
         assert_int_equal(qcclStreamCreate(&streams[rank]), qcclSuccess);
-        assert_int_equal(qcclAllReduce(values[rank], values[rank], 1 + (size_t)rank, qcclFloat32, qcclSum,
-                                       world.comms[rank], streams[rank]),
+        assert_int_equal(qcclAllReduce(values[rank], values[rank], 1 + (size_t)rank, qcclFloat32,
+                                       qcclSum, world.comms[rank], streams[rank]),
                          qcclSuccess);
     }
     for (rank = 0; rank < size; rank++) {

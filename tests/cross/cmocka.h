@@ -1,5 +1,5 @@
-/* As much of CMocka as qtest.hpp asks for, for architectures that CMocka is not installed for: tests
- * one after the other, the first failure ends the program. */
+/* As much of CMocka as qtest.hpp asks for, for architectures that CMocka is not installed for:
+ * tests one after the other, the first failure ends the program. */
 #ifndef QCCL_CROSS_CMOCKA_H
 #define QCCL_CROSS_CMOCKA_H
 
@@ -22,7 +22,8 @@ struct CMUnitTest {
         exit(EXIT_FAILURE);                                                                        \
     } while (0)
 
-static inline int cross_run_tests(const struct CMUnitTest *tests, size_t count) {
+static inline int cross_run_tests(const struct CMUnitTest *tests, size_t count)
+{
     size_t i;
     for (i = 0; i < count; i++) {
         printf("%s\n", tests[i].name);

@@ -1,0 +1,139 @@
+/* Communicators that cannot be: settings, arguments and ranks that are refused, each by its name
+ * and with the offending value. */
+#include "api_kit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { size = 2 };
+
+static void wrong_settings_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *name, *value, *says;
+    } cases[] = {
+        {"QCCL_CODEC", "int9", "QCCL_CODEC: "},
+        {"QCCL_ALGO", "rang", "QCCL_ALGO is \"rang\"; possible are"},
+        {"QCCL_CHECKSUM", "yes", "QCCL_CHECKSUM=yes: expected 0 or 1"},
+        {"QCCL_TIER", "mmx", "QCCL_TIER is \"mmx\"; possible are scalar"},
+        {"QCCL_ARENA", "1", "QCCL_ARENA"},
+        {"QCCL_DEBUG_FILE", "/nowhere/at/all", "/nowhere/at/all"},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        qcclComm_t comms[size] = {NULL, NULL};
+        setenv(cases[i].name, cases[i].value, 1);
+        if (qcclCommInitAll(comms, size, NULL) == qcclSuccess)
+            fail_msg("%s=%s was accepted", cases[i].name, cases[i].value);
+        assert_says(qcclGetLastError(NULL), cases[i].says);
+        assert_null(comms[0]);
+        unsetenv(cases[i].name);
+    }
+}
+
+static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
+{
+    if (result != expected) fail_msg("%d: %s", (int)result, qcclGetLastError(NULL));
+    assert_says(qcclGetLastError(NULL), part);
+}
+
+static int no_gather(const void *mine, void *all, size_t bytes, void *context)
+{
+    (void)mine;
+    (void)all;
+    (void)bytes;
+    (void)context;
+    return 7;
+}
+
+static void wrong_arguments_are_named(void **state)
+{
+    static const char *const devices[] = {"host", "cuda:0"};
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclOob_t oob = {no_gather, NULL};
+    qcclComm_t comm = NULL;
+    qcclUniqueId id;
+    (void)state;
+    memset(&id, 0, sizeof id);
+    refused(qcclGetUniqueId(NULL), qcclInvalidArgument, "id_out is NULL");
+    refused(qcclCommInitRank(NULL, 1, &id, 0), qcclInvalidArgument, "comm_out is NULL");
+    refused(qcclCommInitRank(&comm, 1, NULL, 0), qcclInvalidArgument, "id is NULL");
+    refused(qcclCommInitRank(&comm, 0, &id, 0), qcclInvalidArgument, "nranks is 0");
+    refused(qcclCommInitRank(&comm, 2, &id, -1), qcclInvalidArgument, "rank is -1");
+    refused(qcclCommInitRank(&comm, 1, &id, 0), qcclInvalidArgument, "unique id");
+    refused(qcclCommInitAll(NULL, 2, NULL), qcclInvalidArgument, "comms_out is NULL");
+    refused(qcclCommInitAll(&comm, -3, NULL), qcclInvalidArgument, "nranks is -3");
+    refused(qcclCommInitAll(&comm, INT32_MAX, NULL), qcclInvalidArgument,
+            "nranks is 2147483647; one process");
+    refused(qcclCommInitAll(&comm, 2, devices), qcclInvalidArgument,
+            "devices[1] is \"cuda:0\"; possible is host");
+    refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");
+    refused(qcclCommInitOob(&comm, 2, 2, &oob, NULL), qcclInvalidArgument, "rank is 2");
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, NULL), qcclSystemError, "returned 7");
+    config.device = "hip:1";
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "device is \"hip:1\"");
+    config.device = NULL;
+    config.codec = "int4:colour=red";
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "config: ");
+    config.codec = NULL;
+    config.algorithm = "tree";
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "config: algorithm is \"tree\"");
+    config.algorithm = NULL;
+    config.peer_timeout = -1;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "peer_timeout");
+    config.peer_timeout = 0;
+    config.reserved[0] = 5;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "byte 96 of the qcclConfig_t");
+    assert_null(comm);
+}
+
+typedef struct {
+    qcclUniqueId id;
+    int ranks[size];
+    qcclComm_t comms[size];
+} joining_t;
+
+static qcclResult_t join_as(int thread, qcclComm_t comm, void *context)
+{
+    joining_t *joining = context;
+    (void)comm;
+    return qcclCommInitRank(&joining->comms[thread], size, &joining->id, joining->ranks[thread]);
+}
+
+static void ranks_that_cannot_be_are_refused_for_all(void **state)
+{
+    static const int ranks[][size] = {{0, 2}, {1, 1}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        world_t nobody;
+        joining_t joining;
+        outcome_t outcome;
+        int thread;
+        memset(&nobody, 0, sizeof nobody);
+        memset(&joining, 0, sizeof joining);
+        nobody.size = size;
+        memcpy(joining.ranks, ranks[i], sizeof joining.ranks);
+        assert_int_equal(qcclGetUniqueId(&joining.id), qcclSuccess);
+        outcome = on_every_rank(&nobody, join_as, &joining);
+        for (thread = 0; thread < size; thread++) {
+            assert_int_not_equal(outcome.result[thread], qcclSuccess);
+            assert_null(joining.comms[thread]);
+            assert_says(outcome.sentence[thread], i == 0 ? "rank 2" : "rank 1");
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
