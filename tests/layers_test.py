@@ -1,4 +1,4 @@
-"""Includes point down only, vendors' words stay in their rooms, and file names are unique.
+"""Includes point down only, vendors' words stay in their rooms, and a type's name stands once.
 
 usage: layers_test.py SOURCE_ROOT
 """
@@ -145,15 +145,6 @@ class Layers(unittest.TestCase):
                 if MPI.search(line):
                     found.append(f"{path}:{number} {line.strip()}")
         self.complain(found, "MPI outside its rooms")
-
-    def test_file_names_are_unique(self):
-        seen, found = {}, []
-        for path in sources():
-            name = pathlib.PurePosixPath(path).name
-            if name in seen:
-                found.append(f"{path} and {seen[name]}")
-            seen[name] = path
-        self.complain(found, "names that stand twice")
 
     def test_type_names_are_unique_per_namespace(self):
         """One library cannot hold two: the linker takes one's functions for the other's."""
