@@ -5,6 +5,7 @@
 #include "chosen_tiers.hpp"
 #include "golden_cases.hpp"
 #include "qtest.hpp"
+#include "thinning.hpp"
 
 #include <cstdio>
 #include <fstream>
@@ -48,14 +49,17 @@ std::string hash_line(const Kernels &kernels, const std::string &text, DataType 
     return line;
 }
 
+// Those that are not chosen are empty.
 std::vector<std::string> hash_lines(const Kernels &kernels) {
     std::vector<std::string> lines;
+    const auto add = [&](const std::string &text, DataType type, DataType in) {
+        lines.push_back(is_chosen(lines.size()) ? hash_line(kernels, text, type, in) : "");
+    };
     for (const std::string &text : golden::specs())
         for (const DataType type : golden::float_types)
-            for (const DataType in : inputs_of(type))
-                lines.push_back(hash_line(kernels, text, type, in));
+            for (const DataType in : inputs_of(type)) add(text, type, in);
     for (const TypeInfo &row : type_table)
-        if (!row.is_float) lines.push_back(hash_line(kernels, "none", row.type, row.type));
+        if (!row.is_float) add("none", row.type, row.type);
     return lines;
 }
 
@@ -93,7 +97,8 @@ void check_against(const char *file, const std::vector<std::string> &lines) {
     size_t at = 0;
     while (std::getline(stored, line)) {
         CHECK(at < lines.size());
-        CHECK_EQ(lines[at++], line);
+        if (!lines[at].empty()) CHECK_EQ(lines[at], line);
+        at++;
     }
     CHECK_EQ(at, lines.size());
 }

@@ -3,6 +3,7 @@
 #include "chosen_tiers.hpp"
 #include "kernel_operands.hpp"
 #include "qtest.hpp"
+#include "thinning.hpp"
 
 #include "kernels/kernels.hpp"
 
@@ -16,12 +17,6 @@ namespace {
 const std::vector<const Kernels *> &tiers() {
     static const auto chosen = chosen_tiers();
     return chosen;
-}
-// QCCL_TEST_EVERY thins the cases out, for slow emulators.
-bool is_chosen(size_t number) {
-    static const char *const every = std::getenv("QCCL_TEST_EVERY");
-    static const size_t step = every != nullptr ? std::strtoul(every, nullptr, 10) : 1;
-    return number % step == 0;
 }
 
 constexpr DataType float_types[] = {DataType::float32, DataType::float16,    DataType::bfloat16,
