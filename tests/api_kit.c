@@ -141,6 +141,30 @@ void assert_works(const world_t *world)
         assert_true(sums[rank] == world->size * (world->size + 1) / 2.0);
 }
 
+static void *wait_inside(void *argument)
+{
+    waiter_t *waiter = argument;
+    waiter->result = qcclBarrier(waiter->comm, NULL);
+    strcpy(waiter->sentence, qcclGetLastError(NULL));
+    return NULL;
+}
+
+void start_waiter(waiter_t *waiter, qcclComm_t comm)
+{
+    memset(waiter, 0, sizeof *waiter);
+    waiter->comm = comm;
+    assert_int_equal(pthread_create(&waiter->thread, NULL, wait_inside, waiter), 0);
+    sleep_ms(50); /* long enough to be asleep in it, and right too if it is not */
+}
+
+void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part)
+{
+    pthread_join(waiter->thread, NULL);
+    if (waiter->result != result)
+        fail_msg("%d is not %d: %s", (int)waiter->result, (int)result, waiter->sentence);
+    assert_says(waiter->sentence, part);
+}
+
 void sleep_ms(int ms)
 {
     struct timespec time;

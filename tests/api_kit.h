@@ -5,6 +5,7 @@
 
 #include <qccl/qccl.h>
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,6 +44,18 @@ void assert_says(const char *sentence, const char *part);
 
 /* An all-reduce that shows that the communicators still work. */
 void assert_works(const world_t *world);
+
+/* A thread that is inside a barrier, which others do not come to. */
+typedef struct {
+    qcclComm_t comm;
+    pthread_t thread;
+    qcclResult_t result;
+    char sentence[sentence_bytes];
+} waiter_t;
+
+void start_waiter(waiter_t *waiter, qcclComm_t comm);
+/* Waits for it to come out, and looks at what it was told. */
+void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part);
 
 void sleep_ms(int ms);
 double now_s(void);

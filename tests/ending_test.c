@@ -1,48 +1,11 @@
-/* How communicators end while somebody is inside, and who may not be inside. */
+/* How communicators end while somebody is inside. */
 #include "api_kit.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { size = 2 };
-
-/* A thread that is inside rank 0's barrier, which rank 1 does not come to. */
-typedef struct {
-    qcclComm_t comm;
-    pthread_t thread;
-    qcclResult_t result;
-    char sentence[sentence_bytes];
-} waiter_t;
-
-static void *wait_inside(void *argument)
-{
-    waiter_t *waiter = argument;
-    waiter->result = qcclBarrier(waiter->comm, NULL);
-    strcpy(waiter->sentence, qcclGetLastError(NULL));
-    return NULL;
-}
-
-static void start(waiter_t *waiter, qcclComm_t comm)
-{
-    qcclCommStats_t stats;
-    memset(waiter, 0, sizeof *waiter);
-    memset(&stats, 0, sizeof stats);
-    waiter->comm = comm;
-    assert_int_equal(pthread_create(&waiter->thread, NULL, wait_inside, waiter), 0);
-    sleep_ms(50); /* long enough to be asleep in it, and right too if it is not */
-}
-
-static void check_ended(waiter_t *waiter, qcclResult_t result, const char *part)
-{
-    pthread_join(waiter->thread, NULL);
-    if (waiter->result != result)
-        fail_msg("%d is not %d: %s", (int)waiter->result, (int)result, waiter->sentence);
-    assert_says(waiter->sentence, part);
-}
 
 static void revoked_from_another_thread(void **state)
 {
@@ -51,9 +14,9 @@ static void revoked_from_another_thread(void **state)
     waiter_t waiter;
     int rank;
     (void)state;
-    start(&waiter, world.comms[0]);
+    start_waiter(&waiter, world.comms[0]);
     assert_int_equal(qcclCommRevoke(world.comms[0]), qcclSuccess);
-    check_ended(&waiter, qcclRevoked, "rank 0 revoked the communicator");
+    check_waiter(&waiter, qcclRevoked, "rank 0 revoked the communicator");
     for (rank = 0; rank < size; rank++) {
         assert_int_equal(qcclCommGetAsyncError(world.comms[rank], &async), qcclSuccess);
         assert_int_equal(async, qcclRevoked);
@@ -70,9 +33,9 @@ static void revoked_by_another_rank(void **state)
     world_t world = join_world(size, NULL);
     waiter_t waiter;
     (void)state;
-    start(&waiter, world.comms[0]);
+    start_waiter(&waiter, world.comms[0]);
     assert_int_equal(qcclCommRevoke(world.comms[1]), qcclSuccess);
-    check_ended(&waiter, qcclRevoked, "rank 1 revoked the communicator");
+    check_waiter(&waiter, qcclRevoked, "rank 1 revoked the communicator");
     end_world(&world);
 }
 
@@ -81,9 +44,9 @@ static void aborted_under_a_thread(void **state)
     world_t world = make_world(size);
     waiter_t waiter;
     (void)state;
-    start(&waiter, world.comms[0]);
+    start_waiter(&waiter, world.comms[0]);
     assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
-    check_ended(&waiter, qcclRevoked, "rank 0 aborted the communicator");
+    check_waiter(&waiter, qcclRevoked, "rank 0 aborted the communicator");
     assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclRevoked);
     assert_int_equal(qcclCommAbort(world.comms[1]), qcclSuccess);
 }
@@ -141,7 +104,7 @@ static void aborted_while_its_work_is_far_back(void **state)
     assert_int_equal(pthread_create(&waiter.thread, NULL, finalize, &waiter), 0);
     sleep_ms(50);
     assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
-    check_ended(&waiter, qcclRevoked, "");
+    check_waiter(&waiter, qcclRevoked, "");
     is_held = 0;
     assert_int_equal(qcclBarrier(other.comms[1], NULL), qcclSuccess);
     assert_int_equal(qcclStreamSynchronize(stream), qcclRevoked);
@@ -160,9 +123,9 @@ static void a_rank_that_leaves_is_named(void **state)
     worlds[1] = join_world(size, NULL);
     for (i = 0; i < 2; i++) {
         waiter_t waiter;
-        start(&waiter, worlds[i].comms[0]);
+        start_waiter(&waiter, worlds[i].comms[0]);
         assert_int_equal(qcclCommDestroy(worlds[i].comms[1]), qcclSuccess);
-        check_ended(&waiter, qcclPeerLost, "rank 1");
+        check_waiter(&waiter, qcclPeerLost, "rank 1");
         assert_int_equal(qcclCommDestroy(worlds[i].comms[0]), qcclSuccess);
     }
 }
@@ -193,162 +156,6 @@ static void leaving_at_once_disturbs_nobody(void **state)
         assert_all_succeed(&outcome, size);
         assert_int_equal(wrong, 0);
     }
-}
-
-static void a_second_thread_is_refused(void **state)
-{
-    world_t world = make_world(size);
-    qcclErrorInfo_t info;
-    waiter_t waiter;
-    (void)state;
-    memset(&info, 0, sizeof info);
-    info.size = sizeof info;
-    start(&waiter, world.comms[0]);
-    assert_int_equal(qcclBarrier(world.comms[0], NULL), qcclInvalidUsage);
-    assert_says(qcclGetLastError(NULL), "another thread is inside");
-    assert_says(qcclGetLastError(world.comms[0]), "another thread is inside");
-    assert_int_equal(qcclGetErrorInfo(world.comms[0], &info), qcclSuccess);
-    assert_int_equal(info.code, qcclInvalidUsage);
-    assert_int_equal(info.call, 0);
-    assert_int_equal(qcclCommDestroy(world.comms[0]), qcclInvalidUsage);
-    assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclSuccess);
-    check_ended(&waiter, qcclSuccess, "");
-    assert_works(&world);
-    end_world(&world);
-}
-
-/* The child of a fork gets an answer to everything, and disturbs nothing. */
-static void a_forked_child_is_refused(void **state)
-{
-    world_t worlds[2];
-    qcclStream_t stream = NULL;
-    int i;
-    (void)state;
-    worlds[0] = make_world(size);
-    worlds[1] = join_world(size, NULL);
-    assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
-    for (i = 0; i < 2; i++) {
-        int status = -1;
-        const pid_t child = fork();
-        if (child == 0) {
-            qcclComm_t comm = worlds[i].comms[0];
-            float value = 1;
-            int wrong = 0;
-            wrong += qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comm, NULL) !=
-                     qcclInvalidUsage;
-            wrong += strstr(qcclGetLastError(NULL), "forked") == NULL;
-            wrong += qcclCommDestroy(comm) != qcclInvalidUsage;
-            wrong += qcclCommAbort(comm) != qcclInvalidUsage;
-            wrong += qcclCommRevoke(comm) != qcclInvalidUsage;
-            wrong += qcclStreamSynchronize(stream) != qcclInvalidUsage;
-            wrong += strstr(qcclGetLastError(comm), "forked") == NULL;
-#ifndef __SANITIZE_THREAD__ /* which dies where a child of several threads starts one */
-            wrong += qcclCommInitAll(&comm, 1, NULL) != qcclSuccess; /* its own are its own */
-            wrong += qcclBarrier(comm, NULL) != qcclSuccess;
-            wrong += qcclCommDestroy(comm) != qcclSuccess;
-#endif
-            _exit(wrong);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-        assert_works(&worlds[i]);
-        end_world(&worlds[i]);
-    }
-    assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
-}
-
-enum { has_other_threads = 77 };
-
-static int threads_of_process(void)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    int threads = 0;
-    while (tasks && readdir(tasks)) threads++;
-    if (tasks) closedir(tasks);
-    return threads - 2; /* . and .. */
-}
-
-/* Only one thread, and it waits for a call that it would have to make itself. In a child, because
- * the test's own process may have other threads. */
-static void one_thread_in_blocking_calls_of_all_ranks(void **state)
-{
-    int status = -1;
-    const pid_t child = fork();
-    (void)state;
-    if (child == 0) {
-        qcclComm_t comms[size];
-        qcclStream_t stream = NULL;
-        float value = 1, other = 2;
-        int wrong = 0;
-        if (threads_of_process() > 1) _exit(has_other_threads); /* a sanitizer's */
-        wrong += qcclCommInitAll(comms, size, NULL) != qcclSuccess;
-        wrong += qcclStreamCreate(&stream) != qcclSuccess;
-        /* With the other rank's call on a stream there is no deadlock. */
-        wrong +=
-            qcclAllReduce(&other, &other, 1, qcclFloat32, qcclSum, comms[1], stream) != qcclSuccess;
-        wrong +=
-            qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comms[0], NULL) != qcclSuccess;
-        wrong += value != 3;
-        wrong += qcclBarrier(comms[0], NULL) != qcclInvalidUsage;
-        wrong += strstr(qcclGetLastError(NULL), "need a thread each") == NULL;
-        wrong += qcclCommDestroy(comms[0]) != qcclSuccess;
-        wrong += qcclCommDestroy(comms[1]) != qcclSuccess;
-        wrong += qcclStreamDestroy(stream) != qcclSuccess;
-        _exit(wrong);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == has_other_threads) skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-typedef struct {
-    qcclComm_t comm;
-    int calls;
-    qcclResult_t collective, destroy, abort, finalize;
-    char refused[2][sentence_bytes];
-} idler_t;
-
-static void misuse(void *context)
-{
-    idler_t *idler = context;
-    if (idler->calls++ > 0 || !idler->comm) return;
-    idler->collective = qcclBarrier(idler->comm, NULL);
-    strcpy(idler->refused[0], qcclGetLastError(idler->comm));
-    idler->destroy = qcclCommDestroy(idler->comm);
-    strcpy(idler->refused[1], qcclGetLastError(idler->comm));
-    idler->abort = qcclCommAbort(idler->comm);
-    idler->finalize = qcclCommFinalize(idler->comm);
-}
-
-/* The idle function is called in long waits, and cannot pull the floor from under itself. */
-static void the_idle_function(void **state)
-{
-    qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
-    idler_t idler;
-    world_t world;
-    waiter_t waiter;
-    (void)state;
-    memset(&idler, 0, sizeof idler);
-    configs[0].idle.function = misuse;
-    configs[0].idle.context = &idler;
-    world = join_world(size, configs);
-    idler.calls = 0;
-    idler.comm = world.comms[0];
-    start(&waiter, world.comms[0]);
-    sleep_ms(200);
-    assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclSuccess);
-    check_ended(&waiter, qcclSuccess, "");
-    assert_true(idler.calls > 0);
-    assert_int_equal(idler.collective, qcclInvalidUsage);
-    assert_int_equal(idler.destroy, qcclInvalidUsage);
-    assert_int_equal(idler.abort, qcclInvalidUsage);
-    assert_int_equal(idler.finalize, qcclInvalidUsage);
-    assert_says(idler.refused[0], "inside the communicator already");
-    assert_says(idler.refused[1], "cannot be ended from inside");
-    assert_works(&world);
-    end_world(&world);
 }
 
 /* Bounded by the call, by the communicator, and named. */
@@ -388,7 +195,6 @@ static void a_rank_that_does_not_come_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_thread_in_blocking_calls_of_all_ranks),
         cmocka_unit_test(revoked_from_another_thread),
         cmocka_unit_test(revoked_by_another_rank),
         cmocka_unit_test(aborted_under_a_thread),
@@ -396,9 +202,6 @@ int main(void)
         cmocka_unit_test(aborted_while_its_work_is_far_back),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(leaving_at_once_disturbs_nobody),
-        cmocka_unit_test(a_second_thread_is_refused),
-        cmocka_unit_test(a_forked_child_is_refused),
-        cmocka_unit_test(the_idle_function),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

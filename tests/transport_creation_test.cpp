@@ -1,6 +1,7 @@
 // transport: creation succeeds on every rank or fails on every rank with the same sentence, and it
 // leaves nothing behind: no descriptor, no name, no memory.
 #include "open_descriptors.hpp"
+#include "sanitizer.h"
 #include "transport_ways.hpp"
 
 #include "transport/lifelines.hpp"
@@ -187,8 +188,8 @@ int main() {
         ON_BOTH(options_that_differ_are_refused_everywhere),
         QTEST(a_limit_on_files_is_an_error_on_every_rank),
         ON_BOTH(more_memory_than_there_is_is_an_error),
-#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
-    !defined(__SANITIZE_THREAD__) // which map the whole address space
+// Sanitizers map the whole address space.
+#if !defined(UNDER_ADDRESS_SANITIZER) && !defined(UNDER_THREAD_SANITIZER)
         QTEST(too_little_room_for_the_others_is_an_error_on_every_rank),
 #endif
         QTEST(too_few_descriptors_are_an_error_on_every_rank),
