@@ -47,7 +47,7 @@ Done Assembly::join(const Claim &claim, const std::string &where) {
     has_joined_[claim.rank] = true;
     where_[claim.rank] = where;
     joined_++;
-    if (is_complete()) deadline_ = TimePoint::max();
+    if (is_complete()) end_wait();
     return {};
 }
 
@@ -68,7 +68,7 @@ void Assembly::contribute(uint32_t rank, std::span<const std::byte> mine, TimePo
 
 Payload Assembly::take_result() {
     if (failure_ || !round_ || !round_->is_complete()) return nullptr;
-    deadline_ = TimePoint::max();
+    end_wait();
     return round_->take();
 }
 
@@ -99,7 +99,13 @@ void Assembly::check_for_departed() {
 }
 
 Missing Assembly::missing() const {
-    return is_complete() && round_->has_begun() ? round_->missing() : missing_ranks(has_joined_);
+    return is_in_round() ? round_->missing() : missing_ranks(has_joined_);
+}
+
+bool Assembly::elect(uint32_t rank) {
+    if (has_elected_ || missing().first == Error::no_rank) return false;
+    has_elected_ = rank == (is_in_round() ? round_->lowest() : lowest_rank(has_joined_));
+    return has_elected_;
 }
 
 void Assembly::expire(TimePoint now) {

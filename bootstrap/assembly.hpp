@@ -36,6 +36,8 @@ public:
 
     // By whom we are kept waiting.
     Missing missing() const;
+    // Whether this rank is the one of those that wait that tells a person: once for each wait.
+    bool elect(uint32_t rank);
     TimePoint deadline() const { return deadline_; }
     void expire(TimePoint now);
 
@@ -48,6 +50,11 @@ private:
     }
     std::optional<Error> objection(const Claim &claim, const std::string &where) const;
     void check_for_departed();
+    void end_wait() {
+        deadline_ = TimePoint::max();
+        has_elected_ = false;
+    }
+    bool is_in_round() const { return is_complete() && round_->has_begun(); }
 
     std::chrono::nanoseconds timeout_;
     TimePoint deadline_;
@@ -58,6 +65,7 @@ private:
     std::vector<bool> has_joined_;
     std::vector<std::string> where_;
     std::vector<bool> has_departed_;
+    bool has_elected_ = false; // for the wait at hand
     std::optional<Round> round_;
     std::optional<Error> failure_;
 };

@@ -47,8 +47,8 @@ using UniqueId = std::array<std::byte, unique_id_bytes>;
 struct RendezvousOptions {
     std::string interface; // name or address to listen on; empty: the first that is up
     std::chrono::nanoseconds timeout{std::chrono::seconds(1800)};
-    std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
-    Warn warn; // a late rank costs each that waits for it one warning that names it
+    std::chrono::nanoseconds warn_after{std::chrono::seconds(5)};
+    Warn warn; // gets one sentence about late ranks, on one of the ranks that wait for them
 };
 
 // Starts to serve the rendezvous in the background of this process; it ends by itself once every

@@ -10,16 +10,17 @@
 namespace qccl {
 
 enum class FrameKind : uint32_t {
-    accepted = 1,   // server: the claim holds; payload: rank the server lives in (int32), -1: none
-    host = 2,       // server: the same payload, when that rank has come later
-    complete = 3,   // server: every rank has come
-    failed = 4,     // server: nothing more will come; payload: ErrorBytes
-    missing = 5,    // server: answers ask; payload: ErrorBytes, its text the ranks in words
-    result = 6,     // server: all contributions in rank order
+    accepted = 1, // server: the claim holds; payload: rank the server lives in (int32), -1: none
+    host = 2,     // server: the same payload, when that rank has come later
+    complete = 3, // server: every rank has come
+    failed = 4,   // server: nothing more will come; payload: ErrorBytes
+    missing = 5, // server: answers ask and wonder; payload: ErrorBytes, its text the ranks in words
+    result = 6,  // server: all contributions in rank order
     contribute = 7, // rank: its part of an all-gather
     ask = 8,        // rank: whom are we waiting for?
     leave = 9,      // rank: goes, having what it wanted
     give_up = 10,   // rank: goes, tired of waiting
+    wonder = 11,    // rank: ask, but one of those that wait is answered, to tell it for all
 };
 
 struct FrameHead {

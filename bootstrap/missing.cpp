@@ -21,6 +21,10 @@ Missing missing_ranks(const std::vector<bool> &came) {
     return missing;
 }
 
+uint32_t lowest_rank(const std::vector<bool> &came) {
+    return static_cast<uint32_t>(std::find(came.begin(), came.end(), true) - came.begin());
+}
+
 Error late_error(const Missing &missing, uint32_t size, std::chrono::nanoseconds timeout) {
     const double seconds = std::chrono::duration<double>(timeout).count();
     return Error::make(Code::timeout, "%s of %u did not come within %g s", missing.text.c_str(),

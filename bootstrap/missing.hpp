@@ -16,6 +16,8 @@ struct Missing {
 };
 
 Missing missing_ranks(const std::vector<bool> &came);
+// Of those that came, of which there is one.
+uint32_t lowest_rank(const std::vector<bool> &came);
 
 Error late_error(const Missing &missing, uint32_t size, std::chrono::nanoseconds timeout);
 

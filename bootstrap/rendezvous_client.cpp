@@ -128,8 +128,8 @@ Done RendezvousClient::take(const Message &message, bool is_last_answer) {
             return late_error({answer.rank, answer.text}, size, options_.timeout);
         }
         const double seconds = std::chrono::duration<double>(options_.warn_after).count();
-        const Error sentence = Error::make(Code::timeout, "rank %u has waited %g s for %s of %u",
-                                           claim_.rank, seconds, answer.text, size);
+        const Error sentence = Error::make(Code::timeout, "waiting for %.160s of %u (%g s so far)",
+                                           answer.text, size, seconds);
         if (options_.warn) options_.warn(sentence.text);
         return {};
     }
@@ -160,8 +160,8 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
                 .at_rank(host_rank_);
         }
         if (!is_ending && now >= std::min(deadline, warn_at)) {
-            send(FrameKind::ask, {});
             is_ending = now >= deadline;
+            send(is_ending ? FrameKind::ask : FrameKind::wonder, {});
             if (is_ending) last_call = now + answer_time;
             warn_at = TimePoint::max();
             continue;

@@ -236,6 +236,9 @@ bool RendezvousServer::take_frame(Peer &peer, const Frame &frame) {
         assembly_.contribute(peer.rank, frame.payload, Clock::now());
         if (const Payload result = assembly_.take_result()) broadcast(FrameKind::result, result);
         return true;
+    case FrameKind::wonder:
+        if (!assembly_.elect(peer.rank)) return true;
+        [[fallthrough]];
     case FrameKind::ask: {
         const Missing missing = assembly_.missing();
         const Error answer =

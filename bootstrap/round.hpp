@@ -27,6 +27,7 @@ public:
     bool is_complete() const { return count_ == came_.size(); }
     Missing missing() const { return missing_ranks(came_); }
     uint32_t first() const { return first_; } // who began it
+    uint32_t lowest() const { return lowest_rank(came_); }
     // The complete round's bytes in rank order; the next round begins.
     Payload take();
 

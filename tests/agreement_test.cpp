@@ -96,6 +96,16 @@ static void long_texts_differ_in_their_ends() {
     CHECK(text(check_agreements(all)).find(std::string(64, 'h') + "\"") != std::string::npos);
 }
 
+static void one_rank_warns_for_all_alike() {
+    std::vector<Agreement> all(5);
+    all[1].warnings = all[3].warnings = hash_text("this");
+    all[4].warnings = hash_text("that");
+    CHECK_OK(check_agreements(all));
+    std::vector<bool> first;
+    for (uint32_t rank = 0; rank < 5; rank++) first.push_back(is_first_to_warn(all, rank));
+    CHECK(first == (std::vector<bool>{true, true, false, false, true}));
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(equal_ranks_agree),
@@ -104,6 +114,7 @@ int main() {
         QTEST(ranks_out_of_order_are_refused),
         QTEST(each_field_is_compared_and_named),
         QTEST(long_texts_differ_in_their_ends),
+        QTEST(one_rank_warns_for_all_alike),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

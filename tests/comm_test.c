@@ -123,6 +123,26 @@ static void a_rank_that_never_joins_is_named(void **state)
     }
 }
 
+static void misspell(int rank)
+{
+    setenv("QCCL_CODAC", "int8", 1);
+    if (rank >= 2) setenv("QCCL_ALGORITHM", "ring", 1);
+}
+
+static void ranks_that_know_the_same_warn_once(void **state)
+{
+    const scenario_t scenario = {sum_forever, NULL, 0, -1, 0, 0, NULL, misspell};
+    int statuses[size] = {0};
+    (void)state;
+    play(&scenario, statuses);
+    check_all_succeeded(statuses);
+    assert_int_equal(shared->ranks[0].warnings, 1);
+    assert_int_equal(shared->ranks[2].warnings, 2);
+    assert_int_equal(warnings_with("QCCL_CODAC"), 2);
+    assert_int_equal(warnings_with("QCCL_ALGORITHM"), 1);
+    assert_int_equal(warnings_with(""), 3);
+}
+
 static void become_nobody(int rank)
 {
     if (rank == 2 && setuid(65534) != 0) abort();
@@ -190,12 +210,26 @@ static void the_first_rank_that_differs_is_named(void **state)
 static void a_very_late_rank_costs_one_warning(void **state)
 {
     const scenario_t scenario = {sum_forever, "rank=1,call=7,delay=33s", 0, -1, 0, 0, NULL, NULL};
-    int statuses[size] = {0}, rank, warnings = 0;
+    int statuses[size] = {0};
     (void)state;
     play(&scenario, statuses);
     check_all_succeeded(statuses);
-    for (rank = 0; rank < size; rank++) warnings += shared->ranks[rank].warnings;
-    assert_int_equal(warnings, 1);
+    assert_int_equal(warnings_with("rank 1 (pid "), 1);
+    assert_int_equal(warnings_with("has not come to all_reduce, call 7, for 30 s"), 1);
+    assert_int_equal(warnings_with(""), 1);
+}
+
+/* One of those that wait says so, soon and for all. */
+static void a_rank_that_joins_late_costs_one_warning(void **state)
+{
+    const scenario_t scenario = {sum_forever, NULL, 0, -1, 6000, 0, NULL, NULL};
+    int statuses[size] = {0};
+    (void)state;
+    play(&scenario, statuses);
+    check_all_succeeded(statuses);
+    assert_int_equal(warnings_with("waiting for rank 1 of 4 (5 s so far)"), 1);
+    assert_int_equal(shared->ranks[0].warnings, 1);
+    assert_int_equal(warnings_with(""), 1);
 }
 
 /* usage: comm_test [slow] */
@@ -203,6 +237,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest slow_tests[] = {
         cmocka_unit_test(a_very_late_rank_costs_one_warning),
+        cmocka_unit_test(a_rank_that_joins_late_costs_one_warning),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_sum),
@@ -214,6 +249,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_late_rank_costs_time_only),
         cmocka_unit_test(a_revoking_rank_is_named),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(ranks_that_know_the_same_warn_once),
         cmocka_unit_test(a_rank_of_another_user_is_named),
         cmocka_unit_test(a_live_rank_that_does_not_come_is_named),
         cmocka_unit_test(the_first_rank_that_differs_is_named),

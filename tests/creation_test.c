@@ -192,11 +192,37 @@ static void unknown_settings_are_warned_about(void **state)
     make_configs(configs, &lines);
     world = join_world(size, configs);
     unsetenv("QCCL_CODAC");
-    assert_int_equal(lines.count, size);
-    assert_int_equal(lines_with(&lines, ":1 qccl warn: QCCL_CODAC is not a setting of QCCL; did "
+    assert_int_equal(lines.count, 1);
+    assert_int_equal(lines_with(&lines, ":0 qccl warn: QCCL_CODAC is not a setting of QCCL; did "
                                         "you mean QCCL_CODEC?"),
                      1);
     assert_int_equal(lines.level[0], 1);
+    end_world(&world);
+}
+
+static void faults_that_cannot_happen_are_warned_about(void **state)
+{
+    qcclConfig_t configs[size];
+    lines_t lines;
+    world_t world;
+    (void)state;
+    setenv("QCCL_INJECT", "rank=2,kill;rank=1,call=2,delay=10ms;call=0,revoke", 1);
+    setenv("QCCL_DEBUG", "info", 1);
+    make_configs(configs, &lines);
+    world = join_world(size, configs);
+    unsetenv("QCCL_INJECT");
+    unsetenv("QCCL_DEBUG");
+    assert_int_equal(lines_with(&lines, "qccl warn: "), 2);
+    assert_int_equal(lines_with(&lines, ":0 qccl warn: QCCL_INJECT: \"rank=2,kill\" does nothing: the "
+                                        "ranks are 0 to 1"),
+                     1);
+    assert_int_equal(lines_with(&lines, "\"call=0,revoke\" does nothing: calls count from 1"), 1);
+    assert_works(&world);
+    assert_works(&world);
+    assert_int_equal(lines_with(&lines, ":1 qccl info: QCCL_INJECT: \"rank=1,call=2,delay=10ms\" hits "
+                                        "rank 1 before its call 2"),
+                     1);
+    assert_int_equal(lines_with(&lines, " hits "), 1);
     end_world(&world);
 }
 
@@ -296,6 +322,7 @@ int main(void)
         cmocka_unit_test(the_environment_s_codec_reaches_sums),
         cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test(unknown_settings_are_warned_about),
+        cmocka_unit_test(faults_that_cannot_happen_are_warned_about),
         cmocka_unit_test(settings_reach_the_engine),
         cmocka_unit_test(calls_are_traced),
         cmocka_unit_test(faults_can_be_injected),

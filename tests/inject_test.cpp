@@ -46,12 +46,38 @@ static void what_is_no_rule_is_quoted() {
         std::string(parse_inject("kill;nonsense").error().text).starts_with("\"nonsense\" is not"));
 }
 
+// Of two ranks, which make calls 1, 2, ...
+static void what_can_never_happen_is_told() {
+    static constexpr const char *cases[][2] = {
+        {"kill", nullptr},
+        {"rank=1,call=7,kill;rank=0,delay=1s;rank=1,call=3,delay=1s", nullptr},
+        {"rank=1,call=7,revoke;rank=1,call=7,delay=1s;call=7,kill", nullptr},
+        {"rank=1,delay=1s;kill", nullptr},
+        {"rank=2,kill", "\"rank=2,kill\" does nothing: the ranks are 0 to 1"},
+        {"call=0,kill;rank=1,call=3,kill", "\"call=0,kill\" does nothing: calls count from 1"},
+        {"delay=0s", "\"delay=0s\" does nothing: a delay of 0 is none"},
+        {"kill;rank=1,call=3,revoke",
+         "\"rank=1,call=3,revoke\" does nothing: \"kill\" ends all calls before"},
+        {"rank=0,call=3,delay=1s;rank=0,call=2,revoke",
+         "\"rank=0,call=3,delay=1s\" does nothing: \"rank=0,call=2,revoke\" ends all calls before"},
+        {"call=2,kill;rank=1,call=2,delay=1s",
+         "\"rank=1,call=2,delay=1s\" does nothing: \"call=2,kill\" ends all calls before"},
+    };
+    for (const auto &[text, said] : cases) {
+        const auto rules = parse_inject(text);
+        CHECK_OK(rules);
+        const auto sentences = futile_rules(*rules, 2);
+        CHECK_EQ(sentences.size(), size_t{said ? 1U : 0U});
+        if (said) CHECK_EQ(sentences[0], "QCCL_INJECT: " + std::string(said));
+    }
+    CHECK_EQ(futile_rules(*parse_inject("rank=9,kill;call=0,kill"), 2).size(), size_t{2});
+}
+
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(a_rule_names_rank_call_and_fault),
-        QTEST(several_rules_keep_their_order),
-        QTEST(no_text_holds_no_rules),
-        QTEST(what_is_no_rule_is_quoted),
+        QTEST(a_rule_names_rank_call_and_fault), QTEST(several_rules_keep_their_order),
+        QTEST(no_text_holds_no_rules),           QTEST(what_is_no_rule_is_quoted),
+        QTEST(what_can_never_happen_is_told),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

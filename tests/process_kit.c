@@ -1,6 +1,7 @@
 #include "process_kit.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,10 +30,21 @@ static int gather(const void *mine, void *all, size_t bytes, void *context)
     return 0;
 }
 
-static void count_warning(int32_t level, const char *line, void *context)
+static void keep_warning(int32_t level, const char *line, void *context)
 {
-    const int rank = *(int *)context;
-    if (level == 1 && strstr(line, "has not come")) shared->ranks[rank].warnings++;
+    const int rank = *(int *)context, i = shared->ranks[rank].warnings;
+    if (level != 1 || i == most_warnings) return;
+    snprintf(shared->ranks[rank].warned[i], sizeof shared->ranks[rank].warned[i], "%s", line);
+    shared->ranks[rank].warnings++;
+}
+
+int warnings_with(const char *part)
+{
+    int rank, i, found = 0;
+    for (rank = 0; rank < size; rank++)
+        for (i = 0; i < shared->ranks[rank].warnings; i++)
+            found += strstr(shared->ranks[rank].warned[i], part) != NULL;
+    return found;
 }
 
 static void note(int rank, qcclComm_t comm, qcclResult_t result)
@@ -55,7 +67,7 @@ static void be_rank(int rank, const scenario_t *scenario)
     qcclResult_t created;
     oob.context = &rank;
     config.timeout = scenario->timeout;
-    config.log.function = count_warning;
+    config.log.function = keep_warning;
     config.log.context = &rank;
     if (scenario->inject) setenv("QCCL_INJECT", scenario->inject, 1);
     if (scenario->prepare) scenario->prepare(rank);

@@ -8,19 +8,20 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-enum { size = 4, count = 20000 };
+enum { size = 4, count = 20000, most_warnings = 8 };
 
 /* Shared between parent and ranks. */
 typedef struct {
     qcclUniqueId id;
     pthread_barrier_t barrier; /* of ranks alone, for the all-gather of InitOob */
-    char gathered[size][512];
+    char gathered[size][1024];
     struct {
         qcclResult_t created, result, destroyed;
         char sentence[sentence_bytes];
         int32_t peer;
         volatile int calls; /* that have succeeded */
-        volatile int warnings;
+        int warnings;
+        char warned[most_warnings][256];
     } ranks[size];
 } shared_t;
 
@@ -47,6 +48,8 @@ void play(const scenario_t *scenario, int statuses[size]);
 /* A body: 200 all-reduces of `count` values and of a few, whose sums are checked. */
 qcclResult_t sum_forever(int rank, qcclComm_t comm, shared_t *noted);
 void check_all_succeeded(const int statuses[size]);
+/* How many warnings of all ranks say that. */
+int warnings_with(const char *part);
 /* All but `rank` have heard the same of it, and could end in good order. */
 void check_all_name(int rank, qcclResult_t result, const char *part);
 

@@ -43,18 +43,22 @@ Done check_offers(std::span<const ProtocolOffer> all) {
     return {};
 }
 
+uint64_t hash_text(std::string_view text) {
+    uint64_t hash = 0xCBF29CE484222325; // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    return hash;
+}
+
 void Agreement::set(Text &field, std::string_view text) {
     field = {};
     if (text.size() < field.size()) {
         std::copy(text.begin(), text.end(), field.begin());
         return;
     }
-    uint64_t hash = 0xCBF29CE484222325; // FNV-1a
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
     constexpr size_t kept = 40;
     std::copy_n(text.begin(), kept, field.begin());
     snprintf(field.data() + kept, field.size() - kept, "~%016llx",
-             static_cast<unsigned long long>(hash));
+             static_cast<unsigned long long>(hash_text(text)));
 }
 
 namespace {
@@ -83,6 +87,12 @@ Done check_agreements(std::span<const Agreement> all) {
                 .at_rank(static_cast<int64_t>(rank));
         }
     return {};
+}
+
+bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank) {
+    return std::none_of(all.begin(), all.begin() + rank, [&](const Agreement &lower) {
+        return lower.warnings == all[rank].warnings;
+    });
 }
 
 } // namespace qccl

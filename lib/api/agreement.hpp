@@ -44,6 +44,7 @@ struct Agreement {
     Text lanes{};
     Text arena{};
     Text oneshot_max{};
+    uint64_t warnings = 0; // a hash of them; shown by one rank, not compared
 
     // A text that is too long keeps its beginning and gets a hash for its end.
     static void set(Text &field, std::string_view text);
@@ -51,5 +52,9 @@ struct Agreement {
 
 // `all` in rank order.
 Done check_agreements(std::span<const Agreement> all);
+// Whether no lower rank has the same to warn about: one speaks for all.
+bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank);
+
+uint64_t hash_text(std::string_view text);
 
 } // namespace qccl

@@ -117,11 +117,8 @@ void Comm::trace(const Program &program, const Call &call) const {
 void Comm::inject(uint64_t call) {
     for (const InjectRule &rule : parts_.inject) {
         if (!rule.hits(team_.rank, call)) continue;
-        parts_.log->info("QCCL_INJECT: %s before call %" PRIu64,
-                         rule.fault == Fault::kill    ? "kill"
-                         : rule.fault == Fault::delay ? "delay"
-                                                      : "revoke",
-                         call);
+        parts_.log->info("QCCL_INJECT: \"%s\" hits rank %" PRIu32 " before its call %" PRIu64,
+                         rule.text.c_str(), team_.rank, call);
         if (rule.fault == Fault::kill) kill(getpid(), SIGKILL);
         if (rule.fault == Fault::delay) std::this_thread::sleep_for(rule.delay);
         if (rule.fault == Fault::revoke)

@@ -41,22 +41,6 @@ void forward_line(LogLevel level, const char *line, void *context) {
     log->function(static_cast<int32_t>(level) + 1, line, log->context);
 }
 
-// A log whose callback's context lives as long as it does.
-Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,
-                                              uint32_t rank) {
-    auto callback = std::make_shared<qcclLog_t>(wishes.log);
-    LogOptions options{
-        .level = settings.debug, .file = settings.debug_file, .rank = static_cast<int32_t>(rank)};
-    if (callback->function) {
-        options.callback = forward_line;
-        options.context = callback.get();
-        if (options.file == "stderr") options.file.clear(); // unless somebody asked for a file too
-    }
-    QCCL_TRY(std::unique_ptr<Log> log, Log::create(options));
-    return std::shared_ptr<const Log>(log.release(),
-                                      [callback](const Log *finished) { delete finished; });
-}
-
 std::string host_identity(const Settings &settings) {
     if (settings.host_id) return *settings.host_id;
     std::string boot;
@@ -133,12 +117,8 @@ public:
           exchange_(bootstrap) {}
 
     Exchange &exchange() { return exchange_; }
-    Done compare() {
-        const Agreement mine = agreement_of(wishes_, settings_);
-        std::vector<Agreement> all(bootstrap_.size());
-        QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
-        return check_agreements(all);
-    }
+    // Also warns of what is odd about the settings, on one of the ranks where it is.
+    Done compare(const Log &log);
     Result<std::shared_ptr<Comm>> assemble(Equipment &equipment,
                                            const std::shared_ptr<Family> &family);
 
@@ -153,6 +133,22 @@ private:
     const Settings &settings_;
     Exchange exchange_;
 };
+
+Done Creation::compare(const Log &log) {
+    std::vector<std::string> warnings = settings_.warnings;
+    for (std::string &futile : futile_rules(settings_.inject, bootstrap_.size()))
+        warnings.push_back(std::move(futile));
+    std::string text;
+    for (const std::string &warning : warnings) text.append(warning).append("\n");
+
+    Agreement mine = agreement_of(wishes_, settings_);
+    mine.warnings = hash_text(text);
+    std::vector<Agreement> all(bootstrap_.size());
+    QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
+    if (is_first_to_warn(all, bootstrap_.rank()))
+        for (const std::string &warning : warnings) log.warn("%s", warning.c_str());
+    return check_agreements(all);
+}
 
 TransportOptions Creation::transport_options() const {
     TransportOptions options;
@@ -224,6 +220,21 @@ Done outcome(const auto &result) { return result ? Done() : Done(result.error())
 
 } // namespace
 
+Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,
+                                              uint32_t rank) {
+    auto callback = std::make_shared<qcclLog_t>(wishes.log);
+    LogOptions options{
+        .level = settings.debug, .file = settings.debug_file, .rank = static_cast<int32_t>(rank)};
+    if (callback->function) {
+        options.callback = forward_line;
+        options.context = callback.get();
+        if (options.file == "stderr") options.file.clear(); // unless somebody asked for a file too
+    }
+    QCCL_TRY(std::unique_ptr<Log> log, Log::create(options));
+    return std::shared_ptr<const Log>(log.release(),
+                                      [callback](const Log *finished) { delete finished; });
+}
+
 Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
                                           const CommWishes &wishes,
                                           const Surroundings &surroundings,
@@ -233,10 +244,7 @@ Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
 
     auto equipment = contained([&] { return equip(bootstrap.rank(), wishes, surroundings); });
     QCCL_TRY(creation.exchange().conclude(outcome(equipment)));
-    if (reach == Reach::host || bootstrap.rank() == 0)
-        for (const std::string &warning : surroundings.settings.warnings)
-            equipment->log->warn("%s", warning.c_str());
-    QCCL_TRY(creation.compare());
+    QCCL_TRY(creation.compare(*equipment->log));
 
     auto comm = contained([&] { return creation.assemble(*equipment, family); });
     QCCL_TRY(creation.exchange().conclude(outcome(comm)));

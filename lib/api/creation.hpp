@@ -32,6 +32,10 @@ struct Surroundings {
 };
 Surroundings read_surroundings();
 
+// As both say; the callback's context is kept as long as the log.
+Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,
+                                              uint32_t rank);
+
 enum class Reach : uint8_t { process, host };
 
 // `family`: of qcclCommInitAll, else null.

@@ -14,13 +14,6 @@ static_assert(sizeof(qcclUniqueId) == sizeof(UniqueId));
 
 namespace {
 
-// A log for what happens before there is a communicator.
-Result<std::shared_ptr<const Log>> create_early_log(const Settings &settings, int rank) {
-    QCCL_TRY(std::unique_ptr<Log> log,
-             Log::create({.level = settings.debug, .file = settings.debug_file, .rank = rank}));
-    return std::shared_ptr<const Log>(std::move(log));
-}
-
 RendezvousOptions rendezvous_options(const Settings &settings, std::chrono::nanoseconds timeout) {
     RendezvousOptions options;
     options.timeout = timeout;
@@ -49,7 +42,7 @@ Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
     RendezvousOptions options =
         rendezvous_options(settings, wishes.timeout.value_or(settings.timeout));
     // Where not even a log can be made, the ranks hear of it when they have met.
-    if (const auto log = create_early_log(settings, rank))
+    if (const auto log = create_log(wishes, settings, static_cast<uint32_t>(rank)))
         options.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
     UniqueId bytes;
     std::memcpy(bytes.data(), id.internal, bytes.size());

@@ -59,9 +59,42 @@ Result<std::vector<InjectRule>> parse_inject(std::string_view text) {
                 "\"%.*s\" is not a rule: expected [rank=N,][call=N,] and one of kill, "
                 "delay=TIME (5s, 20ms) and revoke; rules are separated by ';'",
                 static_cast<int>(std::min<size_t>(whole.size(), 80)), whole.data());
-        rules.push_back(rule);
+        rule.text = whole;
+        rules.push_back(std::move(rule));
     }
     return rules;
+}
+
+static uint64_t first_call(const InjectRule &rule) { return rule.call.value_or(1); }
+
+// Whether nobody whom `other` names gets as far as to it.
+static bool ends(const InjectRule &rule, const InjectRule &other, bool comes_first) {
+    const bool is_felt_by_all = !rule.rank || rule.rank == other.rank;
+    if (rule.fault == Fault::delay || !is_felt_by_all || rule.call == uint64_t{0}) return false;
+    if (first_call(rule) != first_call(other)) return first_call(rule) < first_call(other);
+    return rule.fault == Fault::kill && comes_first;
+}
+
+std::vector<std::string> futile_rules(std::span<const InjectRule> rules, uint32_t ranks) {
+    std::vector<std::string> sentences;
+    for (const InjectRule &rule : rules) {
+        std::string reason;
+        const auto end = std::find_if(rules.begin(), rules.end(), [&](const InjectRule &other) {
+            return &other != &rule && ends(other, rule, &other < &rule);
+        });
+        if (rule.rank && *rule.rank >= ranks)
+            reason = "the ranks are 0 to " + std::to_string(ranks - 1);
+        else if (rule.call == uint64_t{0})
+            reason = "calls count from 1";
+        else if (rule.fault == Fault::delay && rule.delay.count() == 0)
+            reason = "a delay of 0 is none";
+        else if (end != rules.end())
+            reason = "\"" + end->text + "\" ends all calls before";
+        else
+            continue;
+        sentences.push_back("QCCL_INJECT: \"" + rule.text + "\" does nothing: " + reason);
+    }
+    return sentences;
 }
 
 } // namespace qccl
