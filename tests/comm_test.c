@@ -35,6 +35,8 @@ static void a_rank_that_kills_itself_is_named(void **state)
     assert_true(WIFSIGNALED(statuses[2]) && WTERMSIG(statuses[2]) == SIGKILL);
     assert_int_equal(shared->ranks[2].calls, 99);
     check_all_name(2, qcclPeerLost, "rank 2 (pid ");
+    assert_int_equal(warnings_with("the communicator has failed: rank 2 (pid "), 1);
+    assert_int_equal(warnings_with(""), 1);
     assert_int_equal(shared->ranks[0].peer, 2);
 }
 

@@ -109,11 +109,11 @@ static void the_communicator_s_codec_reaches_reductions(void **state)
     assert_int_equal(lines_with(&lines, "gradients: rank 0 of 2 over shm"), 1);
     assert_true(lossy_values(&world, reduce, qcclSum) > 0);
     assert_true(lossy_values(&world, reduce, qcclSum) > 0);
-    assert_int_equal(lines_with(&lines, "first lossy call of this communicator: codec int4"), size);
+    assert_int_equal(lines_with(&lines, "first lossy call of this communicator: codec int4"), 1);
     assert_int_equal(lossy_values(&world, gather, qcclSum), 0);
     assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
     assert_int_equal(lossy_values(&world, reduce, qcclMax), 0);
-    assert_int_equal(lines_with(&lines, "such calls go lossless"), size);
+    assert_int_equal(lines_with(&lines, "such calls go lossless"), 1);
     end_world(&world);
     unsetenv("QCCL_DEBUG");
 }
@@ -213,14 +213,16 @@ static void faults_that_cannot_happen_are_warned_about(void **state)
     unsetenv("QCCL_INJECT");
     unsetenv("QCCL_DEBUG");
     assert_int_equal(lines_with(&lines, "qccl warn: "), 2);
-    assert_int_equal(lines_with(&lines, ":0 qccl warn: QCCL_INJECT: \"rank=2,kill\" does nothing: the "
-                                        "ranks are 0 to 1"),
+    assert_int_equal(lines_with(&lines,
+                                ":0 qccl warn: QCCL_INJECT: \"rank=2,kill\" does nothing: the "
+                                "ranks are 0 to 1"),
                      1);
     assert_int_equal(lines_with(&lines, "\"call=0,revoke\" does nothing: calls count from 1"), 1);
     assert_works(&world);
     assert_works(&world);
-    assert_int_equal(lines_with(&lines, ":1 qccl info: QCCL_INJECT: \"rank=1,call=2,delay=10ms\" hits "
-                                        "rank 1 before its call 2"),
+    assert_int_equal(lines_with(&lines,
+                                ":1 qccl info: QCCL_INJECT: \"rank=1,call=2,delay=10ms\" hits "
+                                "rank 1 before its call 2"),
                      1);
     assert_int_equal(lines_with(&lines, " hits "), 1);
     end_world(&world);

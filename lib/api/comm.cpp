@@ -94,11 +94,13 @@ Error Comm::record(const CallRecord &call) {
     const bool is_first = !errors_.has_failed();
     errors_.fail(*parts_.transport->failure(), call);
     const RecordedError first = *errors_.failure();
-    if (is_first)
-        parts_.log->warn("%s%s%s, call %" PRIu64 ", failed: %s", parts_.name.c_str(),
-                         parts_.name.empty() ? "" : ": ",
-                         name(static_cast<Collective>(first.call.collective)), first.call.number,
-                         first.error.text);
+    if (!is_first) return first.error;
+    // All ranks know: one says it aloud.
+    const char *const who = parts_.name.empty() ? "the communicator" : parts_.name.c_str();
+    if (parts_.transport->is_ours_to_tell())
+        parts_.log->warn("%s has failed: %s", who, first.error.text);
+    else
+        parts_.log->info("%s has failed: %s", who, first.error.text);
     return first.error;
 }
 
@@ -144,7 +146,8 @@ std::optional<RecordedError> Comm::failure() const {
 }
 
 void Comm::tell(const CodecChoice &choice) {
-    if (!parts_.log->wants(LogLevel::info)) return;
+    // Ranks that choose differently fail; otherwise one says it for all.
+    if (team_.rank != 0 || !parts_.log->wants(LogLevel::info)) return;
     if (choice.passed_over) {
         const std::string text = choice.passed_over->text;
         if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;

@@ -35,6 +35,7 @@ struct alignas(cache_line) Presence {
 // In every segment; the one in rank 0's counts. Its memory outlives rank 0.
 struct alignas(cache_line) VerdictLine {
     std::atomic<uint32_t> recorded_by{0}; // 1 + the rank whose record is everyone's failure
+    std::atomic<uint32_t> is_told{0};     // some rank tells a person of it
     std::atomic<uint64_t> warned_call{0}; // the latest that somebody has warned about
 };
 

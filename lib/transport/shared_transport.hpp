@@ -39,6 +39,7 @@ public:
 
     void fail(const Error &error) override { (void)verdict_.pass(error); }
     std::optional<Error> failure() const override { return verdict_.failure(); }
+    bool is_ours_to_tell() override { return verdict_.is_ours_to_tell(); }
     void leave() override;
 
 private:

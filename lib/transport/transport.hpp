@@ -102,6 +102,8 @@ public:
     // stands. Any thread, any time.
     virtual void fail(const Error &error) = 0;
     virtual std::optional<Error> failure() const = 0;
+    // To be asked after a failure before it is shown to a person: true for one rank only.
+    virtual bool is_ours_to_tell() = 0;
 
     // This rank takes part in no further call; peers that still wait for it are told so.
     virtual void leave() = 0;

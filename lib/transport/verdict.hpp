@@ -16,6 +16,9 @@ public:
     std::optional<Error> failure() const;
     // Passes it if nobody was first, and wakes everyone. What stands afterwards. Any thread.
     Error pass(const Error &error);
+    bool is_ours_to_tell() const {
+        return line().is_told.exchange(1, std::memory_order_relaxed) == 0;
+    }
 
 private:
     VerdictLine &line() const { return party_.segments[0].verdict(); }
