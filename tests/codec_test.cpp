@@ -68,6 +68,7 @@ static void shortest_specs_lead_back() {
     // Bytes are written as in every setting.
     CHECK_EQ(spec(parsed("int3:min=64k")), "int3:min=64K");
     CHECK_EQ(spec(parsed("int3:min=2MiB")), "int3:min=2M");
+    CHECK_EQ(spec(parsed("int3:min=1.5M")), "int3:min=1536K");
     CHECK_EQ(spec(parsed("int3:min=1T")), "int3:min=1024G");
     for (const std::string &name : codec_names()) CHECK_EQ(spec(parsed(name.c_str())), name);
 }
@@ -106,7 +107,7 @@ static void strange_values_are_refused() {
     for (const char *value : {"", "-1", "x", "18446744073709551616"})
         check_refused(std::string("int4:round=stochastic,seed=") + value,
                       "possible is 0 to 18446744073709551615");
-    for (const char *value : {"", "K", "-1", "1P", "1KK", "18446744073709551615K", "1.5M"})
+    for (const char *value : {"", "K", "-1", "1P", "1KK", "18446744073709551615K", "1.5.5M"})
         check_refused(std::string("int4:min=") + value, "a number of bytes");
     for (const char *value : {"", "2", "yes"})
         check_refused(std::string("minmax:skip_incomplete=") + value, "possible are 0, 1");

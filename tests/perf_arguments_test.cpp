@@ -169,6 +169,8 @@ static void values_arrive() {
     CHECK_EQ(a.json_file, std::string("-"));
     CHECK(a.buffers == Buffers::ordinary);
     CHECK(!accepted("-r all").root);
+    CHECK_EQ(accepted("-b 0.5K -e 1.5M").min_bytes, 512U);
+    CHECK_EQ(accepted("-b 0.5K -e 1.5M").max_bytes, 3U << 19);
     CHECK(accepted("--threads 3").launch == Launch::threads);
     CHECK_EQ(accepted("-t 5").ranks, 5U);
 }
@@ -194,7 +196,7 @@ static void what_is_unknown_is_refused_with_what_is_possible() {
 }
 
 static void nonsense_is_refused() {
-    for (const char *size : {"-b 8x", "-e -1", "-e 1.5K", "-i K", "-b 99999999999999999999"})
+    for (const char *size : {"-b 8x", "-e -1", "-e 1.5.1K", "-i K", "-b 99999999999999999999"})
         check_refused(size, "is no size");
     for (const char *count : {"--ranks 0", "--ranks -3", "--ranks two", "-t 0", "-n 0", "-a 4",
                               "-C 2", "-z 3", "-m 0", "--ranks 99999", "--seed x"})

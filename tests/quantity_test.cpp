@@ -13,10 +13,17 @@ static void sizes_take_units() {
     CHECK(parse_bytes("64k") == 65536U);
     CHECK(parse_bytes("3MiB") == 3U << 20);
     CHECK(parse_bytes("2GB") == uint64_t{2} << 30);
+    CHECK(parse_bytes("1.5K") == 1536U);
+    CHECK(parse_bytes("0.5M") == 1U << 19);
+    CHECK(parse_bytes("1.3K") == 1331U);
+    CHECK(parse_bytes("1.5GiB") == 3U << 29);
+    CHECK(parse_bytes("7.9") == 7U);
+    CHECK(parse_bytes("2.K") == 2048U);
     CHECK(parse_bytes("18446744073709551615") == UINT64_MAX);
     CHECK(parse_bytes("16777215T") == uint64_t{16777215} << 40);
-    for (const char *bad : {"", "K", "-1", "+1", "1.5K", "1Q", "1KB2", "1 K", "16777216T", "0x10",
-                            "18446744073709551616"})
+    for (const char *bad :
+         {"", "K", "-1", "+1", ".5K", "1.5.2K", "1,5K", "1e3", "inf", "99999999999.0G", "1Q",
+          "1KB2", "1 K", "16777216T", "0x10", "18446744073709551616"})
         CHECK(!parse_bytes(bad));
 }
 

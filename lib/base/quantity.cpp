@@ -1,5 +1,6 @@
 #include "base/quantity.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -14,18 +15,32 @@ std::optional<uint64_t> parse_count(std::string_view text) {
     return value;
 }
 
-std::optional<uint64_t> parse_bytes(std::string_view text) {
-    const size_t digits = text.find_first_not_of("0123456789");
-    const std::optional<uint64_t> value = parse_count(text.substr(0, digits));
-    if (!value || digits == std::string_view::npos) return value;
-
-    const auto power = std::string_view("KMGT").find(static_cast<char>(text[digits] & ~0x20));
-    const std::string_view rest = text.substr(digits + 1);
+// The powers of 2 of a unit.
+static std::optional<unsigned> parse_unit(std::string_view text) {
+    if (text.empty()) return 0;
+    const auto power = std::string_view("KMGT").find(static_cast<char>(text[0] & ~0x20));
+    const std::string_view rest = text.substr(1);
     if (power == std::string_view::npos || (!rest.empty() && rest != "B" && rest != "iB"))
         return std::nullopt;
-    const auto shift = static_cast<unsigned>(10 * (power + 1));
-    if (*value > UINT64_MAX >> shift) return std::nullopt;
-    return *value << shift;
+    return static_cast<unsigned>(10 * (power + 1));
+}
+
+std::optional<uint64_t> parse_bytes(std::string_view text) {
+    const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const size_t number = std::min(text.find_first_not_of("0123456789."), text.size());
+    const std::optional<unsigned> shift = parse_unit(text.substr(number));
+    if (digits == 0 || !shift) return std::nullopt;
+    if (digits == number) { // exact, also beyond what a double holds
+        const std::optional<uint64_t> value = parse_count(text.substr(0, digits));
+        if (!value || *value > UINT64_MAX >> *shift) return std::nullopt;
+        return *value << *shift;
+    }
+    double value = 0;
+    const char *const end = text.data() + number;
+    const auto [stop, problem] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+    const double bytes = std::ldexp(value, static_cast<int>(*shift));
+    if (problem != std::errc() || stop != end || !(bytes < 0x1p64)) return std::nullopt;
+    return static_cast<uint64_t>(bytes);
 }
 
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {

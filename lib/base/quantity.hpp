@@ -11,7 +11,8 @@ namespace qccl {
 
 // Digits alone.
 std::optional<uint64_t> parse_count(std::string_view text);
-// "4096", "64K", "1MiB", "2g": units are powers of 1024, as in nccl-tests.
+// "4096", "64K", "1MiB", "2g", "1.5M": units are powers of 1024, and what is less than a byte is
+// cut off, as in nccl-tests.
 std::optional<uint64_t> parse_bytes(std::string_view text);
 // "30", "1.5s", "20us", "10ms", "2m", "1h": a number without a unit counts seconds.
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
