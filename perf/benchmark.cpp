@@ -33,10 +33,43 @@ uint64_t sweep_points(const PerfArguments &arguments) {
            sweep_roots(arguments, arguments.ranks).size() * sweep_sizes(arguments).size();
 }
 
+// What a rank holds of the largest call of one type. An all-gather's input is one part of its
+// result; otherwise the larger buffer is needed in any case, to receive in place.
+struct BufferSizes {
+    size_t send, recv;
+};
+
+static BufferSizes buffer_sizes(const PerfArguments &arguments, DataType type, uint32_t ranks) {
+    const size_t offset = arguments.unaligned_elements * type_bytes(type);
+    const bool gathers = arguments.collective == Collective::all_gather;
+    return {.send = arguments.max_bytes / (gathers ? ranks : 1) + offset,
+            .recv = arguments.max_bytes + offset};
+}
+
+double buffer_bytes(const PerfArguments &arguments) {
+    double most = 0;
+    for (const DataType type : sweep_types(arguments)) {
+        const BufferSizes sizes = buffer_sizes(arguments, type, arguments.ranks);
+        most = std::max(most, static_cast<double>(sizes.send) + static_cast<double>(sizes.recv));
+    }
+    return most;
+}
+
 static std::string words(const Operation &operation) {
     return std::string(name(operation.collective)) + " of " + std::to_string(operation.bytes()) +
            " bytes, " + name(operation.type) + " " +
            (reduces(operation.collective) ? name(operation.op) : "");
+}
+
+// As nccl-tests has it such a size is measured all the same: a call of 0 elements.
+static std::string empty_note(const Operation &operation, uint64_t size) {
+    const bool has_blocks = operation.collective == Collective::all_gather ||
+                            operation.collective == Collective::reduce_scatter;
+    const std::string least =
+        has_blocks ? "16 bytes for each of " + std::to_string(operation.ranks) + " ranks"
+                   : std::string("one ") + name(operation.type);
+    return "size " + std::to_string(size) + " is less than " + least +
+           ": a row of calls with count 0";
 }
 
 // All sizes of one type, operation and root.
@@ -46,6 +79,7 @@ static Done sweep(const Stage &stage, const Audience &audience, const Operation 
         const Operation operation =
             operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
         audience.progress(step++, words(operation));
+        if (size > 0 && operation.count == 0) audience.note(empty_note(operation, size));
         Point point(stage, operation, send.data(), recv.data());
         QCCL_TRY(point.prepare(audience));
         QCCL_TRY(const std::vector<Row> found, point.run());
@@ -61,8 +95,9 @@ static Done run_cycle(const Stage &stage, const Audience &audience, uint64_t &ro
     uint64_t step = 0;
     for (const DataType type : sweep_types(arguments)) {
         const size_t offset = arguments.unaligned_elements * type_bytes(type);
-        QCCL_TRY(Buffer send, Buffer::create(arguments.buffers, arguments.max_bytes, offset));
-        QCCL_TRY(Buffer recv, Buffer::create(arguments.buffers, arguments.max_bytes, offset));
+        const BufferSizes sizes = buffer_sizes(arguments, type, ranks);
+        QCCL_TRY(Buffer send, Buffer::create(arguments.buffers, sizes.send, offset));
+        QCCL_TRY(Buffer recv, Buffer::create(arguments.buffers, sizes.recv, offset));
         for (const RedOp op : arguments.ops)
             for (const uint32_t root : sweep_roots(arguments, ranks))
                 QCCL_TRY(sweep(stage, audience,

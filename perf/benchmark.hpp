@@ -14,6 +14,9 @@ std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments);
 // How many points a cycle has, for Audience::progress.
 uint64_t sweep_points(const PerfArguments &arguments);
 
+// Of all buffers of one rank, at most; beyond all memories where the sizes are.
+double buffer_bytes(const PerfArguments &arguments);
+
 Done run_benchmark(const Stage &stage, const Audience &audience);
 
 } // namespace qccl::perf

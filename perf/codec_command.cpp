@@ -3,11 +3,14 @@
 #include "base/choice.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/codec_bench.hpp"
+#include "perf/interrupts.hpp"
 #include "perf/json.hpp"
+#include "perf/json_file.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -23,24 +26,37 @@ struct CodecArguments {
     std::string json_file;
 };
 
+struct Output {
+    std::FILE *table;
+    std::optional<JsonFile> json;
+};
+
 // One codec on one tier in one place: four rows.
-static void measure(const Codec &codec, DataType type, const Kernels &kernels, BenchPlace place,
-                    std::FILE *out, Json &rows) {
+static Done measure(const Codec &codec, DataType type, const Kernels &kernels, BenchPlace place,
+                    Output &output) {
     const char *const where = bench_place_names[static_cast<size_t>(place)];
     for (const CodecSpeed &speed : measure_codec(codec, type, kernels, place)) {
         const char *const operation = bench_operation_names[static_cast<size_t>(speed.operation)];
-        rows.push_back({{"codec", spec(codec)},
-                        {"dtype", name(type)},
-                        {"tier", name(kernels.tier)},
-                        {"operation", operation},
-                        {"where", where},
-                        {"GBps", speed.gigabytes_per_second},
-                        {"vs_memcpy", speed.vs_memcpy}});
-        std::fprintf(out, "%-24s  %-8s  %-8s  %-6s  %-10s  %8.2f  %9.2f\n", spec(codec).c_str(),
-                     name(type), name(kernels.tier), where, operation, speed.gigabytes_per_second,
-                     speed.vs_memcpy);
-        std::fflush(out);
+        const Json row{{"codec", spec(codec)},
+                       {"dtype", name(type)},
+                       {"tier", name(kernels.tier)},
+                       {"operation", operation},
+                       {"where", where},
+                       {"GBps", speed.gigabytes_per_second},
+                       {"vs_memcpy", speed.vs_memcpy}};
+        if (output.json) QCCL_TRY(output.json->add(row.dump(), rows_tail));
+        std::fprintf(output.table, "%-24s  %-8s  %-8s  %-6s  %-10s  %8.2f  %9.2f\n",
+                     spec(codec).c_str(), name(type), name(kernels.tier), where, operation,
+                     speed.gigabytes_per_second, speed.vs_memcpy);
+        std::fflush(output.table);
     }
+    return {};
+}
+
+static Done print_header(Output &output) {
+    std::fprintf(output.table, "# %-22s  %-8s  %-8s  %-6s  %-10s  %8s  %9s\n", "codec", "type",
+                 "tier", "where", "operation", "GB/s", "of memcpy");
+    return output.json ? output.json->begin(rows_head, rows_tail) : Done{};
 }
 
 static Result<std::vector<const Kernels *>> tiers_called(const std::string &called) {
@@ -55,7 +71,8 @@ static Result<std::vector<const Kernels *>> tiers_called(const std::string &call
     return chosen;
 }
 
-static Done run(const CodecArguments &arguments) {
+// Returns the exit status: a signal between two measurements ends the run.
+static Result<int> run(const CodecArguments &arguments) {
     QCCL_TRY(const std::vector<Codec> codecs, parse_codec_list(arguments.codecs));
     QCCL_TRY(const std::vector<const Kernels *> tiers, tiers_called(arguments.tier));
     const auto type = parse_type(arguments.type);
@@ -63,17 +80,24 @@ static Done run(const CodecArguments &arguments) {
         return no_choice("--datatype", arguments.type, {"float", "double", "half", "bfloat16"});
     for (const Codec &codec : codecs)
         QCCL_TRY(check_codec(codec, Collective::all_reduce, *type, RedOp::sum));
+    Output output{.table = arguments.json_file == "-" ? stderr : stdout, .json = {}};
+    if (!arguments.json_file.empty()) {
+        QCCL_TRY(output.json, JsonFile::open(arguments.json_file));
+    }
 
-    std::FILE *const out = arguments.json_file == "-" ? stderr : stdout;
-    std::fprintf(out, "# %-22s  %-8s  %-8s  %-6s  %-10s  %8s  %9s\n", "codec", "type", "tier",
-                 "where", "operation", "GB/s", "of memcpy");
-    Json rows = Json::array();
+    const Interrupts interrupts;
+    int status = EXIT_SUCCESS;
+    QCCL_TRY(print_header(output));
     for (const Codec &codec : codecs)
         for (const Kernels *const kernels : tiers)
-            for (const BenchPlace place : {BenchPlace::l2, BenchPlace::stream})
-                measure(codec, *type, *kernels, place, out, rows);
-    if (arguments.json_file.empty()) return {};
-    return write_text(arguments.json_file, Json{{"rows", rows}}.dump(2) + "\n");
+            for (const BenchPlace place : {BenchPlace::l2, BenchPlace::stream}) {
+                if (status != EXIT_SUCCESS) break;
+                QCCL_TRY(measure(codec, *type, *kernels, place, output));
+                const int signal = interrupts.wait(std::chrono::milliseconds(0));
+                if (signal != 0) status = status_of_signal(signal);
+            }
+    if (output.json) QCCL_TRY(output.json->deliver());
+    return status;
 }
 
 int run_codec_command(std::vector<std::string> arguments) {
@@ -92,10 +116,10 @@ int run_codec_command(std::vector<std::string> arguments) {
     } catch (const CLI::ParseError &error) {
         return app.exit(error) == 0 ? 0 : usage_error;
     }
-    const Done done = run(parsed);
-    if (done) return EXIT_SUCCESS;
-    std::fprintf(stderr, "qccl-perf codec: %s\n", done.error().text);
-    return done.error().code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
+    const Result<int> status = run(parsed);
+    if (status) return *status;
+    std::fprintf(stderr, "qccl-perf codec: %s\n", status.error().text);
+    return status.error().code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
 }
 
 } // namespace qccl::perf

@@ -1,7 +1,10 @@
 #include "perf/crew.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 
 #include <sched.h>
@@ -53,8 +56,19 @@ public:
     uint32_t size() const override { return board_.ranks_; }
     void give_up() override { board_.give_up(); }
 
+    bool is_first_to_say(std::string_view sentence) override {
+        const uint64_t mine = std::hash<std::string_view>()(sentence) | 1;
+        for (std::atomic<uint64_t> &slot : board_.head().said) {
+            uint64_t said = 0;
+            if (slot.compare_exchange_strong(said, mine)) return true;
+            if (said == mine) return false;
+        }
+        return true;
+    }
+
     Done barrier() override {
         Board::Head &head = board_.head();
+        if (head.given_up) return Error::make(Code::peer_lost, "%s", given_up);
         const uint32_t round = head.round;
         if (head.arrived.fetch_add(1) + 1 == size()) {
             head.arrived = 0;
@@ -84,6 +98,22 @@ private:
     Board &board_;
     uint32_t rank_;
 };
+
+int complain(Crew &crew, const Error &error) {
+    if (std::string_view(error.text) != Crew::given_up && crew.is_first_to_say(error.text))
+        std::fprintf(stderr, "rank %u: %s\n", crew.rank(), error.text);
+    return EXIT_FAILURE;
+}
+
+Done settle(Crew &crew, const Done &mine) {
+    const bool fails = !mine;
+    QCCL_TRY(const auto all, gather(crew, uint8_t{fails}));
+    for (uint32_t rank = 0; rank < crew.size(); rank++)
+        if (all[rank] != 0)
+            return rank == crew.rank() ? mine.error()
+                                       : Error::make(Code::peer_lost, "%s", Crew::given_up);
+    return {};
+}
 
 std::unique_ptr<Crew> Board::join(uint32_t rank) {
     return std::make_unique<BoardCrew>(*this, rank);

@@ -5,10 +5,12 @@
 
 #include "base/result.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace qccl::perf {
@@ -32,7 +34,16 @@ public:
     virtual Done barrier() = 0;
     // Tells the others that this rank gives up.
     virtual void give_up() = 0;
+    // Whether no rank has asked this before about the same sentence, as far as it is known.
+    virtual bool is_first_to_say(std::string_view sentence) = 0;
 };
+
+// Says on standard error why this rank fails, unless another has said the same; returns the exit
+// status.
+int complain(Crew &crew, const Error &error);
+
+// Once all ranks have come: an error if any has one, which one rank may word and the others know.
+Done settle(Crew &crew, const Done &mine);
 
 template <class T> Result<std::vector<T>> gather(Crew &crew, const T &mine) {
     std::vector<T> all(crew.size());
@@ -57,6 +68,7 @@ private:
         std::atomic<uint32_t> arrived;
         std::atomic<uint32_t> round;
         std::atomic<bool> given_up;
+        std::array<std::atomic<uint64_t>, 64> said; // hashes of sentences
     };
 
     Board(void *memory, uint32_t ranks) : memory_(memory), ranks_(ranks) {}

@@ -64,13 +64,21 @@ private:
     uint64_t seed_;
 };
 
+std::string one_file_note(std::string_view pattern) {
+    return "--input names no %r: all ranks read the same file, " + std::string(pattern);
+}
+
 std::unique_ptr<Source> make_gaussian(uint64_t seed) { return std::make_unique<Gaussian>(seed); }
 
 Result<std::unique_ptr<Files>> Files::open(std::string_view pattern, uint32_t ranks) {
     std::vector<Npy> files;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const std::string path = path_of_rank(pattern, rank);
-        QCCL_TRY(Npy file, Npy::open(path));
+        auto opened = Npy::open(path);
+        if (!opened)
+            return Error::make(Code::invalid_argument, "input of rank %u: %s", rank,
+                               opened.error().text);
+        Npy file = std::move(*opened);
         if (rank > 0 && file.type() != files.front().type())
             return Error::make(Code::invalid_argument, "%s holds %s, and that of rank 0 holds %s",
                                path.c_str(), name(file.type()), name(files.front().type()));

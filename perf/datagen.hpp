@@ -29,6 +29,9 @@ public:
 // same data.
 std::unique_ptr<Source> make_gaussian(uint64_t seed);
 
+// What to say about an input pattern without a place for the rank.
+std::string one_file_note(std::string_view pattern);
+
 // One file per rank; all hold equally many values of one type.
 class Files final : public Source {
 public:

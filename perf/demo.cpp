@@ -100,8 +100,8 @@ static void print_table(const std::vector<Row> &rows) {
     if (rows.empty()) return;
     const Operation &operation = rows[0].operation;
     std::printf("Sum of %" PRIu64 " values (%s, %s) over %u processes on this machine:\n\n",
-                operation.count, name(operation.type), memory_text(operation.bytes()).c_str(),
-                operation.ranks);
+                operation.count, name(operation.type),
+                memory_text(static_cast<double>(operation.bytes())).c_str(), operation.ranks);
     std::printf("%-20s %-8s %10s %8s %11s %6s %10s %10s %10s %6s %9s\n", "codec", "algo", "time",
                 "speed", "wire", "ratio", "NMSE", "predicted", "max error", "ranks", "speed-up");
     std::printf("%-20s %-8s %10s %8s %11s %6s %10s %10s %10s %6s %9s\n", "", "", "(us)", "(GB/s)",
@@ -146,6 +146,8 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
                                            if (tells) std::printf("%s\n", sentence.c_str());
                                        }}));
     if (tells && training.gradients) print_story(training, crew.size());
+    if (tells && !demo.input.empty() && demo.input.find("%r") == std::string::npos)
+        std::printf("%s\n\n", one_file_note(demo.input).c_str());
     if (tells) print_table(rows);
     const bool is_right = std::all_of(rows.begin(), rows.end(), [](const Row &row) {
         return row.out_of_place.wrong == 0 && row.in_place.wrong == 0;
@@ -173,9 +175,7 @@ static Result<int> run(const DemoArguments &demo) {
     return launch_processes(demo.ranks, [&](Crew &crew) {
         const Result<int> played = play(demo, arguments, files.get(), crew);
         if (played) return *played;
-        if (std::string_view(played.error().text) != Crew::given_up)
-            std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
-        return EXIT_FAILURE;
+        return complain(crew, played.error());
     });
 }
 

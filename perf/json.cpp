@@ -2,11 +2,8 @@
 
 #include <qccl/qccl.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include <nlohmann/json.hpp>
 
@@ -56,13 +53,8 @@ static Json row_json(const Row &row, bool in_place) {
             {"baseline", baseline}};
 }
 
-std::string rows_json(const std::vector<Row> &rows) {
-    Json all = Json::array();
-    for (const Row &row : rows) {
-        all.push_back(row_json(row, false));
-        all.push_back(row_json(row, true));
-    }
-    return Json{{"rows", all}}.dump(2) + "\n";
+std::string rows_json(const Row &row) {
+    return row_json(row, false).dump() + ",\n" + row_json(row, true).dump();
 }
 
 // nccl-tests writes truth as text.
@@ -148,64 +140,40 @@ static Json environment_json() {
     return lines;
 }
 
-std::string nccl_json(const std::vector<Row> &rows, const PerfArguments &arguments,
-                      const RunInfo &run) {
+// Bytes that are no UTF-8 stand in an argument or a path.
+static std::string text_of(const Json &json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The object without its last brace.
+static std::string opened(const Json &object) {
+    std::string text = text_of(object);
+    text.pop_back();
+    return text;
+}
+
+std::string nccl_head(const PerfArguments &arguments, const RunInfo &run) {
     static constexpr int format_version = 2;
-    Json results = Json::array();
-    for (const Row &row : rows) results.push_back(result_json(row, arguments));
-    const Json document{
-        {"version", format_version},
-        {"start_time", run.start_time},
-        {"args", run.command_line},
-        {"env", environment_json()},
-        {"nccl_version", QCCL_VERSION},
-        {"config", config_json(arguments, run.ranks)},
-        {"results", results},
-        {"out_of_bounds", {{"count", run.rows_wrong}, {"okay", truth(run.rows_wrong == 0)}}},
-        {"average_bus_bandwidth", {{"bandwidth", run.average_busbw}, {"okay", "unchecked"}}},
+    return opened({{"version", format_version},
+                   {"start_time", run.start_time},
+                   {"args", run.command_line},
+                   {"env", environment_json()},
+                   {"nccl_version", QCCL_VERSION},
+                   {"config", config_json(arguments, run.ranks)}}) +
+           ",\n\"results\": [";
+}
+
+std::string nccl_row(const Row &row, const PerfArguments &arguments) {
+    return text_of(result_json(row, arguments));
+}
+
+std::string nccl_tail(uint64_t rows_wrong, double average_busbw, const std::string &end_time) {
+    const Json rest{
+        {"out_of_bounds", {{"count", rows_wrong}, {"okay", truth(rows_wrong == 0)}}},
+        {"average_bus_bandwidth", {{"bandwidth", average_busbw}, {"okay", "unchecked"}}},
         {"errors", Json::array()},
-        {"end_time", run.end_time}};
-    return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-struct FileClose {
-    void operator()(std::FILE *file) const { (void)std::fclose(file); }
-};
-using FileHandle = std::unique_ptr<std::FILE, FileClose>;
-
-static Done write_all(FileHandle file, const std::string &path, const std::string &text) {
-    const bool is_written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-    if (std::fclose(file.release()) != 0 || !is_written)
-        return Error::make(Code::system_error, "cannot write %s: %s", path.c_str(),
-                           std::strerror(errno));
-    return {};
-}
-
-Done write_text(const std::string &path, const std::string &text) {
-    if (path == "-") {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
-        return {};
-    }
-    FileHandle file(std::fopen(path.c_str(), "we"));
-    if (!file)
-        return Error::make(Code::system_error, "cannot write %s: %s", path.c_str(),
-                           std::strerror(errno));
-    return write_all(std::move(file), path, text);
-}
-
-Result<std::string> write_new_file(const std::string &path, const std::string &text) {
-    std::string tried = path;
-    FileHandle file(std::fopen(tried.c_str(), "wxe"));
-    for (int next = 0; !file && errno == EEXIST; next++) {
-        tried = path + "." + std::to_string(next);
-        file.reset(std::fopen(tried.c_str(), "wxe"));
-    }
-    if (!file)
-        return Error::make(Code::system_error, "cannot write %s: %s", tried.c_str(),
-                           std::strerror(errno));
-    QCCL_TRY(write_all(std::move(file), tried, text));
-    return tried;
+        {"end_time", end_time}};
+    return "\n],\n" + text_of(rest).substr(1) + "\n";
 }
 
 } // namespace qccl::perf

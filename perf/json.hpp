@@ -1,7 +1,7 @@
-// The two JSON files that qccl-perf writes: its own, one row for each case, and nccl-tests' (-J).
+// The two JSON documents that qccl-perf writes: its own, one row for each case, and nccl-tests'
+// (-J). Writes no files.
 #pragma once
 
-#include "base/result.hpp"
 #include "perf/perf_arguments.hpp"
 #include "perf/report.hpp"
 #include "perf/row.hpp"
@@ -11,22 +11,21 @@
 
 namespace qccl::perf {
 
-// {"rows": [...]}; two rows for each Row, out of place first. Null where there is nothing to say.
-std::string rows_json(const std::vector<Row> &rows);
+// Head, rows and tail make a document; see JsonFile.
+inline constexpr const char *rows_head = "{\"rows\": [";
+inline constexpr const char *rows_tail = "\n]}\n";
+// Two objects for each Row, out of place first. Null where there is nothing to say.
+std::string rows_json(const Row &row);
 
+// nccl-tests' format.
 struct RunInfo {
-    std::string start_time, end_time;
+    std::string start_time;
     std::vector<std::string> command_line;
     std::vector<RankInfo> ranks;
-    uint64_t rows_wrong = 0;
-    double average_busbw = 0;
 };
-std::string nccl_json(const std::vector<Row> &rows, const PerfArguments &arguments,
-                      const RunInfo &run);
-
-// "-" is standard output.
-Done write_text(const std::string &path, const std::string &text);
-// As nccl-tests does: never over a file that is there; ".0", ".1", ... are tried after the name.
-Result<std::string> write_new_file(const std::string &path, const std::string &text);
+std::string nccl_head(const PerfArguments &arguments, const RunInfo &run);
+std::string nccl_row(const Row &row, const PerfArguments &arguments);
+// What is so far.
+std::string nccl_tail(uint64_t rows_wrong, double average_busbw, const std::string &end_time);
 
 } // namespace qccl::perf

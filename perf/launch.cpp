@@ -1,8 +1,12 @@
 #include "perf/launch.hpp"
 
+#include "perf/interrupts.hpp"
+
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -23,21 +27,58 @@ static int run_rank(Board &board, uint32_t rank, const Body &body) {
     return status;
 }
 
-[[noreturn]] static void be_rank(Board &board, uint32_t rank, const Body &body, pid_t parent) {
+[[noreturn]] static void be_rank(Board &board, uint32_t rank, const Body &body, pid_t parent,
+                                 const Interrupts &interrupts) {
     // A rank must not outlive the one who watches over it, however that one ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    interrupts.hand_to_rank();
     if (getppid() != parent) _exit(EXIT_FAILURE);
     const int status = run_rank(board, rank, body);
     std::fflush(stdout);
     _exit(status);
 }
 
-static bool has_failed(uint32_t rank, int status) {
-    if (WIFSIGNALED(status))
-        std::fprintf(stderr, "rank %u was ended by signal %d (%s)\n", rank, WTERMSIG(status),
-                     strsignal(WTERMSIG(status)));
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-}
+// What a run comes to: ends with success, by a failure, or because somebody wants it to end.
+class Watch {
+public:
+    explicit Watch(Board &board) : board_(board) {}
+
+    bool has_failed() const { return has_failed_; }
+    bool is_interrupted() const { return signal_ != 0; }
+    bool is_overdue() const { return has_failed_ && Clock::now() > deadline_; }
+
+    void fail() {
+        if (has_failed_) return;
+        has_failed_ = true;
+        deadline_ = Clock::now() + grace;
+        board_.give_up();
+    }
+
+    // Waits for something to happen. Whoever asks twice does not want to wait any longer.
+    void wait(const Interrupts &interrupts) {
+        static constexpr auto look = std::chrono::milliseconds(10);
+        const int signal = interrupts.wait(has_failed_ ? look : Interrupts::for_ever);
+        if (signal == 0 || signal == Interrupts::rank_ended) return;
+        if (signal_ == 0)
+            std::fprintf(stderr, "interrupted by signal %d (%s)\n", signal, strsignal(signal));
+        else
+            deadline_ = Clock::now();
+        signal_ = signal;
+        fail();
+    }
+
+    int status() const {
+        if (signal_ != 0) return status_of_signal(signal_);
+        return has_failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
+    }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    Board &board_;
+    bool has_failed_ = false;
+    int signal_ = 0;
+    Clock::time_point deadline_;
+};
 
 static void end_all(const std::vector<pid_t> &ranks) {
     for (const pid_t pid : ranks)
@@ -45,27 +86,28 @@ static void end_all(const std::vector<pid_t> &ranks) {
 }
 
 // `ranks` holds the processes, 0 for those that have ended.
-static int watch(Board &board, std::vector<pid_t> &ranks, bool failed) {
-    using Clock = std::chrono::steady_clock;
-    Clock::time_point deadline = Clock::now() + grace;
+static int watch_processes(Watch &watch, const Interrupts &interrupts, std::vector<pid_t> &ranks) {
+    bool were_ended = false;
     for (size_t left = ranks.size(); left > 0;) {
         int status = 0;
-        const pid_t pid = waitpid(-1, &status, failed ? WNOHANG : 0);
+        const pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid < 0 && errno == ECHILD) break;
         for (uint32_t rank = 0; pid > 0 && rank < ranks.size(); rank++) {
             if (ranks[rank] != pid) continue;
             ranks[rank] = 0;
             left--;
-            if (!has_failed(rank, status) || failed) continue;
-            failed = true;
-            deadline = Clock::now() + grace;
-            board.give_up();
+            if (WIFSIGNALED(status) && !were_ended)
+                std::fprintf(stderr, "rank %u was ended by signal %d (%s)\n", rank,
+                             WTERMSIG(status), strsignal(WTERMSIG(status)));
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) watch.fail();
         }
-        if (!failed || pid > 0) continue;
-        if (Clock::now() > deadline) end_all(ranks);
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (pid > 0) continue;
+        watch.wait(interrupts);
+        if (!watch.is_overdue()) continue;
+        were_ended = true;
+        end_all(ranks);
     }
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return watch.status();
 }
 
 int launch_processes(uint32_t ranks, const Body &body) {
@@ -75,19 +117,22 @@ int launch_processes(uint32_t ranks, const Body &body) {
         return EXIT_FAILURE;
     }
     std::fflush(nullptr); // what is buffered now would be printed once by every rank
+    const Interrupts interrupts;
+    Watch watch(**board);
     const pid_t parent = getpid();
     std::vector<pid_t> started;
-    for (uint32_t rank = 0; rank < ranks; rank++) {
+    for (uint32_t rank = 0; rank < ranks && !watch.has_failed(); rank++) {
         const pid_t pid = fork();
-        if (pid == 0) be_rank(**board, rank, body, parent);
-        if (pid < 0) {
-            std::fprintf(stderr, "cannot start rank %u: %s\n", rank, std::strerror(errno));
-            end_all(started);
-            return watch(**board, started, true);
+        if (pid == 0) be_rank(**board, rank, body, parent, interrupts);
+        if (pid > 0) {
+            started.push_back(pid);
+            continue;
         }
-        started.push_back(pid);
+        std::fprintf(stderr, "cannot start rank %u: %s\n", rank, std::strerror(errno));
+        end_all(started);
+        watch.fail();
     }
-    return watch(**board, started, false);
+    return watch_processes(watch, interrupts, started);
 }
 
 int launch_threads(uint32_t ranks, const Body &body) {
@@ -96,15 +141,27 @@ int launch_threads(uint32_t ranks, const Body &body) {
         std::fprintf(stderr, "%s\n", board.error().text);
         return EXIT_FAILURE;
     }
-    std::vector<int> status(ranks, EXIT_FAILURE);
-    {
-        std::vector<std::jthread> threads;
-        for (uint32_t rank = 0; rank < ranks; rank++)
-            threads.emplace_back([&, rank] { status[rank] = run_rank(**board, rank, body); });
+    const Interrupts interrupts;
+    Watch watch(**board);
+    const pthread_t launcher = pthread_self();
+    std::atomic<uint32_t> left = ranks, failed = 0;
+    std::vector<std::jthread> threads;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        threads.emplace_back([&, rank] {
+            if (run_rank(**board, rank, body) != 0) failed++;
+            left--;
+            pthread_kill(launcher, Interrupts::rank_ended);
+        });
+    while (left > 0) {
+        watch.wait(interrupts);
+        if (failed > 0) watch.fail();
+        // Nothing ends a thread but the process. One whose rank has failed by itself is left to its
+        // own bounded waits.
+        if (watch.is_overdue() && watch.is_interrupted()) std::_Exit(watch.status());
     }
-    for (const int one : status)
-        if (one != 0) return EXIT_FAILURE;
-    return EXIT_SUCCESS;
+    threads.clear();
+    if (failed > 0) watch.fail();
+    return watch.status();
 }
 
 } // namespace qccl::perf

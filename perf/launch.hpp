@@ -1,5 +1,6 @@
 // Starts the ranks of a run on this machine, as processes or as threads, and watches over them:
-// when one fails, the others are ended too. Knows nothing of what they do.
+// when one fails, or somebody interrupts the run, the others are ended too. Knows nothing of what
+// they do.
 #pragma once
 
 #include "perf/crew.hpp"
@@ -11,7 +12,8 @@ namespace qccl::perf {
 // What a rank does; returns its exit status.
 using Body = std::function<int(Crew &crew)>;
 
-// Forks: call it while the process has one thread. Returns 0 if every rank did.
+// Forks: call it while the process has one thread. Returns 0 if every rank did; if a signal has
+// interrupted the run, a shell's number for that.
 int launch_processes(uint32_t ranks, const Body &body);
 int launch_threads(uint32_t ranks, const Body &body);
 

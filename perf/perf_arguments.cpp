@@ -302,6 +302,9 @@ static Done check_together(PerfArguments &to) {
         return refuse("--minbytes 0 times --stepfactor reaches no next size");
     if (to.launch != Launch::mpi && to.root && *to.root >= to.ranks)
         return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
+    if (to.cycles == 0 && to.json_file == "-")
+        return refuse("--json - is written when all is over, and --run_cycles 0 has no end; name a "
+                      "file");
     if (!reduces(to.collective)) to.ops = {RedOp::sum};
     return {};
 }

@@ -3,18 +3,14 @@
 #include "coll/algorithm.hpp"
 #include "perf/benchmark.hpp"
 #include "perf/crew_comm.hpp"
-#include "perf/json.hpp"
 #include "perf/launch.hpp"
+#include "perf/available_memory.hpp"
 #include "perf/mpi_crew.hpp"
-#include "perf/progress_line.hpp"
-#include "perf/report.hpp"
+#include "perf/teller.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 namespace qccl::perf {
@@ -27,6 +23,8 @@ struct Plan {
     std::string program;
     std::vector<std::string> command_line;
     std::unique_ptr<Source> source;
+    std::vector<std::string> notes; // on what was asked for
+    Outputs outputs;
 };
 
 static int complain(const Error &error) {
@@ -62,13 +60,41 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
 }
 
 static Done prepare_source(Plan &plan) {
-    if (plan.arguments.input.empty()) {
+    const std::string &input = plan.arguments.input;
+    if (input.empty()) {
         plan.source = make_gaussian(plan.arguments.seed);
         return {};
     }
-    QCCL_TRY(auto files, Files::open(plan.arguments.input, plan.arguments.ranks));
+    if (input.find("%r") == std::string::npos) plan.notes.push_back(one_file_note(input));
+    QCCL_TRY(auto files, Files::open(input, plan.arguments.ranks));
     QCCL_TRY(take_files(plan.arguments, *files));
     plan.source = std::move(files);
+    return {};
+}
+
+static Done check_memory(const PerfArguments &arguments) {
+    const auto available = available_memory_bytes();
+    const double needed = buffer_bytes(arguments) * arguments.ranks;
+    if (!available || needed <= static_cast<double>(*available)) return {};
+    return Error::make(Code::invalid_argument,
+                       "buffers of up to %s for each of %u ranks need %s of memory, and this "
+                       "machine has %s available",
+                       memory_text(static_cast<double>(arguments.max_bytes)).c_str(),
+                       arguments.ranks, memory_text(needed).c_str(),
+                       memory_text(static_cast<double>(*available)).c_str());
+}
+
+// All that can be found out before the ranks start measuring.
+static Done prepare(Plan &plan, bool writes) {
+    const PerfArguments &arguments = plan.arguments;
+    if (arguments.root && *arguments.root >= arguments.ranks)
+        return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
+                           *arguments.root, arguments.ranks);
+    QCCL_TRY(prepare_source(plan));
+    QCCL_TRY(check_memory(arguments));
+    if (writes) {
+        QCCL_TRY(plan.outputs, Outputs::open(arguments));
+    }
     return {};
 }
 
@@ -80,75 +106,7 @@ static Result<std::vector<RankInfo>> introduce(Crew &crew) {
     return gather(crew, mine);
 }
 
-static uint64_t most_memory_bytes() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-// What rank 0 tells people and files.
-class Teller {
-public:
-    Teller(const Plan &plan, std::vector<RankInfo> ranks)
-        : plan_(plan), ranks_(std::move(ranks)), progress_(sweep_points(plan.arguments)),
-          out_(plan.arguments.json_file == "-" ? stderr : stdout),
-          report_(plan.arguments, plan.program, out_), start_time_(timestamp()) {
-        report_.print_header(ranks_);
-    }
-
-    Audience audience() {
-        return {.progress = [this](uint64_t step,
-                                   const std::string &what) { progress_.show(step, what); },
-                .row = [this](const Row &row) { take(row); },
-                .note = [this](const std::string &sentence) { note(sentence); }};
-    }
-
-    Done finish() {
-        progress_.clear();
-        report_.print_footer(most_memory_bytes());
-        const PerfArguments &arguments = plan_.arguments;
-        if (!arguments.json_file.empty())
-            QCCL_TRY(write_text(arguments.json_file, rows_json(rows_)));
-        if (arguments.nccl_json_file.empty()) return {};
-        const RunInfo run{.start_time = start_time_,
-                          .end_time = timestamp(),
-                          .command_line = plan_.command_line,
-                          .ranks = ranks_,
-                          .rows_wrong = report_.rows_wrong(),
-                          .average_busbw = report_.average_busbw()};
-        QCCL_TRY(const std::string path,
-                 write_new_file(arguments.nccl_json_file, nccl_json(rows_, arguments, run)));
-        std::fprintf(out_, "# Writing JSON output to %s\n", path.c_str());
-        return {};
-    }
-
-    bool found_wrong() const { return report_.rows_wrong() > 0; }
-
-private:
-    void take(const Row &row) {
-        progress_.clear();
-        report_.print_row(row);
-        // Endless cycles would fill the memory with rows that nobody will write.
-        if (plan_.arguments.cycles != 0) rows_.push_back(row);
-    }
-
-    void note(const std::string &sentence) {
-        if (!notes_.insert(sentence).second) return;
-        progress_.clear();
-        std::fprintf(out_, "# %s\n", sentence.c_str());
-    }
-
-    const Plan &plan_;
-    std::vector<RankInfo> ranks_;
-    ProgressLine progress_;
-    std::FILE *out_;
-    Report report_;
-    std::string start_time_;
-    std::vector<Row> rows_;
-    std::set<std::string> notes_; // each is said once
-};
-
-static Result<int> play(const Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi,
+static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi,
                         const char *transport) {
     const bool has_baseline = !plan.arguments.baseline.empty();
     const Stage stage{.crew = crew,
@@ -163,17 +121,17 @@ static Result<int> play(const Plan &plan, Crew &crew, qcclComm_t comm, const Mpi
         QCCL_TRY(run_benchmark(stage, {.progress = nothing, .row = nothing, .note = nothing}));
         return EXIT_SUCCESS;
     }
-    Teller teller(plan, std::move(ranks));
+    Teller teller(plan.arguments, plan.program, plan.outputs,
+                  {.start_time = "", .command_line = plan.command_line, .ranks = std::move(ranks)},
+                  sweep_points(plan.arguments));
+    for (const std::string &note : plan.notes) teller.note(note);
     QCCL_TRY(run_benchmark(stage, teller.audience()));
     QCCL_TRY(teller.finish());
     return teller.found_wrong() ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int status_of(const Result<int> &played, const Crew &crew) {
-    if (played) return *played;
-    if (std::string_view(played.error().text) != Crew::given_up)
-        std::fprintf(stderr, "rank %u: %s\n", crew.rank(), played.error().text);
-    return EXIT_FAILURE;
+static int status_of(const Result<int> &played, Crew &crew) {
+    return played ? *played : complain(crew, played.error());
 }
 
 static qcclConfig_t config_of(const PerfArguments &arguments) {
@@ -182,7 +140,13 @@ static qcclConfig_t config_of(const PerfArguments &arguments) {
     return config;
 }
 
-static int run_processes(const Plan &plan) {
+// Brings what has been measured to where it was asked for, also after a failure.
+static int delivered(const Plan &plan, int status) {
+    const Done done = plan.outputs.deliver();
+    return done || status != EXIT_SUCCESS ? status : complain(done.error());
+}
+
+static int run_processes(Plan &plan) {
     return launch_processes(plan.arguments.ranks, [&plan](Crew &crew) {
         const auto act = [&]() -> Result<int> {
             QCCL_TRY(const CommHandle comm, create_comm(crew, config_of(plan.arguments)));
@@ -192,7 +156,7 @@ static int run_processes(const Plan &plan) {
     });
 }
 
-static int run_threads(const Plan &plan) {
+static int run_threads(Plan &plan) {
     const auto comms = create_comms(plan.arguments.ranks);
     if (!comms) return complain(comms.error());
     return launch_threads(plan.arguments.ranks, [&](Crew &crew) {
@@ -205,16 +169,13 @@ static int run_under_mpi(Plan &plan) {
     if (!crew) return complain(crew.error());
     plan.arguments.ranks = (*crew)->size();
     const auto act = [&]() -> Result<int> {
-        if (plan.arguments.root && *plan.arguments.root >= plan.arguments.ranks)
-            return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
-                               *plan.arguments.root, plan.arguments.ranks);
-        QCCL_TRY(prepare_source(plan));
+        QCCL_TRY(settle(**crew, prepare(plan, (*crew)->rank() == 0)));
         const MpiModule &mpi = (*crew)->module();
         QCCL_TRY(const CommHandle comm, create_comm(**crew, mpi, config_of(plan.arguments)));
         return play(plan, **crew, comm.get(), &mpi, "shm");
     };
     const Result<int> played = act();
-    const int status = status_of(played, **crew);
+    const int status = delivered(plan, status_of(played, **crew));
     if (!played) (*crew)->give_up(); // the other processes may be waiting in MPI
     return status;
 }
@@ -228,13 +189,16 @@ int run_perf(Collective collective, const std::string &program,
     Plan plan{.arguments = std::get<PerfArguments>(parsed),
               .program = program,
               .command_line = command_line,
-              .source = nullptr};
+              .source = nullptr,
+              .notes = {},
+              .outputs = {}};
     if (plan.arguments.launch == Launch::mpi) return run_under_mpi(plan);
-    if (const Done prepared = prepare_source(plan); !prepared) {
+    if (const Done prepared = prepare(plan, true); !prepared) {
         (void)complain(prepared.error());
-        return usage_error;
+        return prepared.error().code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
     }
-    return plan.arguments.launch == Launch::threads ? run_threads(plan) : run_processes(plan);
+    return delivered(plan, plan.arguments.launch == Launch::threads ? run_threads(plan)
+                                                                    : run_processes(plan));
 }
 
 } // namespace qccl::perf

@@ -35,7 +35,7 @@ struct Audience {
 
 class Point {
 public:
-    // The buffers hold operation.bytes() each.
+    // `send` holds what a rank gives, `recv` operation.bytes().
     Point(const Stage &stage, const Operation &operation, std::byte *send, std::byte *recv)
         : stage_(stage), operation_(operation), send_(send), recv_(recv) {}
 

@@ -22,9 +22,9 @@ std::string fitted(double value, int width) {
     return text;
 }
 
-std::string memory_text(uint64_t bytes) {
+std::string memory_text(double bytes) {
     static constexpr const char *units[] = {"B", "KB", "MB", "GB", "TB"};
-    auto amount = static_cast<double>(bytes);
+    double amount = bytes;
     size_t unit = 0;
     for (; amount >= 1024 && unit + 1 < std::size(units); unit++) amount /= 1024;
     char text[32];
@@ -192,7 +192,7 @@ void Report::print_footer(uint64_t memory_bytes) const {
     std::fprintf(out_, "# %-20s : %g \n", "Avg bus bandwidth", average_busbw());
     if (arguments_.reports_memory)
         std::fprintf(out_, "# %-20s : Resident at most %s\n", "Memory usage of rank 0",
-                     memory_text(memory_bytes).c_str());
+                     memory_text(static_cast<double>(memory_bytes)).c_str());
     std::fprintf(out_, "#\n# Collective test concluded: %s\n\n#\n", program_.c_str());
     std::fflush(out_);
 }

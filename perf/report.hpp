@@ -45,7 +45,7 @@ private:
 // A number in `width` columns, as nccl-tests fits it: fewer decimals the larger it is.
 std::string fitted(double value, int width);
 // "1.5 MB", for a footer.
-std::string memory_text(uint64_t bytes);
+std::string memory_text(double bytes);
 // Local time as nccl-tests writes it.
 std::string timestamp();
 

@@ -95,6 +95,90 @@ static void threads_give_up_together() {
     CHECK(status != 0);
 }
 
+// The launcher is interrupted, and the ranks leave at their next barrier.
+static void check_interrupt(int (*launch)(uint32_t, const Body &), const Body &wait_for_ever) {
+    const Silence silence;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+        const pid_t launcher = getpid(); // of processes, or of threads
+        const Body body = [&](Crew &crew) {
+            if (crew.rank() == 0) kill(launcher, signal);
+            return wait_for_ever(crew);
+        };
+        CHECK_EQ(launch(3, body), 128 + signal);
+        CHECK(!has_children());
+    }
+}
+
+static void interrupted_ranks_leave() {
+    const Body wait_for_ever = [](Crew &crew) {
+        while (crew.barrier()) {}
+        return 1;
+    };
+    check_interrupt(launch_processes, wait_for_ever);
+    check_interrupt(launch_threads, wait_for_ever);
+}
+
+// What a terminal sends to all processes at once does not end ranks that could still write.
+static void ranks_leave_interrupts_to_their_launcher() {
+    CHECK_EQ(launch_processes(2, [](Crew &) { return raise(SIGINT) + raise(SIGHUP); }), 0);
+}
+
+// Whoever has said that interrupts are ignored is believed.
+static void ignored_signals_stay_ignored() {
+    struct sigaction before {};
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    sigaction(SIGHUP, &ignore, &before);
+    const int status = launch_processes(2, [](Crew &crew) {
+        if (crew.rank() == 0) kill(getppid(), SIGHUP);
+        return crew.barrier() ? 0 : 1;
+    });
+    sigaction(SIGHUP, &before, nullptr);
+    CHECK_EQ(status, 0);
+}
+
+static std::string errors_of(const std::function<void()> &act) {
+    std::FILE *const capture = std::tmpfile();
+    CHECK(capture != nullptr);
+    std::fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    dup2(fileno(capture), STDERR_FILENO);
+    act();
+    std::fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    std::rewind(capture);
+    std::string text;
+    for (int c; (c = std::fgetc(capture)) != EOF;) text += static_cast<char>(c);
+    std::fclose(capture);
+    return text;
+}
+
+static void equal_sentences_are_said_once() {
+    const Body fail = [](Crew &crew) {
+        (void)complain(crew, Error::make(Code::timeout, "all say this"));
+        return complain(crew, Error::make(Code::timeout, "rank %u says this", crew.rank()));
+    };
+    const std::string said = errors_of([&] { (void)launch_processes(4, fail); });
+    const size_t first = said.find("all say this");
+    CHECK(first != std::string::npos);
+    CHECK(said.find("all say this", first + 1) == std::string::npos);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        CHECK(said.find("rank " + std::to_string(rank) + " says this") != std::string::npos);
+}
+
+static void one_rank_words_what_stops_all() {
+    const std::string said = errors_of([] {
+        (void)launch_processes(4, [](Crew &crew) {
+            const Done mine = crew.rank() < 2 ? Done{} : Error::make(Code::timeout, "no file");
+            const Done all = settle(crew, mine);
+            return all ? 0 : complain(crew, all.error());
+        });
+    });
+    CHECK_EQ(said, "rank 2: no file\n");
+    CHECK_EQ(launch_processes(4, [](Crew &crew) { return settle(crew, {}) ? 0 : 1; }), 0);
+}
+
 // Ranks of a launcher that is killed die with it.
 static void ranks_do_not_outlive_their_launcher() {
     int pipe_ends[2];
@@ -131,6 +215,11 @@ int main() {
         QTEST(the_death_of_one_rank_ends_the_others),
         QTEST(a_deaf_rank_is_ended_too),
         QTEST(threads_give_up_together),
+        QTEST(interrupted_ranks_leave),
+        QTEST(ranks_leave_interrupts_to_their_launcher),
+        QTEST(ignored_signals_stay_ignored),
+        QTEST(equal_sentences_are_said_once),
+        QTEST(one_rank_words_what_stops_all),
         QTEST(ranks_do_not_outlive_their_launcher),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -208,6 +208,7 @@ static void nonsense_is_refused() {
     check_refused("-b 0 -f 2", "no next size");
     check_refused("--ranks 2 -t 2", "excludes");
     check_refused("-r 2", "none of the 2 ranks");
+    check_refused("-N 0 --json -", "name a file");
     check_refused("-b", "minbytes");
     check_refused("surplus", "surplus");
 }
