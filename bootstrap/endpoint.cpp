@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -94,12 +95,11 @@ Result<Endpoint> choose_endpoint(const std::string &interface) {
 
     std::optional<int> best;
     Endpoint chosen;
-    std::string names;
+    std::set<std::string> names; // each once, however many addresses it has
     for (const ifaddrs *entry = list; entry; entry = entry->ifa_next) {
         const auto rating = preference(*entry);
         if (!rating) continue;
-        names += names.empty() ? "" : ", ";
-        names += entry->ifa_name;
+        names.insert(entry->ifa_name);
         // A bridge without a cable is up but not running.
         const bool is_usable =
             !(entry->ifa_flags & IFF_LOOPBACK) && (entry->ifa_flags & IFF_RUNNING);
@@ -111,10 +111,13 @@ Result<Endpoint> choose_endpoint(const std::string &interface) {
     }
     if (best) return chosen;
     if (interface.empty()) return *parse_address("127.0.0.1");
+    std::string possible;
+    for (const std::string &name : names)
+        possible.append(possible.empty() ? "" : ", ").append(name);
     return Error::make(
         Code::invalid_argument,
         "\"%.40s\" is neither an address nor an interface that is up (there are: %s)",
-        interface.c_str(), names.c_str());
+        interface.c_str(), possible.c_str());
 }
 
 } // namespace qccl

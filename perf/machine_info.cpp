@@ -45,6 +45,20 @@ Done print_codecs() {
     return {};
 }
 
+// What names mean and how much is possible only the library knows: it is given a job of one rank.
+static Done check_settings() {
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    config.log.function = [](int32_t, const char *, void *) {}; // what it warns of is printed here
+    qcclUniqueId id;
+    qcclComm_t comm = nullptr;
+    if (qcclGetUniqueId(&id) == qcclSuccess &&
+        qcclCommInitRankConfig(&comm, 1, &id, 0, &config) == qcclSuccess &&
+        qcclCommDestroy(comm) == qcclSuccess)
+        return {};
+    return Error::make(Code::invalid_argument, "no communicator can be made: %.200s",
+                       qcclGetLastError(nullptr));
+}
+
 Done print_settings() {
     QCCL_TRY(const Settings settings, read_settings(environ));
     const auto rows = settings_table();
@@ -58,7 +72,7 @@ Done print_settings() {
     }
     for (const std::string &warning : settings.warnings)
         std::printf("  warning: %s\n", warning.c_str());
-    return {};
+    return check_settings();
 }
 
 Done print_everything() {

@@ -9,7 +9,7 @@ void print_version();
 void print_devices();
 void print_transports();
 Done print_codecs();
-// Fails where a QCCL_* variable cannot be read.
+// Fails where the library refuses what a QCCL_* variable says.
 Done print_settings();
 Done print_everything();
 

@@ -32,6 +32,17 @@ static void wrong_settings_are_refused_by_name(void **state)
     }
 }
 
+static void a_wrong_interface_is_refused_by_name(void **state)
+{
+    qcclUniqueId id;
+    (void)state;
+    setenv("QCCL_SOCKET_IFNAME", "nowhere0", 1);
+    assert_int_equal(qcclGetUniqueId(&id), qcclInvalidArgument);
+    unsetenv("QCCL_SOCKET_IFNAME");
+    assert_says(qcclGetLastError(NULL),
+                "QCCL_SOCKET_IFNAME: \"nowhere0\" is neither an address nor");
+}
+
 static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
 {
     if (result != expected) fail_msg("%d: %s", (int)result, qcclGetLastError(NULL));
@@ -132,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(a_wrong_interface_is_refused_by_name),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
     };

@@ -36,6 +36,17 @@ class Topics(unittest.TestCase):
         self.assertRegex(said, r"QCCL_ALGO +auto +\(built in\)")
         self.assertIn("did you mean QCCL_CODEC?", said)
         self.assertIn("QCCL_TIMEOUT", info("settings", expect=1, env={"QCCL_TIMEOUT": "soon"}).stderr)
+        self.assertEqual(info("settings", env={"QCCL_COCED": "x"}).stderr, "")
+
+    def test_what_the_library_refuses_is_refused(self):
+        for name, value in (("CODEC", "int9"), ("ALGO", "rang"), ("TIER", "mmx"), ("ARENA", "1"), ("ARENA", "9999G"),
+                            ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"), ("DEBUG_FILE", "/nowhere/at/all"),
+                            ("INJECT", "rank=1"), ("CHECKSUM", "2"), ("LANES", "0")):
+            done = info("settings", expect=1, env={"QCCL_" + name: value})
+            self.assertRegex(done.stderr, f"(?i){value}|memory")
+        for name, value in (("CODEC", "int8"), ("ALGO", "ring"), ("TIER", "scalar"), ("ARENA", "1M"), ("SPIN", "0"),
+                            ("SOCKET_IFNAME", "lo"), ("INJECT", "call=1,kill"), ("HOSTID", "x")):
+            self.assertRegex(info("settings", env={"QCCL_" + name: value}).stdout, f"QCCL_{name} +{value} +.environment")
 
     def test_the_columns_of_codecs_stand_under_their_names(self):
         header, *rows = info("codecs").stdout.splitlines()[1:]
@@ -125,7 +136,7 @@ class Proofs(unittest.TestCase):
                 (["verify", "all_reduce", "--algo", "ring", "--file", "/usr"], 1, "/usr"),
                 (["verify", "all_reduce", "--algo", "ring", "--ranks", "1000000"], 1, "65536"),
                 (["explain", "all_reduce", "--bytes", "x", "--ranks", "3"], 2, "no size"),
-                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 1, "no type"),
+                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 1, '--type is "x"'),
                 (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "max", "--codec", "int4"], 1, "int4"),
                 (["dance"], 2, "dance")):
             self.assertIn(because, info(*words, expect=status).stderr)
