@@ -152,7 +152,8 @@ Done print_proof(const ScheduleQuestion &question) {
     Theorem theorem{.collective = question.collective,
                     .order = algorithm->order,
                     .ranks = question.ranks,
-                    .root = question.root};
+                    .root = question.root,
+                    .own = algorithm->own};
     const auto begin = std::chrono::steady_clock::now();
     const auto prove = [&]() -> Result<Verified> {
         if (!question.file.empty()) return prove_file(question, theorem);

@@ -44,7 +44,8 @@ bool are_independent(Schedule s, size_t i) {
 // An author's first reduce into an accumulator stores, which is what copy does.
 bool is_copy_by_definition(const Schedule &s, size_t i, const Step &changed) {
     Step copied = s.steps[i];
-    const bool is_reduce = copied.verb == Verb::reduce && copied.sources == 1 && !s.is_placed;
+    const bool is_reduce = copied.verb == Verb::reduce && copied.sources == 1 && !s.is_placed &&
+                           !copied.has(Step::as_encoded);
     copied.verb = Verb::copy;
     if (!is_reduce || changed != copied) return false;
     for (size_t k = 0; k < i; k++)
@@ -87,7 +88,10 @@ void add_redirected(std::vector<Mutant> &mutants, const Schedule &s, size_t i, u
             });
     }
     if (step.verb == Verb::reduce && step.sources > 1) add([](Step &c) { c.sources--; });
-    add([](Step &c) { c.flags ^= Step::finishes; });
+    for (const Step::Flag flag : {Step::finishes, Step::as_encoded})
+        add([&](Step &c) { c.flags ^= flag; });
+    // (Nothing is wrong with not knowing that an encode stays.)
+    if (!step.has(Step::stays)) add([](Step &c) { c.flags |= Step::stays; });
     for (Verb verb = Verb::send; verb <= Verb::decode_add;
          verb = static_cast<Verb>(static_cast<int>(verb) + 1))
         add([&](Step &c) { c.verb = verb; });
@@ -151,7 +155,7 @@ static void every_mutation_is_refused() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : moving_collectives)
             for (const Form form : {Form::author, Form::placed}) {
-                const Theorem theorem{collective, a.order, P, 1};
+                const Theorem theorem{collective, a.order, P, 1, a.own};
                 const auto schedules = make_all(form, a, collective, P, theorem.root);
                 for (uint32_t rank = 0; rank < P; rank++) check_mutants(theorem, schedules, rank);
             }

@@ -103,6 +103,35 @@ static void ranges_stay_one_step_where_nothing_was_encoded() {
                           "reduce sum(0) += input(1..2)\n");
 }
 
+static void what_nobody_is_sent_may_be_added_as_encoded() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.recv(1, wire(0), 0);
+    s.reduce(sum(0), wire(0));
+    s.reduce_as_encoded(sum(0), input(0));
+    s.finish(output(0), sum(0));
+    CHECK_EQ(steps_of(s), "recv wire(1) <- 1 chunk 0\n"
+                          "decode sum(0) <- wire(1)\n"
+                          "encode wire(0) <- input(0) stays\n"
+                          "decode_add sum(0) += wire(0)\n"
+                          "copy output(0) <- sum(0) finishes\n");
+    s.outbox = 0;
+    CHECK(refusal(s).find("step 2 needs a wire slot") != std::string::npos);
+}
+
+// One encode, which does not stay.
+static void what_is_sent_too_is_encoded_once() {
+    for (const bool is_sent_first : {true, false}) {
+        Schedule s{.chunks = 1, .outbox = 1};
+        if (is_sent_first) s.send(1, input(0));
+        s.reduce_as_encoded(sum(0), input(0));
+        if (!is_sent_first) s.send(1, input(0));
+        const std::string send = "send wire(0) -> 1 chunk 0\n";
+        const std::string decode = "decode sum(0) <- wire(0)\n";
+        CHECK_EQ(steps_of(s),
+                 "encode wire(0) <- input(0)\n" + (is_sent_first ? send + decode : decode + send));
+    }
+}
+
 static void encodes_are_numbered_in_order() {
     for (const Algorithm &algorithm : algorithms()) {
         uint32_t next = 0;
@@ -178,7 +207,8 @@ float ring_sum(const Case &k, uint32_t c, uint32_t start, bool is_sent_on) {
 float direct_sum(const Case &k, uint32_t c, bool is_sent_on) {
     float value = 0;
     for (uint32_t r = 0; r < k.P; r++) {
-        const float term = r == c ? k.in[r][c] : quantize(k.in[r][c], r, (c + k.P - r - 1) % k.P);
+        const bool is_exact = r == c && !k.is("oneshot");
+        const float term = is_exact ? k.in[r][c] : quantize(k.in[r][c], r, (c + k.P - r - 1) % k.P);
         value = r == 0 ? term : value + term;
     }
     value /= static_cast<float>(k.P);
@@ -249,6 +279,8 @@ int main() {
         QTEST(a_hop_decodes_adds_and_encodes),
         QTEST(adding_to_what_was_sent_starts_from_its_bytes),
         QTEST(ranges_stay_one_step_where_nothing_was_encoded),
+        QTEST(what_nobody_is_sent_may_be_added_as_encoded),
+        QTEST(what_is_sent_too_is_encoded_once),
         QTEST(encodes_are_numbered_in_order),
         QTEST(own_slots_are_given_back),
         QTEST(nonsense_is_refused),

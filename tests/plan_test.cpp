@@ -67,6 +67,17 @@ static void tallies_count_steps() {
     CHECK_EQ(oneshot->recvs, 1U);
 }
 
+// A rank's own part of a oneshot reduce-scatter costs an encode only with a codec.
+static void what_stays_costs_nothing_without_loss() {
+    for (const auto &[codec, encodes] : {std::pair("none", 3U), std::pair("int8", 4U)}) {
+        Problem problem = all_reduce(1000, 4, DataType::float32, codec);
+        problem.collective = Collective::reduce_scatter;
+        const auto tallied = tally(*find_algorithm("oneshot"), problem);
+        CHECK_OK(tallied);
+        CHECK_EQ(tallied->encodes, encodes);
+    }
+}
+
 static void costs_are_the_tallies_times_the_speeds() {
     const Problem problem = all_reduce(4 << 20, 4, DataType::float32, "int8");
     const Plan plan = chosen(problem, "ring");
@@ -192,6 +203,7 @@ static void reasons_are_given() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(tallies_count_steps),
+        QTEST(what_stays_costs_nothing_without_loss),
         QTEST(costs_are_the_tallies_times_the_speeds),
         QTEST(small_is_oneshot_and_large_is_not),
         QTEST(lossless_narrow_floats_are_summed_by_rank),

@@ -90,6 +90,22 @@ void joined_sums_need_no_segment() {
     CHECK(needs("int8", DataType::float32, false) == std::pair(0U, 1U));
 }
 
+// What a oneshot reduce-scatter adds of its own goes through the codec, but not through a copy
+// where values travel as they are.
+void staying_values_are_not_copied_without_loss() {
+    const auto ops = [](const char *algorithm, const char *codec, bool joins) {
+        TwinCall call = call_of(algorithm, codec, 1000, 3);
+        call.collective = Collective::reduce_scatter;
+        std::vector<Op::What> kinds;
+        for (const Op &op : compiled(call, 1, {.joins = joins}).ops) kinds.push_back(op.what);
+        return kinds;
+    };
+    CHECK(ops("oneshot", "none", true) == ops("direct", "none", true));
+    CHECK_EQ(ops("oneshot", "none", false).size(), ops("direct", "none", false).size() + 2);
+    for (const bool joins : {true, false})
+        CHECK_EQ(std::ranges::count(ops("oneshot", "int8", joins), Op::What::encode), 3);
+}
+
 // Sums that are made one after the other share what they need, however many ranks there are.
 void segments_of_accumulators_are_shared() {
     const Program program = compiled(call_of("ring", "int8", 1 << 20, 16), 3, {.joins = false});
@@ -162,6 +178,7 @@ int main() {
         QTEST(what_does_not_fit_a_line_takes_mailboxes),
         QTEST(several_exchanges_do_not_go_over_lines),
         QTEST(joined_sums_need_no_segment),
+        QTEST(staying_values_are_not_copied_without_loss),
         QTEST(segments_of_accumulators_are_shared),
         QTEST(tasks_wait_for_earlier_ones),
         QTEST(tiles_are_cut_at_the_grain),

@@ -143,18 +143,23 @@ private:
         return passed;
     }
 
-    // Everybody's bytes, one's own included.
-    Values sum_of_all() const {
+    // What everybody's bytes decode to, one's own included: in an all-reduce each rank's only
+    // encode, in a reduce-scatter one for each owner, the rank itself being the last.
+    Values sum_of_all(uint32_t c) const {
         std::optional<Values> sum;
-        for (uint32_t r = 0; r < P(); r++) add(sum, travelled(sum_type(), input(r, 0), 0, r, 0));
+        for (uint32_t r = 0; r < P(); r++) {
+            const uint32_t ordinal =
+                call_.collective == Collective::reduce_scatter ? (c + P() - r - 1) % P() : 0;
+            add(sum, travelled(sum_type(), input(r, c), c, r, ordinal));
+        }
         return *sum;
     }
 
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
-        Values sum = call_.algorithm == "ring" ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
-                     : call_.algorithm == "oneshot" && !scatters ? sum_of_all()
-                                                                 : sum_by_rank(c, c);
+        Values sum = call_.algorithm == "ring"      ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
+                     : call_.algorithm == "oneshot" ? sum_of_all(c)
+                                                    : sum_by_rank(c, c);
         if (call_.op == RedOp::avg)
             kernels().divide(sum_type(), sum.bytes.data(), sum.count(), P());
         return sum;

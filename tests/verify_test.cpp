@@ -18,7 +18,8 @@ Result<Verified> verify_all(const Theorem &theorem, const std::vector<Schedule> 
 
 Result<Verified> verify_form(Form form, const Algorithm &algorithm, Collective collective,
                              uint32_t P, uint32_t root) {
-    return verify({collective, algorithm.order, P, root}, [&](uint32_t rank) -> Result<Schedule> {
+    const Theorem theorem{collective, algorithm.order, P, root, algorithm.own};
+    return verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
         return make(form, algorithm, collective, {.size = P, .rank = rank, .root = root});
     });
 }
@@ -38,9 +39,9 @@ const Algorithm &algorithm(const char *name) {
 double predicted_noise(const Algorithm &a, Collective collective, double P) {
     const bool is_ring = std::strcmp(a.name, "ring") == 0;
     if (collective == Collective::all_gather || collective == Collective::broadcast) return 1;
+    if (a.own == OwnInput::as_encoded) return 1;
     if (collective == Collective::reduce_scatter) return is_ring ? (P - 1) / 2 : (P - 1) / P;
-    if (is_ring) return (P + 1) / 2;
-    return std::strcmp(a.name, "direct") == 0 ? 2 - 1 / P : 1;
+    return is_ring ? (P + 1) / 2 : 2 - 1 / P;
 }
 
 } // namespace
@@ -101,6 +102,19 @@ static void an_order_that_is_not_the_contracts_is_refused() {
     const auto direct = make_all(Form::placed, algorithm("direct"), Collective::all_reduce, 4);
     CHECK(!verify_all({Collective::all_reduce, SumOrder::by_ring, 4, 0}, direct));
     CHECK(!verify_all({Collective::reduce_scatter, SumOrder::by_rank, 4, 0}, direct));
+}
+
+static void an_own_input_that_enters_otherwise_is_refused() {
+    for (const Form form : forms) {
+        const auto exact = make_all(form, algorithm("direct"), Collective::reduce_scatter, 3);
+        const auto encoded = make_all(form, algorithm("oneshot"), Collective::reduce_scatter, 3);
+        Theorem theorem{Collective::reduce_scatter, SumOrder::by_rank, 3, 0};
+        CHECK_OK(verify_all(theorem, exact));
+        CHECK(refusal(theorem, encoded).find("has to be exact") != std::string::npos);
+        theorem.own = OwnInput::as_encoded;
+        CHECK_OK(verify_all(theorem, encoded));
+        CHECK(refusal(theorem, exact).find("has to be as encoded") != std::string::npos);
+    }
 }
 
 // Two ranks with one wire slot each: each waits for the other to read what it needs the room of.
@@ -243,6 +257,7 @@ int main() {
         QTEST(a_barrier_hears_of_everybody),
         QTEST(rounds_are_counted),
         QTEST(an_order_that_is_not_the_contracts_is_refused),
+        QTEST(an_own_input_that_enters_otherwise_is_refused),
         QTEST(waiting_in_a_circle_is_refused),
         QTEST(ranks_have_to_agree),
         QTEST(an_owner_that_keeps_its_exact_sum_is_refused),

@@ -24,11 +24,12 @@ constexpr Algorithm table[] = {
      .noise = noise_ring},
     {.name = "oneshot",
      .order = SumOrder::by_rank,
-     .emitters = {all_reduce_oneshot, reduce_scatter_direct, all_gather_direct, broadcast_oneshot,
+     .emitters = {all_reduce_oneshot, reduce_scatter_oneshot, all_gather_direct, broadcast_oneshot,
                   barrier_oneshot},
      .rounds = rounds_oneshot,
      .noise = noise_oneshot,
-     .is_one_exchange = true},
+     .is_one_exchange = true,
+     .own = OwnInput::as_encoded},
 };
 
 } // namespace

@@ -28,6 +28,7 @@ struct Algorithm {
     // On every rank all that is sent is there from the start, and one exchange of lines can carry
     // it.
     bool is_one_exchange = false;
+    OwnInput own = OwnInput::exact;
 
     Emit emitter(Collective collective) const { return emitters[static_cast<size_t>(collective)]; }
 };

@@ -6,7 +6,11 @@ namespace qccl {
 
 // Peers are dealt with from the next rank on, so that no rank is everybody's first.
 
-void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk) {
+void scatter_inputs(Schedule &s, const Team &t) {
+    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.after(i)));
+}
+
+void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk, OwnInput own) {
     // What is alone is no sum: its bits stay what they are.
     if (t.size == 1) return s.finish(output(chunk), input(chunk));
     for (uint32_t i = 1; i < t.size; i++) {
@@ -14,7 +18,10 @@ void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk) {
         s.recv(peer, wire(peer < t.rank ? peer : peer - 1), chunk);
     }
     s.reduce(sum(chunk), wire(0), t.rank);
-    s.reduce(sum(chunk), input(chunk));
+    if (own == OwnInput::as_encoded)
+        s.reduce_as_encoded(sum(chunk), input(chunk));
+    else
+        s.reduce(sum(chunk), input(chunk));
     s.reduce(sum(chunk), wire(t.rank), t.size - 1 - t.rank);
     s.finish(output(chunk), sum(chunk));
 }
@@ -23,8 +30,8 @@ namespace {
 
 // Every rank sends each other one the chunk that it owns, and sums its own.
 void scatter_and_sum(Schedule &s, const Team &t) {
-    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.after(i)));
-    receive_and_sum(s, t, t.rank);
+    scatter_inputs(s, t);
+    receive_and_sum(s, t, t.rank, OwnInput::exact);
 }
 
 // Every rank sends its chunk to all.

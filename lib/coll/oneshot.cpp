@@ -9,7 +9,16 @@ namespace qccl {
 Schedule all_reduce_oneshot(const Team &t) {
     Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
     for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(0));
-    receive_and_sum(s, t, 0);
+    receive_and_sum(s, t, 0, OwnInput::as_encoded);
+    return s;
+}
+
+// A slot of the outbox for what stays, too: two ranks that wait for the other to give one back
+// before they sum would wait for ever.
+Schedule reduce_scatter_oneshot(const Team &t) {
+    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
+    scatter_inputs(s, t);
+    receive_and_sum(s, t, t.rank, OwnInput::as_encoded);
     return s;
 }
 
@@ -28,9 +37,7 @@ Schedule barrier_oneshot(const Team &t) { return all_reduce_oneshot(t); }
 
 uint32_t rounds_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
-double noise_oneshot(Collective collective, uint32_t P) {
-    return collective == Collective::reduce_scatter ? noise_direct(collective, P)
-                                                    : std::min(P - 1, 1U);
-}
+// Whatever a result is made of has been encoded once.
+double noise_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
 } // namespace qccl

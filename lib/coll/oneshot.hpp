@@ -1,5 +1,5 @@
-// Oneshot: every rank sends all it has to every other one, and each sums alone. One round, for
-// small messages. Where nothing is sent twice anyway (reduce-scatter, all-gather), direct is it.
+// Oneshot: every rank sends all that another needs, and each sums alone what the bytes of all ranks
+// decode to, its own included. One round, for small messages. An all-gather is direct's.
 #pragma once
 
 #include "base/types.hpp"
@@ -8,6 +8,7 @@
 namespace qccl {
 
 Schedule all_reduce_oneshot(const Team &team);
+Schedule reduce_scatter_oneshot(const Team &team);
 Schedule broadcast_oneshot(const Team &team);
 // Sums nothing of all ranks: nobody has the result before everybody has come.
 Schedule barrier_oneshot(const Team &team);

@@ -92,7 +92,10 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
             kernels.decode(range_of(context, tile), step.src, step.dst_type, dst, step.streams);
         break;
     case Op::What::decode_add:
-        kernels.decode_add(range_of(context, tile), context.op, step.src, dst);
+        if (step.scratch)
+            kernels.decode_add(alone(context, tile), context.op, step.scratch, dst);
+        else
+            kernels.decode_add(range_of(context, tile), context.op, step.src, dst);
         break;
     case Op::What::label: break; // headers are written once for a chunk, not for a tile
     }

@@ -5,11 +5,18 @@ namespace {
 
 class Translator {
 public:
-    Translator(const Translation &translation, const std::vector<bool> &outputs_read,
+    Translator(const Translation &translation, StepRun run, const std::vector<bool> &outputs_read,
                std::vector<Op> &ops)
-        : translation_(translation), outputs_read_(outputs_read), ops_(ops) {}
+        : translation_(translation), run_(run), outputs_read_(outputs_read), ops_(ops) {}
 
-    Done add(const Step &step) {
+    Done translate() {
+        for (uint32_t i = run_.first; i < run_.last; i++) QCCL_TRY(add(i));
+        return {};
+    }
+
+private:
+    Done add(uint32_t number) {
+        const Step &step = translation_.schedule->steps[number];
         if (step.has(Step::finishes) && translation_.divides) QCCL_TRY(divide(step));
         switch (step.verb) {
         case Verb::copy: push(Op::What::copy, step, step.src); break;
@@ -17,11 +24,11 @@ public:
             for (uint32_t i = 0; i < step.sources; i++)
                 push(Op::What::reduce, step, Slot(step.src.what(), step.src.index + i));
             break;
-        case Verb::encode: encode(step); break;
+        case Verb::encode: encode(number); break;
         case Verb::decode: decode(step); break;
         case Verb::decode_add:
             push(translation_.is_lossless ? Op::What::reduce : Op::What::decode_add, step,
-                 step.src);
+                 at_hand(step));
             break;
         case Verb::send:
         case Verb::recv:
@@ -31,7 +38,6 @@ public:
         return {};
     }
 
-private:
     Place place(Slot slot) const {
         switch (slot.what()) {
         case SlotKind::input: return {Place::Kind::input, slot.index};
@@ -71,22 +77,36 @@ private:
         return {};
     }
 
-    void encode(const Step &step) {
+    void encode(uint32_t number) {
+        const Step &step = translation_.schedule->steps[number];
+        encoded_ = &step;
+        if (is_for_next_alone(number)) return;
         ops_.push_back(op(Op::What::label, step, step.dst, {}));
         push(translation_.is_lossless ? Op::What::copy : Op::What::encode, step, step.src);
-        encoded_ = &step;
+    }
+
+    // Then values that would be stored without loss need not be stored at all.
+    bool is_for_next_alone(uint32_t number) const {
+        const Step &step = translation_.schedule->steps[number];
+        if (!step.has(Step::stays) || number + 1 == run_.last) return false;
+        const Step &next = translation_.schedule->steps[number + 1];
+        return at_hand(next) == step.src && next.has(Step::releases);
+    }
+
+    void decode(const Step &step) {
+        push(translation_.is_lossless ? Op::What::copy : Op::What::decode, step, at_hand(step));
     }
 
     // What the same run has just stored without loss is better read where it came from: the payload
     // is written past the cache.
-    void decode(const Step &step) {
-        if (!translation_.is_lossless) return push(Op::What::decode, step, step.src);
-        const bool is_at_hand =
-            encoded_ && encoded_->dst == step.src && type(encoded_->src) == translation_.type;
-        push(Op::What::copy, step, is_at_hand ? encoded_->src : step.src);
+    Slot at_hand(const Step &step) const {
+        const bool is_at_hand = translation_.is_lossless && encoded_ && encoded_->dst == step.src &&
+                                type(encoded_->src) == translation_.type;
+        return is_at_hand ? encoded_->src : step.src;
     }
 
     const Translation &translation_;
+    const StepRun run_;
     const std::vector<bool> &outputs_read_;
     std::vector<Op> &ops_;
     const Step *encoded_ = nullptr; // by this run, last
@@ -106,10 +126,7 @@ std::vector<bool> read_outputs(const Schedule &schedule) {
 
 Done translate(const Translation &translation, StepRun run, const std::vector<bool> &outputs_read,
                std::vector<Op> &ops) {
-    Translator translator(translation, outputs_read, ops);
-    for (uint32_t i = run.first; i < run.last; i++)
-        QCCL_TRY(translator.add(translation.schedule->steps[i]));
-    return {};
+    return Translator(translation, run, outputs_read, ops).translate();
 }
 
 } // namespace qccl

@@ -10,6 +10,10 @@ size_t stride(Place place, DataType type) {
     return place.is(Place::Kind::tile) ? 0 : type_bytes(type);
 }
 
+bool reads_payload(const Op &op) {
+    return op.what == Op::What::decode || op.what == Op::What::decode_add;
+}
+
 } // namespace
 
 Workbench::Workbench(const Device &device, EngineMemory &memory, const Program &program,
@@ -51,7 +55,6 @@ void Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
 }
 
 void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
-    const bool reads_payload = op.what == Op::What::decode || op.what == Op::What::decode_add;
     memory_.steps.push_back(
         {.what = op.what,
          .streams = op.dst.is(Place::Kind::payload) ? streams_payloads_ : streams_ && op.may_stream,
@@ -60,7 +63,7 @@ void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
          .dst = writable(lane, op.dst, op.chunk),
          .src = readable(lane, op.src, op.chunk),
          .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
-         .src_stride = reads_payload ? 0 : stride(op.src, op.src_type),
+         .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
          .noise = noise(op, segment),
          .scratch = scratch(op)});
 }
@@ -70,8 +73,7 @@ void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
 std::byte *Workbench::scratch(const Op &op) {
     if (op.what == Op::What::encode && streams_payloads_)
         scratch_wire_ = op.dst.index;
-    else if (op.what != Op::What::decode || !op.src.is(Place::Kind::payload) ||
-             scratch_wire_ != op.src.index)
+    else if (!reads_payload(op) || scratch_wire_ != op.src.index)
         return nullptr;
     return memory_.scratch.data();
 }

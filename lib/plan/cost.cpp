@@ -21,14 +21,16 @@ uint32_t count_turns(const Schedule &author) {
     return turns;
 }
 
-Result<Tally> tally_of(const Algorithm &algorithm, Collective collective, const Team &team) {
-    QCCL_TRY(const Schedule author, emit(algorithm, collective, team));
+Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, const Team &team) {
+    const bool is_lossless = problem.codec.is_lossless();
+    QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, team));
     QCCL_TRY(const Schedule placed, place_codec(author));
     Tally t{.chunks = placed.chunks, .outbox = placed.outbox, .turns = count_turns(author)};
     for (const Step &step : placed.steps) switch (step.verb) {
         case Verb::send: t.sends++; break;
         case Verb::recv: t.recvs++; break;
-        case Verb::encode: t.encodes++; break;
+        // What stays and travels as it is, is read where it lies.
+        case Verb::encode: t.encodes += !(is_lossless && step.has(Step::stays)); break;
         case Verb::decode:
         case Verb::decode_add: t.decodes++; break;
         case Verb::copy:
@@ -43,8 +45,8 @@ Result<Tally> tally_of(const Algorithm &algorithm, Collective collective, const 
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
     const Team root{.size = problem.ranks, .rank = problem.root, .root = problem.root};
     const Team next{.size = problem.ranks, .rank = root.after(1), .root = problem.root};
-    QCCL_TRY(Tally busiest, tally_of(algorithm, problem.collective, root));
-    QCCL_TRY(const Tally other, tally_of(algorithm, problem.collective, next));
+    QCCL_TRY(Tally busiest, tally_of(algorithm, problem, root));
+    QCCL_TRY(const Tally other, tally_of(algorithm, problem, next));
     busiest.turns = std::max(busiest.turns, other.turns);
     for (const auto field :
          {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies})

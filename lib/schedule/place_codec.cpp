@@ -128,7 +128,7 @@ public:
             switch (step.verb) {
             case Verb::send: QCCL_TRY(send(step)); break;
             case Verb::recv: recv(step); break;
-            case Verb::reduce: reduce(step); break;
+            case Verb::reduce: QCCL_TRY(reduce(step)); break;
             default: QCCL_TRY(copy(step));
             }
         }
@@ -190,7 +190,7 @@ private:
                 Step{.verb = Verb::decode, .dst = step.dst, .src = slot, .chunk = step.chunk};
     }
 
-    void reduce(const Step &step) {
+    Done reduce(const Step &step) {
         const Value before = values_.of(step.dst);
         bool is_first = before == no_value;
         // What this rank gave away is what it goes on with.
@@ -200,6 +200,8 @@ private:
         for (uint32_t i = 0; i < step.sources; i++) {
             const Slot src = step.src.after(i);
             const Value value = values_.of(src);
+            if (step.has(Step::as_encoded) && !is_encoded(value))
+                QCCL_TRY(encode(value, src, fates_[value].is_sent ? 0 : Step::stays));
             if (is_encoded(value))
                 emit(is_first ? Verb::decode : Verb::decode_add, step.dst, wire_of_[value]);
             else if (is_first)
@@ -211,6 +213,7 @@ private:
         }
         values_.write(step);
         is_exact_[step.dst.index] = true;
+        return {};
     }
 
     // Consecutive sources of one reduce stay one step.

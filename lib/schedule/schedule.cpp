@@ -40,6 +40,11 @@ void Schedule::reduce(Slot dst, Slot src, uint32_t sources) {
     }
 }
 
+void Schedule::reduce_as_encoded(Slot dst, Slot src) {
+    reduce(dst, src);
+    steps.back().flags |= Step::as_encoded;
+}
+
 void Schedule::copy(Slot dst, Slot src) {
     count_wires(*this, src);
     steps.push_back({.verb = Verb::copy, .dst = dst, .src = src, .chunk = dst.index});

@@ -28,6 +28,12 @@ enum class SumOrder : uint8_t {
     by_ring, // from the rank where the chunk starts on its way round to the one where it ends
 };
 
+// How a rank's own contribution enters a sum that it makes.
+enum class OwnInput : uint8_t {
+    exact,
+    as_encoded, // like everybody's: as what its encoded bytes decode to
+};
+
 enum class SlotKind : uint8_t {
     none,        // the step has no such operand
     input,       // chunk of the caller's send buffer
@@ -80,6 +86,9 @@ struct Step {
         finishes = 1,   // src is the complete sum: avg divides it here, once
         joins_next = 2, // fuse: runs tile by tile together with the next step
         releases = 4,   // lower: the last step that reads the wire slot `src`
+        as_encoded = 8, // an author's reduce: the input `src` is added as what its encoded bytes
+                        // decode to, whether or not anybody is sent them
+        stays = 16,     // place_codec: an encode whose bytes nobody is sent
     };
 
     Verb verb = Verb::copy;
@@ -116,6 +125,7 @@ struct Schedule {
     void recv(uint32_t peer, Slot dst, uint32_t chunk = chunk_of_slot);
     // The first reduce into an accumulator stores.
     void reduce(Slot dst, Slot src, uint32_t sources = 1);
+    void reduce_as_encoded(Slot dst, Slot src);
     void copy(Slot dst, Slot src);
     // A copy of a complete sum: here, and nowhere else, avg divides. Comes before what sends it.
     void finish(Slot dst, Slot src);

@@ -91,6 +91,10 @@ private:
         const Step &step = s_.steps[number];
         const bool stores = step.verb == Verb::copy || step.verb == Verb::encode;
         if (step.has(Step::finishes) && !(stores && reduces_or_waits())) return "finishes no sum";
+        const bool adds_input =
+            step.verb == Verb::reduce && step.src.is(SlotKind::input) && !s_.is_placed;
+        if (step.has(Step::as_encoded) && !adds_input) return "has no input to add as encoded";
+        if (step.has(Step::stays) && step.verb != Verb::encode) return "encodes nothing to stay";
         if (!step.has(Step::joins_next)) return nullptr;
         if (number + 1 == s_.steps.size()) return "joins a step that does not exist";
         const Step &next = s_.steps[number + 1];
@@ -112,6 +116,26 @@ private:
 
 Done check_structure(const Schedule &schedule, Collective collective, const Team &team) {
     return Structure(schedule, collective, team).run();
+}
+
+Done check_frame(const Schedule &s, const Schedule &first, const Team &team,
+                 bool has_chunk_per_rank) {
+    const char *reason = nullptr;
+    if (s.chunks != first.chunks)
+        reason = "has another number of chunks than rank 0";
+    else if (s.chunks == 0)
+        reason = "has no chunk";
+    else if (has_chunk_per_rank && s.chunks != team.size)
+        reason = "needs a chunk for each rank";
+    else if (s.outbox != first.outbox)
+        reason = "has another outbox than rank 0";
+    else if (s.is_placed != first.is_placed)
+        reason = "differs from rank 0 in being placed";
+    else if (s.is_placed && s.wires < s.outbox)
+        reason = "has fewer wires than its outbox";
+    if (!reason) return {};
+    return Error::make(Code::invalid_argument, "rank %u: the schedule %s", team.rank, reason)
+        .at_rank(team.rank);
 }
 
 } // namespace qccl

@@ -1,5 +1,6 @@
 // Whether each step of a rank's schedule makes sense by itself: operands of the right kinds, in
-// range, and of one chunk. Knows nothing of what the slots hold.
+// range, and of one chunk; and whether what must be equal on all ranks is. Knows nothing of what
+// the slots hold.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,6 +9,9 @@
 
 namespace qccl {
 
+// `first` is rank 0's.
+Done check_frame(const Schedule &schedule, const Schedule &first, const Team &team,
+                 bool has_chunk_per_rank);
 Done check_structure(const Schedule &schedule, Collective collective, const Team &team);
 
 } // namespace qccl

@@ -18,9 +18,8 @@ struct FlagName {
     const char *name;
 };
 constexpr FlagName flag_names[] = {
-    {Step::finishes, "finishes"},
-    {Step::joins_next, "joins"},
-    {Step::releases, "releases"},
+    {Step::finishes, "finishes"},     {Step::joins_next, "joins"}, {Step::releases, "releases"},
+    {Step::as_encoded, "as_encoded"}, {Step::stays, "stays"},
 };
 
 void append(std::string &text, const char *word, uint64_t number) {

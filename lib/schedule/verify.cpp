@@ -23,6 +23,7 @@ struct Parcel {
     Expression value = none;
     uint32_t chunk = 0;
     uint32_t origin = none;
+    bool stays = false; // nobody may be sent it
 };
 
 // One rank, somewhere in its schedule.
@@ -77,7 +78,11 @@ private:
     Done load(uint32_t rank, Schedule schedule) {
         Run &run = runs_[rank];
         run.team = {.size = theorem_.ranks, .rank = rank, .root = theorem_.root};
-        QCCL_TRY(check_frame(rank, schedule));
+        const bool has_chunk_per_rank = theorem_.collective == Collective::reduce_scatter ||
+                                        theorem_.collective == Collective::all_gather ||
+                                        (is_sum_ && theorem_.order == SumOrder::by_ring);
+        const Schedule &first = rank == 0 ? schedule : runs_[0].schedule;
+        QCCL_TRY(check_frame(schedule, first, run.team, has_chunk_per_rank));
         QCCL_TRY(check_structure(schedule, theorem_.collective, run.team));
         // Thousands of schedules are held at once: no room for growth.
         schedule.steps.shrink_to_fit();
@@ -89,30 +94,6 @@ private:
         run.encodes.assign(schedule.chunks, 0);
         run.schedule = std::move(schedule);
         return {};
-    }
-
-    // What has to be equal on all ranks, or fixed by the collective.
-    Done check_frame(uint32_t rank, const Schedule &s) const {
-        const Schedule &first = rank == 0 ? s : runs_[0].schedule;
-        const bool has_chunk_per_rank = theorem_.collective == Collective::reduce_scatter ||
-                                        theorem_.collective == Collective::all_gather ||
-                                        (is_sum_ && theorem_.order == SumOrder::by_ring);
-        const char *reason = nullptr;
-        if (s.chunks != first.chunks)
-            reason = "has another number of chunks than rank 0";
-        else if (s.chunks == 0)
-            reason = "has no chunk";
-        else if (has_chunk_per_rank && s.chunks != theorem_.ranks)
-            reason = "needs a chunk for each rank";
-        else if (s.outbox != first.outbox)
-            reason = "has another outbox than rank 0";
-        else if (s.is_placed != first.is_placed)
-            reason = "differs from rank 0 in being placed";
-        else if (s.is_placed && s.wires < s.outbox)
-            reason = "has fewer wires than its outbox";
-        if (!reason) return {};
-        return Error::make(Code::invalid_argument, "rank %u: the schedule %s", rank, reason)
-            .at_rank(rank);
     }
 
     // ---- Running
@@ -179,6 +160,7 @@ private:
             .rounds = run.rounds, .step = static_cast<uint32_t>(run.next), .chunk = step.chunk};
         if (Fault fault = read(run, step, step.src, message.value)) return fault;
         if (run.schedule.is_placed) {
+            if (run.wires[step.src.index].stays) return "sends what was encoded to stay";
             message.origin = run.wires[step.src.index].origin;
             holds_[message.origin]++;
         }
@@ -206,6 +188,7 @@ private:
         for (uint32_t i = 0; i < step.sources; i++) {
             Expression term = none;
             if (Fault fault = read(run, step, step.src.after(i), term)) return fault;
+            if (Fault fault = check_own(run, step, term)) return fault;
             if (sum == none && run.schedule.is_placed)
                 return "adds to an accumulator that holds nothing";
             const Expression before = sum;
@@ -221,8 +204,24 @@ private:
     Fault store(Run &run, const Step &step) {
         Expression value = none;
         if (Fault fault = read(run, step, step.src, value)) return fault;
+        if (step.dst.is(SlotKind::accumulator))
+            if (Fault fault = check_own(run, step, value)) return fault;
         if (Fault fault = finish(step, value)) return fault;
         return write(run, step, value);
+    }
+
+    // What becomes a summand, if it is the adding rank's own contribution.
+    Fault check_own(const Run &run, const Step &step, Expression term) const {
+        const Expressions::Node &node = expressions_[term];
+        const uint32_t own = place(run, step.chunk);
+        if (!is_sum_ || theorem_.ranks == 1 || node.begin != own || node.end != own + 1)
+            return nullptr;
+        const bool is_encoded = run.schedule.is_placed
+                                    ? node.kind == Expressions::Node::Kind::encode
+                                    : step.has(Step::as_encoded);
+        if (is_encoded == (theorem_.own == OwnInput::as_encoded)) return nullptr;
+        return is_encoded ? "adds this rank's own input as encoded, where it has to be exact"
+                          : "adds this rank's own input exactly, where it has to be as encoded";
     }
 
     Fault encode(Run &run, const Step &step) {
@@ -239,7 +238,8 @@ private:
         run.wires[step.dst.index] = {
             .value = expressions_.encode(value, place(run, step.chunk), run.encodes[step.chunk]++),
             .chunk = step.chunk,
-            .origin = origin};
+            .origin = origin,
+            .stays = step.has(Step::stays)};
         return nullptr;
     }
 

@@ -16,6 +16,7 @@ struct Theorem {
     SumOrder order = SumOrder::by_rank;
     uint32_t ranks = 1;
     uint32_t root = 0;
+    OwnInput own = OwnInput::exact; // sums of more than one rank
 };
 
 // What the proof has counted on the way.
@@ -30,9 +31,9 @@ struct Verified {
 using ScheduleOf = std::function<Result<Schedule>(uint32_t rank)>;
 
 // Proves that
-// - every output of every rank holds the contributions of all ranks (of a gather or a broadcast,
-// the
-//   source's), each once, summed in the contract's order, divided once where avg divides;
+// - every output of every rank holds the contributions of all ranks (of a gather or a broadcast:
+//   the source's), each once, summed in the contract's order, the adding rank's own as the theorem
+//   says, divided once where avg divides;
 // - it is the same expression on all ranks: what one final encode decodes to, if anything was
 //   encoded after the last addition;
 // - messages match in chunk, order and number;
