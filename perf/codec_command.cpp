@@ -6,6 +6,7 @@
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
+#include "perf/version_line.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -105,6 +106,7 @@ int run_codec_command(std::vector<std::string> arguments) {
     CodecArguments parsed;
     CLI::App app("Measures codecs on one core beside memcpy; GB/s of unencoded bytes.",
                  "qccl-perf codec");
+    app.set_version_flag("--version", version_line("qccl-perf"));
     app.add_option("--codec", parsed.codecs, "codecs, separated by commas (" + parsed.codecs + ")");
     app.add_option("-d,--datatype", parsed.type, "type of the values (float)");
     app.add_option("--tier", parsed.tier, "SIMD tier: best, all or its name (best)");

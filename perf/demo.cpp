@@ -6,6 +6,7 @@
 #include "perf/launch.hpp"
 #include "perf/network.hpp"
 #include "perf/report.hpp"
+#include "perf/version_line.hpp"
 
 #include <algorithm>
 #include <cinttypes>
@@ -184,6 +185,7 @@ int run_demo(std::vector<std::string> arguments) {
     DemoArguments demo;
     CLI::App app("Sums real gradients over several processes, lossless and compressed.",
                  "qccl-perf demo");
+    app.set_version_flag("--version", version_line("qccl-perf"));
     app.add_option(
         "--input", demo.input,
         "DIR/rank%r.npy: each rank's data (%r: its number); without, a network is trained");

@@ -2,6 +2,7 @@
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
+#include "perf/version_line.hpp"
 
 #include <algorithm>
 #include <cstdarg>
@@ -320,6 +321,7 @@ std::variant<PerfArguments, int> parse_perf_arguments(Collective collective,
         std::string("Measures ") + name(collective) +
             " on this machine and checks its results; options are those of nccl-tests 2.19.",
         program);
+    app.set_version_flag("--version", version_line("qccl-perf"));
     add_ranks(app, parsed, under_mpi);
     add_sizes(app, parsed);
     add_calls(app, parsed);

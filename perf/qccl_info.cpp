@@ -2,6 +2,7 @@
 #include "perf/machine_info.hpp"
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
+#include "perf/version_line.hpp"
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
@@ -86,6 +87,7 @@ static Done answer(const Task &task) {
 int main(int argc, char **argv) {
     static constexpr int usage_error = 2;
     CLI::App app("Says what QCCL is, has and would do on this machine.", "qccl-info");
+    app.set_version_flag("--version", version_line("qccl-info"));
     app.require_subcommand(0, 1);
     Task task = print_everything;
     add_topic(app, "version", "the library's version", task, always(print_version));

@@ -4,8 +4,7 @@
 #include "perf/codec_command.hpp"
 #include "perf/demo.hpp"
 #include "perf/perf_command.hpp"
-
-#include <qccl/version.h>
+#include "perf/version_line.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -36,8 +35,7 @@ int main(int argc, char **argv) {
     if (what == "codec") return run_codec_command(from(2));
     if (what == "demo") return run_demo(from(2));
     if (what == "--version") {
-        std::printf("qccl-perf %d.%d.%d\n", QCCL_VERSION_MAJOR, QCCL_VERSION_MINOR,
-                    QCCL_VERSION_PATCH);
+        std::printf("%s\n", version_line("qccl-perf").c_str());
         return EXIT_SUCCESS;
     }
     const bool asks = what == "-h" || what == "--help";

@@ -30,6 +30,11 @@ class Topics(unittest.TestCase):
         for word in ("host", "shm", "inproc", "int4", "minmax", "QCCL_CODEC"):
             self.assertIn(word, said)
 
+    def test_the_version(self):
+        said = info("--version").stdout
+        self.assertRegex(said, r"^qccl-info \d+\.\d+\.\d+\n$")
+        self.assertEqual(info("version").stdout.split()[1], said.split()[1])
+
     def test_settings_say_who_set_them(self):
         said = info("settings", env={"QCCL_CODEC": "int8", "QCCL_COCED": "x"}).stdout
         self.assertRegex(said, r"QCCL_CODEC +int8 +\(environment\)")

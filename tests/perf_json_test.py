@@ -354,7 +354,8 @@ class Others(unittest.TestCase):
     def test_help_and_version(self):
         self.assertIn("COLLECTIVE", tool.run([PERF, "--help"]).stdout)
         self.assertIn("--codec", tool.run([PERF, "all_reduce", "--help"]).stdout)
-        self.assertRegex(tool.run([PERF, "--version"]).stdout, r"^qccl-perf \d+\.\d+\.\d+$")
+        for command in ([], ["all_reduce"], ["codec"], ["demo"]):
+            self.assertRegex(tool.run([PERF, *command, "--version"]).stdout, r"^qccl-perf \d+\.\d+\.\d+$")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,15 @@
+// What the tools say when they are asked for their version.
+#pragma once
+
+#include <qccl/version.h>
+
+#include <string>
+
+namespace qccl::perf {
+
+inline std::string version_line(const std::string &program) {
+    return program + " " + std::to_string(QCCL_VERSION_MAJOR) + "." +
+           std::to_string(QCCL_VERSION_MINOR) + "." + std::to_string(QCCL_VERSION_PATCH);
+}
+
+} // namespace qccl::perf
