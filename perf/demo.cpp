@@ -5,6 +5,7 @@
 #include "perf/crew_comm.hpp"
 #include "perf/launch.hpp"
 #include "perf/network.hpp"
+#include "perf/number_text.hpp"
 #include "perf/report.hpp"
 #include "perf/version_line.hpp"
 

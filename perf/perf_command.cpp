@@ -6,6 +6,7 @@
 #include "perf/launch.hpp"
 #include "perf/available_memory.hpp"
 #include "perf/mpi_crew.hpp"
+#include "perf/number_text.hpp"
 #include "perf/teller.hpp"
 
 #include <cstdio>

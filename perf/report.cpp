@@ -1,40 +1,17 @@
 #include "perf/report.hpp"
 
+#include "perf/number_text.hpp"
 #include "perf/processor.hpp"
 
 #include <qccl/qccl.h>
 
+#include <algorithm>
+#include <array>
 #include <cinttypes>
-#include <cmath>
 #include <cstdio>
 #include <ctime>
 
 namespace qccl::perf {
-
-std::string fitted(double value, int width) {
-    const int digits = value < 1 ? 0 : static_cast<int>(std::log10(value)) + 1;
-    const int decimals = digits < width - 2 ? 2 : digits < width - 1 ? 1 : 0;
-    char text[64];
-    if (digits <= width)
-        std::snprintf(text, sizeof text, "%*.*f", width, decimals, value);
-    else
-        std::snprintf(text, sizeof text, "%*.*e", width, width >= 7 ? 1 : 0, value);
-    return text;
-}
-
-std::string memory_text(double bytes) {
-    static constexpr const char *units[] = {"B", "KB", "MB", "GB", "TB"};
-    double amount = bytes;
-    size_t unit = 0;
-    for (; amount >= 1024 && unit + 1 < std::size(units); unit++) amount /= 1024;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.*f %s",
-                  amount < 10    ? 2
-                  : amount < 100 ? 1
-                                 : 0,
-                  amount, units[unit]);
-    return text;
-}
 
 std::string timestamp() {
     const std::time_t now = std::time(nullptr);
@@ -45,8 +22,15 @@ std::string timestamp() {
     return text;
 }
 
+static int widest(const std::vector<Codec> &codecs) {
+    size_t width = 8;
+    for (const Codec &codec : codecs) width = std::max(width, spec(codec).size());
+    return static_cast<int>(width);
+}
+
 Report::Report(const PerfArguments &arguments, std::string program, std::FILE *out)
-    : arguments_(arguments), program_(std::move(program)), out_(out) {}
+    : arguments_(arguments), program_(std::move(program)), out_(out),
+      codec_width_(widest(arguments.codecs)) {}
 
 void Report::print_header(const std::vector<RankInfo> &ranks) const {
     int version = 0;
@@ -80,7 +64,7 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
     std::fflush(out_);
 }
 
-static constexpr const char *our_columns = "  %-22s  %-8s  %10s  %6s  %9s  %9s  %5s  %7s";
+static constexpr const char *our_columns = "  %-*s  %-8s  %12s  %6s  %9s  %9s  %5s  %7s";
 static constexpr const char *baseline_columns = "  %8s  %8s"; // where there is one
 
 void Report::print_columns() const {
@@ -116,13 +100,13 @@ void Report::print_columns() const {
     line({"size", "count", "type", "redop", "root"}, {time, "algbw", "busbw", "#wrong"},
          {"i_min", "i_max", "i_p99", "i_cv%"}, "timestamp");
     const bool has_baseline = !arguments_.baseline.empty();
-    std::fprintf(out_, our_columns, "codec", "algo", "wire", "ratio", "nmse", "predicted", "agree",
-                 "speedup");
+    std::fprintf(out_, our_columns, codec_width_, "codec", "algo", "wire", "ratio", "nmse",
+                 "predicted", "agree", "speedup");
     if (has_baseline) std::fprintf(out_, baseline_columns, arguments_.baseline.c_str(), "over it");
     std::fprintf(out_, "\n");
     line({"(B)", "(elements)", "", "", ""}, {"(us)", "(GB/s)", "(GB/s)", ""},
          {"(us)", "(us)", "(us)", "(%)"}, "");
-    std::fprintf(out_, our_columns, "", "", "(B)", "", "", "", "", "");
+    std::fprintf(out_, our_columns, codec_width_, "", "", "(B)", "", "", "", "", "");
     if (has_baseline) std::fprintf(out_, baseline_columns, "(us)", "");
     std::fprintf(out_, "\n");
 }
@@ -167,7 +151,7 @@ void Report::print_row(const Row &row) {
 
     const Measurement &shown = row.out_of_place;
     const char *const agree = !shown.ranks_agree ? "-" : *shown.ranks_agree ? "yes" : "NO";
-    std::fprintf(out_, our_columns, spec(row.codec).c_str(), row.algorithm.c_str(),
+    std::fprintf(out_, our_columns, codec_width_, spec(row.codec).c_str(), row.algorithm.c_str(),
                  std::to_string(shown.wire_bytes).c_str(), or_dash("%.2f", shown.ratio).c_str(),
                  or_dash("%.2e", shown.nmse).c_str(), or_dash("%.2e", row.nmse_predicted).c_str(),
                  agree, or_dash("%.2f", shown.speedup).c_str());

@@ -37,15 +37,12 @@ private:
     const PerfArguments &arguments_;
     std::string program_;
     std::FILE *out_;
+    int codec_width_;
     uint64_t rows_wrong_ = 0;
     uint64_t measurements_ = 0;
     double busbw_sum_ = 0;
 };
 
-// A number in `width` columns, as nccl-tests fits it: fewer decimals the larger it is.
-std::string fitted(double value, int width);
-// "1.5 MB", for a footer.
-std::string memory_text(double bytes);
 // Local time as nccl-tests writes it.
 std::string timestamp();
 

@@ -152,6 +152,15 @@ class Table(unittest.TestCase):
         self.assertAlmostEqual(float(average.split(":")[1]), sum(bus) / len(bus), delta=0.006)
         self.assertIn("# Collective test concluded: all_reduce_perf", lines)
 
+    def test_our_columns_stand_under_their_names(self):
+        codec = "int4:block=64,round=stochastic,seed=123456789"
+        lines = self.lines("--codec", "none," + codec)
+        names = next(line for line in lines if line.startswith("#       size"))
+        for row in (line for line in lines if line and not line.startswith("#")):
+            for name in ("wire", "ratio", "nmse", "predicted", "agree", "speedup"):
+                self.assertRegex(row[:names.index(name) + len(name)], r"\S$", row)
+                self.assertRegex(row[names.index(name) + len(name):], r"^( |$)", row)
+
     def test_options_change_it_as_in_nccl_tests(self):
         rows = [line.split() for line in self.lines("-c", "0", "-C", "1") if line and not line.startswith("#")]
         for row in rows:

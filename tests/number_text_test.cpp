@@ -1,0 +1,44 @@
+// perf/number_text: a number never leaves its columns, and keeps the decimals that nccl-tests
+// keeps.
+#include "qtest.hpp"
+
+#include "perf/number_text.hpp"
+
+#include <limits>
+
+using namespace qccl::perf;
+
+static void decimals_go_as_numbers_grow() {
+    CHECK_EQ(fitted(0, 7), "   0.00");
+    CHECK_EQ(fitted(1.234, 7), "   1.23");
+    CHECK_EQ(fitted(1234.56, 7), "1234.56");
+    CHECK_EQ(fitted(12345.6, 7), "12345.6");
+    CHECK_EQ(fitted(1234567, 7), "1234567");
+    CHECK_EQ(fitted(12345678, 7), "1.2e+07");
+    CHECK_EQ(fitted(999.99, 6), "999.99");
+    CHECK_EQ(fitted(1234567, 6), " 1e+06");
+}
+
+// Rounding may bring a digit more.
+static void rounding_stays_in_the_columns() {
+    for (const double value : {9.996, 99.996, 999.996, 9999.996, 99999.96, 999999.6, 9999999.6})
+        for (const int width : {6, 7}) CHECK_EQ(fitted(value, width).size(), size_t(width));
+    CHECK_EQ(fitted(std::numeric_limits<double>::max(), 7), "1.8e+308");
+}
+
+static void memory_has_units() {
+    CHECK_EQ(memory_text(0), "0.00 B");
+    CHECK_EQ(memory_text(1536), "1.50 KB");
+    CHECK_EQ(memory_text(20.0 * 1048576), "20.0 MB");
+    CHECK_EQ(memory_text(300.0 * 1073741824), "300 GB");
+    CHECK_EQ(memory_text(0x1p60), "1048576 TB");
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(decimals_go_as_numbers_grow),
+        QTEST(rounding_stays_in_the_columns),
+        QTEST(memory_has_units),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
