@@ -1,9 +1,10 @@
-"""What is installed is enough: a ten-line program is compiled with pkg-config's flags and runs.
+"""What is installed is enough: the README's example is compiled with pkg-config's flags and runs, and so do the tools.
 
 usage: install_test.py MESON BUILD_FOLDER CC
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,19 +13,9 @@ import unittest
 
 MESON, BUILD, CC = sys.argv[1], sys.argv[2], sys.argv[3:]
 
-PROGRAM = r"""
-#include <qccl/qccl.h>
-#include <stdio.h>
-int main(void) {
-    float gradient[3] = {1, 2, 3};
-    qcclUniqueId id;
-    qcclComm_t comm;
-    if (qcclGetUniqueId(&id) || qcclCommInitRank(&comm, 1, &id, 0)) return puts(qcclGetLastError(NULL));
-    if (qcclAllReduce(gradient, gradient, 3, qcclFloat32, qcclSum, comm, NULL)) return puts(qcclGetLastError(comm));
-    printf("%g %g %g\n", gradient[0], gradient[1], gradient[2]);
-    return (int)qcclCommDestroy(comm);
-}
-"""
+# The example of the README, as it is printed.
+README = pathlib.Path(__file__).resolve().parent.parent / "README.md"
+PROGRAM, = re.findall(r"^```c\n(.*?)^```", README.read_text(), re.M | re.S)
 
 
 def run(*command, **options):
@@ -49,14 +40,31 @@ class Installed(unittest.TestCase):
     def pkg_config(self, *arguments):
         return run("pkg-config", *arguments, "qccl", env=self.environment).split()
 
-    def test_a_program_of_ten_lines(self):
+    def test_the_example_of_the_readme(self):
         source = self.root / "program.c"
         source.write_text(PROGRAM)
         program = self.root / "program"
         run(*CC, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", source, "-o", program,
             *self.pkg_config("--cflags", "--libs"))
+        lines = run(program, env=self.with_library(), timeout=60).splitlines()
+        self.assertEqual(sorted(lines), ["rank 0: 8", "rank 1: 8"])
+        body = PROGRAM[PROGRAM.index("{") + 2:PROGRAM.rindex("}")]
+        self.assertLessEqual(len(body.splitlines()), 10)
+
+    def with_library(self):
         library = next(self.root.rglob("libqccl.so.0")).parent
-        self.assertEqual(run(program, env=dict(os.environ, LD_LIBRARY_PATH=str(library))), "1 2 3\n")
+        return dict(os.environ, LD_LIBRARY_PATH=str(library))
+
+    @unittest.skipUnless((pathlib.Path(BUILD) / "perf").is_dir(), "built without the tools")
+    def test_the_tools(self):
+        folder = next(self.root.rglob("qccl-perf")).parent
+        self.assertTrue(run(folder / "qccl-perf", "--version", env=self.with_library()).startswith("qccl-perf "))
+        self.assertIn("shm", run(folder / "qccl-info", env=self.with_library()))
+        for name in ("all_reduce", "reduce_scatter", "all_gather", "broadcast"):
+            table = run(folder / f"{name}_perf", "-b", "1K", "-e", "1K", "-n", "3", env=self.with_library())
+            self.assertIn(f"# Collective test starting: {name}_perf", table)
+        self.assertEqual({path.name.removesuffix(".gz") for path in self.root.rglob("man1/*")},
+                         {"qccl-perf.1", "qccl-info.1"})
 
     def test_the_library_is_found_by_its_names(self):
         library = next(self.root.rglob("libqccl.so.0"))
