@@ -61,6 +61,7 @@ Result<IdFields> unpack(const UniqueId &id) {
             .compared(unique_id_version, bytes.version);
     const auto family = static_cast<AddressFamily>(bytes.family);
     const bool is_sound = bytes.checksum == checksum(bytes) && bytes.zero == 0 &&
+                          bytes.zeros == decltype(bytes.zeros){} &&
                           (family == AddressFamily::ipv4 || family == AddressFamily::ipv6);
     if (!is_sound)
         return Error::make(Code::invalid_argument,
