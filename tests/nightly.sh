@@ -58,7 +58,13 @@ fuzz() {
     folder=build-night-fuzz/tests/fuzz
     "$folder/chunk_fuzz" -runs="$runs" -max_len=1536 -verbosity=0 &&
         "$folder/spec_fuzz" -runs="$runs" -max_len=128 -dict=tests/fuzz/spec.dict -verbosity=0 &&
-        "$folder/schedule_fuzz" -runs="$runs" -max_len=4096 -dict=tests/fuzz/schedule.dict -verbosity=0
+        "$folder/schedule_fuzz" -runs="$runs" -max_len=4096 -dict=tests/fuzz/schedule.dict -verbosity=0 &&
+        "$folder/unique_id_fuzz" -runs="$runs" -max_len=128 -verbosity=0 &&
+        "$folder/frame_fuzz" -runs="$runs" -max_len=1200 -verbosity=0 &&
+        "$folder/assembly_fuzz" -runs="$runs" -max_len=128 -verbosity=0 &&
+        "$folder/npy_fuzz" -runs="$runs" -max_len=256 -dict=tests/fuzz/npy.dict -verbosity=0 &&
+        "$folder/inject_fuzz" -runs="$runs" -max_len=128 -dict=tests/fuzz/inject.dict -verbosity=0 &&
+        "$folder/settings_fuzz" -runs="$runs" -max_len=256 -dict=tests/fuzz/settings.dict -verbosity=0
 }
 
 case ${1-} in

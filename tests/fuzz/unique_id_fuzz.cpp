@@ -1,0 +1,55 @@
+// Hostile unique ids: what unpack accepts packs to the very same bytes, so that nothing in an id
+// goes unread. Inputs that nearly are ids come from the mutator below, which makes their checksums
+// fit.
+#include "bootstrap/unique_id.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <sodium.h>
+
+using namespace qccl;
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t most);
+
+static constexpr size_t checksum_bytes = 16;
+
+static void require(bool condition, const char *what) {
+    if (condition) return;
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    UniqueId id{};
+    std::memcpy(id.data(), data, std::min(bytes, id.size()));
+    const auto fields = unpack(id);
+    if (fields)
+        require(pack(*fields) == id, "an id that is accepted packs to another");
+    else
+        require(fields.error().code == Code::invalid_argument && fields.error().text[0] != 0,
+                "a refusal without a sentence");
+    if (fields) require(!text(fields->endpoint).empty(), "an address without a text");
+    return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed) {
+    bytes = LLVMFuzzerMutate(data, bytes, most);
+    if (seed % 4 == 0 || most < unique_id_bytes) return bytes;
+    // Most of the mutation stays, in one of the fields; the rest is as it must be.
+    IdFields fields;
+    fields.endpoint.family = seed % 8 < 4 ? AddressFamily::ipv4 : AddressFamily::ipv6;
+    const UniqueId sound = pack(fields);
+    const size_t kept_from = seed / 8 % unique_id_bytes, kept = seed / 1024 % 16;
+    uint8_t made[unique_id_bytes];
+    std::memcpy(made, sound.data(), sizeof made);
+    for (size_t i = kept_from; i < std::min({kept_from + kept, bytes, sizeof made}); i++)
+        made[i] = data[i];
+    if (seed / 16384 % 4 != 0)
+        crypto_generichash(made + sizeof made - checksum_bytes, checksum_bytes, made,
+                           sizeof made - checksum_bytes, nullptr, 0);
+    std::memcpy(data, made, sizeof made);
+    return sizeof made;
+}
