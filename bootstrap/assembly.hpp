@@ -40,6 +40,10 @@ public:
     bool elect(uint32_t rank);
     TimePoint deadline() const { return deadline_; }
     void expire(TimePoint now);
+    // Those who have not come cannot come.
+    void abandon(const Error &error) {
+        if (!is_complete()) fail(error);
+    }
 
     // Once there is one, nothing but departures changes anything.
     const std::optional<Error> &failure() const { return failure_; }

@@ -18,8 +18,12 @@ static constexpr auto handshake_time = 3s;
 static constexpr size_t most_strangers = 128;
 static constexpr int most_accepted_at_once = 32;
 // After a failure ranks that come late still learn why; later than this they find nobody.
-static constexpr auto failure_linger = 10s;
+static constexpr std::chrono::seconds failure_linger = 10s;
+// Where nobody else can come, until those who are here have read it.
+static constexpr std::chrono::seconds deaf_linger = 1s;
 static constexpr auto deaf_time = 100ms;
+// Without a descriptor for a rank at the door for so long, there will not be one later either.
+static constexpr auto longest_deafness = 5s;
 // A member's burst may not keep the others waiting.
 static constexpr int most_frames_at_once = 16;
 
@@ -104,10 +108,12 @@ void RendezvousServer::accept_strangers(TimePoint now) {
             if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN) return;
             // Out of descriptors or memory: make room and try again in a moment.
-            drop_oldest_stranger();
+            bear_deafness(now, errno);
+            drop_oldest_stranger(now);
             deaf_until_ = now + deaf_time;
             return;
         }
+        deaf_since_.reset();
         tune(socket);
         peers_.push_back(std::make_unique<Peer>(
             Peer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
@@ -126,9 +132,20 @@ void RendezvousServer::enter(Peer &peer, Stage stage) {
     dismiss(**std::find_if(peers_.begin(), peers_.end(), is_there));
 }
 
-void RendezvousServer::drop_oldest_stranger() {
-    const auto oldest = std::find_if(peers_.begin(), peers_.end(), [](const auto &peer) {
-        return !peer->is_member() && !peer->is_gone;
+void RendezvousServer::bear_deafness(TimePoint now, int problem) {
+    if (!deaf_since_) deaf_since_ = now;
+    if (now - *deaf_since_ < longest_deafness) return;
+    assembly_.abandon(Error::make(Code::system_error,
+                                  "process %u, which serves the rendezvous, cannot accept %s: %s",
+                                  self_.process, assembly_.missing().text.c_str(),
+                                  strerror(problem))
+                          .at_rank(host_rank_));
+}
+
+void RendezvousServer::drop_oldest_stranger(TimePoint now) {
+    // A rank gets the time for its round trip, or two of them would drive each other out for ever.
+    const auto oldest = std::find_if(peers_.begin(), peers_.end(), [now](const auto &peer) {
+        return !peer->is_member() && !peer->is_gone && now >= peer->came_at + deaf_time;
     });
     if (oldest != peers_.end()) dismiss(**oldest);
 }
@@ -272,7 +289,7 @@ void RendezvousServer::broadcast(FrameKind kind, const Payload &payload) {
 
 void RendezvousServer::tell_failure(TimePoint now) {
     if (!assembly_.failure() || ends_at_ != TimePoint::max()) return;
-    ends_at_ = peers_.empty() ? now : now + failure_linger;
+    ends_at_ = peers_.empty() ? now : now + (deaf_since_ ? deaf_linger : failure_linger);
     broadcast(FrameKind::failed, payload_of(to_bytes(*assembly_.failure())));
 }
 

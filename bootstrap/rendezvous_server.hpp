@@ -28,7 +28,9 @@ private:
 
     void accept_strangers(TimePoint now);
     void enter(Peer &peer, Stage stage);
-    void drop_oldest_stranger();
+    void drop_oldest_stranger(TimePoint now);
+    // There is no descriptor for who stands at the door.
+    void bear_deafness(TimePoint now, int problem);
     void expire(TimePoint now);
 
     // Each returns false where the peer is to be dropped.
@@ -53,6 +55,7 @@ private:
     std::vector<Peer *> seats_;                // by rank; null: not here
     int32_t host_rank_ = Error::no_rank;       // the rank that lives in this process
     TimePoint deaf_until_{};                   // no descriptors were left to accept with
+    std::optional<TimePoint> deaf_since_;      // and have not been ever since
     TimePoint ends_at_ = TimePoint::max();     // set once the assembly has failed
 };
 

@@ -5,9 +5,11 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 using namespace kit;
@@ -214,6 +216,40 @@ static void the_server_takes_no_signals_and_ends_when_all_have_left() {
     CHECK_EQ(std::string(alone.report(0).text), "");
 }
 
+// One of two ranks gets in; there is no descriptor for the other.
+static Done serve_without_descriptors() {
+    const auto id = create_unique_id(options());
+    if (!id) return id.error();
+    Processes ranks;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        ranks.start([&]() -> Done {
+            std::this_thread::sleep_for(200ms);
+            return join_and_exchange(*id, 2, rank);
+        });
+    const int lowest_free = dup(0);
+    close(lowest_free);
+    rlimit low{};
+    getrlimit(RLIMIT_NOFILE, &low);
+    low.rlim_cur = static_cast<rlim_t>(lowest_free) + 1;
+    setrlimit(RLIMIT_NOFILE, &low);
+    const Report reports[] = {ranks.report(0), ranks.report(1)};
+    for (const Report &report : reports)
+        if (std::strstr(report.text, "cannot accept rank") &&
+            std::strstr(report.text, "Too many open files"))
+            return {};
+    return Error::make(Code::internal_error, "%.100s; %.100s", reports[0].text, reports[1].text);
+}
+
+static void a_process_without_descriptors_cannot_serve() {
+    const char *const preloaded = std::getenv("LD_PRELOAD");
+    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // it keeps this limit to itself
+    const Timer timer;
+    Processes alone; // where nothing else opens and closes anything
+    alone.start(serve_without_descriptors);
+    CHECK_EQ(std::string(alone.report(0).text), "");
+    CHECK(timer.seconds() < 12);
+}
+
 static void a_process_may_exit_while_it_serves() {
     const Timer timer;
     const pid_t child = fork();
@@ -235,6 +271,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(the_host_of_the_rendezvous_is_named),
         QTEST(the_server_takes_no_signals_and_ends_when_all_have_left),
+        QTEST(a_process_without_descriptors_cannot_serve),
         QTEST(a_process_may_exit_while_it_serves),
         QTEST(processes_meet_too),
         QTEST(a_killed_rank_is_named),
