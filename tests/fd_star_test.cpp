@@ -6,6 +6,7 @@
 #include "transport/fd_star.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -34,6 +35,12 @@ void check_pairs(const Result<std::vector<FdPair>> &all, uint32_t size) {
     CHECK_EQ(all->size(), size);
     for (uint32_t rank = 0; rank < size; rank++)
         for (uint32_t i = 0; i < 2; i++) CHECK_EQ(number_in((*all)[rank][i]), rank * 2 + i);
+}
+
+Result<std::vector<FdPair>> join(const StarAddress &star, uint32_t rank, uint32_t size, FdPair mine,
+                                 std::chrono::nanoseconds timeout) {
+    QCCL_TRY(FdRay ray, FdRay::open());
+    return ray.join(star, rank, size, std::move(mine), timeout);
 }
 
 FileDescriptor connect_to(const StarAddress &star) {
@@ -75,7 +82,7 @@ void everyone_gets_everything() {
         for (uint32_t rank = 1; rank < size; rank++)
             threads.emplace_back([&, rank] {
                 try {
-                    check_pairs(join_fd_star(address, rank, size, pair_of(rank), 20s), size);
+                    check_pairs(join(address, rank, size, pair_of(rank), 20s), size);
                 } catch (const Failure &failure) {
                     said[rank] = failure.text;
                 }
@@ -102,12 +109,12 @@ void strangers_delay_nobody() {
         // One that brings descriptors but not the cookie.
         StarAddress wrong = address;
         wrong.cookie[0] ^= std::byte{1};
-        const auto refused = join_fd_star(wrong, 1, 2, pair_of(1), 5s);
+        const auto refused = join(wrong, 1, 2, pair_of(1), 5s);
         CHECK(!refused);
         // One that claims to be a rank that is not, and one that claims to be rank 0.
-        CHECK(!join_fd_star(address, 2, 2, pair_of(1), 5s));
-        CHECK(!join_fd_star(address, 0, 2, pair_of(1), 5s));
-        check_pairs(join_fd_star(address, 1, 2, pair_of(1), 5s), 2);
+        CHECK(!join(address, 2, 2, pair_of(1), 5s));
+        CHECK(!join(address, 0, 2, pair_of(1), 5s));
+        check_pairs(join(address, 1, 2, pair_of(1), 5s), 2);
     });
     CHECK(Clock::now() - start < 4s);
     CHECK_EQ(count_descriptors(), before);
@@ -118,7 +125,7 @@ void knock_as_another_user(const StarAddress &address) {
     const pid_t pid = fork();
     if (pid == 0) {
         if (setresuid(65534, 65534, 65534) != 0) _exit(2);
-        const auto joined = join_fd_star(address, 1, 2, pair_of(1), 5s);
+        const auto joined = join(address, 1, 2, pair_of(1), 5s);
         if (joined) _exit(1);
         const std::string_view said = joined.error().text;
         _exit(said.starts_with("rank 0 runs as user 0, rank 1 as user 65534: ") ? 0 : 3);
@@ -132,7 +139,7 @@ void another_user_is_turned_away() {
     if (geteuid() != 0) return; // cannot become anybody else
     serve_with(2, [](const StarAddress &address) {
         knock_as_another_user(address);
-        check_pairs(join_fd_star(address, 1, 2, pair_of(1), 5s), 2);
+        check_pairs(join(address, 1, 2, pair_of(1), 5s), 2);
     });
 
     auto star = FdStar::open();
@@ -144,6 +151,45 @@ void another_user_is_turned_away() {
     CHECK(std::string_view(all.error().text)
               .ends_with("; a process of user 65534 came and was "
                          "turned away, because rank 0 runs as user 0"));
+}
+
+// What rank 0 says where it has `spare` descriptors left when rank 1 comes.
+std::string serve_with_few_descriptors(rlim_t spare) {
+    auto star = FdStar::open();
+    CHECK_OK(star);
+    const StarAddress address = star->address();
+    const pid_t pid = fork();
+    if (pid == 0) {
+        star = Error::make(Code::success, "only the parent serves");
+        _exit(join(address, 1, 2, pair_of(1), 5s) ? 1 : 0);
+    }
+    FdPair mine = pair_of(0);
+    const rlim_t lowest_free = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
+    rlimit before{};
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit low = before;
+    low.rlim_cur = lowest_free + spare;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const auto all = star->serve(std::move(mine), 2, 20s);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK(!all);
+    star = Error::make(Code::success, "it closes the door");
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK_EQ(status, 0);
+    return all.error().text;
+}
+
+void too_few_descriptors_are_told_at_once() {
+    const char *const preloaded = std::getenv("LD_PRELOAD");
+    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // it keeps this limit to itself
+    const auto start = Clock::now();
+    CHECK_EQ(serve_with_few_descriptors(0),
+             std::string("cannot accept a rank's connection: Too many open files"));
+    for (const rlim_t spare : {1U, 2U})
+        CHECK_EQ(serve_with_few_descriptors(spare),
+                 std::string("cannot take a rank's shared memory: Too many open files"));
+    CHECK(Clock::now() - start < 5s);
 }
 
 void who_does_not_come_is_named() {
@@ -164,9 +210,8 @@ void who_does_not_come_is_named() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(everyone_gets_everything),
-        QTEST(strangers_delay_nobody),
-        QTEST(another_user_is_turned_away),
+        QTEST(everyone_gets_everything),    QTEST(strangers_delay_nobody),
+        QTEST(another_user_is_turned_away), QTEST(too_few_descriptors_are_told_at_once),
         QTEST(who_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -26,8 +26,9 @@ void an_end_is_seen(Result<Lifeline> (*open)()) {
     const pid_t child = fork();
     if (child == 0) {
         auto own = open();
-        if (!own ||
-            !join_fd_star(star->address(), 1, 2, {copy_of(own->shown), copy_of(own->shown)}, 5s))
+        auto ray = FdRay::open();
+        if (!own || !ray ||
+            !ray->join(star->address(), 1, 2, {copy_of(own->shown), copy_of(own->shown)}, 5s))
             _exit(1);
         for (;;) pause();
     }

@@ -134,12 +134,13 @@ std::optional<Received> receive_pairs(const FileDescriptor &connection, const St
     while (got < 0 && errno == EINTR);
     if (got < 0) return std::nullopt;
     std::vector<FileDescriptor> taken = take_descriptors(packet);
-    const bool is_ours = got == sizeof received.message &&
-                         (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
-                         received.message.cookie == address.cookie &&
-                         taken.size() == 2 * size_t{received.message.pairs};
-    errno = (packet.msg_flags & MSG_CTRUNC) ? EMFILE : EPROTO; // for whoever words the failure
-    if (!is_ours) return std::nullopt;
+    const bool is_ours = got == sizeof received.message && (packet.msg_flags & MSG_TRUNC) == 0 &&
+                         received.message.cookie == address.cookie;
+    const bool is_whole =
+        (packet.msg_flags & MSG_CTRUNC) == 0 && taken.size() == 2 * size_t{received.message.pairs};
+    // For whoever words the failure: where no descriptor is free, the kernel leaves some out.
+    errno = is_ours && (packet.msg_flags & MSG_CTRUNC) ? EMFILE : EPROTO;
+    if (!is_ours || !is_whole) return std::nullopt;
     for (size_t i = 0; i < taken.size(); i += 2)
         received.pairs.push_back({std::move(taken[i]), std::move(taken[i + 1])});
     return received;
@@ -172,15 +173,15 @@ public:
     }
 
     // Waits for something to happen at the door and deals with it.
-    void attend(Time longest) {
+    Done attend(Time longest) {
         std::vector<pollfd> polls{{listener_.number(), POLLIN, 0}};
         for (const FileDescriptor &silent : silent_) polls.push_back({silent.number(), POLLIN, 0});
         const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
         if (poll(polls.data(), polls.size(), static_cast<int>(std::min<int64_t>(ms, 1000))) <= 0)
-            return;
+            return {};
         for (size_t i = polls.size() - 1; i > 0; i--)
-            if (polls[i].revents) hear(i - 1);
-        if (polls[0].revents) admit();
+            if (polls[i].revents) QCCL_TRY(hear(i - 1));
+        return polls[0].revents ? admit() : Done();
     }
 
     void spread() const {
@@ -198,27 +199,36 @@ public:
     std::vector<FdPair> take() { return std::move(pairs_); }
 
 private:
-    void admit() {
+    Done admit() {
         FileDescriptor connection(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-        if (!connection.is_open()) return;
+        if (!connection.is_open()) {
+            if (errno != EMFILE && errno != ENFILE) return {};
+            // Whoever has said nothing yet makes room; a rank speaks as soon as it has come.
+            if (silent_.empty()) return failed("accept a rank's connection");
+            silent_.erase(silent_.begin());
+            return {};
+        }
         const std::optional<uid_t> user = user_of(connection);
         if (user != geteuid()) {
             turned_away_ = user;
-            return;
+            return {};
         }
         if (silent_.size() >= pairs_.size() + silent_strangers) silent_.erase(silent_.begin());
         silent_.push_back(std::move(connection));
+        return {};
     }
 
-    void hear(size_t i) {
+    Done hear(size_t i) {
         FileDescriptor connection = std::move(silent_[i]);
         silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
         auto received = receive_pairs(connection, address_, MSG_DONTWAIT);
-        if (!received || received->pairs.size() != 1) return;
+        if (!received && errno == EMFILE) return failed("take a rank's shared memory");
+        if (!received || received->pairs.size() != 1) return {};
         const uint32_t rank = received->message.first;
-        if (rank >= pairs_.size() || pairs_[rank][0].is_open()) return;
+        if (rank >= pairs_.size() || pairs_[rank][0].is_open()) return {};
         put(rank, std::move(received->pairs[0]));
         connections_[rank] = std::move(connection);
+        return {};
     }
 
     const FileDescriptor &listener_;
@@ -257,15 +267,21 @@ Result<std::vector<FdPair>> FdStar::serve(FdPair mine, uint32_t size, Time timeo
     while (!reception.is_complete()) {
         const auto left = deadline - Clock::now();
         if (left <= Time{}) return reception.late();
-        reception.attend(left);
+        QCCL_TRY(reception.attend(left));
     }
     reception.spread();
     return reception.take();
 }
 
-Result<std::vector<FdPair>> join_fd_star(const StarAddress &star, uint32_t rank, uint32_t size,
-                                         FdPair mine, Time timeout) {
-    QCCL_TRY(const FileDescriptor connection, make_socket());
+Result<FdRay> FdRay::open() {
+    FdRay ray;
+    QCCL_TRY(ray.connection_, make_socket());
+    return ray;
+}
+
+Result<std::vector<FdPair>> FdRay::join(const StarAddress &star, uint32_t rank, uint32_t size,
+                                        FdPair mine, Time timeout) {
+    const FileDescriptor connection = std::move(connection_);
     bound_blocking(connection, timeout);
     const Address address(star);
     if (connect(connection.number(), address.get(), address.bytes) != 0)

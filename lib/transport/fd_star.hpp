@@ -30,7 +30,8 @@ public:
     const StarAddress &address() const { return address_; }
 
     // Waits for all others and gives each of them everything. By rank; an error names a rank that
-    // has not come by the deadline. Strangers are turned away and delay nobody.
+    // has not come by the deadline, or says that no descriptor is left. Strangers are turned away
+    // and delay nobody.
     Result<std::vector<FdPair>> serve(FdPair mine, uint32_t size, std::chrono::nanoseconds timeout);
 
 private:
@@ -38,8 +39,16 @@ private:
     StarAddress address_;
 };
 
-// Every other rank.
-Result<std::vector<FdPair>> join_fd_star(const StarAddress &address, uint32_t rank, uint32_t size,
-                                         FdPair mine, std::chrono::nanoseconds timeout);
+// Every other rank. Opened before the others wait for it: later it needs no more descriptors to
+// come.
+class FdRay {
+public:
+    static Result<FdRay> open();
+    Result<std::vector<FdPair>> join(const StarAddress &star, uint32_t rank, uint32_t size,
+                                     FdPair mine, std::chrono::nanoseconds timeout);
+
+private:
+    FileDescriptor connection_;
+};
 
 } // namespace qccl

@@ -20,6 +20,7 @@ struct Belongings {
     FileDescriptor life; // held open for it
     Mapping memory;
     FdStar star; // rank 0 only
+    FdRay ray;   // the others
 };
 
 Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
@@ -34,6 +35,8 @@ Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
     Segment(mine.memory.base(), shape).format();
     if (rank == 0) {
         QCCL_TRY(mine.star, FdStar::open());
+    } else {
+        QCCL_TRY(mine.ray, FdRay::open());
     }
     return mine;
 }
@@ -49,8 +52,8 @@ Result<Exchanged> exchange(Belongings mine, const Roster &roster, const Transpor
     std::memcpy(&address, roster[0].contact, sizeof address);
     auto pairs = options.rank == 0
                      ? mine.star.serve(std::move(mine.pair), options.size, options.peer_timeout)
-                     : join_fd_star(address, options.rank, options.size, std::move(mine.pair),
-                                    options.peer_timeout);
+                     : mine.ray.join(address, options.rank, options.size, std::move(mine.pair),
+                                     options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
     std::vector<FileDescriptor> shown;
