@@ -79,6 +79,54 @@ static void a_rank_without_memory_is_named(void **state)
     assert_int_equal(shared->ranks[starving].result, qcclSuccess);
 }
 
+enum { fewest = 5, enough = 64 };
+
+static int hungry; /* a rank */
+static rlim_t descriptors;
+
+static void have_few_descriptors(int rank)
+{
+    struct rlimit limit;
+    if (rank != hungry) return;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = descriptors;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static qcclResult_t meet(int rank, qcclComm_t comm, shared_t *noted)
+{
+    (void)rank;
+    (void)noted;
+    return qcclBarrier(comm, NULL);
+}
+
+/* Wherever in creation the descriptors end. */
+static void a_rank_without_descriptors_is_named(void **state)
+{
+    const scenario_t scenario = {meet, NULL, 20, -1, 0, 0, NULL, have_few_descriptors};
+    int failures = 0, rank;
+    (void)state;
+    for (hungry = 0; hungry < size; hungry += 3) {
+        const double begin = now_s();
+        char part[32];
+        snprintf(part, sizeof part, "rank %d: ", hungry);
+        for (descriptors = fewest; descriptors <= enough; descriptors++) {
+            int statuses[size] = {0};
+            play(&scenario, statuses);
+            if (shared->ranks[hungry].result == qcclSuccess) break;
+            failures++;
+            for (rank = 0; rank < size; rank++) {
+                assert_int_not_equal(shared->ranks[rank].created, qcclSuccess);
+                assert_says(shared->ranks[rank].sentence, "Too many open files");
+                if (rank != hungry) assert_says(shared->ranks[rank].sentence, part);
+            }
+        }
+        assert_true(descriptors < enough);
+        assert_true(now_s() - begin < 10);
+    }
+    assert_true(failures > 0);
+}
+
 /* As some containers do. */
 static int forbid_process_vm_readv(void)
 {
@@ -129,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_without_memory_is_named),
+        cmocka_unit_test(a_rank_without_descriptors_is_named),
         cmocka_unit_test(memory_is_freed_in_containers),
     };
     return cmocka_run_group_tests(tests, share_memory, NULL);

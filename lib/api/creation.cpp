@@ -4,13 +4,19 @@
 #include "api/boundary.hpp"
 #include "api/exchange.hpp"
 #include "api/tiers.hpp"
+#include "base/file_descriptor.hpp"
 #include "device/host.hpp"
 
 #include <qccl/version.h>
 
+#include <array>
+#include <cerrno>
 #include <cinttypes>
-#include <fstream>
+#include <cstring>
 #include <functional>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace qccl {
 
@@ -41,11 +47,17 @@ void forward_line(LogLevel level, const char *line, void *context) {
     log->function(static_cast<int32_t>(level) + 1, line, log->context);
 }
 
-std::string host_identity(const Settings &settings) {
+Result<std::string> host_identity(const Settings &settings) {
     if (settings.host_id) return *settings.host_id;
-    std::string boot;
-    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-    return boot;
+    static constexpr const char *path = "/proc/sys/kernel/random/boot_id";
+    const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));
+    // Where it is not to be had, that is so for all ranks of the host: but not where this process
+    // has only run short of something.
+    if (!file.is_open() && errno != ENOENT && errno != EACCES)
+        return Error::make(Code::system_error, "cannot open %s: %s", path, std::strerror(errno));
+    std::array<char, 36> boot{}; // a UUID
+    const ssize_t got = file.is_open() ? read(file.number(), boot.data(), boot.size()) : 0;
+    return std::string(boot.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
 }
 
 std::string or_auto(const std::optional<uint64_t> &value) {
@@ -64,11 +76,12 @@ const Algorithm *algorithm_of(const CommWishes &wishes, const Settings &settings
     return settings.algorithm ? find_algorithm(*settings.algorithm) : nullptr;
 }
 
-Agreement agreement_of(const CommWishes &wishes, const Settings &settings) {
+Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
+                       const std::string &host) {
     Agreement mine;
     const CodecPolicy policy = policy_of(wishes, settings);
     const Algorithm *algorithm = algorithm_of(wishes, settings);
-    Agreement::set(mine.host, host_identity(settings));
+    Agreement::set(mine.host, host);
     // The environment's reaches less than the communicator's: the same spec is not the same wish.
     Agreement::set(mine.codec, policy.of_communicator ? spec(*policy.of_communicator)
                                : policy.of_environment
@@ -96,6 +109,7 @@ struct Equipment {
     std::shared_ptr<const Log> log;
     Device device;
     ForkMark mark;
+    std::string host; // its identity
 };
 
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
@@ -107,7 +121,8 @@ Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundi
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(ForkMark mark, ForkMark::create());
-    return Equipment{std::move(log), host_device(tiers), std::move(mark)};
+    QCCL_TRY(std::string host, host_identity(surroundings.settings));
+    return Equipment{std::move(log), host_device(tiers), std::move(mark), std::move(host)};
 }
 
 class Creation {
@@ -118,7 +133,7 @@ public:
 
     Exchange &exchange() { return exchange_; }
     // Also warns of what is odd about the settings, on one of the ranks where it is.
-    Done compare(const Log &log);
+    Done compare(const Equipment &equipment);
     Result<std::shared_ptr<Comm>> assemble(Equipment &equipment,
                                            const std::shared_ptr<Family> &family);
 
@@ -134,19 +149,19 @@ private:
     Exchange exchange_;
 };
 
-Done Creation::compare(const Log &log) {
+Done Creation::compare(const Equipment &equipment) {
     std::vector<std::string> warnings = settings_.warnings;
     for (std::string &futile : futile_rules(settings_.inject, bootstrap_.size()))
         warnings.push_back(std::move(futile));
     std::string text;
     for (const std::string &warning : warnings) text.append(warning).append("\n");
 
-    Agreement mine = agreement_of(wishes_, settings_);
+    Agreement mine = agreement_of(wishes_, settings_, equipment.host);
     mine.warnings = hash_text(text);
     std::vector<Agreement> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
     if (is_first_to_warn(all, bootstrap_.rank()))
-        for (const std::string &warning : warnings) log.warn("%s", warning.c_str());
+        for (const std::string &warning : warnings) equipment.log->warn("%s", warning.c_str());
     return check_agreements(all);
 }
 
@@ -244,7 +259,7 @@ Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
 
     auto equipment = contained([&] { return equip(bootstrap.rank(), wishes, surroundings); });
     QCCL_TRY(creation.exchange().conclude(outcome(equipment)));
-    QCCL_TRY(creation.compare(*equipment->log));
+    QCCL_TRY(creation.compare(*equipment));
 
     auto comm = contained([&] { return creation.assemble(*equipment, family); });
     QCCL_TRY(creation.exchange().conclude(outcome(comm)));
