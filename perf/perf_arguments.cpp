@@ -289,7 +289,8 @@ static void add_leftovers(CLI::App &app) {
         add_option(app, group, row.flags, "refused, with the reason",
                    [&row](const std::string &) -> Done {
                        return refuse("is not possible: %s", row.reason);
-                   });
+                   })
+            ->expected(0, 1); // without a value it is refused for the same reason
 }
 
 static Done check_together(PerfArguments &to) {

@@ -39,7 +39,8 @@ class Baseline(unittest.TestCase):
     def test_nonsense_ends(self):
         tool.run(mpirun(2, "all_reduce", "--ranks", "2"), expect=None, timeout=60)
         tool.run(mpirun(2, "broadcast", "-r", "2", "-b", "4", "-e", "4"), expect=None, timeout=60)
-        tool.run(mpirun(2, "all_reduce", "--input", "/nowhere/%r.npy"), expect=None, timeout=60)
+        done = tool.run(mpirun(3, "all_reduce", "--input", "/nowhere/%r.npy"), expect=None, timeout=60)
+        self.assertEqual(done.stderr.count("cannot read /nowhere/"), 1)
 
 
 if __name__ == "__main__":

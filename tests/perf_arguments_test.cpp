@@ -131,7 +131,8 @@ static void every_option_is_known_by_both_names() {
 static void what_a_host_cannot_mean_is_refused_with_the_reason() {
     for (const char *option : {"-x 1", "--cta_policy 1"}) check_refused(option, "CTAs");
     for (const char *option : {"-V 4", "--device_cta_count 4"}) check_refused(option, "CTAs");
-    check_refused("-K 1", "GPU kernels");
+    for (const char *option : {"-x", "--cta_policy", "-V"}) check_refused(option, "CTAs");
+    for (const char *option : {"-K 1", "-K"}) check_refused(option, "GPU kernels");
     for (const char *option : {"-G 1", "--cudagraph 1"}) check_refused(option, "CUDA graphs");
     for (const char *option : {"-D 2", "--device_implementation 2"})
         check_refused(option, "device-side");
