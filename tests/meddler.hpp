@@ -22,6 +22,8 @@ struct Meddling {
     std::function<void(size_t bytes)> sent{};
     // Whether a message that has come is never seen; whether it is not seen just now.
     std::function<bool(uint32_t peer, MessageTag tag)> loses{}, holds{};
+    // Whether there is no room for a message just now.
+    std::function<bool(uint32_t peer)> is_full{};
 };
 
 class Meddler final : public Transport {
@@ -42,6 +44,7 @@ public:
     bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
 
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
+        if (meddling_.is_full && meddling_.is_full(peer)) return false;
         QCCL_TRY(before("send"));
         QCCL_TRY(const bool is_sent, inner_->send(peer, tag, wire));
         if (is_sent && meddling_.sent) meddling_.sent(wire.bytes);
@@ -62,6 +65,12 @@ public:
         return wire;
     }
     void release(const Wire &wire) override { inner_->release(wire); }
+
+    void end() override { inner_->end(); }
+    void show(const OwnMemory &memory) override { inner_->show(memory); }
+    void hide(const std::byte *base) override { inner_->hide(base); }
+    void look_at_windows() override { inner_->look_at_windows(); }
+    Loan lend(const void *data, size_t bytes) const override { return inner_->lend(data, bytes); }
 
     size_t line_bytes() const override { return inner_->line_bytes(); }
     Result<std::byte *> line() override {

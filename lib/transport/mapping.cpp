@@ -6,8 +6,8 @@
 
 namespace qccl {
 
-Result<Mapping> Mapping::map(size_t bytes, int flags, int file) {
-    void *const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+Result<Mapping> Mapping::map(size_t bytes, int flags, int file, int protection) {
+    void *const base = mmap(nullptr, bytes, protection, flags, file, 0);
     if (base == MAP_FAILED)
         return Error::make(Code::system_error, "cannot map %zu bytes: %s", bytes,
                            std::strerror(errno));
@@ -19,9 +19,16 @@ Result<Mapping> Mapping::map(size_t bytes, int flags, int file) {
 
 void Mapping::populate() const { madvise(base_, bytes_, MADV_POPULATE_WRITE); }
 
+static constexpr int read_and_write = PROT_READ | PROT_WRITE;
+
 Result<Mapping> Mapping::anonymous(size_t bytes) {
-    return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, read_and_write);
 }
-Result<Mapping> Mapping::shared(int file, size_t bytes) { return map(bytes, MAP_SHARED, file); }
+Result<Mapping> Mapping::shared(int file, size_t bytes) {
+    return map(bytes, MAP_SHARED, file, read_and_write);
+}
+Result<Mapping> Mapping::shared_to_read(int file, size_t bytes) {
+    return map(bytes, MAP_SHARED, file, PROT_READ);
+}
 
 } // namespace qccl

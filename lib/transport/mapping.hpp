@@ -27,6 +27,7 @@ public:
     static Result<Mapping> anonymous(size_t bytes);
     // The whole of a file that several processes map.
     static Result<Mapping> shared(int file, size_t bytes);
+    static Result<Mapping> shared_to_read(int file, size_t bytes);
 
     // Takes the page faults now rather than in the first calls, where the kernel can.
     void populate() const;
@@ -37,7 +38,7 @@ public:
     std::byte *release() { return std::exchange(base_, nullptr); }
 
 private:
-    static Result<Mapping> map(size_t bytes, int flags, int file);
+    static Result<Mapping> map(size_t bytes, int flags, int file, int protection);
 
     std::byte *base_ = nullptr;
     size_t bytes_ = 0;

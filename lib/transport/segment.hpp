@@ -3,6 +3,7 @@
 // neither how the memory is made nor how anyone waits.
 #pragma once
 
+#include "transport/shared_memory.hpp"
 #include "transport/transport.hpp"
 
 #include <array>
@@ -17,6 +18,8 @@ inline constexpr size_t cache_line = 64;
 inline constexpr uint32_t calls_kept = 64;
 // Messages on their way from one rank to one other.
 inline constexpr uint32_t mails_kept = 128;
+// Windows of one rank.
+inline constexpr uint32_t windows_kept = 32;
 
 // Written by its owner when it goes to sleep, rung by whoever has something for it.
 struct alignas(cache_line) Bell {
@@ -30,7 +33,20 @@ struct alignas(cache_line) Presence {
     std::atomic<uint32_t> has_left{0}; // it takes part in no further call
     std::atomic<uint32_t> waits_on{0}; // in a long wait: 1 + the rank it waits for
     std::atomic<int64_t> awake_ns{0};  // in a long wait: when it last looked around
+    std::atomic<uint64_t> ended{
+        0}; // latest call, of those that may lend, whose messages it has read
+    std::atomic<uint64_t> offers{0}; // changes of its windows
 };
+
+// Memory that its owner shows to its peers, and who has mapped it. The owner writes the file while
+// nobody holds it; `offer` tells those who have seen an earlier one that this is another.
+struct alignas(cache_line) OfferedWindow {
+    std::atomic<uint64_t> offer{0};   // its number; 0: hidden
+    std::atomic<uint32_t> holders{0}; // peers that have an offer mapped or are looking at it
+    std::atomic<uint32_t> readers{0}; // peers that have mapped this one
+    SharedFile file;
+};
+static_assert(sizeof(OfferedWindow) == cache_line);
 
 // In every segment; the one in rank 0's counts. Its memory outlives rank 0.
 struct alignas(cache_line) VerdictLine {
@@ -71,6 +87,10 @@ struct alignas(cache_line) Mail {
     uint32_t slot = 0;
     uint64_t offset = 0; // in the origin's outbox
     uint64_t bytes = 0;
+    // What goes with it: 1 + the number of a window of the origin, and how far into that it lies; 0
+    // where nothing does.
+    uint64_t loan = 0;
+    static constexpr unsigned loan_offset_bits = 48;
 };
 static_assert(sizeof(Mail) == cache_line);
 
@@ -110,6 +130,7 @@ public:
     Presence &presence() const { return control().presence; }
     VerdictLine &verdict() const { return control().verdict; }
     FailureRecord &failure() const { return control().failure; }
+    OfferedWindow &window(uint32_t number) const { return control().windows[number]; }
     PublishedCall &call(uint64_t number) const { return control().calls[number % calls_kept]; }
     LineHead &line(uint64_t exchange) const {
         return *at<LineHead>(lines_ + exchange % 2 * line_stride_);
@@ -131,6 +152,7 @@ private:
         VerdictLine verdict;
         FailureRecord failure;
         std::array<PublishedCall, calls_kept> calls;
+        std::array<OfferedWindow, windows_kept> windows;
     };
 
     template <class T> T *at(size_t offset) const { return reinterpret_cast<T *>(base_ + offset); }

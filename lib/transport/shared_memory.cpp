@@ -64,14 +64,49 @@ Result<FileDescriptor> create_shared_memory(size_t bytes) {
     return file;
 }
 
-Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes) {
+static Done check_memory(int file, size_t bytes) {
     struct stat status {};
-    const bool is_sound = fstat(file.number(), &status) == 0 &&
+    const bool is_sound = fstat(file, &status) == 0 &&
                           static_cast<size_t>(status.st_size) == bytes &&
-                          (fcntl(file.number(), F_GET_SEALS) & F_SEAL_SHRINK) != 0;
-    if (!is_sound)
-        return Error::make(Code::system_error, "what came as shared memory is none of ours");
+                          (fcntl(file, F_GET_SEALS) & F_SEAL_SHRINK) != 0;
+    if (is_sound) return {};
+    return Error::make(Code::system_error, "what came as shared memory is none of ours");
+}
+
+Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes) {
+    QCCL_TRY(check_memory(file.number(), bytes));
     return Mapping::shared(file.number(), bytes);
+}
+
+Result<SharedFile> describe(int file) {
+    struct stat status {};
+    if (fstat(file, &status) != 0)
+        return Error::make(Code::system_error, "file %d: %s", file, std::strerror(errno));
+    return SharedFile{.device = status.st_dev,
+                      .inode = status.st_ino,
+                      .bytes = static_cast<uint64_t>(status.st_size),
+                      .number = file};
+}
+
+static Result<FileDescriptor> open_file_of(long long pid, int number, int flags) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%lld/fd/%d", pid, number);
+    FileDescriptor file(open(path, flags | O_CLOEXEC));
+    if (!file.is_open())
+        return Error::make(Code::system_error, "%s: %s", path, std::strerror(errno));
+    return file;
+}
+
+Result<Mapping> map_file_of(int64_t pid, const SharedFile &file) {
+    // Looked at before it is opened: opening a pipe or a device by mistake would not be harmless.
+    QCCL_TRY(const FileDescriptor place, open_file_of(pid, file.number, O_PATH));
+    QCCL_TRY(const SharedFile found, describe(place.number()));
+    if (found.device != file.device || found.inode != file.inode)
+        return Error::make(Code::system_error, "file %d of process %lld is another one",
+                           file.number, static_cast<long long>(pid));
+    QCCL_TRY(const FileDescriptor memory, open_file_of(getpid(), place.number(), O_RDONLY));
+    QCCL_TRY(check_memory(memory.number(), file.bytes));
+    return Mapping::shared_to_read(memory.number(), file.bytes);
 }
 
 } // namespace qccl

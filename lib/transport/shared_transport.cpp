@@ -17,7 +17,8 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
               .warn_after = options.warn_after,
               .peer_timeout = options.peer_timeout,
               .warn = options.warn,
-              .idle = options.idle}) {
+              .idle = options.idle}),
+      windows_(party_) {
     peers_.reserve(size());
     for (uint32_t peer = 0; peer < size(); peer++)
         peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
@@ -65,6 +66,10 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wi
     mail->slot = wire.slot;
     mail->offset = static_cast<uint64_t>(wire.data - origin.outbox().data());
     mail->bytes = wire.bytes;
+    mail->loan = 0;
+    if (wire.loan.data)
+        mail->loan = (uint64_t{wire.loan.window} + 1) << Mail::loan_offset_bits |
+                     windows_.offset(wire.origin, wire.loan);
     outbound.post();
     vigil_.came();
     return true;
@@ -109,7 +114,15 @@ Result<Wire> SharedTransport::view(const Mail &mail) {
         return verdict_.pass(
             Error::make(Code::damaged_data, "a message points outside every outbox"));
     const std::byte *const data = party_.segments[mail.origin].outbox().data() + mail.offset;
-    return Wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
+    Wire wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
+    if (mail.loan == 0) return wire;
+    const uint64_t window = mail.loan >> Mail::loan_offset_bits;
+    const uint64_t offset = mail.loan & ((uint64_t{1} << Mail::loan_offset_bits) - 1);
+    wire.loan = windows_.find(mail.origin, static_cast<uint32_t>(window - 1), offset);
+    if (!wire.loan.data)
+        return verdict_.pass(
+            Error::make(Code::damaged_data, "a message points outside every window"));
+    return wire;
 }
 
 void SharedTransport::release(const Wire &wire) {

@@ -4,6 +4,7 @@
 #include "transport/mailbox.hpp"
 #include "transport/roster.hpp"
 #include "transport/vigil.hpp"
+#include "transport/windows.hpp"
 
 namespace qccl {
 
@@ -29,6 +30,18 @@ public:
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override;
     Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override;
     void release(const Wire &wire) override;
+
+    void end() override {
+        vigil_.came();
+        party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
+    }
+
+    void show(const OwnMemory &memory) override { windows_.show(memory); }
+    void hide(const std::byte *base) override { windows_.hide(base); }
+    void look_at_windows() override { windows_.look(); }
+    Loan lend(const void *data, size_t bytes) const override {
+        return windows_.lend(static_cast<const std::byte *>(data), bytes);
+    }
 
     size_t line_bytes() const override { return shape_.line_bytes; }
     Result<std::byte *> line() override;
@@ -64,6 +77,7 @@ private:
     CallHistory history_;
     Verdict verdict_;
     Vigil vigil_;
+    Windows windows_;
     std::vector<Peer> peers_; // by rank
     size_t shelved_ = 0;      // messages on all shelves
     uint64_t together_ = 0;   // every rank has begun this call

@@ -45,12 +45,28 @@ struct MessageTag {
     bool operator==(const MessageTag &) const = default;
 };
 
+// Memory of this process in a file that others can map.
+struct OwnMemory {
+    const std::byte *base = nullptr; // where the file is mapped, whole
+    size_t bytes = 0;
+    int file = -1; // open as long as the memory is shown
+};
+
+// Bytes that lie in a window, which is memory that its owner has shown to its peers and that all of
+// them have mapped.
+struct Loan {
+    const std::byte *data = nullptr; // as this rank sees them; null: there are none
+    uint64_t bytes = 0;              // from there to the end of the window
+    uint32_t window = 0;             // number, of the owner
+};
+
 // Bytes that lie still until every reader has released them.
 struct Wire {
     const std::byte *data = nullptr;
     uint64_t bytes = 0;
     uint32_t origin = 0; // the rank in whose outbox they lie
     uint32_t slot = 0;   // the origin's slot
+    Loan loan{};         // of the origin: more bytes, which go with these
 };
 
 // One rank's end of one communicator. Not thread-safe, but for `fail` and `failure`.
@@ -80,6 +96,21 @@ public:
     // not ours (mismatch, the same sentence on every rank).
     virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) = 0;
     virtual void release(const Wire &wire) = 0;
+
+    // This rank has read all that it will of this call's messages. For calls that may lend, so that
+    // those who wait for the last reader can tell who that is.
+    virtual void end() = 0;
+
+    // Windows: memory of the caller's own that peers read where it lies. A rank shows memory and
+    // hides it between calls, as often; the other ranks map it when they next look, and where one
+    // of them cannot, it is never lent. What is hidden stays mapped until they look again.
+    virtual void show(const OwnMemory &memory) = 0;
+    virtual void hide(const std::byte *base) = 0;
+    // At what the others have shown and hidden since the last look. At the start of a call.
+    virtual void look_at_windows() = 0;
+    // The bytes at `data` as a loan, if all of them lie in one window. Then they may go with a wire
+    // of this rank's outbox, and may be changed when nobody reads the wire's slot.
+    virtual Loan lend(const void *data, size_t bytes) const = 0;
 
     // Small messages: every rank has a line that all others read. `line` gives this rank's to write
     // (aligned to 32; it waits until everyone is done with what it held), `publish` shows its first

@@ -170,6 +170,16 @@ void Vigil::warn(uint32_t on) {
     options_.warn(warning.text);
 }
 
+// Whom the peer waits for at the moment, if for anybody; itself where it waits for a slot.
+std::optional<uint32_t> Vigil::awaited_by(uint32_t peer) const {
+    const Presence &presence = party_.segments[peer].presence();
+    const uint32_t waits_on = presence.waits_on.load(std::memory_order_acquire);
+    const int64_t awake_ns = presence.awake_ns.load(std::memory_order_relaxed);
+    if (waits_on == 0 || waits_on > party_.size() || count_ns(now_) - awake_ns >= stale.count())
+        return std::nullopt;
+    return waits_on - 1;
+}
+
 // The rank that keeps the others waiting: the lowest that has not come to the call, or else the end
 // of the chain of ranks of which each waits for the next.
 uint32_t Vigil::culprit(uint32_t on) const {
@@ -177,14 +187,24 @@ uint32_t Vigil::culprit(uint32_t on) const {
         if (history_.begun(peer) < history_.current().call) return peer;
     uint32_t peer = on;
     for (uint32_t hops = 0; hops < party_.size(); hops++) {
-        const Presence &presence = party_.segments[peer].presence();
-        const uint32_t waits_on = presence.waits_on.load(std::memory_order_acquire);
-        const int64_t awake_ns = presence.awake_ns.load(std::memory_order_relaxed);
-        const bool waits = waits_on != 0 && count_ns(now_) - awake_ns < stale.count();
-        if (!waits || waits_on > party_.size()) return peer;
-        peer = waits_on - 1;
+        const auto next = awaited_by(peer);
+        if (!next) return peer;
+        if (*next == peer) return slow_reader(on);
+        peer = *next;
     }
     return on;
+}
+
+// Of those who may still read somebody's slot, the lowest that does not wait itself.
+uint32_t Vigil::slow_reader(uint32_t otherwise) const {
+    const uint64_t call = history_.current().call;
+    for (uint32_t peer = 0; peer < party_.size(); peer++) {
+        const uint64_t ended =
+            party_.segments[peer].presence().ended.load(std::memory_order_relaxed);
+        const bool has_read = history_.begun(peer) > call || ended == call;
+        if (!has_read && !awaited_by(peer)) return peer;
+    }
+    return otherwise;
 }
 
 bool Vigil::is_settled(uint64_t call, const std::optional<Error> &difference) const {

@@ -54,7 +54,9 @@ private:
     bool is_gone(uint32_t peer) const;
     bool is_settled(uint64_t call, const std::optional<Error> &difference) const;
     Error lost(uint32_t peer) const;
+    std::optional<uint32_t> awaited_by(uint32_t peer) const;
     uint32_t culprit(uint32_t on) const;
+    uint32_t slow_reader(uint32_t otherwise) const;
     void warn(uint32_t on);
 
     const Party &party_;

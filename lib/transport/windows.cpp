@@ -1,0 +1,130 @@
+// The two sides of the table of windows. A peer counts itself among the holders and then looks
+// whether the offer still stands; the owner hides the offer and then looks whether there are
+// holders: one of the two sees the other's store.
+#include "transport/windows.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+void Windows::show(const OwnMemory &memory) {
+    for (Shown &shown : shown_)
+        if (shown.memory.base == memory.base) {
+            shown.times++;
+            return;
+        }
+    shown_.push_back({.memory = memory});
+    offer(shown_.back());
+}
+
+void Windows::hide(const std::byte *base) {
+    const auto found = std::find_if(shown_.begin(), shown_.end(),
+                                    [=](const Shown &shown) { return shown.memory.base == base; });
+    if (found == shown_.end() || --found->times != 0) return;
+    if (found->window != no_window) withdraw(found->window);
+    shown_.erase(found);
+}
+
+// Where there is no room, or the file cannot be described, peers hear nothing.
+void Windows::offer(Shown &shown) {
+    const auto file = describe(shown.memory.file);
+    if (!file || file->bytes != shown.memory.bytes) return;
+    for (uint32_t number = 0; number < windows_kept; number++) {
+        OfferedWindow &window = party_.mine().window(number);
+        if (window.offer.load(std::memory_order_relaxed) != 0 ||
+            window.holders.load(std::memory_order_seq_cst) != 0)
+            continue;
+        window.file = *file;
+        window.readers.store(0, std::memory_order_relaxed);
+        window.offer.store(++offers_, std::memory_order_seq_cst);
+        shown.window = number;
+        return announce();
+    }
+}
+
+void Windows::withdraw(uint32_t window) {
+    party_.mine().window(window).offer.store(0, std::memory_order_seq_cst);
+    announce();
+}
+
+void Windows::announce() const {
+    party_.mine().presence().offers.fetch_add(1, std::memory_order_release);
+}
+
+void Windows::look() {
+    for (uint32_t peer = 0; peer < party_.size(); peer++) {
+        PeerViews &views = views_[peer];
+        const uint64_t offers =
+            party_.segments[peer].presence().offers.load(std::memory_order_acquire);
+        if (peer == party_.rank || views.offers == offers) continue;
+        views.offers = offers;
+        for (uint32_t number = 0; number < windows_kept; number++)
+            look_at(peer, number, views.windows[number]);
+    }
+    for (Shown &shown : shown_)
+        if (shown.window == no_window) offer(shown);
+}
+
+void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
+    OfferedWindow &window = party_.segments[peer].window(number);
+    const uint64_t offer = window.offer.load(std::memory_order_acquire);
+    if (offer == view.offer) return;
+    if (view.mapping.base()) {
+        view.mapping = Mapping();
+        window.holders.fetch_sub(1, std::memory_order_release);
+    }
+    view.offer = offer;
+    if (offer == 0) return;
+    window.holders.fetch_add(1, std::memory_order_seq_cst);
+    if (window.offer.load(std::memory_order_seq_cst) == offer)
+        if (auto mapping = map_file_of(party_.pids[peer], window.file)) {
+            view.mapping = std::move(*mapping);
+            window.readers.fetch_add(1, std::memory_order_release);
+            return;
+        }
+    window.holders.fetch_sub(1, std::memory_order_release);
+}
+
+const std::byte *Windows::base(uint32_t owner, uint32_t number, uint64_t &bytes) const {
+    if (owner != party_.rank) {
+        const Mapping &mapping = views_[owner].windows[number].mapping;
+        bytes = mapping.bytes();
+        return mapping.base();
+    }
+    for (const Shown &shown : shown_) {
+        if (shown.window != number) continue;
+        bytes = shown.memory.bytes;
+        return shown.memory.base;
+    }
+    return nullptr;
+}
+
+Loan Windows::lend(const std::byte *data, size_t bytes) const {
+    for (const Shown &shown : shown_) {
+        const auto begin = reinterpret_cast<uintptr_t>(shown.memory.base);
+        const auto from = reinterpret_cast<uintptr_t>(data);
+        if (from < begin || from - begin > shown.memory.bytes) continue;
+        const uint64_t rest = shown.memory.bytes - (from - begin);
+        if (rest < bytes || shown.window == no_window) return {};
+        const uint32_t readers =
+            party_.mine().window(shown.window).readers.load(std::memory_order_acquire);
+        if (readers + 1 != party_.size()) return {};
+        return {.data = data, .bytes = rest, .window = shown.window};
+    }
+    return {};
+}
+
+Loan Windows::find(uint32_t owner, uint32_t number, uint64_t offset) const {
+    uint64_t bytes = 0;
+    const std::byte *const start = number < windows_kept ? base(owner, number, bytes) : nullptr;
+    if (!start || offset > bytes) return {};
+    return {.data = start + offset, .bytes = bytes - offset, .window = number};
+}
+
+uint64_t Windows::offset(uint32_t owner, const Loan &loan) const {
+    uint64_t bytes = 0;
+    return reinterpret_cast<uintptr_t>(loan.data) -
+           reinterpret_cast<uintptr_t>(base(owner, loan.window, bytes));
+}
+
+} // namespace qccl

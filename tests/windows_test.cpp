@@ -1,0 +1,236 @@
+// Windows: memory that a rank shows is lent when every other rank has mapped it, and never where
+// one of them cannot; what is hidden makes room for others. Over threads and over processes.
+#include "transport_ways.hpp"
+
+#include "transport/shared_memory.hpp"
+
+#include <sys/resource.h>
+
+using namespace qtest;
+
+namespace {
+
+constexpr size_t bytes = 40960;
+
+struct Memory {
+    FileDescriptor file;
+    Mapping mapping;
+
+    explicit Memory(uint8_t value) {
+        auto made = create_shared_memory(bytes);
+        CHECK_OK(made);
+        file = std::move(*made);
+        auto mapped = Mapping::shared(file.number(), bytes);
+        CHECK_OK(mapped);
+        mapping = std::move(*mapped);
+        std::memset(mapping.base(), value, bytes);
+    }
+    OwnMemory own() const {
+        return {.base = mapping.base(), .bytes = bytes, .file = file.number()};
+    }
+    const std::byte *data() const { return mapping.base(); }
+};
+
+// Every rank looks, as at the start of a call.
+void all_look(const Rank &rank, Transport &transport) {
+    rank.meeting.barrier();
+    transport.look_at_windows();
+    rank.meeting.barrier();
+}
+
+// Rank 0 gives `loan` to all others by way of a wire; what they find there.
+uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number, const Loan &loan) {
+    CHECK_OK(transport.begin(call_number(number), 30s));
+    uint8_t found = 0;
+    if (rank.rank == 0) {
+        auto wire = free_wire(transport);
+        CHECK_OK(wire);
+        wire->loan = loan;
+        CHECK_OK(send(transport, 1, *wire));
+        while (!transport.is_free(0)) CHECK_OK(transport.wait(0));
+    } else {
+        const auto wire = receive(transport, rank.rank - 1);
+        CHECK_OK(wire);
+        CHECK(wire->loan.data != nullptr);
+        found = static_cast<uint8_t>(wire->loan.data[0]);
+        CHECK_EQ(wire->loan.bytes, bytes - 100);
+        // Forwarded, it is the owner's still.
+        if (rank.rank + 1 < rank.size) CHECK_OK(send(transport, rank.rank + 1, *wire));
+        transport.release(*wire);
+    }
+    transport.end();
+    return found;
+}
+
+template <Kind kind> void what_all_have_mapped_is_lent() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const Memory memory(7);
+        if (rank.rank == 0) {
+            transport->show(memory.own());
+            CHECK(!transport->lend(memory.data(), bytes).data); // nobody has looked
+        }
+        all_look(rank, *transport);
+        Loan loan;
+        if (rank.rank == 0) {
+            loan = transport->lend(memory.data() + 100, bytes - 100);
+            CHECK(loan.data == memory.data() + 100);
+            CHECK(!transport->lend(memory.data() + 100, bytes).data); // beyond its end
+            CHECK(!transport->lend(&loan, 1).data);
+        }
+        const uint8_t found = pass_on(rank, *transport, 1, loan);
+        if (rank.rank != 0) CHECK_EQ(found, 7U);
+    });
+}
+
+// Shown twice, memory is hidden by the second `hide`.
+template <Kind kind> void what_is_hidden_is_not_lent() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const Memory memory(1);
+        for (int i = 0; i < 2; i++) transport->show(memory.own());
+        all_look(rank, *transport);
+        transport->hide(memory.data());
+        CHECK(transport->lend(memory.data(), 1).data != nullptr);
+        transport->hide(memory.data());
+        CHECK(!transport->lend(memory.data(), 1).data);
+        transport->hide(memory.data()); // one too many does nothing
+        all_look(rank, *transport);
+        CHECK(!transport->lend(memory.data(), 1).data);
+    });
+}
+
+// More memory, one after the other and at a time, than there are windows.
+template <Kind kind> void windows_are_used_again() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        uint64_t number = 0;
+        for (uint8_t i = 1; i <= 80; i++) {
+            const Memory memory(i);
+            transport->show(memory.own());
+            all_look(rank, *transport);
+            const Loan loan = transport->lend(memory.data() + 100, bytes - 100);
+            CHECK(loan.data != nullptr);
+            const uint8_t found = pass_on(rank, *transport, ++number, loan);
+            if (rank.rank != 0) CHECK_EQ(found, i);
+            rank.meeting.barrier();
+            transport->hide(memory.data());
+        }
+        all_look(rank, *transport);
+
+        std::vector<Memory> many;
+        for (uint8_t i = 0; i < 40; i++) {
+            many.emplace_back(i);
+            transport->show(many.back().own());
+        }
+        const auto lent = [&] {
+            return std::count_if(many.begin(), many.end(), [&](const Memory &memory) {
+                return transport->lend(memory.data(), bytes).data != nullptr;
+            });
+        };
+        all_look(rank, *transport);
+        CHECK_EQ(lent(), 32);
+        for (size_t i = 0; i < 10; i++) transport->hide(many[i].data());
+        // What was hidden is let go, the others are shown, and mapped.
+        for (int i = 0; i < 3; i++) all_look(rank, *transport);
+        CHECK_EQ(lent(), 30);
+    });
+}
+
+// The number of a file means another one by the time somebody looks.
+template <Kind kind> void another_file_is_not_taken_for_it() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const Memory memory(1), other(2);
+        transport->show(memory.own());
+        CHECK(dup2(other.file.number(), memory.file.number()) >= 0);
+        all_look(rank, *transport);
+        CHECK(!transport->lend(memory.data(), 1).data);
+        all_look(rank, *transport);
+        CHECK(!transport->lend(memory.data(), 1).data);
+    });
+}
+
+// One rank that cannot map it keeps everyone from it, and nobody from anything else.
+void who_has_no_descriptors_maps_nothing() {
+    run_ranks(Kind::shm, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        const Memory memory(1);
+        transport->show(memory.own());
+        const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+        if (rank.rank == 2) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+        all_look(rank, *transport);
+        const bool is_lent = transport->lend(memory.data(), 1).data != nullptr;
+        CHECK_EQ(is_lent, rank.rank == 2);
+        CHECK_OK(run(*transport, call_number(1), Way::ring));
+    });
+}
+
+template <Kind kind> void a_loan_of_nothing_is_refused() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        rank.meeting.barrier();
+        if (rank.rank == 0) {
+            auto wire = free_wire(*transport);
+            CHECK_OK(wire);
+            wire->loan = {.data = wire->data, .bytes = 1, .window = 3};
+            CHECK_OK(send(*transport, 1, *wire));
+            rank.meeting.barrier();
+            return;
+        }
+        const auto received = receive(*transport, 0);
+        CHECK(!received);
+        check_error(received.error(), Code::damaged_data, -1,
+                    "a message points outside every window");
+        rank.meeting.barrier();
+    });
+}
+
+// Who still reads what somebody has lent is named, and not who is through with it.
+template <Kind kind> void a_slow_reader_is_named() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 300ms));
+        rank.meeting.barrier();
+        if (rank.rank == 0) {
+            const auto wire = free_wire(*transport);
+            CHECK_OK(wire);
+            for (uint32_t peer = 1; peer < 3; peer++) CHECK_OK(send(*transport, peer, *wire));
+            Done done;
+            while (done && !transport->is_free(0)) done = transport->wait(0);
+            CHECK(!done);
+            CHECK_EQ(std::string(done.error().text),
+                     "rank 2 did not go on in all_reduce, call 1, within 0.3 s");
+        } else {
+            const auto wire = receive(*transport, 0);
+            CHECK_OK(wire);
+            if (rank.rank == 1) {
+                transport->release(*wire);
+                transport->end();
+            }
+        }
+        rank.meeting.barrier();
+    });
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(what_all_have_mapped_is_lent<Kind::inproc>),
+        QTEST(what_all_have_mapped_is_lent<Kind::shm>),
+        QTEST(what_is_hidden_is_not_lent<Kind::inproc>),
+        QTEST(what_is_hidden_is_not_lent<Kind::shm>),
+        QTEST(windows_are_used_again<Kind::inproc>),
+        QTEST(windows_are_used_again<Kind::shm>),
+        QTEST(another_file_is_not_taken_for_it<Kind::inproc>),
+        QTEST(another_file_is_not_taken_for_it<Kind::shm>),
+        QTEST(who_has_no_descriptors_maps_nothing),
+        QTEST(a_loan_of_nothing_is_refused<Kind::inproc>),
+        QTEST(a_loan_of_nothing_is_refused<Kind::shm>),
+        QTEST(a_slow_reader_is_named<Kind::inproc>),
+        QTEST(a_slow_reader_is_named<Kind::shm>),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
