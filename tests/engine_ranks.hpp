@@ -9,6 +9,7 @@
 #include "coll/algorithm.hpp"
 #include "device/host.hpp"
 #include "engine/engine.hpp"
+#include "transport/shared_memory.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -22,8 +23,15 @@ using namespace qccl;
 // A buffer between two guards, at an address that no vector is aligned to.
 class GuardedBuffer {
 public:
-    GuardedBuffer(size_t bytes, size_t offset)
-        : held_(guard + offset + bytes + guard, filler), bytes_(bytes), offset_(guard + offset) {}
+    // In `memory`, which is large enough, or in memory of its own where that is empty.
+    GuardedBuffer(size_t bytes, size_t offset, std::span<std::byte> memory = {})
+        : own_(memory.empty() ? guard + offset + bytes + guard : 0),
+          held_(memory.empty() ? std::span(own_) : memory.first(guard + offset + bytes + guard)),
+          bytes_(bytes), offset_(guard + offset) {
+        std::fill(held_.begin(), held_.end(), filler);
+    }
+    // As a caller does who has other plans with its memory.
+    void scribble() { std::fill(held_.begin(), held_.end(), std::byte{0xDB}); }
     std::byte *data() { return held_.data() + offset_; }
     Bytes content() const {
         return Bytes(held_.begin() + static_cast<long>(offset_),
@@ -38,14 +46,39 @@ public:
 private:
     static constexpr size_t guard = 128;
     static constexpr std::byte filler{0xE7};
-    Bytes held_;
+    Bytes own_;
+    std::span<std::byte> held_;
     size_t bytes_, offset_;
+};
+
+// Memory for the buffers of a rank's calls, which it shows to its peers.
+class Arena {
+public:
+    static constexpr size_t bytes = size_t{4} << 20;
+
+    explicit Arena(Transport &transport) {
+        auto file = create_shared_memory(bytes);
+        CHECK_OK(file);
+        file_ = std::move(*file);
+        auto mapping = Mapping::shared(file_.number(), bytes);
+        CHECK_OK(mapping);
+        mapping_ = std::move(*mapping);
+        transport.show({.base = mapping_.base(), .bytes = bytes, .file = file_.number()});
+    }
+    std::span<std::byte> half(size_t number) const {
+        return {mapping_.base() + number * bytes / 2, bytes / 2};
+    }
+
+private:
+    FileDescriptor file_;
+    Mapping mapping_;
 };
 
 // One rank's end.
 struct EngineRank {
     std::unique_ptr<Transport> transport;
     std::unique_ptr<Engine> engine;
+    std::unique_ptr<Arena> arena; // where there is one, calls have their buffers in it
 };
 
 inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
@@ -74,12 +107,13 @@ inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cu
                    cut);
 }
 
+using Shows = std::function<bool(uint32_t rank)>;
 using Wrap = std::function<std::unique_ptr<Transport>(uint32_t rank, std::unique_ptr<Transport>)>;
 
 class Cluster {
 public:
     explicit Cluster(uint32_t size, TransportOptions options = test_options(),
-                     const Wrap &wrap = {})
+                     const Wrap &wrap = {}, const Shows &shows = {})
         : meeting_(size), ranks_(size) {
         on_each([&](uint32_t rank) {
             TransportOptions mine = options;
@@ -91,6 +125,8 @@ public:
                 });
             CHECK_OK(made);
             ranks_[rank].transport = wrap ? wrap(rank, std::move(*made)) : std::move(*made);
+            if (shows && shows(rank))
+                ranks_[rank].arena = std::make_unique<Arena>(*ranks_[rank].transport);
             Device device = host_device();
             device.kernels = available_kernels()[rank % available_kernels().size()];
             const EngineOptions engine{.streaming_bytes = rank % 2 == 0 ? 0 : ~uint64_t{0}};
@@ -134,8 +170,13 @@ public:
         const size_t value = type_bytes(call.type);
         const size_t send_bytes = send_count(call) * value, recv_bytes = recv_count(call) * value;
         const size_t offset = rank % 3 * value;
-        GuardedBuffer send(in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset);
-        GuardedBuffer recv(in_place ? 0 : recv_bytes, offset);
+        const auto *const arena = ranks_[rank].arena.get();
+        const auto half = [&](size_t number) {
+            return arena ? arena->half(number) : std::span<std::byte>();
+        };
+        GuardedBuffer send(in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset,
+                           half(0));
+        GuardedBuffer recv(in_place ? 0 : recv_bytes, offset, half(1));
         std::byte *from = send.data(), *to = recv.data();
         const size_t own = rank * call.count * value;
         if (in_place) {
@@ -143,14 +184,20 @@ public:
             from = send.data() + (call.collective == Collective::all_gather ? own : 0);
         }
         std::copy(input.begin(), input.end(), from);
-        QCCL_TRY(ranks_[rank].engine->run(program, {.send = from,
-                                                    .recv = to,
-                                                    .number = call.number,
-                                                    .noise_seed = call.seed,
-                                                    .timeout = timeout}));
-        CHECK(send.is_guarded() && recv.is_guarded());
-        if (!in_place) CHECK(send.content() == input);
-        return Bytes(to, to + recv_bytes);
+        const Done done = ranks_[rank].engine->run(program, {.send = from,
+                                                             .recv = to,
+                                                             .number = call.number,
+                                                             .noise_seed = call.seed,
+                                                             .timeout = timeout});
+        if (done) {
+            CHECK(send.is_guarded() && recv.is_guarded());
+            if (!in_place) CHECK(send.content() == input);
+        }
+        const Bytes received(to, to + recv_bytes);
+        send.scribble();
+        recv.scribble();
+        QCCL_TRY(done);
+        return received;
     }
 
     // The call on every rank, all of which must succeed; every cut in turn, without a meeting in

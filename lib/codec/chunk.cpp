@@ -67,8 +67,8 @@ Done check_fixed_fields(const Header &header) {
 }
 
 // Count and lengths; the count is bounded first, so that no product below can overflow.
-Done check_lengths(const Header &header, const Codec &codec, DataType type, size_t chunk_bytes) {
-    const uint64_t payload_bytes = chunk_bytes - header_bytes;
+Done check_lengths(const Header &header, const Codec &codec, DataType type,
+                   uint64_t payload_bytes) {
     if (header.count / most_values_per_byte > payload_bytes)
         return Error::make(damaged, "chunk: %" PRIu64 " values cannot lie in %" PRIu64 " bytes",
                            header.count, payload_bytes);
@@ -113,29 +113,30 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
     std::memcpy(dst, &header, sizeof header);
 }
 
-Result<OpenChunk> open_chunk(std::span<const std::byte> bytes) {
+static Result<Header> take_header(std::span<const std::byte> bytes) {
     if (bytes.size() < header_bytes)
         return Error::make(damaged, "chunk: %zu bytes are less than its header of %zu",
                            bytes.size(), header_bytes);
     const Header header = read_header(bytes);
     QCCL_TRY(check_fixed_fields(header));
+    return header;
+}
+
+static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::byte> payload) {
     QCCL_TRY(const Codec codec, read_codec(header));
     const auto type = to_type(header.type);
     if (!type || (!codec.is_lossless() && !info(*type).is_float))
         return Error::make(damaged, "chunk: type %u cannot be in it", header.type);
-    QCCL_TRY(check_lengths(header, codec, *type, bytes.size()));
+    QCCL_TRY(check_lengths(header, codec, *type, payload.size()));
     if (codec.rounding == Rounding::nearest && (header.noise_key != 0 || header.call != 0))
         return Error::make(damaged, "chunk: noise without stochastic rounding");
 
-    const auto payload = bytes.subspan(header_bytes);
     QCCL_TRY(check_payload(codec, payload_layout(codec, *type, header.count), payload));
     return OpenChunk{
         codec, {*type, header.count, header.first_index, header.noise_key, header.call}, payload};
 }
 
-Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &codec, DataType type,
-                             uint64_t count) {
-    QCCL_TRY(OpenChunk open, open_chunk(bytes));
+static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type, uint64_t count) {
     Codec expected = codec;
     expected.seed = expected.min_bytes = 0;
     if (open.codec != expected || open.chunk.type != type)
@@ -147,6 +148,26 @@ Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &code
                            "chunk: %" PRIu64 " values came where %" PRIu64 " were expected",
                            open.chunk.count, count)
             .compared(static_cast<int64_t>(count), static_cast<int64_t>(open.chunk.count));
+    return {};
+}
+
+Result<OpenChunk> open_chunk(std::span<const std::byte> bytes) {
+    QCCL_TRY(const Header header, take_header(bytes));
+    return open_chunk(header, bytes.subspan(header_bytes));
+}
+
+Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &codec, DataType type,
+                             uint64_t count) {
+    QCCL_TRY(const OpenChunk open, open_chunk(bytes));
+    QCCL_TRY(check_kind(open, codec, type, count));
+    return open;
+}
+
+Result<OpenChunk> open_chunk(std::span<const std::byte> header, std::span<const std::byte> payload,
+                             const Codec &codec, DataType type, uint64_t count) {
+    QCCL_TRY(const Header taken, take_header(header));
+    QCCL_TRY(const OpenChunk open, open_chunk(taken, payload));
+    QCCL_TRY(check_kind(open, codec, type, count));
     return open;
 }
 

@@ -39,6 +39,9 @@ Result<OpenChunk> open_chunk(std::span<const std::byte> bytes);
 // The same, and refuses a chunk that is not what the schedule says comes here.
 Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &codec, DataType type,
                              uint64_t count);
+// The same, where the payload does not lie behind the header.
+Result<OpenChunk> open_chunk(std::span<const std::byte> header, std::span<const std::byte> payload,
+                             const Codec &codec, DataType type, uint64_t count);
 
 // The stand-alone container of qcclCodecEncode: a chunk whose header carries a CRC32C of it all.
 void seal_chunk(std::span<std::byte> chunk);

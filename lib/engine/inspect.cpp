@@ -1,11 +1,21 @@
 #include "engine/inspect.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 
 namespace qccl {
 
-static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expected) {
-    const auto opened = open_chunk(bytes, *expected.codec, expected.type, expected.count);
+static Result<OpenChunk> open(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+                              std::span<const std::byte> lent) {
+    if (!lent.data()) return open_chunk(bytes, *expected.codec, expected.type, expected.count);
+    const uint64_t payload = payload_layout(*expected.codec, expected.type, expected.count).bytes;
+    return open_chunk(bytes, lent.first(std::min(lent.size(), payload)), *expected.codec,
+                      expected.type, expected.count);
+}
+
+static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+                  std::span<const std::byte> lent) {
+    const auto opened = open(bytes, expected, lent);
     if (!opened) return opened.error();
     const uint64_t index = opened->chunk.first_index;
     if (index != expected.index)
@@ -17,8 +27,9 @@ static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expecte
     return check_seal(bytes);
 }
 
-Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected) {
-    const Done checked = check(bytes, expected);
+Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+             std::span<const std::byte> lent) {
+    const Done checked = check(bytes, expected, lent);
     if (checked) return {};
     const Error &error = checked.error();
     return Error::make(error.code, "from rank %" PRIu32 ": %.200s", expected.from, error.text)

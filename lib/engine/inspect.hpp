@@ -20,6 +20,8 @@ struct ExpectedChunk {
     bool is_sealed = false;
 };
 
-Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected);
+// `lent` is where the payload begins if it does not lie behind the header, as far as one may read.
+Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
+             std::span<const std::byte> lent = {});
 
 } // namespace qccl

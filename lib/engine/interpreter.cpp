@@ -3,13 +3,15 @@
 #include "engine/inspect.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 namespace qccl {
 
 Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                          Counters &counters, const Program &program, const Call &call, bool streams)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
-      program_(program), workbench_(device, memory, program, call, transport.outbox(), streams),
+      program_(program), call_(call),
+      workbench_(device, memory, program, call, transport.outbox(), streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())) {}
 
 Done Interpreter::run() {
@@ -20,7 +22,7 @@ Done Interpreter::run() {
         if (has_moved) continue;
         QCCL_TRY(transport_.wait(whom_to_await()));
     }
-    return {};
+    return program_.may_lend ? take_back() : Done();
 }
 
 Done Interpreter::prepare() {
@@ -32,6 +34,7 @@ Done Interpreter::prepare() {
         grow(memory_.segments, device_,
              size_t{geometry.lanes} * program_.segment_buffers * geometry.segment * sum_bytes));
     QCCL_TRY(cut_outbox());
+    if (program_.may_lend) lend();
     if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
     for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
@@ -49,6 +52,26 @@ Done Interpreter::cut_outbox() {
     memory_.slot_bytes = program_.geometry.wire_bytes;
     memory_.used_slots =
         std::max(memory_.used_slots, program_.geometry.lanes * program_.schedule.outbox);
+    return {};
+}
+
+void Interpreter::lend() {
+    transport_.look_at_windows();
+    workbench_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
+                     .recv = transport_.lend(call_.recv, program_.recv_bytes)});
+}
+
+// The caller may change its buffers when the call returns, so by then nobody may be reading them. A
+// call elsewhere that has failed returns sooner: what was borrowed counts only if none has.
+Done Interpreter::take_back() {
+    if (workbench_.lends())
+        for (uint32_t slot = 0; slot < program_.geometry.lanes * program_.schedule.outbox; slot++)
+            while (!transport_.is_free(slot)) QCCL_TRY(transport_.wait(program_.work.team.rank));
+    transport_.end();
+    charge(counters_.wait_ticks);
+    if (!has_borrowed_) return {};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (const auto failure = transport_.failure()) return *failure;
     return {};
 }
 
@@ -135,12 +158,15 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     // Whatever the poll before this found nothing is waiting.
     charge(counters_.wait_ticks);
     const ElementRange range = workbench_.range(lane, step.dst, step.chunk);
-    QCCL_TRY(inspect({wire->data, wire->bytes}, {.codec = &program_.work.codec,
-                                                 .type = program_.work.type,
-                                                 .count = range.count,
-                                                 .index = range.index,
-                                                 .from = step.peer,
-                                                 .is_sealed = program_.cut.seals}));
+    QCCL_TRY(inspect({wire->data, wire->bytes},
+                     {.codec = &program_.work.codec,
+                      .type = program_.work.type,
+                      .count = range.count,
+                      .index = range.index,
+                      .from = step.peer,
+                      .is_sealed = program_.cut.seals},
+                     {wire->loan.data, wire->loan.bytes}));
+    has_borrowed_ |= wire->loan.data != nullptr;
     if (task.readers == 0) transport_.release(*wire);
     lane.wire(step.dst.index) = {.wire = *wire, .readers = task.readers};
     charge(counters_.wire_ticks);
@@ -148,22 +174,40 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
 }
 
 bool Interpreter::try_work(Lane &lane, const Task &task) {
+    if (!may_begin(lane, task)) return false;
+    charge(counters_.wait_ticks);
+    const uint32_t stored = workbench_.run(lane, task, store_.streams());
+    release_uses(lane, task);
+    charge_work(stored, workbench_.range(lane, {}, program_.ops[task.first].chunk).count);
+    return true;
+}
+
+// Nobody reads what the task is going to write.
+bool Interpreter::may_begin(Lane &lane, const Task &task) {
     for (uint32_t i = task.first; i < task.last; i++) {
         const Op &op = program_.ops[i];
         if (op.what == Op::What::label && !transport_.is_free(workbench_.slot(lane, op.dst.index)))
             return false;
+        if (workbench_.lends() && is_read_by_peers(lane, op)) return false;
     }
-    charge(counters_.wait_ticks);
-    workbench_.run(lane, task, store_.streams());
-    release_uses(lane, task);
-    charge_work(task, workbench_.range(lane, {}, program_.ops[task.first].chunk).count);
     return true;
+}
+
+// Other instances lend other elements.
+bool Interpreter::is_read_by_peers(Lane &lane, const Op &op) {
+    const std::span<const std::byte> range = workbench_.overwritten(lane, op);
+    const auto wires = lane.own_wires();
+    return std::any_of(wires.begin(), wires.end(), [&](const HeldWire &held) {
+        return held.lends_of(range) && (held.readers != 0 || !transport_.is_free(held.wire.slot));
+    });
 }
 
 void Interpreter::release_uses(Lane &lane, const Task &task) {
     for (uint32_t i = task.uses_first; i < task.uses_last; i++) {
         HeldWire &held = lane.wire(program_.uses[i]);
-        if (--held.readers == 0) transport_.release(held.wire);
+        if (held.readers == 0) continue; // an own wire that is not lent
+        const bool is_received = program_.uses[i] >= program_.schedule.outbox;
+        if (--held.readers == 0 && is_received) transport_.release(held.wire);
     }
 }
 
@@ -173,13 +217,13 @@ void Interpreter::charge(Counter &counter) {
     ticks_ = now;
 }
 
-// Where tiles pass through several operations, encoding takes its share of the time by their
-// number.
-void Interpreter::charge_work(const Task &task, uint64_t count) {
+// Where tiles pass through several operations, storing what peers read takes its share of the time
+// by their number.
+void Interpreter::charge_work(uint32_t stored, uint64_t count) {
     const uint64_t now = ticks_now();
-    if (task.encoding_ops != 0 && count != 0)
+    if (stored != 0 && count != 0)
         store_.took(static_cast<double>(now - ticks_) / static_cast<double>(count));
-    const uint64_t encoding = (now - ticks_) * task.encoding_ops / std::max(1U, task.timed_ops);
+    const uint64_t encoding = (now - ticks_) * stored / std::max<size_t>(1, memory_.steps.size());
     counters_.encode_ticks.add(encoding);
     counters_.copy_ticks.add(now - ticks_ - encoding);
     ticks_ = now;

@@ -20,6 +20,8 @@ public:
 private:
     Done prepare();
     Done cut_outbox();
+    void lend();
+    Done take_back();
 
     // True: something has moved.
     Result<bool> advance_any();
@@ -34,22 +36,26 @@ private:
     Result<bool> try_send(Lane &lane, const Task &task);
     Result<bool> try_recv(Lane &lane, const Task &task);
     bool try_work(Lane &lane, const Task &task);
+    bool may_begin(Lane &lane, const Task &task);
+    bool is_read_by_peers(Lane &lane, const Op &op);
 
     void release_uses(Lane &lane, const Task &task);
     // The time since the last charge.
     void charge(Counter &counter);
-    void charge_work(const Task &task, uint64_t count);
+    void charge_work(uint32_t stored, uint64_t count);
 
     Transport &transport_;
     const Device &device_;
     EngineMemory &memory_;
     Counters &counters_;
     const Program &program_;
+    const Call &call_;
     Workbench workbench_;
     StoreChoice &store_;
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet
+    bool has_borrowed_ = false;
 };
 
 } // namespace qccl

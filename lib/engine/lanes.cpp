@@ -9,7 +9,7 @@ void Lane::begin(const Program &program, uint32_t number, uint64_t instance) {
     base_ = 0;
     done_ = 0;
     waits_.assign(program.waits.begin(), program.waits.end());
-    wires_.resize(program.schedule.wires);
+    wires_.assign(program.schedule.wires, {});
 }
 
 } // namespace qccl

@@ -2,12 +2,14 @@
 // no transport and computes nothing.
 #pragma once
 
+#include "codec/chunk.hpp"
 #include "engine/program.hpp"
 #include "transport/transport.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace qccl {
@@ -15,7 +17,17 @@ namespace qccl {
 // A wire slot's content: what came, or what this rank has encoded.
 struct HeldWire {
     Wire wire;
-    uint32_t readers = 0; // tasks that will still read it; counted for received wires
+    // Tasks that will still read it; counted for received wires and for lent ones.
+    uint32_t readers = 0;
+
+    bool is_lent() const { return wire.loan.data != nullptr; }
+    bool lends_of(std::span<const std::byte> range) const {
+        return is_lent() && range.data() < wire.loan.data + wire.loan.bytes &&
+               wire.loan.data < range.data() + range.size();
+    }
+    const std::byte *payload() const {
+        return is_lent() ? wire.loan.data : wire.data + header_bytes;
+    }
 };
 
 class Lane {
@@ -42,6 +54,9 @@ public:
     void advance();
 
     HeldWire &wire(uint32_t slot) { return wires_[slot]; }
+    std::span<const HeldWire> own_wires() const {
+        return std::span(wires_).first(program_->schedule.outbox);
+    }
 
 private:
     const Program *program_ = nullptr;

@@ -98,13 +98,14 @@ public:
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
         order(dependencies);
+        const Cut &cut = program_.cut;
+        program_.may_lend = program_.work.codec.is_lossless() && !cut.seals &&
+                            program_.raw_bytes >= cut.lending_bytes;
+        if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
         return {};
     }
 
 private:
-    bool is_received(Slot slot) const {
-        return slot.is(SlotKind::wire) && slot.index >= schedule_.outbox;
-    }
     const Step &step(const Task &task) const { return schedule_.steps[task.first]; }
 
     Done add_task(StepRun run) {
@@ -119,7 +120,6 @@ private:
             task.first = static_cast<uint32_t>(program_.ops.size());
             QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));
             task.last = static_cast<uint32_t>(program_.ops.size());
-            count_ops(task);
         } else {
             task.kind = head.verb == Verb::send ? Task::Kind::send : Task::Kind::recv;
             task.awaited = head.peer;
@@ -129,30 +129,19 @@ private:
         return {};
     }
 
-    // What follows a label into the same slot encodes, also where it only copies.
-    void count_ops(Task &task) const {
-        for (uint32_t i = task.first; i < task.last; i++) {
-            const Op &op = program_.ops[i];
-            if (op.what == Op::What::label) continue;
-            task.timed_ops++;
-            const bool follows = i > task.first && program_.ops[i - 1].what == Op::What::label;
-            if (follows && program_.ops[i - 1].dst == op.dst) task.encoding_ops++;
-        }
-    }
-
     bool divides() const {
         const Work &work = program_.work;
         return reduces(work.collective) && work.op == RedOp::avg && work.team.size > 1;
     }
 
-    // The received wires that the run reads, each once.
+    // The wires that the run reads, each once.
     void add_uses(StepRun run, Task &task) {
         std::vector<uint32_t> &uses = program_.uses;
         task.uses_first = static_cast<uint32_t>(uses.size());
         for (uint32_t i = run.first; i < run.last; i++)
             for (uint32_t k = 0; k < schedule_.steps[i].sources; k++) {
                 const Step &reader = schedule_.steps[i];
-                if (!is_received(reader.src)) continue;
+                if (!reader.src.is(SlotKind::wire)) continue;
                 const uint32_t wire = reader.src.index + k;
                 if (std::find(uses.begin() + task.uses_first, uses.end(), wire) == uses.end())
                     uses.push_back(wire);
@@ -161,10 +150,10 @@ private:
     }
 
     void find_readers() {
-        std::vector<Task *> filler(schedule_.wires);
+        std::vector<Task *> filler(schedule_.wires); // none of what this rank encodes
         for (Task &task : program_.tasks) {
             for (uint32_t i = task.uses_first; i < task.uses_last; i++)
-                filler[program_.uses[i]]->readers++;
+                if (Task *const recv = filler[program_.uses[i]]) recv->readers++;
             if (task.kind == Task::Kind::recv) filler[step(task).dst.index] = &task;
         }
     }
@@ -220,11 +209,17 @@ uint64_t message_bytes(const Program &program, const Step &send) {
            (rest != 0 ? encoded_bytes(work.codec, work.type, rest) : 0) + empty * header_bytes;
 }
 
-void count_bytes(Program &program) {
+void measure_buffers(Program &program) {
     const Work &work = program.work;
-    const bool is_per_rank =
-        work.collective == Collective::reduce_scatter || work.collective == Collective::all_gather;
-    program.raw_bytes = work.count * type_bytes(work.type) * (is_per_rank ? work.team.size : 1);
+    const uint64_t block = work.count * type_bytes(work.type);
+    const bool scatters = work.collective == Collective::reduce_scatter;
+    const bool gathers = work.collective == Collective::all_gather;
+    program.raw_bytes = block * (scatters || gathers ? work.team.size : 1);
+    program.send_bytes = gathers ? block : program.raw_bytes;
+    program.recv_bytes = scatters ? block : program.raw_bytes;
+}
+
+void count_wire_bytes(Program &program) {
     for (const Step &step : program.schedule.steps)
         if (step.verb == Verb::send) program.wire_bytes += message_bytes(program, step);
 }
@@ -246,9 +241,10 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
                     .geometry = geometry};
     program.tile = find_tile(work, cut, geometry, layout.grain());
     program.tile_payload_bytes = most_encoded_bytes(work, program.tile);
+    measure_buffers(program);
     QCCL_TRY(Compiler(program, fused).run(dependencies));
     QCCL_TRY(program.bound, bind(program));
-    count_bytes(program);
+    count_wire_bytes(program);
     return program;
 }
 

@@ -7,6 +7,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "engine/bound.hpp"
+#include "engine/lendable.hpp"
 #include "engine/op.hpp"
 #include "schedule/layout.hpp"
 #include "schedule/schedule.hpp"
@@ -44,7 +45,14 @@ struct Cut {
     // that fit run over the lines. 0: over the mailboxes alone.
     size_t line_bytes = 0;
     bool seals = false; // chunks carry a CRC32C, which receivers check
-    bool joins = true;  // false: every step runs over its whole segment (the slow twin of tiles)
+    // Calls on vectors of at least so many bytes let peers read the caller's buffers in place where
+    // they can. Each rank may have its own idea of it.
+    uint64_t lending_bytes = uint64_t{64} << 10;
+    // Likewise where each rank's sum is written over what its peers have read. That costs more than
+    // a copy as long as the vectors stay in the caches (1.6 times as much for 1 MiB, between two
+    // cores of a Zen 4 that share one).
+    uint64_t overwriting_bytes = uint64_t{16} << 20;
+    bool joins = true; // false: every step runs over its whole segment (the slow twin of tiles)
 };
 
 // What the engine issues at once: a send, a receive, or operations on one chunk that run tile by
@@ -57,10 +65,8 @@ struct Task {
     uint32_t first = 0, last = 0;
     // Program::next [next_first, next_last): the tasks that wait for this one.
     uint32_t next_first = 0, next_last = 0;
-    // Program::uses [uses_first, uses_last): the received wires that it reads.
+    // Program::uses [uses_first, uses_last): the wires that it reads.
     uint32_t uses_first = 0, uses_last = 0;
-    // work: of its operations, those that encode, and those that take time.
-    uint32_t encoding_ops = 0, timed_ops = 0;
     uint32_t readers = 0; // recv: how many tasks read what comes
     uint32_t awaited = 0; // while nothing can go on: a peer, or this rank for one of its own slots
 };
@@ -82,8 +88,11 @@ struct Program {
     uint32_t tile_buffers = 0;           // accumulators of a tile, for the rank
     uint32_t segment_buffers = 0;        // accumulators of a segment, for each lane
     std::optional<BoundProgram> bound{}; // if the call runs over the lines
+    bool may_lend = false;
+    std::vector<Lendable> lendable{}; // by Op::ordinal of labels, if the call may lend
 
-    uint64_t raw_bytes = 0;  // of the call's vector, unencoded
+    uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
+    uint64_t raw_bytes = 0;                  // of the call's vector, unencoded
     uint64_t wire_bytes = 0; // that this rank sends in a call, headers included, once per receiver
 };
 

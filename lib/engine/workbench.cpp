@@ -2,6 +2,8 @@
 
 #include "kernels/philox.hpp"
 
+#include <algorithm>
+
 namespace qccl {
 namespace {
 
@@ -27,7 +29,15 @@ Workbench::Workbench(const Device &device, EngineMemory &memory, const Program &
                                   .ranks = program.work.team.size},
       layout_(payload_layout(program.work.codec, program.work.type, 0)) {}
 
-void Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
+void Workbench::lend(const Loans &loans) {
+    const auto send = reinterpret_cast<uintptr_t>(call_.send);
+    const auto recv = reinterpret_cast<uintptr_t>(call_.recv);
+    is_in_place_ = send < recv + program_.recv_bytes && recv < send + program_.send_bytes;
+    const bool overwrites = is_in_place_ && program_.work.collective == Collective::all_reduce;
+    if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes) loans_ = loans;
+}
+
+uint32_t Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
     const Work &work = program_.work;
     const std::span<const Op> ops =
         std::span(program_.ops).subspan(task.first, task.last - task.first);
@@ -39,6 +49,8 @@ void Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
     memory_.steps.clear();
     scratch_wire_.reset();
     streams_payloads_ = streams_payloads;
+    lent_ = nullptr;
+    stored_ = 0;
     for (const Op &op : ops)
         if (op.what == Op::What::label)
             label(lane, op, segment);
@@ -46,22 +58,31 @@ void Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
             resolve(lane, op, segment);
     run_tiles(context_, memory_.steps, program_.tile);
 
-    if (!program_.cut.seals) return;
+    if (!program_.cut.seals) return stored_;
     for (const Op &op : ops) {
         if (op.what != Op::What::label) continue;
         const Wire &wire = lane.wire(op.dst.index).wire;
         seal_chunk({slot_address(lane, op.dst.index), wire.bytes});
     }
+    return stored_;
 }
 
 void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
+    const bool stores_payload = op.dst.is(Place::Kind::payload);
+    std::byte *const dst = writable(lane, op.dst, op.chunk);
+    const std::byte *const src = readable(lane, op.src, op.chunk);
+    const bool lies_there = op.what == Op::What::copy && dst == src && op.dst_type == op.src_type;
+    if (lies_there || (op.dst.is(Place::Kind::output) && dst == lent_)) return;
+    if (stores_payload && lane.wire(op.dst.index).is_lent()) lent_ = dst;
+    const bool stores_shared = stores_payload || was_lent(lane, op);
+    if (stores_shared) stored_++;
     memory_.steps.push_back(
         {.what = op.what,
-         .streams = op.dst.is(Place::Kind::payload) ? streams_payloads_ : streams_ && op.may_stream,
+         .streams = stores_shared ? streams_payloads_ : streams_ && op.may_stream,
          .dst_type = op.dst_type,
          .src_type = op.src_type,
-         .dst = writable(lane, op.dst, op.chunk),
-         .src = readable(lane, op.src, op.chunk),
+         .dst = dst,
+         .src = src,
          .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
          .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
          .noise = noise(op, segment),
@@ -89,10 +110,44 @@ void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {
                   .noise_key = drawn.key,
                   .call = drawn.call},
                  start);
-    lane.wire(op.dst.index).wire = {.data = start,
-                                    .bytes = header_bytes + layout_.bytes,
-                                    .origin = work.team.rank,
-                                    .slot = slot(lane, op.dst.index)};
+    HeldWire &held = lane.wire(op.dst.index);
+    held = {.wire = {.data = start,
+                     .bytes = header_bytes + layout_.bytes,
+                     .origin = work.team.rank,
+                     .slot = slot(lane, op.dst.index)}};
+    if (segment.count == 0 || !lends()) return;
+    held.wire.loan = find_loan(lane, op);
+    if (!held.is_lent()) return;
+    held.wire.loan.bytes = layout_.bytes;
+    held.wire.bytes = header_bytes;
+    held.readers = program_.lendable[op.ordinal].readers;
+}
+
+// An input is there already, an output has to be stored anyway.
+Loan Workbench::find_loan(const Lane &lane, const Op &label) const {
+    const Lendable &lendable = program_.lendable[label.ordinal];
+    const auto part = [&](Loan whole, Slot slot) {
+        whole.data += range(lane, slot, label.chunk).offset * type_bytes(program_.work.type);
+        return whole;
+    };
+    if (lendable.input && loans_.send.data && (!is_in_place_ || lendable.also_in_place))
+        return part(loans_.send, input(*lendable.input));
+    if (lendable.output && loans_.recv.data) return part(loans_.recv, output(*lendable.output));
+    return {};
+}
+
+std::span<const std::byte> Workbench::overwritten(Lane &lane, const Op &op) const {
+    if (!op.dst.is(Place::Kind::output)) return {};
+    const uint64_t count = range(lane, output(op.dst.index), op.chunk).count;
+    return {writable(lane, op.dst, op.chunk), count * type_bytes(program_.work.type)};
+}
+
+bool Workbench::was_lent(Lane &lane, const Op &op) const {
+    if (!is_in_place_ || !op.dst.is(Place::Kind::output)) return false;
+    const auto range = overwritten(lane, op);
+    const auto wires = lane.own_wires();
+    return std::any_of(wires.begin(), wires.end(),
+                       [&](const HeldWire &held) { return held.lends_of(range); });
 }
 
 Noise Workbench::noise(const Op &op, const ElementRange &segment) const {
@@ -105,7 +160,7 @@ std::byte *Workbench::slot_address(const Lane &lane, uint32_t wire) const {
     return outbox_.data() + slot(lane, wire) * program_.geometry.wire_bytes;
 }
 
-std::byte *Workbench::writable(const Lane &lane, Place place, uint32_t chunk) const {
+std::byte *Workbench::writable(Lane &lane, Place place, uint32_t chunk) const {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     switch (place.kind) {
     case Place::Kind::output:
@@ -115,7 +170,8 @@ std::byte *Workbench::writable(const Lane &lane, Place place, uint32_t chunk) co
     case Place::Kind::segment:
         return memory_.segments.data() + (lane.number() * program_.segment_buffers + place.index) *
                                              program_.geometry.segment * sum_bytes;
-    case Place::Kind::payload: return slot_address(lane, place.index) + header_bytes;
+    // Of an input that is lent only the address counts: it is its own source.
+    case Place::Kind::payload: return const_cast<std::byte *>(lane.wire(place.index).payload());
     case Place::Kind::input:
     case Place::Kind::none: break;
     }
@@ -126,9 +182,6 @@ const std::byte *Workbench::readable(Lane &lane, Place place, uint32_t chunk) co
     if (place.is(Place::Kind::input))
         return static_cast<const std::byte *>(call_.send) +
                range(lane, input(place.index), chunk).offset * type_bytes(program_.work.type);
-    const bool is_received =
-        place.is(Place::Kind::payload) && place.index >= program_.schedule.outbox;
-    if (is_received) return lane.wire(place.index).wire.data + header_bytes;
     return writable(lane, place, chunk);
 }
 

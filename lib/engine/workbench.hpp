@@ -1,5 +1,6 @@
 // The workbench does a task's computing for one instance: it finds the addresses behind the places
-// that operations name, and runs them over tiles. Knows no peers and never waits.
+// that operations name, and runs them over tiles. Values that peers can read in the caller's
+// buffers are not copied for them. Knows no peers and never waits.
 #pragma once
 
 #include "codec/chunk.hpp"
@@ -11,15 +12,27 @@
 
 namespace qccl {
 
+// The caller's buffers, if peers can read them where they lie.
+struct Loans {
+    Loan send, recv;
+};
+
 class Workbench {
 public:
     // `outbox` is the transport's memory; with `streams` results go past the cache.
     Workbench(const Device &device, EngineMemory &memory, const Program &program, const Call &call,
               std::span<std::byte> outbox, bool streams);
 
+    // What is worth it is lent from then on.
+    void lend(const Loans &loans);
+    bool lends() const { return loans_.send.data || loans_.recv.data; }
+
     // Runs the operations; what they encode is held by the lane from then on. With
-    // `streams_payloads` it is stored past the cache.
-    void run(Lane &lane, const Task &task, bool streams_payloads);
+    // `streams_payloads` it is stored past the cache. How many operations stored what peers read.
+    uint32_t run(Lane &lane, const Task &task, bool streams_payloads);
+
+    // Where the operation writes in the caller's memory; empty: elsewhere.
+    std::span<const std::byte> overwritten(Lane &lane, const Op &op) const;
 
     // The transport's number of an own wire slot of the lane.
     uint32_t slot(const Lane &lane, uint32_t wire) const {
@@ -32,11 +45,14 @@ public:
 
 private:
     void resolve(Lane &lane, const Op &op, const ElementRange &segment);
+    // Peers have read what the operation writes over.
+    bool was_lent(Lane &lane, const Op &op) const;
+    Loan find_loan(const Lane &lane, const Op &label) const;
     std::byte *scratch(const Op &op);
     void label(Lane &lane, const Op &op, const ElementRange &segment);
     Noise noise(const Op &op, const ElementRange &segment) const;
     std::byte *slot_address(const Lane &lane, uint32_t wire) const;
-    std::byte *writable(const Lane &lane, Place place, uint32_t chunk) const;
+    std::byte *writable(Lane &lane, Place place, uint32_t chunk) const;
     const std::byte *readable(Lane &lane, Place place, uint32_t chunk) const;
 
     EngineMemory &memory_;
@@ -48,6 +64,10 @@ private:
     PayloadLayout layout_; // of a segment of context_.count elements
     bool streams_payloads_ = false;
     std::optional<uint32_t> scratch_wire_; // whose tile lies in the scratch
+    Loans loans_;
+    bool is_in_place_ = false;
+    const std::byte *lent_ = nullptr; // output that the task stores for peers
+    uint32_t stored_ = 0;             // by the task, operations
 };
 
 } // namespace qccl

@@ -1,0 +1,234 @@
+// Calls whose buffers peers read in place: the slow twin's bytes whoever lends, no return while
+// somebody still reads, and no wrong result where a call fails. Every rank scribbles over its
+// buffers as soon as its call has returned.
+#include "engine_ranks.hpp"
+#include "meddler.hpp"
+
+#include "codec/chunk.hpp"
+
+#include <atomic>
+#include <random>
+
+using namespace qtest;
+
+namespace {
+
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                      Collective::all_gather, Collective::broadcast};
+
+Cut lending_cut(size_t segment_bytes, uint32_t lanes) {
+    const TransportOptions options = Cluster::test_options();
+    return {.outbox_bytes = options.outbox_bytes,
+            .slots = options.slots,
+            .segment_bytes = segment_bytes,
+            .lanes = lanes,
+            .lending_bytes = 0,
+            .overwriting_bytes = 0};
+}
+
+// Many small segments, few large ones, no tiles, and nothing lent.
+std::vector<Cut> cuts() {
+    std::vector<Cut> cuts{lending_cut(4096, 3), lending_cut(65536, 2), lending_cut(16384, 4),
+                          lending_cut(4096, 2)};
+    cuts[2].joins = false;
+    cuts[3].lending_bytes = ~uint64_t{0};
+    return cuts;
+}
+
+// Shakes the order in which things happen, and counts the messages that are a header alone.
+Wrap shaken(std::atomic<uint64_t> &lent) {
+    return [&lent](uint32_t rank, std::unique_ptr<Transport> transport) {
+        const auto random = std::make_shared<std::minstd_rand>(rank + 1);
+        Meddling meddling;
+        meddling.holds = [random](uint32_t, MessageTag) { return (*random)() % 4 == 0; };
+        // Long enough for others to come and go.
+        const auto full_until = std::make_shared<Clock::time_point>();
+        meddling.is_full = [=](uint32_t) {
+            const auto now = Clock::now();
+            if (now < *full_until) return true;
+            if ((*random)() % 16 == 0) *full_until = now + 300us;
+            return now < *full_until;
+        };
+        meddling.sent = [&lent](size_t bytes) { lent += bytes == header_bytes; };
+        return std::make_unique<Meddler>(std::move(transport), meddling);
+    };
+}
+
+void check_case(Cluster &cluster, TwinCall call, bool in_place) {
+    const auto inputs = make_inputs(call, golden::Kind::few_specials);
+    const auto expected = slow_twin(call, inputs);
+    const auto outputs = cluster.run_all(call, cuts(), inputs, in_place);
+    for (size_t i = 0; i < outputs.size(); i++)
+        for (uint32_t r = 0; r < call.ranks; r++)
+            if (outputs[i][r] != expected[r])
+                throw Failure{std::string(name(call.collective)) + " " + call.algorithm + " " +
+                              name(call.type) + " ranks " + std::to_string(call.ranks) +
+                              (in_place ? " in place" : "") + ": cut " + std::to_string(i) +
+                              ", rank " + std::to_string(r) + ": not the slow twin's bytes"};
+}
+
+enum class Lenders { none, some, all };
+
+// All collectives by all algorithms, in place and not.
+void check_cases(uint32_t ranks, Lenders lenders) {
+    const auto shows = [=](uint32_t rank) {
+        return lenders == Lenders::all || (lenders == Lenders::some && rank % 2 == 1);
+    };
+    for (const Collective collective : collectives)
+        for (const Algorithm &algorithm : algorithms())
+            for (const DataType type : {DataType::float32, DataType::bfloat16})
+                for (const bool in_place : {false, true}) {
+                    std::atomic<uint64_t> lent{0};
+                    Cluster cluster(ranks, Cluster::test_options(), shaken(lent), shows);
+                    TwinCall call{.collective = collective,
+                                  .algorithm = algorithm.name,
+                                  .type = type,
+                                  .op = type == DataType::float32 ? RedOp::avg : RedOp::sum,
+                                  // The last chunk is a little shorter, and no segment is empty.
+                                  .count = uint64_t{6720} * ranks - 3,
+                                  .ranks = ranks,
+                                  .root = collective == Collective::broadcast ? ranks - 1 : 0};
+                    if (!reduces(collective)) call.op = RedOp::sum;
+                    check_case(cluster, call, in_place);
+                    if (lenders == Lenders::all) CHECK(lent > 0);
+                    if (lenders == Lenders::none) CHECK_EQ(lent.load(), 0U);
+                }
+}
+
+void lent_buffers_give_the_slow_twins_bytes() {
+    for (const uint32_t ranks : {2, 3, 5}) check_cases(ranks, Lenders::all);
+}
+
+void any_mix_of_lenders_is_right() {
+    for (const uint32_t ranks : {2, 3, 4}) check_cases(ranks, Lenders::some);
+    check_cases(3, Lenders::none);
+}
+
+// The first call makes the ranks look at each other's windows.
+void get_acquainted(Cluster &cluster, TwinCall &call, const Cut &cut) {
+    (void)cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
+}
+
+// The root's part is done when its buffer is lent; it comes back when the last reader has it.
+void nobody_returns_while_a_peer_reads() {
+    constexpr uint32_t ranks = 3, slow = 2;
+    std::atomic<bool> is_slow{false}, has_returned{false}, returned_early{false};
+    const auto holds = [&](uint32_t, MessageTag) {
+        if (!is_slow) return false;
+        std::this_thread::sleep_for(50ms);
+        returned_early = has_returned.load();
+        is_slow = false;
+        return false;
+    };
+    Cluster cluster(
+        ranks, Cluster::test_options(),
+        [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+            return rank == slow
+                       ? std::make_unique<Meddler>(std::move(transport), Meddling{.holds = holds})
+                       : std::move(transport);
+        },
+        [](uint32_t) { return true; });
+    TwinCall call{
+        .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
+    const Cut cut = lending_cut(65536, 1);
+    get_acquainted(cluster, call, cut);
+    call.number = 2;
+    is_slow = true;
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    const auto expected = slow_twin(call, inputs);
+    cluster.on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, cut);
+        CHECK_OK(program);
+        const auto output = cluster.run(rank, call, *program, inputs[rank], false);
+        if (rank == 0) has_returned = true;
+        CHECK_OK(output);
+        CHECK(*output == expected[rank]);
+    });
+    CHECK(!is_slow && !returned_early);
+}
+
+// A reader that is slow enough to see what the lender does after its call has failed.
+void a_failed_lender_is_not_believed() {
+    constexpr uint32_t ranks = 3, slow = 2;
+    std::atomic<bool> is_armed{false}, has_returned{false};
+    std::unique_ptr<Cluster> cluster;
+    const auto damage = [&](Bytes &) {
+        if (!is_armed) return;
+        cluster->rank(0).transport->fail(Error::make(Code::revoked, "rank 0 has had enough"));
+        await([&] { return has_returned.load(); });
+    };
+    cluster = std::make_unique<Cluster>(
+        ranks, Cluster::test_options(),
+        [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+            return rank == slow
+                       ? std::make_unique<Meddler>(std::move(transport), Meddling{.damage = damage})
+                       : std::move(transport);
+        },
+        [](uint32_t) { return true; });
+    TwinCall call{
+        .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
+    const Cut cut = lending_cut(65536, 1);
+    get_acquainted(*cluster, call, cut);
+    call.number = 2;
+    is_armed = true;
+    const auto inputs = make_inputs(call, golden::Kind::spread);
+    cluster->on_each([&](uint32_t rank) {
+        const auto program = compile_for(call, rank, cut);
+        CHECK_OK(program);
+        const auto output = cluster->run(rank, call, *program, inputs[rank], false);
+        if (rank == 0) has_returned = true;
+        if (rank != 1) CHECK(!output);
+    });
+}
+
+// The n-th operation of one rank fails, for every n until none does: it returns at once and
+// scribbles over what it has lent. Who has read that must not believe it.
+void no_result_is_made_of_what_a_failed_call_has_lent() {
+    constexpr uint32_t ranks = 3, meddled = 1;
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
+        for (uint64_t n = 1, operations = n; operations >= n; n++) {
+            TwinCall call{.collective = collective,
+                          .algorithm = "direct",
+                          .count = collective == Collective::all_reduce ? 200000U : 60000U,
+                          .ranks = ranks};
+            const Cut cut = lending_cut(65536, 2);
+            operations = 0;
+            bool is_armed = false;
+            const Meddling meddling{.before = [&](const char *operation) -> Done {
+                if (!is_armed || ++operations != n) return {};
+                return Error::make(Code::system_error, "%s is made to fail", operation);
+            }};
+            Cluster cluster(
+                ranks, Cluster::test_options(),
+                [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+                    return rank == meddled
+                               ? std::make_unique<Meddler>(std::move(transport), meddling)
+                               : std::move(transport);
+                },
+                [](uint32_t) { return true; });
+            get_acquainted(cluster, call, cut);
+            is_armed = true;
+            call.number = 2;
+            const auto inputs = make_inputs(call, golden::Kind::spread);
+            const auto expected = slow_twin(call, inputs);
+            cluster.on_each([&](uint32_t rank) {
+                const auto program = compile_for(call, rank, cut);
+                CHECK_OK(program);
+                const auto output = cluster.run(rank, call, *program, inputs[rank], false);
+                if (output) CHECK(*output == expected[rank]);
+            });
+        }
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(lent_buffers_give_the_slow_twins_bytes),
+        QTEST(any_mix_of_lenders_is_right),
+        QTEST(nobody_returns_while_a_peer_reads),
+        QTEST(a_failed_lender_is_not_believed),
+        QTEST(no_result_is_made_of_what_a_failed_call_has_lent),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
