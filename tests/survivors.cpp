@@ -66,9 +66,32 @@ constexpr Shape shapes[] = {{1, nullptr},   {300, nullptr},     {5000, "int8"}, 
                             {1000, "int4"}, {600000, "minmax"}, {900000, nullptr}};
 constexpr uint64_t calls_per_run = 400;
 
+// Memory that peers read in place, or a plain vector's.
+class Values {
+public:
+    Values(size_t count, bool is_shared) : own_(is_shared ? 0 : count), count_(count) {
+        if (is_shared && qcclMemAlloc(&shared_, bytes()) != qcclSuccess) _exit(4);
+    }
+    float *data() { return shared_ != nullptr ? static_cast<float *>(shared_) : own_.data(); }
+    const float &operator[](size_t i) { return data()[i]; }
+    void fill(float value) { std::fill_n(data(), count_, value); }
+    bool register_with(qcclComm_t comm) {
+        void *handle = nullptr;
+        return shared_ == nullptr ||
+               qcclCommRegister(comm, shared_, bytes(), &handle) == qcclSuccess;
+    }
+
+private:
+    size_t bytes() const { return count_ * sizeof(float); }
+
+    void *shared_ = nullptr;
+    std::vector<float> own_;
+    size_t count_;
+};
+
 // Rank r gives r + 1 everywhere, so that the sum is known and every codec carries it exactly
 // enough to tell right from wrong.
-bool is_right(const std::vector<float> &values, size_t count, int ranks) {
+bool is_right(Values &values, size_t count, int ranks) {
     const float expected = static_cast<float>(ranks * (ranks + 1)) / 2;
     for (size_t i = 0; i < count; i++)
         if (std::abs(values[i] - expected) > 0.02F * expected) return false;
@@ -83,7 +106,7 @@ void note(Report &report, qcclComm_t comm, qcclResult_t result) {
     report.result = result;
 }
 
-qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks) {
+qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks, bool registers) {
     std::vector<qcclCodec_t> codecs;
     for (const Shape &shape : shapes) {
         qcclCodec_t codec = nullptr;
@@ -95,15 +118,18 @@ qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks) {
         std::max_element(std::begin(shapes), std::end(shapes), [](auto &a, auto &b) {
             return a.count < b.count;
         })->count;
-    const std::vector<float> send(largest, static_cast<float>(rank + 1));
-    std::vector<float> recv(largest);
+    Values send(largest, registers), recv(largest, registers);
+    if (!send.register_with(comm) || !recv.register_with(comm)) return qcclInternalError;
     for (uint64_t i = 0; i < calls_per_run; i++) {
         const size_t which = i % std::size(shapes);
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
         config.codec = codecs[which];
+        send.fill(static_cast<float>(rank + 1));
         const qcclResult_t result =
             qcclAllReduceConfig(send.data(), recv.data(), shapes[which].count, qcclFloat32, qcclSum,
                                 comm, nullptr, &config);
+        // Whoever reads it still, here or there, gets a wrong sum.
+        send.fill(-1);
         if (result != qcclSuccess) return result;
         if (!is_right(recv, shapes[which].count, ranks)) report.wrong = 1;
         report.calls = i + 1;
@@ -111,7 +137,8 @@ qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks) {
     return qcclSuccess;
 }
 
-[[noreturn]] void run_rank(Report &report, int id_read, int id_write, int rank, int ranks) {
+[[noreturn]] void run_rank(Report &report, int id_read, int id_write, int rank, int ranks,
+                           bool registers) {
     qcclUniqueId id;
     qcclComm_t comm = nullptr;
     qcclResult_t result = qcclSuccess;
@@ -131,7 +158,7 @@ qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks) {
     config.timeout = timeout_s;
     config.log.function = [](int32_t, const char *, void *) {}; // the deaths are no news here
     if (result == qcclSuccess) result = qcclCommInitRankConfig(&comm, ranks, &id, rank, &config);
-    if (result == qcclSuccess) result = work(report, comm, rank, ranks);
+    if (result == qcclSuccess) result = work(report, comm, rank, ranks, registers);
     note(report, comm, result);
     report.ended_at = now();
     report.has_ended = 1;
@@ -150,7 +177,8 @@ int entries(const char *folder) {
 
 class Run {
 public:
-    Run(int ranks, std::mt19937_64 &random) : ranks_(ranks), random_(random) {
+    Run(int ranks, bool registers, std::mt19937_64 &random)
+        : ranks_(ranks), registers_(registers), random_(random) {
         void *memory = mmap(nullptr, sizeof(Report) * max_ranks, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         reports_ = memory == MAP_FAILED ? nullptr : static_cast<Report *>(memory);
@@ -190,7 +218,7 @@ private:
         for (int rank = 0; rank < ranks_; rank++) {
             const pid_t pid = fork();
             if (pid < 0) return false;
-            if (pid == 0) run_rank(reports_[rank], ends[0], ends[1], rank, ranks_);
+            if (pid == 0) run_rank(reports_[rank], ends[0], ends[1], rank, ranks_, registers_);
             pids_.push_back(pid);
         }
         close(ends[0]);
@@ -248,6 +276,7 @@ private:
     }
 
     const int ranks_;
+    const bool registers_; // the ranks' buffers
     std::mt19937_64 &random_;
     Report *reports_ = nullptr;
     std::vector<pid_t> pids_;
@@ -278,7 +307,7 @@ int main(int argc, char **argv) {
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     long failed = 0, in_calls = 0;
     for (long i = 0; i < runs; i++) {
-        Run run(ranks, random);
+        Run run(ranks, i % 2 == 1, random);
         const std::string wrong = run.execute();
         in_calls += run.died_in_calls();
         if (!wrong.empty()) {

@@ -55,6 +55,8 @@ QCCL_TWIN_OF(qcclStreamQuery);
 
 QCCL_TWIN_OF(qcclMemAlloc);
 QCCL_TWIN_OF(qcclMemFree);
+QCCL_TWIN_OF(qcclCommRegister);
+QCCL_TWIN_OF(qcclCommDeregister);
 
 QCCL_TWIN_OF(qcclExplain);
 QCCL_TWIN_OF(qcclCommGetStats);

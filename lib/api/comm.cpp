@@ -14,7 +14,8 @@ namespace qccl {
 Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
                                       .rank = parts_.transport->rank()},
-      programs_(team_, parts_.cut, parts_.tables), engine_(*parts_.transport, parts_.device, {}) {}
+      programs_(team_, parts_.cut, parts_.tables), engine_(*parts_.transport, parts_.device, {}),
+      registrations_(*parts_.transport) {}
 
 Comm::~Comm() { parts_.transport->leave(); }
 

@@ -9,6 +9,7 @@
 #include "api/gate.hpp"
 #include "api/memo.hpp"
 #include "api/programs.hpp"
+#include "api/registrations.hpp"
 #include "api/stream.hpp"
 #include "api/turns.hpp"
 #include "base/inject.hpp"
@@ -70,6 +71,7 @@ public:
     Done run(const ProgramRef &program, const Request &request, Stream *stream);
     Result<ProgramRef> program(const ProgramKey &key) { return programs_.get(key); }
     Memo &memo() { return memo_; }
+    Registrations &registrations() { return registrations_; }
     // Of a call that was right and cannot be made here, where there is no memory for it: fails the
     // communicator, because the others would wait for it.
     Error abandon(Collective collective, const Error &error);
@@ -106,6 +108,7 @@ private:
     Programs programs_;
     Memo memo_;
     Engine engine_;
+    Registrations registrations_;
     CommErrors errors_;
     bool has_told_lossy_ = false;
     std::vector<std::string> told_; // codecs that were passed over
