@@ -98,6 +98,12 @@ static Done run_cycle(const Stage &stage, const Audience &audience, uint64_t &ro
         const BufferSizes sizes = buffer_sizes(arguments, type, ranks);
         QCCL_TRY(Buffer send, Buffer::create(arguments.buffers, sizes.send, offset));
         QCCL_TRY(Buffer recv, Buffer::create(arguments.buffers, sizes.recv, offset));
+        std::vector<Registered> registered;
+        for (const Buffer *buffer : {&send, &recv}) {
+            if (!arguments.registers.value_or(false)) continue;
+            QCCL_TRY(Registered one, Registered::create(stage.comm, *buffer));
+            registered.push_back(std::move(one));
+        }
         for (const RedOp op : arguments.ops)
             for (const uint32_t root : sweep_roots(arguments, ranks))
                 QCCL_TRY(sweep(stage, audience,

@@ -31,8 +31,6 @@ static constexpr Refused refused_options[] = {
 static constexpr Refused zero_options[] = {
     {"-G,--cudagraph", "there are no CUDA graphs on the host"},
     {"-D,--device_implementation", "there is no device-side implementation on the host"},
-    {"-R,--local_register", "nothing needs registering: buffers come from qcclMemAlloc, which "
-                            "peers can map (see --buffers)"},
 };
 
 [[gnu::format(printf, 1, 2)]] static Error refuse(const char *format, ...) {
@@ -253,6 +251,13 @@ static void add_compression(CLI::App &app, PerfArguments &to,
                take_count(to.seed, 0, std::numeric_limits<uint64_t>::max()));
     add_option(app, group, "--buffers",
                "shared: from qcclMemAlloc; malloc: ordinary memory (shared)", take_buffers);
+    const auto take_registration = [&to](const std::string &text) -> Done {
+        to.registers = false;
+        return take_count(*to.registers, 0, 1)(text);
+    };
+    add_option(app, group, "-R,--local_register",
+               "1: buffers are registered, so that peers read them in place (1, 0 with malloc)",
+               take_registration);
 }
 
 static void add_reports(CLI::App &app, PerfArguments &to) {
@@ -307,6 +312,10 @@ static Done check_together(PerfArguments &to) {
     if (to.cycles == 0 && to.json_file == "-")
         return refuse("--json - is written when all is over, and --run_cycles 0 has no end; name a "
                       "file");
+    const bool are_shareable = to.buffers == Buffers::shareable;
+    if (to.registers.value_or(false) && !are_shareable)
+        return refuse("--local_register 1 needs memory from qcclMemAlloc: --buffers shared");
+    to.registers = to.registers.value_or(are_shareable);
     if (!reduces(to.collective)) to.ops = {RedOp::sum};
     return {};
 }

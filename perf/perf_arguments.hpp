@@ -58,6 +58,7 @@ struct PerfArguments {
     std::string json_file; // "-": standard output
     std::string baseline;  // "mpi" or empty
     Buffers buffers = Buffers::shareable;
+    std::optional<bool> registers; // nothing: where it can be
 };
 
 // `arguments` are those behind the collective's name. `algorithms` are the names that --algo takes.

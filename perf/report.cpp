@@ -55,6 +55,10 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
     if (a.blocking == Blocking::without_barrier)
         std::fprintf(
             out_, "# Blocking Enabled: wait for completion after each collective (no barrier) \n");
+    std::fprintf(out_, "# Buffers: %s\n",
+                 a.buffers == Buffers::ordinary ? "ordinary memory"
+                 : a.registers.value_or(true)   ? "from qcclMemAlloc, registered"
+                                                : "from qcclMemAlloc, not registered");
     std::fprintf(out_, "#\n# Using devices\n");
     const std::string processor = processor_name();
     for (const RankInfo &rank : ranks)

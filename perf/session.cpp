@@ -1,7 +1,5 @@
 #include "perf/session.hpp"
 
-#include <utility>
-
 #include <sys/mman.h>
 
 namespace qccl::perf {
@@ -42,6 +40,13 @@ Buffer::~Buffer() {
         (void)qcclMemFree(memory_);
     else
         munmap(memory_, bytes_);
+}
+
+Result<Registered> Registered::create(qcclComm_t comm, const Buffer &buffer) {
+    void *handle = nullptr;
+    QCCL_TRY(explained(qcclCommRegister(comm, buffer.data(), buffer.bytes(), &handle),
+                       "qcclCommRegister", comm));
+    return Registered(comm, handle);
 }
 
 Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,

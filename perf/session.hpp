@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace qccl::perf {
 
@@ -38,6 +39,7 @@ public:
     ~Buffer();
 
     std::byte *data() const { return static_cast<std::byte *>(memory_) + offset_; }
+    size_t bytes() const { return bytes_ - offset_; }
 
 private:
     Buffer(Buffers kind, void *memory, size_t bytes, size_t offset)
@@ -47,6 +49,22 @@ private:
     void *memory_;
     size_t bytes_;
     size_t offset_;
+};
+
+// A buffer's registration with a communicator, which outlives it.
+class Registered {
+public:
+    static Result<Registered> create(qcclComm_t comm, const Buffer &buffer);
+    Registered(Registered &&other) noexcept
+        : comm_(other.comm_), handle_(std::exchange(other.handle_, nullptr)) {}
+    Registered &operator=(Registered &&) = delete;
+    ~Registered() { (void)qcclCommDeregister(comm_, handle_); }
+
+private:
+    Registered(qcclComm_t comm, void *handle) : comm_(comm), handle_(handle) {}
+
+    qcclComm_t comm_;
+    void *handle_;
 };
 
 // config may be null, as in the C API.

@@ -113,7 +113,7 @@ static void every_option_is_known_by_both_names() {
         {"-a", "--average", "1"},
         {"-S", "--report_timestamps", "1"},
         {"-J", "--output_file", "x.json"},
-        {"-R", "--local_register", "0"},
+        {"-R", "--local_register", "1"},
         {"-D", "--device_implementation", "0"},
         {"-M", "--memory", "1"},
         {"-u", "--unalign", "1"},
@@ -136,10 +136,19 @@ static void what_a_host_cannot_mean_is_refused_with_the_reason() {
     for (const char *option : {"-G 1", "--cudagraph 1"}) check_refused(option, "CUDA graphs");
     for (const char *option : {"-D 2", "--device_implementation 2"})
         check_refused(option, "device-side");
-    for (const char *option : {"-R 2", "--local_register 1"}) check_refused(option, "qcclMemAlloc");
+    check_refused("-R 2", "no number from 0 to 1");
+    check_refused("-R 1 --buffers malloc", "qcclMemAlloc");
     for (const char *option : {"-g 2", "--ngpus 8"}) check_refused(option, "--ranks");
     check_refused("-o mulsum", "factor");
     check_refused("--no_such_option", "no_such_option");
+}
+
+static void buffers_are_registered_where_they_can_be() {
+    CHECK(accepted("").registers == true);
+    CHECK(accepted("-R 1").registers == true);
+    CHECK(accepted("--local_register 0").registers == false);
+    CHECK(accepted("--buffers malloc").registers == false);
+    CHECK(accepted("-R 0 --buffers malloc").registers == false);
 }
 
 static void values_arrive() {
@@ -246,6 +255,7 @@ int main() {
         QTEST(the_defaults_are_those_of_nccl_tests),
         QTEST(every_option_is_known_by_both_names),
         QTEST(what_a_host_cannot_mean_is_refused_with_the_reason),
+        QTEST(buffers_are_registered_where_they_can_be),
         QTEST(values_arrive),
         QTEST(lists_arrive),
         QTEST(what_is_unknown_is_refused_with_what_is_possible),
