@@ -9,7 +9,7 @@ namespace {
 
 // Of an operand from one element to the next.
 size_t stride(Place place, DataType type) {
-    return place.is(Place::Kind::tile) ? 0 : type_bytes(type);
+    return place.is(Place::Kind::tile) || place.is(Place::Kind::none) ? 0 : type_bytes(type);
 }
 
 bool reads_payload(const Op &op) {
