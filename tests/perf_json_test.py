@@ -321,9 +321,9 @@ class Death(unittest.TestCase):
             program = subprocess.Popen([PERF, "all_reduce", "--ranks", "4", "-b", "1M", "-e", "1M", "-N", "0"],
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             time.sleep(1)
-            ranks = subprocess.run(["pgrep", "-P", str(program.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
+            ranks = tool.children(program.pid)
             self.assertEqual(len(ranks), 4)
-            os.kill(int(sorted(ranks, key=int)[victim]), signal.SIGKILL)
+            os.kill(ranks[victim], signal.SIGKILL)
             _, said = program.communicate(timeout=60)
             self.assertNotEqual(program.returncode, 0)
             self.assertIn(f"rank {victim} was ended by signal 9", said)

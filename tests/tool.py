@@ -14,6 +14,20 @@ def run(command, expect=0, timeout=300, env=None, text_in=None):
     return done
 
 
+def children(pid):
+    """Of a process, in the order in which they were started."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{int(entry)}/stat") as file:
+                parent = int(file.read().rpartition(")")[2].split()[1])
+        except (ValueError, OSError):  # no process, or none any more
+            continue
+        if parent == pid:
+            found.append(int(entry))
+    return sorted(found)
+
+
 def rows_of(command, **options):
     """The rows of --json."""
     with tempfile.TemporaryDirectory() as folder:
