@@ -51,7 +51,7 @@ struct Cut {
     // Likewise where each rank's sum is written over what its peers have read. That costs more than
     // a copy as long as the vectors stay in the caches (1.6 times as much for 1 MiB, between two
     // cores of a Zen 4 that share one).
-    uint64_t overwriting_bytes = uint64_t{16} << 20;
+    uint64_t overwriting_bytes = uint64_t{32} << 20;
     bool joins = true; // false: every step runs over its whole segment (the slow twin of tiles)
 };
 
