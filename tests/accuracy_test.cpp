@@ -95,7 +95,7 @@ template <class T> void check_type(Cluster &cluster, DataType type) {
 }
 
 void error_is_as_predicted() {
-    const bool is_full = std::getenv("QCCL_TEST_FULL") != nullptr;
+    const bool is_full = std::getenv("QTEST_FULL") != nullptr;
     for (uint32_t ranks = 2; ranks <= 16; ranks++) {
         if (!is_full && ranks > 4 && ranks % 4 != 0) continue;
         Cluster cluster(ranks);

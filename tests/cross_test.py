@@ -94,9 +94,9 @@ def main():
     run(['ninja', '-C', str(build), '-j2'])
     for options, tier in machine['runs']:
         qemu = [machine['qemu'], *options]
-        run([*qemu, str(build / 'kernels_test')], QCCL_TEST_TIER=tier, QCCL_TEST_EVERY=EVERY)
+        run([*qemu, str(build / 'kernels_test')], QTEST_TIER=tier, QTEST_EVERY=EVERY)
     options, tier = machine['runs'][-1]
-    run([machine['qemu'], *options, str(build / 'golden_chunks_test')], QCCL_TEST_TIER=tier)
+    run([machine['qemu'], *options, str(build / 'golden_chunks_test')], QTEST_TIER=tier)
 
 
 main()

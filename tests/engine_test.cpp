@@ -1,5 +1,5 @@
 // Real bytes over ranks as threads: every case of the table against the slow twin, under cuts that
-// must not show. QCCL_TEST_FULL=1 runs the table whole, without it a fair sample.
+// must not show. QTEST_FULL=1 runs the table whole, without it a fair sample.
 #include "engine_ranks.hpp"
 #include "thinning.hpp"
 
@@ -80,7 +80,7 @@ void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_plac
 }
 
 struct Sample {
-    bool is_full = std::getenv("QCCL_TEST_FULL") != nullptr;
+    bool is_full = std::getenv("QTEST_FULL") != nullptr;
     uint64_t cases = 0, taken = 0;
 
     // One in `rarity` of the cases, spread without a pattern; all of them in a full run.

@@ -3,17 +3,17 @@
 # with 1 if any part failed.
 #
 #   tests/nightly.sh [PART...]   parts: full kills sanitizers valgrind fuzz; none: all of them
-#   QCCL_NIGHT_RUNS=10000000     inputs for each fuzzer
-#   QCCL_NIGHT_KILLS=1000        runs in which a rank is killed
-#   QCCL_NIGHT_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
+#   QTEST_RUNS=10000000     inputs for each fuzzer
+#   QTEST_KILLS=1000        runs in which a rank is killed
+#   QTEST_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
 #                                valgrind, which is slower still, one in five of those
 set -u
 cd "$(dirname "$0")/.."
 PATH=/usr/bin:/bin:$PATH
 export PATH
-runs=${QCCL_NIGHT_RUNS:-10000000}
-kills=${QCCL_NIGHT_KILLS:-1000}
-every=${QCCL_NIGHT_EVERY:-5}
+runs=${QTEST_RUNS:-10000000}
+kills=${QTEST_KILLS:-1000}
+every=${QTEST_EVERY:-5}
 failed=
 
 # name, options of meson setup...
@@ -31,7 +31,7 @@ part() {
 
 full() {
     set_up full -Dwerror=true -Ddebug=true &&
-        QCCL_TEST_FULL=1 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 engine
+        QTEST_FULL=1 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 engine
 }
 
 kills() {
@@ -42,7 +42,7 @@ kills() {
 # The first finding ends a program, also a rank that its parent has forked.
 sanitizer() {
     CC=clang-14 CXX=clang++-14 set_up "$1" -Db_sanitize="$2" -Dbuildtype=debugoptimized -Db_lundef=false &&
-        QTEST_PATIENCE=20 QCCL_TEST_EVERY="$every" \
+        QTEST_PATIENCE=20 QTEST_EVERY="$every" \
             ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 \
             UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
             TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 \
@@ -56,7 +56,7 @@ sanitizers() {
 
 valgrind_suite() {
     set_up full -Dwerror=true -Ddebug=true &&
-        QTEST_PATIENCE=50 QCCL_TEST_EVERY=$((every * 5)) meson test -C build-night-full --suite unit --no-suite tree \
+        QTEST_PATIENCE=50 QTEST_EVERY=$((every * 5)) meson test -C build-night-full --suite unit --no-suite tree \
             --print-errorlogs --timeout-multiplier 50 \
             --wrap 'valgrind --quiet --error-exitcode=9 --fair-sched=yes --leak-check=full --errors-for-leak-kinds=definite'
 }

@@ -1,10 +1,10 @@
-// Fewer cases of the long tables, for slow emulators and checkers: with QCCL_TEST_EVERY=n one in n.
+// Fewer cases of the long tables, for slow emulators and checkers: with QTEST_EVERY=n one in n.
 #pragma once
 
 #include <cstdlib>
 
 inline size_t thinning() {
-    static const char *const every = std::getenv("QCCL_TEST_EVERY");
+    static const char *const every = std::getenv("QTEST_EVERY");
     static const size_t step = every != nullptr ? std::strtoul(every, nullptr, 10) : 1;
     return step == 0 ? 1 : step;
 }
