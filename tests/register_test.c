@@ -1,4 +1,4 @@
-/* qcclCommRegister: what it takes and refuses, and that nobody's results show who has registered. */
+/* qcclCommRegister: what it takes and refuses, and that results show nobody who has registered. */
 #include "api_kit.h"
 
 #include <stdlib.h>
@@ -6,7 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { block = 100001, bytes = most_ranks * block * 4 };
+    enum {
+        block = 100001,
+        bytes = most_ranks * block * 4
+    };
 
 static void *allocate(size_t size)
 {
@@ -145,7 +148,10 @@ typedef struct {
     holding_t holdings[most_ranks];
 } plan_t;
 
-static float input(int rank, size_t i) { return (float)((rank * 7919 + (int)(i % 9973)) % 127 - 60) / 8; }
+static float input(int rank, size_t i)
+{
+    return (float)((rank * 7919 + (int)(i % 9973)) % 127 - 60) / 8;
+}
 
 static qcclResult_t call(const plan_t *plan, int rank, qcclComm_t comm, holding_t *mine)
 {

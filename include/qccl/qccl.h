@@ -319,13 +319,14 @@ QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
 QCCL_API qcclResult_t qcclMemFree(void *pointer);
 
 /* Lets the other ranks read the memory from qcclMemAlloc in which `bytes` bytes at `buffer` lie, in
- * place: lossless collectives on large buffers there need no copy for their peers. Memory of another
- * kind is refused. Optional, and local to this rank: some ranks may register and others not, as
- * often and for as long as they like; results are the same bytes in any case, and where peers cannot
- * map the memory nothing changes. The memory stays the caller's, who may change it whenever no call
- * uses it. Between calls of this communicator, also those on streams; *handle_out is valid until
- * qcclCommDeregister or the end of the communicator, whichever comes first. */
-QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes, void **handle_out);
+ * place: lossless collectives on large buffers there need no copy for their peers. Memory of
+ * another kind is refused. Optional, and local to this rank: some ranks may register and others
+ * not, as often and for as long as they like; results are the same bytes in any case, and where
+ * peers cannot map the memory nothing changes. The memory stays the caller's, who may change it
+ * whenever no call uses it. Between calls of this communicator, also those on streams; *handle_out
+ * is valid until qcclCommDeregister or the end of the communicator, whichever comes first. */
+QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes,
+                                       void **handle_out);
 /* NULL does nothing. Memory that was registered several times is deregistered as often. */
 QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 
