@@ -1,6 +1,6 @@
 """The tree's looks: clang-format's style, sizes that a person can read, names that stand once.
 
-usage: style_test.py SOURCE_ROOT
+usage: style_test.py SOURCE_ROOT [--format]   with --format the formatter rewrites what it would complain about
 """
 import ast
 import pathlib
@@ -54,9 +54,22 @@ def python_functions_of(text):
 
 
 def style_of(braces):
-    """The house's style, and with `braces` where C functions have them."""
+    """The house's style, with `braces` where functions have them."""
     rows = [line for line in lines_of(".clang-format") if line] + [f"BreakBeforeBraces: {braces}"]
     return "{" + ", ".join(rows) + "}"
+
+
+def cpp_files():
+    return list(files(".cpp", ".hpp"))
+
+
+def c_files():
+    return [path for path in files(".c", ".h") if not path.startswith(HAND_WRAPPED)]
+
+
+def run_formatter(braces, paths, *options):
+    return subprocess.run([FORMATTER, *options, "--style=" + style_of(braces), *paths], cwd=ROOT, capture_output=True,
+                          text=True, check=False)
 
 
 class Style(unittest.TestCase):
@@ -64,20 +77,14 @@ class Style(unittest.TestCase):
         if found:
             self.fail(what + ":\n  " + "\n  ".join(found))
 
-    def format(self, style, paths):
+    def test_sources_are_formatted(self):
         if shutil.which(FORMATTER) is None:
             self.skipTest(f"{FORMATTER} is not installed")
-        self.assertGreater(len(paths), 10)
-        done = subprocess.run([FORMATTER, "--dry-run", "-Werror", "--style=" + style, *paths], cwd=ROOT,
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr[:4000])
-
-    def test_cpp_is_formatted(self):
-        self.format("file", list(files(".cpp", ".hpp")))
-
-    def test_c_is_formatted(self):
-        """C functions begin with a brace on a line of its own."""
-        self.format(style_of("Linux"), [path for path in files(".c", ".h") if not path.startswith(HAND_WRAPPED)])
+        for braces, paths in STYLES:
+            self.assertGreater(len(paths()), 10)
+            done = run_formatter(braces, paths(), "--dry-run", "-Werror")
+            if done.returncode != 0:
+                self.fail(f"`python3 tests/style_test.py . --format` mends:\n{done.stderr[:4000]}")
 
     def test_the_header_is_narrow(self):
         self.complain([f"{path}:{number}" for path in files(".h", ".in") if path.startswith(HAND_WRAPPED)
@@ -133,5 +140,11 @@ class TheTestItself(unittest.TestCase):
             self.assertNotRegex(text, ELSEWHERE)
 
 
-if __name__ == "__main__":
+# C functions begin with a brace on a line of its own.
+STYLES = (("Attach", cpp_files), ("Linux", c_files))
+
+if sys.argv[2:] == ["--format"]:
+    for formatted_braces, formatted_paths in STYLES:
+        run_formatter(formatted_braces, formatted_paths(), "-i").check_returncode()
+elif __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=1)
