@@ -56,7 +56,7 @@ static void a_forked_child_is_refused(void **state)
             wrong += qcclCommRevoke(comm) != qcclInvalidUsage;
             wrong += qcclStreamSynchronize(stream) != qcclInvalidUsage;
             wrong += strstr(qcclGetLastError(comm), "forked") == NULL;
-#ifndef UNDER_THREAD_SANITIZER /* which dies where a child of several threads starts one */
+#if !UNDER_THREAD_SANITIZER /* which dies where a child of several threads starts one */
             wrong += qcclCommInitAll(&comm, 1, NULL) != qcclSuccess; /* its own are its own */
             wrong += qcclBarrier(comm, NULL) != qcclSuccess;
             wrong += qcclCommDestroy(comm) != qcclSuccess;

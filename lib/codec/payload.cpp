@@ -144,7 +144,8 @@ std::array<Gap, 4> gaps(const Codec &codec, const PayloadLayout &layout) {
 }
 
 void clear_gaps(const Codec &codec, const PayloadLayout &layout, std::byte *payload) {
-    for (const Gap &gap : gaps(codec, layout)) std::memset(payload + gap.start, 0, gap.bytes);
+    for (const Gap &gap : gaps(codec, layout))
+        std::fill_n(payload + gap.start, gap.bytes, std::byte{0});
 }
 
 Done check_payload(const Codec &codec, const PayloadLayout &layout,
