@@ -99,7 +99,7 @@ static void threads_give_up_together() {
 static void check_interrupt(int (*launch)(uint32_t, const Body &), const Body &wait_for_ever) {
     const Silence silence;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-        ::signal(signal, SIG_DFL); // under nohup, or behind a shell's &, it would be ignored
+        ::signal(signal, SIG_DFL);       // under nohup, or behind a shell's &, it would be ignored
         const pid_t launcher = getpid(); // of processes, or of threads
         const Body body = [&](Crew &crew) {
             if (crew.rank() == 0) kill(launcher, signal);

@@ -6,10 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-    enum {
-        block = 100001,
-        bytes = most_ranks * block * 4
-    };
+enum { block = 100001, bytes = most_ranks * block * 4 };
 
 static void *allocate(size_t size)
 {
