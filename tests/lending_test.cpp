@@ -183,41 +183,48 @@ void a_failed_lender_is_not_believed() {
 
 // The n-th operation of one rank fails, for every n until none does: it returns at once and
 // scribbles over what it has lent. Who has read that must not believe it.
-void no_result_is_made_of_what_a_failed_call_has_lent() {
+void check_failed_lender(Collective collective, const char *algorithm, bool all_lend) {
     constexpr uint32_t ranks = 3, meddled = 1;
-    for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
-        for (uint64_t n = 1, operations = n; operations >= n; n++) {
-            TwinCall call{.collective = collective,
-                          .algorithm = "direct",
-                          .count = collective == Collective::all_reduce ? 200000U : 60000U,
-                          .ranks = ranks};
-            const Cut cut = lending_cut(65536, 2);
-            operations = 0;
-            bool is_armed = false;
-            const Meddling meddling{.before = [&](const char *operation) -> Done {
-                if (!is_armed || ++operations != n) return {};
-                return Error::make(Code::system_error, "%s is made to fail", operation);
-            }};
-            Cluster cluster(
-                ranks, Cluster::test_options(),
-                [&](uint32_t rank, std::unique_ptr<Transport> transport) {
-                    return rank == meddled
-                               ? std::make_unique<Meddler>(std::move(transport), meddling)
-                               : std::move(transport);
-                },
-                [](uint32_t) { return true; });
-            get_acquainted(cluster, call, cut);
-            is_armed = true;
-            call.number = 2;
-            const auto inputs = make_inputs(call, golden::Kind::spread);
-            const auto expected = slow_twin(call, inputs);
-            cluster.on_each([&](uint32_t rank) {
-                const auto program = compile_for(call, rank, cut);
-                CHECK_OK(program);
-                const auto output = cluster.run(rank, call, *program, inputs[rank], false);
-                if (output) CHECK(*output == expected[rank]);
-            });
-        }
+    for (uint64_t n = 1, operations = n; operations >= n; n++) {
+        TwinCall call{.collective = collective,
+                      .algorithm = algorithm,
+                      .count = collective == Collective::all_reduce ? 200000U : 60000U,
+                      .ranks = ranks};
+        const Cut cut = lending_cut(65536, 2);
+        operations = 0;
+        bool is_armed = false;
+        const Meddling meddling{.before = [&](const char *operation) -> Done {
+            if (!is_armed || ++operations != n) return {};
+            return Error::make(Code::system_error, "%s is made to fail", operation);
+        }};
+        Cluster cluster(
+            ranks, Cluster::test_options(),
+            [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+                return rank == meddled ? std::make_unique<Meddler>(std::move(transport), meddling)
+                                       : std::move(transport);
+            },
+            [=](uint32_t rank) { return all_lend || rank == meddled; });
+        get_acquainted(cluster, call, cut);
+        is_armed = true;
+        call.number = 2;
+        const auto inputs = make_inputs(call, golden::Kind::spread);
+        const auto expected = slow_twin(call, inputs);
+        cluster.on_each([&](uint32_t rank) {
+            const auto program = compile_for(call, rank, cut);
+            CHECK_OK(program);
+            const auto output = cluster.run(rank, call, *program, inputs[rank], false);
+            if (output) CHECK(*output == expected[rank]);
+        });
+    }
+}
+
+// With one lender, who has read what it scribbled passes it on to ranks that have borrowed nothing.
+void no_result_is_made_of_what_a_failed_call_has_lent() {
+    for (const bool all_lend : {false, true})
+        for (const char *algorithm : {"direct", "ring"})
+            for (const Collective collective :
+                 {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+                check_failed_lender(collective, algorithm, all_lend);
 }
 
 } // namespace

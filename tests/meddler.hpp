@@ -66,7 +66,7 @@ public:
     }
     void release(const Wire &wire) override { inner_->release(wire); }
 
-    void end() override { inner_->end(); }
+    Done end() override { return inner_->end(); }
     void show(const OwnMemory &memory) override { inner_->show(memory); }
     void hide(const std::byte *base) override { inner_->hide(base); }
     void look_at_windows() override { inner_->look_at_windows(); }

@@ -58,7 +58,7 @@ uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number, const L
         if (rank.rank + 1 < rank.size) CHECK_OK(send(transport, rank.rank + 1, *wire));
         transport.release(*wire);
     }
-    transport.end();
+    CHECK_OK(transport.end());
     return found;
 }
 
@@ -207,7 +207,7 @@ template <Kind kind> void a_slow_reader_is_named() {
             CHECK_OK(wire);
             if (rank.rank == 1) {
                 transport->release(*wire);
-                transport->end();
+                CHECK_OK(transport->end());
             }
         }
         rank.meeting.barrier();

@@ -2,7 +2,6 @@
 
 #include "engine/interpreter.hpp"
 
-#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 
@@ -63,8 +62,6 @@ Done Engine::run_lines(const Program &program, const Call &call) {
 // The first failure stands: what another rank or thread has found out before is what happened.
 Error Engine::give_up(const Program &program, const Call &call, const Error &error) {
     if (!transport_.failure()) transport_.fail(located(error, program, call));
-    // Whoever reads what the caller now does to its buffers sees the failure afterwards.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
     return transport_.failure().value_or(error);
 }
 

@@ -3,7 +3,6 @@
 #include "engine/inspect.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 namespace qccl {
 
@@ -22,7 +21,7 @@ Done Interpreter::run() {
         if (has_moved) continue;
         QCCL_TRY(transport_.wait(whom_to_await()));
     }
-    return program_.may_lend ? take_back() : Done();
+    return take_back();
 }
 
 Done Interpreter::prepare() {
@@ -61,18 +60,13 @@ void Interpreter::lend() {
                      .recv = transport_.lend(call_.recv, program_.recv_bytes)});
 }
 
-// The caller may change its buffers when the call returns, so by then nobody may be reading them. A
-// call elsewhere that has failed returns sooner: what was borrowed counts only if none has.
+// The caller may change its buffers when the call returns, so by then nobody may be reading them.
 Done Interpreter::take_back() {
     if (workbench_.lends())
         for (uint32_t slot = 0; slot < program_.geometry.lanes * program_.schedule.outbox; slot++)
             while (!transport_.is_free(slot)) QCCL_TRY(transport_.wait(program_.work.team.rank));
-    transport_.end();
     charge(counters_.wait_ticks);
-    if (!has_borrowed_) return {};
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (const auto failure = transport_.failure()) return *failure;
-    return {};
+    return transport_.end();
 }
 
 Lane &Interpreter::oldest() {
@@ -166,7 +160,6 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
                       .from = step.peer,
                       .is_sealed = program_.cut.seals},
                      {wire->loan.data, wire->loan.bytes}));
-    has_borrowed_ |= wire->loan.data != nullptr;
     if (task.readers == 0) transport_.release(*wire);
     lane.wire(step.dst.index) = {.wire = *wire, .readers = task.readers};
     charge(counters_.wire_ticks);

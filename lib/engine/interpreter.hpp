@@ -55,7 +55,6 @@ private:
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet
-    bool has_borrowed_ = false;
 };
 
 } // namespace qccl

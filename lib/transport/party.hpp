@@ -15,7 +15,7 @@ struct Party {
 
     uint32_t rank;
     Fences fences;
-    std::vector<int64_t> pids;                        // by rank, for sentences
+    std::vector<int64_t> pids;                        // by rank
     std::vector<Segment> segments;                    // by rank
     std::vector<std::shared_ptr<const void>> keepers; // of the segments' memory
 

@@ -1,6 +1,6 @@
 // The memory of one rank that all others map: where everything lies in it and who may write there.
-// Almost everything has one writer, the owner; what others write has a cache line of its own. Knows
-// neither how the memory is made nor how anyone waits.
+// Almost everything has one writer, the owner; what others write often has a cache line of its own.
+// Knows neither how the memory is made nor how anyone waits.
 #pragma once
 
 #include "transport/shared_memory.hpp"
@@ -33,9 +33,8 @@ struct alignas(cache_line) Presence {
     std::atomic<uint32_t> has_left{0}; // it takes part in no further call
     std::atomic<uint32_t> waits_on{0}; // in a long wait: 1 + the rank it waits for
     std::atomic<int64_t> awake_ns{0};  // in a long wait: when it last looked around
-    std::atomic<uint64_t> ended{
-        0}; // latest call, of those that may lend, whose messages it has read
-    std::atomic<uint64_t> offers{0}; // changes of its windows
+    std::atomic<uint64_t> ended{0};    // latest call whose messages it has read
+    std::atomic<uint64_t> offers{0};   // changes of its windows
 };
 
 // Memory that its owner shows to its peers, and who has mapped it. The owner writes the file while

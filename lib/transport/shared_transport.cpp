@@ -131,6 +131,15 @@ void SharedTransport::release(const Wire &wire) {
     if (before == 1) party_.wake(wire.origin);
 }
 
+// What has been read of a rank that knew of the failure cannot be believed; see Verdict::failure.
+Done SharedTransport::end() {
+    vigil_.came();
+    party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (verdict_.is_passed()) return *verdict_.failure();
+    return {};
+}
+
 Result<std::byte *> SharedTransport::line() {
     // What this line held two exchanges ago has been read by whoever has published in the latest.
     for (uint32_t peer = 0; peer < size(); peer++)

@@ -31,10 +31,7 @@ public:
     Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override;
     void release(const Wire &wire) override;
 
-    void end() override {
-        vigil_.came();
-        party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
-    }
+    Done end() override;
 
     void show(const OwnMemory &memory) override { windows_.show(memory); }
     void hide(const std::byte *base) override { windows_.hide(base); }

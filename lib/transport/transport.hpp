@@ -56,7 +56,7 @@ struct OwnMemory {
 // them have mapped.
 struct Loan {
     const std::byte *data = nullptr; // as this rank sees them; null: there are none
-    uint64_t bytes = 0;              // from there to the end of the window
+    uint64_t bytes = 0;              // that may be read there
     uint32_t window = 0;             // number, of the owner
 };
 
@@ -97,9 +97,10 @@ public:
     virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) = 0;
     virtual void release(const Wire &wire) = 0;
 
-    // This rank has read all that it will of this call's messages. For calls that may lend, so that
-    // those who wait for the last reader can tell who that is.
-    virtual void end() = 0;
+    // This rank has read all that it will of this call's messages: those who wait for the last
+    // reader can tell who that is. Fails if the communicator has failed: a rank whose call has may
+    // have changed what it had lent before others had read it, and passed on what it made of that.
+    virtual Done end() = 0;
 
     // Windows: memory of the caller's own that peers read where it lies. A rank shows memory and
     // hides it between calls, as often; the other ranks map it when they next look, and where one

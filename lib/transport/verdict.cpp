@@ -7,6 +7,9 @@ namespace qccl {
 std::optional<Error> Verdict::failure() const {
     const uint32_t recorded_by = line().recorded_by.load(std::memory_order_acquire);
     if (recorded_by == 0) return std::nullopt;
+    // Who knows of the failure returns, and its caller may write where peers still read: those who
+    // see what it writes see the failure too.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (recorded_by > party_.size())
         return Error::make(Code::internal_error, "the shared failure record is damaged");
     Error error = party_.segments[recorded_by - 1].failure().error;
