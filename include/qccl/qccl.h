@@ -318,16 +318,19 @@ QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
  * seen, and with qcclInvalidUsage memory that is still registered. */
 QCCL_API qcclResult_t qcclMemFree(void *pointer);
 
-/* Lets the other ranks read the memory from qcclMemAlloc in which `bytes` bytes at `buffer` lie, in
- * place: lossless collectives on large buffers there need no copy for their peers. Memory of
+/* Lets the other ranks read the memory from qcclMemAlloc in which `bytes` bytes at `buffer` lie,
+ * in place: lossless collectives on large buffers there need no copy for their peers. Memory of
  * another kind is refused. Optional, and local to this rank: some ranks may register and others
- * not, as often and for as long as they like; results are the same bytes in any case, and where
- * peers cannot map the memory nothing changes. The memory stays the caller's, who may change it
- * whenever no call uses it. Between calls of this communicator, also those on streams; *handle_out
- * is valid until qcclCommDeregister or the end of the communicator, whichever comes first. */
+ * not, as often and for as long as they like; results are the same bytes in any case, and nothing
+ * changes where peers cannot map the memory, or beyond 32 blocks on one communicator. The memory
+ * stays the caller's, who may change it whenever no call uses it. To be called between calls:
+ * while some are under way on streams it answers qcclInvalidUsage. *handle_out is valid until
+ * qcclCommDeregister or the end of the communicator, whichever comes first. */
 QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes,
                                        void **handle_out);
-/* NULL does nothing. Memory that was registered several times is deregistered as often. */
+/* NULL does nothing. Memory that was registered several times is deregistered as often. Peers let
+ * go of it at their next large lossless call, or with their communicator: what is freed
+ * before stays in use until then. qcclInvalidUsage while calls are under way on streams. */
 QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 
 /* ---- Seeing ---------------------------------------------------------------------------------- */

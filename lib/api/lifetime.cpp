@@ -30,6 +30,8 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
         if (const auto answer = found.gate().try_close(); answer != Gate::Answer::inside)
             return refuse_entry(found, answer);
         const Done finalized = found.finalize();
+        // Now: what has been enqueued may hold the communicator a little longer.
+        found.registrations().clear();
         delete comm;
         return finalized;
     });
@@ -46,6 +48,7 @@ qcclResult_t qcclCommAbort(qcclComm_t comm) {
         found.close();
         if (const auto answer = found.gate().close(); answer != Gate::Answer::inside)
             return refuse_entry(found, answer);
+        found.registrations().clear();
         delete comm;
         return {};
     });

@@ -17,6 +17,7 @@ public:
     // A handle for `remove`.
     void *add(SharedBlock &block);
     Done remove(const void *handle);
+    void clear() { held_.clear(); }
 
 private:
     // Keeps the block from being freed, and shown to peers, as long as it lives.
