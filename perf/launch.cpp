@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 #include <signal.h>
@@ -146,12 +147,23 @@ int launch_threads(uint32_t ranks, const Body &body) {
     const pthread_t launcher = pthread_self();
     std::atomic<uint32_t> left = ranks, failed = 0;
     std::vector<std::jthread> threads;
-    for (uint32_t rank = 0; rank < ranks; rank++)
+    const auto start = [&](uint32_t rank) {
         threads.emplace_back([&, rank] {
             if (run_rank(**board, rank, body) != 0) failed++;
             left--;
             pthread_kill(launcher, Interrupts::rank_ended);
         });
+    };
+    for (uint32_t rank = 0; rank < ranks && !watch.has_failed(); rank++) {
+        try {
+            start(rank);
+        } catch (const std::system_error &error) {
+            std::fprintf(stderr, "cannot start rank %u: %s\n", rank, error.what());
+            left -= ranks - rank;
+            failed++;
+            watch.fail();
+        }
+    }
     while (left > 0) {
         watch.wait(interrupts);
         if (failed > 0) watch.fail();
