@@ -14,10 +14,11 @@ static void prove(const char *name, Collective collective, uint32_t P, Form form
     const Algorithm *algorithm = find_algorithm(name);
     CHECK(algorithm);
     const auto start = std::chrono::steady_clock::now();
-    const auto verified =
-        verify({collective, algorithm->order, P, P / 3}, [&](uint32_t rank) -> Result<Schedule> {
-            return make(form, *algorithm, collective, {.size = P, .rank = rank, .root = P / 3});
-        });
+    const auto verified = verify({collective, algorithm->order, P, P / 3, algorithm->own},
+                                 [&](uint32_t rank) -> Result<Schedule> {
+                                     return make(form, *algorithm, collective,
+                                                 {.size = P, .rank = rank, .root = P / 3});
+                                 });
     CHECK_OK(verified);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     CHECK_EQ(verified->rounds, algorithm->rounds(collective, P));
