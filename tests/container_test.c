@@ -135,6 +135,11 @@ static void wrong_arguments_are_named(void **state)
             qcclInvalidArgument, "written_out is NULL");
     refused(qcclCodecEncode(codec, values, count, qcclFloat32, bytes_of, 100, &written, NULL),
             qcclInvalidArgument, "capacity is 100, but 1000 values of float with int8 need");
+    assert_int_equal(qcclCodecMaxEncodedBytes(codec, count, qcclFloat32, &written), qcclSuccess);
+    refused(
+        qcclCodecEncode(codec, values, count, qcclFloat32, bytes_of, written - 1, &written, NULL),
+        qcclInvalidArgument, "capacity is ");
+    written = 77;
     refused(qcclCodecEncode(codec, values, count, qcclFloat32, values + 10, sizeof values, &written,
                             NULL),
             qcclInvalidArgument, "overlap");

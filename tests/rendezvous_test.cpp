@@ -98,16 +98,22 @@ static void a_rank_that_never_comes_is_named() {
 }
 
 static void a_rank_that_never_contributes_is_named() {
-    const UniqueId id = make_id();
-    const auto done = crowd(3, [&](uint32_t rank) -> Done {
-        QCCL_TRY(const auto bootstrap,
-                 join_unique_id(id, 3, rank, options(rank == 0 ? 300ms : 30s)));
-        if (rank == 1) std::this_thread::sleep_for(600ms);
-        return exchange(*bootstrap, 8, 0);
-    });
-    CHECK(contains(done[0], "rank 1 of 3 did not come within 0.3 s"));
-    CHECK(contains(done[2], "rank 0 gave up waiting for rank 1 of 3"));
-    CHECK(contains(done[1], "rank 0 gave up"));
+    // Once rank 0's clock ends first, once the server's.
+    for (const bool server_is_first : {false, true}) {
+        const UniqueId id = make_id(options(server_is_first ? 300ms : 30s));
+        const auto done = crowd(3, [&](uint32_t rank) -> Done {
+            const bool is_first = rank == 0 && !server_is_first;
+            QCCL_TRY(const auto bootstrap,
+                     join_unique_id(id, 3, rank, options(is_first ? 300ms : 30s)));
+            if (rank == 1) std::this_thread::sleep_for(600ms);
+            return exchange(*bootstrap, 8, 0);
+        });
+        const char *const late = "rank 1 of 3 did not come within 0.3 s";
+        const char *const told = "rank 0 gave up waiting for rank 1 of 3";
+        CHECK(contains(done[0], late));
+        CHECK(contains(done[2], server_is_first ? late : told));
+        CHECK(contains(done[1], server_is_first ? late : "rank 0 gave up"));
+    }
 }
 
 // To join, and then to an exchange: one of the ranks that wait says so for all, the lowest.

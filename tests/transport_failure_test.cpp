@@ -2,6 +2,8 @@
 // and what has already arrived still arrives.
 #include "transport_ways.hpp"
 
+#include "transport/segment.hpp"
+
 #include <csignal>
 
 using namespace qccl;
@@ -140,6 +142,41 @@ template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
         });
 }
 
+// A rank may be so many calls ahead that its descriptors lie where they are until all have come.
+template <Kind kind> void no_rank_runs_further_ahead_than_its_calls_are_kept() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            for (uint64_t call = 2; call <= calls_kept; call++)
+                CHECK_OK(transport->begin(call_number(call), 200ms));
+            check_error(transport->begin(call_number(calls_kept + 1), 200ms).error(), Code::timeout,
+                        1, "rank 1 did not come to all_reduce, call 64, within 0.2 s");
+        }
+        rank.meeting.barrier();
+    });
+}
+
+template <Kind kind> void a_message_that_points_outside_is_refused() {
+    for (const bool by_offset : {false, true})
+        run_ranks(kind, 2, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            CHECK_OK(transport->begin(call_number(1), 30s));
+            const auto outbox = transport->outbox();
+            if (rank.rank == 0) {
+                const Wire wild = by_offset ? Wire{outbox.data() + outbox.size() + 1, 0, 0, 0}
+                                            : Wire{outbox.data() + 8, outbox.size() - 7, 0, 0};
+                CHECK_OK(send(*transport, 1, wild));
+            } else {
+                const auto wire = receive(*transport, 0);
+                CHECK(!wire);
+                check_error(wire.error(), Code::damaged_data, Error::no_rank,
+                            "a message points outside every outbox");
+            }
+            rank.meeting.barrier();
+        });
+}
+
 // Counts the warnings of all ranks and keeps the first.
 TransportOptions counting_warnings(const Rank &rank, Clock::duration warn_after) {
     TransportOptions options = rank.options;
@@ -173,6 +210,50 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
             CHECK_EQ(said.substr(0, 12), std::string("rank 3 (pid "));
             CHECK_EQ(said.substr(said.find(") ") + 2), what + " all_reduce, call 2, for 0.2 s");
         });
+}
+
+template <Kind kind> void every_late_call_has_its_warning() {
+    run_ranks(kind, 2, [](const Rank &plain) {
+        Rank rank = plain;
+        rank.options = counting_warnings(rank, 50ms);
+        const auto transport = create(rank);
+        for (uint64_t call = 1; call <= 2; call++) {
+            if (rank.rank == 1) std::this_thread::sleep_for(300ms);
+            CHECK_OK(run(*transport, call_number(call), Way::mail));
+            rank.meeting.barrier();
+        }
+        CHECK_EQ(rank.meeting.board[0].load(), 2U);
+    });
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2: that is the one to name, unless rank 1 has been
+// stopped, which shows in its looking around no more.
+void a_stopped_rank_answers_for_itself() {
+    const Shared<Meeting> meeting(3U);
+    const auto body = [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 2500ms));
+        rank.meeting.barrier();
+        if (rank.rank == 1) {
+            const auto start = Clock::now();
+            while (Clock::now() - start < 100ms) CHECK_OK(transport->wait(2));
+            rank.meeting.board[1] = 1;
+            raise(SIGSTOP);
+        } else if (rank.rank == 0) {
+            await([&] { return rank.meeting.board[1] == 1; });
+            Done waited;
+            while (waited) waited = transport->wait(1);
+            rank.meeting.board[2] = 1;
+            CHECK(waited.error().code == Code::timeout);
+            CHECK_EQ(waited.error().rank, 1);
+        }
+        rank.meeting.barrier();
+    };
+    const auto watch = [&](const std::vector<pid_t> &pids) {
+        await([&] { return meeting->board[2] == 1; });
+        kill(pids[1], SIGCONT);
+    };
+    run_ranks(*meeting, Kind::shm, body, small_options(), watch);
 }
 
 void a_stopped_rank_costs_one_warning() {
@@ -213,7 +294,11 @@ int main() {
         ON_BOTH(a_failure_from_any_thread_stops_every_rank),
         ON_BOTH(failures_at_once_leave_one),
         ON_BOTH(a_rank_that_never_comes_is_named_by_the_timeout),
+        ON_BOTH(no_rank_runs_further_ahead_than_its_calls_are_kept),
+        ON_BOTH(a_message_that_points_outside_is_refused),
         ON_BOTH(a_late_rank_costs_one_warning),
+        ON_BOTH(every_late_call_has_its_warning),
+        QTEST(a_stopped_rank_answers_for_itself),
         QTEST(a_stopped_rank_costs_one_warning),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -197,6 +197,27 @@ static void sending_two_encodings_of_one_value_is_refused() {
              "0 did");
 }
 
+// More often than the byte counts in which schedules are held.
+static void encoding_a_chunk_too_often_is_refused() {
+    constexpr uint32_t most = 255;
+    std::vector<Schedule> schedules(2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        Schedule &s = schedules[rank];
+        s = {.chunks = 1, .outbox = most + 1, .wires = 2 * (most + 1), .is_placed = true};
+        for (uint32_t i = 0; i <= most; i++) {
+            if (rank == 1) {
+                s.steps.push_back({.verb = Verb::recv, .dst = wire(most + 1 + i)});
+                continue;
+            }
+            s.steps.push_back(
+                {.verb = Verb::encode, .dst = wire(i), .src = input(0), .ordinal = i});
+            s.steps.push_back({.verb = Verb::send, .src = wire(i), .peer = 1});
+        }
+    }
+    CHECK(refusal({Collective::broadcast, SumOrder::by_rank, 2, 0}, schedules)
+              .find("encodes a chunk too often") != std::string::npos);
+}
+
 // Joined steps are checked too: what is joined has to compute, on one chunk.
 static void wrong_joins_are_refused() {
     const Theorem theorem{Collective::all_reduce, SumOrder::by_rank, 3, 0};
@@ -262,6 +283,7 @@ int main() {
         QTEST(ranks_have_to_agree),
         QTEST(an_owner_that_keeps_its_exact_sum_is_refused),
         QTEST(sending_two_encodings_of_one_value_is_refused),
+        QTEST(encoding_a_chunk_too_often_is_refused),
         QTEST(wrong_joins_are_refused),
         QTEST(a_missing_wait_is_a_race),
     };

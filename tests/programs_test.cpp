@@ -1,0 +1,61 @@
+// api/programs: a shape is compiled once while it is in use, and forgotten when many others came
+// since.
+#include "qtest.hpp"
+
+#include "api/programs.hpp"
+
+using namespace qccl;
+
+namespace {
+
+constexpr uint64_t many = 300; // more than are kept
+
+ProgramKey shape(uint64_t count) {
+    ProgramKey key;
+    key.count = count;
+    return key;
+}
+
+ProgramRef get(Programs &programs, uint64_t count) {
+    const auto program = programs.get(shape(count));
+    CHECK_OK(program);
+    return *program;
+}
+
+Programs some_programs() {
+    return Programs({.size = 2, .rank = 1}, {},
+                    {.speeds = {}, .limits = {.arena_bytes = size_t{16} << 20}});
+}
+
+} // namespace
+
+static void a_shape_is_compiled_once() {
+    Programs programs = some_programs();
+    const ProgramRef first = get(programs, 1);
+    CHECK(get(programs, 2) != first);
+    CHECK(get(programs, 1) == first);
+    ProgramKey other = shape(1);
+    other.codec = *parse_codec("int8");
+    CHECK(*programs.get(other) != first);
+    CHECK_EQ((*programs.get(other))->work.codec.bits, 8);
+}
+
+// Who holds a program keeps it, so that another one cannot take its place in memory meanwhile.
+static void what_was_not_used_for_long_is_forgotten() {
+    Programs programs = some_programs();
+    const ProgramRef used = get(programs, 1), unused = get(programs, 2);
+    for (uint64_t count = 3; count < many; count++) {
+        get(programs, count);
+        CHECK(get(programs, 1) == used);
+    }
+    CHECK_EQ(unused.use_count(), 1L);
+    CHECK(get(programs, 2) != unused);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_shape_is_compiled_once),
+        QTEST(what_was_not_used_for_long_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

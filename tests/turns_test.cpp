@@ -1,0 +1,63 @@
+// api/turns: calls run in the order of their numbers, and a communicator that closes lets the one
+// that runs finish and no other begin.
+#include "qtest.hpp"
+
+#include "api/turns.hpp"
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+using namespace qccl;
+using namespace std::chrono_literals;
+
+static void calls_run_in_their_order() {
+    Turns turns;
+    std::string order;
+    const uint64_t first = turns.issue(), second = turns.issue(), third = turns.issue();
+    for (int i = 0; i < 3; i++) turns.enqueued();
+    const auto run = [&](uint64_t call, char letter) {
+        CHECK(turns.await(call));
+        CHECK(turns.is_running_here());
+        order += letter;
+        turns.finish(call, true);
+        CHECK(!turns.is_running_here());
+    };
+    std::thread late([&] { run(third, 'c'); }), next([&] { run(second, 'b'); });
+    std::this_thread::sleep_for(20ms);
+    CHECK(!turns.is_idle());
+    run(first, 'a');
+    turns.await_all();
+    CHECK(turns.is_idle());
+    late.join();
+    next.join();
+    CHECK_EQ(order, "abc");
+}
+
+static void closing_waits_for_the_call_that_runs() {
+    Turns turns;
+    const uint64_t first = turns.issue(), second = turns.issue();
+    std::atomic<bool> runs = false, has_run = false, may_second = true;
+    std::thread runner([&] {
+        runs = turns.await(first);
+        std::this_thread::sleep_for(100ms);
+        has_run = true;
+        turns.finish(first, false);
+    });
+    std::thread waiter([&] { may_second = turns.await(second); });
+    while (!runs) std::this_thread::yield();
+    turns.close();
+    CHECK(has_run);
+    waiter.join();
+    CHECK(!may_second);
+    CHECK(!turns.await(second));
+    runner.join();
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(calls_run_in_their_order),
+        QTEST(closing_waits_for_the_call_that_runs),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
