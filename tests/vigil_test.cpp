@@ -9,11 +9,17 @@ using namespace qtest;
 
 namespace {
 
+// Without bells, naps of 50 ms would hardly end in the right moment so often.
+bool are_woken(std::vector<Clock::duration> late) {
+    std::sort(late.begin(), late.end());
+    return late[late.size() / 2] < 10ms;
+}
+
 // Naps in every place: who sleeps is woken, well before the longest nap would end.
 template <Kind kind> void sleepers_are_woken() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        Clock::duration fastest = patience;
+        std::vector<Clock::duration> late;
         for (uint64_t turn = 0; turn < 10; turn++) {
             rank.meeting.barrier();
             CHECK_OK(transport->begin(call_number(turn + 1), 30s));
@@ -27,26 +33,51 @@ template <Kind kind> void sleepers_are_woken() {
             } else {
                 const auto wire = receive(*transport, 1 - rank.rank);
                 CHECK_OK(wire);
-                fastest = std::min(fastest, since_ticks(rank.meeting.board[0]));
+                late.push_back(since_ticks(rank.meeting.board[0]));
                 transport->release(*wire);
             }
         }
-        // Without bells, five naps of 50 ms would hardly all end in the right moment.
-        CHECK(fastest < 2ms);
+        CHECK(are_woken(late));
     });
 }
 
-// The best of many short runs of `calls` calls, per call.
-Clock::duration best_time(const Rank &rank, Transport &transport, uint64_t &call, uint64_t calls) {
-    Clock::duration best = patience;
+// Likewise who has no slot left for what it is to send.
+template <Kind kind> void who_waits_for_room_is_woken() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::vector<Clock::duration> late;
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        for (int turn = 0; turn < 10; turn++) {
+            rank.meeting.barrier();
+            if (rank.rank == 0) {
+                CHECK_OK(send(*transport, 1, *free_wire(*transport)));
+                CHECK_OK(free_wire(*transport));
+                late.push_back(since_ticks(rank.meeting.board[0]));
+            } else {
+                const auto wire = receive(*transport, 0);
+                CHECK_OK(wire);
+                std::this_thread::sleep_for(120ms);
+                rank.meeting.board[0] = now_ticks();
+                transport->release(*wire);
+            }
+        }
+        CHECK(rank.rank == 1 || are_woken(late));
+    });
+}
+
+// Of many short runs of `calls` calls, per call, ascending.
+std::vector<Clock::duration> times(const Rank &rank, Transport &transport, uint64_t &call,
+                                   uint64_t calls) {
+    std::vector<Clock::duration> taken;
     for (int run_number = 0; run_number < 30; run_number++) {
         rank.meeting.barrier();
         const auto start = Clock::now();
         for (uint64_t i = 0; i < calls; i++)
             CHECK_OK(run(transport, call_number(++call), Way::line));
-        best = std::min(best, Clock::now() - start);
+        taken.push_back((Clock::now() - start) / calls);
     }
-    return best / calls;
+    std::sort(taken.begin(), taken.end());
+    return taken;
 }
 
 template <Kind kind> void ranks_may_outnumber_cores() {
@@ -54,7 +85,7 @@ template <Kind kind> void ranks_may_outnumber_cores() {
         const auto transport = create(rank);
         uint64_t call = 0;
         // Spinning would cost a scheduler's slice, milliseconds, in every call.
-        CHECK(best_time(rank, *transport, call, 20) < 500us);
+        CHECK(times(rank, *transport, call, 20).front() < 500us);
     });
 }
 
@@ -73,7 +104,7 @@ template <Kind kind> void ranks_that_come_to_share_a_core_stop_spinning() {
         CHECK_OK(all_gather(one, both));
         CHECK_EQ(sched_setaffinity(0, sizeof both[0], &both[0]), 0);
         uint64_t call = 0;
-        CHECK(best_time(rank, *transport, call, 50) < 15us);
+        CHECK(times(rank, *transport, call, 50).front() < 15us);
     });
 }
 
@@ -94,7 +125,9 @@ template <Kind kind> void a_spin_that_is_asked_for_is_spun() {
             CHECK_EQ(sched_setaffinity(0, sizeof both[0], &both[0]), 0);
             const auto transport = create(rank);
             uint64_t call = 0;
-            CHECK(best_time(rank, *transport, call, 10) > spin / 2);
+            // Not in the best run: others may take the core from who spins, and give it to its
+            // peer.
+            CHECK(times(rank, *transport, call, 10)[15] > spin / 2);
         },
         options);
 }
@@ -106,6 +139,7 @@ template <Kind kind> void a_spin_that_is_asked_for_is_spun() {
 int main() {
     const CMUnitTest tests[] = {
         ON_BOTH(sleepers_are_woken),
+        ON_BOTH(who_waits_for_room_is_woken),
         ON_BOTH(ranks_may_outnumber_cores),
         ON_BOTH(ranks_that_come_to_share_a_core_stop_spinning),
         ON_BOTH(a_spin_that_is_asked_for_is_spun),
