@@ -39,6 +39,10 @@ public:
         QCCL_TRY(before("begin"));
         return inner_->begin(call, timeout);
     }
+    Done meet() override {
+        QCCL_TRY(before("meet"));
+        return inner_->meet();
+    }
     std::span<std::byte> outbox() override { return inner_->outbox(); }
     uint32_t slots() const override { return inner_->slots(); }
     bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }

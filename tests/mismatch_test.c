@@ -92,6 +92,58 @@ static void strangers_that_disagree(void **state)
     check_differences(1);
 }
 
+/* One rank with a count that is garbage; everybody's buffers are as large as the others' count. */
+enum { honest_count = 64 };
+
+typedef struct {
+    size_t count;
+    int wrong_rank;
+    int collective; /* 0 to 3, in the order of the switch */
+    const char *algorithm;
+} wild_t;
+
+/* Not on the threads' stacks: a wild count must not make send and recv overlap. */
+static float wild_values[size][size * honest_count];
+
+static qcclResult_t wildly(int rank, qcclComm_t comm, void *context)
+{
+    const wild_t *wild = context;
+    const size_t n = rank == wild->wrong_rank ? wild->count : honest_count;
+    float *send = wild_values[rank], recv[size * honest_count];
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    config.algorithm = wild->algorithm;
+    switch (wild->collective) {
+    case 0: return qcclAllReduceConfig(send, send, n, qcclFloat32, qcclSum, comm, NULL, &config);
+    case 1:
+        return qcclReduceScatterConfig(send, recv, n, qcclFloat32, qcclSum, comm, NULL, &config);
+    case 2: return qcclAllGatherConfig(send, recv, n, qcclFloat32, comm, NULL, &config);
+    default: /* from the rank that is wrong: a root with little to send need not wait for anybody */
+        return qcclBroadcastConfig(send, send, n, qcclFloat32, wild->wrong_rank, comm, NULL,
+                                   &config);
+    }
+}
+
+static void counts_beyond_the_buffers(void **state)
+{
+    static const char *const algorithms[] = {NULL, "ring", "direct", "oneshot"};
+    static const size_t counts[] = {100000000000, (size_t)1 << 31, 1000000};
+    size_t a, c;
+    wild_t wild;
+    (void)state;
+    for (a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++)
+        for (c = 0; c < sizeof counts / sizeof counts[0]; c++)
+            for (wild.wrong_rank = 0; wild.wrong_rank < size; wild.wrong_rank += 2)
+                for (wild.collective = 0; wild.collective < 4; wild.collective++) {
+                    world_t world = make_world(size);
+                    outcome_t outcome;
+                    wild.count = counts[c];
+                    wild.algorithm = algorithms[a];
+                    outcome = on_every_rank(&world, wildly, &wild);
+                    assert_all_say(&outcome, size, qcclMismatch, "with count 64");
+                    end_world(&world);
+                }
+}
+
 static qcclResult_t in_another_order(int rank, qcclComm_t comm, void *context)
 {
     float buffer[3 * 4] = {0};
@@ -211,9 +263,13 @@ static void communicators_that_disagree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_that_disagree),      cmocka_unit_test(strangers_that_disagree),
-        cmocka_unit_test(another_order_of_calls),     cmocka_unit_test(another_root),
-        cmocka_unit_test(a_corrected_call_completes), cmocka_unit_test(communicators_that_disagree),
+        cmocka_unit_test(threads_that_disagree),
+        cmocka_unit_test(strangers_that_disagree),
+        cmocka_unit_test(counts_beyond_the_buffers),
+        cmocka_unit_test(another_order_of_calls),
+        cmocka_unit_test(another_root),
+        cmocka_unit_test(a_corrected_call_completes),
+        cmocka_unit_test(communicators_that_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

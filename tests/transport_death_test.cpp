@@ -66,7 +66,8 @@ void a_killed_rank_is_named_by_every_survivor() {
     std::minstd_rand random(1);
     for (uint32_t round = 0; round < 36; round++) {
         const auto delay = std::chrono::microseconds(random() % 20000);
-        survive(4, {round % 4}, delay, std::array{Way::mail, Way::line, Way::ring}[round % 3]);
+        survive(4, {round % 4}, delay,
+                std::array{Way::mail, Way::line, Way::ring, Way::meeting}[round % 4]);
     }
 }
 

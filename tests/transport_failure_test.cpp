@@ -123,7 +123,7 @@ template <Kind kind> void failures_at_once_leave_one() {
 }
 
 template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
-    for (const Way way : {Way::mail, Way::line, Way::ring})
+    for (const Way way : {Way::mail, Way::line, Way::ring, Way::meeting})
         run_ranks(kind, 3, [&](const Rank &rank) {
             const auto transport = create(rank);
             const char *const sentence = "rank 1 did not come to all_reduce, call 1, within 0.2 s";

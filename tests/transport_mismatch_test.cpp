@@ -40,7 +40,10 @@ template <Kind kind> void every_disagreement_reaches_every_rank() {
         for (const auto &[way, other_way] : {std::pair{Way::mail, Way::mail},
                                              {Way::line, Way::line},
                                              {Way::line, Way::mail},
-                                             {Way::mail, Way::line}})
+                                             {Way::mail, Way::line},
+                                             {Way::meeting, Way::meeting},
+                                             {Way::meeting, Way::line},
+                                             {Way::line, Way::meeting}})
             run_ranks(kind, 4, [&, way = way, other_way = other_way](const Rank &rank) {
                 const auto transport = create(rank);
                 for (uint64_t call = 1; call <= 3; call++)

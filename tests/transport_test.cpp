@@ -301,11 +301,25 @@ template <Kind kind> void messages_of_a_call_given_up_stay_in_it() {
     });
 }
 
+template <Kind kind> void nobody_leaves_a_meeting_before_all_have_come() {
+    run_ranks(kind, 4, [](const Rank &rank) {
+        const auto transport = create(rank);
+        for (uint64_t call = 1; call <= 100; call++) {
+            if (call % 25 == rank.rank) std::this_thread::sleep_for(3ms);
+            rank.meeting.board[rank.rank] = call;
+            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(transport->meet());
+            for (uint32_t peer = 0; peer < 4; peer++) CHECK(rank.meeting.board[peer] >= call);
+        }
+    });
+}
+
 template <Kind kind> void one_rank_alone_works() {
     run_ranks(kind, 1, [](const Rank &rank) {
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 200; call++) {
             CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(transport->meet());
             const auto line = transport->line();
             CHECK_OK(line);
             write_pattern(*line, 8, call);
@@ -332,6 +346,7 @@ int main() {
         ON_BOTH(slots_are_used_again_safely),
         ON_BOTH(a_sender_may_run_ahead),
         ON_BOTH(messages_of_a_call_given_up_stay_in_it),
+        ON_BOTH(nobody_leaves_a_meeting_before_all_have_come),
         ON_BOTH(one_rank_alone_works),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -53,8 +53,9 @@ inline Result<Wire> free_wire(Transport &transport) {
     return Wire{transport.outbox().data(), 8, transport.rank(), 0};
 }
 
-// Three ways in which a call may move bytes. In each, every rank needs every other.
-enum class Way { mail, line, ring };
+// Ways in which a call may go, the last without moving bytes. In each, every rank needs every
+// other.
+enum class Way { mail, line, ring, meeting };
 
 inline Done by_mail(Transport &transport) {
     QCCL_TRY(const Wire mine, free_wire(transport));
@@ -98,6 +99,7 @@ inline Done run(Transport &transport, const CallDescriptor &call, Way way,
     case Way::mail: return by_mail(transport);
     case Way::line: return by_line(transport);
     case Way::ring: return by_ring(transport);
+    case Way::meeting: return transport.meet();
     }
     return {};
 }

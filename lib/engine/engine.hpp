@@ -12,6 +12,7 @@
 #include "engine/tiles.hpp"
 #include "transport/transport.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -49,6 +50,8 @@ struct EngineMemory {
     std::vector<TileStep> steps; // of the task at hand
     std::vector<const std::byte *> lines;
     StoreChoices stores;
+    // Fingerprints of programs that all ranks have begun together once: of many, the latest.
+    std::array<uint64_t, 64> agreed{};
     // How the outbox is cut: a slot's bytes may be given another place only while nobody reads any.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0;

@@ -15,6 +15,7 @@ Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemor
 
 Done Interpreter::run() {
     ticks_ = ticks_now();
+    QCCL_TRY(agree());
     QCCL_TRY(prepare());
     while (running_ != 0) {
         QCCL_TRY(const bool has_moved, advance_any());
@@ -38,6 +39,19 @@ Done Interpreter::prepare() {
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
     for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
     running_ = program_.tasks.empty() ? 0 : lanes_.size();
+    return {};
+}
+
+// The first message would show that a count is wrong, but by then this rank has read as far as its
+// own count says, and its caller's memory may have ended before. Ranks that meet in every call go
+// in step, which costs far more than the meeting does: so they do once for each shape, and a wild
+// count is a new one. As much as a line holds is read in any case.
+Done Interpreter::agree() {
+    uint64_t &known = memory_.agreed[program_.fingerprint % memory_.agreed.size()];
+    if (known == program_.fingerprint || program_.raw_bytes <= transport_.line_bytes()) return {};
+    QCCL_TRY(transport_.meet());
+    known = program_.fingerprint;
+    charge(counters_.wait_ticks);
     return {};
 }
 

@@ -18,6 +18,7 @@ public:
     Done run();
 
 private:
+    Done agree();
     Done prepare();
     Done cut_outbox();
     void lend();

@@ -236,9 +236,11 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
     Program program{.work = work,
                     .cut = cut,
                     .descriptor = describe(work),
+                    .fingerprint = 0,
                     .schedule = fused.schedule,
                     .layout = layout,
                     .geometry = geometry};
+    program.fingerprint = program.descriptor.hash();
     program.tile = find_tile(work, cut, geometry, layout.grain());
     program.tile_payload_bytes = most_encoded_bytes(work, program.tile);
     measure_buffers(program);

@@ -75,6 +75,7 @@ struct Program {
     Work work;
     Cut cut;
     CallDescriptor descriptor; // all but the call's number and tag
+    uint64_t fingerprint = 0;  // its hash
     Schedule schedule;         // placed, fused, lowered
     Layout layout;
     Geometry geometry;

@@ -33,6 +33,19 @@ Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds
     return {};
 }
 
+Done SharedTransport::meet() {
+    const uint64_t call = history_.current().call;
+    for (uint32_t i = 1; i < size(); i++) party_.wake((rank() + i) % size());
+    for (uint32_t i = 1; i < size(); i++) {
+        const uint32_t peer = (rank() + i) % size();
+        while (history_.begun(peer) < call) QCCL_TRY(wait(peer));
+        vigil_.came();
+        if (history_.disagrees(peer)) return vigil_.mismatch(call);
+    }
+    together_ = call;
+    return {};
+}
+
 // Waits until nobody needs the descriptor that this call's will overwrite.
 Done SharedTransport::keep_together(uint64_t call) {
     together_ = call - 1;

@@ -20,6 +20,7 @@ public:
     uint32_t size() const override { return party_.size(); }
 
     Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override;
+    Done meet() override;
 
     std::span<std::byte> outbox() override { return party_.mine().outbox(); }
     uint32_t slots() const override { return shape_.slots; }

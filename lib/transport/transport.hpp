@@ -81,6 +81,9 @@ public:
     // Publishes the descriptor of the call that begins now. Fails if the communicator has failed.
     // `timeout` bounds the waits for live peers that do not come; 0 is never.
     virtual Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) = 0;
+    // Waits until every rank has begun this call. An error if one means something else by it
+    // (mismatch, the same sentence on every rank). Optional, but then all ranks do it.
+    virtual Done meet() = 0;
 
     // The memory that this rank encodes into, and the number of slots it may be cut into: which
     // bytes a slot has is the caller's affair. A slot may be written while no reader holds it and
