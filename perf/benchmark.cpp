@@ -63,11 +63,10 @@ static std::string words(const Operation &operation) {
 
 // As nccl-tests has it such a size is measured all the same: a call of 0 elements.
 static std::string empty_note(const Operation &operation, uint64_t size) {
-    const bool has_blocks = operation.collective == Collective::all_gather ||
-                            operation.collective == Collective::reduce_scatter;
     const std::string least =
-        has_blocks ? "16 bytes for each of " + std::to_string(operation.ranks) + " ranks"
-                   : std::string("one ") + name(operation.type);
+        has_part_per_rank(operation.collective)
+            ? "16 bytes for each of " + std::to_string(operation.ranks) + " ranks"
+            : std::string("one ") + name(operation.type);
     return "size " + std::to_string(size) + " is less than " + least +
            ": a row of calls with count 0";
 }

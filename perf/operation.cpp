@@ -42,15 +42,13 @@ double Operation::busbw(double seconds) const {
 Operation operation_of(Collective collective, DataType type, RedOp op, uint32_t root,
                        uint32_t ranks, uint64_t bytes) {
     const uint64_t count = bytes / type_bytes(type);
-    const bool has_blocks =
-        collective == Collective::all_gather || collective == Collective::reduce_scatter;
     const uint64_t multiple = 16 / type_bytes(type);
     return {.collective = collective,
             .type = type,
             .op = op,
             .root = root,
             .ranks = ranks,
-            .count = has_blocks ? count / ranks / multiple * multiple : count};
+            .count = has_part_per_rank(collective) ? count / ranks / multiple * multiple : count};
 }
 
 } // namespace qccl::perf

@@ -75,9 +75,7 @@ Done print_explanation(const ScheduleQuestion &question) {
     QCCL_TRY(const Codec codec, codec_called(question));
     QCCL_TRY(check_codec(codec, question.collective, *type, *op));
     if (!question.algorithm.empty()) QCCL_TRY(algorithm_called(question.algorithm));
-    const bool has_parts = question.collective == Collective::reduce_scatter ||
-                           question.collective == Collective::all_gather;
-    const uint64_t parts = has_parts ? question.ranks : 1;
+    const uint64_t parts = vector_count(question.collective, 1, question.ranks);
     const Problem problem{.collective = question.collective,
                           .count = question.bytes / type_bytes(*type) / parts,
                           .ranks = question.ranks,

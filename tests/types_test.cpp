@@ -32,11 +32,24 @@ static void collectives_have_names() {
     CHECK(!parse_collective("all_to_none"));
 }
 
+static void a_part_per_rank_makes_the_vector() {
+    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
+        CHECK(has_part_per_rank(collective));
+        CHECK_EQ(vector_count(collective, 100, 3), 300U);
+    }
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::broadcast, Collective::barrier}) {
+        CHECK(!has_part_per_rank(collective));
+        CHECK_EQ(vector_count(collective, 100, 3), 100U);
+    }
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(names_lead_back),
         QTEST(numbers_out_of_range_are_refused),
         QTEST(collectives_have_names),
+        QTEST(a_part_per_rank_makes_the_vector),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -35,15 +35,9 @@ struct Buffers {
 
 } // namespace
 
-static uint32_t blocks_of(Collective collective, uint32_t size) {
-    const bool has_block_per_rank =
-        collective == Collective::reduce_scatter || collective == Collective::all_gather;
-    return has_block_per_rank ? size : 1;
-}
-
 static Buffers buffers_of(const Given &given, const ProgramKey &key, const Team &team) {
     const size_t block = given.count * type_bytes(key.type);
-    const size_t whole = block * blocks_of(key.collective, team.size);
+    const size_t whole = block * parts_of(key.collective, team.size);
     const bool scatters = key.collective == Collective::reduce_scatter;
     const bool gathers = key.collective == Collective::all_gather;
     Buffers buffers{{"send", given.send, gathers ? block : whole},
@@ -85,7 +79,7 @@ static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
         key.root = static_cast<uint32_t>(given.root);
     }
     QCCL_TRY(
-        check_count(given.count_name, given.count, key.type, blocks_of(given.collective, size)));
+        check_count(given.count_name, given.count, key.type, parts_of(given.collective, size)));
     key.count = given.count;
     return key;
 }
@@ -106,7 +100,7 @@ static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &k
                            "config: codec is %s, but a barrier has no values to encode",
                            spec(config.codec->codec).c_str());
     const uint64_t bytes =
-        key.count * type_bytes(key.type) * blocks_of(key.collective, comm.size());
+        vector_count(key.collective, key.count, comm.size()) * type_bytes(key.type);
     QCCL_TRY(const CodecChoice choice,
              comm.parts().codecs.choose(config.codec ? &config.codec->codec : nullptr,
                                         {key.collective, key.type, key.op, bytes}));

@@ -63,9 +63,7 @@ Result<Question> parse_question(std::string_view text, uint32_t ranks) {
     if (is_first) return refuse("");
 
     Question &question = words.question;
-    const bool has_blocks = question.collective == Collective::reduce_scatter ||
-                            question.collective == Collective::all_gather;
-    const uint64_t parts = has_blocks ? ranks : 1;
+    const uint64_t parts = parts_of(question.collective, ranks);
     question.count =
         words.count.value_or(words.bytes.value_or(0) / type_bytes(question.type) / parts);
     if (question.count > PTRDIFF_MAX / type_bytes(question.type) / parts) return refuse("count");

@@ -11,10 +11,8 @@ namespace qccl {
 
 static Result<std::string> answer(const Comm &comm, const char *what) {
     QCCL_TRY(const Question question, parse_question(what, comm.size()));
-    const bool has_blocks = question.collective == Collective::reduce_scatter ||
-                            question.collective == Collective::all_gather;
     const uint64_t bytes =
-        question.count * type_bytes(question.type) * (has_blocks ? comm.size() : 1);
+        vector_count(question.collective, question.count, comm.size()) * type_bytes(question.type);
     const CommParts &parts = comm.parts();
     QCCL_TRY(const CodecChoice choice,
              parts.codecs.choose(question.codec ? &*question.codec : nullptr,

@@ -89,5 +89,16 @@ std::optional<Collective> parse_collective(std::string_view name);
 constexpr bool reduces(Collective collective) {
     return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
 }
+// The vector is made of equal parts, one for each rank, and `count` is of a part.
+constexpr bool has_part_per_rank(Collective collective) {
+    return collective == Collective::reduce_scatter || collective == Collective::all_gather;
+}
+constexpr uint32_t parts_of(Collective collective, uint32_t ranks) {
+    return has_part_per_rank(collective) ? ranks : 1;
+}
+// Of the whole vector, where a call says `count`.
+constexpr uint64_t vector_count(Collective collective, uint64_t count, uint32_t ranks) {
+    return count * parts_of(collective, ranks);
+}
 
 } // namespace qccl

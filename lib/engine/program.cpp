@@ -214,7 +214,7 @@ void measure_buffers(Program &program) {
     const uint64_t block = work.count * type_bytes(work.type);
     const bool scatters = work.collective == Collective::reduce_scatter;
     const bool gathers = work.collective == Collective::all_gather;
-    program.raw_bytes = block * (scatters || gathers ? work.team.size : 1);
+    program.raw_bytes = block * parts_of(work.collective, work.team.size);
     program.send_bytes = gathers ? block : program.raw_bytes;
     program.recv_bytes = scatters ? block : program.raw_bytes;
 }

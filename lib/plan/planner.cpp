@@ -7,11 +7,8 @@ namespace qccl {
 namespace {
 
 uint64_t vector_bytes(const Problem &problem) {
-    const uint64_t parts = problem.collective == Collective::reduce_scatter ||
-                                   problem.collective == Collective::all_gather
-                               ? problem.ranks
-                               : 1;
-    return problem.count * parts * type_bytes(problem.type);
+    return vector_count(problem.collective, problem.count, problem.ranks) *
+           type_bytes(problem.type);
 }
 
 // What travels losslessly because there is too little of it.

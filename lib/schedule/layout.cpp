@@ -4,14 +4,6 @@
 
 namespace qccl {
 
-namespace {
-
-bool has_chunk_per_rank(Collective collective) {
-    return collective == Collective::reduce_scatter || collective == Collective::all_gather;
-}
-
-} // namespace
-
 bool has_slot(Collective collective, const Team &team, Slot slot) {
     if (slot.is(SlotKind::input)) {
         if (collective == Collective::all_gather) return slot.index == team.rank;
@@ -25,9 +17,9 @@ bool has_slot(Collective collective, const Team &team, Slot slot) {
 Layout::Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
                uint64_t grain)
     : grain_(grain), chunks_(chunks) {
-    if (has_chunk_per_rank(collective)) {
+    if (has_part_per_rank(collective)) {
         stride_ = count;
-        total_ = count * team.size;
+        total_ = vector_count(collective, count, team.size);
         const uint64_t own = count * team.rank;
         if (collective == Collective::reduce_scatter)
             output_base_ = own;

@@ -78,8 +78,7 @@ private:
     Done load(uint32_t rank, Schedule schedule) {
         Run &run = runs_[rank];
         run.team = {.size = theorem_.ranks, .rank = rank, .root = theorem_.root};
-        const bool has_chunk_per_rank = theorem_.collective == Collective::reduce_scatter ||
-                                        theorem_.collective == Collective::all_gather ||
+        const bool has_chunk_per_rank = has_part_per_rank(theorem_.collective) ||
                                         (is_sum_ && theorem_.order == SumOrder::by_ring);
         const Schedule &first = rank == 0 ? schedule : runs_[0].schedule;
         QCCL_TRY(check_frame(schedule, first, run.team, has_chunk_per_rank));
