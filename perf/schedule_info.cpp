@@ -56,12 +56,13 @@ static Done check_team(const ScheduleQuestion &question) {
 // The planner's tables of a communicator with these settings.
 static Result<Tables> tables_here() {
     QCCL_TRY(const Settings settings, read_settings(environ));
-    const Cut cut;
-    Tables tables;
-    tables.limits.arena_bytes = settings.arena_bytes.value_or(cut.outbox_bytes);
-    tables.limits.segment_bytes = settings.segment_bytes.value_or(cut.segment_bytes);
-    tables.limits.max_lanes =
+    Cut cut;
+    cut.outbox_bytes = settings.arena_bytes.value_or(cut.outbox_bytes);
+    cut.segment_bytes = settings.segment_bytes.value_or(cut.segment_bytes);
+    cut.lanes =
         static_cast<uint32_t>(std::min<uint64_t>(settings.lanes.value_or(cut.lanes), UINT32_MAX));
+    Tables tables;
+    tables.limits = limits_of(cut);
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;
 }
@@ -75,7 +76,7 @@ Done print_explanation(const ScheduleQuestion &question) {
     QCCL_TRY(const Codec codec, codec_called(question));
     QCCL_TRY(check_codec(codec, question.collective, *type, *op));
     if (!question.algorithm.empty()) QCCL_TRY(algorithm_called(question.algorithm));
-    const uint64_t parts = vector_count(question.collective, 1, question.ranks);
+    const uint64_t parts = parts_of(question.collective, question.ranks);
     const Problem problem{.collective = question.collective,
                           .count = question.bytes / type_bytes(*type) / parts,
                           .ranks = question.ranks,

@@ -3,6 +3,8 @@
 #include "engine_ranks.hpp"
 #include "meddler.hpp"
 
+#include "plan/planner.hpp"
+
 #include <string_view>
 
 using namespace qtest;
@@ -160,6 +162,30 @@ void slots_hold_the_largest_chunk_that_comes() {
     }
 }
 
+// Planner and engine cut alike.
+void programs_are_cut_as_planned() {
+    for (const Cut &cut : {Cut{}, Cut{.outbox_bytes = 1 << 16, .slots = 9, .segment_bytes = 2048}})
+        for (const char *codec : {"none", "int4", "minmax:bits=2,bucket=all",
+                                  "minmax:bits=6,bucket=64,skip_incomplete=1"})
+            for (const char *algorithm : {"ring", "direct", "oneshot"})
+                for (const uint64_t count : {0, 1, 233, 4000, 100000})
+                    for (const Collective collective :
+                         {Collective::all_reduce, Collective::reduce_scatter,
+                          Collective::all_gather, Collective::broadcast}) {
+                        TwinCall call = call_of(algorithm, codec, count, 4);
+                        call.collective = collective;
+                        const Problem problem{.collective = collective,
+                                              .count = count,
+                                              .ranks = call.ranks,
+                                              .codec = call.codec};
+                        const Tables tables{.speeds = {}, .limits = limits_of(cut)};
+                        const auto plan = choose(problem, tables, algorithm);
+                        const auto program = compile_for(call, 1, cut);
+                        CHECK_EQ(plan.is_ok(), program.is_ok());
+                        if (plan) CHECK(plan->geometry == program->geometry);
+                    }
+}
+
 // Two long specs that begin alike are still two codecs to those who compare them.
 void long_specs_are_told_apart() {
     TwinCall call = call_of("direct", "minmax:bits=5,bucket=100000,round=stochastic,seed=1", 64, 2);
@@ -184,6 +210,7 @@ int main() {
         QTEST(tiles_are_cut_at_the_grain),
         QTEST(says_what_does_not_fit),
         QTEST(slots_hold_the_largest_chunk_that_comes),
+        QTEST(programs_are_cut_as_planned),
         QTEST(long_specs_are_told_apart),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t header = 64;
 const Encoding plain{.type_bytes = 4,
-                     .encoded_bytes = [](uint64_t count) { return header + 4 * count; }};
+                     .most_bytes = [](uint64_t count) { return header + 4 * count; }};
 
 Layout layout_of(uint64_t count, uint32_t ranks, uint64_t grain = 64) {
     return {Collective::all_reduce, count, {.size = ranks}, ranks, grain};
@@ -38,6 +38,23 @@ static void segments_are_equal_and_as_large_as_asked() {
     CHECK_EQ(g.lanes, 2U);
     CHECK_EQ(g.wire_bytes, 64U + 4 * 896);
     CHECK_EQ(g.arena_bytes, 2 * 2 * g.wire_bytes);
+}
+
+static void lanes_have_slots_or_are_given_up() {
+    const Layout layout = layout_of(100000, 4);
+    const auto lanes = [&](uint32_t slots, uint32_t outbox) {
+        return geometry(
+                   layout, outbox,
+                   {.arena_bytes = 1 << 20, .slots = slots, .segment_bytes = 1024, .max_lanes = 4})
+            .lanes;
+    };
+    CHECK_EQ(lanes(12, 3), 4U);
+    CHECK_EQ(lanes(11, 3), 3U);
+    CHECK_EQ(lanes(3, 3), 1U);
+    CHECK_EQ(lanes(0, 0), 4U);
+    const auto few = cut(layout, 3, plain, {.arena_bytes = 1 << 20, .slots = 2});
+    CHECK(!few);
+    CHECK_EQ(std::string(few.error().text), "3 wire slots are needed, and there are 2");
 }
 
 static void geometry_is_always_possible_or_refused() {
@@ -192,6 +209,7 @@ static void steps_move_up_past_sends() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(segments_are_equal_and_as_large_as_asked),
+        QTEST(lanes_have_slots_or_are_given_up),
         QTEST(geometry_is_always_possible_or_refused),
         QTEST(buckets_of_whole_chunks_are_never_cut),
         QTEST(ranks_cut_alike),

@@ -4,6 +4,7 @@
 
 #include "codec/crc32c.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstring>
 #include <limits>
@@ -88,6 +89,22 @@ Done check_lengths(const Header &header, const Codec &codec, DataType type,
 
 size_t encoded_bytes(const Codec &codec, DataType type, uint64_t count) {
     return header_bytes + payload_layout(codec, type, count).bytes;
+}
+
+size_t most_encoded_bytes(const Codec &codec, DataType type, uint64_t count) {
+    const uint64_t bucket = codec.bucket;
+    const size_t most = encoded_bytes(codec, type, count);
+    if (!codec.skips_incomplete || count < bucket) return most;
+    // A bucket less, and all but one value of it.
+    return std::max(most, encoded_bytes(codec, type, count / bucket * bucket - 1));
+}
+
+Encoding encoding_of(const Codec &codec, DataType type) {
+    return {.type_bytes = type_bytes(type),
+            .needs_whole_chunks = codec.has_whole_buckets(),
+            .most_bytes = [codec, type](uint64_t count) {
+                return most_encoded_bytes(codec, type, count);
+            }};
 }
 
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {

@@ -2,6 +2,7 @@
 // comes from outside is hostile until `open_chunk` has accepted it.
 #pragma once
 
+#include "base/encoding.hpp"
 #include "codec/payload.hpp"
 
 #include <span>
@@ -23,6 +24,11 @@ inline constexpr size_t header_bytes = 64;
 
 // Header and payload; what a buffer must hold, and for these codecs exactly what is written.
 size_t encoded_bytes(const Codec &codec, DataType type, uint64_t count);
+
+// The most that a chunk of up to so many values takes: where incomplete buckets travel as values, a
+// shorter one may be the larger.
+size_t most_encoded_bytes(const Codec &codec, DataType type, uint64_t count);
+Encoding encoding_of(const Codec &codec, DataType type);
 
 // Writes the header for a payload of payload_layout(...).bytes behind it. With nearest rounding the
 // noise key and the call are written as 0: such bytes do not depend on who encodes them when.

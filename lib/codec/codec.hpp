@@ -32,6 +32,8 @@ struct Codec {
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
     bool is_cast() const { return id == CodecId::fp16 || id == CodecId::bf16; }
+    // A bucket is a chunk: nothing can be cut.
+    bool has_whole_buckets() const { return id == CodecId::minmax && bucket == whole_chunk; }
     bool operator==(const Codec &) const = default;
 };
 

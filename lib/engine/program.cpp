@@ -42,35 +42,6 @@ CallDescriptor describe(const Work &work) {
     return descriptor;
 }
 
-// Of chunks of up to so many values. With incomplete buckets as values a shorter chunk may be the
-// larger one: a bucket less, and all but one value of it.
-uint64_t most_encoded_bytes(const Work &work, uint64_t count) {
-    const uint64_t most = encoded_bytes(work.codec, work.type, count), bucket = work.codec.bucket;
-    if (!work.codec.skips_incomplete || count < bucket) return most;
-    return std::max(most, encoded_bytes(work.codec, work.type, count / bucket * bucket - 1));
-}
-
-// A bucket is a chunk: nothing can be cut.
-bool has_whole_buckets(const Codec &codec) {
-    return codec.id == CodecId::minmax && codec.bucket == Codec::whole_chunk;
-}
-
-Result<Geometry> cut_segments(const Work &work, const Cut &cut, const Layout &layout,
-                              uint32_t outbox) {
-    if (outbox > cut.slots)
-        return Error::make(Code::invalid_argument, "%s needs %u wire slots, the transport has %u",
-                           work.algorithm, outbox, cut.slots);
-    const uint32_t most_lanes = outbox == 0 ? cut.lanes : std::min(cut.lanes, cut.slots / outbox);
-    const Encoding encoding{
-        .type_bytes = type_bytes(work.type),
-        .needs_whole_chunks = has_whole_buckets(work.codec),
-        .encoded_bytes = [&](uint64_t count) { return most_encoded_bytes(work, count); }};
-    return qccl::cut(layout, outbox, encoding,
-                     {.arena_bytes = cut.outbox_bytes,
-                      .segment_bytes = cut.segment_bytes,
-                      .max_lanes = most_lanes});
-}
-
 // Runs of steps that are issued at once: joined ones together, all others alone.
 std::vector<StepRun> find_runs(const Schedule &schedule, bool joins) {
     std::vector<StepRun> runs;
@@ -192,7 +163,7 @@ private:
 };
 
 uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, uint64_t grain) {
-    if (has_whole_buckets(work.codec) || !cut.joins) return geometry.segment;
+    if (work.codec.has_whole_buckets() || !cut.joins) return geometry.segment;
     const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
     return std::min(geometry.segment, std::max(grain, target / grain * grain));
 }
@@ -231,7 +202,8 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
     const Layout layout(work.collective, work.count, work.team, author.chunks, grain(work.codec));
-    QCCL_TRY(const Geometry geometry, cut_segments(work, cut, layout, placed.outbox));
+    QCCL_TRY(const Geometry geometry,
+             qccl::cut(layout, placed.outbox, encoding_of(work.codec, work.type), limits_of(cut)));
 
     Program program{.work = work,
                     .cut = cut,
@@ -242,7 +214,7 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
                     .geometry = geometry};
     program.fingerprint = program.descriptor.hash();
     program.tile = find_tile(work, cut, geometry, layout.grain());
-    program.tile_payload_bytes = most_encoded_bytes(work, program.tile);
+    program.tile_payload_bytes = most_encoded_bytes(work.codec, work.type, program.tile);
     measure_buffers(program);
     QCCL_TRY(Compiler(program, fused).run(dependencies));
     QCCL_TRY(program.bound, bind(program));

@@ -55,6 +55,13 @@ struct Cut {
     bool joins = true; // false: every step runs over its whole segment (the slow twin of tiles)
 };
 
+inline ShapeLimits limits_of(const Cut &cut) {
+    return {.arena_bytes = cut.outbox_bytes,
+            .slots = cut.slots,
+            .segment_bytes = cut.segment_bytes,
+            .max_lanes = cut.lanes};
+}
+
 // What the engine issues at once: a send, a receive, or operations on one chunk that run tile by
 // tile together.
 struct Task {

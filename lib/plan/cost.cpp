@@ -54,14 +54,6 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
     return busiest;
 }
 
-Encoding encoding_of(const Codec &codec, DataType type) {
-    return {.type_bytes = type_bytes(type),
-            .needs_whole_chunks = codec.id == CodecId::minmax && codec.bucket == Codec::whole_chunk,
-            .encoded_bytes = [codec, type](uint64_t count) {
-                return encoded_bytes(codec, type, count);
-            }};
-}
-
 Layout layout_of(const Problem &problem, uint32_t chunks) {
     const Team team{.size = problem.ranks, .rank = 0, .root = problem.root};
     return {problem.collective, problem.count, team, chunks, grain(problem.codec)};

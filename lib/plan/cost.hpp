@@ -56,7 +56,6 @@ struct Cost {
 
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);
 
-Encoding encoding_of(const Codec &codec, DataType type);
 Layout layout_of(const Problem &problem, uint32_t chunks);
 
 // Of the algorithm in this geometry, which comes from `cut`.

@@ -1,5 +1,7 @@
 #include "plan/planner.hpp"
 
+#include "codec/chunk.hpp"
+
 #include <algorithm>
 
 namespace qccl {

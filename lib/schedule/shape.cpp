@@ -18,6 +18,9 @@ constexpr uint64_t divide_up(uint64_t value, uint64_t by) { return value / by + 
 
 Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
                      const ShapeLimits &limits) {
+    if (outbox > limits.slots)
+        return Error::make(Code::invalid_argument, "%u wire slots are needed, and there are %u",
+                           outbox, limits.slots);
     const uint64_t largest = layout.largest(), grain = layout.grain();
     const uint64_t whole = std::max(grain, round_up(largest, grain));
     const uint64_t least = encoding.needs_whole_chunks ? whole : grain;
@@ -26,14 +29,14 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
 
     uint64_t segment = std::clamp(target, least, whole);
     uint32_t most_lanes = std::max(1U, limits.max_lanes);
+    if (outbox != 0) most_lanes = std::min(most_lanes, limits.slots / outbox);
     while (true) {
         Geometry g;
         g.instances = std::max<uint64_t>(1, divide_up(largest, segment));
         // Equal segments: a short one at the end would leave the lanes idle.
         g.segment = std::max(grain, round_up(divide_up(largest, g.instances), grain));
         g.lanes = static_cast<uint32_t>(std::min<uint64_t>(most_lanes, g.instances));
-        g.wire_bytes =
-            round_up(encoding.encoded_bytes(std::min(g.segment, largest)), wire_alignment);
+        g.wire_bytes = round_up(encoding.most_bytes(std::min(g.segment, largest)), wire_alignment);
         g.arena_bytes = size_t{g.lanes} * outbox * g.wire_bytes;
         if (g.arena_bytes <= limits.arena_bytes) return g;
 

@@ -2,28 +2,22 @@
 // values is in the cache. Geometry depends only on numbers that are equal on all ranks.
 #pragma once
 
+#include "base/encoding.hpp"
 #include "base/result.hpp"
 #include "schedule/layout.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace qccl {
 
 struct ShapeLimits {
     size_t arena_bytes = 0;   // for what a rank has encoded and peers have not yet read
+    uint32_t slots = 1024;    // that the arena may be cut into
     size_t segment_bytes = 0; // of unencoded values that one instance of a step works on; a target
     uint32_t max_lanes = 1;   // instances in flight
-};
-
-// What the codec asks for, in numbers.
-struct Encoding {
-    size_t type_bytes = 0;
-    bool needs_whole_chunks = false; // a bucket is a chunk: there is one segment
-    std::function<size_t(uint64_t count)> encoded_bytes; // header included
 };
 
 // Instance i of the schedule works on segment i of every chunk, in lane i mod lanes.
@@ -38,7 +32,8 @@ struct Geometry {
 };
 
 // Segments shrink, never below the layout's grain, until a rank's own wire slots of all lanes fit
-// the arena; then lanes are given up. An error says what does not fit.
+// the arena; then lanes are given up. There are no more lanes than slots for them. An error says
+// what does not fit.
 Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
                      const ShapeLimits &limits);
 
