@@ -2,17 +2,10 @@
 
 namespace qccl {
 
-static Codec fitted(const Codec &codec, const CallShape &call) {
-    if (call.bytes < codec.min_bytes) return {};
-    Codec fitted = codec;
-    fitted.min_bytes = 0;
-    return fitted;
-}
-
 static CodecChoice unless_impossible(const Codec &codec, const CallShape &call) {
     if (const Done done = check_codec(codec, call.collective, call.type, call.op); !done)
         return {{}, done.error()};
-    return {fitted(codec, call), {}};
+    return {codec, {}};
 }
 
 // What QCCL_CODEC may touch: a program that knows nothing of codecs must not lose anything where
@@ -24,7 +17,7 @@ static bool is_open_to_environment(const CallShape &call) {
 Result<CodecChoice> CodecPolicy::choose(const Codec *of_call, const CallShape &call) const {
     if (of_call) {
         QCCL_TRY(check_codec(*of_call, call.collective, call.type, call.op));
-        return CodecChoice{fitted(*of_call, call), {}};
+        return CodecChoice{*of_call, {}};
     }
     if (!reduces(call.collective)) return CodecChoice{};
     if (of_communicator) return unless_impossible(*of_communicator, call);

@@ -12,11 +12,10 @@ struct CallShape {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
-    uint64_t bytes = 0; // of the whole vector
 };
 
 struct CodecChoice {
-    Codec codec; // without min_bytes, which has been obeyed
+    Codec codec; // the planner may still find the call too small for it
     // Set where a codec of the communicator or the environment cannot do this call, which therefore
     // goes lossless.
     std::optional<Error> passed_over;

@@ -99,11 +99,9 @@ static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &k
         return Error::make(Code::invalid_argument,
                            "config: codec is %s, but a barrier has no values to encode",
                            spec(config.codec->codec).c_str());
-    const uint64_t bytes =
-        vector_count(key.collective, key.count, comm.size()) * type_bytes(key.type);
     QCCL_TRY(const CodecChoice choice,
              comm.parts().codecs.choose(config.codec ? &config.codec->codec : nullptr,
-                                        {key.collective, key.type, key.op, bytes}));
+                                        {key.collective, key.type, key.op}));
     comm.tell(choice);
     key.codec = choice.codec;
     return {};
@@ -157,6 +155,7 @@ static Done run(Comm &comm, const Given &given) {
     QCCL_TRY(take_call_config(comm, given.config, key, request));
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));
+    comm.tell(program->work.codec);
     if (!given.config) comm.memo().remember({spelling_of(given), key, program});
     return comm.run(program, request, stream);
 }

@@ -147,17 +147,20 @@ std::optional<RecordedError> Comm::failure() const {
 }
 
 void Comm::tell(const CodecChoice &choice) {
-    // Ranks that choose differently fail; otherwise one says it for all.
-    if (team_.rank != 0 || !parts_.log->wants(LogLevel::info)) return;
-    if (choice.passed_over) {
-        const std::string text = choice.passed_over->text;
-        if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
-        told_.push_back(text);
-        parts_.log->info("%s; such calls go lossless", text.c_str());
-    }
-    if (choice.codec.is_lossless() || has_told_lossy_) return;
-    has_told_lossy_ = true;
-    parts_.log->info("first lossy call of this communicator: codec %s", spec(choice.codec).c_str());
+    if (!speaks() || !choice.passed_over) return;
+    const std::string text = choice.passed_over->text;
+    if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
+    told_.push_back(text);
+    parts_.log->info("%s; such calls go lossless", text.c_str());
 }
+
+void Comm::tell(const Codec &codec) {
+    if (codec.is_lossless() || has_told_lossy_ || !speaks()) return;
+    has_told_lossy_ = true;
+    parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
+}
+
+// Ranks that choose differently fail; otherwise one says it for all.
+bool Comm::speaks() const { return team_.rank == 0 && parts_.log->wants(LogLevel::info); }
 
 } // namespace qccl

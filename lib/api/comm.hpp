@@ -77,8 +77,10 @@ public:
     Error abandon(Collective collective, const Error &error);
     // Until nothing that was enqueued is left.
     Done finalize();
-    // Tells what a codec that was passed over, or the first lossy call, means for the caller.
+    // Tells what a codec that was passed over means for the caller; and which codec the first lossy
+    // call has.
     void tell(const CodecChoice &choice);
+    void tell(const Codec &codec);
 
     // Any thread, any time.
     //
@@ -97,6 +99,7 @@ private:
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);
     void trace(const Program &program, const Call &call) const;
+    bool speaks() const;
     Error failed(const Error &error, const Program &program, const Call &call);
     // What stands once the transport has failed, as this rank met it.
     Error record(const CallRecord &call);

@@ -11,12 +11,10 @@ namespace qccl {
 
 static Result<std::string> answer(const Comm &comm, const char *what) {
     QCCL_TRY(const Question question, parse_question(what, comm.size()));
-    const uint64_t bytes =
-        vector_count(question.collective, question.count, comm.size()) * type_bytes(question.type);
     const CommParts &parts = comm.parts();
     QCCL_TRY(const CodecChoice choice,
              parts.codecs.choose(question.codec ? &*question.codec : nullptr,
-                                 {question.collective, question.type, question.op, bytes}));
+                                 {question.collective, question.type, question.op}));
     std::string forced = question.algorithm;
     if (forced.empty() && parts.algorithm && parts.algorithm->emitter(question.collective))
         forced = parts.algorithm->name;

@@ -38,7 +38,7 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan) {
            static_cast<unsigned long long>(problem.count), name(problem.type),
            print_bytes(problem.count * type_bytes(problem.type)).c_str(), problem.ranks,
            problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
-    if (plan.codec != problem.codec)
+    if (plan.codec.is_lossless() && !problem.codec.is_lossless())
         append(text, "  travels with %s: smaller than the codec's %s\n", spec(plan.codec).c_str(),
                print_bytes(problem.codec.min_bytes).c_str());
 }

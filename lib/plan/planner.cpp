@@ -13,9 +13,12 @@ uint64_t vector_bytes(const Problem &problem) {
            type_bytes(problem.type);
 }
 
-// What travels losslessly because there is too little of it.
+// Too little travels losslessly. What has been obeyed here is of no interest to other ranks.
 Codec codec_for(const Problem &problem) {
-    return vector_bytes(problem) < problem.codec.min_bytes ? Codec{} : problem.codec;
+    if (vector_bytes(problem) < problem.codec.min_bytes) return {};
+    Codec codec = problem.codec;
+    codec.min_bytes = 0;
+    return codec;
 }
 
 bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {

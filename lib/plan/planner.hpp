@@ -14,7 +14,8 @@ namespace qccl {
 
 struct Plan {
     const Algorithm *algorithm = nullptr;
-    Codec codec = {}; // none where the call is smaller than the codec's min_bytes
+    // Without its min_bytes: none where the call is smaller.
+    Codec codec = {};
     Geometry geometry = {};
     Cost cost = {};
 };
