@@ -72,7 +72,8 @@ uint32_t rounds_ring(Collective collective, uint32_t P) {
     return collective == Collective::all_reduce ? 2 * (P - 1) : P - 1;
 }
 
-// Hop i encodes the sum of i ranks, and the last one the result.
+// Hop i encodes the sum of i ranks, and the last one the result. That earlier hops' losses are
+// encoded too is left out: a formula for Gaussian losses is wrong where they matter most.
 double noise_ring(Collective collective, uint32_t P) {
     if (P == 1) return 0;
     if (collective == Collective::all_reduce) return (P + 1) / 2.0;
