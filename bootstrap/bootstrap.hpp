@@ -48,7 +48,9 @@ struct RendezvousOptions {
     std::string interface; // name or address to listen on; empty: the first that is up
     std::chrono::nanoseconds timeout{std::chrono::seconds(1800)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(5)};
-    Warn warn; // gets one sentence about late ranks, on one of the ranks that wait for them
+    // Gets one sentence about late ranks, on one of the ranks that wait for them; and one on each
+    // rank that does not get in.
+    Warn warn;
 };
 
 // Starts to serve the rendezvous in the background of this process; it ends by itself once every

@@ -14,19 +14,17 @@ void wait_until(const Channel &channel, TimePoint deadline) {
 }
 
 // Blocks until `bytes` are held. False: the server hung up.
-static Result<bool> fill(Channel &channel, size_t bytes, const Endpoint &endpoint,
-                         TimePoint deadline) {
+static Result<bool> fill(Channel &channel, size_t bytes, Arrival &arrival) {
     for (;;) {
         const auto filled = channel.fill(bytes);
         if (filled != Channel::Filled::not_yet) return filled == Channel::Filled::all;
-        if (Clock::now() >= deadline)
-            return Error::make(Code::timeout, "the rendezvous at %s gives no answer",
-                               text(endpoint).c_str());
-        wait_until(channel, deadline);
+        if (arrival.is_over()) return arrival.no_answer();
+        arrival.tell(Arrival::silence);
+        wait_until(channel, arrival.next_look());
     }
 }
 
-static Result<Channel> connect_to(const Endpoint &endpoint, TimePoint deadline) {
+static Result<Channel> connect_to(const Endpoint &endpoint, Arrival &arrival) {
     QCCL_TRY(Socket socket, make_socket(endpoint.family));
     tune(socket);
     const SocketAddress address = to_socket_address(endpoint);
@@ -34,10 +32,12 @@ static Result<Channel> connect_to(const Endpoint &endpoint, TimePoint deadline) 
     while (problem == EINPROGRESS || problem == EINTR) {
         pollfd one{socket.get(), POLLOUT, 0};
         socklen_t bytes = sizeof problem;
-        if (poll(&one, 1, poll_timeout_ms(Clock::now(), deadline)) > 0)
+        if (poll(&one, 1, poll_timeout_ms(Clock::now(), arrival.next_look())) > 0)
             getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &problem, &bytes);
-        else if (Clock::now() >= deadline)
+        else if (arrival.is_over())
             problem = ETIMEDOUT;
+        else
+            arrival.tell(strerror(EINPROGRESS));
     }
     if (problem != 0)
         return Error::make(problem == ETIMEDOUT ? Code::timeout : Code::peer_lost,
@@ -57,12 +57,12 @@ static Error other_version(const Endpoint &endpoint, uint16_t version) {
 
 // Greets and proves. Nothing: the server hung up before it knew us, as it does when crowds come.
 static Result<std::optional<Session>> prove(Channel &channel, const IdFields &id,
-                                            const Claim &claim, TimePoint deadline) {
+                                            const Claim &claim, Arrival &arrival) {
     Transcript seen{make_hello(), {}};
     channel.queue(std::as_bytes(std::span(&seen.hello, 1)));
     if (!channel.flush()) return std::optional<Session>();
 
-    QCCL_TRY(const bool is_greeted, fill(channel, sizeof(Greeting), id.endpoint, deadline));
+    QCCL_TRY(const bool is_greeted, fill(channel, sizeof(Greeting), arrival));
     if (!is_greeted) return std::optional<Session>();
     std::memcpy(&seen.challenge.greeting, channel.held().data(), sizeof(Greeting));
     const Greeted greeted = judge_server(seen.challenge.greeting);
@@ -75,7 +75,7 @@ static Result<std::optional<Session>> prove(Channel &channel, const IdFields &id
                     text(id.endpoint).c_str());
     if (greeted == Greeted::stranger) return impostor;
 
-    QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), id.endpoint, deadline));
+    QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), arrival));
     if (!is_challenged) return std::optional<Session>();
     std::memcpy(&seen.challenge, channel.held().data(), sizeof(Challenge));
     channel.drop(sizeof(Challenge));
@@ -88,9 +88,9 @@ static Result<std::optional<Session>> prove(Channel &channel, const IdFields &id
 }
 
 Result<std::optional<Introduced>> introduce(const IdFields &id, const Claim &claim,
-                                            TimePoint deadline) {
-    QCCL_TRY(Channel channel, connect_to(id.endpoint, deadline));
-    QCCL_TRY(const auto session, prove(channel, id, claim, deadline));
+                                            Arrival &arrival) {
+    QCCL_TRY(Channel channel, connect_to(id.endpoint, arrival));
+    QCCL_TRY(const auto session, prove(channel, id, claim, arrival));
     if (!session) return std::optional<Introduced>();
     return std::optional<Introduced>({std::move(channel), *session});
 }

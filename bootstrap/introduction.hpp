@@ -1,8 +1,8 @@
 // A rank's first words with the server: connect, check that it holds the secret, prove the same.
 #pragma once
 
+#include "bootstrap/arrival.hpp"
 #include "bootstrap/channel.hpp"
-#include "bootstrap/deadline.hpp"
 #include "bootstrap/frame.hpp"
 
 namespace qccl {
@@ -15,7 +15,7 @@ struct Introduced {
 // Nothing: the server hung up before it knew us, as it does to the oldest when crowds come. That
 // the proof has been sent does not say yet that it was accepted.
 Result<std::optional<Introduced>> introduce(const IdFields &id, const Claim &claim,
-                                            TimePoint deadline);
+                                            Arrival &arrival);
 
 // Sleeps until the channel has something to read, or room for what is queued, or the deadline.
 void wait_until(const Channel &channel, TimePoint deadline);

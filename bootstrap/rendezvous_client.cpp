@@ -36,7 +36,7 @@ public:
     Done all_gather(const void *mine, void *all, size_t bytes) override;
 
     // What the server says to the proof. Nothing: it hung up without a word.
-    Result<std::optional<Done>> hear_verdict(TimePoint deadline);
+    Result<std::optional<Done>> hear_verdict(Arrival &arrival);
     Done wait_until_complete();
 
 private:
@@ -170,16 +170,15 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
     }
 }
 
-Result<std::optional<Done>> RendezvousClient::hear_verdict(TimePoint deadline) {
+Result<std::optional<Done>> RendezvousClient::hear_verdict(Arrival &arrival) {
     for (;;) {
         auto message = receive();
         if (!message && message.error().code == Code::peer_lost) return std::optional<Done>();
         if (!message) return message.error();
         if (*message) return std::optional<Done>(take(**message, false));
-        if (Clock::now() >= deadline)
-            return Error::make(Code::timeout, "the rendezvous at %s gives no answer",
-                               text(id_.endpoint).c_str());
-        wait_until(channel_, deadline);
+        if (arrival.is_over()) return arrival.no_answer();
+        arrival.tell(Arrival::silence);
+        wait_until(channel_, arrival.next_look());
     }
 }
 
@@ -210,13 +209,12 @@ Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
 }
 
 // One attempt. Null: hung up without a verdict.
-Result<std::unique_ptr<RendezvousClient>> knock(const IdFields &id, const Claim &claim,
-                                                const RendezvousOptions &options,
-                                                TimePoint deadline) {
-    QCCL_TRY(auto introduced, introduce(id, claim, deadline));
+Result<std::unique_ptr<RendezvousClient>>
+knock(const IdFields &id, const Claim &claim, const RendezvousOptions &options, Arrival &arrival) {
+    QCCL_TRY(auto introduced, introduce(id, claim, arrival));
     if (!introduced) return std::unique_ptr<RendezvousClient>();
     auto client = std::make_unique<RendezvousClient>(std::move(*introduced), id, claim, options);
-    QCCL_TRY(const auto verdict, client->hear_verdict(deadline));
+    QCCL_TRY(const auto verdict, client->hear_verdict(arrival));
     if (!verdict) return std::unique_ptr<RendezvousClient>();
     QCCL_TRY(Done(*verdict));
     return client;
@@ -229,16 +227,17 @@ Result<std::unique_ptr<Bootstrap>> join_unique_id(const UniqueId &id, uint32_t s
     if (sodium_init() < 0)
         return Error::make(Code::system_error, "libsodium finds no source of random numbers");
     QCCL_TRY(const IdFields fields, unpack(id));
-    const TimePoint deadline = deadline_after(Clock::now(), options.timeout);
+    Arrival arrival(fields.endpoint, options, Clock::now());
     const Claim claim = make_claim(rank, size);
     std::chrono::milliseconds pause = first_pause;
-    for (int attempt = 0; attempt < most_attempts && Clock::now() < deadline; attempt++) {
-        QCCL_TRY(auto client, knock(fields, claim, options, deadline));
+    for (int attempt = 0; attempt < most_attempts && !arrival.is_over(); attempt++) {
+        QCCL_TRY(auto client, knock(fields, claim, options, arrival));
         if (client) {
             QCCL_TRY(client->wait_until_complete());
             return std::unique_ptr<Bootstrap>(std::move(client));
         }
-        std::this_thread::sleep_until(std::min(deadline, Clock::now() + pause));
+        arrival.tell(Arrival::silence);
+        std::this_thread::sleep_until(std::min(arrival.deadline(), Clock::now() + pause));
         pause = std::min<std::chrono::milliseconds>(pause * 2, longest_pause);
     }
     return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
