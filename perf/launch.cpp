@@ -47,6 +47,7 @@ public:
     bool has_failed() const { return has_failed_; }
     bool is_interrupted() const { return signal_ != 0; }
     bool is_overdue() const { return has_failed_ && Clock::now() > deadline_; }
+    bool has_ended_ranks() const { return has_ended_ranks_; }
 
     void fail() {
         if (has_failed_) return;
@@ -68,6 +69,13 @@ public:
         fail();
     }
 
+    // The processes, 0 for those that are gone. How they die then is no news.
+    void end(const std::vector<pid_t> &ranks) {
+        has_ended_ranks_ = true;
+        for (const pid_t pid : ranks)
+            if (pid != 0) kill(pid, SIGKILL);
+    }
+
     int status() const {
         if (signal_ != 0) return status_of_signal(signal_);
         return has_failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -77,18 +85,13 @@ private:
     using Clock = std::chrono::steady_clock;
     Board &board_;
     bool has_failed_ = false;
+    bool has_ended_ranks_ = false;
     int signal_ = 0;
     Clock::time_point deadline_;
 };
 
-static void end_all(const std::vector<pid_t> &ranks) {
-    for (const pid_t pid : ranks)
-        if (pid != 0) kill(pid, SIGKILL);
-}
-
 // `ranks` holds the processes, 0 for those that have ended.
 static int watch_processes(Watch &watch, const Interrupts &interrupts, std::vector<pid_t> &ranks) {
-    bool were_ended = false;
     for (size_t left = ranks.size(); left > 0;) {
         int status = 0;
         const pid_t pid = waitpid(-1, &status, WNOHANG);
@@ -97,16 +100,14 @@ static int watch_processes(Watch &watch, const Interrupts &interrupts, std::vect
             if (ranks[rank] != pid) continue;
             ranks[rank] = 0;
             left--;
-            if (WIFSIGNALED(status) && !were_ended)
+            if (WIFSIGNALED(status) && !watch.has_ended_ranks())
                 std::fprintf(stderr, "rank %u was ended by signal %d (%s)\n", rank,
                              WTERMSIG(status), strsignal(WTERMSIG(status)));
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) watch.fail();
         }
         if (pid > 0) continue;
         watch.wait(interrupts);
-        if (!watch.is_overdue()) continue;
-        were_ended = true;
-        end_all(ranks);
+        if (watch.is_overdue()) watch.end(ranks);
     }
     return watch.status();
 }
@@ -129,8 +130,9 @@ int launch_processes(uint32_t ranks, const Body &body) {
             started.push_back(pid);
             continue;
         }
-        std::fprintf(stderr, "cannot start rank %u: %s\n", rank, std::strerror(errno));
-        end_all(started);
+        std::fprintf(stderr, "the process of rank %u could not be started: %s\n", rank,
+                     std::strerror(errno));
+        watch.end(started);
         watch.fail();
     }
     return watch_processes(watch, interrupts, started);
@@ -158,7 +160,8 @@ int launch_threads(uint32_t ranks, const Body &body) {
         try {
             start(rank);
         } catch (const std::system_error &error) {
-            std::fprintf(stderr, "cannot start rank %u: %s\n", rank, error.what());
+            std::fprintf(stderr, "the thread of rank %u could not be started: %s\n", rank,
+                         error.what());
             left -= ranks - rank;
             failed++;
             watch.fail();

@@ -2,18 +2,45 @@
 #include "qtest.hpp"
 
 #include "perf/launch.hpp"
+#include "sanitizer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace qccl;
 using namespace qccl::perf;
+
+// The system refuses processes and threads, as to a user who has no more of them, once so many have
+// been started.
+static int startable = INT_MAX;
+
+// Sanitizers put themselves in the same place.
+#define STARTS_AS_IT_IS (UNDER_ADDRESS_SANITIZER || UNDER_THREAD_SANITIZER)
+#if !STARTS_AS_IT_IS
+extern "C" pid_t fork() noexcept {
+    static const auto real = reinterpret_cast<decltype(&fork)>(dlsym(RTLD_NEXT, "fork"));
+    if (startable-- > 0) return real();
+    errno = EAGAIN;
+    return -1;
+}
+
+extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                              void *(*body)(void *), void *argument) noexcept {
+    static const auto real =
+        reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+    return startable-- > 0 ? real(thread, attributes, body, argument) : EAGAIN;
+}
+#endif
 
 // Every rank's numbers arrive at every rank, also where they need several rounds.
 static int talk(Crew &crew) {
@@ -180,6 +207,30 @@ static void one_rank_words_what_stops_all() {
     CHECK_EQ(launch_processes(4, [](Crew &crew) { return settle(crew, {}) ? 0 : 1; }), 0);
 }
 
+// And nothing about those that had been started, and were ended for it.
+static void a_rank_that_cannot_be_started_is_named() {
+    if (STARTS_AS_IT_IS) return;
+    const auto said_by = [](int (*launch)(uint32_t, const Body &), int most) {
+        int status = 0;
+        const std::string said = errors_of([&] {
+            startable = most;
+            status = launch(4, [](Crew &crew) {
+                const Done met = crew.barrier();
+                return met ? 0 : complain(crew, met.error());
+            });
+            startable = INT_MAX;
+        });
+        CHECK(status != 0 && !has_children());
+        return said;
+    };
+    for (const int most : {0, 1, 3}) {
+        const std::string rest = " of rank " + std::to_string(most) +
+                                 " could not be started: Resource temporarily unavailable\n";
+        CHECK_EQ(said_by(launch_processes, most), "the process" + rest);
+        CHECK_EQ(said_by(launch_threads, most), "the thread" + rest);
+    }
+}
+
 // Ranks of a launcher that is killed die with it.
 static void ranks_do_not_outlive_their_launcher() {
     int pipe_ends[2];
@@ -221,6 +272,7 @@ int main() {
         QTEST(ignored_signals_stay_ignored),
         QTEST(equal_sentences_are_said_once),
         QTEST(one_rank_words_what_stops_all),
+        QTEST(a_rank_that_cannot_be_started_is_named),
         QTEST(ranks_do_not_outlive_their_launcher),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
