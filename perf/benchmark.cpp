@@ -99,7 +99,7 @@ static Done run_cycle(const Stage &stage, const Audience &audience, uint64_t &ro
         QCCL_TRY(Buffer recv, Buffer::create(arguments.buffers, sizes.recv, offset));
         std::vector<Registered> registered;
         for (const Buffer *buffer : {&send, &recv}) {
-            if (!arguments.registers.value_or(false)) continue;
+            if (!arguments.registers()) continue;
             QCCL_TRY(Registered one, Registered::create(stage.comm, *buffer));
             registered.push_back(std::move(one));
         }

@@ -252,8 +252,7 @@ static void add_compression(CLI::App &app, PerfArguments &to,
     add_option(app, group, "--buffers",
                "shared: from qcclMemAlloc; malloc: ordinary memory (shared)", take_buffers);
     const auto take_registration = [&to](const std::string &text) -> Done {
-        to.registers = false;
-        return take_count(*to.registers, 0, 1)(text);
+        return take_count(to.wants_registered.emplace(), 0, 1)(text);
     };
     add_option(app, group, "-R,--local_register",
                "1: buffers are registered, so that peers read them in place (1, 0 with malloc)",
@@ -312,10 +311,8 @@ static Done check_together(PerfArguments &to) {
     if (to.cycles == 0 && to.json_file == "-")
         return refuse("--json - is written when all is over, and --run_cycles 0 has no end; name a "
                       "file");
-    const bool are_shareable = to.buffers == Buffers::shareable;
-    if (to.registers.value_or(false) && !are_shareable)
+    if (to.registers() && to.buffers != Buffers::shareable)
         return refuse("--local_register 1 needs memory from qcclMemAlloc: --buffers shared");
-    to.registers = to.registers.value_or(are_shareable);
     if (!reduces(to.collective)) to.ops = {RedOp::sum};
     return {};
 }

@@ -58,7 +58,10 @@ struct PerfArguments {
     std::string json_file; // "-": standard output
     std::string baseline;  // "mpi" or empty
     Buffers buffers = Buffers::shareable;
-    std::optional<bool> registers; // nothing: where it can be
+    std::optional<bool> wants_registered; // nothing: where they can be
+
+    // Whether the buffers are.
+    bool registers() const { return wants_registered.value_or(buffers == Buffers::shareable); }
 };
 
 // `arguments` are those behind the collective's name. `algorithms` are the names that --algo takes.

@@ -57,7 +57,7 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
             out_, "# Blocking Enabled: wait for completion after each collective (no barrier) \n");
     std::fprintf(out_, "# Buffers: %s\n",
                  a.buffers == Buffers::ordinary ? "ordinary memory"
-                 : a.registers.value_or(true)   ? "from qcclMemAlloc, registered"
+                 : a.registers()                ? "from qcclMemAlloc, registered"
                                                 : "from qcclMemAlloc, not registered");
     std::fprintf(out_, "#\n# Using devices\n");
     const std::string processor = processor_name();

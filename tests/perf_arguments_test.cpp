@@ -144,11 +144,11 @@ static void what_a_host_cannot_mean_is_refused_with_the_reason() {
 }
 
 static void buffers_are_registered_where_they_can_be() {
-    CHECK(accepted("").registers == true);
-    CHECK(accepted("-R 1").registers == true);
-    CHECK(accepted("--local_register 0").registers == false);
-    CHECK(accepted("--buffers malloc").registers == false);
-    CHECK(accepted("-R 0 --buffers malloc").registers == false);
+    CHECK(accepted("").registers());
+    CHECK(accepted("-R 1").registers());
+    CHECK(!accepted("--local_register 0").registers());
+    CHECK(!accepted("--buffers malloc").registers());
+    CHECK(!accepted("-R 0 --buffers malloc").registers());
 }
 
 static void values_arrive() {
