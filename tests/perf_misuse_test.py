@@ -12,8 +12,6 @@ import tempfile
 import time
 import unittest
 
-import numpy
-
 import tool
 
 PERF = sys.argv.pop(1)
@@ -64,7 +62,7 @@ class BeforeMeasuring(Folder):
 
     def test_a_missing_input_is_named_with_its_rank(self):
         for rank in range(2):
-            numpy.save(self.path(f"rank{rank}.npy"), numpy.ones(10, "<f4"))
+            tool.save_ones(self.path(f"rank{rank}.npy"), 10)
         pattern = self.path("rank%r.npy")
         for command in ("all_reduce", "demo"):
             done = tool.run([PERF, command, "--ranks", "3", "--input", pattern], expect=2)
@@ -72,11 +70,11 @@ class BeforeMeasuring(Folder):
 
     def test_one_file_for_all_ranks_is_remarked(self):
         path = self.path("all.npy")
-        numpy.save(path, numpy.ones(1000, "<f4"))
+        tool.save_ones(path, 1000)
         for command in (["all_reduce", "-n", "3"], ["demo", "--iters", "3"]):
             said = tool.run([PERF, *command, "--input", path]).stdout
             self.assertEqual(said.count(f"--input names no %r: all ranks read the same file, {path}"), 1)
-        numpy.save(self.path("rank0.npy"), numpy.ones(10, "<f4"))
+        tool.save_ones(self.path("rank0.npy"), 10)
         done = tool.run([PERF, "all_reduce", "-n", "3", "--ranks", "1", "--input", self.path("rank%r.npy")])
         self.assertNotIn("%r", done.stdout)
 
