@@ -1,11 +1,10 @@
 // Real bytes over ranks as threads: every case of the table against the slow twin, under cuts that
 // must not show. QTEST_FULL=1 runs the table whole, without it a fair sample.
 #include "engine_ranks.hpp"
-#include "thinning.hpp"
+#include "sample.hpp"
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 
 using namespace qtest;
 
@@ -78,19 +77,6 @@ void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_plac
         }
     }
 }
-
-struct Sample {
-    bool is_full = std::getenv("QTEST_FULL") != nullptr;
-    uint64_t cases = 0, taken = 0;
-
-    // One in `rarity` of the cases, spread without a pattern; all of them in a full run.
-    bool takes(uint64_t rarity) {
-        const bool chosen = is_full || splitmix64(cases) % (rarity * thinning()) == 0;
-        cases++;
-        taken += chosen;
-        return chosen;
-    }
-};
 
 // Calls visit(call) for every combination that the library accepts.
 template <class Visit> void each_case(uint32_t ranks, Visit visit) {
