@@ -34,6 +34,31 @@ static void calls_run_in_their_order() {
     CHECK_EQ(order, "abc");
 }
 
+static void a_call_forgone_leaves_their_turns_to_those_before() {
+    Turns turns;
+    const uint64_t first = turns.issue(), second = turns.issue();
+    turns.issue();
+    for (int i = 0; i < 3; i++) turns.enqueued();
+    CHECK(turns.await(first));
+    turns.forgo();
+    CHECK(turns.is_running_here());
+    std::thread waiter([&] { turns.await_all(); });
+    turns.finish(first, true);
+    CHECK(!turns.is_idle());
+    CHECK(turns.await(second));
+    turns.finish(second, true);
+    waiter.join();
+    CHECK(turns.is_idle());
+
+    // The last that is waited for may be the one forgone.
+    turns.issue();
+    turns.enqueued();
+    std::thread last([&] { turns.await_all(); });
+    std::this_thread::sleep_for(20ms);
+    turns.forgo();
+    last.join();
+}
+
 static void closing_waits_for_the_call_that_runs() {
     Turns turns;
     const uint64_t first = turns.issue(), second = turns.issue();
@@ -57,6 +82,7 @@ static void closing_waits_for_the_call_that_runs() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(calls_run_in_their_order),
+        QTEST(a_call_forgone_leaves_their_turns_to_those_before),
         QTEST(closing_waits_for_the_call_that_runs),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

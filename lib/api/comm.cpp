@@ -51,7 +51,7 @@ Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) 
     if (enqueued) return {};
     // The call has its number and cannot be made: the others would wait for it.
     const Error error = failed(enqueued.error(), *program, call);
-    turns_.finish(call.number, true);
+    turns_.forgo();
     return error;
 }
 

@@ -2,6 +2,12 @@
 
 namespace qccl {
 
+void Turns::forgo() {
+    const std::lock_guard lock(mutex_);
+    enqueued_.fetch_sub(1, std::memory_order_release);
+    changed_.notify_all();
+}
+
 bool Turns::await(uint64_t call) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ || done_ == call - 1; });

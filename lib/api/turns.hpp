@@ -17,6 +17,8 @@ public:
     uint64_t issue() { return ++issued_; }
     // The call just numbered will run on a stream.
     void enqueued() { enqueued_.fetch_add(1, std::memory_order_relaxed); }
+    // It will not, after all, and no call will be numbered after it: those before have their turns.
+    void forgo();
 
     bool is_idle() const { return enqueued_.load(std::memory_order_acquire) == 0; }
 
