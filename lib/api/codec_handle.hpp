@@ -2,6 +2,7 @@
 // communicator may use it.
 #pragma once
 
+#include "api/handle_mark.hpp"
 #include "base/result.hpp"
 #include "codec/codec.hpp"
 
@@ -14,13 +15,9 @@ struct Kernels;
 } // namespace qccl
 
 struct qcclCodec {
-    static constexpr uint64_t intact = 0x4345444F434C4351; // "QCLCODEC"
-
-    uint64_t magic = intact; // first, so that a pointer to something else is told apart
+    qccl::HandleMark<0x4345444F434C4351> mark; // "QCLCODEC"
     qccl::Codec codec;
     const qccl::Kernels *kernels = nullptr; // of the codec used alone
-
-    ~qcclCodec() { magic = 0; }
 };
 
 namespace qccl {

@@ -4,14 +4,11 @@
 
 #include "api/boundary.hpp"
 #include "api/comm.hpp"
+#include "api/handle_mark.hpp"
 
 struct qcclComm {
-    static constexpr uint64_t intact = 0x4D4D4F434C434351; // "QCCLCOMM"
-
-    uint64_t magic = intact; // first, so that a pointer to something else is told apart
+    qccl::HandleMark<0x4D4D4F434C434351> mark; // "QCCLCOMM"
     std::shared_ptr<qccl::Comm> comm;
-
-    ~qcclComm() { magic = 0; }
 };
 
 namespace qccl {

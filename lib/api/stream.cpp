@@ -23,7 +23,6 @@ Stream::~Stream() {
     }
     changed_.notify_all();
     thread_.join();
-    magic_ = 0;
 }
 
 void Stream::enqueue(WorkItem work) {

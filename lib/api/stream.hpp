@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/fork_mark.hpp"
+#include "api/handle_mark.hpp"
 #include "api/quiet_thread.hpp"
 #include "base/result.hpp"
 
@@ -31,19 +32,17 @@ public:
     Done synchronize();
     Done query();
 
-    bool is_child() const { return mark_.is_child(); }
+    bool is_child() const { return owner_.is_child(); }
     bool is_this_thread() const { return thread_.id() == std::this_thread::get_id(); }
-    bool is_intact() const { return magic_ == magic; }
+    bool is_intact() const { return mark_.is_intact(); }
 
 private:
-    static constexpr uint64_t magic = 0x4D41455254534351; // "QCSTREAM"
-
-    explicit Stream(ForkMark mark) : mark_(std::move(mark)) {}
+    explicit Stream(ForkMark owner) : owner_(std::move(owner)) {}
     void run();
     Done take_error();
 
-    uint64_t magic_ = magic; // first, so that a pointer to something else is told apart
-    ForkMark mark_;
+    HandleMark<0x4D41455254534351> mark_; // "QCSTREAM"
+    ForkMark owner_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<WorkItem> queue_; // the front one is being done
