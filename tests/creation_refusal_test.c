@@ -2,6 +2,7 @@
  * and with the offending value. */
 #include "api_kit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +95,16 @@ static void wrong_arguments_are_named(void **state)
             "config: algorithm is \"tree\"");
     config.algorithm = NULL;
     config.peer_timeout = -1;
-    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "peer_timeout");
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "peer_timeout is -1;");
+    config.peer_timeout = NAN;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "peer_timeout is not a number");
     config.peer_timeout = 0;
+    config.timeout = NAN;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "timeout is not a number");
+    config.timeout = 0;
     config.reserved[0] = 5;
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
             "byte 96 of the qcclConfig_t");

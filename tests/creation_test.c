@@ -2,6 +2,7 @@
  * creation_refusal_test.c. */
 #include "api_kit.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,6 +293,29 @@ static void calls_are_traced(void **state)
     }
 }
 
+/* They are as long as clocks can count. */
+static void timeouts_may_be_infinite(void **state)
+{
+    static const double times[] = {INFINITY, 1e300};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof times / sizeof *times; i++) {
+        qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+        waiter_t waiter;
+        world_t world;
+        int rank;
+        for (rank = 0; rank < size; rank++)
+            configs[rank].timeout = configs[rank].peer_timeout = times[i];
+        world = join_world(size, configs);
+        start_waiter(&waiter, world.comms[1]);
+        sleep_ms(100);
+        assert_int_equal(qcclBarrier(world.comms[0], NULL), qcclSuccess);
+        check_waiter(&waiter, qcclSuccess, "");
+        assert_works(&world);
+        end_world(&world);
+    }
+}
+
 static void faults_can_be_injected(void **state)
 {
     world_t world;
@@ -327,6 +351,7 @@ int main(void)
         cmocka_unit_test(faults_that_cannot_happen_are_warned_about),
         cmocka_unit_test(settings_reach_the_engine),
         cmocka_unit_test(calls_are_traced),
+        cmocka_unit_test(timeouts_may_be_infinite),
         cmocka_unit_test(faults_can_be_injected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,8 +147,9 @@ typedef struct {
     const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
     const char *algorithm;  /* "ring", "direct", "oneshot"; default: the planner's choice */
     double timeout;         /* seconds for a live rank that does not come; < 0 never;
-                             * 0 QCCL_TIMEOUT */
-    double peer_timeout;    /* seconds without a sign of life; 0 QCCL_PEER_TIMEOUT */
+                             * 0 QCCL_TIMEOUT; NaN is refused */
+    double peer_timeout;    /* seconds without a sign of life; 0 QCCL_PEER_TIMEOUT; < 0 and NaN
+                             * are refused */
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
     const char *name;       /* shown in logs and errors */

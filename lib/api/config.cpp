@@ -85,12 +85,13 @@ Result<qcclCollConfig_t> take_config(const qcclCollConfig_t *given) {
 
 Result<std::optional<std::chrono::nanoseconds>> take_timeout(const char *field, double seconds) {
     using std::chrono::nanoseconds;
-    constexpr double century = 100.0 * 365 * 86400; // longer waits overflow clocks
+    constexpr double century = 100.0 * 365 * 86400; // a clock plus much more overflows
     if (std::isnan(seconds))
         return Error::make(Code::invalid_argument, "config: %s is not a number", field);
     if (seconds == 0) return std::optional<nanoseconds>();
-    if (seconds < 0 || seconds > century) return std::optional(nanoseconds(0));
-    return std::optional(nanoseconds(std::max<int64_t>(1, std::llround(seconds * 1e9))));
+    if (seconds < 0) return std::optional(nanoseconds(0));
+    const int64_t ns = std::llround(std::min(seconds, century) * 1e9);
+    return std::optional(nanoseconds(std::max<int64_t>(1, ns)));
 }
 
 Done give_struct(const char *name, const void *known, size_t known_bytes, size_t first_bytes,

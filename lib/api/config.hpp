@@ -32,7 +32,8 @@ Done take_struct(const StructRule &rule, const void *given, void *known);
 Result<qcclConfig_t> take_config(const qcclConfig_t *given);
 Result<qcclCollConfig_t> take_config(const qcclCollConfig_t *given);
 
-// Seconds as a config has them: below 0 is never (as zero ns), 0 says nothing.
+// Seconds as a config has them: below 0 is never (as zero ns), 0 says nothing, and what is longer
+// than a century, infinity too, is a century.
 Result<std::optional<std::chrono::nanoseconds>> take_timeout(const char *field, double seconds);
 
 // Fills a struct that the caller reads: as much as fits into the size that it says, zeros behind.
