@@ -3,17 +3,29 @@
 
 #include "base/log.hpp"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace qccl;
+
+static size_t most_at_once = SIZE_MAX;
+
+// In place of the C library's, for writes that take less than they are given.
+extern "C" ssize_t write(int file, const void *bytes, size_t count) {
+    return syscall(SYS_write, file, bytes, std::min(count, most_at_once));
+}
 
 namespace {
 
@@ -146,6 +158,81 @@ static void lines_never_mix() {
         CHECK(line.starts_with(host() + ":") && line.ends_with("zzz>"));
 }
 
+static void short_writes_are_continued() {
+    const Folder folder;
+    const auto log = Log::create({.file = folder.path + "/log"});
+    CHECK_OK(log);
+    most_at_once = 7;
+    (*log)->warn("the first line");
+    most_at_once = SIZE_MAX;
+    (*log)->warn("the second");
+    const auto lines = lines_of(folder.path + "/log");
+    CHECK_EQ(lines.size(), size_t{2});
+    CHECK(lines[0].ends_with("qccl warn: the first line"));
+}
+
+static bool is_waiting(int signal) {
+    sigset_t waiting;
+    sigpending(&waiting);
+    return sigismember(&waiting, signal) == 1;
+}
+
+static bool is_blocked(int signal) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    return sigismember(&mask, signal) == 1;
+}
+
+static void block(int signal) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+// A child's status that logs where `signal` would end it: 0 if it hears nothing of that.
+static int log_in_child(int signal, const Log &log) {
+    const pid_t child = fork();
+    if (child == 0) {
+        log.warn("lost");
+        const bool was_left_alone = !is_waiting(signal) && !is_blocked(signal);
+        // A program that holds such a signal off itself keeps its own.
+        block(signal);
+        log.warn("lost");
+        const bool was_taken_back = !is_waiting(signal);
+        raise(signal);
+        log.warn("lost");
+        _exit(was_left_alone && was_taken_back && is_waiting(signal) && is_blocked(signal) ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void a_pipe_without_a_reader_sends_no_signal() {
+    const Folder folder;
+    const std::string path = folder.path + "/pipe";
+    CHECK(mkfifo(path.c_str(), 0600) == 0);
+    const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+    const auto log = Log::create({.file = path});
+    close(reader);
+    CHECK_OK(log);
+    CHECK_EQ(log_in_child(SIGPIPE, **log), 0);
+}
+
+static void a_file_at_its_limit_sends_no_signal() {
+    const Folder folder;
+    const auto log = Log::create({.file = folder.path + "/log"});
+    CHECK_OK(log);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit none{0, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+    const int status = log_in_child(SIGXFSZ, **log);
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK_EQ(status, 0);
+}
+
 static void a_bad_path_is_an_error() {
     const auto lost = Log::create({.file = "/nonexistent/qccl.log"});
     CHECK(!lost && lost.error().code == Code::system_error);
@@ -156,13 +243,11 @@ static void a_bad_path_is_an_error() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(a_line_says_who_and_how_bad),
-        QTEST(levels_filter),
-        QTEST(a_message_cannot_forge_a_line),
-        QTEST(the_callback_gets_the_line),
-        QTEST(without_a_file_the_callback_is_alone),
-        QTEST(lines_never_mix),
-        QTEST(a_bad_path_is_an_error),
+        QTEST(a_line_says_who_and_how_bad),          QTEST(levels_filter),
+        QTEST(a_message_cannot_forge_a_line),        QTEST(the_callback_gets_the_line),
+        QTEST(without_a_file_the_callback_is_alone), QTEST(lines_never_mix),
+        QTEST(short_writes_are_continued),           QTEST(a_pipe_without_a_reader_sends_no_signal),
+        QTEST(a_file_at_its_limit_sends_no_signal),  QTEST(a_bad_path_is_an_error),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

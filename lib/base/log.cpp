@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
@@ -75,6 +76,30 @@ Log::~Log() {
     if (file_ != STDERR_FILENO && file_ != nowhere) close(file_);
 }
 
+// What a full disk, a closed terminal or a pipe without a reader swallows is lost: logging never
+// fails a call. Nor does it end the program: the signals that such a write sends to its own thread
+// are held off and taken back, but for one that had been waiting for the program before.
+static void write_quietly(int file, std::string_view text) {
+    constexpr std::array signals{SIGPIPE, SIGXFSZ};
+    sigset_t ours, before, waiting;
+    sigemptyset(&ours);
+    for (const int signal : signals) sigaddset(&ours, signal);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    sigpending(&waiting);
+    for (const int signal : signals)
+        if (sigismember(&waiting, signal) == 1) sigdelset(&ours, signal);
+
+    bool can_write = true;
+    while (can_write && !text.empty()) {
+        const ssize_t written = ::write(file, text.data(), text.size());
+        can_write = written > 0 || (written < 0 && errno == EINTR);
+        if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+    }
+    const timespec at_once{};
+    if (!can_write) sigtimedwait(&ours, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 void Log::write_line(LogLevel level, const char *format, va_list arguments) const {
     // Linux keeps writes of up to PIPE_BUF (4096) bytes to a pipe in one piece.
     std::array<char, 2048> line;
@@ -97,8 +122,7 @@ void Log::write_line(LogLevel level, const char *format, va_list arguments) cons
 
     if (file_ == nowhere) return;
     line[length] = '\n';
-    // What a full disk or a closed terminal swallows is lost; logging never fails a call.
-    while (::write(file_, line.data(), length + 1) < 0 && errno == EINTR) {}
+    write_quietly(file_, {line.data(), length + 1});
 }
 
 #define QCCL_LOG(level)                                                                            \
