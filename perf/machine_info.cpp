@@ -1,5 +1,6 @@
 #include "perf/machine_info.hpp"
 
+#include "base/choice.hpp"
 #include "base/settings.hpp"
 #include "codec/codec.hpp"
 #include "kernels/kernels.hpp"
@@ -35,13 +36,18 @@ void print_transports() {
 
 Done print_codecs() {
     static constexpr uint64_t sample = uint64_t{1} << 20;
-    std::printf("codecs\n  %-8s %14s %18s\n", "name", "bits per fp32", "NMSE, one encode");
-    for (const std::string &name : codec_names()) {
-        QCCL_TRY(const Codec codec, parse_codec(name));
+    std::printf("codecs\n  %-8s %14s %18s  %s\n", "name", "bits per fp32", "NMSE, one encode",
+                "keys");
+    for (const CodecName &row : codec_names()) {
+        QCCL_TRY(const Codec codec, parse_codec(row.name));
         const size_t bytes = encoded_bytes(codec, DataType::float32, sample);
-        std::printf("  %-8s %14.2f %18.2g\n", name.c_str(), static_cast<double>(bytes) * 8 / sample,
-                    unit_nmse(codec, DataType::float32));
+        std::printf("  %-8s %14.2f %18.2g  %s\n", row.name.data(),
+                    static_cast<double>(bytes) * 8 / sample, unit_nmse(codec, DataType::float32),
+                    row.keys.empty() ? "-" : listed(row.keys).c_str());
     }
+    std::printf("keys\n");
+    for (const CodecKey &key : codec_keys())
+        std::printf("  %-16s %s\n", key.name.data(), listed(key.possible).c_str());
     return {};
 }
 

@@ -54,13 +54,27 @@ class Topics(unittest.TestCase):
             self.assertRegex(info("settings", env={"QCCL_" + name: value}).stdout, f"QCCL_{name} +{value} +.environment")
 
     def test_the_columns_of_codecs_stand_under_their_names(self):
-        header, *rows = info("codecs").stdout.splitlines()[1:]
+        table, keys = info("codecs").stdout.split("\nkeys\n")
+        header, *rows = table.splitlines()[1:]
         names = re.split(r" {2,}", header.strip())
-        self.assertEqual(names, ["name", "bits per fp32", "NMSE, one encode"])
-        ends = [header.index(name) + len(name) for name in names]
+        self.assertEqual(names, ["name", "bits per fp32", "NMSE, one encode", "keys"])
+        ends = [header.index(name) + len(name) for name in names[:-1]]
         self.assertIn("int4", [row.split()[0] for row in rows])
         for row in rows:
-            self.assertEqual([found.end() for found in re.finditer(r"\S+", row)][1:], ends[1:], row)
+            self.assertEqual([found.end() for found in re.finditer(r"\S+", row)][1:3], ends[1:], row)
+        return rows, keys.splitlines()
+
+    def test_the_keys_of_codecs_are_those_that_specs_take(self):
+        rows, keys = self.test_the_columns_of_codecs_stand_under_their_names()
+        possible = dict(line.split(None, 1) for line in keys)
+        for row in rows:
+            codec, _, _, *taken = row.replace(",", "").split()
+            for key, values in possible.items():
+                # The last value of those that are listed; seeds are of use with noise alone.
+                value = "1K" if key == "min" else re.split(r", | to ", values)[-1]
+                spec = f"{codec}:{key}={value}" + (",round=stochastic" if key == "seed" else "")
+                info("explain", "all_reduce", "--bytes", "64K", "--ranks", "2", "--codec", spec,
+                     expect=0 if key in taken else 1)
 
     def test_bytes_are_of_the_whole_vector(self):
         # (P - 1) / P of the vector is sent by every rank, whatever the algorithm.

@@ -50,14 +50,24 @@ Result<Codec> parse_codec(std::string_view spec);
 Result<std::vector<Codec>> parse_codec_list(std::string_view specs);
 // The shortest spec that parse_codec reads back to the same codec.
 std::string spec(const Codec &codec);
-// The names that parse_codec knows, for messages and qccl-info.
-std::vector<std::string> codec_names();
+
+// What parse_codec knows, for people.
+struct CodecName {
+    std::string_view name;
+    std::vector<std::string_view> keys; // that it takes
+};
+std::vector<CodecName> codec_names();
+struct CodecKey {
+    std::string_view name;
+    std::vector<std::string_view> possible; // values, in words
+};
+std::vector<CodecKey> codec_keys();
 
 // Whether the codec takes part in `collective` on values of `type` combined with `op`:
 // casts do every op, the others sum and avg, integers travel as they are. The error says why not.
 Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp op);
 
-// A: chunks, lanes and segments are cut at multiples of this many elements.
+// Chunks, lanes and segments are cut at multiples of this many elements.
 // For bucket=all the grid is 64, and a segment is a whole chunk.
 size_t grain(const Codec &codec);
 

@@ -15,8 +15,22 @@ constexpr uint8_t usual_bits = 8;
 
 constexpr unsigned key_bit(unsigned index) { return 1U << index; }
 enum Key : unsigned { bits_key, bucket_key, block_key, round_key, seed_key, min_key, skip_key };
-constexpr std::array<std::string_view, 7> key_names{"bits", "bucket", "block",          "round",
-                                                    "seed", "min",    "skip_incomplete"};
+
+struct KeyRow {
+    std::string_view name;
+    std::array<std::string_view, 2> possible; // values, in words; the second may be empty
+};
+
+constexpr KeyRow key_table[] = {
+    {"bits", {"1 to 8"}},
+    {"bucket", {"1 to 1073741824", "all"}},
+    {"block", {"1 to 1073741824"}},
+    {"round", {"nearest", "stochastic"}},
+    {"seed", {"0 to 18446744073709551615"}},
+    {"min", {"a number of bytes, also with K, M, G or T behind it"}},
+    {"skip_incomplete", {"0", "1"}},
+};
+static_assert(largest_bucket == 1073741824);
 
 constexpr unsigned cast_keys = key_bit(min_key);
 constexpr unsigned block_keys =
@@ -54,8 +68,8 @@ constexpr NameRow name_table[] = {
 // Those whose bit is set in `keys`.
 Names names_of_keys(unsigned keys) {
     Names names;
-    for (unsigned i = 0; i < key_names.size(); i++)
-        if ((keys & key_bit(i)) != 0) names.push_back(key_names[i]);
+    for (unsigned i = 0; i < std::size(key_table); i++)
+        if ((keys & key_bit(i)) != 0) names.push_back(key_table[i].name);
     return names;
 }
 
@@ -65,8 +79,16 @@ Error refused_key(const NameRow &row, std::string_view text) {
     return no_choice("codec: key of " + std::string(row.name), text, names_of_keys(row.keys));
 }
 
-Error bad_value(Key key, std::string_view text, const Names &possible) {
-    return no_choice("codec: " + std::string(key_names[key]), text, possible);
+Names possible_values(const KeyRow &key) {
+    Names values;
+    for (const std::string_view value : key.possible)
+        if (!value.empty()) values.push_back(value);
+    return values;
+}
+
+Error bad_value(Key key, std::string_view text) {
+    const KeyRow &row = key_table[key];
+    return no_choice("codec: " + std::string(row.name), text, possible_values(row));
 }
 
 struct Suffix {
@@ -88,24 +110,20 @@ Done set_bucket(Codec &codec, Key key, std::string_view text) {
         return {};
     }
     const auto number = parse_count(text);
-    if (!number || *number < 1 || *number > largest_bucket)
-        return bad_value(key, text,
-                         key == bucket_key ? Names{"1 to 1073741824", "all"}
-                                           : Names{"1 to 1073741824"});
+    if (!number || *number < 1 || *number > largest_bucket) return bad_value(key, text);
     codec.bucket = static_cast<uint32_t>(*number);
     return {};
 }
 
 Done set_bits(Codec &codec, std::string_view text) {
     const auto number = parse_count(text);
-    if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text, {"1 to 8"});
+    if (!number || *number < 1 || *number > 8) return bad_value(bits_key, text);
     codec.bits = static_cast<uint8_t>(*number);
     return {};
 }
 
 Done set_rounding(Codec &codec, std::string_view text) {
-    if (text != "nearest" && text != "stochastic")
-        return bad_value(round_key, text, {"nearest", "stochastic"});
+    if (text != "nearest" && text != "stochastic") return bad_value(round_key, text);
     codec.rounding = text == "nearest" ? Rounding::nearest : Rounding::stochastic;
     return {};
 }
@@ -118,19 +136,18 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     case round_key: return set_rounding(codec, text);
     case seed_key: {
         const auto number = parse_count(text);
-        if (!number) return bad_value(key, text, {"0 to 18446744073709551615"});
+        if (!number) return bad_value(key, text);
         codec.seed = *number;
         return {};
     }
     case min_key: {
         const auto bytes = parse_bytes(text);
-        if (!bytes)
-            return bad_value(key, text, {"a number of bytes, also with K, M, G or T behind it"});
+        if (!bytes) return bad_value(key, text);
         codec.min_bytes = *bytes;
         return {};
     }
     case skip_key:
-        if (text != "0" && text != "1") return bad_value(key, text, {"0", "1"});
+        if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
     }
@@ -152,15 +169,18 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
         bool has_value = false;
         const std::string_view item = cut(text, ',', rest, more);
         const std::string_view key_text = cut(item, '=', value, has_value);
-        const auto at = std::find(key_names.begin(), key_names.end(), key_text);
-        const auto key = static_cast<Key>(at - key_names.begin());
-        if (at == key_names.end() || (row.keys & key_bit(key)) == 0)
+        const KeyRow *const found =
+            std::find_if(std::begin(key_table), std::end(key_table),
+                         [&](const KeyRow &candidate) { return candidate.name == key_text; });
+        const auto key = static_cast<Key>(found - key_table);
+        if (found == std::end(key_table) || (row.keys & key_bit(key)) == 0)
             return refused_key(row, key_text);
         if (!has_value)
             return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
-                               at->data(), at->data());
+                               found->name.data(), found->name.data());
         if ((given & key_bit(key)) != 0)
-            return Error::make(Code::invalid_argument, "codec: %s is given twice", at->data());
+            return Error::make(Code::invalid_argument, "codec: %s is given twice",
+                               found->name.data());
         given |= key_bit(key);
         QCCL_TRY(set_key(codec, key, value));
         text = rest;
@@ -221,7 +241,7 @@ std::string spec(const Codec &codec) {
     if (row == std::end(name_table)) return "unknown";
     std::string text(row->name);
     auto add = [&, first = true](Key key, const std::string &value) mutable {
-        text.append(first ? ":" : ",").append(key_names[key]).append("=").append(value);
+        text.append(first ? ":" : ",").append(key_table[key].name).append("=").append(value);
         first = false;
     };
     if (codec.bits != row->usual.bits) add(bits_key, std::to_string(codec.bits));
@@ -236,10 +256,16 @@ std::string spec(const Codec &codec) {
     return text;
 }
 
-std::vector<std::string> codec_names() {
-    std::vector<std::string> names;
-    for (const NameRow &row : name_table) names.emplace_back(row.name);
+std::vector<CodecName> codec_names() {
+    std::vector<CodecName> names;
+    for (const NameRow &row : name_table) names.push_back({row.name, names_of_keys(row.keys)});
     return names;
+}
+
+std::vector<CodecKey> codec_keys() {
+    std::vector<CodecKey> keys;
+    for (const KeyRow &row : key_table) keys.push_back({row.name, possible_values(row)});
+    return keys;
 }
 
 } // namespace qccl
