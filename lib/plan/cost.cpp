@@ -41,6 +41,11 @@ Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, const
 
 } // namespace
 
+uint64_t vector_bytes(const Problem &problem) {
+    return vector_count(problem.collective, problem.count, problem.ranks) *
+           type_bytes(problem.type);
+}
+
 // Ranks differ in a broadcast alone: the root sends, and the rank after it passes on.
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
     const Team root{.size = problem.ranks, .rank = problem.root, .root = problem.root};
@@ -88,10 +93,12 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     c.latency_ns = c.rounds * speeds.latency_ns +
                    static_cast<double>(tally.sends + tally.recvs) * instances * speeds.message_ns;
 
-    // Segments overlap: all but one of them hide the shorter of computing and moving.
+    // A pipeline of two stages, computing and moving, over S equal segments: the longer stage runs
+    // all the time, and the shorter one is hidden but for one segment's share of it.
     const double work =
         std::max(c.compute_ns, c.wire_ns) + std::min(c.compute_ns, c.wire_ns) / instances;
-    // Along a chain a rank has nothing to do until the first segment has come down to it.
+    // Along a chain a rank has nothing to do until the first segment has come down to it, which
+    // takes a segment's share of the work for each rank that it passes.
     const uint32_t idle = tally.turns == 0 ? 0 : c.rounds - std::min(c.rounds, tally.turns);
     c.time_ns = c.latency_ns + work + idle * work / instances;
     return c;

@@ -12,8 +12,9 @@
 
 namespace qccl {
 
-// What one rank's processor and link do, equal in all ranks' tables: one rank measures, the others
-// are told. The defaults are one core of a Zen 3 server over shared memory.
+// What one rank's processor and link do; equal in all ranks' tables. The defaults are rounded
+// figures of one core of a Zen 3 server over shared memory, from `qccl-perf codec` and small calls
+// of `qccl-perf all_reduce`: algorithms are compared with them, times are not promised.
 struct Speeds {
     double latency_ns = 400;       // from a send to the receiver's next step
     double message_ns = 150;       // of a rank's time for each message, sent or received
@@ -34,6 +35,9 @@ struct Problem {
     DataType type = DataType::float32;
     Codec codec; // already checked with check_codec
 };
+
+// Of the whole vector, unencoded.
+uint64_t vector_bytes(const Problem &problem);
 
 // How many whole chunks the busiest rank moves and computes on.
 struct Tally {

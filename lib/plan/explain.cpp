@@ -34,9 +34,10 @@ std::string print_time(double ns) {
 }
 
 void add_head(std::string &text, const Problem &problem, const Plan &plan) {
-    append(text, "%s of %llu %s (%s) on %u %s with %s\n", name(problem.collective),
+    append(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
            static_cast<unsigned long long>(problem.count), name(problem.type),
-           print_bytes(problem.count * type_bytes(problem.type)).c_str(), problem.ranks,
+           has_part_per_rank(problem.collective) ? " for each rank" : "",
+           print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
            problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
     if (plan.codec.is_lossless() && !problem.codec.is_lossless())
         append(text, "  travels with %s: smaller than the codec's %s\n", spec(plan.codec).c_str(),
@@ -52,9 +53,10 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
         append(text, " cannot be: %s\n", candidate.refusal.c_str());
         return;
     }
-    append(text, " %9s: %s in %u rounds and messages, %s computing, %s on the wire;",
+    append(text, " %9s: %s in %u %s and messages, %s computing, %s on the wire;",
            print_time(cost.time_ns).c_str(), print_time(cost.latency_ns).c_str(), cost.rounds,
-           print_time(cost.compute_ns).c_str(), print_time(cost.wire_ns).c_str());
+           cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
+           print_time(cost.wire_ns).c_str());
     append(text, " sends %s; %llu segments in %u lanes", print_bytes(cost.wire_bytes).c_str(),
            static_cast<unsigned long long>(plan.geometry.instances), plan.geometry.lanes);
     if (cost.noise != 0) append(text, "; NMSE %.2g", predicted_nmse(plan, type));

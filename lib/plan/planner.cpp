@@ -8,11 +8,6 @@ namespace qccl {
 
 namespace {
 
-uint64_t vector_bytes(const Problem &problem) {
-    return vector_count(problem.collective, problem.count, problem.ranks) *
-           type_bytes(problem.type);
-}
-
 // Too little travels losslessly. What has been obeyed here is of no interest to other ranks.
 Codec codec_for(const Problem &problem) {
     if (vector_bytes(problem) < problem.codec.min_bytes) return {};
