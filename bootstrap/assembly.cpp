@@ -32,8 +32,11 @@ std::optional<Error> Assembly::objection(const Claim &claim, const std::string &
 Done Assembly::join(const Claim &claim, const std::string &where) {
     if (failure_) return *failure_;
     if (const auto error = objection(claim, where)) {
-        // Ranks that have all found each other are not disturbed by one more.
-        if (!is_complete()) fail(*error);
+        // Ranks that have all found each other are not disturbed by one more. To the others it is
+        // somebody else's argument that is wrong.
+        Error told = *error;
+        if (told.code == Code::invalid_argument) told.code = Code::remote_error;
+        if (!is_complete()) fail(told);
         return *error;
     }
     if (size_ == 0) {

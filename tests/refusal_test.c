@@ -258,6 +258,12 @@ static void a_refusal_is_kept(void **state)
     assert_int_equal(info.collective, -1);
     assert_int_equal(info.call, 0);
     assert_int_equal(info.got, 77);
+
+    /* Also of a question; but not of one about errors, which would replace its own answer. */
+    assert_int_equal(qcclCommCount(world.comms[0], NULL), qcclInvalidArgument);
+    assert_says(qcclGetLastError(world.comms[0]), "count_out is NULL");
+    assert_int_equal(qcclGetErrorInfo(world.comms[0], NULL), qcclInvalidArgument);
+    assert_says(qcclGetLastError(world.comms[0]), "count_out is NULL");
 }
 
 int main(void)

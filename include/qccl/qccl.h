@@ -14,7 +14,8 @@
  * Rules for every function here, unless its comment says otherwise:
  * - It returns qcclSuccess or says what went wrong; qcclGetLastError gives the sentence.
  * - Handles and scalars are written only on success. A call that is refused for its arguments
- *   touches nothing, consumes no call number and leaves the communicator usable.
+ *   touches nothing, consumes no call number and leaves the communicator usable. (A communicator
+ *   that is being made fails on every rank where one rank's arguments do not fit.)
  * - A failed collective leaves its receive buffer undefined and its communicator failed: every
  *   later collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
  * - One thread at a time in one communicator; different communicators are independent.

@@ -30,6 +30,15 @@ template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) n
     });
 }
 
+// Of these, questions: the error is kept in the communicator too, which outlives them.
+template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept {
+    return at_any_time(handle, [&](Comm &comm) -> Done {
+        const Done done = contained([&]() -> Done { return body(comm); });
+        if (!done) comm.errors().note(done.error());
+        return done;
+    });
+}
+
 // Behind the gate. The error is kept in the communicator too, for whoever asks it later.
 template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexcept {
     if (const Done entered = enter(handle); !entered) return report(entered.error());

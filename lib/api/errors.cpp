@@ -62,6 +62,7 @@ const char *qcclGetLastError(qcclComm_t comm) {
 }
 QCCL_TWIN(qcclGetLastError);
 
+// Asking wrongly does not replace what is asked for.
 qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
     return at_any_time(comm, [=](Comm &found) -> Done {
         if (!info_out) return Error::make(Code::invalid_argument, "info_out is NULL");

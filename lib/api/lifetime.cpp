@@ -65,7 +65,7 @@ qcclResult_t qcclCommRevoke(qcclComm_t comm) {
 QCCL_TWIN(qcclCommRevoke);
 
 qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return ask(comm, [=](Comm &found) -> Done {
         if (!result_out) return Error::make(Code::invalid_argument, "result_out is NULL");
         const auto failure = found.failure();
         *result_out = failure           ? to_c(failure->error.code)
@@ -77,7 +77,7 @@ qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out) {
 QCCL_TWIN(qcclCommGetAsyncError);
 
 qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return ask(comm, [=](Comm &found) -> Done {
         if (!count_out) return Error::make(Code::invalid_argument, "count_out is NULL");
         *count_out = static_cast<int>(found.size());
         return {};
@@ -86,7 +86,7 @@ qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out) {
 QCCL_TWIN(qcclCommCount);
 
 qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return ask(comm, [=](Comm &found) -> Done {
         if (!rank_out) return Error::make(Code::invalid_argument, "rank_out is NULL");
         *rank_out = static_cast<int>(found.rank());
         return {};

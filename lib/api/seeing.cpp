@@ -32,7 +32,7 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
 using namespace qccl;
 
 qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return ask(comm, [=](Comm &found) -> Done {
         if (!what) return Error::make(Code::invalid_argument, "what is NULL");
         if (!bytes) return Error::make(Code::invalid_argument, "bytes is NULL");
         QCCL_TRY(const std::string text, answer(found, what));
@@ -51,7 +51,7 @@ qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t
 QCCL_TWIN(qcclExplain);
 
 qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return ask(comm, [=](Comm &found) -> Done {
         if (!stats_out) return Error::make(Code::invalid_argument, "stats_out is NULL");
         const Counts counts = found.counts();
         qcclCommStats_t stats{};
