@@ -6,6 +6,7 @@
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
+#include "perf/standard_output.hpp"
 #include "perf/version_line.hpp"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ static Done measure(const Codec &codec, DataType type, const Kernels &kernels, B
         std::fprintf(output.table, "%-24s  %-8s  %-8s  %-6s  %-10s  %8.2f  %9.2f\n",
                      spec(codec).c_str(), name(type), name(kernels.tier), where, operation,
                      speed.gigabytes_per_second, speed.vs_memcpy);
-        std::fflush(output.table);
+        QCCL_TRY(flush(output.table));
     }
     return {};
 }

@@ -1,6 +1,7 @@
 #include "perf/launch.hpp"
 
 #include "perf/interrupts.hpp"
+#include "perf/standard_output.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -35,8 +36,7 @@ static int run_rank(Board &board, uint32_t rank, const Body &body) {
     interrupts.hand_to_rank();
     if (getppid() != parent) _exit(EXIT_FAILURE);
     const int status = run_rank(board, rank, body);
-    std::fflush(stdout);
-    _exit(status);
+    _exit(end_output("qccl-perf", status));
 }
 
 // What a run comes to: ends with success, by a failure, or because somebody wants it to end.

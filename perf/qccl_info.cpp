@@ -2,6 +2,7 @@
 #include "perf/machine_info.hpp"
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
+#include "perf/standard_output.hpp"
 #include "perf/version_line.hpp"
 
 #include "base/choice.hpp"
@@ -84,7 +85,7 @@ static Done answer(const Task &task) {
     }
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     static constexpr int usage_error = 2;
     CLI::App app("Says what QCCL is, has and would do on this machine.", "qccl-info");
     app.set_version_flag("--version", version_line("qccl-info"));
@@ -122,3 +123,5 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "qccl-info: %s\n", done.error().text);
     return EXIT_FAILURE;
 }
+
+int main(int argc, char **argv) { return end_output("qccl-info", run(argc, argv)); }

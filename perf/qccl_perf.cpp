@@ -4,6 +4,7 @@
 #include "perf/codec_command.hpp"
 #include "perf/demo.hpp"
 #include "perf/perf_command.hpp"
+#include "perf/standard_output.hpp"
 #include "perf/version_line.hpp"
 
 #include <cstdio>
@@ -16,7 +17,7 @@ static constexpr const char *usage =
     "COLLECTIVE is all_reduce, reduce_scatter, all_gather or broadcast. The manual: man "
     "qccl-perf.\n";
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     using namespace qccl::perf;
     const std::vector<std::string> command_line(argv, argv + argc);
     const std::string called = command_line.empty() ? "qccl-perf" : command_line[0];
@@ -48,3 +49,5 @@ int main(int argc, char **argv) {
     std::fputs(usage, asks ? stdout : stderr);
     return asks ? EXIT_SUCCESS : 2;
 }
+
+int main(int argc, char **argv) { return qccl::perf::end_output("qccl-perf", run(argc, argv)); }

@@ -65,7 +65,6 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
         std::fprintf(out_, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [host] %s\n",
                      rank.rank, 0, rank.process, rank.host, 0, processor.c_str());
     print_columns();
-    std::fflush(out_);
 }
 
 static constexpr const char *our_columns = "  %-*s  %-8s  %12s  %6s  %9s  %9s  %5s  %7s";
@@ -167,7 +166,6 @@ void Report::print_row(const Row &row) {
                      or_dash("%.2f", gain).c_str());
     }
     std::fprintf(out_, "\n");
-    std::fflush(out_);
 }
 
 double Report::average_busbw() const {
@@ -182,7 +180,6 @@ void Report::print_footer(uint64_t memory_bytes) const {
         std::fprintf(out_, "# %-20s : Resident at most %s\n", "Memory usage of rank 0",
                      memory_text(static_cast<double>(memory_bytes)).c_str());
     std::fprintf(out_, "#\n# Collective test concluded: %s\n\n#\n", program_.c_str());
-    std::fflush(out_);
 }
 
 } // namespace qccl::perf

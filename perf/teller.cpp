@@ -1,5 +1,7 @@
 #include "perf/teller.hpp"
 
+#include "perf/standard_output.hpp"
+
 #include <cstdio>
 
 #include <sys/resource.h>
@@ -35,6 +37,7 @@ Teller::Teller(const PerfArguments &arguments, const std::string &program, Outpu
     if (outputs_.nccl)
         std::fprintf(out_, "# Writing JSON output to %s\n", outputs_.nccl->path().c_str());
     report_.print_header(run.ranks);
+    try_to(flush(out_));
     run.start_time = timestamp();
     if (outputs_.rows) try_to(outputs_.rows->begin(rows_head, rows_tail));
     if (outputs_.nccl) try_to(outputs_.nccl->begin(nccl_head(arguments, run), nccl_tail_now()));
@@ -50,6 +53,7 @@ Audience Teller::audience() {
 void Teller::take(const Row &row) {
     progress_.clear();
     report_.print_row(row);
+    try_to(flush(out_));
     if (outputs_.rows) try_to(outputs_.rows->add(rows_json(row), rows_tail));
     if (outputs_.nccl) try_to(outputs_.nccl->add(nccl_row(row, arguments_), nccl_tail_now()));
 }
@@ -71,6 +75,7 @@ std::string Teller::nccl_tail_now() const {
 Done Teller::finish() {
     progress_.clear();
     report_.print_footer(most_memory_bytes());
+    try_to(flush(out_));
     if (outputs_.nccl) try_to(outputs_.nccl->finish(nccl_tail_now()));
     return trouble_;
 }

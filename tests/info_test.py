@@ -94,6 +94,12 @@ class Topics(unittest.TestCase):
         self.assertIn("ring: it was asked for", forced)
 
 
+class Output(unittest.TestCase):
+    def test_that_is_lost_is_told(self):
+        tool.check_loss_is_told(INFO, [], ["codecs"], ["--help"], ["verify", "all_reduce", "--algo", "ring", "--ranks", "2"],
+                                ["schedule", "all_reduce", "--algo", "ring", "--ranks", "2"])
+
+
 class Proofs(unittest.TestCase):
     def test_what_is_printed_is_proven(self):
         for algorithm, collective, codec, ranks in itertools.product(

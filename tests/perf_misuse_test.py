@@ -79,6 +79,12 @@ class BeforeMeasuring(Folder):
         self.assertNotIn("%r", done.stdout)
 
 
+class WhileMeasuring(unittest.TestCase):
+    def test_output_that_is_lost_is_told(self):
+        tool.check_loss_is_told(PERF, ["all_reduce", *SMALL], ["all_reduce", *SMALL, "-t", "2"], ["demo", "--iters", "2"],
+                                ["codec", "--codec", "bf16"], ["all_reduce", "--help"], ["--help"], ["--version"])
+
+
 class Sizes(unittest.TestCase):
     def test_may_have_decimals(self):
         done = tool.run([PERF, "all_reduce", "-b", "0.5K", "-e", "1.5K", "-i", "0.5K", "-n", "3"])

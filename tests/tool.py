@@ -15,6 +15,15 @@ def run(command, expect=0, timeout=300, env=None, text_in=None):
     return done
 
 
+def check_loss_is_told(program, *commands):
+    """A disk that is full when output reaches it makes the program fail, and say so once."""
+    for command in commands:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([program, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+        said = done.stderr.count("cannot write standard output: No space left on device")
+        assert (done.returncode, said) == (1, 1), f"{command}: exit {done.returncode}\n{done.stderr}"
+
+
 def children(pid):
     """Of a process, in the order in which they were started."""
     found = []
