@@ -1,9 +1,9 @@
 #include "base/settings.hpp"
 
+#include "base/misspelling.hpp"
 #include "base/quantity.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace qccl {
 
@@ -106,29 +106,6 @@ static constexpr SettingRow table[] = {
 
 std::span<const SettingRow> settings_table() { return table; }
 
-// Levenshtein's: insertions, deletions and substitutions.
-static size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), size_t{0});
-    for (size_t i = 0; i < a.size(); i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < b.size(); j++) {
-            const size_t substituted = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
-        }
-    }
-    return row.back();
-}
-
-static const SettingRow &nearest_row(std::string_view name) {
-    return *std::min_element(std::begin(table), std::end(table),
-                             [name](const SettingRow &a, const SettingRow &b) {
-                                 return edit_distance(name, a.name) < edit_distance(name, b.name);
-                             });
-}
-
 static void warn_of_unknown(std::string_view entry, std::vector<std::string> &warnings) {
     // Long enough for every typing error; a longer name is no misspelt setting's.
     static constexpr size_t longest_name = 64;
@@ -137,7 +114,7 @@ static void warn_of_unknown(std::string_view entry, std::vector<std::string> &wa
     for (const SettingRow &row : table)
         if (name == row.name) return;
     warnings.push_back(std::string(name) + " is not a setting of QCCL; did you mean " +
-                       nearest_row(name).name + "?");
+                       std::string(*nearest(name, names_of(table), SIZE_MAX)) + "?");
 }
 
 // The first of several, as getenv has it.
