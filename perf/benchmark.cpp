@@ -1,5 +1,7 @@
 #include "perf/benchmark.hpp"
 
+#include "coll/algorithm.hpp"
+
 #include <algorithm>
 
 namespace qccl::perf {
@@ -73,7 +75,7 @@ static std::string empty_note(const Operation &operation, uint64_t size) {
 
 // All sizes of one type, operation and root.
 static Done sweep(const Stage &stage, const Audience &audience, const Operation &what, Buffer &send,
-                  Buffer &recv, uint64_t &step, uint64_t &rows) {
+                  Buffer &recv, uint64_t &step) {
     for (const uint64_t size : sweep_sizes(stage.arguments)) {
         const Operation operation =
             operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
@@ -83,12 +85,11 @@ static Done sweep(const Stage &stage, const Audience &audience, const Operation 
         QCCL_TRY(point.prepare(audience));
         QCCL_TRY(const std::vector<Row> found, point.run());
         for (const Row &row : found) audience.row(row);
-        rows += found.size();
     }
     return {};
 }
 
-static Done run_cycle(const Stage &stage, const Audience &audience, uint64_t &rows) {
+static Done run_cycle(const Stage &stage, const Audience &audience) {
     const PerfArguments &arguments = stage.arguments;
     const uint32_t ranks = stage.crew.size();
     uint64_t step = 0;
@@ -111,17 +112,43 @@ static Done run_cycle(const Stage &stage, const Audience &audience, uint64_t &ro
                                 .op = op,
                                 .root = root,
                                 .ranks = ranks},
-                               send, recv, step, rows));
+                               send, recv, step));
     }
     return {};
 }
 
+// Whether an algorithm and a codec can do one of the calls.
+static Done check_combination(const PerfArguments &arguments, const std::string &asked,
+                              const Codec &codec) {
+    const Algorithm *const algorithm = find_algorithm(asked);
+    if (algorithm && !algorithm->emitter(arguments.collective))
+        return Error::make(Code::invalid_argument, "%s has no %s", asked.c_str(),
+                           name(arguments.collective));
+    Done refused;
+    for (const DataType type : sweep_types(arguments))
+        for (const RedOp op : arguments.ops) {
+            const Done possible = check_codec(codec, arguments.collective, type, op);
+            if (possible) return {};
+            if (refused) refused = possible;
+        }
+    return refused;
+}
+
+Done check_combinations(const PerfArguments &arguments) {
+    Done refused;
+    for (const std::string &asked : arguments.algorithms)
+        for (const Codec &codec : arguments.codecs) {
+            const Done possible = check_combination(arguments, asked, codec);
+            if (possible) return {};
+            if (refused) refused = possible;
+        }
+    return refused;
+}
+
 Done run_benchmark(const Stage &stage, const Audience &audience) {
-    uint64_t rows = 0;
     for (uint32_t cycle = 0; stage.arguments.cycles == 0 || cycle < stage.arguments.cycles; cycle++)
-        QCCL_TRY(run_cycle(stage, audience, rows));
-    if (rows > 0) return {};
-    return Error::make(Code::invalid_argument, "none of the combinations asked for is possible");
+        QCCL_TRY(run_cycle(stage, audience));
+    return {};
 }
 
 } // namespace qccl::perf

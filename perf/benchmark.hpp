@@ -17,6 +17,9 @@ uint64_t sweep_points(const PerfArguments &arguments);
 // Of all buffers of one rank, at most; beyond all memories where the sizes are.
 double buffer_bytes(const PerfArguments &arguments);
 
+// Whether any of the calls that are asked for can be, whatever their sizes; else why not.
+Done check_combinations(const PerfArguments &arguments);
+
 Done run_benchmark(const Stage &stage, const Audience &audience);
 
 } // namespace qccl::perf

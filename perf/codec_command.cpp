@@ -3,13 +3,14 @@
 #include "base/choice.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/codec_bench.hpp"
+#include "perf/command_line.hpp"
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
+#include "perf/mpi_crew.hpp"
 #include "perf/standard_output.hpp"
 #include "perf/version_line.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -102,27 +103,28 @@ static Result<int> run(const CodecArguments &arguments) {
     return status;
 }
 
-int run_codec_command(std::vector<std::string> arguments) {
-    static constexpr int usage_error = 2;
+int run_codec_command(const std::vector<std::string> &arguments) {
+    static constexpr auto *group = "Options";
     CodecArguments parsed;
     CLI::App app("Measures codecs on one core beside memcpy; GB/s of unencoded bytes.",
                  "qccl-perf codec");
     app.set_version_flag("--version", version_line("qccl-perf"));
-    app.add_option("--codec", parsed.codecs, "codecs, separated by commas (" + parsed.codecs + ")");
-    app.add_option("-d,--datatype", parsed.type, "type of the values (float)");
-    app.add_option("--tier", parsed.tier, "SIMD tier: best, all or its name (best)");
-    app.add_option("--json", parsed.json_file,
-                   "JSON with one row for each speed; -: standard output");
-    std::reverse(arguments.begin(), arguments.end()); // as CLI11 wants them
-    try {
-        app.parse(arguments);
-    } catch (const CLI::ParseError &error) {
-        return app.exit(error) == 0 ? 0 : usage_error;
-    }
+    add_option(app, group, "--codec", "codecs, separated by commas (" + parsed.codecs + ")",
+               take_text(parsed.codecs));
+    add_option(app, group, "-d,--datatype", "type of the values (float)", take_text(parsed.type));
+    add_option(app, group, "--tier", "SIMD tier: best, all or its name (best)",
+               take_text(parsed.tier));
+    add_option(app, group, "--json", "JSON with one row for each speed; -: standard output",
+               take_text(parsed.json_file));
+    if (const auto answer = read_command_line(app, "qccl-perf codec", arguments))
+        return tell_once(*answer);
     const Result<int> status = run(parsed);
     if (status) return *status;
-    std::fprintf(stderr, "qccl-perf codec: %s\n", status.error().text);
-    return status.error().code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
+    const Answer answer = refusal("qccl-perf codec", status.error().text);
+    // What was asked for is the same in all processes, what goes wrong need not be.
+    if (status.error().code == Code::invalid_argument) return tell_once(answer);
+    (void)tell(answer);
+    return EXIT_FAILURE;
 }
 
 } // namespace qccl::perf

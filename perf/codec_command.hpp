@@ -6,6 +6,6 @@
 
 namespace qccl::perf {
 
-int run_codec_command(std::vector<std::string> arguments);
+int run_codec_command(const std::vector<std::string> &arguments);
 
 } // namespace qccl::perf

@@ -106,12 +106,11 @@ int complain(Crew &crew, const Error &error) {
 }
 
 Done settle(Crew &crew, const Done &mine) {
-    const bool fails = !mine;
-    QCCL_TRY(const auto all, gather(crew, uint8_t{fails}));
+    QCCL_TRY(const auto all, gather(crew, mine ? Code::success : mine.error().code));
     for (uint32_t rank = 0; rank < crew.size(); rank++)
-        if (all[rank] != 0)
+        if (all[rank] != Code::success)
             return rank == crew.rank() ? mine.error()
-                                       : Error::make(Code::peer_lost, "%s", Crew::given_up);
+                                       : Error::make(all[rank], "%s", Crew::given_up);
     return {};
 }
 

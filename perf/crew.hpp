@@ -42,7 +42,8 @@ public:
 // status.
 int complain(Crew &crew, const Error &error);
 
-// Once all ranks have come: an error if any has one, which one rank may word and the others know.
+// Once all ranks have come: an error if any has one, which one rank may word; the others know its
+// code.
 Done settle(Crew &crew, const Done &mine);
 
 template <class T> Result<std::vector<T>> gather(Crew &crew, const T &mine) {

@@ -2,8 +2,10 @@
 
 #include "base/quantity.hpp"
 #include "perf/benchmark.hpp"
+#include "perf/command_line.hpp"
 #include "perf/crew_comm.hpp"
 #include "perf/launch.hpp"
+#include "perf/mpi_crew.hpp"
 #include "perf/network.hpp"
 #include "perf/number_text.hpp"
 #include "perf/report.hpp"
@@ -174,6 +176,7 @@ static Result<int> run(const DemoArguments &demo) {
         arguments.types = std::vector{files->type()};
         arguments.min_bytes = arguments.max_bytes = files->count() * type_bytes(files->type());
     }
+    QCCL_TRY(check_combinations(arguments));
     return launch_processes(demo.ranks, [&](Crew &crew) {
         const Result<int> played = play(demo, arguments, files.get(), crew);
         if (played) return *played;
@@ -181,30 +184,30 @@ static Result<int> run(const DemoArguments &demo) {
     });
 }
 
-int run_demo(std::vector<std::string> arguments) {
-    static constexpr int usage_error = 2;
+int run_demo(const std::vector<std::string> &arguments) {
+    static constexpr auto *group = "Options";
+    static constexpr auto *program = "qccl-perf demo";
     DemoArguments demo;
-    CLI::App app("Sums real gradients over several processes, lossless and compressed.",
-                 "qccl-perf demo");
+    CLI::App app("Sums real gradients over several processes, lossless and compressed.", program);
     app.set_version_flag("--version", version_line("qccl-perf"));
-    app.add_option(
-        "--input", demo.input,
-        "DIR/rank%r.npy: each rank's data (%r: its number); without, a network is trained");
-    app.add_option("--ranks", demo.ranks, "processes (4)")->check(CLI::Range(1, 256));
-    app.add_option("--codec", demo.codecs, "codecs, separated by commas (" + demo.codecs + ")");
-    app.add_option("--iters", demo.iterations, "timed calls of each (50)")
-        ->check(CLI::Range(1, 1 << 20));
-    app.add_option("--seed", demo.seed, "of the network and its data (1)");
-    std::reverse(arguments.begin(), arguments.end()); // as CLI11 wants them
-    try {
-        app.parse(arguments);
-    } catch (const CLI::ParseError &error) {
-        return app.exit(error) == 0 ? 0 : usage_error;
-    }
+    add_option(app, group, "--input",
+               "DIR/rank%r.npy: each rank's data (%r: its number); without, a network is trained",
+               take_text(demo.input));
+    add_option(app, group, "--ranks", "processes (4)", take_count(demo.ranks, 1, 256));
+    add_option(app, group, "--codec", "codecs, separated by commas (" + demo.codecs + ")",
+               take_text(demo.codecs));
+    add_option(app, group, "--iters", "timed calls of each (50)",
+               take_count(demo.iterations, 1, 1 << 20));
+    add_option(app, group, "--seed", "of the network and its data (1)",
+               take_count(demo.seed, 0, UINT64_MAX));
+    if (const auto answer = read_command_line(app, program, arguments)) return tell_once(*answer);
+    if (is_under_mpi())
+        return tell_once(refusal(program,
+                                 "it starts its processes itself; under mpirun each process "
+                                 "would begin a demonstration of its own"));
     const Result<int> status = run(demo);
     if (status) return *status;
-    std::fprintf(stderr, "qccl-perf demo: %s\n", status.error().text);
-    return usage_error;
+    return tell(refusal(program, status.error().text));
 }
 
 } // namespace qccl::perf

@@ -7,6 +7,6 @@
 
 namespace qccl::perf {
 
-int run_demo(std::vector<std::string> arguments);
+int run_demo(const std::vector<std::string> &arguments);
 
 } // namespace qccl::perf

@@ -5,9 +5,6 @@
 #include "perf/version_line.hpp"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
-#include <functional>
 #include <limits>
 
 #include <CLI/CLI.hpp>
@@ -15,7 +12,6 @@
 namespace qccl::perf {
 
 static constexpr uint32_t most_ranks = 4096;
-static constexpr int usage_error = 2;
 
 struct Refused {
     const char *flags;
@@ -32,61 +28,6 @@ static constexpr Refused zero_options[] = {
     {"-G,--cudagraph", "there are no CUDA graphs on the host"},
     {"-D,--device_implementation", "there is no device-side implementation on the host"},
 };
-
-[[gnu::format(printf, 1, 2)]] static Error refuse(const char *format, ...) {
-    char text[sizeof(Error::text)];
-    va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return Error::make(Code::invalid_argument, "%s", text);
-}
-
-using Take = std::function<Done(const std::string &text)>;
-
-// CLI11 wants an exception; what it prints begins with the option's names.
-static CLI::Option *add_option(CLI::App &app, const char *group, const char *flags,
-                               const char *help, const Take &take) {
-    return app
-        .add_option_function<std::string>(
-            flags,
-            [flags, take](const std::string &text) {
-                if (const Done done = take(text); !done)
-                    throw CLI::ValidationError(flags, done.error().text);
-            },
-            help)
-        ->group(group)
-        ->type_name("");
-}
-
-template <class T> static Take take_count(T &value, uint64_t least, uint64_t most) {
-    return [&value, least, most](const std::string &text) -> Done {
-        const auto number = parse_count(text);
-        if (!number || *number < least || *number > most)
-            return refuse("'%.40s' is no number from %llu to %llu", text.c_str(),
-                          static_cast<unsigned long long>(least),
-                          static_cast<unsigned long long>(most));
-        value = static_cast<T>(*number);
-        return {};
-    };
-}
-
-static Take take_bytes(uint64_t &value) {
-    return [&value](const std::string &text) -> Done {
-        const auto bytes = parse_bytes(text);
-        if (!bytes) return refuse("'%.40s' is no size such as 4096, 64K, 32M or 1G", text.c_str());
-        value = *bytes;
-        return {};
-    };
-}
-
-static Take take_text(std::string &value) {
-    return [&value](const std::string &text) -> Done {
-        if (text.empty()) return refuse("is empty");
-        value = text;
-        return {};
-    };
-}
 
 static Names with_all(Names names) {
     names.push_back("all");
@@ -317,11 +258,11 @@ static Done check_together(PerfArguments &to) {
     return {};
 }
 
-std::variant<PerfArguments, int> parse_perf_arguments(Collective collective,
-                                                      const std::string &program,
-                                                      std::vector<std::string> arguments,
-                                                      const std::vector<std::string> &algorithms,
-                                                      bool under_mpi) {
+std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
+                                                         const std::string &program,
+                                                         std::vector<std::string> arguments,
+                                                         const std::vector<std::string> &algorithms,
+                                                         bool under_mpi) {
     PerfArguments parsed;
     parsed.collective = collective;
     CLI::App app(
@@ -335,17 +276,10 @@ std::variant<PerfArguments, int> parse_perf_arguments(Collective collective,
     add_compression(app, parsed, algorithms);
     add_reports(app, parsed);
     add_leftovers(app);
-    std::reverse(arguments.begin(), arguments.end()); // as CLI11 wants them
-    try {
-        app.parse(arguments);
-    } catch (const CLI::ParseError &error) {
-        return app.exit(error) == 0 ? 0 : usage_error;
-    }
+    if (auto answer = read_command_line(app, "qccl-perf", std::move(arguments))) return *answer;
     parsed.names_sizes = app.count("-b") + app.count("-e") > 0;
-    if (const Done done = check_together(parsed); !done) {
-        std::fprintf(stderr, "%s\n", done.error().text);
-        return usage_error;
-    }
+    if (const Done done = check_together(parsed); !done)
+        return refusal("qccl-perf", done.error().text);
     return parsed;
 }
 

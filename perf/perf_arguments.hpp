@@ -4,6 +4,7 @@
 
 #include "base/types.hpp"
 #include "codec/codec.hpp"
+#include "perf/command_line.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -65,13 +66,12 @@ struct PerfArguments {
 };
 
 // `arguments` are those behind the collective's name. `algorithms` are the names that --algo takes.
-// `under_mpi` says that a launcher has started this process among others. An int is the exit status
-// of a program that has nothing more to do: help or an error has been printed.
-std::variant<PerfArguments, int> parse_perf_arguments(Collective collective,
-                                                      const std::string &program,
-                                                      std::vector<std::string> arguments,
-                                                      const std::vector<std::string> &algorithms,
-                                                      bool under_mpi);
+// `under_mpi` says that a launcher has started this process among others.
+std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
+                                                         const std::string &program,
+                                                         std::vector<std::string> arguments,
+                                                         const std::vector<std::string> &algorithms,
+                                                         bool under_mpi);
 
 // "all_reduce", "allreduce", "all_reduce_perf": what a user may call a collective.
 std::optional<Collective> collective_called(std::string_view name);

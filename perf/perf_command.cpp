@@ -16,8 +16,6 @@
 
 namespace qccl::perf {
 
-static constexpr int usage_error = 2;
-
 // All that is settled before ranks start.
 struct Plan {
     PerfArguments arguments;
@@ -28,9 +26,13 @@ struct Plan {
     Outputs outputs;
 };
 
+static int status_of(const Error &error) {
+    return error.code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
+}
+
 static int complain(const Error &error) {
     std::fprintf(stderr, "qccl-perf: %s\n", error.text);
-    return EXIT_FAILURE;
+    return status_of(error);
 }
 
 std::vector<std::string> algorithm_names() {
@@ -92,6 +94,7 @@ static Done prepare(Plan &plan, bool writes) {
         return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
                            *arguments.root, arguments.ranks);
     QCCL_TRY(prepare_source(plan));
+    QCCL_TRY(check_combinations(arguments));
     QCCL_TRY(check_memory(arguments));
     if (writes) {
         QCCL_TRY(plan.outputs, Outputs::open(arguments));
@@ -169,8 +172,10 @@ static int run_under_mpi(Plan &plan) {
     const auto crew = MpiCrew::create();
     if (!crew) return complain(crew.error());
     plan.arguments.ranks = (*crew)->size();
+    if (const Done settled = settle(**crew, prepare(plan, (*crew)->rank() == 0)); !settled)
+        return std::string_view(settled.error().text) == Crew::given_up ? status_of(settled.error())
+                                                                        : complain(settled.error());
     const auto act = [&]() -> Result<int> {
-        QCCL_TRY(settle(**crew, prepare(plan, (*crew)->rank() == 0)));
         const MpiModule &mpi = (*crew)->module();
         QCCL_TRY(const CommHandle comm, create_comm(**crew, mpi, config_of(plan.arguments)));
         return play(plan, **crew, comm.get(), &mpi, "shm");
@@ -186,7 +191,7 @@ int run_perf(Collective collective, const std::string &program,
              const std::vector<std::string> &command_line) {
     const std::vector<std::string> algorithms = algorithm_names();
     auto parsed = parse_perf_arguments(collective, program, arguments, algorithms, is_under_mpi());
-    if (const int *const status = std::get_if<int>(&parsed)) return *status;
+    if (const Answer *const answer = std::get_if<Answer>(&parsed)) return tell_once(*answer);
     Plan plan{.arguments = std::get<PerfArguments>(parsed),
               .program = program,
               .command_line = command_line,
@@ -194,10 +199,7 @@ int run_perf(Collective collective, const std::string &program,
               .notes = {},
               .outputs = {}};
     if (plan.arguments.launch == Launch::mpi) return run_under_mpi(plan);
-    if (const Done prepared = prepare(plan, true); !prepared) {
-        (void)complain(prepared.error());
-        return prepared.error().code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
-    }
+    if (const Done prepared = prepare(plan, true); !prepared) return complain(prepared.error());
     return delivered(plan, plan.arguments.launch == Launch::threads ? run_threads(plan)
                                                                     : run_processes(plan));
 }

@@ -1,4 +1,5 @@
 // qccl-info: what the library is, has and would do on this machine.
+#include "perf/command_line.hpp"
 #include "perf/machine_info.hpp"
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
@@ -6,8 +7,9 @@
 #include "perf/version_line.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "coll/algorithm.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -34,46 +36,71 @@ static Task always(void (*print)()) {
     };
 }
 
+static constexpr auto *options = "Options";
+
+static Take take_collective(Collective &collective) {
+    return [&collective](const std::string &called) -> Done {
+        const auto name = parse_collective(called);
+        const auto found = name ? name : collective_called(called);
+        if (!found)
+            return no_choice("COLLECTIVE", called,
+                             {collective_names.begin(), collective_names.end()});
+        collective = *found;
+        return {};
+    };
+}
+
+static Take take_algorithm(const Algorithm *&algorithm) {
+    return [&algorithm](const std::string &called) -> Done {
+        algorithm = find_algorithm(called);
+        return algorithm ? Done{} : no_choice("algorithm", called, names_of(algorithms()));
+    };
+}
+
+static Take take_codec(std::optional<Codec> &codec) {
+    return [&codec](const std::string &text) -> Done {
+        QCCL_TRY(codec, parse_codec(text));
+        return {};
+    };
+}
+
 static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
                               ScheduleQuestion &question, Task &task,
                               Done (*answer)(const ScheduleQuestion &)) {
     CLI::App &command = *app.add_subcommand(name, help);
-    const auto take_collective = [&question](const std::string &called) {
-        const auto collective = parse_collective(called);
-        const auto found = collective ? collective : collective_called(called);
-        if (!found)
-            throw CLI::ValidationError(
-                no_choice("COLLECTIVE", called, {collective_names.begin(), collective_names.end()})
-                    .text,
-                CLI::ExitCodes::ValidationError);
-        question.collective = *found;
-    };
-    command.add_option_function<std::string>("collective", take_collective, "all_reduce, ...")
+    add_option(command, options, "collective", "all_reduce, ...",
+               take_collective(question.collective))
         ->required();
-    command.add_option("--algo", question.algorithm, "ring, direct or oneshot");
-    command.add_option("--ranks", question.ranks, "how many");
-    command.add_option("--root", question.root, "of a broadcast (0)");
-    command.add_option("--codec", question.codec, "codec; without, none is placed");
+    add_option(command, options, "--algo", listed(names_of(algorithms())),
+               take_algorithm(question.algorithm));
+    add_option(command, options, "--ranks", "how many", take_count(question.ranks, 1, most_ranks));
+    add_option(command, options, "--root", "of a broadcast (0)",
+               take_count(question.root, 0, most_ranks - 1));
+    add_option(command, options, "--codec", "codec; without, none is placed",
+               take_codec(question.codec));
     command.callback(
         [&task, &question, answer] { task = [&question, answer] { return answer(question); }; });
     return command;
 }
 
-static void add_bytes(CLI::App &command, ScheduleQuestion &question) {
-    command
-        .add_option_function<std::string>(
-            "--bytes",
-            [&question](const std::string &text) {
-                const auto bytes = parse_bytes(text);
-                if (!bytes)
-                    throw CLI::ValidationError("--bytes",
-                                               "'" + text + "' is no size such as 4096 or 64M");
-                question.bytes = *bytes;
-            },
-            "of the call's vector, as 4096 or 64M")
+static void add_call(CLI::App &command, ScheduleQuestion &question) {
+    const auto take_type = [&question](const std::string &text) -> Done {
+        const auto type = parse_type(text);
+        if (!type) return no_choice("type", text, names_of(type_table));
+        question.type = *type;
+        return {};
+    };
+    const auto take_op = [&question](const std::string &text) -> Done {
+        const auto op = parse_op(text);
+        if (!op) return no_choice("operation", text, {op_names.begin(), op_names.end()});
+        question.op = *op;
+        return {};
+    };
+    add_option(command, options, "--bytes", "of the call's vector, as 4096 or 64M",
+               take_bytes(question.bytes))
         ->required();
-    command.add_option("--type", question.type, "type of the values (float)");
-    command.add_option("--op", question.op, "operation (sum)");
+    add_option(command, options, "--type", "type of the values (float)", take_type);
+    add_option(command, options, "--op", "operation (sum)", take_op);
 }
 
 // The schedules of all ranks may need more memory than there is.
@@ -85,10 +112,26 @@ static Done answer(const Task &task) {
     }
 }
 
-static int run(int argc, char **argv) {
-    static constexpr int usage_error = 2;
-    CLI::App app("Says what QCCL is, has and would do on this machine.", "qccl-info");
-    app.set_version_flag("--version", version_line("qccl-info"));
+static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task) {
+    CLI::App &explained = add_question(app, "explain", "what the planner would do, and why",
+                                       question, task, print_explanation);
+    add_call(explained, question);
+    CLI::App &shown = add_question(app, "schedule", "one rank's schedule as text", question, task,
+                                   print_schedule);
+    add_option(shown, options, "--rank", "whose (0)", take_count(question.rank, 0, most_ranks - 1));
+    CLI::App &proven = add_question(app, "verify", "prove the schedules of all ranks together",
+                                    question, task, print_proof);
+    add_option(proven, options, "--file",
+               "texts to prove, one section for each rank; -: standard input",
+               take_text(question.file));
+    for (CLI::App *const command : {&shown, &proven}) command->get_option("--algo")->required();
+    for (CLI::App *const command : {&shown, &explained}) command->get_option("--ranks")->required();
+}
+
+static int run(const std::vector<std::string> &words) {
+    static constexpr auto *program = "qccl-info";
+    CLI::App app("Says what QCCL is, has and would do on this machine.", program);
+    app.set_version_flag("--version", version_line(program));
     app.require_subcommand(0, 1);
     Task task = print_everything;
     add_topic(app, "version", "the library's version", task, always(print_version));
@@ -97,31 +140,19 @@ static int run(int argc, char **argv) {
     add_topic(app, "codecs", "what can compress", task, print_codecs);
     add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
     ScheduleQuestion question;
-    CLI::App &explained = add_question(app, "explain", "what the planner would do, and why",
-                                       question, task, print_explanation);
-    add_bytes(explained, question);
-    CLI::App &shown = add_question(app, "schedule", "one rank's schedule as text", question, task,
-                                   print_schedule);
-    shown.add_option("--rank", question.rank, "whose (0)");
-    shown.get_option("--algo")->required();
-    shown.get_option("--ranks")->required();
-    CLI::App &proven = add_question(app, "verify", "prove the schedules of all ranks together",
-                                    question, task, print_proof);
-    proven.add_option("--file", question.file,
-                      "texts to prove, one section for each rank; -: standard input");
-    proven.get_option("--algo")->required();
-    explained.get_option("--ranks")->required();
-
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError &error) {
-        return app.exit(error) == 0 ? EXIT_SUCCESS : usage_error;
-    }
+    add_questions(app, question, task);
+    if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
+    const bool asks = app.got_subcommand("explain") || app.got_subcommand("schedule") ||
+                      app.got_subcommand("verify");
+    if (const Done sound = asks ? check_question(question) : Done{}; !sound)
+        return tell(refusal(program, sound.error().text));
     const Done done = answer(task);
     if (done) return EXIT_SUCCESS;
     std::fflush(stdout);
-    std::fprintf(stderr, "qccl-info: %s\n", done.error().text);
+    std::fprintf(stderr, "%s: %s\n", program, done.error().text);
     return EXIT_FAILURE;
 }
 
-int main(int argc, char **argv) { return end_output("qccl-info", run(argc, argv)); }
+int main(int argc, char **argv) {
+    return end_output("qccl-info", run({argv + std::min(argc, 1), argv + argc}));
+}

@@ -1,6 +1,6 @@
 #include "perf/schedule_info.hpp"
 
-#include "base/choice.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/settings.hpp"
 #include "coll/algorithm.hpp"
 #include "engine/program.hpp"
@@ -11,40 +11,34 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <sstream>
+#include <cstring>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace qccl::perf {
 
-// A job has no more, see bootstrap/; and a typing error should not cost all memory.
-static constexpr uint32_t most_ranks = 65536;
-
-static Result<const Algorithm *> algorithm_called(const std::string &name) {
-    if (const Algorithm *const found = find_algorithm(name)) return found;
-    return no_choice("--algo", name, names_of(algorithms()));
-}
-
-static Result<Codec> codec_called(const ScheduleQuestion &question) {
-    return question.codec.empty() ? Codec{} : parse_codec(question.codec);
-}
-
-static Result<Schedule> schedule_of(const ScheduleQuestion &question, const Algorithm &algorithm,
-                                    uint32_t rank) {
+static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t rank) {
     const Team team{.size = question.ranks, .rank = rank, .root = question.root};
-    QCCL_TRY(const Schedule author, emit(algorithm, question.collective, team));
-    if (question.codec.empty()) return author;
+    QCCL_TRY(const Schedule author, emit(*question.algorithm, question.collective, team));
+    if (!question.codec) return author;
     return place_codec(author);
 }
 
-static Done check_team(const ScheduleQuestion &question) {
-    if (question.ranks == 0 || question.ranks > most_ranks)
-        return Error::make(Code::invalid_argument, "--ranks has to be from 1 to %u", most_ranks);
+Done check_question(const ScheduleQuestion &question) {
+    QCCL_TRY(check_codec(question.codec.value_or(Codec{}), question.collective, question.type,
+                         question.op));
+    const Algorithm *const algorithm = question.algorithm;
+    if (algorithm && !algorithm->emitter(question.collective))
+        return Error::make(Code::invalid_argument, "%s has no %s", algorithm->name,
+                           name(question.collective));
+    if (question.ranks == 0)
+        return question.file.empty()
+                   ? Error::make(Code::invalid_argument, "--ranks is required without --file")
+                   : Done{};
     for (const auto &[name, rank] :
          {std::pair("--rank", question.rank), std::pair("--root", question.root)})
         if (rank >= question.ranks)
@@ -68,72 +62,85 @@ static Result<Tables> tables_here() {
 }
 
 Done print_explanation(const ScheduleQuestion &question) {
-    QCCL_TRY(check_team(question));
-    const auto type = parse_type(question.type);
-    const auto op = parse_op(question.op);
-    if (!type) return no_choice("--type", question.type, names_of(type_table));
-    if (!op) return no_choice("--op", question.op, {op_names.begin(), op_names.end()});
-    QCCL_TRY(const Codec codec, codec_called(question));
-    QCCL_TRY(check_codec(codec, question.collective, *type, *op));
-    if (!question.algorithm.empty()) QCCL_TRY(algorithm_called(question.algorithm));
     const uint64_t parts = parts_of(question.collective, question.ranks);
     const Problem problem{.collective = question.collective,
-                          .count = question.bytes / type_bytes(*type) / parts,
+                          .count = question.bytes / type_bytes(question.type) / parts,
                           .ranks = question.ranks,
                           .root = question.root,
-                          .type = *type,
-                          .codec = codec};
+                          .type = question.type,
+                          .codec = question.codec.value_or(Codec{})};
     QCCL_TRY(const Tables tables, tables_here());
-    QCCL_TRY(const std::string text, explain(problem, tables, question.algorithm));
+    QCCL_TRY(const std::string text,
+             explain(problem, tables, question.algorithm ? question.algorithm->name : ""));
     std::fputs(text.c_str(), stdout);
     return {};
 }
 
 Done print_schedule(const ScheduleQuestion &question) {
-    QCCL_TRY(check_team(question));
-    QCCL_TRY(codec_called(question));
-    QCCL_TRY(const Algorithm *const algorithm, algorithm_called(question.algorithm));
-    QCCL_TRY(Schedule schedule, schedule_of(question, *algorithm, question.rank));
+    QCCL_TRY(Schedule schedule, schedule_of(question, question.rank));
     const Team team{.size = question.ranks, .rank = question.rank, .root = question.root};
     std::fputs(print(Section{team, std::move(schedule)}).c_str(), stdout);
     return {};
 }
 
-static Result<std::string> read_text(const std::string &path) {
-    if (path == "-")
-        return std::string(std::istreambuf_iterator<char>(std::cin),
-                           std::istreambuf_iterator<char>());
-    // An iterator over a folder's stream would throw; the buffer as a whole only fails.
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file.is_open() || text.bad() || text.view().empty())
-        return Error::make(Code::invalid_argument, "cannot read schedules from %s", path.c_str());
-    return std::move(text).str();
+static Error cannot_read(const std::string &called, const char *reason) {
+    return Error::make(Code::invalid_argument, "cannot read %s: %s", called.c_str(), reason);
+}
+
+static Result<std::string> read_text(const std::string &path, const std::string &called) {
+    const FileDescriptor file(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                          : open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) return cannot_read(called, std::strerror(errno));
+    std::string text;
+    std::vector<char> piece(65536);
+    for (;;) {
+        const ssize_t bytes = read(file.number(), piece.data(), piece.size());
+        if (bytes < 0 && errno == EINTR) continue;
+        if (bytes < 0) return cannot_read(called, std::strerror(errno));
+        if (bytes == 0) return text;
+        text.append(piece.data(), static_cast<size_t>(bytes));
+    }
+}
+
+// That every rank has one section, and that all are of one job. They are sorted by rank.
+static Done check_sections(const std::vector<Section> &sections, const std::string &called) {
+    const Team &first = sections[0].team;
+    const auto count = static_cast<uint32_t>(sections.size());
+    for (const auto &[team, schedule] : sections)
+        if (team.size != first.size || team.root != first.root)
+            return Error::make(Code::invalid_argument,
+                               "%s holds schedules of several jobs: rank %u of %u root %u, and "
+                               "rank %u of %u root %u",
+                               called.c_str(), first.rank, first.size, first.root, team.rank,
+                               team.size, team.root);
+    for (uint32_t rank = 0; rank < std::min(count, first.size); rank++)
+        if (const uint32_t there = sections[rank].team.rank; there != rank)
+            return Error::make(Code::invalid_argument, "%s holds %s of rank %u of %u",
+                               called.c_str(), there > rank ? "no schedule" : "several schedules",
+                               std::min(rank, there), first.size);
+    if (count < first.size)
+        return Error::make(Code::invalid_argument, "%s holds no schedule of rank %u of %u",
+                           called.c_str(), count, first.size);
+    if (count > first.size)
+        return Error::make(Code::invalid_argument, "%s holds several schedules of rank %u of %u",
+                           called.c_str(), sections[first.size].team.rank, first.size);
+    return {};
 }
 
 // One section for each rank, in whatever order.
 static Result<std::vector<Section>> read_sections(const ScheduleQuestion &question) {
-    QCCL_TRY(const std::string text, read_text(question.file));
+    const std::string called = question.file == "-" ? "standard input" : question.file;
+    QCCL_TRY(const std::string text, read_text(question.file, called));
     QCCL_TRY(std::vector<Section> sections, parse(text));
     std::sort(sections.begin(), sections.end(),
               [](const Section &a, const Section &b) { return a.team.rank < b.team.rank; });
     const auto count = static_cast<uint32_t>(sections.size());
     if (count == 0)
-        return Error::make(Code::invalid_argument, "%s holds no schedule", question.file.c_str());
+        return Error::make(Code::invalid_argument, "%s holds no schedule", called.c_str());
+    QCCL_TRY(check_sections(sections, called));
     if (question.ranks != 0 && question.ranks != count)
         return Error::make(Code::invalid_argument, "%s holds %u schedules, and --ranks says %u",
-                           question.file.c_str(), count, question.ranks);
-    for (uint32_t rank = 0; rank < count; rank++) {
-        const Team &team = sections[rank].team;
-        if (team.rank != rank || team.size != count || team.root != sections[0].team.root)
-            return Error::make(
-                Code::invalid_argument,
-                "%s holds %u schedules, so that rank %u of %u root %u should be among them; "
-                "rank %u of %u root %u is",
-                question.file.c_str(), count, rank, count, sections[0].team.root, team.rank,
-                team.size, team.root);
-    }
+                           called.c_str(), count, question.ranks);
     return sections;
 }
 
@@ -146,27 +153,23 @@ static Result<Verified> prove_file(const ScheduleQuestion &question, Theorem &th
 }
 
 Done print_proof(const ScheduleQuestion &question) {
-    QCCL_TRY(codec_called(question));
-    QCCL_TRY(const Algorithm *const algorithm, algorithm_called(question.algorithm));
     Theorem theorem{.collective = question.collective,
-                    .order = algorithm->order,
+                    .order = question.algorithm->order,
                     .ranks = question.ranks,
                     .root = question.root,
-                    .own = algorithm->own};
+                    .own = question.algorithm->own};
     const auto begin = std::chrono::steady_clock::now();
     const auto prove = [&]() -> Result<Verified> {
         if (!question.file.empty()) return prove_file(question, theorem);
-        QCCL_TRY(check_team(question));
-        return verify(theorem,
-                      [&](uint32_t rank) { return schedule_of(question, *algorithm, rank); });
+        return verify(theorem, [&](uint32_t rank) { return schedule_of(question, rank); });
     };
     QCCL_TRY(const Verified proof, prove());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("%s by %s of %u ranks%s%s holds: %" PRIu64 " steps, %" PRIu64
                 " messages, %u rounds; proven in %.3f s\n",
-                name(theorem.collective), algorithm->name, theorem.ranks,
-                question.codec.empty() ? "" : " with ", question.codec.c_str(), proof.steps,
-                proof.messages, proof.rounds, seconds.count());
+                name(theorem.collective), question.algorithm->name, theorem.ranks,
+                question.codec ? " with " : "", question.codec ? spec(*question.codec).c_str() : "",
+                proof.steps, proof.messages, proof.rounds, seconds.count());
     return {};
 }
 

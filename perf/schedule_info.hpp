@@ -4,24 +4,33 @@
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "codec/codec.hpp"
+#include "coll/algorithm.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace qccl::perf {
 
 struct ScheduleQuestion {
     Collective collective = Collective::all_reduce;
-    std::string algorithm; // empty: the planner's choice (explain only)
-    uint32_t ranks = 0;    // 0: as many as the file has sections
+    const Algorithm *algorithm = nullptr; // the planner's choice (explain only)
+    uint32_t ranks = 0;                   // 0: as many as the file has sections
     uint32_t rank = 0;
     uint32_t root = 0;
-    std::string codec; // empty: the author's schedule, no codec placed
-    std::string file;  // "-": standard input; empty: the algorithm's own schedules
+    std::optional<Codec> codec; // nothing: the author's schedule, no codec placed
+    std::string file;           // "-": standard input; empty: the algorithm's own schedules
     uint64_t bytes = 0;
-    std::string type = "float";
-    std::string op = "sum";
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
 };
+
+// A job has no more, see bootstrap/; and a typing error should not cost all memory.
+static constexpr uint32_t most_ranks = 65536;
+
+// Whether its parts go together, which each of the answers takes for granted.
+Done check_question(const ScheduleQuestion &question);
 
 Done print_explanation(const ScheduleQuestion &question);
 Done print_schedule(const ScheduleQuestion &question);

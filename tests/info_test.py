@@ -74,7 +74,7 @@ class Topics(unittest.TestCase):
                 value = "1K" if key == "min" else re.split(r", | to ", values)[-1]
                 spec = f"{codec}:{key}={value}" + (",round=stochastic" if key == "seed" else "")
                 info("explain", "all_reduce", "--bytes", "64K", "--ranks", "2", "--codec", spec,
-                     expect=0 if key in taken else 1)
+                     expect=0 if key in taken else 2)
 
     def test_bytes_are_of_the_whole_vector(self):
         # (P - 1) / P of the vector is sent by every rank, whatever the algorithm.
@@ -139,8 +139,11 @@ class Proofs(unittest.TestCase):
         text = text_of("all_reduce", "direct", 3)
         sections = re.split(r"(?m)^(?=schedule)", text)[1:]
         self.assertEqual(len(sections), 3)
-        for damaged, because in (("".join(sections[:2]), "2 schedules"), ("".join(sections + sections[:1]), "4 schedules"),
-                                 ("", "no schedule"), (text.replace("send", "lend", 1), "line"),
+        for damaged, because in (("".join(sections[:2]), "standard input holds no schedule of rank 2 of 3"), ("".join(sections + sections[:1]), "standard input holds several schedules of rank 0 of 3"),
+                                 ("".join(sections[::2]), "no schedule of rank 1 of 3"),
+                                 ("".join(sections[:1] * 3), "several schedules of rank 0 of 3"),
+                                 (text_of("all_reduce", "direct", 2) + sections[2], "of several jobs"),
+                                 ("", "standard input holds no schedule"), (text.replace("send", "lend", 1), "line"),
                                  ("\0\xff garbage", "line")):
             done = info("verify", "all_reduce", "--algo", "direct", "--file", "-", text_in=damaged, expect=1)
             self.assertIn(because, done.stderr)
@@ -151,20 +154,28 @@ class Proofs(unittest.TestCase):
 
     def test_nonsense_is_refused(self):
         for words, status, because in (
-                (["verify", "all_reduce", "--algo", "star", "--ranks", "3"], 1, "ring"),
-                (["verify", "all_reduce", "--algo", "ring"], 1, "--ranks"),
+                (["verify", "all_reduce", "--algo", "star", "--ranks", "3"], 2, "ring"),
+                (["verify", "all_reduce", "--algo", "ring"], 2, "--ranks is required"),
                 (["verify", "all_reduce", "--ranks", "3"], 2, "--algo"),
                 (["verify", "sum", "--algo", "ring", "--ranks", "3"], 2, "all_reduce"),
-                (["verify", "all_reduce", "--algo", "ring", "--ranks", "3", "--codec", "int9"], 1, "int8"),
-                (["schedule", "all_reduce", "--algo", "ring", "--ranks", "3", "--rank", "3"], 1, "--rank 3"),
-                (["verify", "all_reduce", "--algo", "ring", "--file", "/nowhere"], 1, "/nowhere"),
-                (["verify", "all_reduce", "--algo", "ring", "--file", "/usr"], 1, "/usr"),
-                (["verify", "all_reduce", "--algo", "ring", "--ranks", "1000000"], 1, "65536"),
+                (["verify", "all_reduce", "--algo", "ring", "--ranks", "3", "--codec", "int9"], 2, "int8"),
+                (["schedule", "all_reduce", "--algo", "ring", "--ranks", "3", "--rank", "3"], 2, "--rank 3"),
+                (["verify", "all_reduce", "--algo", "ring", "--file", "/nowhere"], 1,
+                 "cannot read /nowhere: No such file or directory"),
+                (["verify", "all_reduce", "--algo", "ring", "--file", "/usr"], 1, "cannot read /usr: Is a directory"),
+                (["verify", "all_reduce", "--algo", "ring", "--ranks", "1000000"], 2, "65536"),
+                (["verify", "all_reduce", "--algo", "ring", "--ranks", "x"], 2, "--ranks: 'x' is no number"),
+                (["verify", "all_reduce", "--algoo", "ring", "--ranks", "3"], 2, "unknown option --algoo; did you mean --algo?"),
+                (["schedule", "barrier", "--algo", "ring", "--ranks", "3"], 2, "ring has no barrier"),
                 (["explain", "all_reduce", "--bytes", "x", "--ranks", "3"], 2, "no size"),
-                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 1, '--type is "x"'),
-                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "max", "--codec", "int4"], 1, "int4"),
+                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 2, 'type is "x"'),
+                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "x"], 2, 'operation is "x"'),
+                (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "max", "--codec", "int4"], 2, "int4"),
                 (["dance"], 2, "dance")):
-            self.assertIn(because, info(*words, expect=status).stderr)
+            said = info(*words, expect=status).stderr
+            self.assertIn(because, said)
+            self.assertTrue(said.startswith("qccl-info: "))
+            self.assertEqual(said.count("\n"), 1)
 
 
 if __name__ == "__main__":

@@ -200,6 +200,7 @@ static void one_rank_words_what_stops_all() {
         (void)launch_processes(4, [](Crew &crew) {
             const Done mine = crew.rank() < 2 ? Done{} : Error::make(Code::timeout, "no file");
             const Done all = settle(crew, mine);
+            if (all || all.error().code != Code::timeout) std::fputs("another code\n", stderr);
             return all ? 0 : complain(crew, all.error());
         });
     });

@@ -37,10 +37,17 @@ class Baseline(unittest.TestCase):
         self.assertEqual([(row["ranks"], row["baseline"]) for row in rows], [(3, None)] * 2)
 
     def test_nonsense_ends(self):
-        tool.run(mpirun(2, "all_reduce", "--ranks", "2"), expect=None, timeout=60)
-        tool.run(mpirun(2, "broadcast", "-r", "2", "-b", "4", "-e", "4"), expect=None, timeout=60)
-        done = tool.run(mpirun(3, "all_reduce", "--input", "/nowhere/%r.npy"), expect=None, timeout=60)
-        self.assertEqual(done.stderr.count("cannot read /nowhere/"), 1)
+        for words, because in ((["all_reduce", "--ranks", "2"], "--ranks: is not possible under mpirun"),
+                               (["broadcast", "-r", "2", "-b", "4", "-e", "4"], "--root 2 is none of the 2 ranks"),
+                               (["all_reduce", "--input", "/nowhere/%r.npy"], "cannot read /nowhere/"),
+                               (["all_reduce", "--codecs", "x"], "did you mean --codec?"),
+                               (["all_reduce", "-o", "max", "--codec", "int8"], "possible with sum and avg"),
+                               (["codec", "--codec", "x"], "codec is"), (["codec", "--tiers", "x"], "did you mean --tier?"),
+                               (["demo"], "it starts its processes itself")):
+            done = tool.run(mpirun(2, *words), expect=2, timeout=60)
+            self.assertEqual(done.stderr.count(because), 1, done.stderr)
+            self.assertNotRegex(done.stderr, r"(?m)^rank \d", done.stderr)
+            self.assertEqual(done.stdout, "")
 
 
 if __name__ == "__main__":

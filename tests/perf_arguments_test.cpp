@@ -4,62 +4,40 @@
 
 #include "perf/perf_arguments.hpp"
 
-#include <cstdio>
 #include <sstream>
 #include <string>
-
-#include <unistd.h>
 
 using namespace qccl;
 using namespace qccl::perf;
 
-// What the parser printed on standard error.
-struct Answer {
-    std::variant<PerfArguments, int> parsed;
-    std::string complaint;
+struct Answered {
+    std::variant<PerfArguments, Answer> parsed;
 
     const PerfArguments &accepted() const {
         if (!std::holds_alternative<PerfArguments>(parsed))
-            throw qtest::Failure{"refused: " + complaint};
+            throw qtest::Failure{"refused: " + std::get<Answer>(parsed).text};
         return std::get<PerfArguments>(parsed);
     }
 };
 
-static std::string read_all(std::FILE *file) {
-    std::string text;
-    std::rewind(file);
-    for (int c; (c = std::fgetc(file)) != EOF;) text += static_cast<char>(c);
-    return text;
-}
-
-static Answer ask(const std::string &line, Collective collective = Collective::all_reduce,
-                  bool under_mpi = false) {
+static Answered ask(const std::string &line, Collective collective = Collective::all_reduce,
+                    bool under_mpi = false) {
     std::istringstream words(line);
     std::vector<std::string> arguments;
     for (std::string word; words >> word;) arguments.push_back(word);
-
-    std::FILE *const capture = std::tmpfile();
-    CHECK(capture != nullptr);
-    std::fflush(stderr);
-    const int before = dup(STDERR_FILENO);
-    dup2(fileno(capture), STDERR_FILENO);
-    Answer answer{
-        parse_perf_arguments(collective, "test", arguments, {"ring", "direct"}, under_mpi), ""};
-    std::fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    answer.complaint = read_all(capture);
-    std::fclose(capture);
-    return answer;
+    return {parse_perf_arguments(collective, "test", arguments, {"ring", "direct"}, under_mpi)};
 }
 
 static PerfArguments accepted(const std::string &line) { return ask(line).accepted(); }
 
-static void check_refused(const Answer &answer, const std::string &because) {
-    CHECK(std::holds_alternative<int>(answer.parsed));
-    CHECK(std::get<int>(answer.parsed) != 0);
-    if (answer.complaint.find(because) == std::string::npos)
-        throw qtest::Failure{"'" + answer.complaint + "' does not say: " + because};
+static void check_refused(const Answered &answered, const std::string &because) {
+    CHECK(std::holds_alternative<Answer>(answered.parsed));
+    const Answer &answer = std::get<Answer>(answered.parsed);
+    CHECK_EQ(answer.status, 2);
+    CHECK(answer.text.starts_with("qccl-perf: "));
+    CHECK_EQ(answer.text.find('\n'), answer.text.size() - 1);
+    if (answer.text.find(because) == std::string::npos)
+        throw qtest::Failure{"'" + answer.text + "' does not say: " + because};
 }
 
 static void check_refused(const std::string &line, const std::string &because) {
@@ -205,6 +183,25 @@ static void what_is_unknown_is_refused_with_what_is_possible() {
     check_refused("--buffers cuda", "shared, malloc");
 }
 
+static void misspelt_options_are_answered_with_those_meant() {
+    check_refused("--codecs int8", "unknown option --codecs; did you mean --codec?\n");
+    check_refused("--algorithm=ring",
+                  "unknown option --algorithm; --help lists those that there are");
+    check_refused("--min-bytes=4", "unknown option --min-bytes; did you mean --minbytes?\n");
+    check_refused("--" + std::string(5000, 'x'), "--help");
+    check_refused("-Z", "unknown option -Z; --help");
+    check_refused("--json", "--json needs a value\n");
+    check_refused("--json --codec int8", "--json: needs a value; '--codec' is an option\n");
+    check_refused("-b 1 -b 2", "--minbytes is given more than once\n");
+    check_refused("surplus", "'surplus' is not expected\n");
+}
+
+static void help_is_an_answer() {
+    const auto answered = ask("--help");
+    CHECK_EQ(std::get<Answer>(answered.parsed).status, 0);
+    CHECK(std::get<Answer>(answered.parsed).text.find("--codec") != std::string::npos);
+}
+
 static void nonsense_is_refused() {
     for (const char *size : {"-b 8x", "-e -1", "-e 1.5.1K", "-i K", "-b 99999999999999999999"})
         check_refused(size, "is no size");
@@ -225,7 +222,7 @@ static void nonsense_is_refused() {
 
 static void mpi_has_started_the_ranks_or_nobody_has() {
     check_refused("--baseline mpi", "mpirun");
-    const Answer under = ask("--baseline mpi", Collective::all_reduce, true);
+    const Answered under = ask("--baseline mpi", Collective::all_reduce, true);
     CHECK(under.accepted().launch == Launch::mpi);
     CHECK_EQ(under.accepted().baseline, std::string("mpi"));
     check_refused(ask("--ranks 2", Collective::all_reduce, true), "mpirun");
@@ -259,6 +256,8 @@ int main() {
         QTEST(values_arrive),
         QTEST(lists_arrive),
         QTEST(what_is_unknown_is_refused_with_what_is_possible),
+        QTEST(misspelt_options_are_answered_with_those_meant),
+        QTEST(help_is_an_answer),
         QTEST(nonsense_is_refused),
         QTEST(mpi_has_started_the_ranks_or_nobody_has),
         QTEST(collectives_have_several_names),

@@ -101,7 +101,7 @@ class Rows(unittest.TestCase):
     def test_what_a_codec_cannot_is_left_out_with_a_word(self):
         done = tool.run([PERF, "all_reduce", *QUICK, "-d", "all", "--codec", "int4", "-b", "1K", "-e", "1K"])
         self.assertIn("int4 is left out", done.stdout)
-        tool.run([PERF, "all_reduce", *QUICK, "-o", "max", "--codec", "int4", "-b", "1K", "-e", "1K"], expect=None)
+        tool.run([PERF, "all_reduce", *QUICK, "-o", "max", "--codec", "int4", "-b", "1K", "-e", "1K"], expect=2)
 
     def test_the_same_seed_gives_the_same_errors(self):
         def errors(seed):
@@ -309,6 +309,17 @@ class Nonsense(unittest.TestCase):
                                  (["codec", "-d", "int8"], "int8"), (["demo", "--codec", "x"], "int8"),
                                  (["demo", "--ranks", "0"], "--ranks")):
             self.assertIn(because, tool.run([PERF, *command], expect=2).stderr)
+
+    def test_is_refused_once_in_the_programs_name(self):
+        for command, because in ((["all_reduce", "--codecs", "int8"], "qccl-perf: unknown option --codecs; did you mean --codec?"),
+                                 (["all_reduce", "-o", "max", "--codec", "int8"], "qccl-perf: codec int8: possible with sum"),
+                                 (["all_reduce", "-d", "int8", "--codec", "int8,int4"], "qccl-perf: codec int8: int8 values"),
+                                 (["codec", "--json"], "qccl-perf codec: --json needs a value"),
+                                 (["demo", "--rank", "4"], "qccl-perf demo: unknown option --rank; did you mean --ranks?"),
+                                 (["demo", "--ranks", "x"], "qccl-perf demo: --ranks: 'x' is no number from 1 to 256")):
+            done = tool.run([PERF, *command], expect=2)
+            self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1), done.stderr)
+            self.assertTrue(done.stderr.startswith(because), done.stderr)
 
     def test_a_file_that_cannot_be_written(self):
         done = tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "1K", "--json", "/nowhere/x.json"], expect=1)

@@ -1,0 +1,135 @@
+#include "perf/command_line.hpp"
+
+#include "base/misspelling.hpp"
+#include "base/quantity.hpp"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+namespace qccl::perf {
+
+Answer refusal(const std::string &program, const std::string &sentence) {
+    return {usage_error, program + ": " + sentence + "\n"};
+}
+
+int tell(const Answer &answer) {
+    std::fputs(answer.text.c_str(), answer.status == EXIT_SUCCESS ? stdout : stderr);
+    return answer.status;
+}
+
+Error refuse(const char *format, ...) {
+    char text[sizeof(Error::text)];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return Error::make(Code::invalid_argument, "%s", text);
+}
+
+// CLI11 wants an exception; what it says begins with the option's names.
+CLI::Option *add_option(CLI::App &app, const char *group, const std::string &flags,
+                        const std::string &help, const Take &take) {
+    return app
+        .add_option_function<std::string>(
+            flags,
+            [flags, take](const std::string &text) {
+                const bool is_option = text.size() > 2 && text.starts_with("--");
+                const Done done = is_option
+                                      ? refuse("needs a value; '%.40s' is an option", text.c_str())
+                                      : take(text);
+                if (!done) throw CLI::ValidationError(flags, done.error().text);
+            },
+            help)
+        ->group(group)
+        ->type_name("");
+}
+
+Done read_count(const std::string &text, uint64_t least, uint64_t most, uint64_t &value) {
+    const auto number = parse_count(text);
+    if (!number || *number < least || *number > most)
+        return refuse("'%.40s' is no number from %llu to %llu", text.c_str(),
+                      static_cast<unsigned long long>(least),
+                      static_cast<unsigned long long>(most));
+    value = *number;
+    return {};
+}
+
+Take take_bytes(uint64_t &value) {
+    return [&value](const std::string &text) -> Done {
+        const auto bytes = parse_bytes(text);
+        if (!bytes) return refuse("'%.40s' is no size such as 4096, 64K, 32M or 1G", text.c_str());
+        value = *bytes;
+        return {};
+    };
+}
+
+Take take_text(std::string &value) {
+    return [&value](const std::string &text) -> Done {
+        if (text.empty()) return refuse("is empty");
+        value = text;
+        return {};
+    };
+}
+
+static void add_names(const CLI::App &app, std::vector<std::string> &names) {
+    for (const CLI::Option *const option : app.get_options())
+        for (const std::string &name : option->get_lnames()) names.push_back(name);
+    for (const CLI::App *const chosen : app.get_subcommands()) add_names(*chosen, names);
+}
+
+static std::string unknown_option(const CLI::App &app, const std::string &word) {
+    const std::string flag = word.substr(0, word.find('='));
+    const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+    static constexpr size_t longest_name = 64; // a longer one is not misspelt
+    const size_t most_edits = std::max<size_t>(name.size() / 3, 1);
+    std::vector<std::string> known;
+    add_names(app, known);
+    std::optional<std::string_view> meant;
+    if (flag.starts_with("--") && name.size() <= longest_name)
+        meant = nearest(name, {known.begin(), known.end()}, most_edits);
+    const std::string sentence = "unknown option " + flag;
+    return meant ? sentence + "; did you mean --" + std::string(*meant) + "?"
+                 : sentence + "; --help lists those that there are";
+}
+
+static std::string unknown_word(const CLI::App &app, const std::string &word) {
+    std::vector<std::string> commands;
+    for (const CLI::App *const command : app.get_subcommands(nullptr))
+        commands.push_back(command->get_name());
+    if (commands.empty() || !app.get_subcommands().empty()) return "'" + word + "' is not expected";
+    return no_choice("the first argument", word, {commands.begin(), commands.end()}).text;
+}
+
+// In words that name what was written, not what a parser expected.
+static std::string reason(const CLI::App &app, const CLI::ParseError &error) {
+    const std::vector<std::string> unknown = app.remaining(true);
+    for (const std::string &word : unknown)
+        if (word.size() > 1 && word.starts_with('-')) return unknown_option(app, word);
+    if (dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr && !unknown.empty())
+        return unknown_word(app, unknown.front());
+    const std::string said = error.what();
+    if (dynamic_cast<const CLI::ArgumentMismatch *>(&error) == nullptr) return said;
+    const bool is_repeated = said.find("At Most") != std::string::npos;
+    return said.substr(0, said.find(':')) +
+           (is_repeated ? " is given more than once" : " needs a value");
+}
+
+std::optional<Answer> read_command_line(CLI::App &app, const std::string &program,
+                                        std::vector<std::string> words) {
+    std::reverse(words.begin(), words.end()); // as CLI11 wants them
+    try {
+        app.parse(words);
+        return std::nullopt;
+    } catch (const CLI::ParseError &error) {
+        std::ostringstream help, complaint;
+        if (app.exit(error, help, complaint) == 0) return Answer{EXIT_SUCCESS, help.str()};
+        return refusal(program, reason(app, error));
+    }
+}
+
+} // namespace qccl::perf
