@@ -16,6 +16,7 @@ struct Findings {
     double max_abs_err = 0;
     double largest_input = 0;
     uint64_t non_finite = 0;
+    uint64_t overflowed = 0;
     uint64_t dropped = 0; // NaN or Inf that came out as a number
     uint64_t wrong = 0;
 };
@@ -109,7 +110,9 @@ static void round_to(DataType type, double *values, size_t count) {
 static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank, Part part,
                           const std::byte *result, bool is_bitwise, std::optional<double> bound,
                           Findings &found) {
-    double wanted[block], rounded[block], magnitude[block], got[block];
+    double wanted[block], rounded[block], magnitude[block], largest_sum[block], got[block];
+    const bool may_overflow =
+        reduces(operation.collective) && operation.op != RedOp::max && operation.op != RedOp::min;
     const size_t bytes = type_bytes(operation.type);
     for (uint64_t at = part.begin; at < part.end; at += block) {
         const size_t count = std::min<uint64_t>(block, part.end - at);
@@ -117,10 +120,16 @@ static void look_at_reals(const Operation &operation, ExactResult &exact, uint32
         load_reals(operation.type, result + at * bytes, count, got);
         std::copy_n(wanted, count, rounded);
         round_to(operation.type, rounded, count);
+        std::copy_n(magnitude, count, largest_sum);
+        round_to(operation.type, largest_sum, count);
         for (size_t i = 0; i < count; i++) {
             if (!std::isfinite(wanted[i]) || !std::isfinite(magnitude[i])) {
                 found.non_finite++;
                 found.dropped += !std::isfinite(wanted[i]) && std::isfinite(got[i]);
+                continue;
+            }
+            if (may_overflow && !std::isfinite(largest_sum[i])) {
+                found.overflowed++;
                 continue;
             }
             const double error = std::fabs(got[i] - wanted[i]);
@@ -144,6 +153,7 @@ static Findings combined(const std::vector<Findings> &parts) {
         if (!(part.max_abs_err <= all.max_abs_err)) all.max_abs_err = part.max_abs_err;
         all.largest_input = std::max(all.largest_input, part.largest_input);
         all.non_finite += part.non_finite;
+        all.overflowed += part.overflowed;
         all.dropped += part.dropped;
         all.wrong += part.wrong;
     }
@@ -154,9 +164,10 @@ static Verdict verdict_of(const Findings &all, const Operation &operation,
                           std::optional<bool> agree) {
     Verdict verdict;
     verdict.wrong = all.wrong + all.dropped;
+    verdict.overflowed = all.overflowed;
     verdict.ranks_agree = agree;
     if (agree == false) verdict.wrong = std::max<uint64_t>(verdict.wrong, 1);
-    if (!info(operation.type).is_float || all.non_finite > 0) return verdict;
+    if (!info(operation.type).is_float || all.non_finite + all.overflowed > 0) return verdict;
     verdict.max_abs_err = all.max_abs_err;
     if (all.error_squares == 0)
         verdict.nmse = 0;
@@ -194,7 +205,7 @@ Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec
     if (codec.is_lossless()) return verdict_of(all, operation, agree);
 
     all.wrong = 0;
-    if (all.non_finite > 0)
+    if (all.non_finite + all.overflowed > 0)
         return verdict_of(all, operation, agree); // its block is NaN, and rightly
     const double bound = codec_bound(operation, codec, all) +
                          rounding_bound(operation, all.largest_input * operation.ranks);

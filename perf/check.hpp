@@ -16,8 +16,12 @@
 namespace qccl::perf {
 
 struct Verdict {
-    uint64_t wrong = 0;         // elements beyond what is allowed, over all ranks
-    std::optional<double> nmse; // against the fp64 result; nothing for integers and non-finite data
+    uint64_t wrong = 0; // elements beyond what is allowed, over all ranks
+    // Elements whose inputs are finite, and whose exact value, or one on the way to it, is beyond
+    // what the type holds: no right answer is known.
+    uint64_t overflowed = 0;
+    // Against the fp64 result; nothing for integers, non-finite data and overflows.
+    std::optional<double> nmse;
     std::optional<double> max_abs_err;
     std::optional<bool> ranks_agree; // nothing where ranks receive different parts
 };

@@ -2,6 +2,7 @@
 
 #include "base/quantity.hpp"
 #include "perf/benchmark.hpp"
+#include "perf/caveats.hpp"
 #include "perf/command_line.hpp"
 #include "perf/crew_comm.hpp"
 #include "perf/launch.hpp"
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include <CLI/CLI.hpp>
 
@@ -101,7 +103,6 @@ static std::string number(const char *format, std::optional<double> value) {
 }
 
 static void print_table(const std::vector<Row> &rows) {
-    if (rows.empty()) return;
     const Operation &operation = rows[0].operation;
     std::printf("Sum of %" PRIu64 " values (%s, %s) over %u processes on this machine:\n\n",
                 operation.count, name(operation.type),
@@ -120,6 +121,11 @@ static void print_table(const std::vector<Row> &rows) {
                     number("%.2e", m.max_abs_err).c_str(),
                     m.ranks_agree.value_or(true) ? "yes" : "NO", number("%.2f", m.speedup).c_str());
     }
+    std::set<std::string> overflows;
+    for (const Row &row : rows)
+        if (const std::string overflow = overflow_note(row);
+            !overflow.empty() && overflows.insert(overflow).second)
+            std::printf("\n%s\n", overflow.c_str());
     std::printf("\ntime: median of the slowest process; wire: the most bytes that a process sends; "
                 "NMSE: squared\n"
                 "error over squared exact sum. The prediction assumes inputs that are independent "
@@ -152,6 +158,11 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
     if (tells && training.gradients) print_story(training, crew.size());
     if (tells && !demo.input.empty() && demo.input.find("%r") == std::string::npos)
         std::printf("%s\n\n", one_file_note(demo.input).c_str());
+    QCCL_TRY(const auto caveat,
+             non_finite_note(crew, stage.source, rows[0].operation.type, rows[0].operation.count));
+    if (tells && !caveat.empty()) std::printf("%s\n\n", caveat.c_str());
+    if (tells && std::getenv("QCCL_CODEC"))
+        std::printf("QCCL_CODEC is not used here: --codec says what is summed\n\n");
     if (tells) print_table(rows);
     const bool is_right = std::all_of(rows.begin(), rows.end(), [](const Row &row) {
         return row.out_of_place.wrong == 0 && row.in_place.wrong == 0;

@@ -2,6 +2,7 @@
 
 #include "coll/algorithm.hpp"
 #include "perf/benchmark.hpp"
+#include "perf/caveats.hpp"
 #include "perf/crew_comm.hpp"
 #include "perf/launch.hpp"
 #include "perf/available_memory.hpp"
@@ -62,6 +63,13 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
     return {};
 }
 
+// Programs of the library hear it.
+static void note_deaf(Plan &plan) {
+    const char *const codec = std::getenv("QCCL_CODEC");
+    if (codec && *codec)
+        plan.notes.push_back("QCCL_CODEC is not used here: --codec says what is measured");
+}
+
 static Done prepare_source(Plan &plan) {
     const std::string &input = plan.arguments.input;
     if (input.empty()) {
@@ -93,6 +101,7 @@ static Done prepare(Plan &plan, bool writes) {
     if (arguments.root && *arguments.root >= arguments.ranks)
         return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
                            *arguments.root, arguments.ranks);
+    note_deaf(plan);
     QCCL_TRY(prepare_source(plan));
     QCCL_TRY(check_combinations(arguments));
     QCCL_TRY(check_memory(arguments));
@@ -110,6 +119,16 @@ static Result<std::vector<RankInfo>> introduce(Crew &crew) {
     return gather(crew, mine);
 }
 
+// Made data are numbers; those of files may be anything.
+static Result<std::string> input_caveat(const Plan &plan, Crew &crew) {
+    const PerfArguments &arguments = plan.arguments;
+    if (arguments.input.empty()) return std::string();
+    const DataType type = arguments.types->front();
+    const Operation largest =
+        operation_of(arguments.collective, type, RedOp::sum, 0, crew.size(), arguments.max_bytes);
+    return non_finite_note(crew, *plan.source, type, largest.send_count());
+}
+
 static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi,
                         const char *transport) {
     const bool has_baseline = !plan.arguments.baseline.empty();
@@ -120,6 +139,7 @@ static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule
                       .mpi = has_baseline ? mpi : nullptr,
                       .transport = transport};
     QCCL_TRY(std::vector<RankInfo> ranks, introduce(crew));
+    QCCL_TRY(const auto caveat, input_caveat(plan, crew));
     if (crew.rank() != 0) {
         const auto nothing = [](const auto &...) {};
         QCCL_TRY(run_benchmark(stage, {.progress = nothing, .row = nothing, .note = nothing}));
@@ -129,6 +149,7 @@ static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule
                   {.start_time = "", .command_line = plan.command_line, .ranks = std::move(ranks)},
                   sweep_points(plan.arguments));
     for (const std::string &note : plan.notes) teller.note(note);
+    if (!caveat.empty()) teller.note(caveat);
     QCCL_TRY(run_benchmark(stage, teller.audience()));
     QCCL_TRY(teller.finish());
     return teller.found_wrong() ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -51,7 +51,23 @@ Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown
     return {};
 }
 
+// Why rows have no baseline though one is asked for.
+std::string Point::no_baseline_note() const {
+    Operation small = operation_;
+    small.count = 1;
+    std::string note = stage_.mpi->library();
+    if (stage_.mpi->has(small)) {
+        note += " counts no more than 2147483647 values";
+    } else {
+        note +=
+            std::string(" has no ") + name(operation_.collective) + " of " + name(operation_.type);
+        if (reduces(operation_.collective)) note += std::string(" with ") + name(operation_.op);
+    }
+    return note + ": rows without a baseline";
+}
+
 Done Point::prepare(const Audience &audience) {
+    if (stage_.mpi && !has_baseline()) audience.note(no_baseline_note());
     for (const std::string &asked : stage_.arguments.algorithms) {
         const Algorithm *const algorithm = find_algorithm(asked);
         if (algorithm && !algorithm->emitter(operation_.collective)) {
@@ -216,6 +232,7 @@ Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
         QCCL_TRY(const Verdict verdict,
                  check_result(stage_.crew, operation_, one.codec, stage_.source, result));
         measurement.wrong = verdict.wrong;
+        measurement.overflowed = verdict.overflowed;
         measurement.nmse = verdict.nmse;
         measurement.max_abs_err = verdict.max_abs_err;
         measurement.ranks_agree = verdict.ranks_agree;

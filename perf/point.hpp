@@ -29,8 +29,7 @@ struct Stage {
 struct Audience {
     std::function<void(uint64_t step, const std::string &what)> progress;
     std::function<void(const Row &row)> row;
-    std::function<void(const std::string &sentence)>
-        note; // a combination that is left out, and why
+    std::function<void(const std::string &sentence)> note; // what is left out, and why
 };
 
 class Point {
@@ -65,6 +64,7 @@ private:
     Contestant contestant(const Case &one, bool in_place);
     Contestant baseline(bool in_place);
     bool has_baseline() const { return stage_.mpi && stage_.mpi->has(operation_); }
+    std::string no_baseline_note() const;
     std::function<Done()> call_of(const qcclCollConfig_t *config, bool in_place);
     void refill(bool in_place);
     uint64_t calls_per_refill(bool in_place) const;

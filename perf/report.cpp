@@ -67,7 +67,7 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
     print_columns();
 }
 
-static constexpr const char *our_columns = "  %-*s  %-8s  %12s  %6s  %9s  %9s  %5s  %7s";
+static constexpr const char *our_columns = "  %-*s  %-8s  %12s  %6s  %9s  %9s  %5s  %9s  %9s  %7s";
 static constexpr const char *baseline_columns = "  %8s  %8s"; // where there is one
 
 void Report::print_columns() const {
@@ -104,12 +104,13 @@ void Report::print_columns() const {
          {"i_min", "i_max", "i_p99", "i_cv%"}, "timestamp");
     const bool has_baseline = !arguments_.baseline.empty();
     std::fprintf(out_, our_columns, codec_width_, "codec", "algo", "wire", "ratio", "nmse",
-                 "predicted", "agree", "speedup");
+                 "predicted", "agree", "median", "in-place", "speedup");
     if (has_baseline) std::fprintf(out_, baseline_columns, arguments_.baseline.c_str(), "over it");
     std::fprintf(out_, "\n");
     line({"(B)", "(elements)", "", "", ""}, {"(us)", "(GB/s)", "(GB/s)", ""},
          {"(us)", "(us)", "(us)", "(%)"}, "");
-    std::fprintf(out_, our_columns, codec_width_, "", "", "(B)", "", "", "", "", "");
+    std::fprintf(out_, our_columns, codec_width_, "", "", "(B)", "", "", "", "", "(us)", "(us)",
+                 "");
     if (has_baseline) std::fprintf(out_, baseline_columns, "(us)", "");
     std::fprintf(out_, "\n");
 }
@@ -157,7 +158,9 @@ void Report::print_row(const Row &row) {
     std::fprintf(out_, our_columns, codec_width_, spec(row.codec).c_str(), row.algorithm.c_str(),
                  std::to_string(shown.wire_bytes).c_str(), or_dash("%.2f", shown.ratio).c_str(),
                  or_dash("%.2e", shown.nmse).c_str(), or_dash("%.2e", row.nmse_predicted).c_str(),
-                 agree, or_dash("%.2f", shown.speedup).c_str());
+                 agree, fitted(shown.time_us.median, 9).c_str(),
+                 fitted(row.in_place.time_us.median, 9).c_str(),
+                 or_dash("%.2f", shown.speedup).c_str());
     if (!arguments_.baseline.empty()) {
         std::optional<double> gain;
         if (shown.baseline_us && shown.time_us.median > 0)
@@ -179,6 +182,11 @@ void Report::print_footer(uint64_t memory_bytes) const {
     if (arguments_.reports_memory)
         std::fprintf(out_, "# %-20s : Resident at most %s\n", "Memory usage of rank 0",
                      memory_text(static_cast<double>(memory_bytes)).c_str());
+    std::fprintf(out_, "# %s, algbw and busbw are of means; speedup%s of medians\n",
+                 arguments_.reports_cpu_time ? "cputime" : "time",
+                 arguments_.baseline.empty()
+                     ? " is"
+                     : (", " + arguments_.baseline + " and over it are").c_str());
     std::fprintf(out_, "#\n# Collective test concluded: %s\n\n#\n", program_.c_str());
 }
 

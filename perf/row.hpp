@@ -17,6 +17,7 @@ struct Measurement {
     Statistics time_us;
     double shown_us = 0;           // the mean, or CPU time where that is asked for
     std::optional<uint64_t> wrong; // nothing: not checked
+    uint64_t overflowed = 0;       // results that may be beyond what the type holds
     std::optional<double> nmse;
     std::optional<double> max_abs_err;
     std::optional<bool> ranks_agree;

@@ -1,5 +1,6 @@
 #include "perf/teller.hpp"
 
+#include "perf/caveats.hpp"
 #include "perf/standard_output.hpp"
 
 #include <cstdio>
@@ -53,6 +54,7 @@ Audience Teller::audience() {
 void Teller::take(const Row &row) {
     progress_.clear();
     report_.print_row(row);
+    if (const std::string overflow = overflow_note(row); !overflow.empty()) note(overflow);
     try_to(flush(out_));
     if (outputs_.rows) try_to(outputs_.rows->add(rows_json(row), rows_tail));
     if (outputs_.nccl) try_to(outputs_.nccl->add(nccl_row(row, arguments_), nccl_tail_now()));

@@ -2,6 +2,7 @@
 
 usage: mpi_test.py QCCL_PERF MPIRUN
 """
+import re
 import sys
 import unittest
 
@@ -31,6 +32,9 @@ class Baseline(unittest.TestCase):
                                   (["-d", "int8", "-o", "max"], True)):
             rows = tool.rows_of(mpirun(2, "all_reduce", "-b", "4K", "-e", "4K", "-n", "11", "--baseline", "mpi", *options))
             self.assertEqual([row["baseline"] is not None for row in rows], [is_there] * 2)
+        said = tool.run(mpirun(2, "all_reduce", "-b", "4K", "-e", "8K", "-f", "2", "-n", "11", "--baseline", "mpi", "-d", "half")).stdout
+        self.assertEqual(len(re.findall("# Open MPI .* has no all_reduce of half with sum: rows without a baseline", said)), 1)
+        self.assertIn("speedup, mpi and over it are of medians", said)
 
     def test_mpi_may_start_the_ranks_alone(self):
         rows = tool.rows_of(mpirun(3, "all_reduce", "-b", "4K", "-e", "4K", "-n", "3"))

@@ -1,4 +1,4 @@
-"""qccl-perf from outside: its JSON, its table, its data, and what it does with nonsense.
+"""qccl-perf from outside: its JSON, its table, and what it does with nonsense.
 
 usage: perf_json_test.py QCCL_PERF
 """
@@ -11,8 +11,6 @@ import sys
 import tempfile
 import time
 import unittest
-
-import numpy
 
 import tool
 
@@ -145,7 +143,7 @@ class Table(unittest.TestCase):
             self.assertEqual(fields[2:5], ["float", "sum", "-1"])
             self.assertEqual((fields[8], fields[12]), ("0", "0"))
             self.assertEqual(fields[13], "none")
-            self.assertEqual(len(fields), 21)
+            self.assertEqual(len(fields), 23)
         self.assertIn("# Out of bounds values : 0 OK", lines)
         average = next(line for line in lines if line.startswith("# Avg bus bandwidth    : "))
         bus = [float(row.split()[column]) for row in rows for column in (7, 11)]
@@ -157,9 +155,28 @@ class Table(unittest.TestCase):
         lines = self.lines("--codec", "none," + codec)
         names = next(line for line in lines if line.startswith("#       size"))
         for row in (line for line in lines if line and not line.startswith("#")):
-            for name in ("wire", "ratio", "nmse", "predicted", "agree", "speedup"):
+            for name in ("wire", "ratio", "nmse", "predicted", "agree", "median", "in-place", "speedup"):
                 self.assertRegex(row[:names.index(name) + len(name)], r"\S$", row)
                 self.assertRegex(row[names.index(name) + len(name):], r"^( |$)", row)
+
+    def test_ratios_are_of_the_medians_shown(self):
+        with tempfile.NamedTemporaryFile("r") as file:
+            lines = self.lines("--codec", "none,int8", "--json", file.name)
+            written = json.load(file)["rows"]
+        rows = [line.split() for line in lines if line and not line.startswith("#")]
+        medians = [(float(row[20]), float(row[21])) for row in rows]
+        for shown, (there, in_place) in zip(medians, zip(written[::2], written[1::2])):
+            self.assertAlmostEqual(shown[0], there["time_us"], delta=0.006)
+            self.assertAlmostEqual(shown[1], in_place["time_us"], delta=0.006)
+        for lossless, coded in zip(range(0, len(rows), 2), range(1, len(rows), 2)):
+            self.assertAlmostEqual(float(rows[coded][22]), medians[lossless][0] / medians[coded][0], delta=0.05)
+        self.assertIn("# time, algbw and busbw are of means; speedup is of medians", lines)
+
+    def test_the_codec_of_the_environment_is_not_measured(self):
+        said = tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "1K"], env={"QCCL_CODEC": "int8"}).stdout
+        self.assertEqual(said.count("# QCCL_CODEC is not used here: --codec says what is measured"), 1)
+        self.assertNotIn("int8", said)
+        self.assertNotIn("QCCL_CODEC", "\n".join(self.lines()))
 
     def test_options_change_it_as_in_nccl_tests(self):
         rows = [line.split() for line in self.lines("-c", "0", "-C", "1") if line and not line.startswith("#")]
@@ -210,94 +227,6 @@ class Table(unittest.TestCase):
                     self.assertEqual(list(row[side]), ["time", "alg_bw", "bus_bw", "nwrong"])
                     self.assertEqual(len(row[side + "_per_iter"]["times_us"]), 3)
             self.assertEqual(written["out_of_bounds"], {"count": 0, "okay": "true"})
-
-
-class Input(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.pattern = os.path.join(self.folder.name, "rank%r.npy")
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def save(self, arrays):
-        for rank, array in enumerate(arrays):
-            numpy.save(self.pattern.replace("%r", str(rank)), array)
-
-    def refused(self, because, *options):
-        for command in (["all_reduce", *QUICK, "--ranks", "2"], ["demo", "--ranks", "2"]):
-            done = tool.run([PERF, *command, "--input", self.pattern, *options], expect=2)
-            self.assertIn(because, done.stderr)
-
-    def test_files_of_every_type_are_summed(self):
-        generator = numpy.random.default_rng(3)
-        for kind in "f4 f8 f2 i1 u1 i4 u4 i8 u8".split():
-            self.save([(generator.standard_normal((50, 7)) * 10).astype("<" + kind) for _ in range(2)])
-            for row in perf("all_reduce", "--input", self.pattern):
-                self.assertEqual(row["count"], 350)
-                self.assertTrue(row["ranks_agree"])
-
-    def test_the_error_is_numpys(self):
-        generator = numpy.random.default_rng(4)
-        arrays = [generator.standard_normal(5000).astype("<f4") for _ in range(3)]
-        self.save(arrays)
-        # bf16 through direct: inputs and the sum are rounded, each rank's own input is not.
-        def bf16(x):
-            bits = x.astype("<f4").view("<u4")
-            return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view("<f4")
-        counts = tool.chunk_counts(5000, 3, "bf16")
-        result, begin = numpy.empty(5000, "<f4"), 0
-        for owner, count in enumerate(counts):
-            part = slice(begin, begin + count)
-            total = numpy.zeros(count, "<f4")
-            for rank in range(3):
-                total = total + (arrays[rank][part] if rank == owner else bf16(arrays[rank][part]))
-            result[part] = bf16(total)
-            begin += count
-        exact = sum(array.astype("<f8") for array in arrays)
-        for row in perf("all_reduce", "--ranks", "3", "--input", self.pattern, "--codec", "bf16", "--algo", "direct"):
-            error = result.astype("<f8") - exact
-            self.assertAlmostEqual(row["nmse"] / ((error ** 2).sum() / (exact ** 2).sum()), 1, places=9)
-            self.assertAlmostEqual(row["max_abs_err"], abs(error).max(), places=12)
-
-    def test_a_nan_travels(self):
-        array = numpy.ones(1000, "<f4")
-        array[500] = numpy.nan
-        self.save([array, numpy.ones(1000, "<f4")])
-        for row in perf("all_reduce", "--input", self.pattern, "--codec", "none,int4"):
-            self.assertIsNone(row["nmse"])
-
-    def test_parts_of_the_files(self):
-        self.save([numpy.arange(1000, dtype="<f4")] * 2)
-        rows = perf("all_reduce", "--input", self.pattern, "-b", "400", "-e", "4000", "-f", "10")
-        self.assertEqual([row["count"] for row in rows], [100, 100, 1000, 1000])
-
-    def test_other_files_are_refused_by_name(self):
-        good = numpy.ones((4, 6), "<f4")
-        self.refused("rank0.npy")  # none there
-        self.save([good])
-        self.refused("rank1.npy")
-        for bad, because in ((good.astype(">f4"), "big-endian"), (numpy.asfortranarray(good), "Fortran"),
-                             (good.astype("<c8"), "<c8"), (good[:3], "holds 18 values"),
-                             (good.astype("<f8"), "holds double")):
-            self.save([good, bad])
-            self.refused(because)
-            self.refused("rank1.npy")
-        self.save([good, good])
-        path = self.pattern.replace("%r", "1")
-        with open(path, "rb") as file:
-            whole = file.read()
-        for damaged, because in ((whole[:-1], "has 95 bytes"), (whole + b"x", "has 97 bytes"), (b"", "is empty"),
-                                 (whole[:50], "ends inside"), (b"text" + whole, "no .npy file")):
-            with open(path, "wb") as file:
-                file.write(damaged)
-            self.refused(because)
-
-    def test_files_and_options_that_disagree(self):
-        self.save([numpy.ones(10, "<f4")] * 2)
-        for options, because in ((["-d", "double"], "float"), (["-e", "64"], "10 values")):
-            done = tool.run([PERF, "all_reduce", "--input", self.pattern, "-b", "4", *options], expect=2)
-            self.assertIn(because, done.stderr)
 
 
 class Nonsense(unittest.TestCase):
