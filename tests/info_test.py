@@ -43,6 +43,11 @@ class Topics(unittest.TestCase):
         self.assertIn("QCCL_TIMEOUT", info("settings", expect=1, env={"QCCL_TIMEOUT": "soon"}).stderr)
         self.assertEqual(info("settings", env={"QCCL_COCED": "x"}).stderr, "")
 
+    def test_what_is_possible_is_listed_whole(self):
+        for name in ("QCCL_ALGO", "QCCL_TIER"):
+            self.assertRegex(info("settings", expect=1, env={name: "x"}).stderr, rf'{name} is "x"; possible are .*, auto\n$')
+            info("settings", env={name: "auto"})
+
     def test_what_the_library_refuses_is_refused(self):
         for name, value in (("CODEC", "int9"), ("ALGO", "rang"), ("TIER", "mmx"), ("ARENA", "1"), ("ARENA", "9999G"),
                             ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"), ("DEBUG_FILE", "/nowhere/at/all"),
@@ -82,6 +87,12 @@ class Topics(unittest.TestCase):
             said = info("explain", collective, "--bytes", "64M", "--ranks", "4").stdout
             self.assertIn("4194304 float", said)
             self.assertEqual(set(re.findall(r"sends (\d+)", said)), {"48"})
+
+    def test_explanations_count_in_words(self):
+        for size in ("1K", "64M"):
+            said = info("explain", "all_reduce", "--bytes", size, "--ranks", "4").stdout
+            self.assertRegex(said, r"\d segments? in \d+ lanes?")
+            self.assertNotRegex(said, r"(?<!\d)1 (segments|lanes|rounds)\b")
 
     def test_explanations_name_a_choice(self):
         said = info("explain", "all_reduce", "--bytes", "64M", "--ranks", "4", "--codec", "int4").stdout

@@ -10,9 +10,13 @@
 
 namespace qccl {
 
-static Result<const Algorithm *> take_comm_algorithm(const char *who, const char *name) {
+// `besides`: what the caller takes and has found not to be asked for.
+static Result<const Algorithm *> take_comm_algorithm(const char *who, const char *name,
+                                                     const Names &besides = {}) {
     if (const Algorithm *found = find_algorithm(name)) return found;
-    return no_choice(who, name, names_of(algorithms()));
+    Names possible = names_of(algorithms());
+    possible.insert(possible.end(), besides.begin(), besides.end());
+    return no_choice(who, name, possible);
 }
 
 Result<CommWishes> take_wishes(const qcclConfig_t *config) {
@@ -46,7 +50,8 @@ static Result<Settings> read_all_settings() {
     QCCL_TRY(Settings settings, read_settings(environ));
     if (const auto codec = parse_codec(settings.codec); !codec)
         return Error::make(Code::invalid_argument, "QCCL_CODEC: %.200s", codec.error().text);
-    if (settings.algorithm) QCCL_TRY(take_comm_algorithm("QCCL_ALGO", settings.algorithm->c_str()));
+    if (settings.algorithm)
+        QCCL_TRY(take_comm_algorithm("QCCL_ALGO", settings.algorithm->c_str(), {"auto"}));
     return settings;
 }
 

@@ -57,8 +57,10 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
            print_time(cost.time_ns).c_str(), print_time(cost.latency_ns).c_str(), cost.rounds,
            cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
            print_time(cost.wire_ns).c_str());
-    append(text, " sends %s; %llu segments in %u lanes", print_bytes(cost.wire_bytes).c_str(),
-           static_cast<unsigned long long>(plan.geometry.instances), plan.geometry.lanes);
+    append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
+           static_cast<unsigned long long>(plan.geometry.instances),
+           plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
+           plan.geometry.lanes == 1 ? "lane" : "lanes");
     if (cost.noise != 0) append(text, "; NMSE %.2g", predicted_nmse(plan, type));
     if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
     text += "\n";
