@@ -21,22 +21,45 @@ static constexpr size_t longest_header = 10000;
 static Error refuse(const char *why) { return Error::make(Code::invalid_argument, "%s", why); }
 
 struct Descriptor {
-    std::string_view text;
+    std::string_view text; // as the header has it
+    std::string_view name; // as NumPy calls the dtype
     DataType type;
 };
 static constexpr Descriptor descriptors[] = {
-    {"<f4", DataType::float32}, {"<f8", DataType::float64}, {"<f2", DataType::float16},
-    {"|i1", DataType::int8},    {"|u1", DataType::uint8},   {"<i4", DataType::int32},
-    {"<u4", DataType::uint32},  {"<i8", DataType::int64},   {"<u8", DataType::uint64},
+    {"<f4", "float32", DataType::float32}, {"<f8", "float64", DataType::float64},
+    {"<f2", "float16", DataType::float16}, {"|i1", "int8", DataType::int8},
+    {"|u1", "uint8", DataType::uint8},     {"<i4", "int32", DataType::int32},
+    {"<u4", "uint32", DataType::uint32},   {"<i8", "int64", DataType::int64},
+    {"<u8", "uint64", DataType::uint64},
 };
 
+// "<c8": complex64. What NumPy calls otherwise is shown as the header has it.
+static std::string dtype_name(std::string_view descriptor) {
+    static constexpr std::pair<char, const char *> kinds[] = {
+        {'f', "float"}, {'c', "complex"}, {'i', "int"}, {'u', "uint"}};
+    if (descriptor == "|b1") return "bool";
+    const auto bytes = parse_count(descriptor.substr(std::min<size_t>(2, descriptor.size())));
+    static constexpr uint64_t most_bytes = 32; // of a complex long double
+    for (const auto &[letter, name] : kinds)
+        if (bytes && *bytes <= most_bytes && descriptor[1] == letter)
+            return name + std::to_string(*bytes * 8);
+    static constexpr size_t longest_shown = 20;
+    return std::string("'").append(descriptor.substr(0, longest_shown)).append("'");
+}
+
 static Result<DataType> type_of(std::string_view descriptor) {
-    for (const Descriptor &known : descriptors)
+    for (const Descriptor &known : descriptors) {
         if (known.text == descriptor) return known.type;
-    if (descriptor.starts_with('>')) return refuse("holds big-endian values");
+        if (descriptor.starts_with('>') && descriptor.substr(1) == known.text.substr(1))
+            return Error::make(Code::invalid_argument,
+                               "holds big-endian %s; convert it with .astype('%s')",
+                               known.name.data(), known.text.data());
+    }
     Names possible;
-    for (const Descriptor &known : descriptors) possible.push_back(known.text);
-    return no_choice("cannot be taken: its type", descriptor, possible);
+    for (const Descriptor &known : descriptors) possible.push_back(known.name);
+    return Error::make(Code::invalid_argument,
+                       "holds %s; possible are %s; convert it with .astype('<f4')",
+                       dtype_name(descriptor).c_str(), listed(possible).c_str());
 }
 
 // What follows "'key':" in the header's dictionary, without leading blanks.
@@ -99,7 +122,8 @@ Result<NpyHeader> parse_npy(std::span<const std::byte> start, uint64_t file_byte
     QCCL_TRY(
         const DataType type,
         type_of(descriptor.substr(1, std::min(descriptor.find('\'', 1), descriptor.size()) - 1)));
-    if (order.starts_with("True")) return refuse("is in Fortran order; C order is needed");
+    if (order.starts_with("True"))
+        return refuse("is in Fortran order; convert it with numpy.ascontiguousarray");
     if (!order.starts_with("False")) return refuse("does not say in which order it is");
     QCCL_TRY(const uint64_t count, count_of(shape));
 
@@ -121,10 +145,11 @@ Result<Npy> Npy::open(const std::string &path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat status {};
     if (file < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-        const int problem = file < 0 ? errno : EINVAL;
+        const char *const problem = file < 0                  ? std::strerror(errno)
+                                    : S_ISDIR(status.st_mode) ? std::strerror(EISDIR)
+                                                              : "it is no plain file";
         if (file >= 0) ::close(file);
-        return Error::make(Code::invalid_argument, "cannot read %s: %s", path.c_str(),
-                           std::strerror(problem));
+        return Error::make(Code::invalid_argument, "cannot read %s: %s", path.c_str(), problem);
     }
     const auto bytes = static_cast<size_t>(status.st_size);
     void *const memory =

@@ -88,9 +88,19 @@ static void other_files_are_refused_by_name() {
 }
 
 static void other_arrays_are_refused_by_name() {
-    check_refused(file_with(dictionary(">f4", "False", "(1,)"), 4), "big-endian");
-    check_refused(file_with(dictionary("<c8", "False", "(1,)"), 8), "<c8");
-    check_refused(file_with(dictionary("<f4", "True", "(1, 1)"), 4), "Fortran");
+    check_refused(file_with(dictionary(">f4", "False", "(1,)"), 4),
+                  "big-endian float32; convert it with .astype('<f4')");
+    check_refused(file_with(dictionary(">f2", "False", "(1,)"), 2), ".astype('<f2')");
+    check_refused(file_with(dictionary(">c8", "False", "(1,)"), 8), "holds complex64; possible");
+    check_refused(file_with(dictionary("<c8", "False", "(1,)"), 8),
+                  "holds complex64; possible are float32, float64, ");
+    check_refused(file_with(dictionary("<i2", "False", "(1,)"), 2), "holds int16; possible");
+    check_refused(file_with(dictionary("|b1", "False", "(1,)"), 1), "holds bool; possible");
+    check_refused(file_with(dictionary("<U5", "False", "(1,)"), 20), "holds '<U5'; possible");
+    for (const char *type : {"", "<", "<f", "f", "<f99999999999999999999", "<f4294967296"})
+        check_refused(file_with(dictionary(type, "False", "(1,)"), 4), "; possible are");
+    check_refused(file_with(dictionary("<f4", "True", "(1, 1)"), 4),
+                  "Fortran order; convert it with numpy.ascontiguousarray");
     check_refused(file_with(dictionary("<f4", "Maybe", "(1,)"), 4), "order");
     check_refused(
         file_with("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4),
@@ -150,6 +160,7 @@ static void a_file_that_cannot_be_read_is_named() {
         const auto file = Npy::open(path);
         CHECK(!file);
         check_says(file.error(), path);
+        check_says(file.error(), *(path + 1) ? "No such file" : "Is a directory");
     }
     const std::string empty = write_file("");
     const auto file = Npy::open(empty);

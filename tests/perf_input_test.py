@@ -102,7 +102,7 @@ class Input(unittest.TestCase):
         self.save([good])
         self.refused("rank1.npy")
         for bad, because in ((good.astype(">f4"), "big-endian"), (numpy.asfortranarray(good), "Fortran"),
-                             (good.astype("<c8"), "<c8"), (good[:3], "holds 18 values"),
+                             (good.astype("<c8"), "complex64"), (good[:3], "holds 18 values"),
                              (good.astype("<f8"), "holds double")):
             self.save([good, bad])
             self.refused(because)
@@ -116,6 +116,12 @@ class Input(unittest.TestCase):
             with open(path, "wb") as file:
                 file.write(damaged)
             self.refused(because)
+
+    def test_no_file_and_a_folder_are_refused(self):
+        for command in (["all_reduce", *QUICK], ["demo"]):
+            for path, because in (("", "is empty"), (self.folder.name, f"cannot read {self.folder.name}: Is a directory"),
+                                  ("/dev/null", "cannot read /dev/null: it is no plain file")):
+                self.assertIn(because, tool.run([PERF, *command, "--input", path], expect=2).stderr)
 
     def test_files_and_options_that_disagree(self):
         self.save([numpy.ones(10, "<f4")] * 2)
