@@ -2,11 +2,14 @@
 # Installs what is missing (with apt, as root), builds QCCL into build/, and runs it.
 #
 #   ./quickstart.sh [OPTIONS]   the demonstration: real gradients summed over 4 processes;
-#                               OPTIONS are those of `qccl-perf demo`, such as --input 'DIR/rank%r.npy'
+#                               OPTIONS are those of `qccl-perf demo`, such as --input 'DIR/rank%r.npy',
+#                               with paths as seen from where it is called
 #   ./quickstart.sh build       only builds; the tools are then in build/perf/
 #   ./quickstart.sh test        builds and runs all tests
 set -eu
-cd "$(dirname "$0")"
+caller=$(pwd)
+CDPATH='' cd -- "$(dirname -- "$0")"
+root=$(pwd)
 
 # Debian's own Python and Meson, also where another Python comes first.
 PATH=/usr/bin:/bin:$PATH
@@ -20,6 +23,21 @@ needed_to_test="libcmocka-dev python3-numpy openmpi-bin libopenmpi-dev clang-14 
 stop() {
     echo "quickstart.sh: $*" >&2
     exit 1
+}
+
+# What was not understood is said before anything is installed.
+refuse() {
+    echo "quickstart.sh: $*; ./quickstart.sh --help says what there is" >&2
+    exit 2
+}
+
+check_words() {
+    [ $# -gt 0 ] || return 0
+    case $1 in
+    build | test | -h | --help) [ $# -eq 1 ] || refuse "nothing is expected after $1, but \"$2\" is there" ;;
+    -*) ;; # the demonstration's; it knows its options
+    *) refuse "the first argument is \"$1\"; possible are build, test and options, which begin with -" ;;
+    esac
 }
 
 # Prints those of its arguments that are not installed.
@@ -93,6 +111,7 @@ run_tests() {
     return $status
 }
 
+check_words "$@"
 case ${1-} in
 build)
     # shellcheck disable=SC2086
@@ -107,12 +126,13 @@ test)
     run_tests
     ;;
 -h | --help)
-    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$root/quickstart.sh"
     ;;
 *)
     # shellcheck disable=SC2086
     install_packages $needed_to_build
     build false >&2
-    exec build/perf/qccl-perf demo "$@"
+    cd -- "$caller"
+    exec "$root/build/perf/qccl-perf" demo "$@"
     ;;
 esac
