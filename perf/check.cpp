@@ -87,6 +87,20 @@ static double codec_bound(const Operation &operation, const Codec &codec, const 
     return operation.op == RedOp::avg ? sum / ranks : sum;
 }
 
+// fp16 saturates: what is beyond its range loses the rest, at worst at every rank.
+static double saturation_bound(const Operation &operation, const Codec &codec,
+                               const Findings &all) {
+    static constexpr double largest_half = 65504;
+    if (codec.id != CodecId::fp16) return 0;
+    const double ranks = operation.ranks;
+    const bool adds = operation.op == RedOp::sum || operation.op == RedOp::avg;
+    const double peak = !reduces(operation.collective) ? all.largest_input
+                        : adds                         ? all.largest_input * ranks
+                        : operation.op == RedOp::prod  ? std::pow(all.largest_input, ranks)
+                                                       : all.largest_input;
+    return ranks * std::max(0.0, peak - largest_half);
+}
+
 static void look_at_integers(const Operation &operation, ExactResult &exact, uint32_t rank,
                              Part part, const std::byte *result, Findings &found) {
     int64_t wanted[block], got[block];
@@ -208,6 +222,7 @@ Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec
     if (all.non_finite + all.overflowed > 0)
         return verdict_of(all, operation, agree); // its block is NaN, and rightly
     const double bound = codec_bound(operation, codec, all) +
+                         saturation_bound(operation, codec, all) +
                          rounding_bound(operation, all.largest_input * operation.ranks);
     if (all.max_abs_err <= bound) return verdict_of(all, operation, agree);
     Findings again;

@@ -80,6 +80,12 @@ class Input(unittest.TestCase):
         self.save([numpy.ones(1000, "<f4")] * 2)
         self.assertNotIn("NaN", tool.run([PERF, "all_reduce", *QUICK, "--input", self.pattern]).stdout)
 
+    def test_saturation_is_no_wrong_result(self):
+        self.save([numpy.full(1000, 1e6, "<f4")] * 2)
+        for collective in ("all_reduce", "all_gather"):
+            for row in perf(collective, "--input", self.pattern, "--codec", "fp16"):
+                self.assertGreater(row["nmse"], 0.1)
+
     def test_an_overflow_is_no_error_and_is_told(self):
         for kind, value in (("<f2", 60000), ("<f4", 3e38)):
             array = numpy.ones(1000, kind)
