@@ -63,7 +63,9 @@ public:
         auto mapping = Mapping::shared(file_.number(), bytes);
         CHECK_OK(mapping);
         mapping_ = std::move(*mapping);
-        transport.show({.base = mapping_.base(), .bytes = bytes, .file = file_.number()});
+        const auto described = describe(file_.number());
+        CHECK_OK(described);
+        transport.show({.base = mapping_.base(), .file = *described});
     }
     std::span<std::byte> half(size_t number) const {
         return {mapping_.base() + number * bytes / 2, bytes / 2};

@@ -1,9 +1,11 @@
 /* qcclCommRegister: what it takes and refuses, and that results show nobody who has registered. */
 #include "api_kit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { block = 100001, bytes = most_ranks * block * 4 };
@@ -125,6 +127,73 @@ static void calls_under_way_come_first(void **state)
     assert_all_succeed(&outcome, 2);
     end_world(&world);
     assert_int_equal(qcclMemFree(memory), qcclSuccess);
+}
+
+/* A block whose descriptor a program has closed, like one that closes all it does not know, and
+ * whose number it has given to another block of the size. */
+typedef struct {
+    char *memory, *other;
+    int number; /* of the other's file */
+} robbed_t;
+
+enum { robbed_bytes = 1 << 20 };
+
+static robbed_t rob(void)
+{
+    robbed_t robbed;
+    char path[64], found[64] = "";
+    robbed.number = dup(0);
+    close(robbed.number);
+    robbed.memory = allocate(robbed_bytes);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", robbed.number);
+    assert_true(readlink(path, found, sizeof found - 1) > 0);
+    assert_says(found, "memfd:qccl");
+    close(robbed.number);
+    robbed.other = allocate(robbed_bytes);
+    assert_true(readlink(path, found, sizeof found - 1) > 0);
+    assert_says(found, "memfd:qccl");
+    memset(robbed.memory, 1, robbed_bytes);
+    memset(robbed.other, 2, robbed_bytes);
+    return robbed;
+}
+
+/* Until everyone has mapped what there is. */
+static qcclResult_t broadcast_often(int rank, qcclComm_t comm, void *context)
+{
+    char *const memory = context, *const own = malloc(robbed_bytes);
+    qcclResult_t result = own ? qcclSuccess : qcclInternalError;
+    size_t wrong = 0, i;
+    int again;
+    for (again = 0; again < 4 && result == qcclSuccess; again++) {
+        memset(own, 1, robbed_bytes);
+        own[robbed_bytes / 2] = 0;
+        result =
+            qcclBroadcast(memory, rank == 0 ? memory : own, robbed_bytes, qcclUint8, 0, comm, NULL);
+        for (i = 0; rank != 0 && i < robbed_bytes; i++) wrong += own[i] != 1;
+    }
+    free(own);
+    return wrong ? qcclDamagedData : result;
+}
+
+static void a_robbed_block_is_not_taken_for_another(void **state)
+{
+    world_t world = make_world(2);
+    const robbed_t robbed = rob();
+    struct stat before, after;
+    outcome_t outcome;
+    void *handle;
+    (void)state;
+    assert_int_equal(fstat(robbed.number, &before), 0);
+    assert_int_equal(qcclCommRegister(world.comms[0], robbed.memory, robbed_bytes, &handle),
+                     qcclSuccess);
+    outcome = on_every_rank(&world, broadcast_often, robbed.memory);
+    assert_all_succeed(&outcome, 2);
+    end_world(&world);
+    assert_int_equal(qcclMemFree(robbed.memory), qcclSuccess);
+    assert_int_equal(fstat(robbed.number, &after), 0);
+    assert_true(before.st_ino == after.st_ino);
+    assert_int_equal(qcclMemFree(robbed.other), qcclSuccess);
+    assert_int_equal(fstat(robbed.number, &after), -1);
 }
 
 /* One rank's memory, and what it received. */
@@ -283,6 +352,7 @@ int main(void)
         cmocka_unit_test(registered_memory_is_not_freed),
         cmocka_unit_test(memory_is_found_in_pieces),
         cmocka_unit_test(calls_under_way_come_first),
+        cmocka_unit_test(a_robbed_block_is_not_taken_for_another),
         cmocka_unit_test(whoever_registers_the_bytes_are_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

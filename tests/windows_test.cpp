@@ -14,20 +14,22 @@ constexpr size_t bytes = 40960;
 
 struct Memory {
     FileDescriptor file;
+    SharedFile described;
     Mapping mapping;
 
     explicit Memory(uint8_t value) {
         auto made = create_shared_memory(bytes);
         CHECK_OK(made);
         file = std::move(*made);
+        const auto found = describe(file.number());
+        CHECK_OK(found);
+        described = *found;
         auto mapped = Mapping::shared(file.number(), bytes);
         CHECK_OK(mapped);
         mapping = std::move(*mapped);
         std::memset(mapping.base(), value, bytes);
     }
-    OwnMemory own() const {
-        return {.base = mapping.base(), .bytes = bytes, .file = file.number()};
-    }
+    OwnMemory own() const { return {.base = mapping.base(), .file = described}; }
     const std::byte *data() const { return mapping.base(); }
 };
 
@@ -137,17 +139,22 @@ template <Kind kind> void windows_are_used_again() {
     });
 }
 
-// The number of a file means another one by the time somebody looks.
+// The number of a file means another one by the time it is shown, or somebody looks.
 template <Kind kind> void another_file_is_not_taken_for_it() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        const Memory memory(1), other(2);
-        transport->show(memory.own());
-        CHECK(dup2(other.file.number(), memory.file.number()) >= 0);
-        all_look(rank, *transport);
-        CHECK(!transport->lend(memory.data(), 1).data);
-        all_look(rank, *transport);
-        CHECK(!transport->lend(memory.data(), 1).data);
+        const Memory first(1), second(2), other(3);
+        CHECK(dup2(other.file.number(), first.file.number()) >= 0);
+        transport->show(first.own());
+        transport->show(second.own());
+        CHECK(dup2(other.file.number(), second.file.number()) >= 0);
+        for (int i = 0; i < 2; i++) {
+            all_look(rank, *transport);
+            CHECK(!transport->lend(first.data(), 1).data);
+            CHECK(!transport->lend(second.data(), 1).data);
+        }
+        transport->hide(first.data());
+        transport->hide(second.data());
     });
 }
 

@@ -7,7 +7,7 @@ namespace qccl {
 
 Registrations::Registration::Registration(Transport &transport, SharedBlock &block)
     : transport_(transport), block_(block) {
-    transport_.show({.base = block.base(), .bytes = block.bytes, .file = block.file});
+    transport_.show({.base = block.base(), .file = block.file});
     std::atomic_ref(block_.registrations).fetch_add(1, std::memory_order_relaxed);
 }
 

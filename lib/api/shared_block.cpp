@@ -28,9 +28,11 @@ Result<void *> allocate_block(size_t bytes) {
     const size_t whole = page + (bytes + page - 1) / page * page;
 
     QCCL_TRY(FileDescriptor file, create_shared_memory(whole));
+    QCCL_TRY(const SharedFile described, describe(file.number()));
     QCCL_TRY(Mapping mapping, Mapping::shared(file.number(), whole));
     std::byte *const start = mapping.release();
-    new (start) SharedBlock{.bytes = whole, .file = file.release()};
+    new (start) SharedBlock{.file = described};
+    file.release();
     return start + page;
 }
 
@@ -57,7 +59,8 @@ static Result<bool> is_block(uintptr_t start, const char *argument, const void *
         return Error::make(Code::system_error,
                            "cannot tell whether qcclMemAlloc gave %s, which is %p: %s", argument,
                            given, std::strerror(problem));
-    return problem == 0 && found.magic == SharedBlock::our_magic && found.bytes % page_bytes() == 0;
+    return problem == 0 && found.magic == SharedBlock::our_magic &&
+           found.file.bytes % page_bytes() == 0;
 }
 
 Done free_block(void *memory) {
@@ -77,8 +80,9 @@ Done free_block(void *memory) {
                            "pointer is %p, which is registered with a communicator; "
                            "qcclCommDeregister or the end of the communicator comes first",
                            memory);
-    const FileDescriptor file(block->file);
-    munmap(block, block->bytes);
+    // The program may have closed ours and opened something else.
+    const FileDescriptor file(is_open(block->file) ? block->file.number : -1);
+    munmap(block, block->file.bytes);
     return {};
 }
 
@@ -113,7 +117,7 @@ Result<SharedBlock *> find_block(const void *buffer, size_t bytes) {
             "or leave it unregistered: any memory works in any collective",
             buffer);
     auto *const block = reinterpret_cast<SharedBlock *>(*start);
-    const uint64_t rest = block->bytes - (address - *start);
+    const uint64_t rest = block->file.bytes - (address - *start);
     if (bytes <= rest) return block;
     return Error::make(Code::invalid_argument,
                        "bytes is %zu, but from buffer on qcclMemAlloc gave only %" PRIu64, bytes,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "transport/shared_file.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +14,7 @@ struct SharedBlock {
     static constexpr uint64_t our_magic = 0x544E454D47455351; // "QSEGMENT"
 
     uint64_t magic = our_magic;
-    uint64_t bytes = 0; // of this page and the memory behind it
-    int32_t file = -1;
+    SharedFile file{};          // this page and the memory behind it
     uint32_t registrations = 0; // in all communicators; changed with std::atomic_ref
 
     const std::byte *base() const { return reinterpret_cast<const std::byte *>(this); }

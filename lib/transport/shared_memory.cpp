@@ -78,16 +78,6 @@ Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes) {
     return Mapping::shared(file.number(), bytes);
 }
 
-Result<SharedFile> describe(int file) {
-    struct stat status {};
-    if (fstat(file, &status) != 0)
-        return Error::make(Code::system_error, "file %d: %s", file, std::strerror(errno));
-    return SharedFile{.device = status.st_dev,
-                      .inode = status.st_ino,
-                      .bytes = static_cast<uint64_t>(status.st_size),
-                      .number = file};
-}
-
 static Result<FileDescriptor> open_file_of(long long pid, int number, int flags) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%lld/fd/%d", pid, number);

@@ -5,17 +5,11 @@
 #include "base/result.hpp"
 #include "base/file_descriptor.hpp"
 #include "transport/mapping.hpp"
+#include "transport/shared_file.hpp"
 
 #include <cstdint>
 
 namespace qccl {
-
-// How a file of one process is found and recognised by another.
-struct SharedFile {
-    uint64_t device = 0, inode = 0;
-    uint64_t bytes = 0;
-    int32_t number = -1; // in its process
-};
 
 // All of it is there from the start: what cannot be had is an error here and never a SIGBUS later.
 Result<FileDescriptor> create_shared_memory(size_t bytes);
@@ -23,7 +17,6 @@ Result<FileDescriptor> create_shared_memory(size_t bytes);
 // Refuses a file of another size, and one that somebody could shrink under our feet.
 Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes);
 
-Result<SharedFile> describe(int file);
 // Maps what another process has described, to read it. Fails where the system does not let
 // processes look at each other, and where the number means another file by now; opens no such file.
 Result<Mapping> map_file_of(int64_t pid, const SharedFile &file);

@@ -5,6 +5,7 @@
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "transport/shared_file.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -48,8 +49,7 @@ struct MessageTag {
 // Memory of this process in a file that others can map.
 struct OwnMemory {
     const std::byte *base = nullptr; // where the file is mapped, whole
-    size_t bytes = 0;
-    int file = -1; // open as long as the memory is shown
+    SharedFile file{};               // where its number has come to name another, none is shown
 };
 
 // Bytes that lie in a window, which is memory that its owner has shown to its peers and that all of

@@ -25,16 +25,15 @@ void Windows::hide(const std::byte *base) {
     shown_.erase(found);
 }
 
-// Where there is no room, or the file cannot be described, peers hear nothing.
+// Where there is no room, or the file has been closed, peers hear nothing.
 void Windows::offer(Shown &shown) {
-    const auto file = describe(shown.memory.file);
-    if (!file || file->bytes != shown.memory.bytes) return;
+    if (!is_open(shown.memory.file)) return;
     for (uint32_t number = 0; number < windows_kept; number++) {
         OfferedWindow &window = party_.mine().window(number);
         if (window.offer.load(std::memory_order_relaxed) != 0 ||
             window.holders.load(std::memory_order_seq_cst) != 0)
             continue;
-        window.file = *file;
+        window.file = shown.memory.file;
         window.readers.store(0, std::memory_order_relaxed);
         window.offer.store(++offers_, std::memory_order_seq_cst);
         shown.window = number;
@@ -93,7 +92,7 @@ const std::byte *Windows::base(uint32_t owner, uint32_t number, uint64_t &bytes)
     }
     for (const Shown &shown : shown_) {
         if (shown.window != number) continue;
-        bytes = shown.memory.bytes;
+        bytes = shown.memory.file.bytes;
         return shown.memory.base;
     }
     return nullptr;
@@ -103,8 +102,8 @@ Loan Windows::lend(const std::byte *data, size_t bytes) const {
     for (const Shown &shown : shown_) {
         const auto begin = reinterpret_cast<uintptr_t>(shown.memory.base);
         const auto from = reinterpret_cast<uintptr_t>(data);
-        if (from < begin || from - begin > shown.memory.bytes) continue;
-        const uint64_t rest = shown.memory.bytes - (from - begin);
+        if (from < begin || from - begin > shown.memory.file.bytes) continue;
+        const uint64_t rest = shown.memory.file.bytes - (from - begin);
         if (rest < bytes || shown.window == no_window) return {};
         const uint32_t readers =
             party_.mine().window(shown.window).readers.load(std::memory_order_acquire);

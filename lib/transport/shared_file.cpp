@@ -1,0 +1,24 @@
+#include "transport/shared_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/stat.h>
+
+namespace qccl {
+
+Result<SharedFile> describe(int file) {
+    struct stat status {};
+    if (fstat(file, &status) != 0)
+        return Error::make(Code::system_error, "file %d: %s", file, std::strerror(errno));
+    return SharedFile{.device = status.st_dev,
+                      .inode = status.st_ino,
+                      .bytes = static_cast<uint64_t>(status.st_size),
+                      .number = file};
+}
+
+bool is_open(const SharedFile &file) {
+    const auto found = describe(file.number);
+    return found && *found == file;
+}
+
+} // namespace qccl
