@@ -313,7 +313,7 @@ QCCL_API qcclResult_t qcclStreamQuery(qcclStream_t stream);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* `bytes` bytes of page-aligned memory in a segment that other processes can map, for buffers of
+/* A block of `bytes` bytes, page-aligned, in memory that other processes can map, for buffers of
  * collectives. Any memory works in any collective; this can be registered. */
 QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
 /* NULL does nothing. Takes the pointer that qcclMemAlloc gave; others are refused as far as can be

@@ -1,25 +1,57 @@
 // Memory that other processes can map, and its registration with communicators, for C.
 #include "api/entry.hpp"
-#include "api/shared_block.hpp"
+#include "transport/shared_block.hpp"
 
-using namespace qccl;
+#include <cinttypes>
 
-qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes) {
-    return guarded([=]() -> Done {
-        if (!pointer_out) return Error::make(Code::invalid_argument, "pointer_out is NULL");
-        QCCL_TRY(*pointer_out, allocate_block(bytes));
-        return {};
-    });
+namespace qccl {
+
+static Error unseen(const char *argument, const void *given, const Error &error) {
+    return Error::make(error.code, "cannot tell whether qcclMemAlloc gave %s, which is %p: %.120s",
+                       argument, given, error.text);
 }
-QCCL_TWIN(qcclMemAlloc);
 
-qcclResult_t qcclMemFree(void *pointer) {
-    return guarded([=]() -> Done {
-        if (pointer) QCCL_TRY(free_block(pointer));
-        return {};
-    });
+static Result<void *> allocate(size_t bytes) {
+    if (bytes == 0) return Error::make(Code::invalid_argument, "bytes is 0");
+    if (bytes > most_block_bytes())
+        return Error::make(Code::invalid_argument, "bytes is %zu, more than memory can have",
+                           bytes);
+    return allocate_block(bytes);
 }
-QCCL_TWIN(qcclMemFree);
+
+static Done release(void *memory) {
+    const auto block = block_at(memory);
+    if (!block) return unseen("pointer", memory, block.error());
+    if (!*block)
+        return Error::make(Code::invalid_argument,
+                           "pointer is %p, which qcclMemAlloc did not give (or it has been freed)",
+                           memory);
+    if ((*block)->is_registered())
+        return Error::make(Code::invalid_usage,
+                           "pointer is %p, which is registered with a communicator; "
+                           "qcclCommDeregister or the end of the communicator comes first",
+                           memory);
+    free_block(**block);
+    return {};
+}
+
+// The block in which `bytes` bytes at `buffer` lie.
+static Result<SharedBlock *> block_of(const void *buffer, size_t bytes) {
+    const auto block = block_around(buffer);
+    if (!block) return unseen("buffer", buffer, block.error());
+    if (!*block)
+        return Error::make(
+            Code::invalid_argument,
+            "buffer is %p, which is not memory from qcclMemAlloc; allocate it there, "
+            "or leave it unregistered: any memory works in any collective",
+            buffer);
+    const uint64_t rest = (*block)->rest(buffer);
+    if (bytes <= rest) return *block;
+    return Error::make(Code::invalid_argument,
+                       "bytes is %zu, but from buffer on qcclMemAlloc gave only %" PRIu64, bytes,
+                       rest)
+        .compared(static_cast<int64_t>(rest), static_cast<int64_t>(bytes));
+}
 
 // Calls that are under way may have lent the memory already.
 static Done check_idle(const Comm &comm) {
@@ -29,13 +61,31 @@ static Done check_idle(const Comm &comm) {
                        "(qcclStreamSynchronize or qcclCommFinalize)");
 }
 
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes) {
+    return guarded([=]() -> Done {
+        if (!pointer_out) return Error::make(Code::invalid_argument, "pointer_out is NULL");
+        QCCL_TRY(*pointer_out, allocate(bytes));
+        return {};
+    });
+}
+QCCL_TWIN(qcclMemAlloc);
+
+qcclResult_t qcclMemFree(void *pointer) {
+    return guarded([=]() -> Done { return pointer ? release(pointer) : Done(); });
+}
+QCCL_TWIN(qcclMemFree);
+
 qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes, void **handle_out) {
     return inside(comm, [=](Comm &entered) -> Done {
         if (!buffer) return Error::make(Code::invalid_argument, "buffer is NULL");
         if (bytes == 0) return Error::make(Code::invalid_argument, "bytes is 0");
         if (!handle_out) return Error::make(Code::invalid_argument, "handle_out is NULL");
         QCCL_TRY(check_idle(entered));
-        QCCL_TRY(SharedBlock *const block, find_block(buffer, bytes));
+        QCCL_TRY(SharedBlock *const block, block_of(buffer, bytes));
         *handle_out = entered.registrations().add(*block);
         return {};
     });

@@ -2,7 +2,7 @@
 // end is given back. Used under the gate, between calls.
 #pragma once
 
-#include "api/shared_block.hpp"
+#include "transport/shared_block.hpp"
 #include "transport/transport.hpp"
 
 #include <memory>
