@@ -6,16 +6,12 @@
 #include <cstdio>
 
 namespace qccl {
-namespace {
 
-// Whether results are stored where addends were read: those cache lines are at hand.
-bool sums_in_place(const Program &program, const Call &call) {
+bool is_in_place(const Program &program, const Call &call) {
     const auto send = reinterpret_cast<uintptr_t>(call.send);
     const auto recv = reinterpret_cast<uintptr_t>(call.recv);
-    return reduces(program.work.collective) && recv - send < program.raw_bytes;
+    return send < recv + program.recv_bytes && recv < send + program.send_bytes;
 }
-
-} // namespace
 
 Error located(const Error &error, const Program &program, const Call &call) {
     const uint32_t own_rank = program.work.team.rank;
@@ -42,8 +38,10 @@ Done Engine::run(const Program &program, const Call &call) {
 }
 
 Done Engine::run_tasks(const Program &program, const Call &call) {
-    const bool streams = program.raw_bytes * program.work.team.size > options_.streaming_bytes &&
-                         !sums_in_place(program, call);
+    // What is stored where addends were read goes to cache lines that are at hand.
+    const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
+    const bool streams =
+        program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
     return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
 }
 

@@ -33,6 +33,9 @@ struct Call {
     std::chrono::nanoseconds timeout{0}; // for live peers that do not come; 0 is never
 };
 
+// Whether what is received lies, or part of it, where what is sent does.
+bool is_in_place(const Program &program, const Call &call);
+
 struct EngineOptions {
     // Calls on vectors of more bytes, those of all ranks together, store their results past the
     // cache, which they would only flush. With inputs and results a last-level cache of 32 MiB is

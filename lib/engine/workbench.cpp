@@ -20,19 +20,16 @@ bool reads_payload(const Op &op) {
 
 Workbench::Workbench(const Device &device, EngineMemory &memory, const Program &program,
                      const Call &call, std::span<std::byte> outbox, bool streams)
-    : memory_(memory), program_(program), call_(call), outbox_(outbox),
-      streams_(streams), context_{.kernels = device.kernels,
-                                  .codec = &program.work.codec,
-                                  .layout = &layout_,
-                                  .type = program.work.type,
-                                  .op = program.work.op,
-                                  .ranks = program.work.team.size},
+    : memory_(memory), program_(program), call_(call), outbox_(outbox), streams_(streams),
+      is_in_place_(is_in_place(program, call)), context_{.kernels = device.kernels,
+                                                         .codec = &program.work.codec,
+                                                         .layout = &layout_,
+                                                         .type = program.work.type,
+                                                         .op = program.work.op,
+                                                         .ranks = program.work.team.size},
       layout_(payload_layout(program.work.codec, program.work.type, 0)) {}
 
 void Workbench::lend(const Loans &loans) {
-    const auto send = reinterpret_cast<uintptr_t>(call_.send);
-    const auto recv = reinterpret_cast<uintptr_t>(call_.recv);
-    is_in_place_ = send < recv + program_.recv_bytes && recv < send + program_.send_bytes;
     const bool overwrites = is_in_place_ && program_.work.collective == Collective::all_reduce;
     if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes) loans_ = loans;
 }

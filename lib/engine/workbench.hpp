@@ -59,13 +59,12 @@ private:
     const Program &program_;
     const Call &call_;
     const std::span<std::byte> outbox_;
-    const bool streams_;
+    const bool streams_, is_in_place_;
     TileContext context_;
     PayloadLayout layout_; // of a segment of context_.count elements
     bool streams_payloads_ = false;
     std::optional<uint32_t> scratch_wire_; // whose tile lies in the scratch
     Loans loans_;
-    bool is_in_place_ = false;
     const std::byte *lent_ = nullptr; // output that the task stores for peers
     uint32_t stored_ = 0;             // by the task, operations
 };
