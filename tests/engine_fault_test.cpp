@@ -97,6 +97,27 @@ void every_operation_may_fail() {
     CHECK_EQ(fail_each_operation(small_call("oneshot", "int8", 700)), 1U + 1 + 2);
 }
 
+// Over lines, too, where a rank may have all that it needs by then.
+void no_call_ends_well_after_a_failure() {
+    const TwinCall call = small_call("oneshot", "none", 700);
+    std::atomic<uint32_t> published{0};
+    Cluster *all = nullptr;
+    const auto fail_late = [&](uint32_t rank, std::unique_ptr<Transport> transport) {
+        const Meddling meddling{.sent = [&, rank](size_t) {
+            published++;
+            if (rank != meddled) return;
+            await([&] { return published == ranks; });
+            all->rank(rank).transport->fail(Error::make(Code::revoked, "that is enough"));
+        }};
+        return std::make_unique<Meddler>(std::move(transport), meddling);
+    };
+    Cluster cluster(ranks, Cluster::test_options(), fail_late);
+    all = &cluster;
+    const auto said =
+        try_call(cluster, call, small_cut(call), make_inputs(call, golden::Kind::spread));
+    CHECK(!said[meddled] && said[meddled].error().code == Code::revoked);
+}
+
 // Allocations until one fails; of this thread, which is a rank.
 thread_local uint64_t allocations_left = ~uint64_t{0};
 
@@ -269,6 +290,7 @@ void ranks_that_disagree_all_say_so() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_operation_may_fail),
+        QTEST(no_call_ends_well_after_a_failure),
         QTEST(every_allocation_may_fail),
         QTEST(damaged_chunks_are_refused_by_all),
         QTEST(truncated_chunks_are_refused_by_all),

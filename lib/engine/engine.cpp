@@ -30,6 +30,7 @@ Done Engine::run(const Program &program, const Call &call) {
     descriptor.tag = call.tag;
     Done done = transport_.begin(descriptor, call.timeout);
     if (done) done = program.bound ? run_lines(program, call) : run_tasks(program, call);
+    if (done) done = transport_.end();
     if (!done) return give_up(program, call, done.error());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);

@@ -33,7 +33,7 @@ struct alignas(cache_line) Presence {
     std::atomic<uint32_t> has_left{0}; // it takes part in no further call
     std::atomic<uint32_t> waits_on{0}; // in a long wait: 1 + the rank it waits for
     std::atomic<int64_t> awake_ns{0};  // in a long wait: when it last looked around
-    std::atomic<uint64_t> ended{0};    // latest call whose messages it has read
+    std::atomic<uint64_t> ended{0};    // latest call of which it has read all
     std::atomic<uint64_t> offers{0};   // changes of its windows
 };
 

@@ -100,9 +100,10 @@ public:
     virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) = 0;
     virtual void release(const Wire &wire) = 0;
 
-    // This rank has read all that it will of this call's messages: those who wait for the last
-    // reader can tell who that is. Fails if the communicator has failed: a rank whose call has may
-    // have changed what it had lent before others had read it, and passed on what it made of that.
+    // This rank has read all that it will of the call's messages and lines: those who wait for the
+    // last reader can tell who that is. Fails if the communicator has failed: a rank whose call has
+    // may have changed what it had lent before others had read it, and passed on what it made of
+    // that.
     virtual Done end() = 0;
 
     // Windows: memory of the caller's own that peers read where it lies. A rank shows memory and
