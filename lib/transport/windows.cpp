@@ -84,18 +84,14 @@ void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
     window.holders.fetch_sub(1, std::memory_order_release);
 }
 
-const std::byte *Windows::base(uint32_t owner, uint32_t number, uint64_t &bytes) const {
+std::span<const std::byte> Windows::memory(uint32_t owner, uint32_t number) const {
     if (owner != party_.rank) {
         const Mapping &mapping = views_[owner].windows[number].mapping;
-        bytes = mapping.bytes();
-        return mapping.base();
+        return {mapping.base(), mapping.bytes()};
     }
-    for (const Shown &shown : shown_) {
-        if (shown.window != number) continue;
-        bytes = shown.memory.file.bytes;
-        return shown.memory.base;
-    }
-    return nullptr;
+    for (const Shown &shown : shown_)
+        if (shown.window == number) return {shown.memory.base, shown.memory.file.bytes};
+    return {};
 }
 
 Loan Windows::lend(const std::byte *data, size_t bytes) const {
@@ -114,16 +110,15 @@ Loan Windows::lend(const std::byte *data, size_t bytes) const {
 }
 
 Loan Windows::find(uint32_t owner, uint32_t number, uint64_t offset) const {
-    uint64_t bytes = 0;
-    const std::byte *const start = number < windows_kept ? base(owner, number, bytes) : nullptr;
-    if (!start || offset > bytes) return {};
-    return {.data = start + offset, .bytes = bytes - offset, .window = number};
+    if (number >= windows_kept) return {};
+    const std::span<const std::byte> window = memory(owner, number);
+    if (window.empty() || offset > window.size()) return {};
+    return {.data = window.data() + offset, .bytes = window.size() - offset, .window = number};
 }
 
 uint64_t Windows::offset(uint32_t owner, const Loan &loan) const {
-    uint64_t bytes = 0;
     return reinterpret_cast<uintptr_t>(loan.data) -
-           reinterpret_cast<uintptr_t>(base(owner, loan.window, bytes));
+           reinterpret_cast<uintptr_t>(memory(owner, loan.window).data());
 }
 
 } // namespace qccl

@@ -49,7 +49,8 @@ private:
     void withdraw(uint32_t window);
     void announce() const;
     void look_at(uint32_t peer, uint32_t number, View &view) const;
-    const std::byte *base(uint32_t owner, uint32_t number, uint64_t &bytes) const;
+    // As this rank sees it; empty: it does not.
+    std::span<const std::byte> memory(uint32_t owner, uint32_t number) const;
 
     const Party &party_;
     std::vector<Shown> shown_;
