@@ -71,7 +71,7 @@ public:
     void release(const Wire &wire) override { inner_->release(wire); }
 
     Done end() override { return inner_->end(); }
-    void show(const OwnMemory &memory) override { inner_->show(memory); }
+    bool show(const OwnMemory &memory) override { return inner_->show(memory); }
     void hide(const std::byte *base) override { inner_->hide(base); }
     void look_at_windows() override { inner_->look_at_windows(); }
     Loan lend(const void *data, size_t bytes) const override { return inner_->lend(data, bytes); }

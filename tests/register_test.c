@@ -196,6 +196,34 @@ static void a_robbed_block_is_not_taken_for_another(void **state)
     assert_int_equal(fstat(robbed.number, &after), -1);
 }
 
+static void count_lines(int32_t level, const char *line, void *context)
+{
+    if (level == 2 && strstr(line, "more blocks of memory are registered")) ++*(int *)context;
+}
+
+static void blocks_beyond_the_windows_are_told_once(void **state)
+{
+    enum { windows = 32, blocks = windows + 3 };
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    world_t world;
+    void *memory[blocks], *handle;
+    int lines = 0, i;
+    (void)state;
+    config.log.function = count_lines;
+    config.log.context = &lines;
+    setenv("QCCL_DEBUG", "info", 1);
+    world = join_world(1, &config);
+    unsetenv("QCCL_DEBUG");
+    for (i = 0; i < blocks; i++) {
+        memory[i] = allocate(1);
+        assert_int_equal(qcclCommRegister(world.comms[0], memory[i], 1, &handle), qcclSuccess);
+        assert_int_equal(qcclCommRegister(world.comms[0], memory[i], 1, &handle), qcclSuccess);
+        assert_int_equal(lines, i >= windows);
+    }
+    end_world(&world);
+    for (i = 0; i < blocks; i++) assert_int_equal(qcclMemFree(memory[i]), qcclSuccess);
+}
+
 /* One rank's memory, and what it received. */
 typedef struct {
     float *send, *recv;
@@ -353,6 +381,7 @@ int main(void)
         cmocka_unit_test(memory_is_found_in_pieces),
         cmocka_unit_test(calls_under_way_come_first),
         cmocka_unit_test(a_robbed_block_is_not_taken_for_another),
+        cmocka_unit_test(blocks_beyond_the_windows_are_told_once),
         cmocka_unit_test(whoever_registers_the_bytes_are_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,7 +123,7 @@ template <Kind kind> void windows_are_used_again() {
         std::vector<Memory> many;
         for (uint8_t i = 0; i < 40; i++) {
             many.emplace_back(i);
-            transport->show(many.back().own());
+            CHECK_EQ(transport->show(many.back().own()), i < 32);
         }
         const auto lent = [&] {
             return std::count_if(many.begin(), many.end(), [&](const Memory &memory) {

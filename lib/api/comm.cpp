@@ -15,7 +15,7 @@ Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
                                       .rank = parts_.transport->rank()},
       programs_(team_, parts_.cut, parts_.tables), engine_(*parts_.transport, parts_.device, {}),
-      registrations_(*parts_.transport) {}
+      registrations_(*parts_.transport, *parts_.log) {}
 
 Comm::~Comm() { parts_.transport->leave(); }
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace qccl {
 
 Registrations::Registration::Registration(Transport &transport, SharedBlock &block)
-    : transport_(transport), block_(block) {
-    transport_.show({.base = block.base(), .file = block.file});
+    : transport_(transport), block_(block),
+      has_room_(transport.show({.base = block.base(), .file = block.file})) {
     std::atomic_ref(block_.registrations).fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -18,6 +19,9 @@ Registrations::Registration::~Registration() {
 
 void *Registrations::add(SharedBlock &block) {
     held_.push_back(std::make_unique<Registration>(transport_, block));
+    if (!held_.back()->has_room() && !std::exchange(has_told_, true))
+        log_.info("more blocks of memory are registered than peers map at a time; calls on the "
+                  "others copy, as on unregistered memory");
     return held_.back().get();
 }
 

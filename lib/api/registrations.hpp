@@ -2,6 +2,7 @@
 // end is given back. Used under the gate, between calls.
 #pragma once
 
+#include "base/log.hpp"
 #include "transport/shared_block.hpp"
 #include "transport/transport.hpp"
 
@@ -12,7 +13,7 @@ namespace qccl {
 
 class Registrations {
 public:
-    explicit Registrations(Transport &transport) : transport_(transport) {}
+    Registrations(Transport &transport, const Log &log) : transport_(transport), log_(log) {}
 
     // A handle for `remove`.
     void *add(SharedBlock &block);
@@ -26,13 +27,18 @@ private:
         Registration(Transport &transport, SharedBlock &block);
         ~Registration();
         Registration(const Registration &) = delete;
+        // What peers can map has room for all that is registered.
+        bool has_room() const { return has_room_; }
 
     private:
         Transport &transport_;
         SharedBlock &block_;
+        const bool has_room_;
     };
 
     Transport &transport_;
+    const Log &log_;
+    bool has_told_ = false; // that there is no room
     std::vector<std::unique_ptr<Registration>> held_;
 };
 

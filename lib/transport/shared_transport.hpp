@@ -34,7 +34,7 @@ public:
 
     Done end() override;
 
-    void show(const OwnMemory &memory) override { windows_.show(memory); }
+    bool show(const OwnMemory &memory) override { return windows_.show(memory); }
     void hide(const std::byte *base) override { windows_.hide(base); }
     void look_at_windows() override { windows_.look(); }
     Loan lend(const void *data, size_t bytes) const override {

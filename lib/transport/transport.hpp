@@ -108,8 +108,9 @@ public:
 
     // Windows: memory of the caller's own that peers read where it lies. A rank shows memory and
     // hides it between calls, as often; the other ranks map it when they next look, and where one
-    // of them cannot, it is never lent. What is hidden stays mapped until they look again.
-    virtual void show(const OwnMemory &memory) = 0;
+    // of them cannot, it is never lent. What is hidden stays mapped until they look again. False:
+    // more is shown by now than there are windows, and what finds none is not lent.
+    virtual bool show(const OwnMemory &memory) = 0;
     virtual void hide(const std::byte *base) = 0;
     // At what the others have shown and hidden since the last look. At the start of a call.
     virtual void look_at_windows() = 0;

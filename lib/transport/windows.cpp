@@ -7,19 +7,24 @@
 
 namespace qccl {
 
-void Windows::show(const OwnMemory &memory) {
-    for (Shown &shown : shown_)
-        if (shown.memory.base == memory.base) {
-            shown.times++;
-            return;
-        }
-    shown_.push_back({.memory = memory});
-    offer(shown_.back());
+bool Windows::show(const OwnMemory &memory) {
+    const auto found = find_shown(memory.base);
+    if (found != shown_.end()) {
+        found->times++;
+    } else {
+        shown_.push_back({.memory = memory});
+        offer(shown_.back());
+    }
+    return shown_.size() <= windows_kept;
+}
+
+std::vector<Windows::Shown>::iterator Windows::find_shown(const std::byte *base) {
+    return std::find_if(shown_.begin(), shown_.end(),
+                        [=](const Shown &shown) { return shown.memory.base == base; });
 }
 
 void Windows::hide(const std::byte *base) {
-    const auto found = std::find_if(shown_.begin(), shown_.end(),
-                                    [=](const Shown &shown) { return shown.memory.base == base; });
+    const auto found = find_shown(base);
     if (found == shown_.end() || --found->times != 0) return;
     if (found->window != no_window) withdraw(found->window);
     shown_.erase(found);

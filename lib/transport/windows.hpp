@@ -13,8 +13,8 @@ class Windows {
 public:
     explicit Windows(const Party &party) : party_(party), views_(party.size()) {}
 
-    // Counted by base; the last `hide` hides. Between calls.
-    void show(const OwnMemory &memory);
+    // Counted by base; the last `hide` hides. Between calls. False: not all that is shown has room.
+    bool show(const OwnMemory &memory);
     void hide(const std::byte *base);
 
     // Maps what peers have shown, and unmaps what they have hidden, since the last look.
@@ -45,6 +45,7 @@ private:
         std::array<View, windows_kept> windows;
     };
 
+    std::vector<Shown>::iterator find_shown(const std::byte *base);
     void offer(Shown &shown);
     void withdraw(uint32_t window);
     void announce() const;
