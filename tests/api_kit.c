@@ -165,6 +165,14 @@ void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part)
     assert_says(waiter->sentence, part);
 }
 
+void *allocate(size_t bytes)
+{
+    void *memory = NULL;
+    if (qcclMemAlloc(&memory, bytes) != qcclSuccess)
+        fail_msg("qcclMemAlloc: %s", qcclGetLastError(NULL));
+    return memory;
+}
+
 void sleep_ms(int ms)
 {
     struct timespec time;

@@ -57,6 +57,9 @@ void start_waiter(waiter_t *waiter, qcclComm_t comm);
 /* Waits for it to come out, and looks at what it was told. */
 void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part);
 
+/* From qcclMemAlloc. */
+void *allocate(size_t bytes);
+
 void sleep_ms(int ms);
 double now_s(void);
 

@@ -1,4 +1,4 @@
-/* qcclCommRegister: what it takes and refuses, and that results show nobody who has registered. */
+/* qcclCommRegister: what it takes and refuses. */
 #include "api_kit.h"
 
 #include <stdio.h>
@@ -7,16 +7,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { block = 100001, bytes = most_ranks * block * 4 };
-
-static void *allocate(size_t size)
-{
-    void *memory = NULL;
-    if (qcclMemAlloc(&memory, size) != qcclSuccess)
-        fail_msg("qcclMemAlloc: %s", qcclGetLastError(NULL));
-    return memory;
-}
 
 static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
 {
@@ -224,155 +214,6 @@ static void blocks_beyond_the_windows_are_told_once(void **state)
     for (i = 0; i < blocks; i++) assert_int_equal(qcclMemFree(memory[i]), qcclSuccess);
 }
 
-/* One rank's memory, and what it received. */
-typedef struct {
-    float *send, *recv;
-    void *handles[2];
-    float *got;
-    size_t got_count;
-} holding_t;
-
-typedef struct {
-    int size;
-    unsigned registers; /* a bit for each rank */
-    int collective;     /* as in qcclErrorInfo_t */
-    const char *algorithm;
-    int in_place;
-    size_t count;
-    holding_t holdings[most_ranks];
-} plan_t;
-
-static float input(int rank, size_t i)
-{
-    return (float)((rank * 7919 + (int)(i % 9973)) % 127 - 60) / 8;
-}
-
-static qcclResult_t call(const plan_t *plan, int rank, qcclComm_t comm, holding_t *mine)
-{
-    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
-    const size_t n = plan->count, own = (size_t)rank * n;
-    float *send = plan->in_place ? mine->recv : mine->send, *recv = mine->recv;
-    config.algorithm = plan->algorithm;
-    mine->got_count = plan->collective == 2 ? n * (size_t)plan->size : n;
-    mine->got = recv;
-    switch (plan->collective) {
-    case 0: return qcclAllReduceConfig(send, recv, n, qcclFloat32, qcclAvg, comm, NULL, &config);
-    case 1:
-        if (plan->in_place) mine->got = recv = send + own;
-        return qcclReduceScatterConfig(send, recv, n, qcclFloat32, qcclSum, comm, NULL, &config);
-    case 2:
-        if (plan->in_place) send = recv + own;
-        return qcclAllGatherConfig(send, recv, n, qcclFloat32, comm, NULL, &config);
-    default:
-        return qcclBroadcastConfig(send, recv, n, qcclFloat32, plan->size - 1, comm, NULL, &config);
-    }
-}
-
-/* Calls again and again. As soon as a call has returned, what it used is written over. */
-static qcclResult_t call_often(int rank, qcclComm_t comm, void *context)
-{
-    plan_t *plan = context;
-    holding_t *mine = &plan->holdings[rank];
-    const size_t sent = plan->collective == 1 ? plan->count * (size_t)plan->size : plan->count;
-    float *result = malloc(bytes);
-    int again;
-    for (again = 0; result && again < 4; again++) {
-        float *send = plan->in_place ? mine->recv : mine->send;
-        qcclResult_t done;
-        size_t i;
-        if (plan->in_place && plan->collective == 2) send += (size_t)rank * plan->count;
-        for (i = 0; i < sent; i++) send[i] = input(rank + again, i);
-        if ((rank + again) % 3 == 0) sleep_ms(1);
-        done = call(plan, rank, comm, mine);
-        if (done != qcclSuccess) {
-            free(result);
-            return done;
-        }
-        memcpy(result, mine->got, mine->got_count * sizeof(float));
-        memset(mine->send, 0xDB, bytes);
-        memset(mine->recv, 0xDB, bytes);
-    }
-    mine->got = result;
-    return result ? qcclSuccess : qcclInternalError;
-}
-
-static void run_plan(const world_t *world, plan_t *plan)
-{
-    outcome_t outcome;
-    int rank, i;
-    for (rank = 0; rank < world->size; rank++)
-        for (i = 0; i < 2; i++) {
-            holding_t *holding = &plan->holdings[rank];
-            holding->handles[i] = NULL;
-            if ((plan->registers >> rank & 1) == 0) continue;
-            assert_int_equal(qcclCommRegister(world->comms[rank], i ? holding->recv : holding->send,
-                                              bytes, &holding->handles[i]),
-                             qcclSuccess);
-        }
-    outcome = on_every_rank(world, call_often, plan);
-    assert_all_succeed(&outcome, world->size);
-    for (rank = 0; rank < world->size; rank++)
-        for (i = 0; i < 2; i++)
-            assert_int_equal(
-                qcclCommDeregister(world->comms[rank], plan->holdings[rank].handles[i]),
-                qcclSuccess);
-}
-
-static void compare_with_unregistered(const world_t *world, plan_t *plan)
-{
-    plan_t plain = *plan;
-    int rank;
-    plain.registers = 0;
-    run_plan(world, &plain);
-    run_plan(world, plan);
-    for (rank = 0; rank < world->size; rank++) {
-        float *const expected = plain.holdings[rank].got, *const got = plan->holdings[rank].got;
-        if (memcmp(expected, got, plan->holdings[rank].got_count * sizeof(float)) != 0)
-            fail_msg("collective %d, %s%s, %d ranks, registered 0x%x: rank %d has other bytes",
-                     plan->collective, plan->algorithm, plan->in_place ? " in place" : "",
-                     world->size, plan->registers, rank);
-        free(expected);
-        free(got);
-    }
-}
-
-static void check_all(world_t world, unsigned registers)
-{
-    static const char *const algorithms[] = {"direct", "ring", "oneshot"};
-    plan_t plan;
-    int collective, rank;
-    size_t algorithm;
-    memset(&plan, 0, sizeof plan);
-    plan.size = world.size;
-    plan.registers = registers;
-    for (rank = 0; rank < world.size; rank++) {
-        plan.holdings[rank].send = allocate(bytes);
-        plan.holdings[rank].recv = allocate(bytes);
-    }
-    for (collective = 0; collective < 4; collective++)
-        for (algorithm = 0; algorithm < 3; algorithm++)
-            for (plan.in_place = 0; plan.in_place < 2; plan.in_place++) {
-                plan.collective = collective;
-                plan.algorithm = algorithms[algorithm];
-                plan.count = block;
-                compare_with_unregistered(&world, &plan);
-            }
-    end_world(&world);
-    for (rank = 0; rank < plan.size; rank++) {
-        assert_int_equal(qcclMemFree(plan.holdings[rank].send), qcclSuccess);
-        assert_int_equal(qcclMemFree(plan.holdings[rank].recv), qcclSuccess);
-    }
-}
-
-static void whoever_registers_the_bytes_are_the_same(void **state)
-{
-    (void)state;
-    check_all(make_world(3), 7);
-    check_all(join_world(3, NULL), 7);
-    check_all(join_world(2, NULL), 2);
-    check_all(join_world(4, NULL), 5);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,7 +223,6 @@ int main(void)
         cmocka_unit_test(calls_under_way_come_first),
         cmocka_unit_test(a_robbed_block_is_not_taken_for_another),
         cmocka_unit_test(blocks_beyond_the_windows_are_told_once),
-        cmocka_unit_test(whoever_registers_the_bytes_are_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,10 +324,11 @@ QCCL_API qcclResult_t qcclMemFree(void *pointer);
  * in place: lossless collectives on large buffers there need no copy for their peers. Memory of
  * another kind is refused. Optional, and local to this rank: some ranks may register and others
  * not, as often and for as long as they like; results are the same bytes in any case, and nothing
- * changes where peers cannot map the memory, or beyond 32 blocks on one communicator. The memory
- * stays the caller's, who may change it whenever no call uses it. To be called between calls:
- * while some are under way on streams it answers qcclInvalidUsage. *handle_out is valid until
- * qcclCommDeregister or the end of the communicator, whichever comes first. */
+ * changes where peers cannot map the memory, or beyond 32 blocks on one communicator; lent_bytes
+ * of qcclCommStats_t shows what has been. The memory stays the caller's, who may change it whenever
+ * no call uses it. To be called between calls: while some are under way on streams it answers
+ * qcclInvalidUsage. *handle_out is valid until qcclCommDeregister or the end of the communicator,
+ * whichever comes first. */
 QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes,
                                        void **handle_out);
 /* NULL does nothing. Memory that was registered several times is deregistered as often. Peers let
@@ -354,7 +355,8 @@ typedef struct {
     uint64_t copy_ns;    /* decode, reduce and copy */
     uint64_t wait_ns;
     uint64_t wire_ns;    /* handing over and receiving */
-    uint64_t reserved[8];
+    uint64_t lent_bytes; /* of wire_bytes, that the others read in registered memory of this rank */
+    uint64_t reserved[7];
 } qcclCommStats_t;
 QCCL_API qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out);
 

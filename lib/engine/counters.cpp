@@ -40,6 +40,7 @@ Counts Counters::read() const {
     return {.calls = calls.get(),
             .raw_bytes = raw_bytes.get(),
             .wire_bytes = wire_bytes.get(),
+            .lent_bytes = lent_bytes.get(),
             .encode_ns = ns(encode_ticks),
             .copy_ns = ns(copy_ticks),
             .wait_ns = ns(wait_ticks),

@@ -11,6 +11,7 @@ struct Counts {
     uint64_t calls = 0;
     uint64_t raw_bytes = 0;  // values given to the calls
     uint64_t wire_bytes = 0; // sent, headers included, once per receiver
+    uint64_t lent_bytes = 0; // of these, that peers read in the caller's memory
     uint64_t encode_ns = 0;
     uint64_t copy_ns = 0; // copying, reducing and decoding
     uint64_t wait_ns = 0;
@@ -37,7 +38,7 @@ class Counters {
 public:
     Counters();
 
-    Counter calls, raw_bytes, wire_bytes;
+    Counter calls, raw_bytes, wire_bytes, lent_bytes;
     Counter encode_ticks, copy_ticks, wait_ticks, wire_ticks;
 
     // Ticks become ns by what both clocks have shown since the counters were made.

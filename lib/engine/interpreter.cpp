@@ -150,8 +150,10 @@ Result<bool> Interpreter::try_send(Lane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, lane.wire(step.src.index).wire));
+    const Wire &wire = lane.wire(step.src.index).wire;
+    QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire));
     if (!is_sent) return false;
+    if (wire.origin == program_.work.team.rank) counters_.lent_bytes.add(wire.loan.bytes);
     release_uses(lane, task);
     charge(counters_.wire_ticks);
     return true;

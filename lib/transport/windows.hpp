@@ -5,6 +5,7 @@
 #include "transport/party.hpp"
 
 #include <array>
+#include <span>
 #include <vector>
 
 namespace qccl {
