@@ -1,7 +1,8 @@
-/* What registration brings: peers read large buffers in place, and results show
- * nobody who has registered. */
+/* What registration brings: peers read large buffers in place, results show nobody
+ * who has registered, and what is freed is let go. */
 #include "api_kit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,6 +183,64 @@ static void whoever_registers_the_bytes_are_the_same(void **state)
     check_all(join_world(4, NULL), 5);
 }
 
+/* Files of memory that are mapped in this process, by whichever rank. */
+static int mapped_files(void)
+{
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found += strstr(line, "memfd:qccl") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+typedef struct {
+    int calls;
+    size_t count;
+    const char *algorithm;
+} some_t;
+
+static qcclResult_t call_some(int rank, qcclComm_t comm, void *context)
+{
+    const some_t *some = context;
+    float *const values = calloc(some->count, sizeof *values);
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    qcclResult_t result = values ? qcclSuccess : qcclInternalError;
+    int i;
+    (void)rank;
+    config.algorithm = some->algorithm;
+    for (i = 0; i < some->calls && result == qcclSuccess; i++)
+        result = qcclAllReduceConfig(values, values, some->count, qcclFloat32, qcclSum, comm, NULL,
+                                     &config);
+    free(values);
+    return result;
+}
+
+/* Whatever calls they make next, small ones after a while. */
+static void peers_let_go_of_what_is_freed(void **state)
+{
+    static some_t large = {1, 1 << 18, "direct"};
+    static some_t others[] = {{1, 10000, "ring"}, {64, 1, "oneshot"}};
+    world_t world = make_world(2);
+    const int before = mapped_files();
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof others / sizeof *others; i++) {
+        void *const memory = allocate(1 << 20), *handle;
+        outcome_t outcome;
+        assert_int_equal(qcclCommRegister(world.comms[0], memory, 1 << 20, &handle), qcclSuccess);
+        outcome = on_every_rank(&world, call_some, &large);
+        assert_all_succeed(&outcome, 2);
+        assert_int_equal(mapped_files(), before + 2);
+        assert_int_equal(qcclCommDeregister(world.comms[0], handle), qcclSuccess);
+        assert_int_equal(qcclMemFree(memory), qcclSuccess);
+        outcome = on_every_rank(&world, call_some, &others[i]);
+        assert_all_succeed(&outcome, 2);
+        assert_int_equal(mapped_files(), before);
+    }
+    end_world(&world);
+}
+
 typedef struct {
     float *memory[2];
     size_t count;
@@ -233,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_registers_the_bytes_are_the_same),
         cmocka_unit_test(large_sums_in_place_are_lent_too),
+        cmocka_unit_test(peers_let_go_of_what_is_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

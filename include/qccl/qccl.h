@@ -332,8 +332,9 @@ QCCL_API qcclResult_t qcclMemFree(void *pointer);
 QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t bytes,
                                        void **handle_out);
 /* NULL does nothing. Memory that was registered several times is deregistered as often. Peers let
- * go of it at their next large lossless call, or with their communicator: what is freed
- * before stays in use until then. qcclInvalidUsage while calls are under way on streams. */
+ * go of it at one of their next 64 calls (at the first that is not small), or with their
+ * communicator: what is freed before stays in use until then. qcclInvalidUsage while calls are
+ * under way on streams. */
 QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 
 /* ---- Seeing ---------------------------------------------------------------------------------- */

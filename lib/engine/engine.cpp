@@ -7,6 +7,9 @@
 
 namespace qccl {
 
+// Over lines: peers write where this rank would look, which so small a call feels.
+static constexpr uint64_t calls_between_looks = 64;
+
 bool is_in_place(const Program &program, const Call &call) {
     const auto send = reinterpret_cast<uintptr_t>(call.send);
     const auto recv = reinterpret_cast<uintptr_t>(call.recv);
@@ -25,6 +28,7 @@ Error located(const Error &error, const Program &program, const Call &call) {
 }
 
 Done Engine::run(const Program &program, const Call &call) {
+    if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
     CallDescriptor descriptor = program.descriptor;
     descriptor.call = call.number;
     descriptor.tag = call.tag;

@@ -69,7 +69,6 @@ Done Interpreter::cut_outbox() {
 }
 
 void Interpreter::lend() {
-    transport_.look_at_windows();
     workbench_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
                      .recv = transport_.lend(call_.recv, program_.recv_bytes)});
 }

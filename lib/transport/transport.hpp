@@ -112,7 +112,8 @@ public:
     // more is shown by now than there are windows, and what finds none is not lent.
     virtual bool show(const OwnMemory &memory) = 0;
     virtual void hide(const std::byte *base) = 0;
-    // At what the others have shown and hidden since the last look. At the start of a call.
+    // At what the others have shown and hidden since the last look: a load for each of them where
+    // that is nothing. Between calls.
     virtual void look_at_windows() = 0;
     // The bytes at `data` as a loan, if all of them lie in one window. Then they may go with a wire
     // of this rank's outbox, and may be changed when nobody reads the wire's slot.

@@ -30,20 +30,29 @@ void Windows::hide(const std::byte *base) {
     shown_.erase(found);
 }
 
-// Where there is no room, or the file has been closed, peers hear nothing.
-void Windows::offer(Shown &shown) {
-    if (!is_open(shown.memory.file)) return;
+// False: there is no room yet. Where the file has been closed, peers never hear of the memory.
+bool Windows::offer(Shown &shown) {
+    const std::optional<uint32_t> number = find_free();
+    if (!number) return false;
+    shown.is_waiting = false;
+    if (!is_open(shown.memory.file)) return true;
+    OfferedWindow &window = party_.mine().window(*number);
+    window.file = shown.memory.file;
+    window.readers.store(0, std::memory_order_relaxed);
+    window.offer.store(++offers_, std::memory_order_seq_cst);
+    shown.window = *number;
+    announce();
+    return true;
+}
+
+std::optional<uint32_t> Windows::find_free() const {
     for (uint32_t number = 0; number < windows_kept; number++) {
-        OfferedWindow &window = party_.mine().window(number);
-        if (window.offer.load(std::memory_order_relaxed) != 0 ||
-            window.holders.load(std::memory_order_seq_cst) != 0)
-            continue;
-        window.file = shown.memory.file;
-        window.readers.store(0, std::memory_order_relaxed);
-        window.offer.store(++offers_, std::memory_order_seq_cst);
-        shown.window = number;
-        return announce();
+        const OfferedWindow &window = party_.mine().window(number);
+        if (window.offer.load(std::memory_order_relaxed) == 0 &&
+            window.holders.load(std::memory_order_seq_cst) == 0)
+            return number;
     }
+    return std::nullopt;
 }
 
 void Windows::withdraw(uint32_t window) {
@@ -66,7 +75,7 @@ void Windows::look() {
             look_at(peer, number, views.windows[number]);
     }
     for (Shown &shown : shown_)
-        if (shown.window == no_window) offer(shown);
+        if (shown.is_waiting && !offer(shown)) return;
 }
 
 void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {

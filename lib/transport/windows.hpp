@@ -5,6 +5,7 @@
 #include "transport/party.hpp"
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,7 +35,8 @@ private:
     struct Shown {
         OwnMemory memory;
         uint32_t times = 1;
-        uint32_t window = no_window; // the table had no room yet
+        uint32_t window = no_window;
+        bool is_waiting = true; // the table had no room yet
     };
     // Of one window of a peer.
     struct View {
@@ -47,7 +49,8 @@ private:
     };
 
     std::vector<Shown>::iterator find_shown(const std::byte *base);
-    void offer(Shown &shown);
+    bool offer(Shown &shown);
+    std::optional<uint32_t> find_free() const;
     void withdraw(uint32_t window);
     void announce() const;
     void look_at(uint32_t peer, uint32_t number, View &view) const;
