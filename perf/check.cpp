@@ -120,6 +120,9 @@ static void round_to(DataType type, double *values, size_t count) {
     load_reals(type, stored, count, values);
 }
 
+// A NaN is the largest, from wherever it comes.
+static double larger_error(double a, double b) { return a > b || std::isnan(a) ? a : b; }
+
 // Counts as wrong what lies further than `bound`, or, where there is none, than rounding explains.
 static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank, Part part,
                           const std::byte *result, bool is_bitwise, std::optional<double> bound,
@@ -149,8 +152,7 @@ static void look_at_reals(const Operation &operation, ExactResult &exact, uint32
             const double error = std::fabs(got[i] - wanted[i]);
             found.error_squares += error * error;
             found.value_squares += wanted[i] * wanted[i];
-            found.max_abs_err = std::max(found.max_abs_err, error);
-            if (error != error) found.max_abs_err = error;
+            found.max_abs_err = larger_error(found.max_abs_err, error);
             const double allowed = bound ? *bound : rounding_bound(operation, magnitude[i]);
             found.wrong += is_bitwise ? got[i] != rounded[i] : !(error <= allowed);
         }
@@ -163,8 +165,7 @@ static Findings combined(const std::vector<Findings> &parts) {
     for (const Findings &part : parts) {
         all.error_squares += part.error_squares;
         all.value_squares += part.value_squares;
-        // Written so that a NaN stays.
-        if (!(part.max_abs_err <= all.max_abs_err)) all.max_abs_err = part.max_abs_err;
+        all.max_abs_err = larger_error(all.max_abs_err, part.max_abs_err);
         all.largest_input = std::max(all.largest_input, part.largest_input);
         all.non_finite += part.non_finite;
         all.overflowed += part.overflowed;

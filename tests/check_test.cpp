@@ -183,6 +183,20 @@ static void a_dropped_nan_is_wrong() {
     CHECK_EQ(judge(operation, *parse_codec("int4"), source, drop).wrong, 2U);
 }
 
+// No bound is below it, and no sum of errors above.
+static void a_nan_out_of_numbers_is_wrong() {
+    const auto source = make_gaussian(seed);
+    const Operation operation = all_reduce(DataType::float32, RedOp::sum, 100);
+    for (const size_t at : {10U, 50U, 90U}) { // where one of the three ranks looks
+        const Damage damage = [at](uint32_t, std::vector<std::byte> &result) {
+            const float nan = std::numeric_limits<float>::quiet_NaN();
+            std::memcpy(&result[4 * at], &nan, sizeof nan);
+        };
+        for (const char *codec : {"none", "bf16", "int8", "minmax"})
+            CHECK_EQ(judge(operation, *parse_codec(codec), *source, damage).wrong, 1U);
+    }
+}
+
 static void every_range_of_made_data_is_the_same_data() {
     const auto source = make_gaussian(seed);
     for (const TypeInfo &row : type_table) {
@@ -224,6 +238,7 @@ int main() {
         QTEST(a_compressed_result_may_be_off_by_what_its_codec_loses),
         QTEST(the_error_is_measured),
         QTEST(a_dropped_nan_is_wrong),
+        QTEST(a_nan_out_of_numbers_is_wrong),
         QTEST(every_range_of_made_data_is_the_same_data),
         QTEST(made_data_are_gaussian),
     };
