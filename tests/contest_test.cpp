@@ -23,6 +23,8 @@ static void statistics_are_the_textbooks() {
     for (int i = 100; i > 0; i--) hundred.push_back(i);
     CHECK(statistics(hundred).p99 == 99);
     CHECK(statistics(hundred).p95 == 95);
+    const std::vector<double> ten(hundred.end() - 10, hundred.end());
+    CHECK(statistics(ten).p95 == 10); // between two of them the larger one
     CHECK(statistics({}).mean == 0);
     const double one[] = {7};
     CHECK(statistics(one).p99 == 7);

@@ -132,6 +132,33 @@ static void the_host_of_the_rendezvous_is_named() {
     CHECK(timer.seconds() < 1);
 }
 
+// Asked for the last time whom one waits for, a server that is stuck says nothing.
+static void a_stopped_host_is_not_waited_for() {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    Processes ranks;
+    ranks.start([&]() -> Done {
+        const auto id = create_unique_id(options());
+        if (!id) return id.error();
+        if (write(ends[1], id->data(), id->size()) < 0)
+            return Error::make(Code::system_error, "write");
+        QCCL_TRY(const auto bootstrap, join_unique_id(*id, 2, 0, options()));
+        return exchange(*bootstrap, 8, 0);
+    });
+    UniqueId id;
+    CHECK(read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size()));
+    close(ends[0]);
+    close(ends[1]);
+    const auto bootstrap = join_unique_id(id, 2, 1, options(300ms));
+    if (bootstrap) kill(ranks.pids[0], SIGSTOP);
+    const Timer timer;
+    const Done done = bootstrap ? exchange(**bootstrap, 8, 0) : Done(bootstrap.error());
+    const double seconds = timer.seconds();
+    kill(ranks.pids[0], SIGKILL);
+    check_all_refused({done}, Code::timeout, 0, "gives no answer");
+    CHECK(seconds < 4);
+}
+
 static void a_stopped_rank_costs_time_only() {
     const UniqueId id = make_id();
     Processes ranks;
@@ -277,6 +304,7 @@ int main() {
         QTEST(a_process_may_exit_while_it_serves),
         QTEST(processes_meet_too),
         QTEST(a_killed_rank_is_named),
+        QTEST(a_stopped_host_is_not_waited_for),
         QTEST(a_stopped_rank_costs_time_only),
         QTEST(a_rank_that_left_is_named),
         QTEST(a_forked_child_leaves_its_parents_connection_alone),
