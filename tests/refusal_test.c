@@ -126,6 +126,19 @@ static void buffers(void **state)
             qcclInvalidArgument, "overlap");
 }
 
+/* The words are those of `assert_works`, which has just made the call: they are not looked at
+ * again, but the buffers are. */
+static void buffers_of_a_call_that_is_repeated(void **state)
+{
+    double two[2] = {1, 1};
+    (void)state;
+    assert_works(&world);
+    refused(qcclAllReduce(two, NULL, 1, qcclFloat64, qcclSum, world.comms[0], NULL),
+            qcclInvalidArgument, "recv is NULL, but 8 bytes are to be there");
+    refused(qcclAllReduce(two, (char *)two + 4, 1, qcclFloat64, qcclSum, world.comms[0], NULL),
+            qcclInvalidArgument, "overlap");
+}
+
 static void configs(void **state)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -274,6 +287,7 @@ int main(void)
         cmocka_unit_test(the_first_wrong_argument_is_named),
         cmocka_unit_test(counts),
         cmocka_unit_test(buffers),
+        cmocka_unit_test(buffers_of_a_call_that_is_repeated),
         cmocka_unit_test(configs),
         cmocka_unit_test(a_newer_config_that_says_nothing_new_is_accepted),
         cmocka_unit_test(algorithms),
