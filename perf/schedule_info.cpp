@@ -15,6 +15,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -47,8 +48,8 @@ Done check_question(const ScheduleQuestion &question) {
     return {};
 }
 
-// The planner's tables of a communicator with these settings.
-static Result<Tables> tables_here() {
+// The planner's tables of a communicator with these settings, whose ranks share this machine.
+static Result<Tables> tables_here(uint32_t ranks) {
     QCCL_TRY(const Settings settings, read_settings(environ));
     Cut cut;
     cut.outbox_bytes = settings.arena_bytes.value_or(cut.outbox_bytes);
@@ -56,6 +57,8 @@ static Result<Tables> tables_here() {
     cut.lanes =
         static_cast<uint32_t>(std::min<uint64_t>(settings.lanes.value_or(cut.lanes), UINT32_MAX));
     Tables tables;
+    const double cores = std::max(1U, std::thread::hardware_concurrency());
+    tables.speeds.ranks_per_core = std::max(1.0, ranks / cores);
     tables.limits = limits_of(cut);
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;
@@ -69,7 +72,7 @@ Done print_explanation(const ScheduleQuestion &question) {
                           .root = question.root,
                           .type = question.type,
                           .codec = question.codec.value_or(Codec{})};
-    QCCL_TRY(const Tables tables, tables_here());
+    QCCL_TRY(const Tables tables, tables_here(question.ranks));
     QCCL_TRY(const std::string text,
              explain(problem, tables, question.algorithm ? question.algorithm->name : ""));
     std::fputs(text.c_str(), stdout);

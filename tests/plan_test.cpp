@@ -189,6 +189,28 @@ static void every_collective_has_a_plan_for_every_size() {
             }
 }
 
+// Where ranks share a core every round costs a turn of all of them, which is worth more bytes.
+static void who_shares_a_core_takes_fewer_rounds() {
+    Tables crowded = tables;
+    crowded.speeds.ranks_per_core = 4;
+    const auto largest_oneshot = [](const Tables &with) {
+        uint64_t largest = 0;
+        for (uint64_t count = 1; count <= 1 << 20; count *= 2) {
+            const auto plan = choose(all_reduce(count, 8), with);
+            CHECK_OK(plan);
+            if (std::strcmp(plan->algorithm->name, "oneshot") == 0) largest = count;
+        }
+        return largest;
+    };
+    CHECK(largest_oneshot(crowded) > largest_oneshot(tables));
+    CHECK(largest_oneshot(crowded) < 1 << 20);
+
+    const auto text = explain(all_reduce(1, 8), crowded);
+    CHECK_OK(text);
+    CHECK(text->find("4 ranks share a core") != std::string::npos);
+    CHECK(explain(all_reduce(1, 8), tables)->find("share") == std::string::npos);
+}
+
 static void reasons_are_given() {
     const auto text = explain(all_reduce(1 << 20, 4, DataType::float16), tables);
     CHECK_OK(text);
@@ -215,6 +237,7 @@ int main() {
         QTEST(somebody_may_say_what_is_sent_whole),
         QTEST(what_does_not_fit_is_refused),
         QTEST(every_collective_has_a_plan_for_every_size),
+        QTEST(who_shares_a_core_takes_fewer_rounds),
         QTEST(reasons_are_given),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

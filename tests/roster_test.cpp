@@ -9,11 +9,17 @@ using namespace qtest;
 
 namespace {
 
-// Gathers ranks whose threads may run on the given cores, and says who of them may spin.
-std::vector<bool> who_spins(const std::vector<std::vector<int>> &cores) {
+struct Room {
+    std::vector<bool> spins; // by rank
+    double ranks_per_core = 0;
+};
+
+// Gathers ranks whose threads may run on the given cores, and says what room they find there.
+Room find_room(const std::vector<std::vector<int>> &cores) {
     const auto size = static_cast<uint32_t>(cores.size());
-    std::vector<bool> spins(size);
+    Room room;
     std::vector<std::atomic<int>> answers(size);
+    std::vector<std::atomic<double>> crowds(size);
     run_ranks(Kind::inproc, size, [&](const Rank &rank) {
         cpu_set_t own;
         CPU_ZERO(&own);
@@ -27,9 +33,18 @@ std::vector<bool> who_spins(const std::vector<std::vector<int>> &cores) {
             });
         CHECK_OK(roster);
         answers[rank.rank] = roster->may_spin(rank.rank);
+        crowds[rank.rank] = roster->ranks_per_core();
     });
-    for (uint32_t rank = 0; rank < size; rank++) spins[rank] = answers[rank] != 0;
-    return spins;
+    for (uint32_t rank = 0; rank < size; rank++) {
+        room.spins.push_back(answers[rank] != 0);
+        CHECK_EQ(crowds[rank].load(), crowds[0].load());
+    }
+    room.ranks_per_core = crowds[0];
+    return room;
+}
+
+std::vector<bool> who_spins(const std::vector<std::vector<int>> &cores) {
+    return find_room(cores).spins;
 }
 
 void ranks_spin_where_nobody_needs_the_core() {
@@ -43,6 +58,16 @@ void ranks_spin_where_nobody_needs_the_core() {
     CHECK(who_spins({{0, 1}, {0, 1}, {0, 1}}) == (Answers{false, false, false}));
     // The one that is bound shares its core; the other can go elsewhere.
     CHECK(who_spins({{0}, {0, 1}}) == (Answers{false, true}));
+}
+
+void the_most_crowded_cores_count() {
+    cpu_set_t own;
+    CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+    if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
+    CHECK_EQ(find_room({{0}}).ranks_per_core, 1.0);
+    CHECK_EQ(find_room({{0, 1}}).ranks_per_core, 1.0);
+    CHECK_EQ(find_room({{0, 1}, {0, 1}, {0, 1}}).ranks_per_core, 1.5);
+    CHECK_EQ(find_room({{0}, {1}, {1}}).ranks_per_core, 2.0);
 }
 
 // What both of two ranks say where rank 1 is another than it should be.
@@ -82,6 +107,7 @@ void another_user_is_refused() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(ranks_spin_where_nobody_needs_the_core),
+        QTEST(the_most_crowded_cores_count),
         QTEST(another_version_is_refused),
         QTEST(another_user_is_refused),
     };

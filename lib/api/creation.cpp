@@ -212,13 +212,14 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                         wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
                         options.size, transport->name(), name(equipment.device.kernels->tier));
     const Cut how = cut(*transport, options.outbox_bytes);
+    const Speeds speeds{.ranks_per_core = transport->ranks_per_core()};
     return std::make_shared<Comm>(
         CommParts{.name = wishes_.name,
                   .log = std::move(equipment.log),
                   .transport = std::move(transport),
                   .device = equipment.device,
                   .cut = how,
-                  .tables = {.speeds = {},
+                  .tables = {.speeds = speeds,
                              .limits = limits_of(how),
                              .whole_up_to_bytes = settings_.oneshot_max_bytes},
                   .codecs = policy_of(wishes_, settings_),

@@ -80,18 +80,21 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     const auto time = [&](uint64_t chunks, double bytes_per_ns) {
         return static_cast<double>(chunks) * chunk_bytes / bytes_per_ns;
     };
+    const double sharers = std::max(1.0, speeds.ranks_per_core);
+    const double round_ns = sharers > 1 ? speeds.turn_ns : speeds.latency_ns;
     Cost c;
     c.rounds = algorithm.rounds(problem.collective, problem.ranks);
     c.noise = is_lossless ? 0 : algorithm.noise(problem.collective, problem.ranks);
     c.wire_bytes = tally.sends * encoded_chunk;
     c.compute_ns =
-        time(tally.copies, speeds.copy_bytes_per_ns) +
-        time(tally.encodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.encode_bytes_per_ns) +
-        time(tally.decodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.decode_bytes_per_ns);
+        sharers *
+        (time(tally.copies, speeds.copy_bytes_per_ns) +
+         time(tally.encodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.encode_bytes_per_ns) +
+         time(tally.decodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.decode_bytes_per_ns));
     c.wire_ns = static_cast<double>(std::max(tally.sends, tally.recvs) * encoded_chunk) /
                 speeds.wire_bytes_per_ns;
-    c.latency_ns = c.rounds * speeds.latency_ns +
-                   static_cast<double>(tally.sends + tally.recvs) * instances * speeds.message_ns;
+    c.latency_ns = sharers * (c.rounds * round_ns + static_cast<double>(tally.sends + tally.recvs) *
+                                                        instances * speeds.message_ns);
 
     // A pipeline of two stages, computing and moving, over S equal segments: the longer stage runs
     // all the time, and the shorter one is hidden but for one segment's share of it.

@@ -22,6 +22,10 @@ struct Speeds {
     double encode_bytes_per_ns = 14;
     double decode_bytes_per_ns = 19;
     double wire_bytes_per_ns = 20; // encoded bytes that a rank can send, or receive
+    // Where ranks share a core, each computes only in its turn, and what it waits for comes when
+    // the others have had theirs.
+    double ranks_per_core = 1;
+    double turn_ns = 2000; // of the kernel, from one rank to the next
 
     bool operator==(const Speeds &) const = default;
 };

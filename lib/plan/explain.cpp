@@ -96,6 +96,8 @@ Result<std::string> explain(const Problem &problem, const Tables &tables, std::s
     QCCL_TRY(const auto candidates, find_candidates(problem, tables));
     std::string text;
     add_head(text, problem, chosen);
+    if (tables.speeds.ranks_per_core > 1)
+        append(text, "  %.3g ranks share a core\n", tables.speeds.ranks_per_core);
     for (const Candidate &candidate : candidates)
         add_candidate(text, candidate, chosen, problem.type);
     add_reason(text, candidates, chosen, !forced.empty());

@@ -1,7 +1,9 @@
 // Introductions and outcomes, each one all-gather, judged alike on every rank.
 #include "transport/roster.hpp"
 
+#include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <unistd.h>
 
 namespace qccl {
@@ -80,7 +82,7 @@ std::vector<int64_t> Roster::pids() const {
     return pids;
 }
 
-bool Roster::may_spin(uint32_t rank) const {
+double Roster::crowding(uint32_t rank) const {
     const cpu_set_t &ours = introductions_[rank].cores;
     int sharers = 0;
     for (const Introduction &introduction : introductions_) {
@@ -88,7 +90,16 @@ bool Roster::may_spin(uint32_t rank) const {
         CPU_AND(&common, &ours, &introduction.cores);
         if (CPU_COUNT(&common) > 0) sharers++;
     }
-    return sharers > 0 && sharers <= CPU_COUNT(&ours);
+    return static_cast<double>(sharers) / CPU_COUNT(&ours);
+}
+
+bool Roster::may_spin(uint32_t rank) const { return crowding(rank) <= 1; }
+
+double Roster::ranks_per_core() const {
+    double most = 1;
+    for (uint32_t rank = 0; rank < size(); rank++)
+        if (const double own = crowding(rank); std::isfinite(own)) most = std::max(most, own);
+    return most;
 }
 
 Done gather_done(const Done &mine, uint32_t size, const AllGather &all_gather) {

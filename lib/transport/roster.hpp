@@ -45,8 +45,13 @@ public:
     std::vector<int64_t> pids() const;
     // Whether `rank` has a core for itself, whatever the others do with theirs.
     bool may_spin(uint32_t rank) const;
+    // Where most ranks share cores: how many of them there are for each. At least 1.
+    double ranks_per_core() const;
 
 private:
+    // Ranks, this one among them, for each core that it may run on; infinite where that is unknown.
+    double crowding(uint32_t rank) const;
+
     std::vector<Introduction> introductions_;
 };
 

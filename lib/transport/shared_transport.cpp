@@ -8,8 +8,8 @@ namespace qccl {
 
 SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifelines,
                                  const Roster &roster, const TransportOptions &options)
-    : name_(name), party_(std::move(party)), shape_(roster[0].shape), history_(party_),
-      verdict_(party_),
+    : name_(name), ranks_per_core_(roster.ranks_per_core()), party_(std::move(party)),
+      shape_(roster[0].shape), history_(party_), verdict_(party_),
       vigil_(party_, history_, verdict_, std::move(lifelines),
              {.spin = options.spin.value_or(roster.may_spin(options.rank) ? Vigil::usual_spin
                                                                           : Vigil::Time(0)),

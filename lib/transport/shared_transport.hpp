@@ -18,6 +18,7 @@ public:
     const char *name() const override { return name_; }
     uint32_t rank() const override { return party_.rank; }
     uint32_t size() const override { return party_.size(); }
+    double ranks_per_core() const override { return ranks_per_core_; }
 
     Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override;
     Done meet() override;
@@ -70,6 +71,7 @@ private:
     Done drain();
 
     const char *name_;
+    const double ranks_per_core_;
     Party party_;
     SegmentShape shape_;
     CallHistory history_;

@@ -77,6 +77,9 @@ public:
     virtual const char *name() const = 0;
     virtual uint32_t rank() const = 0;
     virtual uint32_t size() const = 0;
+    // Where most ranks share cores: how many of them there are for each. At least 1; equal on all
+    // ranks.
+    virtual double ranks_per_core() const = 0;
 
     // Publishes the descriptor of the call that begins now. Fails if the communicator has failed.
     // `timeout` bounds the waits for live peers that do not come; 0 is never.
