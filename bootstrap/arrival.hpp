@@ -2,8 +2,8 @@
 // person what keeps it out. Knows no connections.
 #pragma once
 
+#include "base/deadline.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/deadline.hpp"
 #include "bootstrap/endpoint.hpp"
 
 namespace qccl {

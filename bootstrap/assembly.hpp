@@ -2,7 +2,7 @@
 // Knows no sockets and no clock; the server feeds it and tells the ranks what follows.
 #pragma once
 
-#include "bootstrap/deadline.hpp"
+#include "base/deadline.hpp"
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/round.hpp"
 

@@ -1,6 +1,6 @@
 // Ranks that are threads of one process meet in memory.
+#include "base/deadline.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/deadline.hpp"
 #include "bootstrap/round.hpp"
 
 #include <condition_variable>

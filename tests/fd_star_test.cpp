@@ -6,6 +6,7 @@
 #include "transport/fd_star.hpp"
 
 #include <fcntl.h>
+#include <optional>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -192,6 +193,156 @@ void too_few_descriptors_are_told_at_once() {
     CHECK(Clock::now() - start < 5s);
 }
 
+// In a child that has no rights beyond those of any user, and may open `most` descriptors.
+void as_ordinary_user(rlim_t most, const std::function<void()> &body) {
+    struct Said {
+        char text[1024] = {};
+    };
+    const Shared<Said> said;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const rlimit low{most, most};
+        try {
+            CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+            CHECK_EQ(setresuid(65534, 65534, 65534), 0);
+            body();
+        } catch (const Failure &failure) {
+            std::snprintf(said->text, sizeof said->text, "%s", failure.text.c_str());
+        }
+        _exit(said->text[0] != 0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (said->text[0]) throw Failure{said->text};
+    CHECK_EQ(status, 0);
+}
+
+// More descriptors than the user may have on their way, sent to nobody; gone when the two are
+// closed.
+std::pair<FileDescriptor, FileDescriptor> crowd_the_way(rlim_t most) {
+    int ends[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    std::pair<FileDescriptor, FileDescriptor> way(ends[0], ends[1]);
+    const auto pairs = static_cast<uint32_t>(most / 2 + 1);
+    std::vector<FdPair> many(pairs);
+    for (FdPair &pair : many) pair = {FileDescriptor(0), FileDescriptor(0)};
+    const int reason = send_fds(way.first, {{}, 0, pairs}, many.data(), Clock::now() + 5s);
+    for (FdPair &pair : many)
+        for (FileDescriptor &each : pair) (void)each.release();
+    CHECK_EQ(reason, 0);
+    return way;
+}
+
+// What a user may have on the way to others the kernel bounds by how many descriptors it may open.
+void crowded_ways_cost_time_only() {
+    if (geteuid() != 0) return print_message("skipped: only root can become another user\n");
+    constexpr rlim_t most = 32;
+    as_ordinary_user(most, [] {
+        const auto start = Clock::now();
+        serve_with(2, [start](const StarAddress &address) {
+            auto way = crowd_the_way(most);
+            std::thread clearing([&] {
+                std::this_thread::sleep_until(start + 300ms);
+                way = {};
+            });
+            auto joined = join(address, 1, 2, pair_of(1), 20s);
+            clearing.join();
+            check_pairs(joined, 2);
+        });
+        CHECK(Clock::now() - start > 300ms);
+    });
+}
+
+void ways_that_stay_crowded_are_told() {
+    if (geteuid() != 0) return print_message("skipped: only root can become another user\n");
+    constexpr rlim_t most = 32;
+    as_ordinary_user(most, [] {
+        auto star = FdStar::open();
+        CHECK_OK(star);
+        const StarAddress address = star->address();
+        std::optional<std::pair<FileDescriptor, FileDescriptor>> way = crowd_the_way(most);
+        const auto joined = join(address, 1, 2, pair_of(1), 100ms);
+        CHECK(!joined);
+        CHECK_EQ(std::string(joined.error().text),
+                 std::string("cannot pass shared memory to rank 0: user 65534 has sent more than "
+                             "32 descriptors (ulimit -n) that nobody has received yet"));
+
+        // Rank 1 comes, but nothing can be passed to it.
+        way.reset();
+        const FileDescriptor rank_1 = connect_to(address);
+        const FdPair pair = pair_of(1);
+        CHECK_EQ(send_fds(rank_1, {address.cookie, 1, 1}, &pair, Clock::now() + 5s), 0);
+        way = crowd_the_way(most);
+        const auto all = star->serve(pair_of(0), 2, 100ms);
+        CHECK(!all);
+        CHECK_EQ(std::string(all.error().text),
+                 std::string("cannot pass shared memory to rank 1: user 65534 has sent more than "
+                             "32 descriptors (ulimit -n) that nobody has received yet"));
+    });
+}
+
+// The kernel keeps a few messages for who does not read, and no more.
+void nobody_waits_for_ever_for_a_reader() {
+    int ends[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const FileDescriptor writer(ends[0]), silent(ends[1]);
+    const FdPair pair = pair_of(0);
+    const auto start = Clock::now();
+    int reason = 0;
+    for (int i = 0; i < 10000 && reason == 0; i++)
+        reason = send_fds(writer, {{}, 0, 1}, &pair, Clock::now() + 50ms);
+    CHECK_EQ(reason, EAGAIN);
+    CHECK(Clock::now() - start > 50ms);
+
+    // Whoever reads in time is written to.
+    std::thread reader([&] {
+        std::this_thread::sleep_for(50ms);
+        while (receive_fds(silent, {})) {}
+    });
+    reason = send_fds(writer, {{}, 0, 1}, &pair, Clock::now() + 20s);
+    reader.join();
+    CHECK_EQ(reason, 0);
+}
+
+void rank_0_is_named_where_it_gives_nothing() {
+    auto star = FdStar::open();
+    CHECK_OK(star);
+    const StarAddress address = star->address();
+    // However often a signal interrupts the wait.
+    struct sigaction nothing {};
+    nothing.sa_handler = [](int) {};
+    CHECK_EQ(sigaction(SIGUSR1, &nothing, nullptr), 0);
+    std::atomic<bool> is_over{false};
+    std::thread nuisance([&, waiter = pthread_self()] {
+        while (!is_over) {
+            pthread_kill(waiter, SIGUSR1);
+            std::this_thread::sleep_for(10ms);
+        }
+    });
+    const auto start = Clock::now();
+    const auto late = join(address, 1, 2, pair_of(1), 200ms);
+    is_over = true;
+    nuisance.join();
+    CHECK(Clock::now() - start < 5s);
+    CHECK(!late);
+    CHECK(late.error().code == Code::timeout);
+    CHECK_EQ(late.error().rank, 0);
+    CHECK_EQ(std::string(late.error().text),
+             std::string("rank 0 does not pass on the ranks' shared memory"));
+
+    std::thread ending([&] {
+        std::this_thread::sleep_for(50ms);
+        star = Error::make(Code::success, "it closes the door");
+    });
+    for (int i = 0; i < 2; i++) { // while it waits, and when nobody is there from the start
+        const auto lost = join(address, 1, 2, pair_of(1), 20s);
+        if (i == 0) ending.join();
+        CHECK(!lost);
+        CHECK(lost.error().code == Code::peer_lost);
+        CHECK_EQ(lost.error().rank, 0);
+    }
+}
+
 void who_does_not_come_is_named() {
     const size_t before = count_descriptors();
     {
@@ -210,8 +361,10 @@ void who_does_not_come_is_named() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(everyone_gets_everything),    QTEST(strangers_delay_nobody),
-        QTEST(another_user_is_turned_away), QTEST(too_few_descriptors_are_told_at_once),
+        QTEST(everyone_gets_everything),           QTEST(strangers_delay_nobody),
+        QTEST(another_user_is_turned_away),        QTEST(too_few_descriptors_are_told_at_once),
+        QTEST(crowded_ways_cost_time_only),        QTEST(ways_that_stay_crowded_are_told),
+        QTEST(nobody_waits_for_ever_for_a_reader), QTEST(rank_0_is_named_where_it_gives_nothing),
         QTEST(who_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

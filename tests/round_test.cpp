@@ -2,7 +2,7 @@
 // until when.
 #include "qtest.hpp"
 
-#include "bootstrap/deadline.hpp"
+#include "base/deadline.hpp"
 #include "bootstrap/round.hpp"
 
 #include <array>

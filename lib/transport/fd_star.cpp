@@ -1,4 +1,4 @@
-// The star over sequenced-packet sockets: one packet is one message, whole or not at all.
+// The star: who has come, who is at the door, and who is told what until when.
 #include "transport/fd_star.hpp"
 
 #include <algorithm>
@@ -8,9 +8,10 @@
 #include <optional>
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
+#include <thread>
 
 namespace qccl {
 
@@ -19,25 +20,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = std::chrono::nanoseconds;
 
-// The kernel takes up to 253 descriptors in one message.
-constexpr uint32_t pairs_per_message = 64;
 // Accepted connections that have said nothing yet, beyond the ranks'.
 constexpr size_t silent_strangers = 64;
-
-// To the middle: `first` is the sender, which brings one pair. From it: pairs of ranks from `first`
-// on.
-struct Message {
-    std::array<std::byte, 16> cookie{};
-    uint32_t first = 0;
-    uint32_t pairs = 0;
-};
 
 Error failed(const char *what) {
     return Error::make(Code::system_error, "cannot %s: %s", what, std::strerror(errno));
 }
 
 Result<FileDescriptor> make_socket() {
-    FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!made.is_open()) return failed("make a socket");
     return made;
 }
@@ -64,86 +55,48 @@ std::optional<uid_t> user_of(const FileDescriptor &connection) {
     return peer.uid;
 }
 
-void bound_blocking(const FileDescriptor &connection, Time timeout) {
-    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(timeout).count();
-    const timeval bound{us / std::micro::den, us % std::micro::den};
-    setsockopt(connection.number(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
-    setsockopt(connection.number(), SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound);
+Error not_passed(uint32_t rank, int reason) {
+    if (reason == EAGAIN)
+        return Error::make(Code::timeout, "rank %u does not take the shared memory that it is sent",
+                           rank)
+            .at_rank(rank);
+    if (reason != ETOOMANYREFS)
+        return Error::make(Code::system_error, "cannot pass shared memory to rank %u: %s", rank,
+                           std::strerror(reason));
+    rlimit most{};
+    getrlimit(RLIMIT_NOFILE, &most);
+    return Error::make(Code::system_error,
+                       "cannot pass shared memory to rank %u: user %u has sent more than %llu "
+                       "descriptors (ulimit -n) that nobody has received yet",
+                       rank, geteuid(), static_cast<unsigned long long>(most.rlim_cur));
 }
 
-// Room for the descriptors of one message, aligned as the kernel wants it.
-union Control {
-    cmsghdr header;
-    std::byte room[CMSG_SPACE(2 * pairs_per_message * sizeof(int))];
-};
+// Where rank 0 has hung up with a reason of its own, it tells that itself.
+Error rank_0_left() {
+    return Error::make(Code::peer_lost, "rank 0 left before it had passed on all shared memory")
+        .at_rank(0);
+}
 
-bool send_pairs(const FileDescriptor &connection, const Message &message, const FdPair *pairs) {
-    Control control{};
-    iovec bytes{const_cast<Message *>(&message), sizeof message};
-    msghdr packet{};
-    packet.msg_iov = &bytes;
-    packet.msg_iovlen = 1;
-    packet.msg_control = &control;
-    packet.msg_controllen = CMSG_SPACE(2 * message.pairs * sizeof(int));
-    cmsghdr *const header = CMSG_FIRSTHDR(&packet);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(2 * message.pairs * sizeof(int));
-    for (size_t i = 0; i < 2 * size_t{message.pairs}; i++) {
-        const int number = pairs[i / 2][i % 2].number();
-        std::memcpy(CMSG_DATA(header) + i * sizeof number, &number, sizeof number);
+Done reach(const FileDescriptor &connection, const StarAddress &star, uint32_t rank,
+           TimePoint deadline) {
+    const Address address(star);
+    while (connect(connection.number(), address.get(), address.bytes) != 0) {
+        if (errno == ECONNREFUSED) return rank_0_left();
+        // Where too many stand at the door, this is EAGAIN, and nothing tells when there is room.
+        if (errno != EINTR && errno != EAGAIN)
+            return failed("connect to rank 0 to exchange shared memory");
+        if (Clock::now() >= deadline)
+            return Error::make(Code::timeout, "rank 0 lets nobody in to exchange shared memory")
+                .at_rank(0);
+        std::this_thread::sleep_for(retry_pause);
     }
-    ssize_t sent;
-    do sent = sendmsg(connection.number(), &packet, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent == sizeof message;
-}
-
-struct Received {
-    Message message;
-    std::vector<FdPair> pairs;
-};
-
-// Whatever descriptors came are owned before anything is judged, so that none can leak.
-std::vector<FileDescriptor> take_descriptors(msghdr &packet) {
-    std::vector<FileDescriptor> taken;
-    for (cmsghdr *header = CMSG_FIRSTHDR(&packet); header; header = CMSG_NXTHDR(&packet, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-        for (size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
-            int number;
-            std::memcpy(&number, CMSG_DATA(header) + at, sizeof number);
-            taken.emplace_back(number);
-        }
-    }
-    return taken;
-}
-
-// Nothing: not a message of ours, or the connection is at its end.
-std::optional<Received> receive_pairs(const FileDescriptor &connection, const StarAddress &address,
-                                      int flags) {
-    Control control{};
-    Received received;
-    iovec bytes{&received.message, sizeof received.message};
-    msghdr packet{};
-    packet.msg_iov = &bytes;
-    packet.msg_iovlen = 1;
-    packet.msg_control = &control;
-    packet.msg_controllen = sizeof control;
-    ssize_t got;
-    do got = recvmsg(connection.number(), &packet, MSG_CMSG_CLOEXEC | flags);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) return std::nullopt;
-    std::vector<FileDescriptor> taken = take_descriptors(packet);
-    const bool is_ours = got == sizeof received.message && (packet.msg_flags & MSG_TRUNC) == 0 &&
-                         received.message.cookie == address.cookie;
-    const bool is_whole =
-        (packet.msg_flags & MSG_CTRUNC) == 0 && taken.size() == 2 * size_t{received.message.pairs};
-    // For whoever words the failure: where no descriptor is free, the kernel leaves some out.
-    errno = is_ours && (packet.msg_flags & MSG_CTRUNC) ? EMFILE : EPROTO;
-    if (!is_ours || !is_whole) return std::nullopt;
-    for (size_t i = 0; i < taken.size(); i += 2)
-        received.pairs.push_back({std::move(taken[i]), std::move(taken[i + 1])});
-    return received;
+    const std::optional<uid_t> user = user_of(connection);
+    if (user == geteuid()) return {};
+    return Error::make(Code::system_error,
+                       "rank 0 runs as user %d, rank %u as user %u: ranks of one host must "
+                       "belong to one user",
+                       user ? static_cast<int>(*user) : -1, rank, geteuid())
+        .at_rank(0);
 }
 
 // The middle while it waits: who has come, and who is at the door.
@@ -173,32 +126,42 @@ public:
     }
 
     // Waits for something to happen at the door and deals with it.
-    Done attend(Time longest) {
+    Done attend(TimePoint deadline) {
         std::vector<pollfd> polls{{listener_.number(), POLLIN, 0}};
         for (const FileDescriptor &silent : silent_) polls.push_back({silent.number(), POLLIN, 0});
-        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
-        if (poll(polls.data(), polls.size(), static_cast<int>(std::min<int64_t>(ms, 1000))) <= 0)
+        if (poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), deadline)) <= 0)
             return {};
         for (size_t i = polls.size() - 1; i > 0; i--)
             if (polls[i].revents) QCCL_TRY(hear(i - 1));
         return polls[0].revents ? admit() : Done();
     }
 
-    void spread() const {
+    Done spread(TimePoint deadline) const {
         const auto size = static_cast<uint32_t>(pairs_.size());
-        for (const FileDescriptor &connection : connections_) {
-            if (!connection.is_open()) continue;
-            for (uint32_t first = 0; first < size; first += pairs_per_message) {
-                const uint32_t pairs = std::min(pairs_per_message, size - first);
-                // A rank that is gone is missed by all where they compare their outcomes.
-                if (!send_pairs(connection, {address_.cookie, first, pairs}, &pairs_[first])) break;
-            }
+        for (uint32_t rank = 0; rank < size; rank++) {
+            if (!connections_[rank].is_open()) continue;
+            const int reason = spread_to(connections_[rank], deadline);
+            // A rank that is gone is missed by all where they compare their outcomes.
+            const bool is_gone = reason == EPIPE || reason == ECONNRESET;
+            if (reason != 0 && !is_gone) return not_passed(rank, reason);
         }
+        return {};
     }
 
     std::vector<FdPair> take() { return std::move(pairs_); }
 
 private:
+    int spread_to(const FileDescriptor &connection, TimePoint deadline) const {
+        const auto size = static_cast<uint32_t>(pairs_.size());
+        for (uint32_t first = 0; first < size; first += pairs_per_message) {
+            const FdMessage message{address_.cookie, first,
+                                    std::min(pairs_per_message, size - first)};
+            if (const int reason = send_fds(connection, message, &pairs_[first], deadline))
+                return reason;
+        }
+        return 0;
+    }
+
     Done admit() {
         FileDescriptor connection(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
         if (!connection.is_open()) {
@@ -221,7 +184,7 @@ private:
     Done hear(size_t i) {
         FileDescriptor connection = std::move(silent_[i]);
         silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
-        auto received = receive_pairs(connection, address_, MSG_DONTWAIT);
+        auto received = receive_fds(connection, address_.cookie);
         if (!received && errno == EMFILE) return failed("take a rank's shared memory");
         if (!received || received->pairs.size() != 1) return {};
         const uint32_t rank = received->message.first;
@@ -261,15 +224,14 @@ Result<FdStar> FdStar::open() {
 }
 
 Result<std::vector<FdPair>> FdStar::serve(FdPair mine, uint32_t size, Time timeout) {
-    const auto deadline = Clock::now() + timeout;
+    const TimePoint deadline = deadline_after(Clock::now(), timeout);
     Reception reception(listener_, address_, size);
     reception.put(0, std::move(mine));
     while (!reception.is_complete()) {
-        const auto left = deadline - Clock::now();
-        if (left <= Time{}) return reception.late();
-        QCCL_TRY(reception.attend(left));
+        if (Clock::now() >= deadline) return reception.late();
+        QCCL_TRY(reception.attend(deadline));
     }
-    reception.spread();
+    QCCL_TRY(reception.spread(deadline));
     return reception.take();
 }
 
@@ -282,22 +244,20 @@ Result<FdRay> FdRay::open() {
 Result<std::vector<FdPair>> FdRay::join(const StarAddress &star, uint32_t rank, uint32_t size,
                                         FdPair mine, Time timeout) {
     const FileDescriptor connection = std::move(connection_);
-    bound_blocking(connection, timeout);
-    const Address address(star);
-    if (connect(connection.number(), address.get(), address.bytes) != 0)
-        return failed("connect to rank 0 to exchange shared memory");
-    const std::optional<uid_t> user = user_of(connection);
-    if (user != geteuid())
-        return Error::make(Code::system_error,
-                           "rank 0 runs as user %d, rank %u as user %u: ranks of one host must "
-                           "belong to one user",
-                           user ? static_cast<int>(*user) : -1, rank, geteuid())
-            .at_rank(0);
-    if (!send_pairs(connection, {star.cookie, rank, 1}, &mine))
-        return failed("pass shared memory to rank 0");
+    const TimePoint deadline = deadline_after(Clock::now(), timeout);
+    QCCL_TRY(reach(connection, star, rank, deadline));
+    const int reason = send_fds(connection, {star.cookie, rank, 1}, &mine, deadline);
+    if (reason == EPIPE || reason == ECONNRESET) return rank_0_left();
+    if (reason != 0) return not_passed(0, reason);
     std::vector<FdPair> all;
     while (all.size() < size) {
-        auto received = receive_pairs(connection, star, 0);
+        auto received = receive_fds(connection, star.cookie);
+        if (!received && errno == EAGAIN) {
+            if (await(connection, POLLIN, deadline)) continue;
+            return Error::make(Code::timeout, "rank 0 does not pass on the ranks' shared memory")
+                .at_rank(0);
+        }
+        if (!received && errno == ECONNRESET) return rank_0_left();
         if (!received) return failed("receive the ranks' shared memory from rank 0");
         if (received->message.first != all.size() || received->pairs.empty())
             return Error::make(Code::system_error, "rank 0 passed shared memory out of order")

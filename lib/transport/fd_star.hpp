@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/file_descriptor.hpp"
+#include "transport/fd_message.hpp"
 
 #include <array>
 #include <chrono>
@@ -17,10 +17,8 @@ namespace qccl {
 // What every rank must know of rank 0 to reach it. Travels as bytes.
 struct StarAddress {
     std::array<char, 24> name{};
-    std::array<std::byte, 16> cookie{};
+    FdCookie cookie{};
 };
-
-using FdPair = std::array<FileDescriptor, 2>;
 
 // The middle, rank 0.
 class FdStar {
@@ -30,8 +28,8 @@ public:
     const StarAddress &address() const { return address_; }
 
     // Waits for all others and gives each of them everything. By rank; an error names a rank that
-    // has not come by the deadline, or says that no descriptor is left. Strangers are turned away
-    // and delay nobody.
+    // has not come by the deadline, or does not take what it is given, or says that no descriptor
+    // is left. Strangers are turned away and delay nobody.
     Result<std::vector<FdPair>> serve(FdPair mine, uint32_t size, std::chrono::nanoseconds timeout);
 
 private:
