@@ -64,11 +64,15 @@ Result<FileDescriptor> create_shared_memory(size_t bytes) {
     return file;
 }
 
+static bool may_be_shrunk(int file) {
+    const int found = fcntl(file, F_GET_SEALS);
+    return found < 0 || (found & F_SEAL_SHRINK) == 0; // most files cannot be sealed
+}
+
 static Done check_memory(int file, size_t bytes) {
     struct stat status {};
     const bool is_sound = fstat(file, &status) == 0 &&
-                          static_cast<size_t>(status.st_size) == bytes &&
-                          (fcntl(file, F_GET_SEALS) & F_SEAL_SHRINK) != 0;
+                          static_cast<size_t>(status.st_size) == bytes && !may_be_shrunk(file);
     if (is_sound) return {};
     return Error::make(Code::system_error, "what came as shared memory is none of ours");
 }

@@ -1,0 +1,88 @@
+// transport/shared_memory: what is created is whole, zero and mapped by others; what somebody could
+// shrink, or has another size, is refused.
+#include "qtest.hpp"
+
+#include "transport/shared_memory.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+
+using namespace qccl;
+
+namespace {
+
+constexpr size_t bytes = 8192;
+
+FileDescriptor memory_file(int seals) {
+    FileDescriptor file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    CHECK_EQ(ftruncate(file.number(), bytes), 0);
+    CHECK_EQ(fcntl(file.number(), F_ADD_SEALS, seals), 0);
+    return file;
+}
+
+// Both ways in which a file comes from another process.
+void check_refused(const FileDescriptor &file, size_t expected_bytes) {
+    const std::string none_of_ours = "what came as shared memory is none of ours";
+    const auto passed = map_shared_memory(file, expected_bytes);
+    CHECK(!passed);
+    CHECK_EQ(std::string(passed.error().text), none_of_ours);
+
+    auto described = describe(file.number());
+    CHECK_OK(described);
+    described->bytes = expected_bytes;
+    const auto found = map_file_of(getpid(), *described);
+    CHECK(!found);
+    CHECK_EQ(std::string(found.error().text), none_of_ours);
+}
+
+void memory_is_shared_and_zero() {
+    const auto file = create_shared_memory(bytes);
+    CHECK_OK(file);
+    const auto here = map_shared_memory(*file, bytes);
+    CHECK_OK(here);
+    const auto described = describe(file->number());
+    CHECK_OK(described);
+    const auto there = map_file_of(getpid(), *described);
+    CHECK_OK(there);
+    for (size_t i = 0; i < bytes; i++) CHECK(there->base()[i] == std::byte{0});
+    std::memset(here->base(), 7, bytes);
+    for (size_t i = 0; i < bytes; i++) CHECK(there->base()[i] == std::byte{7});
+    // Nobody can take it away again.
+    CHECK_EQ(ftruncate(file->number(), 0), -1);
+}
+
+void memory_that_may_shrink_is_refused() {
+    check_refused(memory_file(0), bytes);
+    check_refused(memory_file(F_SEAL_GROW), bytes);
+    CHECK_OK(map_shared_memory(memory_file(F_SEAL_SHRINK), bytes));
+}
+
+void a_plain_file_is_refused() {
+    const std::unique_ptr<FILE, int (*)(FILE *)> plain(std::tmpfile(), std::fclose);
+    CHECK(plain != nullptr);
+    const FileDescriptor file(dup(fileno(plain.get())));
+    CHECK_EQ(ftruncate(file.number(), bytes), 0);
+    check_refused(file, bytes);
+}
+
+void another_size_is_refused() {
+    const auto file = create_shared_memory(bytes);
+    CHECK_OK(file);
+    check_refused(*file, bytes - 1);
+    check_refused(*file, bytes + 4096);
+    check_refused(memory_file(F_SEAL_SHRINK), 2 * bytes);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(memory_is_shared_and_zero),
+        QTEST(memory_that_may_shrink_is_refused),
+        QTEST(a_plain_file_is_refused),
+        QTEST(another_size_is_refused),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
