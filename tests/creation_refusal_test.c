@@ -17,7 +17,9 @@ static void wrong_settings_are_refused_by_name(void **state)
         {"QCCL_ALGO", "rang", "QCCL_ALGO is \"rang\"; possible are"},
         {"QCCL_CHECKSUM", "yes", "QCCL_CHECKSUM=yes: expected 0 or 1"},
         {"QCCL_TIER", "mmx", "QCCL_TIER is \"mmx\"; possible are scalar"},
-        {"QCCL_ARENA", "1", "QCCL_ARENA"},
+        {"QCCL_ARENA", "1", "QCCL_ARENA: 1 bytes are less than"},
+        {"QCCL_ARENA", "18446744073709551615",
+         "QCCL_ARENA: 18446744073709551615 bytes are more than"},
         {"QCCL_DEBUG_FILE", "/nowhere/at/all", "/nowhere/at/all"},
     };
     size_t i;

@@ -50,7 +50,8 @@ class Topics(unittest.TestCase):
 
     def test_what_the_library_refuses_is_refused(self):
         for name, value in (("CODEC", "int9"), ("ALGO", "rang"), ("TIER", "mmx"), ("ARENA", "1"), ("ARENA", "9999G"),
-                            ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"), ("DEBUG_FILE", "/nowhere/at/all"),
+                            ("ARENA", "18446744073709551615"), ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"),
+                            ("DEBUG_FILE", "/nowhere/at/all"),
                             ("INJECT", "rank=1"), ("CHECKSUM", "2"), ("LANES", "0")):
             done = info("settings", expect=1, env={"QCCL_" + name: value})
             self.assertRegex(done.stderr, f"(?i){value}|memory")

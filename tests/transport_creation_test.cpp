@@ -141,6 +141,17 @@ template <Kind kind> void more_memory_than_there_is_is_an_error() {
         options);
 }
 
+template <Kind kind> void more_memory_than_has_addresses_is_an_error() {
+    TransportOptions outbox = small_options(), line = small_options();
+    outbox.outbox_bytes = SIZE_MAX; // with the rest of a segment it wraps to a small number
+    line.line_bytes = SIZE_MAX - 4096;
+    for (const TransportOptions &options : {outbox, line})
+        run_ranks(
+            kind, 2,
+            [](const Rank &rank) { check_same_failure(rank, "rank 0: 184467440737095", 0); },
+            options);
+}
+
 // Its own segment still fits, the others' do not.
 void too_little_room_for_the_others_is_an_error_on_every_rank() {
     // Which map the whole address space.
@@ -190,6 +201,7 @@ int main() {
         ON_BOTH(options_that_differ_are_refused_everywhere),
         QTEST(a_limit_on_files_is_an_error_on_every_rank),
         ON_BOTH(more_memory_than_there_is_is_an_error),
+        ON_BOTH(more_memory_than_has_addresses_is_an_error),
         QTEST(too_little_room_for_the_others_is_an_error_on_every_rank),
         QTEST(too_few_descriptors_are_an_error_on_every_rank),
     };

@@ -112,12 +112,22 @@ struct Equipment {
     std::string host; // its identity
 };
 
-Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
-    QCCL_TRY(surroundings.readable);
-    if (surroundings.settings.arena_bytes.value_or(smallest_arena) < smallest_arena)
+Done check_arena(uint64_t bytes) {
+    if (bytes < smallest_arena)
         return Error::make(Code::invalid_argument,
                            "QCCL_ARENA: %" PRIu64 " bytes are less than the smallest arena of %zu",
-                           *surroundings.settings.arena_bytes, smallest_arena);
+                           bytes, smallest_arena);
+    if (bytes > most_outbox_bytes)
+        return Error::make(Code::invalid_argument,
+                           "QCCL_ARENA: %" PRIu64 " bytes are more than the %" PRIu64
+                           " that can be addressed",
+                           bytes, most_outbox_bytes);
+    return {};
+}
+
+Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
+    QCCL_TRY(surroundings.readable);
+    QCCL_TRY(check_arena(surroundings.settings.arena_bytes.value_or(smallest_arena)));
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(ForkMark mark, ForkMark::create());

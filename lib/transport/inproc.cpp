@@ -22,12 +22,17 @@ std::shared_ptr<const void> hold(ClaimedSegment *segment) {
     });
 }
 
+Result<Mapping> make_segment(const SegmentShape &shape) {
+    QCCL_TRY(const size_t bytes, shape.segment_bytes());
+    return Mapping::anonymous(bytes);
+}
+
 } // namespace
 
 Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
                                                            const AllGather &all_gather) {
     const SegmentShape shape{options.size, options.slots, options.line_bytes, options.outbox_bytes};
-    auto memory = Mapping::anonymous(shape.segment_bytes());
+    auto memory = make_segment(shape);
     Introduction introduction;
     introduction.shape = shape;
     if (!memory) introduction.fail(memory.error());

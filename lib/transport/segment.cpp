@@ -1,6 +1,7 @@
 // Where the parts of a segment lie, and their first state.
 #include "transport/segment.hpp"
 
+#include <cinttypes>
 #include <new>
 
 namespace qccl {
@@ -35,6 +36,15 @@ void Segment::format() const {
     construct(at<Readers>(readers_), shape_.slots);
 }
 
-size_t SegmentShape::segment_bytes() const { return Segment(nullptr, *this).end_; }
+Result<size_t> SegmentShape::segment_bytes() const {
+    // What is counted in 32 bits stays below that by itself: nothing wraps.
+    for (const uint64_t bytes : {outbox_bytes, line_bytes})
+        if (bytes > most_outbox_bytes)
+            return Error::make(Code::invalid_argument,
+                               "%" PRIu64 " bytes of shared memory are more than the %" PRIu64
+                               " that can be addressed",
+                               bytes, most_outbox_bytes);
+    return Segment(nullptr, *this).end_;
+}
 
 } // namespace qccl

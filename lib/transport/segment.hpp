@@ -115,7 +115,8 @@ struct SegmentShape {
     uint64_t outbox_bytes = 0;
 
     bool operator==(const SegmentShape &) const = default;
-    size_t segment_bytes() const;
+    // An error where not even an address could be had for so many.
+    Result<size_t> segment_bytes() const;
 };
 
 // A view of one rank's segment.

@@ -25,7 +25,7 @@ struct Belongings {
 
 Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
     Belongings mine;
-    const size_t bytes = shape.segment_bytes();
+    QCCL_TRY(const size_t bytes, shape.segment_bytes());
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
     QCCL_TRY(Lifeline lifeline, Lifeline::open());
     mine.pair[1] = std::move(lifeline.shown);
@@ -56,13 +56,13 @@ Result<Exchanged> exchange(Belongings mine, const Roster &roster, const Transpor
                                      options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
+    const size_t bytes = mine.memory.bytes(); // everyone's: the shapes are equal
     std::vector<FileDescriptor> shown;
     for (uint32_t rank = 0; rank < options.size; rank++) {
         if (rank == options.rank) {
             all.memories.push_back(std::move(mine.memory));
         } else {
-            QCCL_TRY(Mapping theirs,
-                     map_shared_memory((*pairs)[rank][0], roster[0].shape.segment_bytes()));
+            QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[rank][0], bytes));
             all.memories.push_back(std::move(theirs));
         }
         shown.push_back(std::move((*pairs)[rank][1]));

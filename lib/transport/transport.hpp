@@ -153,10 +153,13 @@ public:
 // What creation needs from outside, without knowing who gives it.
 using AllGather = std::function<Done(const void *mine, void *all, size_t bytes)>;
 
+// More than the address space of a process has.
+inline constexpr uint64_t most_outbox_bytes = uint64_t{1} << 48;
+
 struct TransportOptions {
     uint32_t rank = 0;
     uint32_t size = 1;
-    size_t outbox_bytes = size_t{16} << 20; // equal on all ranks
+    size_t outbox_bytes = size_t{16} << 20; // equal on all ranks; up to most_outbox_bytes
     uint32_t slots = 1024;                  // equal on all ranks
     size_t line_bytes = size_t{32} << 10;   // equal on all ranks
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
