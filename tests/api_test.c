@@ -352,6 +352,28 @@ static void explanations_fit_what_they_ask_for(void **state)
     end_world(&world);
 }
 
+static void explanations_say_why_a_codec_is_passed_over(void **state)
+{
+    static const char reason[] = "codec int8 of QCCL_CODEC: reaches sum and avg of floating "
+                                 "point, not max of float; such calls go lossless\n";
+    char sum[4096], max[4096];
+    size_t sum_bytes = sizeof sum, max_bytes = sizeof max;
+    world_t world;
+    (void)state;
+    setenv("QCCL_CODEC", "int8", 1);
+    world = make_world(size);
+    unsetenv("QCCL_CODEC");
+    assert_int_equal(qcclExplain(world.comms[0], "all_reduce count=99 op=sum", sum, &sum_bytes),
+                     qcclSuccess);
+    assert_int_equal(qcclExplain(world.comms[0], "all_reduce count=99 op=max", max, &max_bytes),
+                     qcclSuccess);
+    assert_null(strstr(sum, "QCCL_CODEC"));
+    assert_int_equal(strncmp(max, reason, sizeof reason - 1), 0);
+    assert_says(max + sizeof reason - 1, "all_reduce of 99 float");
+    assert_int_equal(strlen(max) + 1, max_bytes);
+    end_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_communicator_knows_itself),
         cmocka_unit_test(statistics_count_what_was_done),
         cmocka_unit_test(explanations_fit_what_they_ask_for),
+        cmocka_unit_test(explanations_say_why_a_codec_is_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,13 +18,15 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
     std::string forced = question.algorithm;
     if (forced.empty() && parts.algorithm && parts.algorithm->emitter(question.collective))
         forced = parts.algorithm->name;
-    return explain({.collective = question.collective,
-                    .count = question.count,
-                    .ranks = comm.size(),
-                    .root = question.root,
-                    .type = question.type,
-                    .codec = choice.codec},
-                   parts.tables, forced);
+    QCCL_TRY(const std::string plan, explain({.collective = question.collective,
+                                              .count = question.count,
+                                              .ranks = comm.size(),
+                                              .root = question.root,
+                                              .type = question.type,
+                                              .codec = choice.codec},
+                                             parts.tables, forced));
+    if (!choice.passed_over) return plan;
+    return std::string(choice.passed_over->text) + "; such calls go lossless\n" + plan;
 }
 
 } // namespace qccl
