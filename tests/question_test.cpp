@@ -50,6 +50,9 @@ static void what_is_not_understood_is_named() {
                   .starts_with("what: \"" + std::string(word) + "\" is not understood"));
     }
     CHECK(!parse_question("all_reduce codec=int9", 2));
+    const auto twice = parse_question("all_reduce count=4 bytes=16", 2);
+    CHECK(!twice && twice.error().code == Code::invalid_argument);
+    CHECK(std::string(twice.error().text).find("bytes= and count=") != std::string::npos);
 }
 
 int main() {

@@ -61,6 +61,9 @@ Result<Question> parse_question(std::string_view text, uint32_t ranks) {
         is_first = false;
     }
     if (is_first) return refuse("");
+    if (words.bytes && words.count)
+        return Error::make(Code::invalid_argument,
+                           "what: bytes= and count= are both there; one of them is enough");
 
     Question &question = words.question;
     const uint64_t parts = parts_of(question.collective, ranks);
