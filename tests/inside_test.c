@@ -3,6 +3,7 @@
 #include "sanitizer.h"
 
 #include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -165,6 +166,48 @@ static void the_idle_function(void **state)
     end_world(&world);
 }
 
+static void misuse_in_log(int32_t level, const char *line, void *context)
+{
+    (void)level;
+    (void)line;
+    misuse(context);
+}
+
+/* Nor can the log function, whoever's thread it is called on. */
+static void the_log_function(void **state)
+{
+    qcclStream_t streams[2] = {NULL, NULL};
+    int i;
+    (void)state;
+    assert_int_equal(qcclStreamCreate(&streams[1]), qcclSuccess);
+    for (i = 0; i < 2; i++) {
+        qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+        idler_t idler;
+        world_t world;
+        waiter_t waiter;
+        memset(&idler, 0, sizeof idler);
+        configs[0].log.function = misuse_in_log;
+        configs[0].log.context = &idler;
+        setenv("QCCL_DEBUG", "trace", 1);
+        world = join_world(size, configs);
+        unsetenv("QCCL_DEBUG");
+        idler.calls = 0;
+        idler.comm = world.comms[0];
+        start_waiter(&waiter, world.comms[1]);
+        assert_int_equal(qcclBarrier(world.comms[0], streams[i]), qcclSuccess);
+        assert_int_equal(qcclStreamSynchronize(streams[1]), qcclSuccess);
+        check_waiter(&waiter, qcclSuccess, "");
+        assert_true(idler.calls > 0);
+        assert_int_equal(idler.collective, qcclInvalidUsage);
+        assert_int_equal(idler.destroy, qcclInvalidUsage);
+        assert_int_equal(idler.abort, qcclInvalidUsage);
+        assert_int_equal(idler.finalize, qcclInvalidUsage);
+        assert_works(&world);
+        end_world(&world);
+    }
+    assert_int_equal(qcclStreamDestroy(streams[1]), qcclSuccess);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +215,7 @@ int main(void)
         cmocka_unit_test(a_second_thread_is_refused),
         cmocka_unit_test(a_forked_child_is_refused),
         cmocka_unit_test(the_idle_function),
+        cmocka_unit_test(the_log_function),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

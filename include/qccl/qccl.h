@@ -104,7 +104,8 @@ QCCL_API const char *qcclGetErrorString(qcclResult_t result);
 QCCL_API const char *qcclGetLastError(qcclComm_t comm);
 
 /* The last error on a communicator in parts. Set `size` to sizeof(qcclErrorInfo_t) before the call.
- * rank and peer are -1 where none is meant; expected and got are 0 where nothing was compared. */
+ * rank and peer are -1 where none is meant; expected and got are 0 where nothing was compared. Any
+ * thread, any time. */
 typedef struct {
     size_t size;
     qcclResult_t code;
@@ -127,14 +128,22 @@ QCCL_API qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_ou
 
 #define QCCL_CONFIG_MAGIC 0x4C434351U /* "QCCL" */
 
-/* Called in every long wait, from the waiting thread: MPI's progress, Python's signals. */
+/* What holds for both functions below. They are called from inside the library: on that
+ * communicator they may call qcclCommRevoke and whatever only asks (for errors, size and rank,
+ * statistics, an explanation); collectives, qcclCommFinalize, qcclCommDestroy and qcclCommAbort are
+ * refused there (qcclInvalidUsage), and so is waiting for the stream whose thread it is. They must
+ * return. `context` is handed through, and has to live until the communicator has been destroyed or
+ * aborted, or its creation has failed. */
+
+/* Called again and again while a collective waits long, from the thread that waits, which may be a
+ * stream's: MPI's progress, Python's signals. Not called while a communicator is made. */
 typedef struct {
     void (*function)(void *context);
     void *context;
 } qcclIdle_t;
 
-/* Called with each line of the log that `level` lets pass (1 warn, 2 info, 3 trace), from any
- * thread. */
+/* Called with each line of the log that QCCL_DEBUG lets pass (level 1 warn, 2 info, 3 trace), from
+ * any thread, from several at once, and from creation on. `line` is valid during the call. */
 typedef struct {
     void (*function)(int32_t level, const char *line, void *context);
     void *context;
@@ -147,15 +156,19 @@ typedef struct {
     const char *device;     /* "host" (default) */
     const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
     const char *algorithm;  /* "ring", "direct", "oneshot"; default: the planner's choice */
-    double timeout;         /* seconds for a live rank that does not come; < 0 never;
-                             * 0 QCCL_TIMEOUT; NaN is refused */
-    double peer_timeout;    /* seconds without a sign of life; 0 QCCL_PEER_TIMEOUT; < 0 and NaN
-                             * are refused */
+    double timeout;         /* seconds that creation and calls wait for a live rank that does not
+                             * come; < 0 never; 0 QCCL_TIMEOUT; NaN is refused */
+    double peer_timeout;    /* seconds, below; 0 QCCL_PEER_TIMEOUT; < 0 and NaN are refused */
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
     const char *name;       /* shown in logs and errors */
     uint64_t reserved[8];
 } qcclConfig_t;
+
+/* peer_timeout bounds what ranks that have met still need of each other: in creation the exchange
+ * of shared memory, and where ranks disagree about a call the time until qcclMismatch, if some have
+ * not come to it (`timeout`, if that is shorter). It plays no part in finding the dead: on one
+ * machine the kernel tells at once that a process has ended, and one that is only stopped lives. */
 
 typedef struct {
     size_t size;
@@ -163,7 +176,7 @@ typedef struct {
     uint32_t version;
     qcclCodec_t codec;      /* NULL: the communicator's, then QCCL_CODEC, then lossless */
     const char *algorithm;  /* NULL: the communicator's choice */
-    double timeout;         /* as in qcclConfig_t; 0: the communicator's */
+    double timeout;         /* of this call, as in qcclConfig_t; 0: the communicator's */
     uint64_t tag;           /* shows up in errors and traces */
     uint64_t reserved[8];
 } qcclCollConfig_t;
@@ -187,8 +200,10 @@ typedef struct {
 } qcclUniqueId;
 
 /* Makes the id of one communicator and serves its rendezvous from this process, in the background,
- * until every rank has joined. The id carries an address and a secret: bring it to the other ranks
- * by a channel that you trust. */
+ * until the communicator is made, ranks have stayed away for QCCL_TIMEOUT, or the process ends. It
+ * listens on the interface or address that QCCL_SOCKET_IFNAME names, else on the first interface
+ * that is up. The id carries that address and a secret: bring it to the other ranks by a channel
+ * that you trust. */
 QCCL_API qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out);
 
 /* Joins the communicator of `id` as rank 0 <= rank < nranks; blocks until all ranks have come. */
@@ -208,18 +223,23 @@ QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks,
                                       const char *const devices[]);
 
 /* The caller's own all-gather brings the ranks together: every rank gives `bytes` bytes at `mine`
- * and receives those of all ranks, in rank order, at `all`. Returns 0 on success. Called only
- * inside qcclCommInitOob. */
+ * and receives those of all ranks, in rank order, at `all`. Returns 0 on success. */
 typedef struct {
     int (*allgather)(const void *mine, void *all, size_t bytes, void *context);
     void *context;
 } qcclOob_t;
+/* Joins as rank 0 <= rank < nranks; blocks until all ranks have come, for as long as the all-gather
+ * does. That is called several times, on the calling thread, and never after the return: *oob and
+ * its context have to live as long. A rank that is refused for its arguments does not call it.
+ * config may be NULL. */
 QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank,
                                       const qcclOob_t *oob, const qcclConfig_t *config);
 
-/* Waits until the work enqueued on `comm` is done, on every stream. */
+/* Waits until the work enqueued on `comm` is done, on every stream. Returns the error that failed
+ * the communicator, if one has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
-/* Finalizes and frees. NULL does nothing. A peer that still waits for this rank is told. */
+/* Waits likewise, then frees, also what has failed (qcclSuccess). NULL does nothing. A peer that
+ * still waits for this rank is told. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
  * here. Callable while another thread is inside a collective on `comm`; that call returns first. */
@@ -230,6 +250,7 @@ QCCL_API qcclResult_t qcclCommRevoke(qcclComm_t comm);
  * qcclSuccess. Any thread, any time. */
 QCCL_API qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out);
 
+/* Any thread, any time. */
 QCCL_API qcclResult_t qcclCommCount(qcclComm_t comm, int *count_out);
 QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
 
@@ -340,13 +361,18 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 /* ---- Seeing ---------------------------------------------------------------------------------- */
 
 /* What the planner would do, as text with its reasons. `what` is a call in words:
- * "all_reduce bytes=64M type=float op=sum codec=int4". *bytes is the buffer's size before the call
- * and the text's, closing zero included, after it. buffer may be NULL to ask for the size; one that
- * is too small is refused, with *bytes set. */
+ * "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes first; then, in any
+ * order and each with a default, bytes= (of the whole vector: with reduce_scatter and all_gather
+ * all ranks' blocks) or count= (elements, as the function takes them), but not both, type=, op=,
+ * root=, codec= and algorithm=. Without the last two the text says what a call without a config
+ * would get. *bytes is the buffer's size before the call and the text's, closing zero included,
+ * after it. buffer may be NULL to ask for the size; one that is too small is refused, with *bytes
+ * set. Any thread, any time. */
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
 /* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.
- * Times are in nanoseconds of this rank; small calls (one exchange of lines) are not timed. */
+ * Times are in nanoseconds of this rank; small calls (one exchange of lines) are not timed. Any
+ * thread, any time. */
 typedef struct {
     size_t size;
     uint64_t calls;
