@@ -126,10 +126,9 @@ Result<std::byte *> allocate_a_few(size_t bytes) {
     return host_device().allocate(bytes);
 }
 
-bool names_rank_and_call(const Error &error) {
+bool tells_of_memory(const Error &error) {
     const std::string_view text = error.text;
-    return error.rank == static_cast<int32_t>(meddled) &&
-           text.starts_with("rank 1: all_reduce, call 1: no ") && text.ends_with(" bytes left");
+    return text.starts_with("no ") && text.ends_with(" bytes left");
 }
 
 // The n-th allocation of one rank fails, for every n until none does.
@@ -156,7 +155,7 @@ void every_allocation_may_fail() {
             has_failed = !said[meddled];
             CHECK(has_failed || n > 0);
             for (uint32_t r = 0; r < ranks; r++)
-                CHECK(said[r] ? *said[r] == expected[r] : names_rank_and_call(said[r].error()));
+                CHECK(said[r] ? *said[r] == expected[r] : tells_of_memory(said[r].error()));
         }
     }
 }

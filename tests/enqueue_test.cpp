@@ -61,6 +61,8 @@ bool enqueueing_fails(int grant) {
         CHECK_EQ(waiting + refused, 60.0F);
     } else {
         CHECK_EQ(result, qcclSystemError);
+        const std::string said = qcclGetLastError(starved.ranks[1]);
+        CHECK(said.starts_with("rank 0: all_reduce") && said.ends_with(": out of memory"));
         CHECK_EQ(qcclStreamSynchronize(queue), qcclSystemError);
         CHECK_EQ(qcclStreamSynchronize(free), qcclSuccess);
         CHECK_EQ(qcclCommFinalize(starved.ranks[0]), qcclSystemError);

@@ -5,11 +5,27 @@
 #include <algorithm>
 #include <cinttypes>
 #include <csignal>
+#include <cstdio>
 #include <thread>
 
 #include <unistd.h>
 
 namespace qccl {
+
+static CallRecord record_of(const Program &program, const Call &call) {
+    return {static_cast<int32_t>(program.work.collective), call.number, call.tag};
+}
+
+// The error as every rank shall hear it: with the call, and where it names nobody with this rank.
+static Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
+    const bool is_own = error.rank == Error::no_rank;
+    char who[24] = "", number[32] = "";
+    if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
+    if (call.number != 0) std::snprintf(number, sizeof number, ", call %" PRIu64, call.number);
+    Error worded = Error::make(error.code, "%s%s%s: %.180s", who,
+                               name(static_cast<Collective>(call.collective)), number, error.text);
+    return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
+}
 
 Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
@@ -50,7 +66,7 @@ Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) 
     });
     if (enqueued) return {};
     // The call has its number and cannot be made: the others would wait for it.
-    const Error error = failed(enqueued.error(), *program, call);
+    const Error error = failed(enqueued.error(), record_of(*program, call));
     turns_.forgo();
     return error;
 }
@@ -71,27 +87,17 @@ Done Comm::execute(const Program &program, const Call &call) {
         if (!parts_.inject.empty()) inject(call.number);
         return engine_.run(program, call);
     });
-    if (!done) return failed(done.error(), program, call);
+    if (!done) return failed(done.error(), record_of(program, call));
     return {};
 }
 
-Error Comm::failed(const Error &error, const Program &program, const Call &call) {
-    // Also where the engine was not even asked, or an exception passed by it: peers wait for this
-    // rank.
-    if (!parts_.transport->failure()) fail(located(error, program, call));
-    return record({static_cast<int32_t>(program.work.collective), call.number, call.tag});
-}
-
 Error Comm::abandon(Collective collective, const Error &error) {
-    if (!parts_.transport->failure())
-        fail(Error::make(error.code, "rank %" PRIu32 ": %s: %.200s", team_.rank, name(collective),
-                         error.text)
-                 .at_rank(team_.rank)
-                 .compared(error.expected, error.got));
-    return record({static_cast<int32_t>(collective), 0, 0});
+    return failed(error, {static_cast<int32_t>(collective), 0, 0});
 }
 
-Error Comm::record(const CallRecord &call) {
+Error Comm::failed(const Error &error, const CallRecord &call) {
+    // What another rank or thread has found out before is what happened.
+    if (!parts_.transport->failure()) fail(located(error, call, team_.rank));
     const bool is_first = !errors_.has_failed();
     errors_.fail(*parts_.transport->failure(), call);
     const RecordedError first = *errors_.failure();

@@ -100,9 +100,8 @@ private:
     void inject(uint64_t call);
     void trace(const Program &program, const Call &call) const;
     bool speaks() const;
-    Error failed(const Error &error, const Program &program, const Call &call);
-    // What stands once the transport has failed, as this rank met it.
-    Error record(const CallRecord &call);
+    // Fails the communicator for a call that could not be made or finished; gives what stands.
+    Error failed(const Error &error, const CallRecord &call);
 
     const CommParts parts_;
     const Team team_;

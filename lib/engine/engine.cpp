@@ -2,9 +2,6 @@
 
 #include "engine/interpreter.hpp"
 
-#include <cinttypes>
-#include <cstdio>
-
 namespace qccl {
 
 // Over lines: peers write where this rank would look, which so small a call feels.
@@ -16,26 +13,14 @@ bool is_in_place(const Program &program, const Call &call) {
     return send < recv + program.recv_bytes && recv < send + program.send_bytes;
 }
 
-Error located(const Error &error, const Program &program, const Call &call) {
-    const uint32_t own_rank = program.work.team.rank;
-    // What names nobody went wrong here, and the others are to hear where that is.
-    const bool is_own = error.rank == Error::no_rank;
-    char who[24] = "";
-    if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
-    Error worded = Error::make(error.code, "%s%s, call %" PRIu64 ": %.180s", who,
-                               name(program.work.collective), call.number, error.text);
-    return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
-}
-
 Done Engine::run(const Program &program, const Call &call) {
     if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
     CallDescriptor descriptor = program.descriptor;
     descriptor.call = call.number;
     descriptor.tag = call.tag;
-    Done done = transport_.begin(descriptor, call.timeout);
-    if (done) done = program.bound ? run_lines(program, call) : run_tasks(program, call);
-    if (done) done = transport_.end();
-    if (!done) return give_up(program, call, done.error());
+    QCCL_TRY(transport_.begin(descriptor, call.timeout));
+    QCCL_TRY(program.bound ? run_lines(program, call) : run_tasks(program, call));
+    QCCL_TRY(transport_.end());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
     counters_.wire_bytes.add(program.wire_bytes);
@@ -60,12 +45,6 @@ Done Engine::run_lines(const Program &program, const Call &call) {
                       .number = call.number,
                       .noise_seed = call.noise_seed,
                       .lines = memory_.lines});
-}
-
-// The first failure stands: what another rank or thread has found out before is what happened.
-Error Engine::give_up(const Program &program, const Call &call, const Error &error) {
-    if (!transport_.failure()) transport_.fail(located(error, program, call));
-    return transport_.failure().value_or(error);
 }
 
 } // namespace qccl

@@ -60,9 +60,6 @@ struct EngineMemory {
     uint32_t used_slots = 0;
 };
 
-// The error as every rank shall hear it: with the rank, the collective and the call.
-Error located(const Error &error, const Program &program, const Call &call);
-
 class Engine {
 public:
     // `transport` outlives the engine.
@@ -70,8 +67,8 @@ public:
         : transport_(transport), device_(device), options_(options) {}
 
     // Runs the call to its end; one thread at a time. Every rank runs programs compiled for the
-    // same work and cut in the same order. An error has failed the communicator on all ranks, and
-    // recv is undefined.
+    // same work and cut in the same order. After an error recv is undefined, and the caller fails
+    // the transport: the others wait for this rank.
     Done run(const Program &program, const Call &call);
 
     // Any thread, any time.
@@ -80,7 +77,6 @@ public:
 private:
     Done run_tasks(const Program &program, const Call &call);
     Done run_lines(const Program &program, const Call &call);
-    Error give_up(const Program &program, const Call &call, const Error &error);
 
     Transport &transport_;
     const Device device_;
