@@ -6,6 +6,7 @@
 #include "base/types.hpp"
 #include "codec/chunk.hpp"
 #include "codec/codec.hpp"
+#include "codec/noise.hpp"
 
 #include <array>
 #include <cstddef>
@@ -24,13 +25,6 @@ struct ChunkRange {
     uint64_t whole = 0;
     uint64_t begin = 0;
     uint64_t count = 0;
-};
-
-// The noise of one chunk (lib/codec/WIRE.md, Noise); unused by nearest rounding.
-struct Noise {
-    uint64_t key = 0;
-    uint64_t call = 0;
-    uint64_t first_index = 0; // of the chunk's first element in the caller's tensor
 };
 
 // Who computes: also the bits of the masks that QCCL_TIER and the tests choose with. `generic` is

@@ -43,18 +43,4 @@ constexpr uint32_t noise_draw(uint64_t key, uint64_t call, uint64_t index) {
     return noise_block(key, call, index / philox_draws)[lane / 2] >> (lane % 2 * 16) & 0xFFFF;
 }
 
-// A bijection of 64 bits: one step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14).
-constexpr uint64_t splitmix64(uint64_t x) {
-    x += 0x9E3779B97F4A7C15ULL;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBULL;
-    return x ^ x >> 31;
-}
-
-// `ordinal` counts the encode steps of `rank` in the unshaped schedule. Both steps are bijections:
-// under one seed no two (rank, ordinal) share a key.
-constexpr uint64_t noise_key(uint64_t seed, uint32_t rank, uint32_t ordinal) {
-    return splitmix64(splitmix64(seed) ^ (uint64_t{rank} << 32 | ordinal));
-}
-
 } // namespace qccl

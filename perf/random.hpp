@@ -2,7 +2,7 @@
 // are asked for.
 #pragma once
 
-#include "kernels/philox.hpp"
+#include "codec/noise.hpp"
 
 #include <array>
 #include <cmath>

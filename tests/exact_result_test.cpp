@@ -2,7 +2,7 @@
 // the integers are as large as they can be.
 #include "qtest.hpp"
 
-#include "kernels/philox.hpp"
+#include "codec/noise.hpp"
 #include "perf/exact_result.hpp"
 #include "perf/values.hpp"
 

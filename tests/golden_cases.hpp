@@ -4,8 +4,8 @@
 #pragma once
 
 #include "codec/chunk.hpp"
+#include "codec/noise.hpp"
 #include "kernels/kernels.hpp"
-#include "kernels/philox.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 
 #include "thinning.hpp"
 
-#include "kernels/philox.hpp"
+#include "codec/noise.hpp"
 
 namespace qtest {
 

@@ -1,8 +1,8 @@
 #include "slow_twin.hpp"
 
 #include "codec/chunk.hpp"
+#include "codec/noise.hpp"
 #include "kernels/kernels.hpp"
-#include "kernels/philox.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -6,8 +6,8 @@
 #include "api/arguments.hpp"
 #include "base/settings.hpp"
 #include "codec/chunk.hpp"
+#include "codec/noise.hpp"
 #include "kernels/kernels.hpp"
-#include "kernels/philox.hpp"
 
 #include <memory>
 #include <span>

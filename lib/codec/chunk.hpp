@@ -14,7 +14,7 @@ struct ChunkInfo {
     DataType type = DataType::float32;
     uint64_t count = 0;       // elements
     uint64_t first_index = 0; // of the first element in the caller's tensor
-    uint64_t noise_key = 0;   // mixed from seed, rank and ordinal of the encode (philox.hpp)
+    uint64_t noise_key = 0;   // mixed from seed, rank and ordinal of the encode (noise.hpp)
     uint64_t call = 0;        // number of the call, the noise counter's upper half
 
     bool operator==(const ChunkInfo &) const = default;

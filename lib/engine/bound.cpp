@@ -1,9 +1,9 @@
 #include "engine/bound.hpp"
 
 #include "codec/chunk.hpp"
+#include "codec/noise.hpp"
 #include "engine/inspect.hpp"
 #include "engine/program.hpp"
-#include "kernels/philox.hpp"
 
 #include <algorithm>
 

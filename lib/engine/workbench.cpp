@@ -1,6 +1,6 @@
 #include "engine/workbench.hpp"
 
-#include "kernels/philox.hpp"
+#include "codec/noise.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,30 @@
+// Which noise a chunk's stochastic rounding draws (WIRE.md, Noise): the key, mixed from who encodes
+// what, and the place of the draws. Knows not how they are made of it.
+#pragma once
+
+#include <cstdint>
+
+namespace qccl {
+
+// The noise of one chunk; unused by nearest rounding.
+struct Noise {
+    uint64_t key = 0;
+    uint64_t call = 0;
+    uint64_t first_index = 0; // of the chunk's first element in the caller's tensor
+};
+
+// A bijection of 64 bits: one step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14).
+constexpr uint64_t splitmix64(uint64_t x) {
+    x += 0x9E3779B97F4A7C15ULL;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBULL;
+    return x ^ x >> 31;
+}
+
+// `ordinal` counts the encode steps of `rank` in the unshaped schedule. Both steps are bijections:
+// under one seed no two (rank, ordinal) share a key.
+constexpr uint64_t noise_key(uint64_t seed, uint32_t rank, uint32_t ordinal) {
+    return splitmix64(splitmix64(seed) ^ (uint64_t{rank} << 32 | ordinal));
+}
+
+} // namespace qccl
