@@ -2,6 +2,7 @@
 #include "qtest.hpp"
 
 #include "api/agreement.hpp"
+#include "base/short_text.hpp"
 
 #include <string>
 #include <vector>

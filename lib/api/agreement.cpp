@@ -1,8 +1,8 @@
 #include "api/agreement.hpp"
 
+#include "base/short_text.hpp"
+
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 
 namespace qccl {
 
@@ -43,22 +43,10 @@ Done check_offers(std::span<const ProtocolOffer> all) {
     return {};
 }
 
-uint64_t hash_text(std::string_view text) {
-    uint64_t hash = 0xCBF29CE484222325; // FNV-1a
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-    return hash;
-}
-
 void Agreement::set(Text &field, std::string_view text) {
     field = {};
-    if (text.size() < field.size()) {
-        std::copy(text.begin(), text.end(), field.begin());
-        return;
-    }
-    constexpr size_t kept = 40;
-    std::copy_n(text.begin(), kept, field.begin());
-    snprintf(field.data() + kept, field.size() - kept, "~%016llx",
-             static_cast<unsigned long long>(hash_text(text)));
+    const std::string fitting = shortened(text, field.size() - 1);
+    std::copy(fitting.begin(), fitting.end(), field.begin());
 }
 
 namespace {

@@ -55,6 +55,4 @@ Done check_agreements(std::span<const Agreement> all);
 // Whether no lower rank has the same to warn about: one speaks for all.
 bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank);
 
-uint64_t hash_text(std::string_view text);
-
 } // namespace qccl

@@ -5,6 +5,7 @@
 #include "api/exchange.hpp"
 #include "api/tiers.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/short_text.hpp"
 #include "device/host.hpp"
 
 #include <qccl/version.h>

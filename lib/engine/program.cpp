@@ -1,5 +1,6 @@
 #include "engine/program.hpp"
 
+#include "base/short_text.hpp"
 #include "codec/chunk.hpp"
 #include "engine/homes.hpp"
 #include "engine/translate.hpp"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <string_view>
 
 namespace qccl {
 namespace {
@@ -18,13 +18,6 @@ namespace {
 // of 32 KiB.
 constexpr size_t tile_bytes = size_t{8} << 10;
 
-// FNV-1a: the same on every rank, whatever its standard library.
-uint32_t short_hash(std::string_view text) {
-    uint32_t hash = 0x811C9DC5;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
-    return hash;
-}
-
 CallDescriptor describe(const Work &work) {
     CallDescriptor descriptor;
     descriptor.count = work.count;
@@ -32,12 +25,8 @@ CallDescriptor describe(const Work &work) {
     descriptor.type = work.type;
     if (reduces(work.collective)) descriptor.op = work.op;
     if (work.collective == Collective::broadcast) descriptor.root = work.team.root;
-    const std::string text = spec(work.codec);
-    if (text.size() < sizeof descriptor.codec)
-        std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", text.c_str());
-    else // too long to compare whole: its beginning, and a hash of it all
-        std::snprintf(descriptor.codec, sizeof descriptor.codec, "%.29s#%08x", text.c_str(),
-                      short_hash(text));
+    const std::string codec = shortened(spec(work.codec), sizeof descriptor.codec - 1);
+    std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
     std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", work.algorithm);
     return descriptor;
 }
