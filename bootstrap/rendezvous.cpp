@@ -1,10 +1,10 @@
 // Makes a unique id: opens the door, starts the thread that serves it, and writes down where it is.
+#include "base/contained.hpp"
 #include "base/no_signals.hpp"
 #include "bootstrap/rendezvous_server.hpp"
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include <pthread.h>
 #include <sodium.h>
@@ -29,11 +29,12 @@ static Result<Socket> open_listener(Endpoint &endpoint) {
 static void *serve(void *argument) {
     const std::unique_ptr<RendezvousServer> server(static_cast<RendezvousServer *>(argument));
     pthread_setname_np(pthread_self(), "qccl-rendezvous");
-    // An exception that leaves a thread ends the process. Without memory the rendezvous ends
-    // instead, and the ranks see their connections close.
-    try {
+    // An exception that leaves a thread ends the process. The rendezvous ends instead, and the
+    // ranks see their connections close.
+    (void)contained([&]() -> Done {
         server->run();
-    } catch (const std::bad_alloc &) {}
+        return {};
+    });
     return nullptr;
 }
 

@@ -1,8 +1,5 @@
 #include "api/boundary.hpp"
 
-#include <new>
-#include <system_error>
-
 namespace qccl {
 
 // The C header spells the numbers once more, in a language that this table cannot reach.
@@ -28,13 +25,6 @@ LastError &last_error() {
 qcclResult_t report(const Error &error) {
     if (error.code != Code::in_progress) last_error().error = error; // that is news, not an error
     return to_c(error.code);
-}
-
-Error describe(const std::exception &thrown) {
-    if (dynamic_cast<const std::bad_alloc *>(&thrown))
-        return Error::make(Code::system_error, "out of memory");
-    const bool is_system = dynamic_cast<const std::system_error *>(&thrown) != nullptr;
-    return Error::make(is_system ? Code::system_error : Code::internal_error, "%s", thrown.what());
 }
 
 } // namespace qccl

@@ -1,12 +1,11 @@
-// The C line: results become numbers, exceptions become results, and what went wrong is kept as a
-// sentence for this thread. Knows no communicator.
+// The C line: results become numbers, nothing is thrown, and what went wrong is kept as a sentence
+// for this thread. Knows no communicator.
 #pragma once
 
-#include "base/result.hpp"
+#include "base/contained.hpp"
 
 #include <qccl/tools.h>
 
-#include <exception>
 #include <utility>
 
 // Gives the function that stands above its second name (qccl/tools.h), and what the compiler has
@@ -32,21 +31,6 @@ LastError &last_error();
 
 // Remembers the error for this thread.
 qcclResult_t report(const Error &error);
-// What the standard library threw, in a sentence.
-Error describe(const std::exception &thrown);
-
-// Runs the body of a C function or of a thread, which gives a Done or another Result. Nothing is
-// thrown past here.
-template <class Body> auto contained(Body &&body) noexcept -> decltype(body()) {
-    try {
-        return std::forward<Body>(body)();
-    } catch (const std::exception &thrown) {
-        return describe(thrown);
-    } catch (...) {
-        return Error::make(Code::internal_error, "an exception that is no std::exception");
-    }
-}
-
 template <class Body> qcclResult_t guarded(Body &&body) noexcept {
     const Done done = contained(std::forward<Body>(body));
     return done ? qcclSuccess : report(done.error());
