@@ -78,14 +78,19 @@ Payload Assembly::take_result() {
 void Assembly::depart(uint32_t rank, Farewell farewell) {
     has_departed_[rank] = true;
     departed_++;
+    const bool has_given_up = farewell == Farewell::give_up || !is_complete();
+    const Missing waited_for = missing();
     if (farewell == Farewell::none) {
         fail(Error::make(Code::peer_lost, "rank %u (%s) died", rank, where_[rank].c_str())
                  .at_rank(rank));
-    } else if (farewell == Farewell::give_up || !is_complete()) {
-        const Missing waited_for = missing();
+    } else if (has_given_up && waited_for.first != Error::no_rank) {
         fail(Error::make(Code::timeout, "rank %u gave up waiting for %s of %u", rank,
                          waited_for.text.c_str(), size_)
                  .at_rank(waited_for.first));
+    } else if (has_given_up) {
+        fail(Error::make(Code::timeout,
+                         "rank %u gave up before the result of an exchange had reached it", rank)
+                 .at_rank(rank));
     } else if (round_->has_begun()) {
         check_for_departed();
     }

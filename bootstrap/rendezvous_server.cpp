@@ -258,6 +258,8 @@ bool RendezvousServer::take_frame(Peer &peer, const Frame &frame) {
         [[fallthrough]];
     case FrameKind::ask: {
         const Missing missing = assembly_.missing();
+        // Nobody: what that rank waits for is on its way, and says more.
+        if (missing.first == Error::no_rank) return true;
         const Error answer =
             Error::make(Code::timeout, "%s", missing.text.c_str()).at_rank(missing.first);
         (void)send(peer, FrameKind::missing, payload_of(to_bytes(answer)));

@@ -1,11 +1,13 @@
 // bootstrap/assembly: members who do what a rank of this release never does are stopped by the
-// server, and named to all.
+// server, and named to all; so is whoever goes while it is needed.
 #include "qtest.hpp"
 
 #include "bootstrap/assembly.hpp"
 
 using namespace qccl;
 using namespace std::chrono_literals;
+
+using Farewell = Assembly::Farewell;
 
 static constexpr TimePoint now{std::chrono::hours(1)};
 
@@ -14,6 +16,10 @@ static Assembly some_assembly(uint32_t joined, uint32_t size) {
     for (uint32_t rank = 0; rank < joined; rank++)
         CHECK_OK(assembly.join({.rank = rank, .size = size}, "somewhere"));
     return assembly;
+}
+
+static void contribute(Assembly &assembly, uint32_t first, uint32_t end) {
+    for (uint32_t rank = first; rank < end; rank++) assembly.contribute(rank, {}, now);
 }
 
 static void check_failed(const Assembly &assembly, int32_t rank, const std::string &sentence) {
@@ -50,10 +56,60 @@ static void who_contributes_too_much_is_named() {
     check_failed(too_many, 2, "rank 2 gives 1048576 bytes to an exchange: too many");
 }
 
+static void who_is_waited_for_is_named() {
+    Assembly coming = some_assembly(2, 4);
+    coming.depart(1, Farewell::give_up);
+    check_failed(coming, 2, "rank 1 gave up waiting for ranks 2 and 3 of 4");
+
+    Assembly exchanging = some_assembly(4, 4);
+    contribute(exchanging, 0, 3);
+    exchanging.depart(0, Farewell::give_up);
+    check_failed(exchanging, 3, "rank 0 gave up waiting for rank 3 of 4");
+}
+
+// Its time ends while the result is on its way.
+static void who_gives_up_with_nobody_missing_is_named() {
+    Assembly assembly = some_assembly(4, 4);
+    contribute(assembly, 0, 4);
+    CHECK(assembly.take_result() != nullptr);
+    CHECK_EQ(assembly.missing().first, Error::no_rank);
+    assembly.depart(2, Farewell::give_up);
+    check_failed(assembly, 2, "rank 2 gave up before the result of an exchange had reached it");
+    CHECK(assembly.failure()->code == Code::timeout);
+}
+
+static void who_leaves_in_order_disturbs_nobody() {
+    Assembly assembly = some_assembly(4, 4);
+    contribute(assembly, 0, 4);
+    CHECK(assembly.take_result() != nullptr);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        CHECK(!assembly.is_over());
+        assembly.depart(rank, Farewell::leave);
+    }
+    CHECK(!assembly.failure());
+    CHECK(assembly.is_over());
+}
+
+static void who_goes_and_is_needed_is_named() {
+    Assembly left = some_assembly(4, 4);
+    left.depart(3, Farewell::leave);
+    CHECK(!left.failure());
+    contribute(left, 1, 2);
+    check_failed(left, 3, "rank 3 left before the exchange that rank 1 waits in");
+
+    Assembly died = some_assembly(3, 4);
+    died.depart(2, Farewell::none);
+    check_failed(died, 2, "rank 2 (somewhere) died");
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(who_contributes_before_all_are_here_is_named),
         QTEST(who_contributes_too_much_is_named),
+        QTEST(who_is_waited_for_is_named),
+        QTEST(who_gives_up_with_nobody_missing_is_named),
+        QTEST(who_leaves_in_order_disturbs_nobody),
+        QTEST(who_goes_and_is_needed_is_named),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -2,6 +2,11 @@
 // comes is named on every rank.
 #include "rendezvous_kit.hpp"
 
+#include "bootstrap/assembly.hpp"
+#include "bootstrap/introduction.hpp"
+
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
 
@@ -147,6 +152,53 @@ static void late_ranks_cost_one_warning() {
     CHECK_EQ(warnings[1], "1: waiting for rank 0 of 5 (0.2 s so far)");
 }
 
+// Of a rank that speaks for itself: the kind of the next message that comes.
+static FrameKind next_kind(Introduced &rank) {
+    for (;;) {
+        const auto frame = rank.session.open(rank.channel.held(), most_gathered_bytes);
+        CHECK_OK(frame);
+        if (*frame) {
+            const FrameKind kind = (*frame)->kind;
+            rank.channel.drop((*frame)->whole_bytes);
+            return kind;
+        }
+        const auto filled = rank.channel.fill(Session::wanted_bytes(rank.channel.held()));
+        CHECK(filled != Channel::Filled::gone);
+        if (filled == Channel::Filled::not_yet) wait_until(rank.channel, Clock::now() + 1s);
+    }
+}
+
+static void say(Introduced &rank, FrameKind kind, std::span<const std::byte> payload = {}) {
+    const Sealed sealed = rank.session.seal(kind, payload);
+    rank.channel.queue(std::as_bytes(std::span(&sealed.head, 1)));
+    rank.channel.queue(payload);
+    rank.channel.queue(sealed.tag);
+    CHECK(rank.channel.flush());
+}
+
+// An answer that nobody waits for any more would be taken for one to the next exchange.
+static void who_asks_when_nobody_is_missing_gets_the_result_alone() {
+    const UniqueId id = make_id();
+    const auto fields = unpack(id);
+    CHECK_OK(fields);
+    const RendezvousOptions some = options();
+    Arrival arrival(fields->endpoint, some, Clock::now());
+    auto met = introduce(*fields, make_claim(0, 1), arrival);
+    CHECK_OK(met);
+    CHECK(met->has_value());
+    Introduced &rank = **met;
+    const std::array<std::byte, 8> bytes{};
+    std::vector<FrameKind> kinds;
+    for (int round = 0; round < 2; round++) {
+        say(rank, FrameKind::contribute, bytes);
+        say(rank, FrameKind::ask);
+    }
+    while (kinds.empty() || std::count(kinds.begin(), kinds.end(), FrameKind::result) < 2)
+        kinds.push_back(next_kind(rank));
+    CHECK_EQ(std::count(kinds.begin(), kinds.end(), FrameKind::missing), 0);
+    say(rank, FrameKind::leave);
+}
+
 static void the_interface_can_be_chosen() {
     for (const char *interface : {"lo", "127.0.0.1", "", "::1"}) {
         RendezvousOptions some = options();
@@ -179,6 +231,7 @@ int main() {
         QTEST(a_rank_that_never_comes_is_named),
         QTEST(a_rank_that_never_contributes_is_named),
         QTEST(late_ranks_cost_one_warning),
+        QTEST(who_asks_when_nobody_is_missing_gets_the_result_alone),
         QTEST(the_interface_can_be_chosen),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
