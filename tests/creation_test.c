@@ -178,7 +178,7 @@ static void too_little_memory_is_told(void **state)
     for (rank = 0; rank < size; rank++) {
         assert_true(outcome.result[rank] == qcclSystemError ||
                     outcome.result[rank] == qcclRemoteError);
-        assert_says(outcome.sentence[rank], "Cannot allocate memory");
+        assert_says(outcome.sentence[rank], "MiB of shared memory for each of");
         assert_null(starving.comms[rank]);
     }
 }

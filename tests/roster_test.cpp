@@ -102,6 +102,36 @@ void another_user_is_refused() {
     CHECK(std::string_view(error.text).starts_with(said));
 }
 
+// Each of them would have found room for its own segment.
+void memory_has_to_suffice_for_all() {
+    constexpr uint32_t size = 3;
+    const SegmentShape shape{size, 1, 64, 4096};
+    const auto bytes = shape.segment_bytes();
+    CHECK_OK(bytes);
+    for (const uint64_t free : {*bytes * 3, *bytes * 3 - 1}) {
+        run_ranks(Kind::inproc, size, [&](const Rank &rank) {
+            Introduction introduction;
+            introduction.shape = shape;
+            // The others have looked before somebody else took some.
+            introduction.free_bytes = rank.rank == 1 ? free : free + *bytes;
+            const auto roster =
+                Roster::gather(introduction, [&](const void *mine, void *all, size_t each) {
+                    return rank.meeting.all_gather(rank.rank, mine, all, each);
+                });
+            if (free >= *bytes * 3) {
+                CHECK_OK(roster);
+                return;
+            }
+            CHECK(!roster);
+            CHECK(roster.error().code == Code::system_error);
+            CHECK_EQ(roster.error().rank, Error::no_rank);
+            CHECK_EQ(std::string(roster.error().text),
+                     std::string("cannot get 0.0 MiB of shared memory for each of 3 ranks: only "
+                                 "0.1 MiB are free"));
+        });
+    }
+}
+
 } // namespace
 
 int main() {
@@ -110,6 +140,7 @@ int main() {
         QTEST(the_most_crowded_cores_count),
         QTEST(another_version_is_refused),
         QTEST(another_user_is_refused),
+        QTEST(memory_has_to_suffice_for_all),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

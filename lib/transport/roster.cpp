@@ -35,6 +35,20 @@ Done check_shape(const SegmentShape &reference, const SegmentShape &shape, uint3
     return {};
 }
 
+// Each rank alone would find room, and all together would not.
+Done check_memory(const std::vector<Introduction> &all) {
+    QCCL_TRY(const size_t bytes, all[0].shape.segment_bytes());
+    uint64_t free = UINT64_MAX;
+    for (const Introduction &each : all) free = std::min(free, each.free_bytes);
+    if (bytes <= free / all.size()) return {};
+    static constexpr double mib = 1 << 20;
+    return Error::make(Code::system_error,
+                       "cannot get %.1f MiB of shared memory for each of %zu ranks: only %.1f MiB "
+                       "are free",
+                       static_cast<double>(bytes) / mib, all.size(),
+                       static_cast<double>(free) / mib);
+}
+
 } // namespace
 
 Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather) {
@@ -67,6 +81,7 @@ Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather) {
     }
     for (uint32_t peer = 0; peer < roster.size(); peer++)
         QCCL_TRY(check_shape(all[0].shape, all[peer].shape, peer));
+    QCCL_TRY(check_memory(all));
     return roster;
 }
 

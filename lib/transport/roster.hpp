@@ -22,6 +22,8 @@ struct Introduction {
     cpu_set_t cores{};          // that this thread may run on
     uint32_t may_be_fenced = 0; // by membarriers of others
     uint32_t user = geteuid();  // descriptors are passed among processes of one user only
+    // That all segments have to share; everyone's is the same memory, looked at by each.
+    uint64_t free_bytes = UINT64_MAX;
     uint64_t has_failed = 0;
     Error failure;              // if so
     std::byte contact[64] = {}; // the transport's own

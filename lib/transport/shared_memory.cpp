@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
-#include <optional>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -24,20 +23,6 @@ Error no_memory(size_t bytes, const char *why) {
                        static_cast<double>(bytes) / 1048576, why);
 }
 
-// What the kernel says can be had without swapping. Asking for more would not fail but wake the
-// killer of processes.
-std::optional<size_t> available_bytes() {
-    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen("/proc/meminfo", "re"),
-                                                      std::fclose);
-    if (!file) return std::nullopt;
-    char line[128];
-    while (std::fgets(line, sizeof line, file.get())) {
-        size_t kib;
-        if (std::sscanf(line, "MemAvailable: %zu kB", &kib) == 1) return kib * 1024;
-    }
-    return std::nullopt;
-}
-
 int allocate(int file, size_t offset, size_t bytes) {
     while (fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
         if (errno != EINTR) return errno;
@@ -46,13 +31,24 @@ int allocate(int file, size_t offset, size_t bytes) {
 
 } // namespace
 
+size_t free_memory_bytes() {
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen("/proc/meminfo", "re"),
+                                                      std::fclose);
+    char line[128];
+    while (file && std::fgets(line, sizeof line, file.get())) {
+        size_t kib;
+        if (std::sscanf(line, "MemAvailable: %zu kB", &kib) == 1) return kib * 1024;
+    }
+    return SIZE_MAX;
+}
+
 Result<FileDescriptor> create_shared_memory(size_t bytes) {
     // Beyond this limit the kernel would send SIGXFSZ, which ends the process.
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
         return no_memory(bytes, "the limit on file sizes (ulimit -f) is lower");
-    if (const auto available = available_bytes(); available && *available < bytes)
-        return no_memory(bytes, std::strerror(ENOMEM));
+    // Asking for more than there is would not fail but wake the killer of processes.
+    if (free_memory_bytes() < bytes) return no_memory(bytes, std::strerror(ENOMEM));
 
     FileDescriptor file(memfd_create("qccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file.is_open()) return no_memory(bytes, std::strerror(errno));

@@ -11,6 +11,9 @@
 
 namespace qccl {
 
+// What the kernel says can be had without swapping; SIZE_MAX where it says nothing.
+size_t free_memory_bytes();
+
 // All of it is there from the start: what cannot be had is an error here and never a SIGBUS later.
 Result<FileDescriptor> create_shared_memory(size_t bytes);
 

@@ -1,6 +1,6 @@
-// shm: ranks are processes of one host, or threads that know nothing of each other. Each makes its
-// segment, all pass theirs around together with a lifeline, and every step that may fail is agreed
-// on.
+// shm: ranks are processes of one host, or threads that know nothing of each other. All see that
+// they fit together, each makes its segment, all pass theirs around together with a lifeline, and
+// every step that may fail is agreed on.
 #include "transport/fd_star.hpp"
 #include "transport/roster.hpp"
 #include "transport/shared_memory.hpp"
@@ -15,15 +15,29 @@ namespace {
 static_assert(sizeof(StarAddress) <= sizeof Introduction{}.contact);
 
 // What a rank makes before it knows of the others.
-struct Belongings {
-    FdPair pair;         // memory, lifeline
-    FileDescriptor life; // held open for it
-    Mapping memory;
+struct Door {
     FdStar star; // rank 0 only
     FdRay ray;   // the others
 };
 
-Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
+Result<Door> open_door(uint32_t rank) {
+    Door door;
+    if (rank == 0) {
+        QCCL_TRY(door.star, FdStar::open());
+    } else {
+        QCCL_TRY(door.ray, FdRay::open());
+    }
+    return door;
+}
+
+// What it makes when all of them fit together.
+struct Belongings {
+    FdPair pair;         // memory, lifeline
+    FileDescriptor life; // held open for it
+    Mapping memory;
+};
+
+Result<Belongings> prepare(const SegmentShape &shape) {
     Belongings mine;
     QCCL_TRY(const size_t bytes, shape.segment_bytes());
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
@@ -33,11 +47,6 @@ Result<Belongings> prepare(const SegmentShape &shape, uint32_t rank) {
     QCCL_TRY(mine.memory, map_shared_memory(mine.pair[0], bytes));
     mine.memory.populate();
     Segment(mine.memory.base(), shape).format();
-    if (rank == 0) {
-        QCCL_TRY(mine.star, FdStar::open());
-    } else {
-        QCCL_TRY(mine.ray, FdRay::open());
-    }
     return mine;
 }
 
@@ -47,12 +56,13 @@ struct Exchanged {
     Lifelines lifelines;
 };
 
-Result<Exchanged> exchange(Belongings mine, const Roster &roster, const TransportOptions &options) {
+Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
+                           const TransportOptions &options) {
     StarAddress address;
     std::memcpy(&address, roster[0].contact, sizeof address);
     auto pairs = options.rank == 0
-                     ? mine.star.serve(std::move(mine.pair), options.size, options.peer_timeout)
-                     : mine.ray.join(address, options.rank, options.size, std::move(mine.pair),
+                     ? door.star.serve(std::move(mine.pair), options.size, options.peer_timeout)
+                     : door.ray.join(address, options.rank, options.size, std::move(mine.pair),
                                      options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
@@ -76,16 +86,19 @@ Result<Exchanged> exchange(Belongings mine, const Roster &roster, const Transpor
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather) {
     const SegmentShape shape{options.size, options.slots, options.line_bytes, options.outbox_bytes};
-    auto mine = prepare(shape, options.rank);
+    auto door = open_door(options.rank);
     Introduction introduction;
     introduction.shape = shape;
-    if (!mine)
-        introduction.fail(mine.error());
+    introduction.free_bytes = free_memory_bytes();
+    if (!door)
+        introduction.fail(door.error());
     else
-        std::memcpy(introduction.contact, &mine->star.address(), sizeof(StarAddress));
+        std::memcpy(introduction.contact, &door->star.address(), sizeof(StarAddress));
     QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather));
 
-    auto all = exchange(std::move(*mine), roster, options);
+    auto mine = prepare(shape);
+    QCCL_TRY(gather_done(mine ? Done() : Done(mine.error()), options.size, all_gather));
+    auto all = exchange(std::move(*door), std::move(*mine), roster, options);
     QCCL_TRY(gather_done(all ? Done() : Done(all.error()), options.size, all_gather));
 
     Party party(options.rank, roster.fences(), roster.pids());
