@@ -7,9 +7,10 @@
 namespace qccl {
 
 Mail *Outbound::next() {
-    if (posted_ - taken_ == mails_kept) {
+    const uint64_t most = party_.mine().mails();
+    if (posted_ - taken_ == most) {
         taken_ = party_.segments[peer_].taken(party_.rank).count.load(std::memory_order_acquire);
-        if (posted_ - taken_ == mails_kept) return nullptr;
+        if (posted_ - taken_ == most) return nullptr;
     }
     return &party_.mine().mail(peer_, posted_);
 }

@@ -9,6 +9,10 @@ namespace qccl {
 namespace {
 
 constexpr size_t page = 4096;
+// With more ranks, whose mailboxes are the square of that number, those that nobody uses stay pages
+// that have never been written: their zeros say that there is no mail. With fewer the first
+// messages shall not wait for the kernel to find memory.
+constexpr uint32_t most_warmed = 64;
 
 constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -19,10 +23,10 @@ template <class T> void construct(T *first, size_t count) {
 } // namespace
 
 Segment::Segment(std::byte *base, const SegmentShape &shape)
-    : base_(base), shape_(shape),
+    : base_(base), shape_(shape), last_mail_(mails_kept(shape.ranks) - 1),
       line_stride_(round_up(sizeof(LineHead) + shape.line_bytes, cache_line)),
       lines_(round_up(sizeof(Control), page)), mails_(lines_ + 2 * line_stride_),
-      taken_(mails_ + size_t{shape.ranks} * mails_kept * sizeof(Mail)),
+      taken_(mails_ + size_t{shape.ranks} * mails_kept(shape.ranks) * sizeof(Mail)),
       readers_(taken_ + size_t{shape.ranks} * sizeof(Taken)),
       outbox_(round_up(readers_ + size_t{shape.slots} * sizeof(Readers), page)),
       end_(round_up(outbox_ + shape.outbox_bytes, page)) {}
@@ -31,8 +35,10 @@ void Segment::format() const {
     construct(&control(), 1);
     construct(&line(0), 1);
     construct(&line(1), 1);
-    construct(at<Mail>(mails_), size_t{shape_.ranks} * mails_kept);
-    construct(at<Taken>(taken_), shape_.ranks);
+    if (shape_.ranks <= most_warmed) {
+        construct(at<Mail>(mails_), shape_.ranks * mails());
+        construct(at<Taken>(taken_), shape_.ranks);
+    }
     construct(at<Readers>(readers_), shape_.slots);
 }
 

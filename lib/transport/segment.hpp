@@ -6,8 +6,10 @@
 #include "transport/shared_memory.hpp"
 #include "transport/transport.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 
 namespace qccl {
 
@@ -16,8 +18,12 @@ inline constexpr size_t cache_line = 64;
 // So many calls a rank may be ahead of the slowest: a call's descriptor lies in its segment until
 // every rank has begun that call. Eight KiB, which stay in the L1 cache.
 inline constexpr uint32_t calls_kept = 64;
-// Messages on their way from one rank to one other.
-inline constexpr uint32_t mails_kept = 128;
+// Messages on their way from one rank to one other, a power of two: as many as few ranks can use,
+// and fewer where many ranks have the square of their number of mailboxes.
+constexpr uint32_t mails_kept(uint32_t ranks) {
+    constexpr uint32_t most = 128, fewest = 16, of_all_ranks = 2048;
+    return std::clamp(std::bit_floor(of_all_ranks / std::max(ranks, 1U)), fewest, most);
+}
 // Windows of one rank.
 inline constexpr uint32_t windows_kept = 32;
 
@@ -139,8 +145,9 @@ public:
         return base_ + lines_ + exchange % 2 * line_stride_ + sizeof(LineHead);
     }
     Mail &mail(uint32_t destination, uint64_t number) const {
-        return at<Mail>(mails_)[size_t{destination} * mails_kept + number % mails_kept];
+        return at<Mail>(mails_)[size_t{destination} * mails() + (number & last_mail_)];
     }
+    uint64_t mails() const { return last_mail_ + 1; } // from one rank to one other
     Taken &taken(uint32_t source) const { return at<Taken>(taken_)[source]; }
     Readers &readers(uint32_t slot) const { return at<Readers>(readers_)[slot]; }
     std::span<std::byte> outbox() const { return {base_ + outbox_, shape_.outbox_bytes}; }
@@ -161,6 +168,7 @@ private:
     friend struct SegmentShape;
     std::byte *base_;
     SegmentShape shape_;
+    uint64_t last_mail_; // of a mailbox
     size_t line_stride_;
     size_t lines_, mails_, taken_, readers_, outbox_, end_; // offsets, in this order
 };
