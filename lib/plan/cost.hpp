@@ -25,7 +25,7 @@ struct Speeds {
     // Where ranks share a core, each computes only in its turn, and what it waits for comes when
     // the others have had theirs.
     double ranks_per_core = 1;
-    double turn_ns = 2000; // of the kernel, from one rank to the next
+    double turn_ns = 4000; // from one rank to the next, with cold caches (2 cores of a Zen 4)
 
     bool operator==(const Speeds &) const = default;
 };
