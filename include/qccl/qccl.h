@@ -217,7 +217,8 @@ QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks,
 /* Makes all ranks of a communicator at once, for the threads of one process: rank r's is
  * comms_out[r]. devices is NULL, or names a device for each rank ("host"). A blocking call returns
  * when all ranks have made theirs, so each rank needs a thread of its own; one thread can serve
- * several ranks with host streams. A process whose only thread waits for its own next call gets
+ * several ranks with host streams, one for each: what stands in one stream waits for what stands
+ * before it. A process whose only thread waits for its own next call gets
  * qcclInvalidUsage. */
 QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks,
                                       const char *const devices[]);
@@ -257,7 +258,8 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
 /* ---- Collectives -----------------------------------------------------------------------------
  * Every rank of `comm` calls the same function with equal count, type, op, root, codec and
  * algorithm, in the same order; where ranks disagree every rank gets qcclMismatch, which names the
- * lowest rank that differs from rank 0 and both values. count is in elements; 0 is allowed, with
+ * lowest rank that differs from rank 0 and both values (where rank 0 does not come within
+ * peer_timeout: from the lowest that has come). count is in elements; 0 is allowed, with
  * NULL buffers, and is still checked for agreement. Buffers may overlap only in the in-place form
  * that each function names. config may be NULL. */
 
