@@ -2,6 +2,7 @@
 #include "api_kit.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,23 +80,23 @@ static void *finalize(void *argument)
 
 static void hold(void *context)
 {
-    while (*(volatile int *)context) sleep_ms(1);
+    while (atomic_load((atomic_int *)context)) sleep_ms(1);
 }
 
 /* Work that is stuck in its stream behind another communicator's, and a thread that waits. */
 static void aborted_while_its_work_is_far_back(void **state)
 {
-    volatile int is_held = 1;
+    atomic_int is_held;
     qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
     world_t world = make_world(size), other;
     qcclStream_t stream = NULL;
     waiter_t waiter;
     (void)state;
-    is_held = 0;
+    atomic_init(&is_held, 0);
     configs[0].idle.function = hold;
-    configs[0].idle.context = (void *)&is_held;
+    configs[0].idle.context = &is_held;
     other = join_world(size, configs);
-    is_held = 1;
+    atomic_store(&is_held, 1);
     assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
     assert_int_equal(qcclBarrier(other.comms[0], stream), qcclSuccess);
     assert_int_equal(qcclBarrier(world.comms[0], stream), qcclSuccess);
@@ -105,7 +106,7 @@ static void aborted_while_its_work_is_far_back(void **state)
     sleep_ms(50);
     assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
     check_waiter(&waiter, qcclRevoked, "");
-    is_held = 0;
+    atomic_store(&is_held, 0);
     assert_int_equal(qcclBarrier(other.comms[1], NULL), qcclSuccess);
     assert_int_equal(qcclStreamSynchronize(stream), qcclRevoked);
     assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
