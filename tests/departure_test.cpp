@@ -150,7 +150,10 @@ static void a_stopped_host_is_not_waited_for() {
     close(ends[0]);
     close(ends[1]);
     const auto bootstrap = join_unique_id(id, 2, 1, options(300ms));
-    if (bootstrap) kill(ranks.pids[0], SIGSTOP);
+    if (bootstrap) {
+        kill(ranks.pids[0], SIGSTOP);
+        waitpid(ranks.pids[0], nullptr, WUNTRACED); // its threads may run on for a moment
+    }
     const Timer timer;
     const Done done = bootstrap ? exchange(**bootstrap, 8, 0) : Done(bootstrap.error());
     const double seconds = timer.seconds();
