@@ -183,8 +183,7 @@ Result<std::optional<Done>> RendezvousClient::hear_verdict(Arrival &arrival) {
 }
 
 Done RendezvousClient::wait_until_complete() {
-    const auto all_here = await(FrameKind::complete);
-    return all_here ? Done() : Done(all_here.error());
+    return outcome(await(FrameKind::complete));
 }
 
 Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {

@@ -241,8 +241,6 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .mark = std::move(equipment.mark)});
 }
 
-Done outcome(const auto &result) { return result ? Done() : Done(result.error()); }
-
 } // namespace
 
 Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,

@@ -114,6 +114,11 @@ private:
 
 using Done = Result<void>;
 
+// Whether there is a value, without it.
+template <class T> Done outcome(const Result<T> &result) {
+    return result ? Done() : Done(result.error());
+}
+
 // QCCL_TRY(call) forwards the error of a Done; QCCL_TRY(auto x, call) also takes the value.
 #define QCCL_JOIN_(a, b) a##b
 #define QCCL_JOIN(a, b) QCCL_JOIN_(a, b)

@@ -97,9 +97,9 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather));
 
     auto mine = prepare(shape);
-    QCCL_TRY(gather_done(mine ? Done() : Done(mine.error()), options.size, all_gather));
+    QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
     auto all = exchange(std::move(*door), std::move(*mine), roster, options);
-    QCCL_TRY(gather_done(all ? Done() : Done(all.error()), options.size, all_gather));
+    QCCL_TRY(gather_done(outcome(all), options.size, all_gather));
 
     Party party(options.rank, roster.fences(), roster.pids());
     for (Mapping &memory : all->memories) {
