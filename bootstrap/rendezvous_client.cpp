@@ -182,9 +182,7 @@ Result<std::optional<Done>> RendezvousClient::hear_verdict(Arrival &arrival) {
     }
 }
 
-Done RendezvousClient::wait_until_complete() {
-    return outcome(await(FrameKind::complete));
-}
+Done RendezvousClient::wait_until_complete() { return outcome(await(FrameKind::complete)); }
 
 Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {
     if (failure_) return *failure_;

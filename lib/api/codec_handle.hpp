@@ -18,6 +18,8 @@ struct qcclCodec {
     qccl::HandleMark<0x4345444F434C4351> mark; // "QCLCODEC"
     qccl::Codec codec;
     const qccl::Kernels *kernels = nullptr; // of the codec used alone
+
+    bool is_intact() const { return mark.is_intact(); }
 };
 
 namespace qccl {

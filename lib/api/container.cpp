@@ -18,7 +18,7 @@ namespace qccl {
 
 Done check_handle(qcclCodec_t handle) {
     if (!handle) return Error::make(Code::invalid_argument, "codec is NULL");
-    if (reinterpret_cast<uintptr_t>(handle) % alignof(qcclCodec) != 0 || !handle->mark.is_intact())
+    if (!is_alive(handle))
         return Error::make(Code::invalid_argument,
                            "codec is %p, which no qcclCodecCreate made (or it has been destroyed)",
                            static_cast<const void *>(handle));

@@ -4,7 +4,7 @@ namespace qccl {
 
 Done check_handle(qcclComm_t handle) {
     if (!handle) return Error::make(Code::invalid_argument, "comm is NULL");
-    if (reinterpret_cast<uintptr_t>(handle) % alignof(qcclComm) != 0 || !handle->mark.is_intact())
+    if (!is_alive(handle))
         return Error::make(Code::invalid_argument,
                            "comm is %p, which is no communicator (or has been destroyed)",
                            static_cast<const void *>(handle));

@@ -9,6 +9,8 @@
 struct qcclComm {
     qccl::HandleMark<0x4D4D4F434C434351> mark; // "QCCLCOMM"
     std::shared_ptr<qccl::Comm> comm;
+
+    bool is_intact() const { return mark.is_intact(); }
 };
 
 namespace qccl {

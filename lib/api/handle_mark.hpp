@@ -21,4 +21,9 @@ private:
     volatile uint64_t value_ = letters;
 };
 
+// Whether the handle points to a T that has not been destroyed, as far as can be seen.
+template <class T> bool is_alive(const T *handle) {
+    return reinterpret_cast<uintptr_t>(handle) % alignof(T) == 0 && handle->is_intact();
+}
+
 } // namespace qccl

@@ -66,8 +66,7 @@ Done Stream::query() {
 }
 
 static Done check(const Stream *stream) {
-    const auto address = reinterpret_cast<uintptr_t>(stream);
-    if (address % alignof(Stream) != 0 || !stream->is_intact())
+    if (!is_alive(stream))
         return Error::make(
             Code::invalid_argument,
             "stream is %p, which no qcclStreamCreate made (or it has been destroyed)",

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <memory>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 namespace qccl {
 
@@ -66,10 +65,8 @@ static bool may_be_shrunk(int file) {
 }
 
 static Done check_memory(int file, size_t bytes) {
-    struct stat status {};
-    const bool is_sound = fstat(file, &status) == 0 &&
-                          static_cast<size_t>(status.st_size) == bytes && !may_be_shrunk(file);
-    if (is_sound) return {};
+    const auto found = describe(file);
+    if (found && found->bytes == bytes && !may_be_shrunk(file)) return {};
     return Error::make(Code::system_error, "what came as shared memory is none of ours");
 }
 
