@@ -19,6 +19,11 @@ struct CodecChoice {
     // Set where a codec of the communicator or the environment cannot do this call, which therefore
     // goes lossless.
     std::optional<Error> passed_over;
+
+    // That, in a sentence; empty: nothing was.
+    std::string notice() const {
+        return passed_over ? passed_over->text + std::string("; such calls go lossless") : "";
+    }
 };
 
 struct CodecPolicy {

@@ -154,10 +154,10 @@ std::optional<RecordedError> Comm::failure() const {
 
 void Comm::tell(const CodecChoice &choice) {
     if (!speaks() || !choice.passed_over) return;
-    const std::string text = choice.passed_over->text;
+    const std::string text = choice.notice();
     if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
     told_.push_back(text);
-    parts_.log->info("%s; such calls go lossless", text.c_str());
+    parts_.log->info("%s", text.c_str());
 }
 
 void Comm::tell(const Codec &codec) {

@@ -26,7 +26,7 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                               .codec = choice.codec},
                                              parts.tables, forced));
     if (!choice.passed_over) return plan;
-    return std::string(choice.passed_over->text) + "; such calls go lossless\n" + plan;
+    return choice.notice() + "\n" + plan;
 }
 
 } // namespace qccl
