@@ -18,7 +18,7 @@ class Option;
 namespace qccl::perf {
 
 // The exit status where what was asked for cannot be.
-static constexpr int usage_error = 2;
+inline constexpr int usage_error = 2;
 
 // What is left to say by a program whose command line gives it nothing more to do: help, or why
 // it is refused.

@@ -99,8 +99,10 @@ private:
     uint32_t rank_;
 };
 
+bool is_given_up(const Error &error) { return std::string_view(error.text) == Crew::given_up; }
+
 int complain(Crew &crew, const Error &error) {
-    if (std::string_view(error.text) != Crew::given_up && crew.is_first_to_say(error.text))
+    if (!is_given_up(error) && crew.is_first_to_say(error.text))
         std::fprintf(stderr, "rank %u: %s\n", crew.rank(), error.text);
     return EXIT_FAILURE;
 }

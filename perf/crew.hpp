@@ -42,6 +42,9 @@ public:
 // status.
 int complain(Crew &crew, const Error &error);
 
+// Whether it only says that another rank has given up, which words what happened.
+bool is_given_up(const Error &error);
+
 // Once all ranks have come: an error if any has one, which one rank may word; the others know its
 // code.
 Done settle(Crew &crew, const Done &mine);

@@ -70,8 +70,7 @@ int tell_once(const Answer &answer) {
     if (!crew) return tell(answer);
     // Where ranks have several command lines, those that would go on settle too.
     const Done settled = settle(**crew, Error::make(Code::invalid_argument, "%s", ""));
-    const bool is_other = !settled && std::string_view(settled.error().text) == Crew::given_up;
-    return is_other ? answer.status : tell(answer);
+    return !settled && is_given_up(settled.error()) ? answer.status : tell(answer);
 }
 
 } // namespace qccl::perf

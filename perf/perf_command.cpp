@@ -194,8 +194,8 @@ static int run_under_mpi(Plan &plan) {
     if (!crew) return complain(crew.error());
     plan.arguments.ranks = (*crew)->size();
     if (const Done settled = settle(**crew, prepare(plan, (*crew)->rank() == 0)); !settled)
-        return std::string_view(settled.error().text) == Crew::given_up ? status_of(settled.error())
-                                                                        : complain(settled.error());
+        return is_given_up(settled.error()) ? status_of(settled.error())
+                                            : complain(settled.error());
     const auto act = [&]() -> Result<int> {
         const MpiModule &mpi = (*crew)->module();
         QCCL_TRY(const CommHandle comm, create_comm(**crew, mpi, config_of(plan.arguments)));

@@ -2,6 +2,7 @@
 // its parts runs is decided here, by the first argument or by the program's name.
 #include "base/choice.hpp"
 #include "perf/codec_command.hpp"
+#include "perf/command_line.hpp"
 #include "perf/demo.hpp"
 #include "perf/perf_command.hpp"
 #include "perf/standard_output.hpp"
@@ -47,7 +48,7 @@ static int run(int argc, char **argv) {
                                       "codec", "demo"})
                          .text);
     std::fputs(usage, asks ? stdout : stderr);
-    return asks ? EXIT_SUCCESS : 2;
+    return asks ? EXIT_SUCCESS : usage_error;
 }
 
 int main(int argc, char **argv) { return qccl::perf::end_output("qccl-perf", run(argc, argv)); }
