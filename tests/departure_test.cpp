@@ -99,24 +99,33 @@ static void a_killed_rank_is_named() {
     }
 }
 
-// Rank 0 made the id and serves the rendezvous: with its process the server dies too.
-static void the_host_of_the_rendezvous_is_named() {
+// Starts rank 0 of two, which makes the id and serves the rendezvous in its process; `go_on` is
+// what it does when both have come.
+static UniqueId start_host(Processes &ranks, Done (*go_on)(Bootstrap &bootstrap)) {
     int ends[2];
     CHECK(pipe(ends) == 0);
-    Processes ranks;
     ranks.start([&]() -> Done {
         const auto id = create_unique_id(options());
         if (!id) return id.error();
         if (write(ends[1], id->data(), id->size()) < 0)
             return Error::make(Code::system_error, "write");
         QCCL_TRY(const auto bootstrap, join_unique_id(*id, 2, 0, options()));
-        raise(SIGKILL);
-        return {};
+        return go_on(*bootstrap);
     });
     UniqueId id;
     CHECK(read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size()));
     close(ends[0]);
     close(ends[1]);
+    return id;
+}
+
+// With rank 0's process the server dies too.
+static void the_host_of_the_rendezvous_is_named() {
+    Processes ranks;
+    const UniqueId id = start_host(ranks, [](Bootstrap &) -> Done {
+        raise(SIGKILL);
+        return {};
+    });
     ranks.start([&]() -> Done {
         QCCL_TRY(const auto bootstrap, join_unique_id(id, 2, 1, options()));
         // By now the connection is reset: what is sent and said in farewell would raise SIGPIPE.
@@ -134,21 +143,9 @@ static void the_host_of_the_rendezvous_is_named() {
 
 // Asked for the last time whom one waits for, a server that is stuck says nothing.
 static void a_stopped_host_is_not_waited_for() {
-    int ends[2];
-    CHECK(pipe(ends) == 0);
     Processes ranks;
-    ranks.start([&]() -> Done {
-        const auto id = create_unique_id(options());
-        if (!id) return id.error();
-        if (write(ends[1], id->data(), id->size()) < 0)
-            return Error::make(Code::system_error, "write");
-        QCCL_TRY(const auto bootstrap, join_unique_id(*id, 2, 0, options()));
-        return exchange(*bootstrap, 8, 0);
-    });
-    UniqueId id;
-    CHECK(read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size()));
-    close(ends[0]);
-    close(ends[1]);
+    const UniqueId id =
+        start_host(ranks, [](Bootstrap &bootstrap) { return exchange(bootstrap, 8, 0); });
     const auto bootstrap = join_unique_id(id, 2, 1, options(300ms));
     if (bootstrap) {
         kill(ranks.pids[0], SIGSTOP);

@@ -12,13 +12,7 @@ namespace {
 
 constexpr uint32_t ranks = 3, meddled = 1;
 
-// Only that rank's transport is meddled with.
-Wrap meddle(const Meddling &meddling) {
-    return [meddling](uint32_t rank, std::unique_ptr<Transport> transport) {
-        return rank == meddled ? std::make_unique<Meddler>(std::move(transport), meddling)
-                               : std::move(transport);
-    };
-}
+Wrap meddle(const Meddling &meddling) { return meddle_at(meddled, meddling); }
 
 TwinCall small_call(const char *algorithm, const char *codec, uint64_t count) {
     return {.algorithm = algorithm, .codec = *parse_codec(codec), .count = count, .ranks = ranks};

@@ -137,6 +137,15 @@ static void misuse(void *context)
     idler->finalize = qcclCommFinalize(idler->comm);
 }
 
+static void assert_all_refused(const idler_t *idler)
+{
+    assert_true(idler->calls > 0);
+    assert_int_equal(idler->collective, qcclInvalidUsage);
+    assert_int_equal(idler->destroy, qcclInvalidUsage);
+    assert_int_equal(idler->abort, qcclInvalidUsage);
+    assert_int_equal(idler->finalize, qcclInvalidUsage);
+}
+
 /* The idle function is called in long waits, and cannot pull the floor from under itself. */
 static void the_idle_function(void **state)
 {
@@ -155,11 +164,7 @@ static void the_idle_function(void **state)
     sleep_ms(200);
     assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclSuccess);
     check_waiter(&waiter, qcclSuccess, "");
-    assert_true(idler.calls > 0);
-    assert_int_equal(idler.collective, qcclInvalidUsage);
-    assert_int_equal(idler.destroy, qcclInvalidUsage);
-    assert_int_equal(idler.abort, qcclInvalidUsage);
-    assert_int_equal(idler.finalize, qcclInvalidUsage);
+    assert_all_refused(&idler);
     assert_says(idler.refused[0], "inside the communicator already");
     assert_says(idler.refused[1], "cannot be ended from inside");
     assert_works(&world);
@@ -197,11 +202,7 @@ static void the_log_function(void **state)
         assert_int_equal(qcclBarrier(world.comms[0], streams[i]), qcclSuccess);
         assert_int_equal(qcclStreamSynchronize(streams[1]), qcclSuccess);
         check_waiter(&waiter, qcclSuccess, "");
-        assert_true(idler.calls > 0);
-        assert_int_equal(idler.collective, qcclInvalidUsage);
-        assert_int_equal(idler.destroy, qcclInvalidUsage);
-        assert_int_equal(idler.abort, qcclInvalidUsage);
-        assert_int_equal(idler.finalize, qcclInvalidUsage);
+        assert_all_refused(&idler);
         assert_works(&world);
         end_world(&world);
     }

@@ -147,14 +147,8 @@ void nobody_returns_while_a_peer_reads() {
         is_slow = false;
         return false;
     };
-    Cluster cluster(
-        ranks, Cluster::test_options(),
-        [&](uint32_t rank, std::unique_ptr<Transport> transport) {
-            return rank == slow
-                       ? std::make_unique<Meddler>(std::move(transport), Meddling{.holds = holds})
-                       : std::move(transport);
-        },
-        [](uint32_t) { return true; });
+    Cluster cluster(ranks, Cluster::test_options(), meddle_at(slow, {.holds = holds}),
+                    [](uint32_t) { return true; });
     TwinCall call{
         .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
     const Cut cut = lending_cut(65536, 1);
@@ -184,14 +178,9 @@ void a_failed_lender_is_not_believed() {
         cluster->rank(0).transport->fail(Error::make(Code::revoked, "rank 0 has had enough"));
         await([&] { return has_returned.load(); });
     };
-    cluster = std::make_unique<Cluster>(
-        ranks, Cluster::test_options(),
-        [&](uint32_t rank, std::unique_ptr<Transport> transport) {
-            return rank == slow
-                       ? std::make_unique<Meddler>(std::move(transport), Meddling{.damage = damage})
-                       : std::move(transport);
-        },
-        [](uint32_t) { return true; });
+    cluster = std::make_unique<Cluster>(ranks, Cluster::test_options(),
+                                        meddle_at(slow, {.damage = damage}),
+                                        [](uint32_t) { return true; });
     TwinCall call{
         .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
     const Cut cut = lending_cut(65536, 1);
@@ -224,13 +213,8 @@ void check_failed_lender(Collective collective, const char *algorithm, bool all_
             if (!is_armed || ++operations != n) return {};
             return Error::make(Code::system_error, "%s is made to fail", operation);
         }};
-        Cluster cluster(
-            ranks, Cluster::test_options(),
-            [&](uint32_t rank, std::unique_ptr<Transport> transport) {
-                return rank == meddled ? std::make_unique<Meddler>(std::move(transport), meddling)
-                                       : std::move(transport);
-            },
-            [=](uint32_t rank) { return all_lend || rank == meddled; });
+        Cluster cluster(ranks, Cluster::test_options(), meddle_at(meddled, meddling),
+                        [=](uint32_t rank) { return all_lend || rank == meddled; });
         get_acquainted(cluster, call, cut);
         is_armed = true;
         call.number = 2;

@@ -114,4 +114,12 @@ private:
     std::vector<std::unique_ptr<std::vector<std::byte>>> copies_; // views of them last
 };
 
+// For clusters: that rank's transport alone is meddled with.
+inline auto meddle_at(uint32_t meddled, const Meddling &meddling) {
+    return [=](uint32_t rank, std::unique_ptr<Transport> transport) {
+        return rank == meddled ? std::make_unique<Meddler>(std::move(transport), meddling)
+                               : std::move(transport);
+    };
+}
+
 } // namespace qtest
