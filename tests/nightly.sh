@@ -21,7 +21,7 @@ set_up() {
     folder=build-night-$1
     shift
     [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >/dev/null || return 1
-    ninja -C "$folder" >/dev/null
+    ninja -C "$folder" --quiet
 }
 
 part() {
