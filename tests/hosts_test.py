@@ -155,7 +155,7 @@ class Hosts(unittest.TestCase):
             job.kill(3)
             wait_until(lambda: job.statuses()[3] is not None)
             self.assertEqual(job.statuses(), [None] * 3 + [128 + 9] + [None] * 2)
-            self.assertEqual(job.wait(0.1), testbed.job.TIMED_OUT)
+            self.assertEqual(job.wait(0.1), testbed.TIMED_OUT)
         self.assertNotIn(None, job.statuses())
 
     def test_what_takes_longer_is_killed(self):

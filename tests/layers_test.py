@@ -38,7 +38,7 @@ SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")
 MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
-MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "tests/")
+MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "perf/comparison/allreduce_mpi.c", "tests/")
 
 
 def sources():

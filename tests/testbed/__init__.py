@@ -6,7 +6,7 @@ of its own. Needs root, iproute2 and util-linux; `tests/testbed/hosts` is the sa
         status = job.wait(timeout=60)
 """
 from .bed import Counters, Host, Testbed, end_by_signals
-from .job import Job
+from .job import TIMED_OUT, Job
 from .links import MOST_HOSTS, Failed, Unavailable, check_possible
 
-__all__ = ["Counters", "Failed", "Host", "Job", "MOST_HOSTS", "Testbed", "Unavailable", "check_possible", "end_by_signals"]
+__all__ = ["Counters", "Failed", "Host", "Job", "MOST_HOSTS", "TIMED_OUT", "Testbed", "Unavailable", "check_possible", "end_by_signals"]

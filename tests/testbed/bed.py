@@ -135,6 +135,7 @@ class Testbed:
             links.make_host(self.tag_, subnet, index, self.rate_, self.burst_, self.ipv6_)
         self.hosts = [Host(self.tag_, subnet, index) for index in range(self.count_)]
         self.bridge = links.bridge_name(self.tag_)
+        self.subnet = links.address(subnet, 0) + "/24"
         self.address = links.address(subnet, links.BRIDGE_NUMBER)  # of this machine, as hosts see it
 
     def remove(self):
@@ -150,6 +151,10 @@ class Testbed:
             self.lock_, self.hosts = None, []
         for sentence in said:
             print(f"testbed: {sentence}", file=sys.stderr)
+
+    def end_processes(self):
+        """Whatever runs on the hosts, whoever started it."""
+        links.end_processes([host.namespace for host in self.hosts])
 
     def counters(self):
         return [host.counters() for host in self.hosts]
