@@ -95,7 +95,7 @@ struct Suffix {
     char letter;
     unsigned shift;
 };
-constexpr Suffix suffixes[] = {{'G', 30}, {'M', 20}, {'K', 10}};
+constexpr Suffix suffixes[] = {{'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}};
 
 std::string write_bytes(uint64_t bytes) {
     for (const Suffix &suffix : suffixes)
