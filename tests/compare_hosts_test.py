@@ -25,7 +25,7 @@ SKIPPED = 77
 # In the place of qccl-perf: every rank sends the vector to the next, or what BITS of 32 leave of it, and rank 0 says what the
 # test wants.
 STAND_IN = """#!/usr/bin/python3
-import json, os, socket, sys, threading
+import json, os, socket, sys, threading, time
 told = dict(zip(sys.argv[2::2], sys.argv[3::2]))
 if os.environ.get("FAILS") == os.environ["RANK"]:
     sys.exit("this rank cannot go on")
@@ -43,7 +43,7 @@ def send():
             socket.create_connection((f"{subnet}.{(rank + 1) % ranks + 1}", 9000)).sendall(bytes(count))
             return
         except OSError:
-            pass
+            time.sleep(0.05)  # attempts count on the link, too
 threading.Thread(target=send).start()
 connection, _ = server.accept()
 while connection.recv(1 << 20): pass
