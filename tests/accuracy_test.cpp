@@ -2,9 +2,11 @@
 #include "engine_ranks.hpp"
 #include "thinning.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
+#include <string_view>
 
 using namespace qtest;
 
@@ -62,6 +64,7 @@ double predicted_nmse(const TwinCall &call) {
     const double nu = unit_nmse(call.codec, call.type), N = call.ranks;
     if (call.algorithm == "direct") return nu * (2 - 1 / N);
     if (call.algorithm == "ring") return nu * (N + 1) / 2;
+    if (call.algorithm == "halving") return nu * (1 + std::log2(N) / 2);
     return nu;
 }
 
@@ -70,10 +73,14 @@ template <class T> void check_type(Cluster &cluster, DataType type) {
     const auto sums = exact_sums<T>(inputs);
     size_t number = 0;
     const TransportOptions options = Cluster::test_options();
-    for (const char *algorithm : {"ring", "direct", "oneshot"})
+    for (const char *algorithm : {"ring", "direct", "oneshot", "halving"})
         for (const char *codec : codecs)
             for (const RedOp op : {RedOp::sum, RedOp::avg}) {
                 if (!is_chosen(number++)) continue;
+                // The formula is that of teams that can be halved to the end.
+                if (std::string_view(algorithm) == "halving" &&
+                    !std::has_single_bit(cluster.size()))
+                    continue;
                 TwinCall call{.algorithm = algorithm,
                               .type = type,
                               .op = op,

@@ -87,6 +87,7 @@ template <class Visit> void each_case(uint32_t ranks, Visit visit) {
                     for (const char *codec : codecs)
                         for (const uint64_t count : counts) {
                             if (!reduces(collective) && op != RedOp::sum) continue;
+                            if (!algorithm.emitter(collective)) continue;
                             TwinCall call{.collective = collective,
                                           .algorithm = algorithm.name,
                                           .type = type.type,

@@ -17,6 +17,13 @@ inline constexpr std::array<Collective, 4> moving_collectives{
     Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
     Collective::broadcast};
 
+inline std::vector<Collective> collectives_of(const Algorithm &algorithm) {
+    std::vector<Collective> found;
+    for (const Collective collective : moving_collectives)
+        if (algorithm.emitter(collective)) found.push_back(collective);
+    return found;
+}
+
 inline Schedule make(Form form, const Algorithm &algorithm, Collective collective,
                      const Team &team) {
     auto author = emit(algorithm, collective, team);

@@ -86,40 +86,51 @@ constexpr const char *codecs[] = {"none",
                                   "minmax:bits=3,bucket=100,round=stochastic",
                                   "minmax:bits=6,bucket=64,skip_incomplete=1"};
 
-void add(std::vector<TwinCall> &lines, TwinCall line) {
+using AlgorithmNames = std::vector<const char *>;
+
+void add(std::vector<TwinCall> &lines, TwinCall line, const AlgorithmNames &names) {
     if (!check_codec(line.codec, line.collective, line.type, line.op)) return;
-    for (const Algorithm &algorithm : algorithms())
+    for (const char *const name : names)
         for (const uint32_t ranks : {2, 3, 5}) {
-            line.algorithm = algorithm.name;
+            const Algorithm *const algorithm = find_algorithm(name);
+            CHECK(algorithm);
+            if (!algorithm->emitter(line.collective)) continue;
+            line.algorithm = name;
             line.ranks = ranks;
             line.root = line.collective == Collective::broadcast ? ranks / 2 : 0;
             lines.push_back(line);
         }
 }
 
-std::vector<TwinCall> all_lines() {
-    std::vector<TwinCall> lines;
+void add_all(std::vector<TwinCall> &lines, const AlgorithmNames &names) {
     for (const char *codec : codecs) {
         TwinCall line{.codec = *parse_codec(codec)};
         for (const DataType type : golden::float_types) {
             line.type = type;
-            add(lines, line);
+            add(lines, line, names);
         }
         line.type = DataType::float32;
         for (const RedOp op : {RedOp::avg, RedOp::max}) {
             line.op = op;
-            add(lines, line);
+            add(lines, line, names);
         }
         line.op = RedOp::sum;
         for (const Collective collective :
              {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
             line.collective = collective;
-            add(lines, line);
+            add(lines, line, names);
         }
     }
     for (const DataType type : {DataType::int8, DataType::uint32, DataType::int64})
         for (const RedOp op : {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg})
-            add(lines, {.type = type, .op = op});
+            add(lines, {.type = type, .op = op}, names);
+}
+
+// In the order in which the algorithms came.
+std::vector<TwinCall> all_lines() {
+    std::vector<TwinCall> lines;
+    add_all(lines, {"direct", "ring", "oneshot"});
+    add_all(lines, {"halving"});
     return lines;
 }
 

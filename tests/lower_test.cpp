@@ -90,7 +90,7 @@ static void input_and_output_are_one_place() {
 
 static void waits_are_those_of_the_twin() {
     for (const Algorithm &a : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(a))
             for (const Form form : forms)
                 for (uint32_t rank = 0; rank < 4; rank++)
                     check_against_twin(

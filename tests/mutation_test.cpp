@@ -153,7 +153,7 @@ void check_mutants(const Theorem &theorem, const std::vector<Schedule> &schedule
 static void every_mutation_is_refused() {
     constexpr uint32_t P = 5;
     for (const Algorithm &a : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(a))
             for (const Form form : {Form::author, Form::placed}) {
                 const Theorem theorem{collective, a.order, P, 1, a.own};
                 const auto schedules = make_all(form, a, collective, P, theorem.root);

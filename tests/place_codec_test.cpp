@@ -4,6 +4,7 @@
 
 #include "forms.hpp"
 #include "schedule_twin.hpp"
+#include "sum_trees.hpp"
 
 #include "schedule/text.hpp"
 
@@ -215,6 +216,22 @@ float direct_sum(const Case &k, uint32_t c, bool is_sent_on) {
     return is_sent_on ? quantize(value, c, k.P - 1) : value;
 }
 
+float tree_sum(const Case &k, const qtest::SumTree &tree, uint32_t c, uint32_t rank) {
+    float value = 0;
+    qtest::each_operand(
+        tree, rank, [&](uint32_t own) { value = k.in[own][c]; },
+        [&](uint32_t child) {
+            value += quantize(tree_sum(k, tree, c, child), child, tree.ordinal[child]);
+        });
+    return value;
+}
+
+float tree_result(const Case &k, uint32_t c, bool is_sent_on) {
+    const qtest::SumTree tree = qtest::sum_tree(k.algorithm.name, k.P, c);
+    const float value = tree_sum(k, tree, c, tree.root) / static_cast<float>(k.P);
+    return is_sent_on ? quantize(value, tree.root, tree.final_ordinal) : value;
+}
+
 float oneshot_sum(const Case &k) {
     float value = 0;
     for (uint32_t r = 0; r < k.P; r++) {
@@ -227,6 +244,8 @@ float oneshot_sum(const Case &k) {
 float expected(const Case &k, uint32_t c) {
     const bool is_ring = k.is("ring");
     if (k.P == 1) return k.in[0][c];
+    if (reduces(k.collective) && qtest::sums_by_tree(k.algorithm.name))
+        return tree_result(k, c, k.collective == Collective::all_reduce);
     switch (k.collective) {
     case Collective::all_reduce:
         if (k.is("oneshot")) return oneshot_sum(k);
@@ -252,7 +271,7 @@ void check_outputs(const Case &k, const ScheduleTwin &twin) {
 
 static void sums_are_the_contracts() {
     for (const Algorithm &algorithm : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(algorithm))
             for (const uint32_t P : {1U, 2U, 3U, 5U, 8U})
                 for (const Form form : {Form::placed, Form::joined}) {
                     const uint32_t root = P / 2;

@@ -1,10 +1,13 @@
 // plan: costs follow from the numbers of steps, and choices from costs and rules.
 #include "qtest.hpp"
 
+#include "forms.hpp"
+
 #include "codec/chunk.hpp"
 #include "plan/explain.hpp"
 #include "plan/planner.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -67,6 +70,29 @@ static void tallies_count_steps() {
     CHECK_EQ(oneshot->recvs, 1U);
 }
 
+static void the_busiest_rank_is_tallied() {
+    for (const Algorithm &a : algorithms())
+        for (const Collective collective : collectives_of(a))
+            for (uint32_t P = 1; P <= 40; P++) {
+                Problem problem = all_reduce(1000, P);
+                problem.collective = collective;
+                problem.root = collective == Collective::broadcast ? P / 3 : 0;
+                uint64_t sends = 0, recvs = 0;
+                for (const Schedule &s : make_all(Form::author, a, collective, P, problem.root)) {
+                    const auto count = [&](Verb verb) {
+                        return static_cast<uint64_t>(
+                            std::ranges::count(s.steps, verb, &Step::verb));
+                    };
+                    sends = std::max(sends, count(Verb::send));
+                    recvs = std::max(recvs, count(Verb::recv));
+                }
+                const auto tallied = tally(a, problem);
+                CHECK_OK(tallied);
+                CHECK_EQ(tallied->sends, sends);
+                CHECK_EQ(tallied->recvs, recvs);
+            }
+}
+
 // A rank's own part of a oneshot reduce-scatter costs an encode only with a codec.
 static void what_stays_costs_nothing_without_loss() {
     for (const auto &[codec, encodes] : {std::pair("none", 3U), std::pair("int8", 4U)}) {
@@ -109,9 +135,9 @@ static void lossless_narrow_floats_are_summed_by_rank() {
     for (const DataType type : {DataType::float16, DataType::bfloat16, DataType::float8e4m3})
         for (uint64_t count = 1; count < 1 << 28; count *= 8)
             for (const uint32_t ranks : {3U, 8U, 64U}) {
-                CHECK(chosen(all_reduce(count, ranks, type)).algorithm->order == SumOrder::by_rank);
+                CHECK(!chosen(all_reduce(count, ranks, type)).algorithm->sums_on_the_way);
                 const Plan forced = chosen(all_reduce(count, ranks, type), "ring");
-                CHECK(forced.algorithm->order == SumOrder::by_ring);
+                CHECK(forced.algorithm->sums_on_the_way);
             }
 }
 
@@ -228,6 +254,7 @@ static void reasons_are_given() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(tallies_count_steps),
+        QTEST(the_busiest_rank_is_tallied),
         QTEST(what_stays_costs_nothing_without_loss),
         QTEST(costs_are_the_tallies_times_the_speeds),
         QTEST(small_is_oneshot_and_large_is_not),

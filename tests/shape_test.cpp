@@ -118,7 +118,7 @@ Schedule without_joins(Schedule s) {
 // The joined schedule has the same steps, and every two that have to stay in order do.
 static void joining_reorders_only_what_is_free() {
     for (const Algorithm &a : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(a))
             for (uint32_t rank = 0; rank < 5; rank++) {
                 const Team team{.size = 5, .rank = rank, .root = 2};
                 Schedule placed = make(Form::placed, a, collective, team);

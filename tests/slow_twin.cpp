@@ -1,5 +1,7 @@
 #include "slow_twin.hpp"
 
+#include "sum_trees.hpp"
+
 #include "codec/chunk.hpp"
 #include "codec/noise.hpp"
 #include "kernels/kernels.hpp"
@@ -143,6 +145,19 @@ private:
         return passed;
     }
 
+    // What the rank gives to its parent, or, at the root, the result.
+    Values sum_by_tree(const SumTree &tree, uint32_t c, uint32_t rank) const {
+        std::optional<Values> sum;
+        each_operand(
+            tree, rank, [&](uint32_t own) { add(sum, input(own, c)); },
+            [&](uint32_t child) {
+                add(sum, travelled(sum_type(), sum_by_tree(tree, c, child), c, child,
+                                   tree.ordinal[child]));
+            });
+        return *sum;
+    }
+    SumTree tree(uint32_t c) const { return sum_tree(call_.algorithm, P(), c); }
+
     // What everybody's bytes decode to, one's own included: in an all-reduce each rank's only
     // encode, in a reduce-scatter one for each owner, the rank itself being the last.
     Values sum_of_all(uint32_t c) const {
@@ -157,9 +172,12 @@ private:
 
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
-        Values sum = call_.algorithm == "ring"      ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
-                     : call_.algorithm == "oneshot" ? sum_of_all(c)
-                                                    : sum_by_rank(c, c);
+        if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
+        return finished(call_.algorithm == "ring" ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
+                        : call_.algorithm == "oneshot" ? sum_of_all(c)
+                                                       : sum_by_rank(c, c));
+    }
+    Values finished(Values sum) const {
         if (call_.op == RedOp::avg)
             kernels().divide(sum_type(), sum.bytes.data(), sum.count(), P());
         return sum;
@@ -182,8 +200,13 @@ private:
     void all_reduce(std::vector<Bytes> &outputs) {
         if (call_.algorithm == "oneshot") return share(outputs, chunk(0), finished_sum(0));
         for (uint32_t c = 0; c < P(); c++) {
-            const uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
-            share_encoded(outputs, c, finished_sum(c), owner, P() - 1);
+            uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
+            uint32_t ordinal = P() - 1;
+            if (sums_by_tree(call_.algorithm)) {
+                owner = tree(c).root;
+                ordinal = tree(c).final_ordinal;
+            }
+            share_encoded(outputs, c, finished_sum(c), owner, ordinal);
         }
     }
 

@@ -12,7 +12,7 @@ using namespace qccl;
 
 static void every_schedule_reads_back() {
     for (const Algorithm &a : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(a))
             for (const uint32_t P : {1U, 2U, 5U})
                 for (const Form form : forms) {
                     std::vector<Section> sections;

@@ -32,7 +32,7 @@ static void prove(const char *name, Collective collective, uint32_t P, Form form
 
 static void a_thousand_ranks() {
     for (const Algorithm &algorithm : algorithms())
-        for (const Collective collective : moving_collectives)
+        for (const Collective collective : collectives_of(algorithm))
             for (const Form form : forms) prove(algorithm.name, collective, 1000, form);
 }
 

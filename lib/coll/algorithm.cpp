@@ -1,6 +1,7 @@
 #include "coll/algorithm.hpp"
 
 #include "coll/direct.hpp"
+#include "coll/halving.hpp"
 #include "coll/oneshot.hpp"
 #include "coll/ring.hpp"
 
@@ -12,18 +13,25 @@ namespace {
 // all_reduce, reduce_scatter, all_gather, broadcast, barrier.
 constexpr Algorithm table[] = {
     {.name = "direct",
-     .order = SumOrder::by_rank,
+     .order = by_rank,
      .emitters = {all_reduce_direct, reduce_scatter_direct, all_gather_direct, broadcast_direct,
                   nullptr},
      .rounds = rounds_direct,
      .noise = noise_direct},
     {.name = "ring",
-     .order = SumOrder::by_ring,
+     .order = by_ring,
      .emitters = {all_reduce_ring, reduce_scatter_ring, all_gather_ring, broadcast_ring, nullptr},
      .rounds = rounds_ring,
-     .noise = noise_ring},
+     .noise = noise_ring,
+     .sums_on_the_way = true},
+    {.name = "halving",
+     .order = by_halving,
+     .emitters = {all_reduce_halving, reduce_scatter_halving, all_gather_halving, nullptr, nullptr},
+     .rounds = rounds_halving,
+     .noise = noise_halving,
+     .sums_on_the_way = true},
     {.name = "oneshot",
-     .order = SumOrder::by_rank,
+     .order = by_rank,
      .emitters = {all_reduce_oneshot, reduce_scatter_oneshot, all_gather_direct, broadcast_oneshot,
                   barrier_oneshot},
      .rounds = rounds_oneshot,

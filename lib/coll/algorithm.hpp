@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"
+#include "schedule/sum_order.hpp"
 
 #include <array>
 #include <span>
@@ -17,7 +18,7 @@ using Emit = Schedule (*)(const Team &team);
 
 struct Algorithm {
     const char *name;
-    SumOrder order;
+    SumOrder (*order)(Collective collective, uint32_t ranks, uint32_t chunk);
     std::array<Emit, 5> emitters; // by Collective; nullptr where there is no such schedule
 
     // As verify counts them, for teams of any size: messages that wait for one another, and the
@@ -29,6 +30,9 @@ struct Algorithm {
     // it.
     bool is_one_exchange = false;
     OwnInput own = OwnInput::exact;
+    // Sums travel before they are complete, so that among three or more ranks a lossless one is
+    // rounded to the type on its way.
+    bool sums_on_the_way = false;
 
     Emit emitter(Collective collective) const { return emitters[static_cast<size_t>(collective)]; }
 };

@@ -46,16 +46,19 @@ uint64_t vector_bytes(const Problem &problem) {
            type_bytes(problem.type);
 }
 
-// Ranks differ in a broadcast alone: the root sends, and the rank after it passes on.
+// Ranks differ in a broadcast (the root sends, and the rank after it passes on), and where a team
+// cannot be halved evenly (the last one has the most to do).
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
-    const Team root{.size = problem.ranks, .rank = problem.root, .root = problem.root};
-    const Team next{.size = problem.ranks, .rank = root.after(1), .root = problem.root};
-    QCCL_TRY(Tally busiest, tally_of(algorithm, problem, root));
-    QCCL_TRY(const Tally other, tally_of(algorithm, problem, next));
-    busiest.turns = std::max(busiest.turns, other.turns);
-    for (const auto field :
-         {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies})
-        busiest.*field = std::max(busiest.*field, other.*field);
+    Team team{.size = problem.ranks, .rank = problem.root, .root = problem.root};
+    QCCL_TRY(Tally busiest, tally_of(algorithm, problem, team));
+    for (const uint32_t rank : {team.after(1), problem.ranks - 1}) {
+        team.rank = rank;
+        QCCL_TRY(const Tally other, tally_of(algorithm, problem, team));
+        busiest.turns = std::max(busiest.turns, other.turns);
+        for (const auto field :
+             {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies})
+            busiest.*field = std::max(busiest.*field, other.*field);
+    }
     return busiest;
 }
 

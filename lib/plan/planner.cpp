@@ -25,7 +25,7 @@ bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
     constexpr size_t narrow_bytes = 2;
     const TypeInfo &type = info(problem.type);
     return reduces(problem.collective) && problem.codec.is_lossless() && type.is_float &&
-           type.bytes <= narrow_bytes && algorithm.order == SumOrder::by_ring && problem.ranks > 2;
+           type.bytes <= narrow_bytes && algorithm.sums_on_the_way && problem.ranks > 2;
 }
 
 Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {

@@ -16,9 +16,10 @@ Expression Expressions::encode(Expression value, uint32_t place, uint32_t which)
     return intern(node);
 }
 
-Expression Expressions::add(Expression sum, Expression term) {
+Expression Expressions::add(Expression sum, Expression term, const SumOrder &order) {
     const Node &left = nodes_[sum], &right = nodes_[term];
-    const bool follows = left.end == right.begin && right.end == right.begin + 1;
+    const bool follows = left.end == right.begin && left.begin == order.sum_begin(right.begin) &&
+                         right.end == order.operand_end(right.begin);
     if (!follows || left.is_finished || right.is_finished) return none;
     return intern({.kind = Node::Kind::add,
                    .begin = left.begin,

@@ -3,6 +3,8 @@
 // two values of thousands of terms compares two numbers.
 #pragma once
 
+#include "schedule/sum_order.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -40,8 +42,8 @@ public:
     // The encode number `which` of its chunk on the rank at `place`: two encodes of the same values
     // are two different values, for they may round differently.
     Expression encode(Expression value, uint32_t place, uint32_t which);
-    // none where `term` is not the one contribution that comes next after those of `sum`.
-    Expression add(Expression sum, Expression term);
+    // none where `term` is not the operand that the order has next after those of `sum`.
+    Expression add(Expression sum, Expression term, const SumOrder &order);
     Expression finish(Expression value);
 
     const Node &operator[](Expression e) const { return nodes_[e]; }

@@ -22,12 +22,6 @@ struct Team {
     bool operator==(const Team &) const = default;
 };
 
-// In which order the contributions to chunk c are summed.
-enum class SumOrder : uint8_t {
-    by_rank, // 0, 1, ..., P - 1
-    by_ring, // from the rank where the chunk starts on its way round to the one where it ends
-};
-
 // How a rank's own contribution enters a sum that it makes.
 enum class OwnInput : uint8_t {
     exact,

@@ -61,6 +61,7 @@ public:
             QCCL_TRY(load(rank, std::move(schedule)));
         }
         finals_.assign(runs_[0].schedule.chunks, {});
+        for (uint32_t c = 0; c < finals_.size(); c++) orders_.push_back(order_of(c));
         holds_.assign(size_t{theorem_.ranks} * runs_[0].schedule.outbox, 0);
         for (uint32_t rank = 0; rank < theorem_.ranks; rank++) ready_.push_back(rank);
         while (!ready_.empty()) {
@@ -78,10 +79,8 @@ private:
     Done load(uint32_t rank, Schedule schedule) {
         Run &run = runs_[rank];
         run.team = {.size = theorem_.ranks, .rank = rank, .root = theorem_.root};
-        const bool has_chunk_per_rank = has_part_per_rank(theorem_.collective) ||
-                                        (is_sum_ && theorem_.order == SumOrder::by_ring);
         const Schedule &first = rank == 0 ? schedule : runs_[0].schedule;
-        QCCL_TRY(check_frame(schedule, first, run.team, has_chunk_per_rank));
+        QCCL_TRY(check_frame(schedule, first, run.team, has_part_per_rank(theorem_.collective)));
         QCCL_TRY(check_structure(schedule, theorem_.collective, run.team));
         // Thousands of schedules are held at once: no room for growth.
         schedule.steps.shrink_to_fit();
@@ -191,7 +190,7 @@ private:
             if (sum == none && run.schedule.is_placed)
                 return "adds to an accumulator that holds nothing";
             const Expression before = sum;
-            sum = before == none ? term : expressions_.add(before, term);
+            sum = before == none ? term : expressions_.add(before, term, orders_[step.chunk]);
             if (sum == none)
                 return complain("adds %s to %s: not the contract's order",
                                 expressions_.describe(term).c_str(),
@@ -262,19 +261,16 @@ private:
 
     // ---- What slots hold
 
-    // Where this rank's contribution to the chunk stands in the contract's order; of what is not
-    // summed, the source's is the first and only one.
+    // Of what is not summed, the source's contribution is the first and only one.
+    SumOrder order_of(uint32_t chunk) const {
+        if (is_sum_) return theorem_.order(theorem_.collective, theorem_.ranks, chunk);
+        const bool gathers = theorem_.collective == Collective::all_gather;
+        return SumOrder::in_turn(theorem_.ranks, gathers ? chunk : theorem_.root);
+    }
+
+    // Where this rank's contribution to the chunk stands in the contract's order.
     uint32_t place(const Run &run, uint32_t chunk) const {
-        const uint32_t P = theorem_.ranks;
-        uint32_t start = 0;
-        if (theorem_.collective == Collective::broadcast)
-            start = theorem_.root;
-        else if (theorem_.collective == Collective::all_gather)
-            start = chunk;
-        else if (theorem_.order == SumOrder::by_ring)
-            // A reduce-scatter's chunk has to end at its owner.
-            start = theorem_.collective == Collective::reduce_scatter ? (chunk + 1) % P : chunk;
-        return (run.team.rank + P - start) % P;
+        return orders_[chunk].place(run.team.rank);
     }
 
     Fault read(const Run &run, const Step &step, Slot slot, Expression &value) {
@@ -368,8 +364,9 @@ private:
     Expressions expressions_;
     MessageQueues queues_;
     std::vector<Run> runs_;
-    std::vector<Final> finals_;   // of each chunk
-    std::vector<uint32_t> holds_; // of each own slot of each rank: who still needs it
+    std::vector<Final> finals_;    // of each chunk
+    std::vector<SumOrder> orders_; // likewise
+    std::vector<uint32_t> holds_;  // of each own slot of each rank: who still needs it
     std::deque<uint32_t> ready_;
     Verified verified_;
     char reason_[160] = {};

@@ -5,6 +5,7 @@
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"
+#include "schedule/sum_order.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +14,7 @@ namespace qccl {
 
 struct Theorem {
     Collective collective = Collective::all_reduce;
-    SumOrder order = SumOrder::by_rank;
+    OrderOf order = by_rank;
     uint32_t ranks = 1;
     uint32_t root = 0;
     OwnInput own = OwnInput::exact; // sums of more than one rank
