@@ -120,8 +120,8 @@ static Done run_cycle(const Stage &stage, const Audience &audience) {
 // Whether an algorithm and a codec can do one of the calls.
 static Done check_combination(const PerfArguments &arguments, const std::string &asked,
                               const Codec &codec) {
-    const Algorithm *const algorithm = find_algorithm(asked);
-    if (algorithm && !algorithm->emitter(arguments.collective))
+    const auto algorithm = parse_algorithm(asked);
+    if (algorithm && !algorithm->has(arguments.collective))
         return Error::make(Code::invalid_argument, "%s has no %s", asked.c_str(),
                            name(arguments.collective));
     Done refused;

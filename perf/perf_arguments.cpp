@@ -2,6 +2,7 @@
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
+#include "coll/algorithm.hpp"
 #include "perf/version_line.hpp"
 
 #include <algorithm>
@@ -77,19 +78,16 @@ static Take take_codecs(std::vector<Codec> &codecs) {
     };
 }
 
-static Take take_algorithms(std::vector<std::string> &algorithms,
-                            const std::vector<std::string> &known) {
-    return [&algorithms, &known](const std::string &text) -> Done {
-        Names possible{"auto"};
-        possible.insert(possible.end(), known.begin(), known.end());
-        std::vector<std::string> names;
-        for (const std::string &name : CLI::detail::split(text, ',')) {
-            if (std::find(possible.begin(), possible.end(), name) == possible.end())
-                return no_choice("algorithm", name, possible);
-            names.push_back(name);
+static Take take_algorithms(std::vector<std::string> &algorithms) {
+    return [&algorithms](const std::string &text) -> Done {
+        std::vector<std::string> specs;
+        for (const std::string &item : split_algorithms(text)) {
+            specs.push_back(item);
+            if (item == "auto") continue;
+            QCCL_TRY(const Algorithm algorithm, parse_algorithm(item, "algorithm", {"auto"}));
+            specs.back() = spec(algorithm);
         }
-        if (names.empty()) return refuse("names no algorithm");
-        algorithms = names;
+        algorithms = specs;
         return {};
     };
 }
@@ -174,8 +172,7 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
                take_count(to.unaligned_elements, 0, 1U << 20));
 }
 
-static void add_compression(CLI::App &app, PerfArguments &to,
-                            const std::vector<std::string> &algorithms) {
+static void add_compression(CLI::App &app, PerfArguments &to) {
     static constexpr auto *group = "Compression and data";
     const auto take_buffers = [&to](const std::string &text) -> Done {
         if (text != "shared" && text != "malloc")
@@ -185,7 +182,7 @@ static void add_compression(CLI::App &app, PerfArguments &to,
     };
     add_option(app, group, "--codec", "codecs, separated by commas (none)", take_codecs(to.codecs));
     add_option(app, group, "--algo", "auto or algorithms, separated by commas (auto)",
-               take_algorithms(to.algorithms, algorithms));
+               take_algorithms(to.algorithms));
     add_option(app, group, "--input", "DIR/rank%r.npy: each rank's data (%r: its number)",
                take_text(to.input));
     add_option(app, group, "--seed", "of made data (1)",
@@ -261,7 +258,6 @@ static Done check_together(PerfArguments &to) {
 std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
-                                                         const std::vector<std::string> &algorithms,
                                                          bool under_mpi) {
     PerfArguments parsed;
     parsed.collective = collective;
@@ -273,7 +269,7 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
     add_ranks(app, parsed, under_mpi);
     add_sizes(app, parsed);
     add_calls(app, parsed);
-    add_compression(app, parsed, algorithms);
+    add_compression(app, parsed);
     add_reports(app, parsed);
     add_leftovers(app);
     if (auto answer = read_command_line(app, "qccl-perf", std::move(arguments))) return *answer;

@@ -65,12 +65,11 @@ struct PerfArguments {
     bool registers() const { return wants_registered.value_or(buffers == Buffers::shareable); }
 };
 
-// `arguments` are those behind the collective's name. `algorithms` are the names that --algo takes.
-// `under_mpi` says that a launcher has started this process among others.
+// `arguments` are those behind the collective's name. `under_mpi` says that a launcher has
+// started this process among others.
 std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
-                                                         const std::vector<std::string> &algorithms,
                                                          bool under_mpi);
 
 // "all_reduce", "allreduce", "all_reduce_perf": what a user may call a collective.

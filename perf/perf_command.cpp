@@ -36,12 +36,6 @@ static int complain(const Error &error) {
     return status_of(error);
 }
 
-std::vector<std::string> algorithm_names() {
-    std::vector<std::string> names;
-    for (const Algorithm &algorithm : algorithms()) names.push_back(algorithm.name);
-    return names;
-}
-
 // Sizes and type are the files' where the command line names none.
 static Done take_files(PerfArguments &arguments, const Files &files) {
     if (!arguments.types) arguments.types = std::vector{files.type()};
@@ -210,8 +204,7 @@ static int run_under_mpi(Plan &plan) {
 int run_perf(Collective collective, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line) {
-    const std::vector<std::string> algorithms = algorithm_names();
-    auto parsed = parse_perf_arguments(collective, program, arguments, algorithms, is_under_mpi());
+    auto parsed = parse_perf_arguments(collective, program, arguments, is_under_mpi());
     if (const Answer *const answer = std::get_if<Answer>(&parsed)) return tell_once(*answer);
     Plan plan{.arguments = std::get<PerfArguments>(parsed),
               .program = program,

@@ -13,7 +13,4 @@ int run_perf(Collective collective, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line);
 
-// The names that --algo takes.
-std::vector<std::string> algorithm_names();
-
 } // namespace qccl::perf

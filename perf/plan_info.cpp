@@ -22,7 +22,7 @@ static Result<std::string> chosen_algorithm(qcclComm_t comm, const Operation &op
         explained(qcclExplain(comm, what.c_str(), buffer.data(), &bytes), "qcclExplain", comm));
     const std::string text(buffer.data());
     const size_t line = text.rfind('\n', text.size() - 2) + 1;
-    const size_t colon = text.find(':', line);
+    const size_t colon = text.find(": ", line);
     if (colon == std::string::npos)
         return Error::make(Code::internal_error, "qcclExplain names no choice");
     return text.substr(line, colon - line);
@@ -46,7 +46,8 @@ Result<PlanInfo> plan_of(qcclComm_t comm, const Operation &operation, const Code
     // The error depends on the algorithm and the codec, not on speeds and limits.
     Tables tables;
     tables.limits = {.arena_bytes = SIZE_MAX / 4, .segment_bytes = size_t{1} << 20, .max_lanes = 1};
-    QCCL_TRY(const Plan plan, choose(problem, tables, info.algorithm));
+    QCCL_TRY(const Algorithm forced, parse_algorithm(info.algorithm));
+    QCCL_TRY(const Plan plan, choose(problem, tables, forced));
     info.nmse_predicted = predicted_nmse(plan, operation.type);
     return info;
 }

@@ -69,8 +69,8 @@ std::string Point::no_baseline_note() const {
 Done Point::prepare(const Audience &audience) {
     if (stage_.mpi && !has_baseline()) audience.note(no_baseline_note());
     for (const std::string &asked : stage_.arguments.algorithms) {
-        const Algorithm *const algorithm = find_algorithm(asked);
-        if (algorithm && !algorithm->emitter(operation_.collective)) {
+        const auto algorithm = parse_algorithm(asked);
+        if (algorithm && !algorithm->has(operation_.collective)) {
             audience.note(asked + " has no " + name(operation_.collective));
             continue;
         }

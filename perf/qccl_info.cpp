@@ -50,10 +50,10 @@ static Take take_collective(Collective &collective) {
     };
 }
 
-static Take take_algorithm(const Algorithm *&algorithm) {
-    return [&algorithm](const std::string &called) -> Done {
-        algorithm = find_algorithm(called);
-        return algorithm ? Done{} : no_choice("algorithm", called, names_of(algorithms()));
+static Take take_algorithm(Algorithm &algorithm) {
+    return [&algorithm](const std::string &text) -> Done {
+        QCCL_TRY(algorithm, parse_algorithm(text));
+        return {};
     };
 }
 
@@ -71,7 +71,7 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
     add_option(command, options, "collective", "all_reduce, ...",
                take_collective(question.collective))
         ->required();
-    add_option(command, options, "--algo", listed(names_of(algorithms())),
+    add_option(command, options, "--algo", listed(names_of(algorithm_table())),
                take_algorithm(question.algorithm));
     add_option(command, options, "--ranks", "how many", take_count(question.ranks, 1, most_ranks));
     add_option(command, options, "--root", "of a broadcast (0)",

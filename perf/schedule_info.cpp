@@ -24,7 +24,7 @@ namespace qccl::perf {
 
 static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t rank) {
     const Team team{.size = question.ranks, .rank = rank, .root = question.root};
-    QCCL_TRY(const Schedule author, emit(*question.algorithm, question.collective, team));
+    QCCL_TRY(const Schedule author, emit(question.algorithm, question.collective, team));
     if (!question.codec) return author;
     return place_codec(author);
 }
@@ -32,9 +32,9 @@ static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t r
 Done check_question(const ScheduleQuestion &question) {
     QCCL_TRY(check_codec(question.codec.value_or(Codec{}), question.collective, question.type,
                          question.op));
-    const Algorithm *const algorithm = question.algorithm;
-    if (algorithm && !algorithm->emitter(question.collective))
-        return Error::make(Code::invalid_argument, "%s has no %s", algorithm->name,
+    const Algorithm &algorithm = question.algorithm;
+    if (algorithm && !algorithm.has(question.collective))
+        return Error::make(Code::invalid_argument, "%s has no %s", spec(algorithm).c_str(),
                            name(question.collective));
     if (question.ranks == 0)
         return question.file.empty()
@@ -73,8 +73,7 @@ Done print_explanation(const ScheduleQuestion &question) {
                           .type = question.type,
                           .codec = question.codec.value_or(Codec{})};
     QCCL_TRY(const Tables tables, tables_here(question.ranks));
-    QCCL_TRY(const std::string text,
-             explain(problem, tables, question.algorithm ? question.algorithm->name : ""));
+    QCCL_TRY(const std::string text, explain(problem, tables, question.algorithm));
     std::fputs(text.c_str(), stdout);
     return {};
 }
@@ -157,10 +156,10 @@ static Result<Verified> prove_file(const ScheduleQuestion &question, Theorem &th
 
 Done print_proof(const ScheduleQuestion &question) {
     Theorem theorem{.collective = question.collective,
-                    .order = question.algorithm->order,
+                    .order = question.algorithm.order({}),
                     .ranks = question.ranks,
                     .root = question.root,
-                    .own = question.algorithm->own};
+                    .own = question.algorithm.own()};
     const auto begin = std::chrono::steady_clock::now();
     const auto prove = [&]() -> Result<Verified> {
         if (!question.file.empty()) return prove_file(question, theorem);
@@ -170,7 +169,7 @@ Done print_proof(const ScheduleQuestion &question) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("%s by %s of %u ranks%s%s holds: %" PRIu64 " steps, %" PRIu64
                 " messages, %u rounds; proven in %.3f s\n",
-                name(theorem.collective), question.algorithm->name, theorem.ranks,
+                name(theorem.collective), spec(question.algorithm).c_str(), theorem.ranks,
                 question.codec ? " with " : "", question.codec ? spec(*question.codec).c_str() : "",
                 proof.steps, proof.messages, proof.rounds, seconds.count());
     return {};

@@ -15,8 +15,8 @@ namespace qccl::perf {
 
 struct ScheduleQuestion {
     Collective collective = Collective::all_reduce;
-    const Algorithm *algorithm = nullptr; // the planner's choice (explain only)
-    uint32_t ranks = 0;                   // 0: as many as the file has sections
+    Algorithm algorithm; // none: the planner's choice (explain only)
+    uint32_t ranks = 0;  // 0: as many as the file has sections
     uint32_t rank = 0;
     uint32_t root = 0;
     std::optional<Codec> codec; // nothing: the author's schedule, no codec placed

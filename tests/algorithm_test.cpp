@@ -1,20 +1,56 @@
 // coll/algorithm: the table is found by name, and impossible wishes are refused.
 #include "qtest.hpp"
 
-#include "coll/algorithm.hpp"
+#include "forms.hpp"
 
 #include <cstring>
 
 using namespace qccl;
 
-static void names_lead_to_rows() {
-    for (const Algorithm &row : algorithms()) CHECK(find_algorithm(row.name) == &row);
-    CHECK(!find_algorithm("tree"));
-    CHECK(!find_algorithm(""));
+static void specs_read_back() {
+    for (const AlgorithmRow &row : algorithm_table())
+        CHECK(algorithm_of(row.name) == Algorithm(row));
+    for (const Algorithm &algorithm : algorithms())
+        CHECK(algorithm_of(spec(algorithm)) == algorithm);
+    CHECK_EQ(spec(algorithm_of("tree:shape=binomial")), "tree");
+    CHECK_EQ(spec(algorithm_of("tree:shape=double")), "tree:shape=double");
+    CHECK(algorithm_of("tree:shape=double") != algorithm_of("tree"));
+}
+
+static std::string refusal(const char *text) {
+    const auto refused = parse_algorithm(text);
+    CHECK(!refused);
+    return refused.error().text;
+}
+
+static void specs_that_mean_nothing_are_refused() {
+    CHECK_EQ(refusal("star"),
+             "algorithm is \"star\"; possible are direct, ring, halving, tree, oneshot");
+    CHECK_EQ(refusal("auto"),
+             "algorithm is \"auto\"; possible are direct, ring, halving, tree, oneshot");
+    CHECK_EQ(refusal(""), "algorithm is \"\"; possible are direct, ring, halving, tree, oneshot");
+    CHECK_EQ(refusal("ring:"), "algorithm: ring takes no keys");
+    CHECK_EQ(refusal("tree:"), "algorithm: key of tree is \"\"; possible is shape");
+    CHECK_EQ(refusal("tree:form=double"), "algorithm: key of tree is \"form\"; possible is shape");
+    CHECK_EQ(refusal("tree:shape"), "algorithm: shape has no value; write shape=VALUE");
+    CHECK_EQ(refusal("tree:shape=round"),
+             "algorithm: shape is \"round\"; possible are binomial, double");
+    CHECK_EQ(refusal("tree:shape=double,shape=double"), "algorithm: shape is given twice");
+    CHECK_EQ(refusal("tree:shape=double,"), "algorithm: key of tree is \"\"; possible is shape");
+}
+
+static void an_item_with_a_key_alone_continues_the_one_before() {
+    using Items = std::vector<std::string>;
+    CHECK(split_algorithms("ring") == Items({"ring"}));
+    CHECK(split_algorithms("tree,shape=double,ring") == Items({"tree:shape=double", "ring"}));
+    CHECK(split_algorithms("x:a=1,b=2,tree:shape=double") ==
+          Items({"x:a=1,b=2", "tree:shape=double"}));
+    CHECK(split_algorithms("shape=double,ring") == Items({"shape=double", "ring"}));
+    CHECK(split_algorithms("ring,") == Items({"ring", ""}));
 }
 
 static void impossible_wishes_are_refused() {
-    const Algorithm &ring = *find_algorithm("ring");
+    const Algorithm ring = algorithm_of("ring");
     const auto barrier = emit(ring, Collective::barrier, {.size = 2});
     CHECK(!barrier);
     CHECK_EQ(std::string(barrier.error().text), "there is no barrier by ring");
@@ -29,7 +65,7 @@ static void schedules_are_pure() {
         for (int c = 0; c < 5; c++) {
             const auto collective = static_cast<Collective>(c);
             const Team team{.size = 6, .rank = 4, .root = 1};
-            if (!row.emitter(collective)) continue;
+            if (!row.has(collective)) continue;
             const auto first = emit(row, collective, team), second = emit(row, collective, team);
             CHECK_OK(first);
             CHECK_OK(second);
@@ -43,7 +79,7 @@ static void direct_has_no_hot_spot() {
     std::vector<std::vector<uint32_t>> targets;
     for (uint32_t rank = 0; rank < P; rank++) {
         const auto s =
-            emit(*find_algorithm("direct"), Collective::all_reduce, {.size = P, .rank = rank});
+            emit(algorithm_of("direct"), Collective::all_reduce, {.size = P, .rank = rank});
         CHECK_OK(s);
         std::vector<uint32_t> peers;
         for (const Step &step : s->steps)
@@ -58,7 +94,9 @@ static void direct_has_no_hot_spot() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(names_lead_to_rows),
+        QTEST(specs_read_back),
+        QTEST(specs_that_mean_nothing_are_refused),
+        QTEST(an_item_with_a_key_alone_continues_the_one_before),
         QTEST(impossible_wishes_are_refused),
         QTEST(schedules_are_pure),
         QTEST(direct_has_no_hot_spot),

@@ -92,9 +92,9 @@ static void wrong_arguments_are_named(void **state)
     config.codec = "int4:colour=red";
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "config: ");
     config.codec = NULL;
-    config.algorithm = "tree";
+    config.algorithm = "star";
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "config: algorithm is \"tree\"");
+            "config: algorithm is \"star\"");
     config.algorithm = NULL;
     config.peer_timeout = -1;
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,

@@ -92,8 +92,8 @@ inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
 
 inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cut &cut) {
     const Team team{.size = call.ranks, .rank = rank, .root = call.root};
-    const Algorithm *const algorithm = find_algorithm(call.algorithm);
-    CHECK(algorithm != nullptr);
+    const auto algorithm = parse_algorithm(call.algorithm);
+    CHECK_OK(algorithm);
     QCCL_TRY(const Schedule author, emit(*algorithm, call.collective, team));
     return compile(author,
                    {.collective = call.collective,
@@ -102,7 +102,7 @@ inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cu
                     .codec = call.codec,
                     .count = call.count,
                     .team = team,
-                    .algorithm = algorithm->name},
+                    .algorithm = spec(*algorithm)},
                    cut);
 }
 

@@ -87,9 +87,9 @@ template <class Visit> void each_case(uint32_t ranks, Visit visit) {
                     for (const char *codec : codecs)
                         for (const uint64_t count : counts) {
                             if (!reduces(collective) && op != RedOp::sum) continue;
-                            if (!algorithm.emitter(collective)) continue;
+                            if (!algorithm.has(collective)) continue;
                             TwinCall call{.collective = collective,
-                                          .algorithm = algorithm.name,
+                                          .algorithm = spec(algorithm),
                                           .type = type.type,
                                           .op = op,
                                           .codec = *parse_codec(codec),

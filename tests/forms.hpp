@@ -20,8 +20,14 @@ inline constexpr std::array<Collective, 4> moving_collectives{
 inline std::vector<Collective> collectives_of(const Algorithm &algorithm) {
     std::vector<Collective> found;
     for (const Collective collective : moving_collectives)
-        if (algorithm.emitter(collective)) found.push_back(collective);
+        if (algorithm.has(collective)) found.push_back(collective);
     return found;
+}
+
+inline Algorithm algorithm_of(std::string_view spec) {
+    const auto found = parse_algorithm(spec);
+    CHECK_OK(found);
+    return *found;
 }
 
 inline Schedule make(Form form, const Algorithm &algorithm, Collective collective,

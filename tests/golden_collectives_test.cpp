@@ -92,9 +92,9 @@ void add(std::vector<TwinCall> &lines, TwinCall line, const AlgorithmNames &name
     if (!check_codec(line.codec, line.collective, line.type, line.op)) return;
     for (const char *const name : names)
         for (const uint32_t ranks : {2, 3, 5}) {
-            const Algorithm *const algorithm = find_algorithm(name);
-            CHECK(algorithm);
-            if (!algorithm->emitter(line.collective)) continue;
+            const auto algorithm = parse_algorithm(name);
+            CHECK_OK(algorithm);
+            if (!algorithm->has(line.collective)) continue;
             line.algorithm = name;
             line.ranks = ranks;
             line.root = line.collective == Collective::broadcast ? ranks / 2 : 0;
@@ -131,6 +131,7 @@ std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
     add_all(lines, {"direct", "ring", "oneshot"});
     add_all(lines, {"halving"});
+    add_all(lines, {"tree", "tree:shape=double"});
     return lines;
 }
 

@@ -122,7 +122,7 @@ class Proofs(unittest.TestCase):
             self.assertRegex(done.stdout, rf"of {ranks} ranks.* holds: \d+ steps.* proven in [\d.]+ s")
 
     def test_algorithms_are_proven(self):
-        for algorithm in ("ring", "direct", "oneshot", "halving"):
+        for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
 
     def test_a_damaged_text_is_refused_with_the_step(self):

@@ -86,9 +86,9 @@ template <class Visit> void each_call(uint32_t ranks, Visit visit) {
                 for (const RedOp op : ops)
                     for (const uint64_t count : counts(ranks)) {
                         if (!reduces(collective) && op != RedOp::sum) continue;
-                        if (!algorithm.emitter(collective)) continue;
+                        if (!algorithm.has(collective)) continue;
                         const TwinCall call{.collective = collective,
-                                            .algorithm = algorithm.name,
+                                            .algorithm = spec(algorithm),
                                             .type = type.type,
                                             .op = op,
                                             .count = count,

@@ -151,7 +151,7 @@ static void last_readers_are_marked() {
 
 static void lowering_again_changes_nothing() {
     Schedule once =
-        make(Form::joined, *find_algorithm("ring"), Collective::all_reduce, {.size = 4, .rank = 1});
+        make(Form::joined, algorithm_of("ring"), Collective::all_reduce, {.size = 4, .rank = 1});
     const Dependencies first = lower(once);
     Schedule twice = once;
     CHECK(lower(twice) == first);

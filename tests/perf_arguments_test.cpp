@@ -25,7 +25,7 @@ static Answered ask(const std::string &line, Collective collective = Collective:
     std::istringstream words(line);
     std::vector<std::string> arguments;
     for (std::string word; words >> word;) arguments.push_back(word);
-    return {parse_perf_arguments(collective, "test", arguments, {"ring", "direct"}, under_mpi)};
+    return {parse_perf_arguments(collective, "test", arguments, under_mpi)};
 }
 
 static PerfArguments accepted(const std::string &line) { return ask(line).accepted(); }
@@ -171,12 +171,16 @@ static void lists_arrive() {
     CHECK(a.codecs[1].rounding == Rounding::stochastic);
     CHECK_EQ(a.codecs[2].bits, 3U);
     CHECK(a.algorithms == std::vector<std::string>({"auto", "ring"}));
+    CHECK(accepted("--algo tree,shape=double,ring,tree:shape=binomial").algorithms ==
+          std::vector<std::string>({"tree:shape=double", "ring", "tree"}));
 }
 
 static void what_is_unknown_is_refused_with_what_is_possible() {
     check_refused("--codec int9", "int8");
     check_refused("--codec int8,", "possible");
-    check_refused("--algo tree", "possible are auto, ring, direct");
+    check_refused("--algo star", "possible are direct, ring, halving, tree, oneshot, auto");
+    check_refused("--algo ring,", "possible are direct");
+    check_refused("--algo tree:shape=round", "shape is \"round\"; possible are binomial, double");
     check_refused("-o xor", "possible are sum, prod, max, min, avg, all");
     check_refused("-d quad", "bfloat16");
     check_refused("--baseline nccl", "mpi");

@@ -192,7 +192,7 @@ struct Case {
     uint32_t P, root;
     const Values &in;
 
-    bool is(const char *name) const { return std::strcmp(algorithm.name, name) == 0; }
+    bool is(const char *name) const { return algorithm.name() == name; }
 };
 
 float ring_sum(const Case &k, uint32_t c, uint32_t start, bool is_sent_on) {
@@ -227,7 +227,7 @@ float tree_sum(const Case &k, const qtest::SumTree &tree, uint32_t c, uint32_t r
 }
 
 float tree_result(const Case &k, uint32_t c, bool is_sent_on) {
-    const qtest::SumTree tree = qtest::sum_tree(k.algorithm.name, k.P, c);
+    const qtest::SumTree tree = qtest::sum_tree(spec(k.algorithm), k.P, c);
     const float value = tree_sum(k, tree, c, tree.root) / static_cast<float>(k.P);
     return is_sent_on ? quantize(value, tree.root, tree.final_ordinal) : value;
 }
@@ -244,7 +244,7 @@ float oneshot_sum(const Case &k) {
 float expected(const Case &k, uint32_t c) {
     const bool is_ring = k.is("ring");
     if (k.P == 1) return k.in[0][c];
-    if (reduces(k.collective) && qtest::sums_by_tree(k.algorithm.name))
+    if (reduces(k.collective) && qtest::sums_by_tree(spec(k.algorithm)))
         return tree_result(k, c, k.collective == Collective::all_reduce);
     switch (k.collective) {
     case Collective::all_reduce:
@@ -255,7 +255,7 @@ float expected(const Case &k, uint32_t c) {
     case Collective::all_gather: return quantize(k.in[c][c], c, 0);
     default: break;
     }
-    const uint32_t ordinal = k.is("direct") ? (c + k.P - k.root - 1) % k.P : 0;
+    const uint32_t ordinal = k.is("direct") ? (c + k.P - k.root - 1) % k.P : c;
     return quantize(k.in[k.root][c], k.root, ordinal);
 }
 

@@ -179,7 +179,7 @@ void programs_are_cut_as_planned() {
                                               .ranks = call.ranks,
                                               .codec = call.codec};
                         const Tables tables{.speeds = {}, .limits = limits_of(cut)};
-                        const auto plan = choose(problem, tables, algorithm);
+                        const auto plan = choose(problem, tables, *parse_algorithm(algorithm));
                         const auto program = compile_for(call, 1, cut);
                         CHECK_EQ(plan.is_ok(), program.is_ok());
                         if (plan) CHECK(plan->geometry == program->geometry);

@@ -66,14 +66,19 @@ private:
         return std::vector(P(), all);
     }
 
+    uint32_t chunks() const {
+        const bool is_chain =
+            call_.collective == Collective::broadcast && call_.algorithm == "ring";
+        if (call_.algorithm == "tree:shape=double") return 2;
+        return call_.algorithm == "oneshot" || call_.algorithm == "tree" || is_chain ? 1 : P();
+    }
+
     // Cut at the codec's grain, as equal as that allows.
     Chunk chunk(uint32_t c) const {
         if (call_.collective == Collective::reduce_scatter ||
             call_.collective == Collective::all_gather)
             return {c * call_.count, call_.count};
-        const bool whole = call_.algorithm == "oneshot" ||
-                           (call_.collective == Collective::broadcast && call_.algorithm == "ring");
-        const uint64_t n = call_.count, parts = whole ? 1 : P();
+        const uint64_t n = call_.count, parts = chunks();
         const uint64_t A =
             call_.codec.bucket == 0 ? 64 : std::lcm(uint64_t{call_.codec.bucket}, uint64_t{64});
         const uint64_t L = ((n + parts - 1) / parts + A - 1) / A * A;
@@ -199,7 +204,7 @@ private:
 
     void all_reduce(std::vector<Bytes> &outputs) {
         if (call_.algorithm == "oneshot") return share(outputs, chunk(0), finished_sum(0));
-        for (uint32_t c = 0; c < P(); c++) {
+        for (uint32_t c = 0; c < chunks(); c++) {
             uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
             uint32_t ordinal = P() - 1;
             if (sums_by_tree(call_.algorithm)) {
@@ -211,11 +216,9 @@ private:
     }
 
     void broadcast(std::vector<Bytes> &outputs) {
-        if (call_.algorithm != "direct")
-            return share_encoded(outputs, 0, input(call_.root, 0), call_.root, 0);
-        for (uint32_t c = 0; c < P(); c++) {
+        for (uint32_t c = 0; c < chunks(); c++) {
             const uint32_t distance = (c + P() - call_.root) % P();
-            const uint32_t ordinal = (distance + P() - 1) % P();
+            const uint32_t ordinal = call_.algorithm == "direct" ? (distance + P() - 1) % P() : c;
             share_encoded(outputs, c, input(call_.root, c), call_.root, ordinal);
         }
     }

@@ -38,10 +38,59 @@ inline SumTree halving_tree(uint32_t ranks, uint32_t chunk) {
     return tree;
 }
 
-inline bool sums_by_tree(std::string_view algorithm) { return algorithm == "halving"; }
+inline SumTree binomial_tree(uint32_t ranks) {
+    SumTree tree{.parent = {}, .ordinal = std::vector<uint32_t>(ranks)};
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        uint32_t stride = 1; // the largest power of two that divides the rank
+        while (rank != 0 && rank % (2 * stride) == 0) stride *= 2;
+        tree.parent.push_back(rank == 0 ? 0 : rank - stride);
+    }
+    return tree;
+}
 
-inline SumTree sum_tree(std::string_view, uint32_t ranks, uint32_t chunk) {
-    return halving_tree(ranks, chunk);
+// Rank r of the first tree; the second has number(r) in its place.
+inline uint32_t number_in_second(uint32_t ranks, uint32_t rank) {
+    if (rank == 0) return 0;
+    if (ranks % 2 != 0) return ranks - rank;
+    return rank + 1 < ranks ? rank + 1 : 1;
+}
+
+inline std::vector<uint32_t> double_parents(uint32_t ranks, uint32_t chunk) {
+    std::vector<uint32_t> rank_of(ranks), parents(ranks);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        rank_of[chunk == 0 ? rank : number_in_second(ranks, rank)] = rank;
+    for (uint32_t v = 1; v < ranks; v++) {
+        uint32_t stride = 1;
+        while (v % (2 * stride) == 0) stride *= 2;
+        const uint32_t below = v - stride, above = v + stride;
+        // Of the two, the parent is the odd multiple of twice the stride, if there is such a rank.
+        const bool is_above = (below / (2 * stride)) % 2 == 0 && above < ranks;
+        parents[rank_of[v]] = rank_of[is_above ? above : below];
+    }
+    return parents;
+}
+
+inline SumTree double_tree(uint32_t ranks, uint32_t chunk) {
+    SumTree tree{.final_ordinal = chunk, .parent = double_parents(ranks, chunk), .ordinal = {}};
+    const auto other = double_parents(ranks, 1 - chunk);
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        bool is_leaf = true, is_other_leaf = true;
+        for (uint32_t child = 1; child < ranks; child++) {
+            is_leaf = is_leaf && tree.parent[child] != rank;
+            is_other_leaf = is_other_leaf && other[child] != rank;
+        }
+        tree.ordinal.push_back(is_leaf == is_other_leaf ? chunk : is_leaf ? 0 : 1);
+    }
+    return tree;
+}
+
+inline bool sums_by_tree(std::string_view algorithm) {
+    return algorithm == "halving" || algorithm.starts_with("tree");
+}
+
+inline SumTree sum_tree(std::string_view algorithm, uint32_t ranks, uint32_t chunk) {
+    if (algorithm == "halving") return halving_tree(ranks, chunk);
+    return algorithm == "tree" ? binomial_tree(ranks) : double_tree(ranks, chunk);
 }
 
 // add(rank) adds a rank's own value, add_sum(child) what the child's encoded sum decodes to.

@@ -30,9 +30,9 @@ static void every_schedule_reads_back() {
 }
 
 static void the_form_is_pinned() {
-    Section section{{.size = 3, .rank = 1},
-                    make(Form::joined, *find_algorithm("direct"), Collective::all_reduce,
-                         {.size = 3, .rank = 1})};
+    Section section{
+        {.size = 3, .rank = 1},
+        make(Form::joined, algorithm_of("direct"), Collective::all_reduce, {.size = 3, .rank = 1})};
     lower(section.schedule);
     CHECK_EQ(print(section), "schedule rank 1 of 3 root 0 chunks 3 outbox 3 wires 7 placed\n"
                              "     0: encode wire(0) <- input(2)\n"
@@ -119,7 +119,7 @@ static void hostile_text_is_refused_with_its_line() {
 static void damaged_text_is_refused_or_means_something() {
     const Team team{.size = 4, .rank = 2};
     const std::string text = print(
-        Section{team, make(Form::joined, *find_algorithm("ring"), Collective::all_reduce, team)});
+        Section{team, make(Form::joined, algorithm_of("ring"), Collective::all_reduce, team)});
     std::mt19937 random(1);
     uint32_t accepted = 0;
     for (uint32_t i = 0; i < 20000; i++) {

@@ -10,20 +10,18 @@
 
 using namespace qccl;
 
-static void prove(const char *name, Collective collective, uint32_t P, Form form) {
-    const Algorithm *algorithm = find_algorithm(name);
-    CHECK(algorithm);
+static void prove(const Algorithm &algorithm, Collective collective, uint32_t P, Form form) {
     const auto start = std::chrono::steady_clock::now();
-    const auto verified = verify({collective, algorithm->order, P, P / 3, algorithm->own},
+    const auto verified = verify({collective, algorithm.order({}), P, P / 3, algorithm.own()},
                                  [&](uint32_t rank) -> Result<Schedule> {
-                                     return make(form, *algorithm, collective,
+                                     return make(form, algorithm, collective,
                                                  {.size = P, .rank = rank, .root = P / 3});
                                  });
     CHECK_OK(verified);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    CHECK_EQ(verified->rounds, algorithm->rounds(collective, P));
-    std::printf("%s %s of %u ranks, %s: %.1f million steps in %.1f s\n", qccl::name(collective),
-                name, P,
+    CHECK_EQ(verified->rounds, algorithm.rounds(collective, {.size = P}));
+    std::printf("%s %s of %u ranks, %s: %.1f million steps in %.1f s\n", name(collective),
+                spec(algorithm).c_str(), P,
                 form == Form::author   ? "as written"
                 : form == Form::placed ? "with a codec"
                                        : "joined",
@@ -33,17 +31,17 @@ static void prove(const char *name, Collective collective, uint32_t P, Form form
 static void a_thousand_ranks() {
     for (const Algorithm &algorithm : algorithms())
         for (const Collective collective : collectives_of(algorithm))
-            for (const Form form : forms) prove(algorithm.name, collective, 1000, form);
+            for (const Form form : forms) prove(algorithm, collective, 1000, form);
 }
 
 static void a_ring_of_4096() {
-    prove("ring", Collective::all_reduce, 4096, Form::author);
-    prove("ring", Collective::all_reduce, 4096, Form::placed);
+    prove(algorithm_of("ring"), Collective::all_reduce, 4096, Form::author);
+    prove(algorithm_of("ring"), Collective::all_reduce, 4096, Form::placed);
 }
 
 static void direct_among_4096() {
-    prove("direct", Collective::all_reduce, 4096, Form::author);
-    prove("direct", Collective::all_reduce, 4096, Form::placed);
+    prove(algorithm_of("direct"), Collective::all_reduce, 4096, Form::author);
+    prove(algorithm_of("direct"), Collective::all_reduce, 4096, Form::placed);
 }
 
 int main() {

@@ -84,13 +84,14 @@ static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
     return key;
 }
 
-static Result<const Algorithm *> take_algorithm(const char *name, Collective collective) {
-    const Algorithm *algorithm = find_algorithm(name);
-    if (algorithm && algorithm->emitter(collective)) return algorithm;
+static Result<Algorithm> take_algorithm(const char *text, Collective collective) {
+    const std::string who = std::string("config: algorithm of ") + qccl::name(collective);
+    QCCL_TRY(const Algorithm algorithm, parse_algorithm(text, who));
+    if (algorithm.has(collective)) return algorithm;
     Names possible;
-    for (const Algorithm &each : algorithms())
-        if (each.emitter(collective)) possible.push_back(each.name);
-    return no_choice(std::string("config: algorithm of ") + qccl::name(collective), name, possible);
+    for (const AlgorithmRow &row : algorithm_table())
+        if (Algorithm(row).has(collective)) possible.push_back(row.name);
+    return no_choice(who, text, possible);
 }
 
 static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
@@ -111,8 +112,8 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramK
                              Request &request) {
     QCCL_TRY(const qcclCollConfig_t config, take_config(given));
     QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
-    const Algorithm *of_comm = comm.parts().algorithm;
-    if (of_comm && of_comm->emitter(key.collective)) key.algorithm = of_comm;
+    const Algorithm &of_comm = comm.parts().algorithm;
+    if (of_comm && of_comm.has(key.collective)) key.algorithm = of_comm;
     if (config.algorithm) {
         QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.collective));
     }

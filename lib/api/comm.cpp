@@ -120,7 +120,7 @@ void Comm::trace(const Program &program, const Call &call) const {
                       parts_.name.c_str(), parts_.name.empty() ? "" : ": ", call.number,
                       name(work.collective), work.count, is_barrier ? "none" : name(work.type),
                       reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
-                      work.algorithm, call.tag);
+                      work.algorithm.c_str(), call.tag);
 }
 
 void Comm::inject(uint64_t call) {

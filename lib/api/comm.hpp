@@ -34,10 +34,10 @@ struct CommParts {
     Cut cut;
     Tables tables; // of the planner, equal on all ranks
     CodecPolicy codecs;
-    const Algorithm *algorithm = nullptr; // of every collective that has it
-    std::chrono::nanoseconds timeout{};   // 0: never
-    std::vector<InjectRule> inject;       // those of this rank
-    std::shared_ptr<Family> family;       // of qcclCommInitAll, else null
+    Algorithm algorithm;                // of every collective that has it
+    std::chrono::nanoseconds timeout{}; // 0: never
+    std::vector<InjectRule> inject;     // those of this rank
+    std::shared_ptr<Family> family;     // of qcclCommInitAll, else null
     ForkMark mark;
 };
 

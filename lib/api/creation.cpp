@@ -72,23 +72,24 @@ CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings) {
     return policy;
 }
 
-const Algorithm *algorithm_of(const CommWishes &wishes, const Settings &settings) {
-    if (wishes.algorithm) return wishes.algorithm;
-    return settings.algorithm ? find_algorithm(*settings.algorithm) : nullptr;
+Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings) {
+    if (wishes.algorithm || !settings.algorithm) return wishes.algorithm;
+    const auto algorithm = parse_algorithm(*settings.algorithm);
+    return algorithm ? *algorithm : Algorithm();
 }
 
 Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
                        const std::string &host) {
     Agreement mine;
     const CodecPolicy policy = policy_of(wishes, settings);
-    const Algorithm *algorithm = algorithm_of(wishes, settings);
+    const Algorithm algorithm = algorithm_of(wishes, settings);
     Agreement::set(mine.host, host);
     // The environment's reaches less than the communicator's: the same spec is not the same wish.
     Agreement::set(mine.codec, policy.of_communicator ? spec(*policy.of_communicator)
                                : policy.of_environment
                                    ? spec(*policy.of_environment) + " by QCCL_CODEC"
                                    : "none");
-    Agreement::set(mine.algorithm, algorithm ? algorithm->name : "auto");
+    Agreement::set(mine.algorithm, algorithm ? spec(algorithm) : "auto");
     Agreement::set(mine.checksum, settings.checksum ? "1" : "0");
     Agreement::set(mine.segment, or_auto(settings.segment_bytes));
     Agreement::set(mine.lanes, or_auto(settings.lanes));

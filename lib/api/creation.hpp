@@ -17,7 +17,7 @@ namespace qccl {
 struct CommWishes {
     std::string name;
     std::optional<Codec> codec;
-    const Algorithm *algorithm = nullptr;
+    Algorithm algorithm;
     std::optional<std::chrono::nanoseconds> timeout, peer_timeout;
     qcclIdle_t idle{};
     qcclLog_t log{};

@@ -10,16 +10,17 @@ static constexpr size_t most_programs = 256;
 
 size_t Programs::Hash::operator()(const ProgramKey &key) const {
     const Codec &codec = key.codec;
-    const uint64_t words[] = {static_cast<uint64_t>(key.collective),
-                              static_cast<uint64_t>(key.type),
-                              static_cast<uint64_t>(key.op),
-                              uint64_t{key.root},
-                              key.count,
-                              uint64_t{codec.bucket},
-                              codec.seed,
-                              uint64_t{codec.bits},
-                              static_cast<uint64_t>(codec.id),
-                              reinterpret_cast<uintptr_t>(key.algorithm)};
+    const uint64_t words[] = {
+        static_cast<uint64_t>(key.collective),
+        static_cast<uint64_t>(key.type),
+        static_cast<uint64_t>(key.op),
+        uint64_t{key.root},
+        key.count,
+        uint64_t{codec.bucket},
+        codec.seed,
+        uint64_t{codec.bits},
+        static_cast<uint64_t>(codec.id),
+        reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
     uint64_t hash = 0;
     for (const uint64_t word : words) {
         hash = (hash ^ word) * 0x9E3779B97F4A7C15; // 2^64 / golden ratio
@@ -47,20 +48,19 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
                           .root = key.root,
                           .type = key.type,
                           .codec = key.codec};
-    QCCL_TRY(const Plan plan,
-             choose(problem, tables_, key.algorithm ? key.algorithm->name : std::string_view()));
+    QCCL_TRY(const Plan plan, choose(problem, tables_, key.algorithm));
     Team team = team_;
     team.root = key.root;
-    QCCL_TRY(const Schedule schedule, emit(*plan.algorithm, key.collective, team));
+    QCCL_TRY(const Schedule schedule, emit(plan.algorithm, key.collective, team));
     Cut cut = cut_;
-    if (!plan.algorithm->is_one_exchange) cut.line_bytes = 0;
+    if (!plan.algorithm.is_one_exchange()) cut.line_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,
                     .op = key.op,
                     .codec = plan.codec,
                     .count = key.count,
                     .team = team,
-                    .algorithm = plan.algorithm->name};
+                    .algorithm = spec(plan.algorithm)};
     QCCL_TRY(Program program, compile(schedule, work, cut));
     return std::make_shared<const Program>(std::move(program));
 }

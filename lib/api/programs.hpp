@@ -19,7 +19,7 @@ struct ProgramKey {
     uint32_t root = 0;
     uint64_t count = 0;
     Codec codec;
-    const Algorithm *algorithm = nullptr; // named by somebody; nullptr: the planner chooses
+    Algorithm algorithm; // named by somebody; none: the planner chooses
 
     bool operator==(const ProgramKey &) const = default;
 };

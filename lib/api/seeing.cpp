@@ -15,9 +15,11 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
     QCCL_TRY(const CodecChoice choice,
              parts.codecs.choose(question.codec ? &*question.codec : nullptr,
                                  {question.collective, question.type, question.op}));
-    std::string forced = question.algorithm;
-    if (forced.empty() && parts.algorithm && parts.algorithm->emitter(question.collective))
-        forced = parts.algorithm->name;
+    Algorithm forced;
+    if (parts.algorithm && parts.algorithm.has(question.collective)) forced = parts.algorithm;
+    if (!question.algorithm.empty()) {
+        QCCL_TRY(forced, parse_algorithm(question.algorithm));
+    }
     QCCL_TRY(const std::string plan, explain({.collective = question.collective,
                                               .count = question.count,
                                               .ranks = comm.size(),

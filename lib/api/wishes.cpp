@@ -10,15 +10,6 @@
 
 namespace qccl {
 
-// `besides`: what the caller takes and has found not to be asked for.
-static Result<const Algorithm *> take_comm_algorithm(const char *who, const char *name,
-                                                     const Names &besides = {}) {
-    if (const Algorithm *found = find_algorithm(name)) return found;
-    Names possible = names_of(algorithms());
-    possible.insert(possible.end(), besides.begin(), besides.end());
-    return no_choice(who, name, possible);
-}
-
 Result<CommWishes> take_wishes(const qcclConfig_t *config) {
     QCCL_TRY(const qcclConfig_t given, take_config(config));
     CommWishes wishes;
@@ -33,7 +24,7 @@ Result<CommWishes> take_wishes(const qcclConfig_t *config) {
         wishes.codec = *codec;
     }
     if (given.algorithm) {
-        QCCL_TRY(wishes.algorithm, take_comm_algorithm("config: algorithm", given.algorithm));
+        QCCL_TRY(wishes.algorithm, parse_algorithm(given.algorithm, "config: algorithm"));
     }
     QCCL_TRY(wishes.timeout, take_timeout("timeout", given.timeout));
     QCCL_TRY(wishes.peer_timeout, take_timeout("peer_timeout", given.peer_timeout));
@@ -50,8 +41,7 @@ static Result<Settings> read_all_settings() {
     QCCL_TRY(Settings settings, read_settings(environ));
     if (const auto codec = parse_codec(settings.codec); !codec)
         return Error::make(Code::invalid_argument, "QCCL_CODEC: %.200s", codec.error().text);
-    if (settings.algorithm)
-        QCCL_TRY(take_comm_algorithm("QCCL_ALGO", settings.algorithm->c_str(), {"auto"}));
+    if (settings.algorithm) QCCL_TRY(parse_algorithm(*settings.algorithm, "QCCL_ALGO", {"auto"}));
     return settings;
 }
 

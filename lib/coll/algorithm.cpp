@@ -4,60 +4,95 @@
 #include "coll/halving.hpp"
 #include "coll/oneshot.hpp"
 #include "coll/ring.hpp"
+#include "coll/tree.hpp"
 
 namespace qccl {
 
 namespace {
 
+// Functions of what has no keys.
+template <Schedule (*f)(const Team &)> Schedule plain(const Team &team, const Choices &) {
+    return f(team);
+}
+template <SumOrder (*f)(Collective, uint32_t, uint32_t)>
+SumOrder plain(Collective collective, const Team &team, const Choices &, uint32_t chunk) {
+    return f(collective, team.size, chunk);
+}
+template <auto f> auto plain(Collective collective, const Team &team, const Choices &) {
+    return f(collective, team.size);
+}
+
+constexpr AlgorithmKey tree_keys[] = {{"shape", tree_shapes}};
+
 // Of what costs the same the planner takes what stands first. Emitters in the order of Collective:
 // all_reduce, reduce_scatter, all_gather, broadcast, barrier.
-constexpr Algorithm table[] = {
+constexpr AlgorithmRow table[] = {
     {.name = "direct",
-     .order = by_rank,
-     .emitters = {all_reduce_direct, reduce_scatter_direct, all_gather_direct, broadcast_direct,
-                  nullptr},
-     .rounds = rounds_direct,
-     .noise = noise_direct},
+     .keys = {},
+     .order = plain<by_rank>,
+     .emitters = {plain<all_reduce_direct>, plain<reduce_scatter_direct>, plain<all_gather_direct>,
+                  plain<broadcast_direct>, nullptr},
+     .rounds = plain<rounds_direct>,
+     .noise = plain<noise_direct>},
     {.name = "ring",
-     .order = by_ring,
-     .emitters = {all_reduce_ring, reduce_scatter_ring, all_gather_ring, broadcast_ring, nullptr},
-     .rounds = rounds_ring,
-     .noise = noise_ring,
+     .keys = {},
+     .order = plain<by_ring>,
+     .emitters = {plain<all_reduce_ring>, plain<reduce_scatter_ring>, plain<all_gather_ring>,
+                  plain<broadcast_ring>, nullptr},
+     .rounds = plain<rounds_ring>,
+     .noise = plain<noise_ring>,
      .sums_on_the_way = true},
     {.name = "halving",
-     .order = by_halving,
-     .emitters = {all_reduce_halving, reduce_scatter_halving, all_gather_halving, nullptr, nullptr},
-     .rounds = rounds_halving,
-     .noise = noise_halving,
+     .keys = {},
+     .order = plain<by_halving>,
+     .emitters = {plain<all_reduce_halving>, plain<reduce_scatter_halving>,
+                  plain<all_gather_halving>, nullptr, nullptr},
+     .rounds = plain<rounds_halving>,
+     .noise = plain<noise_halving>,
+     .sums_on_the_way = true},
+    {.name = "tree",
+     .keys = tree_keys,
+     .order = by_tree,
+     .emitters = {all_reduce_tree, nullptr, nullptr, broadcast_tree, nullptr},
+     .rounds = rounds_tree,
+     .noise = noise_tree,
      .sums_on_the_way = true},
     {.name = "oneshot",
-     .order = by_rank,
-     .emitters = {all_reduce_oneshot, reduce_scatter_oneshot, all_gather_direct, broadcast_oneshot,
-                  barrier_oneshot},
-     .rounds = rounds_oneshot,
-     .noise = noise_oneshot,
+     .keys = {},
+     .order = plain<by_rank>,
+     .emitters = {plain<all_reduce_oneshot>, plain<reduce_scatter_oneshot>,
+                  plain<all_gather_direct>, plain<broadcast_oneshot>, plain<barrier_oneshot>},
+     .rounds = plain<rounds_oneshot>,
+     .noise = plain<noise_oneshot>,
      .is_one_exchange = true,
      .own = OwnInput::as_encoded},
 };
 
+constexpr Algorithm candidates[] = {Algorithm(table[0]),      Algorithm(table[1]),
+                                    Algorithm(table[2]),      Algorithm(table[3]),
+                                    Algorithm(table[3], {1}), Algorithm(table[4])};
+
 } // namespace
 
-std::span<const Algorithm> algorithms() { return table; }
+std::span<const AlgorithmRow> algorithm_table() { return table; }
+std::span<const Algorithm> algorithms() { return candidates; }
 
-const Algorithm *find_algorithm(std::string_view name) {
-    for (const Algorithm &row : table)
-        if (name == row.name) return &row;
-    return nullptr;
+OrderOf Algorithm::order(const Team &team) const {
+    return [*this, team](Collective collective, uint32_t ranks, uint32_t chunk) {
+        Team whole = team;
+        whole.size = ranks;
+        return row_->order(collective, whole, choices_, chunk);
+    };
 }
 
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team) {
-    const Emit emitter = algorithm.emitter(collective);
-    if (emitter && team.rank < team.size && team.root < team.size) return emitter(team);
-    if (emitter)
+    if (!algorithm.has(collective))
+        return Error::make(Code::invalid_argument, "there is no %s by %s", name(collective),
+                           spec(algorithm).c_str());
+    if (team.rank >= team.size || team.root >= team.size)
         return Error::make(Code::invalid_argument, "rank %u or root %u is not one of %u ranks",
                            team.rank, team.root, team.size);
-    return Error::make(Code::invalid_argument, "there is no %s by %s", name(collective),
-                       algorithm.name);
+    return algorithm.row().emitters[static_cast<size_t>(collective)](team, algorithm.choices());
 }
 
 } // namespace qccl

@@ -3,6 +3,7 @@
 // the planner's business.
 #pragma once
 
+#include "base/choice.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "schedule/schedule.hpp"
@@ -10,21 +11,34 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace qccl {
 
-using Emit = Schedule (*)(const Team &team);
+// What may be chosen about an algorithm, in words; the first is what the bare name means.
+struct AlgorithmKey {
+    std::string_view name;
+    std::span<const std::string_view> words;
+};
 
-struct Algorithm {
-    const char *name;
-    SumOrder (*order)(Collective collective, uint32_t ranks, uint32_t chunk);
+// Of each key of an algorithm, in the order of its row, the number of the word.
+using Choices = std::array<uint8_t, 4>;
+
+using Emit = Schedule (*)(const Team &team, const Choices &choices);
+
+struct AlgorithmRow {
+    std::string_view name;
+    std::span<const AlgorithmKey> keys;
+    SumOrder (*order)(Collective collective, const Team &team, const Choices &choices,
+                      uint32_t chunk);
     std::array<Emit, 5> emitters; // by Collective; nullptr where there is no such schedule
 
     // As verify counts them, for teams of any size: messages that wait for one another, and the
-    // predicted NMSE of the results in units of one encode's.
-    uint32_t (*rounds)(Collective collective, uint32_t ranks);
-    double (*noise)(Collective collective, uint32_t ranks);
+    // predicted NMSE of the results in units of one encode's. They are the same on all ranks.
+    uint32_t (*rounds)(Collective collective, const Team &team, const Choices &choices);
+    double (*noise)(Collective collective, const Team &team, const Choices &choices);
 
     // On every rank all that is sent is there from the start, and one exchange of lines can carry
     // it.
@@ -33,14 +47,56 @@ struct Algorithm {
     // Sums travel before they are complete, so that among three or more ranks a lossless one is
     // rounded to the type on its way.
     bool sums_on_the_way = false;
-
-    Emit emitter(Collective collective) const { return emitters[static_cast<size_t>(collective)]; }
 };
 
+// A row and what was chosen. A small value; equal ones write equal schedules. The empty one is
+// none.
+class Algorithm {
+public:
+    constexpr Algorithm() = default;
+    constexpr explicit Algorithm(const AlgorithmRow &row, const Choices &choices = {})
+        : row_(&row), choices_(choices) {}
+
+    explicit operator bool() const { return row_ != nullptr; }
+    bool operator==(const Algorithm &) const = default;
+
+    std::string_view name() const { return row_->name; }
+    const AlgorithmRow &row() const { return *row_; }
+    const Choices &choices() const { return choices_; }
+    bool has(Collective collective) const {
+        return row_->emitters[static_cast<size_t>(collective)] != nullptr;
+    }
+    bool is_one_exchange() const { return row_->is_one_exchange; }
+    OwnInput own() const { return row_->own; }
+    bool sums_on_the_way() const { return row_->sums_on_the_way; }
+    uint32_t rounds(Collective collective, const Team &team) const {
+        return row_->rounds(collective, team, choices_);
+    }
+    double noise(Collective collective, const Team &team) const {
+        return row_->noise(collective, team, choices_);
+    }
+    // For any rank's team.
+    OrderOf order(const Team &team) const;
+
+private:
+    const AlgorithmRow *row_ = nullptr;
+    Choices choices_ = {};
+};
+
+std::span<const AlgorithmRow> algorithm_table();
+// Those that the planner chooses from, in the table's order.
 std::span<const Algorithm> algorithms();
-// nullptr where there is none of that name.
-const Algorithm *find_algorithm(std::string_view name);
 // Refuses a collective that the algorithm does not have.
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team);
+
+// "tree:shape=double": the name and, of the keys, those that are not as the bare name has them.
+std::string spec(const Algorithm &algorithm);
+// `who` wants it, and is named where the text is refused. `besides`: names that the caller takes
+// and has found not to be asked for.
+Result<Algorithm> parse_algorithm(std::string_view text, std::string_view who = "algorithm",
+                                  const Names &besides = {});
+// Specs between commas as they were written; an item with a key and no name continues the one
+// before it.
+std::vector<std::string> split_algorithms(std::string_view texts);
 
 } // namespace qccl

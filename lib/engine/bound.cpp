@@ -65,7 +65,7 @@ private:
         if (writes_line && op.what != Op::What::label && !op.src.is(Place::Kind::input))
             return Error::make(Code::internal_error,
                                "%s sends what it does not have from the start, which lines cannot",
-                               program_.work.algorithm);
+                               program_.work.algorithm.c_str());
         QCCL_TRY(const LinePlace dst, place(op.dst, op));
         QCCL_TRY(const LinePlace src, place(op.src, op));
         (writes_line ? bound_.writes : bound_.reads)
@@ -103,7 +103,7 @@ private:
     Result<LinePlace> sum(uint32_t chunk) {
         if (sum_chunk_ && *sum_chunk_ != chunk)
             return Error::make(Code::internal_error, "%s has several sums, lines serve one",
-                               program_.work.algorithm);
+                               program_.work.algorithm.c_str());
         sum_chunk_ = chunk;
         bound_.sum_bytes =
             bound_.chunks[chunk].count * type_bytes(accumulator_of(program_.work.type));

@@ -27,7 +27,8 @@ CallDescriptor describe(const Work &work) {
     if (work.collective == Collective::broadcast) descriptor.root = work.team.root;
     const std::string codec = shortened(spec(work.codec), sizeof descriptor.codec - 1);
     std::snprintf(descriptor.codec, sizeof descriptor.codec, "%s", codec.c_str());
-    std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", work.algorithm);
+    const std::string algorithm = shortened(work.algorithm, sizeof descriptor.algorithm - 1);
+    std::snprintf(descriptor.algorithm, sizeof descriptor.algorithm, "%s", algorithm.c_str());
     return descriptor;
 }
 

@@ -29,7 +29,7 @@ struct Work {
     Codec codec;           // already checked with check_codec
     uint64_t count = 0;    // as the C API means it: per rank for reduce-scatter and all-gather
     Team team;
-    const char *algorithm = ""; // shown, and compared between ranks
+    std::string algorithm; // its spec: shown, and compared between ranks
 };
 
 // How it is cut and what room there is; equal on all ranks.

@@ -46,12 +46,12 @@ uint64_t vector_bytes(const Problem &problem) {
            type_bytes(problem.type);
 }
 
-// Ranks differ in a broadcast (the root sends, and the rank after it passes on), and where a team
-// cannot be halved evenly (the last one has the most to do).
+// Ranks differ in a broadcast (the root sends, and ranks after it pass on), in trees, and where a
+// team cannot be halved evenly (the last one has the most to do).
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
     Team team{.size = problem.ranks, .rank = problem.root, .root = problem.root};
     QCCL_TRY(Tally busiest, tally_of(algorithm, problem, team));
-    for (const uint32_t rank : {team.after(1), problem.ranks - 1}) {
+    for (const uint32_t rank : {team.after(1), team.after(2), problem.ranks - 1}) {
         team.rank = rank;
         QCCL_TRY(const Tally other, tally_of(algorithm, problem, team));
         busiest.turns = std::max(busiest.turns, other.turns);
@@ -86,8 +86,8 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     const double sharers = std::max(1.0, speeds.ranks_per_core);
     const double round_ns = sharers > 1 ? speeds.turn_ns : speeds.latency_ns;
     Cost c;
-    c.rounds = algorithm.rounds(problem.collective, problem.ranks);
-    c.noise = is_lossless ? 0 : algorithm.noise(problem.collective, problem.ranks);
+    c.rounds = algorithm.rounds(problem.collective, {.size = problem.ranks});
+    c.noise = is_lossless ? 0 : algorithm.noise(problem.collective, {.size = problem.ranks});
     c.wire_bytes = tally.sends * encoded_chunk;
     c.compute_ns =
         sharers *

@@ -48,7 +48,8 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
                    DataType type) {
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
-    append(text, "%c %-8s", plan.algorithm == chosen.algorithm ? '*' : ' ', plan.algorithm->name);
+    append(text, "%c %-8s", plan.algorithm == chosen.algorithm ? '*' : ' ',
+           spec(plan.algorithm).c_str());
     if (plan.geometry.segment == 0) {
         append(text, " cannot be: %s\n", candidate.refusal.c_str());
         return;
@@ -68,7 +69,7 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
 
 void add_reason(std::string &text, const std::vector<Candidate> &candidates, const Plan &chosen,
                 bool is_forced) {
-    append(text, "%s", chosen.algorithm->name);
+    text += spec(chosen.algorithm);
     if (is_forced) {
         text += ": it was asked for\n";
         return;
@@ -91,16 +92,16 @@ void add_reason(std::string &text, const std::vector<Candidate> &candidates, con
 
 } // namespace
 
-Result<std::string> explain(const Problem &problem, const Tables &tables, std::string_view forced) {
+Result<std::string> explain(const Problem &problem, const Tables &tables, const Algorithm &forced) {
     QCCL_TRY(const Plan chosen, choose(problem, tables, forced));
-    QCCL_TRY(const auto candidates, find_candidates(problem, tables));
+    QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced));
     std::string text;
     add_head(text, problem, chosen);
     if (tables.speeds.ranks_per_core > 1)
         append(text, "  %.3g ranks share a core\n", tables.speeds.ranks_per_core);
     for (const Candidate &candidate : candidates)
         add_candidate(text, candidate, chosen, problem.type);
-    add_reason(text, candidates, chosen, !forced.empty());
+    add_reason(text, candidates, chosen, static_cast<bool>(forced));
     return text;
 }
 

@@ -9,6 +9,6 @@ namespace qccl {
 
 // A head line, a line for each candidate, and the reasons. `forced` as in choose.
 Result<std::string> explain(const Problem &problem, const Tables &tables,
-                            std::string_view forced = {});
+                            const Algorithm &forced = {});
 
 } // namespace qccl

@@ -18,18 +18,18 @@ Codec codec_for(const Problem &problem) {
 
 bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
     if (!tables.whole_up_to_bytes || problem.ranks < 2) return false;
-    return algorithm.is_one_exchange != (vector_bytes(problem) <= *tables.whole_up_to_bytes);
+    return algorithm.is_one_exchange() != (vector_bytes(problem) <= *tables.whole_up_to_bytes);
 }
 
 bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
     constexpr size_t narrow_bytes = 2;
     const TypeInfo &type = info(problem.type);
     return reduces(problem.collective) && problem.codec.is_lossless() && type.is_float &&
-           type.bytes <= narrow_bytes && algorithm.sums_on_the_way && problem.ranks > 2;
+           type.bytes <= narrow_bytes && algorithm.sums_on_the_way() && problem.ranks > 2;
 }
 
 Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
-    Candidate candidate{.plan = {.algorithm = &algorithm, .codec = problem.codec}, .refusal = {}};
+    Candidate candidate{.plan = {.algorithm = algorithm, .codec = problem.codec}, .refusal = {}};
     const auto counted = tally(algorithm, problem);
     if (!counted) {
         candidate.refusal = counted.error().text;
@@ -58,7 +58,8 @@ double predicted_nmse(const Plan &plan, DataType type) {
     return plan.cost.noise == 0 ? 0 : plan.cost.noise * unit_nmse(plan.codec, type);
 }
 
-Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables) {
+Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables,
+                                               const Algorithm &forced) {
     if (asked.ranks == 0 || asked.root >= asked.ranks)
         return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
                            asked.ranks);
@@ -66,23 +67,26 @@ Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Table
     problem.codec = codec_for(asked);
     std::vector<Candidate> candidates;
     for (const Algorithm &algorithm : algorithms())
-        if (algorithm.emitter(problem.collective))
+        if (algorithm.has(problem.collective))
             candidates.push_back(examine(algorithm, problem, tables));
+    const auto known = algorithms();
+    const bool is_extra = forced && std::find(known.begin(), known.end(), forced) == known.end();
+    if (is_extra && forced.has(problem.collective))
+        candidates.push_back(examine(forced, problem, tables));
     return candidates;
 }
 
-Result<Plan> choose(const Problem &problem, const Tables &tables, std::string_view forced) {
-    QCCL_TRY(const auto candidates, find_candidates(problem, tables));
-    if (!forced.empty()) {
+Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced) {
+    QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced));
+    if (forced) {
         for (const Candidate &candidate : candidates) {
-            if (candidate.plan.algorithm->name != forced) continue;
+            if (candidate.plan.algorithm != forced) continue;
             if (can_run(candidate)) return candidate.plan;
-            return Error::make(Code::invalid_argument, "%s: %s", candidate.plan.algorithm->name,
+            return Error::make(Code::invalid_argument, "%s: %s", spec(forced).c_str(),
                                candidate.refusal.c_str());
         }
-        return Error::make(Code::invalid_argument, "there is no %s by '%.*s'",
-                           name(problem.collective),
-                           static_cast<int>(std::min<size_t>(forced.size(), 40)), forced.data());
+        return Error::make(Code::invalid_argument, "there is no %s by %s", name(problem.collective),
+                           spec(forced).c_str());
     }
     const Candidate *best = nullptr;
     double fastest = 0;

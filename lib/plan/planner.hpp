@@ -7,13 +7,12 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace qccl {
 
 struct Plan {
-    const Algorithm *algorithm = nullptr;
+    Algorithm algorithm;
     // Without its min_bytes: none where the call is smaller.
     Codec codec = {};
     Geometry geometry = {};
@@ -37,13 +36,15 @@ struct Candidate {
     std::string refusal; // why it cannot be, or may not be chosen by itself; empty otherwise
 };
 
-// One for each algorithm that has the collective, in the table's order.
-Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables);
+// One for each algorithm that has the collective, in the table's order; `forced`, if it is not
+// among those that are chosen from, comes last.
+Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables,
+                                               const Algorithm &forced = {});
 
 // The fastest candidate; among those that are as fast within `equal_time`, the one with the least
-// error. Lossless sums of 8 and 16 bit floats are by rank, with one rounding, unless `forced` names
-// another algorithm (empty: none is).
+// error. Lossless sums of 8 and 16 bit floats are by rank, with one rounding, unless another
+// algorithm is `forced`.
 inline constexpr double equal_time = 1.05; // closer than the model comes to measured times
-Result<Plan> choose(const Problem &problem, const Tables &tables, std::string_view forced = {});
+Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced = {});
 
 } // namespace qccl

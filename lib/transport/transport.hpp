@@ -28,8 +28,8 @@ struct CallDescriptor {
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t root = 0;
-    char codec[40] = {};     // spec as compared; zeros after its end
-    char algorithm[16] = {}; // likewise
+    char codec[32] = {};     // spec as compared; zeros after its end
+    char algorithm[24] = {}; // likewise
 
     uint64_t hash() const; // of everything that must agree
     // The first field in which `theirs` (of rank `rank`) differs from this one (of rank

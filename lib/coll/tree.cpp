@@ -1,0 +1,163 @@
+#include "coll/tree.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace qccl {
+
+namespace {
+
+bool is_double(const Choices &choices) { return choices[0] == 1; }
+uint32_t chunks_of(const Choices &choices) { return is_double(choices) ? 2 : 1; }
+
+// Ranks are counted from the root on, which is 0.
+uint32_t binomial_parent(uint32_t v) { return v & (v - 1); }
+
+// Odd ones are leaves; the others lie between the children whose numbers differ in the bit below
+// their lowest.
+uint32_t inorder_parent(uint32_t ranks, uint32_t v) {
+    const uint32_t lowest = v & -v, without = v ^ lowest, up = without | lowest << 1;
+    return up < ranks ? up : without;
+}
+
+// The numbers but the root's, so that odd ones become even (or, of an even number of ranks, the
+// last one the first).
+uint32_t exchanged(uint32_t ranks, uint32_t v) {
+    if (v == 0) return 0;
+    return ranks % 2 != 0 ? ranks - v : v % (ranks - 1) + 1;
+}
+uint32_t exchanged_back(uint32_t ranks, uint32_t v) {
+    if (v == 0) return 0;
+    return ranks % 2 != 0 ? ranks - v : (v + ranks - 3) % (ranks - 1) + 1;
+}
+
+// The tree that one chunk travels in.
+struct Tree {
+    uint32_t ranks;
+    uint32_t root;
+    bool is_inorder, is_exchanged;
+
+    static Tree of(const Team &t, const Choices &choices, uint32_t chunk, uint32_t root) {
+        return {t.size, root, is_double(choices), chunk == 1};
+    }
+    uint32_t parent(uint32_t rank) const {
+        uint32_t v = (rank + ranks - root) % ranks;
+        if (v == 0) return rank;
+        if (is_exchanged) v = exchanged(ranks, v);
+        uint32_t up = is_inorder ? inorder_parent(ranks, v) : binomial_parent(v);
+        if (is_exchanged) up = exchanged_back(ranks, up);
+        return (up + root) % ranks;
+    }
+    std::vector<uint32_t> parents() const {
+        std::vector<uint32_t> all(ranks);
+        for (uint32_t rank = 0; rank < ranks; rank++) all[rank] = parent(rank);
+        return all;
+    }
+    // In increasing rank.
+    std::vector<uint32_t> children(uint32_t rank) const {
+        std::vector<uint32_t> found;
+        for (uint32_t child = 0; child < ranks; child++)
+            if (child != rank && child != root && parent(child) == rank) found.push_back(child);
+        return found;
+    }
+};
+
+// One rank's place in the tree of one chunk.
+struct Position {
+    uint32_t chunk;
+    uint32_t parent; // of the root: itself
+    std::vector<uint32_t> children;
+};
+
+// Where the rank is a leaf comes first: what it gives there waits for nobody.
+std::vector<Position> positions_of(const Team &t, const Choices &choices, uint32_t root) {
+    std::vector<Position> positions;
+    for (uint32_t c = 0; c < chunks_of(choices); c++) {
+        const Tree tree = Tree::of(t, choices, c, root);
+        positions.push_back({c, tree.parent(t.rank), tree.children(t.rank)});
+    }
+    std::stable_partition(positions.begin(), positions.end(),
+                          [](const Position &p) { return p.children.empty(); });
+    return positions;
+}
+
+void collect(Schedule &s, const Team &t, const Position &p) {
+    const uint32_t first = s.wires;
+    for (const uint32_t child : p.children) s.recv(child, wire(s.wires), p.chunk);
+    Slot complete = input(p.chunk);
+    if (!p.children.empty()) {
+        complete = sum(p.chunk);
+        s.reduce(complete, input(p.chunk));
+        s.reduce(complete, wire(first), s.wires - first);
+    }
+    if (p.parent == t.rank)
+        s.finish(output(p.chunk), complete);
+    else
+        s.send(p.parent, complete);
+}
+
+// Of the children, those further away have more ranks below them.
+void deliver(Schedule &s, const Team &t, const Position &p) {
+    if (p.parent != t.rank) s.recv(p.parent, output(p.chunk));
+    for (auto child = p.children.rbegin(); child != p.children.rend(); ++child)
+        s.send(*child, output(p.chunk));
+}
+
+// Messages between the root and the rank that is furthest from it.
+uint32_t depth_of(const Team &t, const Choices &choices) {
+    uint32_t deepest = 0;
+    for (uint32_t rank = 0; rank < t.size; rank++) {
+        uint32_t depth = 0;
+        const Tree tree = Tree::of(t, choices, 0, 0);
+        for (uint32_t at = rank; at != 0; at = tree.parent(at)) depth++;
+        deepest = std::max(deepest, depth);
+    }
+    return deepest;
+}
+
+} // namespace
+
+Schedule all_reduce_tree(const Team &t, const Choices &choices) {
+    const uint32_t chunks = chunks_of(choices);
+    Schedule s{.chunks = chunks, .outbox = t.size == 1 ? 0 : chunks};
+    auto positions = positions_of(t, choices, 0);
+    for (const Position &p : positions) collect(s, t, p);
+    std::reverse(positions.begin(), positions.end());
+    for (const Position &p : positions) deliver(s, t, p);
+    return s;
+}
+
+Schedule broadcast_tree(const Team &t, const Choices &choices) {
+    const uint32_t chunks = chunks_of(choices);
+    Schedule s{.chunks = chunks, .outbox = t.size == 1 ? 0 : chunks};
+    auto positions = positions_of(t, choices, t.root);
+    if (t.rank == t.root)
+        for (const Position &p : positions) s.copy(output(p.chunk), input(p.chunk));
+    std::reverse(positions.begin(), positions.end());
+    for (const Position &p : positions) deliver(s, t, p);
+    return s;
+}
+
+SumOrder by_tree(Collective, const Team &t, const Choices &choices, uint32_t chunk) {
+    return SumOrder::by_tree(Tree::of(t, choices, chunk, 0).parents());
+}
+
+uint32_t rounds_tree(Collective collective, const Team &t, const Choices &choices) {
+    return (collective == Collective::all_reduce ? 2 : 1) * depth_of(t, choices);
+}
+
+// Every rank but the root encodes the sum of all below it: each contribution is encoded as often
+// as it is passed up. The root's encode is the last.
+double noise_tree(Collective collective, const Team &t, const Choices &choices) {
+    if (t.size == 1) return 0;
+    if (collective != Collective::all_reduce) return 1;
+    uint64_t encoded = 0;
+    for (uint32_t c = 0; c < chunks_of(choices); c++) {
+        const Tree tree = Tree::of(t, choices, c, 0);
+        for (uint32_t rank = 0; rank < t.size; rank++)
+            for (uint32_t at = rank; at != 0; at = tree.parent(at)) encoded++;
+    }
+    return static_cast<double>(encoded) / chunks_of(choices) / t.size + 1;
+}
+
+} // namespace qccl

@@ -1,0 +1,22 @@
+// Tree: sums go up to one rank, the result comes down as it was encoded there. Few rounds, few
+// messages, and segments that follow one another up and down.
+#pragma once
+
+#include "coll/algorithm.hpp"
+
+#include <string_view>
+
+namespace qccl {
+
+// One tree for all of the data, whose ranks have up to log2(P) children, or two for a half each,
+// whose ranks have at most two: who is in between in one tree is a leaf of the other.
+inline constexpr std::string_view tree_shapes[] = {"binomial", "double"};
+
+Schedule all_reduce_tree(const Team &team, const Choices &choices);
+Schedule broadcast_tree(const Team &team, const Choices &choices);
+
+SumOrder by_tree(Collective collective, const Team &team, const Choices &choices, uint32_t chunk);
+uint32_t rounds_tree(Collective collective, const Team &team, const Choices &choices);
+double noise_tree(Collective collective, const Team &team, const Choices &choices);
+
+} // namespace qccl
