@@ -7,6 +7,9 @@ namespace qccl {
 
 namespace {
 
+// As qcclOob_t documents.
+constexpr int another_rank_is_refused = -static_cast<int>(Code::remote_error);
+
 class OobBootstrap final : public Bootstrap {
 public:
     OobBootstrap(uint32_t size, uint32_t rank, AllGatherFunction function, void *context)
@@ -16,7 +19,11 @@ public:
     uint32_t size() const override { return size_; }
 
     Done all_gather(const void *mine, void *all, size_t bytes) override {
-        if (const int status = function_(mine, all, bytes, context_); status != 0)
+        const int status = function_(mine, all, bytes, context_);
+        if (status == another_rank_is_refused)
+            return Error::make(Code::remote_error,
+                               "another rank will not come: it was refused for its arguments");
+        if (status != 0)
             return Error::make(Code::system_error, "the caller's all-gather returned %d on rank %u",
                                status, rank_)
                 .compared(0, status);

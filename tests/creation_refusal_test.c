@@ -61,11 +61,20 @@ static int no_gather(const void *mine, void *all, size_t bytes, void *context)
     return 7;
 }
 
+static int lonely_gather(const void *mine, void *all, size_t bytes, void *context)
+{
+    (void)mine;
+    (void)all;
+    (void)bytes;
+    (void)context;
+    return -qcclRemoteError;
+}
+
 static void wrong_arguments_are_named(void **state)
 {
     static const char *const devices[] = {"host", "cuda:0"};
     qcclConfig_t config = QCCL_CONFIG_INIT;
-    qcclOob_t oob = {no_gather, NULL};
+    qcclOob_t oob = {no_gather, NULL}, lonely = {lonely_gather, NULL};
     qcclComm_t comm = NULL;
     qcclUniqueId id;
     (void)state;
@@ -85,6 +94,8 @@ static void wrong_arguments_are_named(void **state)
     refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");
     refused(qcclCommInitOob(&comm, 2, 2, &oob, NULL), qcclInvalidArgument, "rank is 2");
     refused(qcclCommInitOob(&comm, 2, 0, &oob, NULL), qcclSystemError, "returned 7");
+    refused(qcclCommInitOob(&comm, 2, 0, &lonely, NULL), qcclRemoteError,
+            "another rank will not come");
     config.device = "hip:1";
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
             "device is \"hip:1\"");

@@ -74,7 +74,7 @@ class Installed(unittest.TestCase):
 
     def test_the_headers(self):
         names = {path.name for path in self.root.rglob("*.h")}
-        self.assertLessEqual({"qccl.h", "tools.h", "version.h"}, names)
+        self.assertLessEqual({"mpi.h", "qccl.h", "tools.h", "version.h"}, names)
 
     def test_versions_agree(self):
         version = self.pkg_config("--modversion")[0]

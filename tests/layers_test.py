@@ -38,11 +38,12 @@ SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")
 MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
-MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "perf/comparison/allreduce_mpi.c", "tests/")
+MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "perf/comparison/allreduce_mpi.c", "examples/",
+             "tests/")
 
 
 def sources():
-    for folder in ("include", "lib", "kernels", "bootstrap", "topology", "bindings", "perf", "tests"):
+    for folder in ("include", "lib", "kernels", "bootstrap", "topology", "bindings", "perf", "examples", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix in SOURCES:
                 yield path.relative_to(ROOT).as_posix()

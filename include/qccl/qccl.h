@@ -224,7 +224,8 @@ QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks,
                                       const char *const devices[]);
 
 /* The caller's own all-gather brings the ranks together: every rank gives `bytes` bytes at `mine`
- * and receives those of all ranks, in rank order, at `all`. Returns 0 on success. */
+ * and receives those of all ranks, in rank order, at `all`. Returns 0 on success, -qcclRemoteError
+ * where it knows that another rank will not come, else any number, which the error names. */
 typedef struct {
     int (*allgather)(const void *mine, void *all, size_t bytes, void *context);
     void *context;
@@ -232,7 +233,7 @@ typedef struct {
 /* Joins as rank 0 <= rank < nranks; blocks until all ranks have come, for as long as the all-gather
  * does. That is called several times, on the calling thread, and never after the return: *oob and
  * its context have to live as long. A rank that is refused for its arguments does not call it.
- * config may be NULL. */
+ * config may be NULL. For MPI's communicators there is qcclCommInitMpi in <qccl/mpi.h>. */
 QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank,
                                       const qcclOob_t *oob, const qcclConfig_t *config);
 
