@@ -6,22 +6,32 @@ static double in_seconds(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
 }
 
-Arrival::Arrival(const Endpoint &endpoint, const RendezvousOptions &options, TimePoint now)
-    : endpoint_(endpoint), options_(options), deadline_(deadline_after(now, options.timeout)),
-      tell_at_(deadline_after(now, options.warn_after)) {}
+Arrival::Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
+                 TimePoint now)
+    : where_(text(endpoints)), options_(options), deadline_(deadline_after(now, options.timeout)),
+      try_ends_(deadline_), tell_at_(deadline_after(now, options.warn_after)) {}
 
-void Arrival::tell(const char *obstacle) {
+void Arrival::begin_try(std::chrono::nanoseconds longest) {
+    try_ends_ = std::min(deadline_, deadline_after(Clock::now(), longest));
+}
+
+void Arrival::tell() {
     if (Clock::now() < tell_at_) return;
     tell_at_ = TimePoint::max();
     const Error sentence =
         Error::make(Code::timeout, "cannot reach the rendezvous at %s yet: %s (%g s so far)",
-                    text(endpoint_).c_str(), obstacle, in_seconds(options_.warn_after));
+                    where_.c_str(), obstacle_.c_str(), in_seconds(options_.warn_after));
     if (options_.warn) options_.warn(sentence.text);
 }
 
 Error Arrival::no_answer() const {
     return Error::make(Code::timeout, "the rendezvous at %s gives no answer within %g s",
-                       text(endpoint_).c_str(), in_seconds(options_.timeout));
+                       where_.c_str(), in_seconds(options_.timeout));
+}
+
+Error Arrival::no_way() const {
+    return Error::make(Code::timeout, "cannot reach the rendezvous at %s within %g s: %s",
+                       where_.c_str(), in_seconds(options_.timeout), obstacle_.c_str());
 }
 
 } // namespace qccl

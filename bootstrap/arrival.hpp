@@ -12,22 +12,38 @@ class Arrival {
 public:
     // Silent, or hanging up: which of them it is may differ from one attempt to the next.
     static constexpr const char *silence = "it gives no answer";
+    static constexpr const char *stranger = "who listens there does not hold the secret";
 
-    Arrival(const Endpoint &endpoint, const RendezvousOptions &options, TimePoint now);
+    Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
+            TimePoint now);
 
     TimePoint deadline() const { return deadline_; }
     bool is_over() const { return Clock::now() >= deadline_; }
-    // When whoever waits has to look up: at the deadline, or to tell.
-    TimePoint next_look() const { return std::min(deadline_, tell_at_); }
+    // No longer than this is spent at the next door; 0: as long as there is time.
+    void begin_try(std::chrono::nanoseconds longest);
+    bool is_try_over() const { return Clock::now() >= try_ends_; }
+    // When whoever waits has to look up: at the end of the try, or to tell.
+    TimePoint next_look() const { return std::min(try_ends_, tell_at_); }
+
+    // What is in the way now.
+    void note(const char *obstacle) { obstacle_ = obstacle; }
+    bool has_met_stranger() const { return obstacle_ == stranger; }
     // Warns, once, if it is time. There is nobody who could do so for all.
-    void tell(const char *obstacle);
+    void tell();
+    void tell(const char *obstacle) {
+        note(obstacle);
+        tell();
+    }
     Error no_answer() const;
+    Error no_way() const; // with the last obstacle
 
 private:
-    const Endpoint endpoint_;
+    const std::string where_;
     const RendezvousOptions &options_;
     const TimePoint deadline_;
+    TimePoint try_ends_;
     TimePoint tell_at_;
+    std::string obstacle_;
 };
 
 } // namespace qccl

@@ -45,7 +45,7 @@ inline constexpr size_t unique_id_bytes = 128;
 using UniqueId = std::array<std::byte, unique_id_bytes>;
 
 struct RendezvousOptions {
-    std::string interface; // name or address to listen on; empty: the first that is up
+    std::string interface; // where to listen, as choose_endpoints() has it; empty: on all
     std::chrono::nanoseconds timeout{std::chrono::seconds(1800)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(5)};
     // Gets one sentence about late ranks, on one of the ranks that wait for them; and one on each

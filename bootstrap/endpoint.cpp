@@ -1,13 +1,8 @@
 #include "bootstrap/endpoint.hpp"
 
-#include <cerrno>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <set>
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
@@ -26,6 +21,7 @@ SocketAddress to_socket_address(const Endpoint &endpoint) {
         sockaddr_in6 in{};
         in.sin6_family = AF_INET6;
         in.sin6_port = htons(endpoint.port);
+        in.sin6_scope_id = endpoint.scope;
         std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
         std::memcpy(&address.storage, &in, sizeof in);
         address.bytes = sizeof in;
@@ -43,6 +39,7 @@ Endpoint to_endpoint(const sockaddr *address) {
         const auto *in = reinterpret_cast<const sockaddr_in6 *>(address);
         endpoint.family = AddressFamily::ipv6;
         endpoint.port = ntohs(in->sin6_port);
+        endpoint.scope = in->sin6_scope_id;
         std::memcpy(endpoint.address.data(), &in->sin6_addr, sizeof in->sin6_addr);
     }
     return endpoint;
@@ -54,70 +51,43 @@ std::string text(const Endpoint &endpoint) {
     inet_ntop(is_ipv4 ? AF_INET : AF_INET6, endpoint.address.data(), name, sizeof name);
     std::string text = is_ipv4 ? "" : "[";
     text += name;
+    char interface[IF_NAMESIZE] = {};
+    if (endpoint.scope != 0 && if_indextoname(endpoint.scope, interface))
+        text.append("%").append(interface);
     text += is_ipv4 ? ":" : "]:";
     return text += std::to_string(endpoint.port);
 }
 
-static std::optional<Endpoint> parse_address(const std::string &text) {
+std::string text(const std::vector<Endpoint> &endpoints) {
+    static constexpr size_t most_named = 2;
+    const size_t named = endpoints.size() > most_named + 1 ? most_named : endpoints.size();
+    std::string all;
+    for (size_t i = 0; i < named; i++)
+        all += (i == 0 ? "" : i + 1 == endpoints.size() ? " or " : ", ") + text(endpoints[i]);
+    if (named < endpoints.size())
+        all += " or " + std::to_string(endpoints.size() - named) + " more";
+    return all;
+}
+
+std::optional<Endpoint> parse_address(const std::string &text) {
     Endpoint endpoint;
     if (inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) return endpoint;
     endpoint.family = AddressFamily::ipv6;
-    if (inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) return endpoint;
-    return std::nullopt;
+    const size_t mark = text.find('%');
+    if (inet_pton(AF_INET6, text.substr(0, mark).c_str(), endpoint.address.data()) != 1)
+        return std::nullopt;
+    if (mark == std::string::npos) return endpoint;
+    endpoint.scope = if_nametoindex(text.substr(mark + 1).c_str());
+    return endpoint.scope != 0 ? std::optional(endpoint) : std::nullopt;
 }
 
-// Smaller is better; nothing: of no use. Link-local addresses need a scope that differs per
-// machine.
-static std::optional<int> preference(const ifaddrs &entry) {
-    if (!entry.ifa_addr || !(entry.ifa_flags & IFF_UP)) return std::nullopt;
-    const int family = entry.ifa_addr->sa_family;
-    if (family == AF_INET) return 0;
-    if (family != AF_INET6) return std::nullopt;
-    const auto *in = reinterpret_cast<const sockaddr_in6 *>(entry.ifa_addr);
-    if (IN6_IS_ADDR_LINKLOCAL(&in->sin6_addr)) return std::nullopt;
-    return 1;
+bool is_link_local(const Endpoint &endpoint) {
+    return endpoint.family == AddressFamily::ipv6 && endpoint.address[0] == std::byte{0xfe} &&
+           (endpoint.address[1] & std::byte{0xc0}) == std::byte{0x80};
 }
 
-Result<Endpoint> choose_endpoint(const std::string &interface) {
-    if (const auto address = parse_address(interface)) {
-        // Peers need an address that they can connect to.
-        if (address->address == std::array<std::byte, 16>{})
-            return Error::make(Code::invalid_argument, "\"%s\" is no address of one interface",
-                               interface.c_str());
-        return *address;
-    }
-
-    ifaddrs *list = nullptr;
-    if (getifaddrs(&list) != 0)
-        return Error::make(Code::system_error, "cannot list the network interfaces: %s",
-                           strerror(errno));
-    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-
-    std::optional<int> best;
-    Endpoint chosen;
-    std::set<std::string> names; // each once, however many addresses it has
-    for (const ifaddrs *entry = list; entry; entry = entry->ifa_next) {
-        const auto rating = preference(*entry);
-        if (!rating) continue;
-        names.insert(entry->ifa_name);
-        // A bridge without a cable is up but not running.
-        const bool is_usable =
-            !(entry->ifa_flags & IFF_LOOPBACK) && (entry->ifa_flags & IFF_RUNNING);
-        const bool is_asked_for = interface.empty() ? is_usable : interface == entry->ifa_name;
-        if (!is_asked_for || (best && *best <= *rating)) continue;
-        best = rating;
-        chosen = to_endpoint(entry->ifa_addr);
-        chosen.port = 0;
-    }
-    if (best) return chosen;
-    if (interface.empty()) return *parse_address("127.0.0.1");
-    std::string possible;
-    for (const std::string &name : names)
-        possible.append(possible.empty() ? "" : ", ").append(name);
-    return Error::make(
-        Code::invalid_argument,
-        "\"%.40s\" is neither an address nor an interface that is up (there are: %s)",
-        interface.c_str(), possible.c_str());
+bool is_unspecified(const Endpoint &endpoint) {
+    return endpoint.address == std::array<std::byte, 16>{};
 }
 
 } // namespace qccl

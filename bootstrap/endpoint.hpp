@@ -6,7 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <sys/socket.h>
 
@@ -18,6 +20,7 @@ struct Endpoint {
     AddressFamily family = AddressFamily::ipv4;
     uint16_t port = 0;
     std::array<std::byte, 16> address{}; // network order; IPv4 fills the first four
+    uint32_t scope = 0; // the interface of a link-local address, as this machine numbers it
 
     bool is_same_host(const Endpoint &other) const {
         return family == other.family && address == other.address;
@@ -35,9 +38,12 @@ struct SocketAddress {
 SocketAddress to_socket_address(const Endpoint &endpoint);
 Endpoint to_endpoint(const sockaddr *address); // AF_INET or AF_INET6
 std::string text(const Endpoint &endpoint);    // "10.0.0.1:4711", "[::1]:4711"
+// "10.0.0.1:4711, [fd00::1]:4711 or 2 more"
+std::string text(const std::vector<Endpoint> &endpoints);
 
-// An address of this machine, port 0. `interface` is an interface's name or an address; empty:
-// the first interface that is up and not the loopback, IPv4 before IPv6, else the loopback.
-Result<Endpoint> choose_endpoint(const std::string &interface);
+// An address as people write it, with a scope where it has one: "10.0.0.1", "fe80::1%eth0".
+std::optional<Endpoint> parse_address(const std::string &text);
+bool is_link_local(const Endpoint &endpoint); // of IPv6: means something with a scope only
+bool is_unspecified(const Endpoint &endpoint);
 
 } // namespace qccl

@@ -28,6 +28,11 @@ static std::span<const std::byte> label(std::string_view text) {
     return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+Done prepare_secrets() {
+    if (sodium_init() >= 0) return {};
+    return Error::make(Code::system_error, "libsodium finds no source of random numbers");
+}
+
 Tag keyed_hash(const Key &key, std::span<const std::span<const std::byte>> parts) {
     crypto_generichash_state state;
     crypto_generichash_init(&state, reinterpret_cast<const unsigned char *>(key.data()), key.size(),

@@ -61,6 +61,9 @@ struct Transcript {
 };
 
 enum class Greeted : uint8_t { stranger, other_version, same_version };
+// Before anything that follows.
+Done prepare_secrets();
+
 Greeted judge(const Hello &hello);
 Greeted judge_server(const Greeting &greeting);
 

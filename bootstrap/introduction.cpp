@@ -18,8 +18,9 @@ static Result<bool> fill(Channel &channel, size_t bytes, Arrival &arrival) {
     for (;;) {
         const auto filled = channel.fill(bytes);
         if (filled != Channel::Filled::not_yet) return filled == Channel::Filled::all;
-        if (arrival.is_over()) return arrival.no_answer();
-        arrival.tell(Arrival::silence);
+        arrival.note(Arrival::silence);
+        if (arrival.is_try_over()) return arrival.no_answer();
+        arrival.tell();
         wait_until(channel, arrival.next_look());
     }
 }
@@ -34,17 +35,17 @@ static Result<Channel> connect_to(const Endpoint &endpoint, Arrival &arrival) {
         socklen_t bytes = sizeof problem;
         if (poll(&one, 1, poll_timeout_ms(Clock::now(), arrival.next_look())) > 0)
             getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &problem, &bytes);
-        else if (arrival.is_over())
+        else if (arrival.is_try_over())
             problem = ETIMEDOUT;
         else
             arrival.tell(strerror(EINPROGRESS));
     }
-    if (problem != 0)
-        return Error::make(problem == ETIMEDOUT ? Code::timeout : Code::peer_lost,
-                           "cannot reach the rendezvous at %s: %s; has the process that made the "
-                           "unique id ended?",
-                           text(endpoint).c_str(), strerror(problem));
-    return Channel(std::move(socket));
+    if (problem == 0) return Channel(std::move(socket));
+    arrival.note(strerror(problem));
+    return Error::make(problem == ETIMEDOUT ? Code::timeout : Code::peer_lost,
+                       "cannot reach the rendezvous at %s: %s; has the process that made the "
+                       "unique id ended?",
+                       text(endpoint).c_str(), strerror(problem));
 }
 
 static Error other_version(const Endpoint &endpoint, uint16_t version) {
@@ -55,9 +56,18 @@ static Error other_version(const Endpoint &endpoint, uint16_t version) {
         .compared(protocol_version, version);
 }
 
+static Error impostor(const Endpoint &endpoint, Arrival &arrival) {
+    arrival.note(Arrival::stranger);
+    return Error::make(Code::peer_lost,
+                       "who listens at %s does not hold the secret of the unique id: "
+                       "the id is old, or belongs to another job",
+                       text(endpoint).c_str());
+}
+
 // Greets and proves. Nothing: the server hung up before it knew us, as it does when crowds come.
-static Result<std::optional<Session>> prove(Channel &channel, const IdFields &id,
-                                            const Claim &claim, Arrival &arrival) {
+static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &endpoint,
+                                            const Secret &secret, const Claim &claim,
+                                            Arrival &arrival) {
     Transcript seen{make_hello(), {}};
     channel.queue(std::as_bytes(std::span(&seen.hello, 1)));
     if (!channel.flush()) return std::optional<Session>();
@@ -67,30 +77,25 @@ static Result<std::optional<Session>> prove(Channel &channel, const IdFields &id
     std::memcpy(&seen.challenge.greeting, channel.held().data(), sizeof(Greeting));
     const Greeted greeted = judge_server(seen.challenge.greeting);
     if (greeted == Greeted::other_version)
-        return other_version(id.endpoint, seen.challenge.greeting.version);
-    const auto impostor =
-        Error::make(Code::peer_lost,
-                    "who listens at %s does not hold the secret of the unique id: "
-                    "the id is old, or belongs to another job",
-                    text(id.endpoint).c_str());
-    if (greeted == Greeted::stranger) return impostor;
+        return other_version(endpoint, seen.challenge.greeting.version);
+    if (greeted == Greeted::stranger) return impostor(endpoint, arrival);
 
     QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), arrival));
     if (!is_challenged) return std::optional<Session>();
     std::memcpy(&seen.challenge, channel.held().data(), sizeof(Challenge));
     channel.drop(sizeof(Challenge));
-    if (!is_genuine(seen, id.secret)) return impostor;
+    if (!is_genuine(seen, secret)) return impostor(endpoint, arrival);
 
-    const Proof proof = make_proof(seen, claim, id.secret);
+    const Proof proof = make_proof(seen, claim, secret);
     channel.queue(std::as_bytes(std::span(&proof, 1)));
     if (!channel.flush()) return std::optional<Session>();
-    return std::optional<Session>(Session(session_key(seen, id.secret), Session::Side::rank));
+    return std::optional<Session>(Session(session_key(seen, secret), Session::Side::rank));
 }
 
-Result<std::optional<Introduced>> introduce(const IdFields &id, const Claim &claim,
-                                            Arrival &arrival) {
-    QCCL_TRY(Channel channel, connect_to(id.endpoint, arrival));
-    QCCL_TRY(const auto session, prove(channel, id, claim, arrival));
+Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
+                                            const Claim &claim, Arrival &arrival) {
+    QCCL_TRY(Channel channel, connect_to(endpoint, arrival));
+    QCCL_TRY(const auto session, prove(channel, endpoint, secret, claim, arrival));
     if (!session) return std::optional<Introduced>();
     return std::optional<Introduced>({std::move(channel), *session});
 }

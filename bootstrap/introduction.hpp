@@ -13,9 +13,10 @@ struct Introduced {
 };
 
 // Nothing: the server hung up before it knew us, as it does to the oldest when crowds come. That
-// the proof has been sent does not say yet that it was accepted.
-Result<std::optional<Introduced>> introduce(const IdFields &id, const Claim &claim,
-                                            Arrival &arrival);
+// the proof has been sent does not say yet that it was accepted. Code::peer_lost: nobody is there,
+// or somebody who does not hold the secret.
+Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
+                                            const Claim &claim, Arrival &arrival);
 
 // Sleeps until the channel has something to read, or room for what is queued, or the deadline.
 void wait_until(const Channel &channel, TimePoint deadline);

@@ -1,11 +1,15 @@
-// Makes a unique id: opens the door, starts the thread that serves it, and writes down where it is.
+// Opens the door of a rendezvous, starts the thread that serves it, and writes down where it is.
+#include "bootstrap/rendezvous.hpp"
+
 #include "base/contained.hpp"
 #include "base/no_signals.hpp"
+#include "bootstrap/interfaces.hpp"
 #include "bootstrap/rendezvous_server.hpp"
 
 #include <cerrno>
 #include <cstring>
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sodium.h>
 
@@ -14,16 +18,59 @@ namespace qccl {
 // As many as may knock while the thread is busy; the kernel lowers it to somaxconn.
 static constexpr int listen_backlog = 4096;
 
-static Result<Socket> open_listener(Endpoint &endpoint) {
+// Every address would do; a port that is free on one of them may be taken on another.
+static constexpr int most_ports_tried = 16;
+
+// What stood in the way of one address, as errno has it; 0: nothing.
+static Result<int> open_listener(Endpoint &endpoint, std::vector<Socket> &listeners) {
     QCCL_TRY(Socket socket, make_socket(endpoint.family));
+    const int yes = 1;
+    // The connections of the rendezvous before this one do not keep the port.
+    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (endpoint.family == AddressFamily::ipv6)
+        setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
     SocketAddress address = to_socket_address(endpoint);
     if (bind(socket.get(), address.get(), address.bytes) != 0 ||
         listen(socket.get(), listen_backlog) != 0 ||
         getsockname(socket.get(), address.get(), &address.bytes) != 0)
-        return Error::make(Code::system_error, "cannot listen on %s: %s", text(endpoint).c_str(),
-                           strerror(errno));
+        return errno;
     endpoint = to_endpoint(address.get());
-    return socket;
+    listeners.push_back(std::move(socket));
+    return 0;
+}
+
+static Error cannot_listen(const Endpoint &endpoint, int problem) {
+    return Error::make(Code::system_error, "cannot listen on %s: %s", text(endpoint).c_str(),
+                       strerror(problem))
+        .compared(0, problem);
+}
+
+// An error whose `got` is EADDRINUSE: another port may do.
+static Result<std::vector<Socket>> try_listeners(std::vector<Endpoint> &endpoints) {
+    std::vector<Socket> listeners;
+    std::vector<Endpoint> opened;
+    std::optional<Error> foreign;
+    for (Endpoint endpoint : endpoints) {
+        endpoint.port = opened.empty() ? endpoints.front().port : opened.front().port;
+        QCCL_TRY(const int problem, open_listener(endpoint, listeners));
+        if (problem == 0)
+            opened.push_back(endpoint);
+        else if (problem == EADDRNOTAVAIL)
+            foreign = cannot_listen(endpoint, problem);
+        else
+            return cannot_listen(endpoint, problem);
+    }
+    if (opened.empty()) return *foreign;
+    endpoints = opened;
+    return listeners;
+}
+
+Result<std::vector<Socket>> open_listeners(std::vector<Endpoint> &endpoints) {
+    for (int tried = 1;; tried++) {
+        auto listeners = try_listeners(endpoints);
+        const bool may_try_again = endpoints.front().port == 0 && tried < most_ports_tried;
+        if (listeners || !may_try_again || listeners.error().got != EADDRINUSE) return listeners;
+    }
 }
 
 static void *serve(void *argument) {
@@ -54,15 +101,20 @@ static Done start(std::unique_ptr<RendezvousServer> server) {
     return {};
 }
 
+Done serve_rendezvous(std::vector<Socket> listeners, const Secret &secret,
+                      std::chrono::nanoseconds timeout, Afterwards afterwards) {
+    return start(
+        std::make_unique<RendezvousServer>(std::move(listeners), secret, timeout, afterwards));
+}
+
 Result<UniqueId> create_unique_id(const RendezvousOptions &options) {
-    if (sodium_init() < 0)
-        return Error::make(Code::system_error, "libsodium finds no source of random numbers");
+    QCCL_TRY(prepare_secrets());
     IdFields fields;
-    QCCL_TRY(fields.endpoint, choose_endpoint(options.interface));
-    QCCL_TRY(Socket listener, open_listener(fields.endpoint));
+    QCCL_TRY(fields.endpoints, choose_endpoints(options.interface));
+    QCCL_TRY(auto listeners, open_listeners(fields.endpoints));
     randombytes_buf(fields.secret.data(), fields.secret.size());
     QCCL_TRY(
-        start(std::make_unique<RendezvousServer>(std::move(listener), fields, options.timeout)));
+        serve_rendezvous(std::move(listeners), fields.secret, options.timeout, Afterwards::tell));
     return pack(fields);
 }
 

@@ -1,11 +1,12 @@
 // A rank's side of the rendezvous: join, wait for the others, exchange.
 #include "bootstrap/assembly.hpp"
+#include "bootstrap/interfaces.hpp"
 #include "bootstrap/introduction.hpp"
+#include "bootstrap/rendezvous.hpp"
 
 #include <cstring>
 #include <thread>
 
-#include <sodium.h>
 #include <unistd.h>
 
 namespace qccl {
@@ -16,6 +17,12 @@ using namespace std::chrono_literals;
 static constexpr int most_attempts = 16;
 static constexpr auto first_pause = 10ms;
 static constexpr auto longest_pause = 1s;
+// While nobody is there yet: what a rank that is early loses at most.
+static constexpr auto longest_wait = 250ms;
+// One address of several that leads nowhere costs this first, and more in later turns.
+static constexpr auto first_try = 1s;
+static constexpr auto longest_at_one_door = 16s;
+static constexpr auto longest_with_strangers = 15s;
 // The answer to "whom do we wait for?" comes at once, or the server itself is stuck.
 static constexpr auto answer_time = 1s;
 
@@ -23,10 +30,10 @@ namespace {
 
 class RendezvousClient final : public Bootstrap {
 public:
-    RendezvousClient(Introduced introduced, const IdFields &id, const Claim &claim,
+    RendezvousClient(Introduced introduced, const Endpoint &endpoint, const Claim &claim,
                      const RendezvousOptions &options)
-        : channel_(std::move(introduced.channel)), session_(introduced.session), id_(id),
-          claim_(claim), options_(options) {}
+        : channel_(std::move(introduced.channel)), session_(introduced.session),
+          endpoint_(endpoint), claim_(claim), options_(options) {}
     ~RendezvousClient() override;
     RendezvousClient(const RendezvousClient &) = delete;
     RendezvousClient &operator=(const RendezvousClient &) = delete;
@@ -56,7 +63,7 @@ private:
 
     Channel channel_;
     Session session_;
-    const IdFields id_;
+    const Endpoint endpoint_;
     const Claim claim_;
     const RendezvousOptions options_;
     int32_t host_rank_ = Error::no_rank;
@@ -87,10 +94,10 @@ Error RendezvousClient::server_lost() const {
             Code::peer_lost,
             "the process that made the unique id and served the rendezvous at %s died "
             "or left",
-            text(id_.endpoint).c_str());
+            text(endpoint_).c_str());
     return Error::make(Code::peer_lost,
                        "rank %d, whose process served the rendezvous at %s, died or left",
-                       host_rank_, text(id_.endpoint).c_str())
+                       host_rank_, text(endpoint_).c_str())
         .at_rank(host_rank_);
 }
 
@@ -156,7 +163,7 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
         if (is_ending && now >= last_call) {
             has_given_up_ = true;
             return Error::make(Code::timeout, "the rendezvous at %s gives no answer",
-                               text(id_.endpoint).c_str())
+                               text(endpoint_).c_str())
                 .at_rank(host_rank_);
         }
         if (!is_ending && now >= std::min(deadline, warn_at)) {
@@ -205,40 +212,99 @@ Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
     return {};
 }
 
-// One attempt. Null: hung up without a verdict.
-Result<std::unique_ptr<RendezvousClient>>
-knock(const IdFields &id, const Claim &claim, const RendezvousOptions &options, Arrival &arrival) {
-    QCCL_TRY(auto introduced, introduce(id, claim, arrival));
+// One attempt at one door. Null: hung up without a verdict.
+Result<std::unique_ptr<RendezvousClient>> knock(const Endpoint &endpoint, const Secret &secret,
+                                                const Claim &claim,
+                                                const RendezvousOptions &options,
+                                                Arrival &arrival) {
+    QCCL_TRY(auto introduced, introduce(endpoint, secret, claim, arrival));
     if (!introduced) return std::unique_ptr<RendezvousClient>();
-    auto client = std::make_unique<RendezvousClient>(std::move(*introduced), id, claim, options);
+    arrival.begin_try(0ns); // this is the right door
+    auto client =
+        std::make_unique<RendezvousClient>(std::move(*introduced), endpoint, claim, options);
     QCCL_TRY(const auto verdict, client->hear_verdict(arrival));
     if (!verdict) return std::unique_ptr<RendezvousClient>();
     QCCL_TRY(Done(*verdict));
     return client;
 }
 
+// What came of trying every door once.
+struct Walk {
+    std::unique_ptr<RendezvousClient> client;
+    std::optional<Error> closed; // the first door at which nobody was, or a stranger
+    bool may_open = false;       // one hung up, or was slow
+    bool has_met_stranger = false;
+};
+
+Result<Walk> walk(const std::vector<Endpoint> &endpoints, const Secret &secret, const Claim &claim,
+                  const RendezvousOptions &options, Arrival &arrival,
+                  std::chrono::nanoseconds longest_try) {
+    Walk walk;
+    for (const Endpoint &endpoint : endpoints) {
+        arrival.begin_try(endpoints.size() > 1 ? longest_try : 0ns);
+        auto client = knock(endpoint, secret, claim, options, arrival);
+        if (client && *client) {
+            walk.client = std::move(*client);
+            return walk;
+        }
+        if (client) {
+            arrival.note(Arrival::silence);
+            walk.may_open = true;
+            continue;
+        }
+        const bool is_slow = client.error().code == Code::timeout && !arrival.is_over();
+        if (!is_slow && client.error().code != Code::peer_lost) return client.error();
+        walk.may_open |= is_slow;
+        walk.has_met_stranger |= !is_slow && arrival.has_met_stranger();
+        if (!walk.closed) walk.closed = client.error();
+    }
+    return walk;
+}
+
 } // namespace
+
+Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint32_t size,
+                                                   uint32_t rank, const RendezvousOptions &options,
+                                                   Patience patience) {
+    const bool is_patient = patience == Patience::until_timeout;
+    const std::vector<Endpoint> endpoints = reachable(fields.endpoints);
+    if (endpoints.empty())
+        return Error::make(Code::system_error, "no interface of this machine leads to %s",
+                           text(fields.endpoints).c_str());
+    Arrival arrival(endpoints, options, Clock::now());
+    const Claim claim = make_claim(rank, size);
+    std::chrono::milliseconds pause = first_pause;
+    std::chrono::nanoseconds longest_try = first_try;
+    std::optional<TimePoint> strangers_since;
+    for (int attempt = 0; (attempt < most_attempts || is_patient) && !arrival.is_over();
+         attempt++) {
+        QCCL_TRY(auto walked, walk(endpoints, fields.secret, claim, options, arrival, longest_try));
+        if (walked.client) {
+            QCCL_TRY(walked.client->wait_until_complete());
+            return std::unique_ptr<Bootstrap>(std::move(walked.client));
+        }
+        // The rendezvous before this one may need a moment to go; another program does not go.
+        if (!walked.has_met_stranger || !strangers_since)
+            strangers_since = walked.has_met_stranger ? std::optional(Clock::now()) : std::nullopt;
+        const bool is_vain =
+            strangers_since && Clock::now() >= *strangers_since + longest_with_strangers;
+        if (walked.closed && !walked.may_open && (!is_patient || is_vain)) return *walked.closed;
+        arrival.tell();
+        std::this_thread::sleep_until(std::min(arrival.deadline(), Clock::now() + pause));
+        pause = std::min<std::chrono::milliseconds>(pause * 2,
+                                                    is_patient ? longest_wait : longest_pause);
+        longest_try = std::min<std::chrono::nanoseconds>(longest_try * 2, longest_at_one_door);
+    }
+    if (is_patient) return arrival.no_way();
+    return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
+                       text(endpoints).c_str());
+}
 
 Result<std::unique_ptr<Bootstrap>> join_unique_id(const UniqueId &id, uint32_t size, uint32_t rank,
                                                   const RendezvousOptions &options) {
-    if (sodium_init() < 0)
-        return Error::make(Code::system_error, "libsodium finds no source of random numbers");
+    QCCL_TRY(prepare_secrets());
     QCCL_TRY(const IdFields fields, unpack(id));
-    Arrival arrival(fields.endpoint, options, Clock::now());
-    const Claim claim = make_claim(rank, size);
-    std::chrono::milliseconds pause = first_pause;
-    for (int attempt = 0; attempt < most_attempts && !arrival.is_over(); attempt++) {
-        QCCL_TRY(auto client, knock(fields, claim, options, arrival));
-        if (client) {
-            QCCL_TRY(client->wait_until_complete());
-            return std::unique_ptr<Bootstrap>(std::move(client));
-        }
-        arrival.tell(Arrival::silence);
-        std::this_thread::sleep_until(std::min(arrival.deadline(), Clock::now() + pause));
-        pause = std::min<std::chrono::milliseconds>(pause * 2, longest_pause);
-    }
-    return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
-                       text(fields.endpoint).c_str());
+    return join_rendezvous(fields, size, rank, options, Patience::none);
 }
 
 } // namespace qccl

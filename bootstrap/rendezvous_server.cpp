@@ -46,22 +46,24 @@ template <class T> static Payload payload_of(const T &value) {
     return std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
 }
 
-RendezvousServer::RendezvousServer(Socket listener, const IdFields &id,
-                                   std::chrono::nanoseconds timeout)
-    : listener_(std::move(listener)), id_(id), self_(make_claim(0, 0)),
-      assembly_(Clock::now(), timeout) {}
+RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const Secret &secret,
+                                   std::chrono::nanoseconds timeout, Afterwards afterwards)
+    : listeners_(std::move(listeners)), secret_(secret), afterwards_(afterwards),
+      self_(make_claim(0, 0)), assembly_(Clock::now(), timeout) {}
 
 RendezvousServer::~RendezvousServer() = default;
 
 void RendezvousServer::run() {
     while (!is_over(Clock::now())) {
         const std::vector<pollfd> events = wait();
-        for (size_t i = 1; i < events.size(); i++)
-            if (events[i].revents && !peers_[i - 1]->is_gone && !serve(*peers_[i - 1]))
-                dismiss(*peers_[i - 1]);
+        const size_t doors = listeners_.size();
+        for (size_t i = doors; i < events.size(); i++)
+            if (events[i].revents && !peers_[i - doors]->is_gone && !serve(*peers_[i - doors]))
+                dismiss(*peers_[i - doors]);
 
         const TimePoint now = Clock::now();
-        if (events[0].revents) accept_strangers(now);
+        for (size_t i = 0; i < listeners_.size(); i++)
+            if (events[i].revents) accept_strangers(listeners_[i], now);
         expire(now);
         tell_failure(now);
         std::erase_if(peers_, [](const auto &peer) { return peer->is_gone; });
@@ -85,7 +87,8 @@ std::vector<pollfd> RendezvousServer::wait() {
     std::vector<pollfd> events;
     const bool is_deaf = now < deaf_until_;
     if (!is_deaf) deaf_until_ = {};
-    events.push_back({listener_.get(), static_cast<short>(is_deaf ? 0 : POLLIN), 0});
+    for (const Socket &listener : listeners_)
+        events.push_back({listener.get(), static_cast<short>(is_deaf ? 0 : POLLIN), 0});
     for (const auto &peer : peers_)
         events.push_back({peer->channel.descriptor(),
                           static_cast<short>(POLLIN | (peer->channel.has_output() ? POLLOUT : 0)),
@@ -98,12 +101,12 @@ std::vector<pollfd> RendezvousServer::wait() {
     return events;
 }
 
-void RendezvousServer::accept_strangers(TimePoint now) {
+void RendezvousServer::accept_strangers(const Socket &listener, TimePoint now) {
     for (int i = 0; i < most_accepted_at_once; i++) {
         SocketAddress address;
         address.bytes = sizeof address.storage;
         Socket socket(
-            accept4(listener_.get(), address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            accept4(listener.get(), address.get(), &address.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
             if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN) return;
@@ -185,7 +188,7 @@ bool RendezvousServer::take_hello(Peer &peer) {
 
     const Greeted greeted = judge(peer.seen.hello);
     if (greeted == Greeted::stranger) return false;
-    peer.seen.challenge = make_challenge(peer.seen.hello, id_.secret);
+    peer.seen.challenge = make_challenge(peer.seen.hello, secret_);
     peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
     // Another version reads ours in the greeting of the challenge, and can say so.
     enter(peer, greeted == Greeted::same_version ? Stage::proves : Stage::refused);
@@ -198,9 +201,9 @@ bool RendezvousServer::take_proof(Peer &peer) {
     Proof proof;
     std::memcpy(&proof, peer.channel.held().data(), sizeof proof);
     peer.channel.drop(sizeof proof);
-    if (!is_genuine(proof, peer.seen, id_.secret)) return false;
+    if (!is_genuine(proof, peer.seen, secret_)) return false;
 
-    peer.session = Session(session_key(peer.seen, id_.secret), Session::Side::server);
+    peer.session = Session(session_key(peer.seen, secret_), Session::Side::server);
     std::string where = text(peer.from);
     where = "process " + std::to_string(proof.claim.process) + " at " +
             where.substr(0, where.rfind(':'));
@@ -214,15 +217,20 @@ bool RendezvousServer::take_proof(Peer &peer) {
     find_host(peer, proof.claim);
     seats_[peer.rank] = &peer;
     if (!send(peer, FrameKind::accepted, host_payload())) return false;
-    if (assembly_.is_complete())
-        broadcast(FrameKind::complete, std::make_shared<const std::vector<std::byte>>());
+    if (!assembly_.is_complete()) return true;
+    // Before anybody can know it, and come for the next rendezvous.
+    if (afterwards_ == Afterwards::make_room) listeners_.clear();
+    broadcast(FrameKind::complete, std::make_shared<const std::vector<std::byte>>());
     return true;
 }
 
 void RendezvousServer::find_host(const Peer &peer, const Claim &claim) {
+    SocketAddress mine;
+    mine.bytes = sizeof mine.storage;
     const bool is_here = claim.process == self_.process &&
                          claim.process_namespace == self_.process_namespace &&
-                         peer.from.is_same_host(id_.endpoint);
+                         getsockname(peer.channel.descriptor(), mine.get(), &mine.bytes) == 0 &&
+                         peer.from.is_same_host(to_endpoint(mine.get()));
     // Several ranks may be threads of one process; its death is the death of each.
     if (!is_here || host_rank_ != Error::no_rank) return;
     host_rank_ = static_cast<int32_t>(claim.rank);

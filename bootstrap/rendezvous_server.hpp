@@ -1,10 +1,11 @@
-// The rendezvous as it runs in the process that made the unique id: one thread that owns all its
+// The rendezvous as it runs in the process that serves it: one thread that owns all its
 // state and never blocks on anybody.
 #pragma once
 
 #include "bootstrap/assembly.hpp"
 #include "bootstrap/channel.hpp"
 #include "bootstrap/frame.hpp"
+#include "bootstrap/rendezvous.hpp"
 
 #include <memory>
 
@@ -14,7 +15,8 @@ namespace qccl {
 
 class RendezvousServer {
 public:
-    RendezvousServer(Socket listener, const IdFields &id, std::chrono::nanoseconds timeout);
+    RendezvousServer(std::vector<Socket> listeners, const Secret &secret,
+                     std::chrono::nanoseconds timeout, Afterwards afterwards);
     ~RendezvousServer();
     void run(); // until every rank has left, or nobody can be helped any more
 
@@ -26,7 +28,7 @@ private:
     TimePoint next_deadline() const;
     std::vector<pollfd> wait();
 
-    void accept_strangers(TimePoint now);
+    void accept_strangers(const Socket &listener, TimePoint now);
     void enter(Peer &peer, Stage stage);
     void drop_oldest_stranger(TimePoint now);
     // There is no descriptor for who stands at the door.
@@ -47,8 +49,9 @@ private:
     void dismiss(Peer &peer);
     Payload host_payload() const;
 
-    Socket listener_;
-    const IdFields id_;
+    std::vector<Socket> listeners_;
+    const Secret secret_;
+    const Afterwards afterwards_;
     const Claim self_;
     Assembly assembly_;
     std::vector<std::unique_ptr<Peer>> peers_; // in the order in which they came

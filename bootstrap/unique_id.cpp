@@ -14,12 +14,9 @@ constexpr std::array<char, 8> id_magic{'Q', 'C', 'C', 'L', '-', 'i', 'd', '\n'};
 struct IdBytes {
     std::array<char, 8> magic;
     uint16_t version;
-    uint16_t family;
     uint16_t port;
-    uint16_t zero;
-    std::array<std::byte, 16> address;
+    std::array<std::byte, 68> addresses;
     Secret secret;
-    std::array<std::byte, 48> zeros;
     std::array<std::byte, 16> checksum;
 };
 static_assert(sizeof(IdBytes) == unique_id_bytes);
@@ -34,15 +31,46 @@ std::array<std::byte, 16> checksum(const IdBytes &bytes) {
     return sum;
 }
 
+size_t address_bytes(AddressFamily family) { return family == AddressFamily::ipv4 ? 4 : 16; }
+
+void write_addresses(const std::vector<Endpoint> &endpoints, IdBytes &bytes) {
+    size_t at = 0;
+    for (const Endpoint &endpoint : endpoints) {
+        const size_t length = address_bytes(endpoint.family);
+        if (at + 1 + length > bytes.addresses.size()) continue;
+        bytes.addresses[at++] = static_cast<std::byte>(endpoint.family);
+        std::memcpy(&bytes.addresses[at], endpoint.address.data(), length);
+        at += length;
+    }
+}
+
+// Nothing where a byte is not what write_addresses would have written.
+std::vector<Endpoint> read_addresses(const IdBytes &bytes) {
+    std::vector<Endpoint> endpoints;
+    size_t at = 0;
+    while (at < bytes.addresses.size() && bytes.addresses[at] != std::byte{0}) {
+        Endpoint endpoint{static_cast<AddressFamily>(bytes.addresses[at++]), bytes.port, {}};
+        if (endpoint.family != AddressFamily::ipv4 && endpoint.family != AddressFamily::ipv6)
+            return {};
+        const size_t length = address_bytes(endpoint.family);
+        if (at + length > bytes.addresses.size()) return {};
+        std::memcpy(endpoint.address.data(), &bytes.addresses[at], length);
+        endpoints.push_back(endpoint);
+        at += length;
+    }
+    for (; at < bytes.addresses.size(); at++)
+        if (bytes.addresses[at] != std::byte{0}) return {};
+    return endpoints;
+}
+
 } // namespace
 
 UniqueId pack(const IdFields &fields) {
     IdBytes bytes{};
     bytes.magic = id_magic;
     bytes.version = unique_id_version;
-    bytes.family = static_cast<uint16_t>(fields.endpoint.family);
-    bytes.port = fields.endpoint.port;
-    bytes.address = fields.endpoint.address;
+    bytes.port = fields.endpoints.empty() ? uint16_t{0} : fields.endpoints.front().port;
+    write_addresses(fields.endpoints, bytes);
     bytes.secret = fields.secret;
     bytes.checksum = checksum(bytes);
     return std::bit_cast<UniqueId>(bytes);
@@ -59,14 +87,11 @@ Result<IdFields> unpack(const UniqueId &id) {
                            "run different releases of QCCL",
                            bytes.version, unique_id_version)
             .compared(unique_id_version, bytes.version);
-    const auto family = static_cast<AddressFamily>(bytes.family);
-    const bool is_sound = bytes.checksum == checksum(bytes) && bytes.zero == 0 &&
-                          bytes.zeros == decltype(bytes.zeros){} &&
-                          (family == AddressFamily::ipv4 || family == AddressFamily::ipv6);
-    if (!is_sound)
+    IdFields fields{read_addresses(bytes), bytes.secret};
+    if (bytes.checksum != checksum(bytes) || fields.endpoints.empty())
         return Error::make(Code::invalid_argument,
                            "the unique id is damaged: its checksum does not fit its bytes");
-    return IdFields{{family, bytes.port, bytes.address}, bytes.secret};
+    return fields;
 }
 
 } // namespace qccl

@@ -20,21 +20,20 @@ public:
         auto made = make_socket(AddressFamily::ipv4);
         CHECK_OK(made);
         listener_ = std::move(*made);
-        fields_.endpoint.address = {std::byte{127}, std::byte{0}, std::byte{0}, std::byte{1}};
-        SocketAddress address = to_socket_address(fields_.endpoint);
+        SocketAddress address = to_socket_address(*parse_address("127.0.0.1"));
         CHECK(bind(listener_.get(), address.get(), address.bytes) == 0);
         CHECK(listen(listener_.get(), backlog) == 0);
         CHECK(getsockname(listener_.get(), address.get(), &address.bytes) == 0);
-        fields_.endpoint = to_endpoint(address.get());
+        fields_.endpoints = {to_endpoint(address.get())};
     }
 
     const IdFields &fields() const { return fields_; }
-    std::string address() const { return text(fields_.endpoint); }
+    std::string address() const { return text(fields_.endpoints.front()); }
     void close() { listener_ = Socket(); }
 
     // So that the kernel drops who knocks, as a firewall does.
     void crowd_up() {
-        const SocketAddress address = to_socket_address(fields_.endpoint);
+        const SocketAddress address = to_socket_address(fields_.endpoints.front());
         for (int i = 0; i < 64; i++) {
             auto made = make_socket(AddressFamily::ipv4);
             CHECK_OK(made);

@@ -31,10 +31,11 @@ static void hear(Channel &channel, size_t bytes) {
 // As introduce() does it, from an address of one's own choice.
 static Introduced introduce_from(std::byte last_of_address, const IdFields &id,
                                  const Claim &claim) {
-    Endpoint mine = id.endpoint;
+    Endpoint mine = id.endpoints.front();
     mine.port = 0;
     mine.address[3] = last_of_address;
-    const SocketAddress from = to_socket_address(mine), to = to_socket_address(id.endpoint);
+    const SocketAddress from = to_socket_address(mine),
+                        to = to_socket_address(id.endpoints.front());
     auto made = make_socket(mine.family);
     CHECK_OK(made);
     CHECK(bind(made->get(), from.get(), from.bytes) == 0);

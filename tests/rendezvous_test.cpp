@@ -182,8 +182,8 @@ static void who_asks_when_nobody_is_missing_gets_the_result_alone() {
     const auto fields = unpack(id);
     CHECK_OK(fields);
     const RendezvousOptions some = options();
-    Arrival arrival(fields->endpoint, some, Clock::now());
-    auto met = introduce(*fields, make_claim(0, 1), arrival);
+    Arrival arrival(fields->endpoints, some, Clock::now());
+    auto met = introduce(fields->endpoints.front(), fields->secret, make_claim(0, 1), arrival);
     CHECK_OK(met);
     CHECK(met->has_value());
     Introduced &rank = **met;

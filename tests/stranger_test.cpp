@@ -76,14 +76,15 @@ static void check_three_meet(const UniqueId &id, double within_seconds = 2) {
 
 static void ids_survive_packing_and_nothing_else() {
     IdFields fields;
-    fields.endpoint = {AddressFamily::ipv6, 4711, {}};
-    for (size_t i = 0; i < 16; i++) fields.endpoint.address[i] = static_cast<std::byte>(0xf0 + i);
+    fields.endpoints = {{AddressFamily::ipv6, 4711, {}}};
+    for (size_t i = 0; i < 16; i++)
+        fields.endpoints[0].address[i] = static_cast<std::byte>(0xf0 + i);
     randombytes_buf(fields.secret.data(), fields.secret.size());
     const UniqueId id = pack(fields);
     const IdFields again = fields_of(id);
-    CHECK(again.secret == fields.secret && again.endpoint.port == 4711);
-    CHECK(again.endpoint.is_same_host(fields.endpoint));
-    CHECK_EQ(text(again.endpoint), "[f0f1:f2f3:f4f5:f6f7:f8f9:fafb:fcfd:feff]:4711");
+    CHECK(again.secret == fields.secret && again.endpoints[0].port == 4711);
+    CHECK(again.endpoints[0].is_same_host(fields.endpoints[0]));
+    CHECK_EQ(text(again.endpoints), "[f0f1:f2f3:f4f5:f6f7:f8f9:fafb:fcfd:feff]:4711");
 
     for (size_t i = 0; i < id.size(); i++) {
         UniqueId bad = id;
@@ -91,8 +92,8 @@ static void ids_survive_packing_and_nothing_else() {
         CHECK(!unpack(bad));
     }
     UniqueId newer = id;
-    newer[8] = std::byte{2};
-    CHECK(contains(join_and_exchange(newer, 1, 0), "has version 2, this library knows version 1"));
+    newer[8] = std::byte{1};
+    CHECK(contains(join_and_exchange(newer, 1, 0), "has version 1, this library knows version 2"));
     CHECK(contains(join_and_exchange(UniqueId{}, 1, 0), "was not made by QCCL"));
     newer = id;
     newer[100] = std::byte{1};
@@ -101,7 +102,7 @@ static void ids_survive_packing_and_nothing_else() {
 
 static void garbage_is_turned_away() {
     const UniqueId id = make_id();
-    const Endpoint endpoint = fields_of(id).endpoint;
+    const Endpoint endpoint = fields_of(id).endpoints.front();
     std::array<unsigned char, 4096> noise;
     for (int i = 0; i < 20; i++) {
         randombytes_buf(noise.data(), noise.size());
@@ -133,11 +134,11 @@ static void a_connection_may_break_at_every_byte() {
     const UniqueId id = make_id();
     const IdFields fields = fields_of(id);
     for (size_t bytes = 0; bytes < sizeof(Hello); bytes++) {
-        RawConnection half(fields.endpoint);
+        RawConnection half(fields.endpoints.front());
         CHECK(half.send(make_hello(), bytes));
     }
     for (size_t bytes = 0; bytes < sizeof(Proof); bytes++) {
-        RawConnection half(fields.endpoint);
+        RawConnection half(fields.endpoints.front());
         Handshake handshake;
         CHECK(handshake.hear_challenge(half));
         CHECK(half.send(handshake.proof(1, 3, fields.secret), bytes));
@@ -153,7 +154,7 @@ static void a_wrong_secret_is_turned_away() {
     const Done done = join_and_exchange(pack(fields), 3, 1);
     CHECK(contains(done, "does not hold the secret of the unique id"));
     // One that pretends not to mind does not get further.
-    RawConnection stranger(fields.endpoint);
+    RawConnection stranger(fields.endpoints.front());
     Handshake handshake;
     CHECK(handshake.hear_challenge(stranger));
     CHECK(!is_genuine(handshake.seen, fields.secret));
@@ -166,7 +167,7 @@ static void a_claim_cannot_be_changed() {
     const UniqueId id = make_id();
     const IdFields fields = fields_of(id);
     for (size_t i = 0; i < sizeof(Proof); i++) {
-        RawConnection stranger(fields.endpoint);
+        RawConnection stranger(fields.endpoints.front());
         Handshake handshake;
         CHECK(handshake.hear_challenge(stranger));
         auto bytes = std::bit_cast<std::array<std::byte, sizeof(Proof)>>(
@@ -182,7 +183,8 @@ static void a_claim_cannot_be_changed() {
 static void a_replay_is_turned_away() {
     const UniqueId id = make_id();
     const IdFields fields = fields_of(id);
-    RawConnection honest(fields.endpoint), early(fields.endpoint), late(fields.endpoint);
+    RawConnection honest(fields.endpoints.front()), early(fields.endpoints.front()),
+        late(fields.endpoints.front());
     Handshake handshake;
     CHECK(handshake.hear_challenge(honest));
     const Proof proof = handshake.proof(2, 3, fields.secret);
@@ -215,7 +217,7 @@ static void another_version_is_told_ours() {
     const UniqueId id = make_id();
     Hello hello = make_hello();
     hello.greeting.version = 77;
-    RawConnection newer(fields_of(id).endpoint);
+    RawConnection newer(fields_of(id).endpoints.front());
     Greeting answer;
     CHECK(newer.send(hello) && newer.receive(answer));
     CHECK_EQ(answer.version, protocol_version);
@@ -224,7 +226,7 @@ static void another_version_is_told_ours() {
 
 static void silent_crowds_keep_nobody_out() {
     const UniqueId id = make_id();
-    const Endpoint endpoint = fields_of(id).endpoint;
+    const Endpoint endpoint = fields_of(id).endpoints.front();
     std::vector<RawConnection> silent;
     const Timer timer;
     for (int i = 0; i < 200; i++) silent.emplace_back(endpoint);
@@ -242,7 +244,7 @@ static void a_thousand_that_dribble_keep_nobody_out() {
     setrlimit(RLIMIT_NOFILE, &limit);
 
     const UniqueId id = make_id();
-    const Endpoint endpoint = fields_of(id).endpoint;
+    const Endpoint endpoint = fields_of(id).endpoints.front();
     std::atomic<bool> is_over = false;
     std::thread crowd_of_strangers([&] {
         std::vector<std::unique_ptr<RawConnection>> strangers(1000);
@@ -267,7 +269,7 @@ static void a_thousand_that_dribble_keep_nobody_out() {
 static void a_slow_stranger_is_cut_off() {
     const UniqueId id = make_id();
     const Hello hello = make_hello();
-    RawConnection slow(fields_of(id).endpoint);
+    RawConnection slow(fields_of(id).endpoints.front());
     const Timer timer;
     for (size_t byte = 0; slow.send(reinterpret_cast<const char *>(&hello)[byte], 1); byte++) {
         CHECK(timer.seconds() < 5);
@@ -282,7 +284,7 @@ static void a_member_that_breaks_the_protocol_is_named() {
     const auto misbehave = [](const std::function<void(RawConnection &, Session &)> &deed) {
         const UniqueId id = make_id();
         const IdFields fields = fields_of(id);
-        RawConnection member(fields.endpoint);
+        RawConnection member(fields.endpoints.front());
         Handshake handshake;
         CHECK(handshake.hear_challenge(member));
         CHECK(member.send(handshake.proof(1, 3, fields.secret)));
@@ -319,11 +321,10 @@ static Done join_impostor(const std::function<void(RawConnection &, const Secret
                           std::chrono::nanoseconds timeout = 30s) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     IdFields fields;
-    fields.endpoint.address = {std::byte{127}, std::byte{0}, std::byte{0}, std::byte{1}};
-    SocketAddress address = to_socket_address(fields.endpoint);
+    SocketAddress address = to_socket_address(*parse_address("127.0.0.1"));
     CHECK(bind(listener, address.get(), address.bytes) == 0 && listen(listener, 64) == 0);
     getsockname(listener, address.get(), &address.bytes);
-    fields.endpoint = to_endpoint(address.get());
+    fields.endpoints = {to_endpoint(address.get())};
     std::thread impostor([&] {
         for (int fd; (fd = accept(listener, nullptr, nullptr)) >= 0;) {
             RawConnection guest(fd);

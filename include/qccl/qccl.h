@@ -201,9 +201,11 @@ typedef struct {
 
 /* Makes the id of one communicator and serves its rendezvous from this process, in the background,
  * until the communicator is made, ranks have stayed away for QCCL_TIMEOUT, or the process ends. It
- * listens on the interface or address that QCCL_SOCKET_IFNAME names, else on the first interface
- * that is up. The id carries that address and a secret: bring it to the other ranks by a channel
- * that you trust. */
+ * listens on the interfaces that are up: all but the loopback, or those that QCCL_SOCKET_IFNAME
+ * names, a list as NCCL_SOCKET_IFNAME is one: "ib0,eth" (names, or what they begin with; "=eth0" is
+ * a name only), "^docker,virbr" (all but those), addresses of IPv4 and IPv6 too. The id carries
+ * their addresses, which the ranks try in turn, and a secret: bring it to the other ranks by a
+ * channel that you trust. */
 QCCL_API qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out);
 
 /* Joins the communicator of `id` as rank 0 <= rank < nranks; blocks until all ranks have come. */

@@ -88,8 +88,9 @@ static constexpr SettingRow table[] = {
     {"QCCL_ONESHOT_MAX", "auto", "a size such as 2K, or auto",
      "largest message that every rank sends whole to all others",
      store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
-    {"QCCL_SOCKET_IFNAME", "auto", "an interface, an address, or auto",
-     "where the unique id listens; auto: the first interface that is up",
+    {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
+     "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "
+     "those",
      store_or_auto<&Settings::socket_interface, parse_text>},
     {"QCCL_HOSTID", "auto", "any text, or auto",
      "ranks with equal texts count as on one host; auto: the host's own identity",

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     else
         require(fields.error().code == Code::invalid_argument && fields.error().text[0] != 0,
                 "a refusal without a sentence");
-    if (fields) require(!text(fields->endpoint).empty(), "an address without a text");
+    if (fields) require(!text(fields->endpoints).empty(), "an address without a text");
     return 0;
 }
 
@@ -40,7 +40,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t mo
     if (seed % 4 == 0 || most < unique_id_bytes) return bytes;
     // Most of the mutation stays, in one of the fields; the rest is as it must be.
     IdFields fields;
-    fields.endpoint.family = seed % 8 < 4 ? AddressFamily::ipv4 : AddressFamily::ipv6;
+    for (unsigned i = 0; i <= seed / 4 % 8; i++)
+        fields.endpoints.push_back(
+            {seed >> i & 1 ? AddressFamily::ipv4 : AddressFamily::ipv6, 4711, {}});
     const UniqueId sound = pack(fields);
     const size_t kept_from = seed / 8 % unique_id_bytes, kept = seed / 1024 % 16;
     uint8_t made[unique_id_bytes];

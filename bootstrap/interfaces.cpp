@@ -1,0 +1,168 @@
+#include "bootstrap/interfaces.hpp"
+
+#include "base/choice.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+namespace qccl {
+
+namespace {
+
+struct Interface {
+    std::string name;
+    bool is_loopback = false;
+    bool is_running = false; // a bridge without a cable is up but not running
+    Endpoint address;
+
+    bool is_usable() const { return is_running && !is_loopback; }
+    // Smaller is better.
+    int rating() const {
+        return address.family == AddressFamily::ipv4 ? 0 : is_link_local(address) ? 2 : 1;
+    }
+};
+
+// Each as often as it has addresses.
+Result<std::vector<Interface>> interfaces_that_are_up() {
+    ifaddrs *list = nullptr;
+    if (getifaddrs(&list) != 0)
+        return Error::make(Code::system_error, "cannot list the network interfaces: %s",
+                           strerror(errno));
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+    std::vector<Interface> found;
+    for (const ifaddrs *entry = list; entry; entry = entry->ifa_next) {
+        if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP)) continue;
+        const int family = entry->ifa_addr->sa_family;
+        if (family != AF_INET && family != AF_INET6) continue;
+        Endpoint address = to_endpoint(entry->ifa_addr);
+        address.port = 0;
+        found.push_back({entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                         (entry->ifa_flags & IFF_RUNNING) != 0, address});
+    }
+    return found;
+}
+
+std::vector<std::string> items_of(const std::string &list) {
+    std::vector<std::string> items;
+    for (size_t from = 0; from < list.size();) {
+        const size_t end = std::min(list.find(',', from), list.size());
+        if (end > from) items.push_back(list.substr(from, end - from));
+        from = end + 1;
+    }
+    return items;
+}
+
+// As an interface's name, else as what names begin with: "eth1" is not "eth10" where both are.
+bool is_meant(const std::string &item, const Interface &one, const std::vector<Interface> &all) {
+    if (item.starts_with('=')) return one.name == item.substr(1);
+    const bool is_a_name = std::any_of(
+        all.begin(), all.end(), [&item](const Interface &other) { return other.name == item; });
+    return is_a_name ? one.name == item : one.name.starts_with(item);
+}
+
+void append_best_first(std::vector<Interface> some, std::vector<Endpoint> &chosen) {
+    std::stable_sort(some.begin(), some.end(), [](const Interface &a, const Interface &b) {
+        return a.rating() < b.rating();
+    });
+    for (const Interface &one : some) {
+        const auto is_same = [&one](const Endpoint &other) {
+            return other.is_same_host(one.address) && other.scope == one.address.scope;
+        };
+        if (std::none_of(chosen.begin(), chosen.end(), is_same)) chosen.push_back(one.address);
+    }
+}
+
+template <class Predicate>
+std::vector<Interface> those(const std::vector<Interface> &all, Predicate is_one) {
+    std::vector<Interface> some;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(some), is_one);
+    return some;
+}
+
+Error no_interface(const std::string &wanted, const std::vector<Interface> &all) {
+    std::set<std::string> names; // each once, however many addresses it has
+    for (const Interface &one : all) names.insert(one.name);
+    const std::string possible = listed({names.begin(), names.end()});
+    return Error::make(Code::invalid_argument, "\"%.40s\" %s (there are: %.100s)", wanted.c_str(),
+                       wanted.starts_with('^') ? "leaves no interface that is up"
+                       : wanted.find(',') == std::string::npos
+                           ? "is neither an address nor an interface that is up"
+                           : "names neither an address nor an interface that is up",
+                       possible.c_str());
+}
+
+// In the order of the list: who writes "ib0,eth0" wants ib0 first.
+Result<std::vector<Endpoint>> those_listed(const std::string &wanted,
+                                           const std::vector<Interface> &all) {
+    std::vector<Endpoint> chosen;
+    for (const std::string &item : items_of(wanted)) {
+        if (item.starts_with('^'))
+            return Error::make(Code::invalid_argument,
+                               "\"%.40s\": ^ stands before the whole list, and once",
+                               wanted.c_str());
+        const auto address = parse_address(item);
+        // Peers need an address that they can connect to.
+        if (address && is_unspecified(*address))
+            return Error::make(Code::invalid_argument, "\"%.40s\" is no address of one interface",
+                               item.c_str());
+        if (address)
+            chosen.push_back(*address);
+        else
+            append_best_first(
+                those(all, [&](const Interface &one) { return is_meant(item, one, all); }), chosen);
+    }
+    return chosen;
+}
+
+} // namespace
+
+Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted) {
+    QCCL_TRY(const std::vector<Interface> all, interfaces_that_are_up());
+    std::vector<Endpoint> chosen;
+    if (!wanted.empty() && !wanted.starts_with('^')) {
+        QCCL_TRY(chosen, those_listed(wanted, all));
+        if (chosen.empty()) return no_interface(wanted, all);
+        return chosen;
+    }
+    const std::vector<std::string> unwanted = items_of(wanted.empty() ? "" : wanted.substr(1));
+    append_best_first(those(all,
+                            [&](const Interface &one) {
+                                const auto is_one = [&](const std::string &item) {
+                                    return is_meant(item, one, all);
+                                };
+                                return one.is_usable() &&
+                                       std::none_of(unwanted.begin(), unwanted.end(), is_one);
+                            }),
+                      chosen);
+    if (!chosen.empty()) return chosen;
+    if (!wanted.empty()) return no_interface(wanted, all);
+    return std::vector{*parse_address("127.0.0.1")};
+}
+
+std::vector<Endpoint> reachable(const std::vector<Endpoint> &endpoints) {
+    std::vector<Endpoint> found;
+    std::vector<uint32_t> scopes;
+    if (const auto all = interfaces_that_are_up())
+        for (const Interface &one : *all)
+            if (!one.is_loopback && is_link_local(one.address)) scopes.push_back(one.address.scope);
+    for (const Endpoint &endpoint : endpoints) {
+        if (!is_link_local(endpoint) || endpoint.scope != 0) {
+            found.push_back(endpoint);
+            continue;
+        }
+        for (const uint32_t scope : scopes) {
+            found.push_back(endpoint);
+            found.back().scope = scope;
+        }
+    }
+    return found;
+}
+
+} // namespace qccl

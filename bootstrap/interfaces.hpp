@@ -1,0 +1,19 @@
+// Which of this machine's addresses the ranks shall meet at, by the names of its interfaces. Knows
+// no ports and no connections.
+#pragma once
+
+#include "bootstrap/endpoint.hpp"
+
+namespace qccl {
+
+// Addresses of interfaces that are up, best first. `wanted` is a list, separated by commas, of
+// interfaces' names, of what such names begin with, and of addresses; behind a leading '^', of
+// those that are not to be used; behind '=', of names that stand for themselves alone. Empty: all
+// but the loopback, which is left where there is nothing else.
+Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted);
+
+// The endpoints as this machine can reach them: one that is link-local to a network, by each of the
+// interfaces that may lead there.
+std::vector<Endpoint> reachable(const std::vector<Endpoint> &endpoints);
+
+} // namespace qccl
