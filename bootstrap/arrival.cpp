@@ -15,6 +15,11 @@ void Arrival::begin_try(std::chrono::nanoseconds longest) {
     try_ends_ = std::min(deadline_, deadline_after(Clock::now(), longest));
 }
 
+void Arrival::extend_try(std::chrono::nanoseconds longest) {
+    if (try_ends_ == deadline_) return;
+    try_ends_ = std::min(deadline_, std::max(try_ends_, Clock::now() + longest));
+}
+
 void Arrival::tell() {
     if (Clock::now() < tell_at_) return;
     tell_at_ = TimePoint::max();

@@ -21,6 +21,8 @@ public:
     bool is_over() const { return Clock::now() >= deadline_; }
     // No longer than this is spent at the next door; 0: as long as there is time.
     void begin_try(std::chrono::nanoseconds longest);
+    // A door that somebody has opened gets the time for a talk.
+    void extend_try(std::chrono::nanoseconds longest);
     bool is_try_over() const { return Clock::now() >= try_ends_; }
     // When whoever waits has to look up: at the end of the try, or to tell.
     TimePoint next_look() const { return std::min(try_ends_, tell_at_); }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,5 +62,16 @@ Result<UniqueId> create_unique_id(const RendezvousOptions &options);
 // do not refuse such a rank before it gets here. Uses no interface.
 Result<std::unique_ptr<Bootstrap>> join_unique_id(const UniqueId &id, uint32_t size, uint32_t rank,
                                                   const RendezvousOptions &options);
+
+// environment: rank, size and meeting place as a launcher's variables say (launcher.hpp has the
+// table). Rank 0 serves the rendezvous; ranks may come in any order, and come again, together, for
+// the next communicator. Who may join is whoever knows what the variables say, or holds the secret.
+struct EnvironmentOptions {
+    RendezvousOptions rendezvous;
+    std::optional<uint16_t> port; // where rank 0 listens, if it is not to follow from the variables
+    std::string secret_file;      // empty: none
+};
+Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environment,
+                                                    const EnvironmentOptions &options);
 
 } // namespace qccl

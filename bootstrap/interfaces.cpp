@@ -141,6 +141,8 @@ Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted) {
                                        std::none_of(unwanted.begin(), unwanted.end(), is_one);
                             }),
                       chosen);
+    const auto end = std::remove_if(chosen.begin(), chosen.end(), is_link_local);
+    if (end != chosen.begin()) chosen.erase(end, chosen.end());
     if (!chosen.empty()) return chosen;
     if (!wanted.empty()) return no_interface(wanted, all);
     return std::vector{*parse_address("127.0.0.1")};

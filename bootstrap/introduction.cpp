@@ -7,6 +7,9 @@
 
 namespace qccl {
 
+// With a server that has many ranks to greet, on a busy machine.
+static constexpr auto longest_talk = std::chrono::seconds(3);
+
 void wait_until(const Channel &channel, TimePoint deadline) {
     const auto events = static_cast<short>(POLLIN | (channel.has_output() ? POLLOUT : 0));
     pollfd one{channel.descriptor(), events, 0};
@@ -95,6 +98,7 @@ static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &en
 Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
                                             const Claim &claim, Arrival &arrival) {
     QCCL_TRY(Channel channel, connect_to(endpoint, arrival));
+    arrival.extend_try(longest_talk);
     QCCL_TRY(const auto session, prove(channel, endpoint, secret, claim, arrival));
     if (!session) return std::optional<Introduced>();
     return std::optional<Introduced>({std::move(channel), *session});

@@ -53,9 +53,10 @@ static Result<std::vector<Socket>> try_listeners(std::vector<Endpoint> &endpoint
     for (Endpoint endpoint : endpoints) {
         endpoint.port = opened.empty() ? endpoints.front().port : opened.front().port;
         QCCL_TRY(const int problem, open_listener(endpoint, listeners));
+        // The last two where the interface has just gone.
         if (problem == 0)
             opened.push_back(endpoint);
-        else if (problem == EADDRNOTAVAIL)
+        else if (problem == EADDRNOTAVAIL || problem == ENODEV || problem == EINVAL)
             foreign = cannot_listen(endpoint, problem);
         else
             return cannot_listen(endpoint, problem);

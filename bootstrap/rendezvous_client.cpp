@@ -20,7 +20,7 @@ static constexpr auto longest_pause = 1s;
 // While nobody is there yet: what a rank that is early loses at most.
 static constexpr auto longest_wait = 250ms;
 // One address of several that leads nowhere costs this first, and more in later turns.
-static constexpr auto first_try = 1s;
+static constexpr auto first_try = 100ms;
 static constexpr auto longest_at_one_door = 16s;
 static constexpr auto longest_with_strangers = 15s;
 // The answer to "whom do we wait for?" comes at once, or the server itself is stuck.

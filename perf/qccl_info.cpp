@@ -154,5 +154,8 @@ static int run(const std::vector<std::string> &words) {
 }
 
 int main(int argc, char **argv) {
+    // Whatever it prints fits, so that the reason why it cannot be written is known at the end.
+    static char room[64 << 10];
+    std::setvbuf(stdout, room, _IOFBF, sizeof room);
     return end_output("qccl-info", run({argv + std::min(argc, 1), argv + argc}));
 }

@@ -239,6 +239,23 @@ typedef struct {
 QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank,
                                       const qcclOob_t *oob, const qcclConfig_t *config);
 
+/* Joins as the rank that a launcher's environment variables say; blocks until all ranks have come,
+ * early or late in any order. The first of these whose rank and size are both set is believed:
+ *   RANK and WORLD_SIZE                     torchrun, or by hand; with MASTER_ADDR and MASTER_PORT
+ *   PMI_RANK and PMI_SIZE                   MPICH's mpiexec; its wire (PMI_FD) says where rank 0 is
+ *   OMPI_COMM_WORLD_RANK and ..._SIZE       Open MPI's mpirun, on one host, or with MASTER_ADDR
+ *   SLURM_PROCID and SLURM_NTASKS           srun; rank 0 is on the first node of the step, or at
+ *                                           MASTER_ADDR
+ * What is missing is said by name. Rank 0 listens at QCCL_PORT, else at the port behind MASTER_PORT
+ * (which torchrun and torch hold themselves), else, under mpirun and srun, at one that follows from
+ * the job's number, on all interfaces or those of QCCL_SOCKET_IFNAME. Whoever can reach that port
+ * and guess what the variables say can join: trust the network, or put a secret into the file that
+ * QCCL_SECRET_FILE names, the same for all ranks, which others may not read. (With PMI a secret is
+ * brought by its wire, which is as safe as the launcher's network.) Several communicators can be
+ * made one after the other, by all ranks together; a process that uses MPI takes qcclCommInitMpi,
+ * because PMI's wire serves one of the two. config may be NULL. */
+QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config);
+
 /* Waits until the work enqueued on `comm` is done, on every stream. Returns the error that failed
  * the communicator, if one has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);

@@ -23,6 +23,7 @@ QCCL_TWIN_OF(qcclCommInitRank);
 QCCL_TWIN_OF(qcclCommInitRankConfig);
 QCCL_TWIN_OF(qcclCommInitAll);
 QCCL_TWIN_OF(qcclCommInitOob);
+QCCL_TWIN_OF(qcclCommInitEnv);
 QCCL_TWIN_OF(qcclCommFinalize);
 QCCL_TWIN_OF(qcclCommDestroy);
 QCCL_TWIN_OF(qcclCommAbort);

@@ -8,6 +8,8 @@
 #include <latch>
 #include <string_view>
 
+#include <unistd.h>
+
 namespace qccl {
 
 static_assert(sizeof(qcclUniqueId) == sizeof(UniqueId));
@@ -51,6 +53,17 @@ Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
         const std::unique_ptr<Bootstrap> bootstrap,
         join_unique_id(bytes, static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), options));
     return create_comm(*bootstrap, Reach::host, wishes, surroundings, nullptr);
+}
+
+EnvironmentOptions environment_options(const CommWishes &wishes, const Settings &settings) {
+    EnvironmentOptions options;
+    options.rendezvous = rendezvous_options(settings, wishes.timeout.value_or(settings.timeout));
+    if (settings.port) options.port = static_cast<uint16_t>(*settings.port);
+    options.secret_file = settings.secret_file;
+    // Which rank this is nobody knows yet.
+    if (const auto log = create_log(wishes, settings, static_cast<uint32_t>(Error::no_rank)))
+        options.rendezvous.warn = [log = *log](const char *sentence) { log->warn("%s", sentence); };
+    return options;
 }
 
 // All ranks at once, each on a thread of its own as creation needs it. None starts before all
@@ -207,3 +220,18 @@ qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const q
     });
 }
 QCCL_TWIN(qcclCommInitOob);
+
+qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config) {
+    return guarded([=]() -> Done {
+        if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+        QCCL_TRY(const CommWishes wishes, take_wishes(config));
+        const Surroundings surroundings = read_surroundings();
+        QCCL_TRY(surroundings.readable);
+        QCCL_TRY(const auto bootstrap,
+                 join_environment(environ, environment_options(wishes, surroundings.settings)));
+        QCCL_TRY(auto comm, create_comm(*bootstrap, Reach::host, wishes, surroundings, nullptr));
+        *comm_out = make_handle(std::move(comm)).release();
+        return {};
+    });
+}
+QCCL_TWIN(qcclCommInitEnv);

@@ -19,6 +19,11 @@ static std::optional<uint64_t> parse_positive(std::string_view text) {
     return value && *value > 0 ? value : std::nullopt;
 }
 
+static std::optional<uint64_t> parse_port(std::string_view text) {
+    const auto value = parse_positive(text);
+    return value && *value <= UINT16_MAX ? value : std::nullopt;
+}
+
 static std::optional<uint64_t> parse_some_bytes(std::string_view text) {
     const auto value = parse_bytes(text);
     return value && *value > 0 ? value : std::nullopt;
@@ -92,6 +97,13 @@ static constexpr SettingRow table[] = {
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "
      "those",
      store_or_auto<&Settings::socket_interface, parse_text>},
+    {"QCCL_PORT", "auto", "a port from 1 to 65535, or auto",
+     "where rank 0 is met when a launcher's variables say who is who; auto: MASTER_PORT + 1, or by "
+     "the job's number",
+     store_or_auto<&Settings::port, parse_port>},
+    {"QCCL_SECRET_FILE", "", "a path",
+     "file with a secret of the job's ranks, without which a launcher's job trusts the network",
+     store<&Settings::secret_file, parse_text>},
     {"QCCL_HOSTID", "auto", "any text, or auto",
      "ranks with equal texts count as on one host; auto: the host's own identity",
      store_or_auto<&Settings::host_id, parse_text>},

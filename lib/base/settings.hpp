@@ -41,6 +41,8 @@ struct Settings {
     std::optional<uint64_t> oneshot_max_bytes;
     std::optional<std::string> socket_interface;
     std::optional<std::string> host_id;
+    std::optional<uint64_t> port;
+    std::string secret_file;
     std::optional<std::chrono::nanoseconds> spin;
     std::optional<uint64_t> progress_cpu;
     std::vector<InjectRule> inject;

@@ -1,0 +1,225 @@
+#include "bootstrap/launcher.hpp"
+
+#include "base/quantity.hpp"
+#include "bootstrap/assembly.hpp"
+
+#include <string_view>
+
+namespace qccl {
+
+namespace {
+
+class Variables {
+public:
+    explicit Variables(const char *const *environment) : environment_(environment) {}
+
+    // The first of several, as getenv has it.
+    std::string get(std::string_view name) const {
+        for (const char *const *entry = environment_; *entry; entry++) {
+            const std::string_view text = *entry;
+            if (text.starts_with(name) && text.substr(name.size()).starts_with('='))
+                return std::string(text.substr(name.size() + 1));
+        }
+        return "";
+    }
+    bool has(std::string_view name) const { return !get(name).empty(); }
+
+    Result<uint64_t> number(const char *name, uint64_t most) const {
+        const std::string text = get(name);
+        const auto value = parse_count(text);
+        if (!value || *value > most)
+            return Error::make(Code::invalid_argument, "%s=%.40s is no number from 0 to %llu", name,
+                               text.c_str(), static_cast<unsigned long long>(most));
+        return *value;
+    }
+
+private:
+    const char *const *environment_;
+};
+
+// Below the ports that systems give to clients by themselves.
+constexpr uint16_t first_derived_port = 16384, derived_ports = 16384;
+constexpr uint64_t largest_port = 65535;
+
+// FNV-1a, so that two jobs of one machine are unlikely to meet; no secret rests on it.
+uint16_t port_of(std::string_view job) {
+    uint32_t hash = 2166136261;
+    for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+    return static_cast<uint16_t>(first_derived_port + (hash ^ hash >> 16) % derived_ports);
+}
+
+struct LauncherRow {
+    const char *name;
+    const char *rank;
+    const char *size;
+    Done (*find_meeting)(const Variables &variables, Placement &placement);
+};
+
+// The port that was chosen stays; else the one behind MASTER_PORT, which the launcher's own agent
+// or the program's framework holds; else 0.
+Done take_port(const Variables &variables, Placement &placement) {
+    if (placement.port != 0 || !variables.has("MASTER_PORT")) return {};
+    QCCL_TRY(const uint64_t master, variables.number("MASTER_PORT", largest_port - 1));
+    placement.port = static_cast<uint16_t>(master + 1);
+    return {};
+}
+
+bool take_master(const Variables &variables, Placement &placement) {
+    placement.host = variables.get("MASTER_ADDR");
+    placement.host_variable = "MASTER_ADDR";
+    return !placement.host.empty();
+}
+
+void stay_on_this_host(Placement &placement) {
+    placement.host = "localhost";
+    placement.host_variable = placement.size_variable;
+}
+
+Done meet_at_master(const Variables &variables, Placement &placement) {
+    placement.job = variables.get("TORCHELASTIC_RUN_ID");
+    if (!take_master(variables, placement))
+        return Error::make(
+            Code::invalid_argument,
+            "RANK and WORLD_SIZE are set, but not MASTER_ADDR: the address of rank 0");
+    QCCL_TRY(take_port(variables, placement));
+    if (placement.port == 0)
+        return Error::make(Code::invalid_argument,
+                           "RANK, WORLD_SIZE and MASTER_ADDR are set, but neither QCCL_PORT nor "
+                           "MASTER_PORT: where rank 0 can be met");
+    return {};
+}
+
+Done meet_through_manager(const Variables &variables, Placement &placement) {
+    if (!variables.has("PMI_FD"))
+        return Error::make(Code::invalid_argument, "PMI_RANK and PMI_SIZE are set, but not PMI_FD: "
+                                                   "the process manager's wire");
+    QCCL_TRY(const uint64_t descriptor, variables.number("PMI_FD", INT32_MAX));
+    placement.manager = static_cast<int>(descriptor);
+    return {};
+}
+
+Done meet_under_open_mpi(const Variables &variables, Placement &placement) {
+    placement.job = "open mpi " + variables.get("PMIX_NAMESPACE");
+    const bool is_one_host =
+        variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE");
+    if (!take_master(variables, placement)) {
+        if (!is_one_host)
+            return Error::make(
+                Code::invalid_argument,
+                "mpirun has started ranks on several hosts, and MASTER_ADDR is not "
+                "set: the address of rank 0 (mpirun -x MASTER_ADDR=... hands it on)");
+        stay_on_this_host(placement);
+    }
+    QCCL_TRY(take_port(variables, placement));
+    if (placement.port == 0) placement.port = port_of(placement.job);
+    return {};
+}
+
+bool is_on_one_node(const Variables &variables) {
+    for (const char *name : {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"})
+        if (variables.has(name)) return variables.get(name) == "1";
+    return false;
+}
+
+Done meet_on_first_node(const Variables &variables, Placement &placement) {
+    placement.job = "slurm " + variables.get("SLURM_JOB_ID") + "." + variables.get("SLURM_STEP_ID");
+    QCCL_TRY(take_port(variables, placement));
+    if (placement.port == 0) placement.port = port_of(placement.job);
+    if (take_master(variables, placement)) return {};
+    if (is_on_one_node(variables)) {
+        stay_on_this_host(placement);
+        return {};
+    }
+    for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
+        if (!variables.has(name)) continue;
+        const std::string list = variables.get(name);
+        const auto first = first_of_node_list(list);
+        if (!first)
+            return Error::make(Code::invalid_argument, "%s=%.60s is no list of nodes", name,
+                               list.c_str());
+        placement.host = *first;
+        placement.host_variable = name;
+        return {};
+    }
+    placement.host = variables.get("SLURM_LAUNCH_NODE_IPADDR");
+    placement.host_variable = "SLURM_LAUNCH_NODE_IPADDR";
+    if (!placement.host.empty()) return {};
+    return Error::make(
+        Code::invalid_argument,
+        "SLURM_PROCID and SLURM_NTASKS are set, but none of SLURM_STEP_NODELIST, "
+        "SLURM_JOB_NODELIST, SLURM_LAUNCH_NODE_IPADDR and MASTER_ADDR: where rank 0 is");
+}
+
+// The nearer to the process, the earlier: torchrun may have been started by mpirun, and mpirun by
+// srun, whose variables are then still there.
+constexpr LauncherRow table[] = {
+    {"torchrun", "RANK", "WORLD_SIZE", meet_at_master},
+    {"hydra", "PMI_RANK", "PMI_SIZE", meet_through_manager},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", meet_under_open_mpi},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", meet_on_first_node},
+};
+
+Result<Placement> place(const LauncherRow &row, const Variables &variables,
+                        std::optional<uint16_t> port) {
+    QCCL_TRY(const uint64_t size, variables.number(row.size, most_ranks));
+    QCCL_TRY(const uint64_t rank, variables.number(row.rank, most_ranks));
+    if (rank >= size)
+        return Error::make(Code::invalid_argument,
+                           "%s=%llu cannot be with %s=%llu: ranks count "
+                           "from 0",
+                           row.rank, static_cast<unsigned long long>(rank), row.size,
+                           static_cast<unsigned long long>(size))
+            .compared(static_cast<int64_t>(size), static_cast<int64_t>(rank));
+    Placement placement{.launcher = row.name,
+                        .rank_variable = row.rank,
+                        .size_variable = row.size,
+                        .rank = static_cast<uint32_t>(rank),
+                        .size = static_cast<uint32_t>(size),
+                        .host = {},
+                        .host_variable = {},
+                        .port = port.value_or(0),
+                        .job = {},
+                        .manager = -1};
+    // Who is alone meets nobody.
+    if (size > 1) QCCL_TRY(row.find_meeting(variables, placement));
+    return placement;
+}
+
+} // namespace
+
+Result<Placement> read_placement(const char *const *environment, std::optional<uint16_t> port) {
+    const Variables variables(environment);
+    for (const LauncherRow &row : table)
+        if (variables.has(row.rank) && variables.has(row.size)) return place(row, variables, port);
+    std::string possible;
+    for (const LauncherRow &row : table) {
+        const bool has_rank = variables.has(row.rank);
+        if (has_rank || variables.has(row.size))
+            return Error::make(Code::invalid_argument, "%s is set, but not %s",
+                               has_rank ? row.rank : row.size, has_rank ? row.size : row.rank);
+        possible.append(possible.empty() ? "" : "; ").append(row.rank).append(" and ");
+        possible.append(row.size);
+    }
+    return Error::make(Code::invalid_argument,
+                       "no launcher has said which rank this is; it would be by one of: %s",
+                       possible.c_str());
+}
+
+std::optional<std::string> first_of_node_list(const std::string &list) {
+    std::string first;
+    for (size_t at = 0; at < list.size() && list[at] != ',';) {
+        if (list[at] == ']') return std::nullopt;
+        if (list[at] != '[') {
+            first += list[at++];
+            continue;
+        }
+        const size_t end = list.find(']', at);
+        const size_t number_end = list.find_first_of("-,]", at);
+        if (end == std::string::npos || number_end == at + 1) return std::nullopt;
+        first += list.substr(at + 1, number_end - at - 1);
+        at = end + 1;
+    }
+    return first.empty() ? std::nullopt : std::optional(first);
+}
+
+} // namespace qccl
