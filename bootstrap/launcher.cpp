@@ -3,8 +3,6 @@
 #include "base/quantity.hpp"
 #include "bootstrap/assembly.hpp"
 
-#include <string_view>
-
 namespace qccl {
 
 namespace {
@@ -49,7 +47,7 @@ uint16_t port_of(std::string_view job) {
 }
 
 struct LauncherRow {
-    const char *name;
+    std::string_view name;
     const char *rank;
     const char *size;
     Done (*find_meeting)(const Variables &variables, Placement &placement);
@@ -155,42 +153,35 @@ Done meet_on_first_node(const Variables &variables, Placement &placement) {
 constexpr LauncherRow table[] = {
     {"torchrun", "RANK", "WORLD_SIZE", meet_at_master},
     {"hydra", "PMI_RANK", "PMI_SIZE", meet_through_manager},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", meet_under_open_mpi},
+    {open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", meet_under_open_mpi},
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", meet_on_first_node},
 };
 
-Result<Placement> place(const LauncherRow &row, const Variables &variables,
-                        std::optional<uint16_t> port) {
+const LauncherRow *row_of(const Variables &variables) {
+    for (const LauncherRow &row : table)
+        if (variables.has(row.rank) && variables.has(row.size)) return &row;
+    return nullptr;
+}
+
+Result<Placement> who_is_who(const LauncherRow &row, const Variables &variables) {
     QCCL_TRY(const uint64_t size, variables.number(row.size, most_ranks));
     QCCL_TRY(const uint64_t rank, variables.number(row.rank, most_ranks));
     if (rank >= size)
         return Error::make(Code::invalid_argument,
-                           "%s=%llu cannot be with %s=%llu: ranks count "
-                           "from 0",
-                           row.rank, static_cast<unsigned long long>(rank), row.size,
+                           "%s=%llu cannot be with %s=%llu: ranks count from 0", row.rank,
+                           static_cast<unsigned long long>(rank), row.size,
                            static_cast<unsigned long long>(size))
             .compared(static_cast<int64_t>(size), static_cast<int64_t>(rank));
-    Placement placement{.launcher = row.name,
-                        .rank_variable = row.rank,
-                        .size_variable = row.size,
-                        .rank = static_cast<uint32_t>(rank),
-                        .size = static_cast<uint32_t>(size),
-                        .host = {},
-                        .host_variable = {},
-                        .port = port.value_or(0),
-                        .job = {},
-                        .manager = -1};
-    // Who is alone meets nobody.
-    if (size > 1) QCCL_TRY(row.find_meeting(variables, placement));
+    Placement placement;
+    placement.launcher = row.name;
+    placement.rank_variable = row.rank;
+    placement.size_variable = row.size;
+    placement.rank = static_cast<uint32_t>(rank);
+    placement.size = static_cast<uint32_t>(size);
     return placement;
 }
 
-} // namespace
-
-Result<Placement> read_placement(const char *const *environment, std::optional<uint16_t> port) {
-    const Variables variables(environment);
-    for (const LauncherRow &row : table)
-        if (variables.has(row.rank) && variables.has(row.size)) return place(row, variables, port);
+Error nobody_said(const Variables &variables) {
     std::string possible;
     for (const LauncherRow &row : table) {
         const bool has_rank = variables.has(row.rank);
@@ -203,6 +194,27 @@ Result<Placement> read_placement(const char *const *environment, std::optional<u
     return Error::make(Code::invalid_argument,
                        "no launcher has said which rank this is; it would be by one of: %s",
                        possible.c_str());
+}
+
+} // namespace
+
+Result<std::optional<Placement>> find_launcher(const char *const *environment) {
+    const Variables variables(environment);
+    const LauncherRow *const row = row_of(variables);
+    if (!row) return std::optional<Placement>();
+    QCCL_TRY(const Placement placement, who_is_who(*row, variables));
+    return std::optional(placement);
+}
+
+Result<Placement> read_placement(const char *const *environment, std::optional<uint16_t> port) {
+    const Variables variables(environment);
+    const LauncherRow *const row = row_of(variables);
+    if (!row) return nobody_said(variables);
+    QCCL_TRY(Placement placement, who_is_who(*row, variables));
+    placement.port = port.value_or(0);
+    // Who is alone meets nobody.
+    if (placement.size > 1) QCCL_TRY(row->find_meeting(variables, placement));
+    return placement;
 }
 
 std::optional<std::string> first_of_node_list(const std::string &list) {

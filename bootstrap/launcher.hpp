@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace qccl {
 
+inline constexpr std::string_view open_mpi = "mpirun"; // as a launcher
+
 struct Placement {
-    const char *launcher = nullptr;
+    std::string_view launcher;
     const char *rank_variable = nullptr;
     const char *size_variable = nullptr;
     uint32_t rank = 0;
@@ -23,9 +26,13 @@ struct Placement {
     int manager = -1; // descriptor of the process manager's wire (PMI-1)
 };
 
+// The first launcher of the table whose rank and size are both there, and them alone; nothing:
+// there is none.
+Result<std::optional<Placement>> find_launcher(const char *const *environment);
+
 // `environment` as environ; a variable that is set and empty counts as not set. `port` is what
-// somebody has chosen, else it follows from the launcher's variables. The first launcher of the
-// table whose rank and size are both there is believed; an error names what is missing.
+// somebody has chosen, else it follows from the launcher's variables. An error names what is
+// missing.
 Result<Placement> read_placement(const char *const *environment, std::optional<uint16_t> port);
 
 // "node[01-03,07],gpu4" begins with node01, as Slurm writes lists. Nothing: no such list.

@@ -7,8 +7,8 @@
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
-#include "perf/mpi_crew.hpp"
 #include "perf/standard_output.hpp"
+#include "perf/started.hpp"
 #include "perf/version_line.hpp"
 
 #include <cstdio>

@@ -6,10 +6,10 @@
 #include "perf/command_line.hpp"
 #include "perf/crew_comm.hpp"
 #include "perf/launch.hpp"
-#include "perf/mpi_crew.hpp"
 #include "perf/network.hpp"
 #include "perf/number_text.hpp"
 #include "perf/report.hpp"
+#include "perf/started.hpp"
 #include "perf/version_line.hpp"
 
 #include <algorithm>
@@ -212,10 +212,10 @@ int run_demo(const std::vector<std::string> &arguments) {
     add_option(app, group, "--seed", "of the network and its data (1)",
                take_count(demo.seed, 0, UINT64_MAX));
     if (const auto answer = read_command_line(app, program, arguments)) return tell_once(*answer);
-    if (is_under_mpi())
+    if (how_started().launch(false) != Launch::processes)
         return tell_once(refusal(program,
-                                 "it starts its processes itself; under mpirun each process "
-                                 "would begin a demonstration of its own"));
+                                 "it starts its processes itself; under mpirun and its like each "
+                                 "process would begin a demonstration of its own"));
     const Result<int> status = run(demo);
     if (status) return *status;
     return tell(refusal(program, status.error().text));

@@ -64,13 +64,4 @@ void MpiCrew::give_up() {
     module_.abort(EXIT_FAILURE);
 }
 
-int tell_once(const Answer &answer) {
-    if (!is_under_mpi()) return tell(answer);
-    const auto crew = MpiCrew::create();
-    if (!crew) return tell(answer);
-    // Where ranks have several command lines, those that would go on settle too.
-    const Done settled = settle(**crew, Error::make(Code::invalid_argument, "%s", ""));
-    return !settled && is_given_up(settled.error()) ? answer.status : tell(answer);
-}
-
 } // namespace qccl::perf

@@ -1,7 +1,6 @@
 // The ranks that mpirun has started, as a crew; MPI itself lives in a module that is loaded here.
 #pragma once
 
-#include "perf/command_line.hpp"
 #include "perf/crew.hpp"
 #include "perf/mpi_module.hpp"
 
@@ -35,9 +34,5 @@ private:
     uint32_t rank_;
     uint32_t size_;
 };
-
-// Under mpirun one rank speaks, once all have come: the others would repeat it, or mpirun end the
-// one that speaks because they have ended. Elsewhere as `tell`.
-int tell_once(const Answer &answer);
 
 } // namespace qccl::perf

@@ -100,32 +100,36 @@ static Take take_only(const char *only, const char *reason) {
     };
 }
 
-static void add_ranks(CLI::App &app, PerfArguments &to, bool under_mpi) {
+static void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) {
     static constexpr auto *group = "Ranks";
     const auto take_threads = [&to](const std::string &text) -> Done {
         QCCL_TRY(take_count(to.ranks, 1, most_ranks)(text));
         to.launch = Launch::threads;
         return {};
     };
-    const auto take_baseline = [&to, under_mpi](const std::string &text) -> Done {
+    const auto take_baseline = [&to, &started](const std::string &text) -> Done {
         if (text != "mpi") return no_choice("baseline", text, {"mpi"});
-        if (!under_mpi)
+        if (!started.by_mpi)
             return refuse("mpi needs MPI's ranks: start it as mpirun -n N qccl-perf ...");
         to.baseline = text;
+        to.launch = started.launch(true);
         return {};
     };
-    if (under_mpi) to.launch = Launch::mpi;
-    const auto refuse_under_mpi = [under_mpi](const Take &take) -> Take {
-        if (!under_mpi) return take;
-        return [](const std::string &) -> Done {
-            return refuse("is not possible under mpirun, which has started the ranks");
+    to.launch = started.launch(false);
+    const auto refuse_if_started = [&to, &started](const Take &take) -> Take {
+        if (to.launch == Launch::processes) return take;
+        const bool is_mpi = to.launch == Launch::mpi;
+        return [is_mpi, &started](const std::string &) -> Done {
+            if (is_mpi) return refuse("is not possible under mpirun, which has started the ranks");
+            return refuse("is not possible where %s are set: the ranks have been started",
+                          started.by_environment.c_str());
         };
     };
     CLI::Option *const processes =
         add_option(app, group, "--ranks", "N ranks, each a process (2)",
-                   refuse_under_mpi(take_count(to.ranks, 1, most_ranks)));
+                   refuse_if_started(take_count(to.ranks, 1, most_ranks)));
     add_option(app, group, "-t,--nthreads,--threads", "N ranks, each a thread of one process",
-               refuse_under_mpi(take_threads))
+               refuse_if_started(take_threads))
         ->excludes(processes);
     add_option(app, group, "-g,--ngpus", "only 1",
                take_only("1", "a thread drives one rank; -t N or --ranks N give N ranks"));
@@ -244,7 +248,8 @@ static Done check_together(PerfArguments &to) {
         return refuse("--stepbytes 0 reaches no next size");
     if (to.min_bytes == 0 && to.step_factor > 1 && to.max_bytes > 0)
         return refuse("--minbytes 0 times --stepfactor reaches no next size");
-    if (to.launch != Launch::mpi && to.root && *to.root >= to.ranks)
+    const bool knows_ranks = to.launch == Launch::processes || to.launch == Launch::threads;
+    if (knows_ranks && to.root && *to.root >= to.ranks)
         return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
     if (to.cycles == 0 && to.json_file == "-")
         return refuse("--json - is written when all is over, and --run_cycles 0 has no end; name a "
@@ -258,7 +263,7 @@ static Done check_together(PerfArguments &to) {
 std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
-                                                         bool under_mpi) {
+                                                         const Started &started) {
     PerfArguments parsed;
     parsed.collective = collective;
     CLI::App app(
@@ -266,7 +271,7 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
             " on this machine and checks its results; options are those of nccl-tests 2.19.",
         program);
     app.set_version_flag("--version", version_line("qccl-perf"));
-    add_ranks(app, parsed, under_mpi);
+    add_ranks(app, parsed, started);
     add_sizes(app, parsed);
     add_calls(app, parsed);
     add_compression(app, parsed);

@@ -17,8 +17,21 @@ namespace qccl::perf {
 // Whose time a row shows.
 enum class Average : int32_t { rank_0 = 0, mean = 1, fastest = 2, slowest = 3 };
 enum class Blocking : int32_t { none = 0, with_barrier = 1, without_barrier = 2 };
-enum class Launch : uint8_t { processes, threads, mpi };
+enum class Launch : uint8_t { processes, threads, mpi, environment };
 enum class Buffers : uint8_t { shareable, ordinary };
+
+// Whether this process is one of several ranks that somebody has started, and by what it is known.
+struct Started {
+    bool by_mpi = false;        // MPI's module can reach the others
+    std::string by_environment; // the variables that say who is who; empty: none do
+
+    // MPI's ranks are reached by MPI, but under a launcher that may serve several MPIs, or none,
+    // only where MPI is asked for.
+    Launch launch(bool wants_mpi) const {
+        if (by_mpi && (wants_mpi || by_environment.empty())) return Launch::mpi;
+        return by_environment.empty() ? Launch::processes : Launch::environment;
+    }
+};
 
 // nccl-tests' defaults, but for `average`, and `ranks`: one rank has nobody to talk to.
 struct PerfArguments {
@@ -65,12 +78,12 @@ struct PerfArguments {
     bool registers() const { return wants_registered.value_or(buffers == Buffers::shareable); }
 };
 
-// `arguments` are those behind the collective's name. `under_mpi` says that a launcher has
-// started this process among others.
+// `arguments` are those behind the collective's name. `started` says who has started this process
+// among others.
 std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
-                                                         bool under_mpi);
+                                                         const Started &started);
 
 // "all_reduce", "allreduce", "all_reduce_perf": what a user may call a collective.
 std::optional<Collective> collective_called(std::string_view name);

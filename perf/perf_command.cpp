@@ -4,14 +4,17 @@
 #include "perf/benchmark.hpp"
 #include "perf/caveats.hpp"
 #include "perf/crew_comm.hpp"
+#include "perf/environment_crew.hpp"
 #include "perf/launch.hpp"
 #include "perf/available_memory.hpp"
 #include "perf/mpi_crew.hpp"
 #include "perf/number_text.hpp"
+#include "perf/started.hpp"
 #include "perf/teller.hpp"
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 
 #include <unistd.h>
 
@@ -183,28 +186,41 @@ static int run_threads(Plan &plan) {
     });
 }
 
+// This process is one of the crew, which somebody has started.
+static int run_among(Crew &crew, Plan &plan, const std::function<Result<int>()> &act) {
+    plan.arguments.ranks = crew.size();
+    if (const Done settled = settle(crew, prepare(plan, crew.rank() == 0)); !settled)
+        return is_given_up(settled.error()) ? status_of(settled.error())
+                                            : complain(settled.error());
+    const Result<int> played = act();
+    const int status = delivered(plan, status_of(played, crew));
+    if (!played) crew.give_up(); // the other processes may be waiting
+    return status;
+}
+
 static int run_under_mpi(Plan &plan) {
     const auto crew = MpiCrew::create();
     if (!crew) return complain(crew.error());
-    plan.arguments.ranks = (*crew)->size();
-    if (const Done settled = settle(**crew, prepare(plan, (*crew)->rank() == 0)); !settled)
-        return is_given_up(settled.error()) ? status_of(settled.error())
-                                            : complain(settled.error());
-    const auto act = [&]() -> Result<int> {
+    return run_among(**crew, plan, [&]() -> Result<int> {
         const MpiModule &mpi = (*crew)->module();
         QCCL_TRY(const CommHandle comm, create_comm(**crew, mpi, config_of(plan.arguments)));
         return play(plan, **crew, comm.get(), &mpi, "shm");
-    };
-    const Result<int> played = act();
-    const int status = delivered(plan, status_of(played, **crew));
-    if (!played) (*crew)->give_up(); // the other processes may be waiting in MPI
-    return status;
+    });
+}
+
+static int run_in_environment(Plan &plan) {
+    const auto crew = EnvironmentCrew::join();
+    if (!crew) return complain(crew.error());
+    return run_among(**crew, plan, [&]() -> Result<int> {
+        QCCL_TRY(const CommHandle comm, create_comm(**crew, config_of(plan.arguments)));
+        return play(plan, **crew, comm.get(), nullptr, "shm");
+    });
 }
 
 int run_perf(Collective collective, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line) {
-    auto parsed = parse_perf_arguments(collective, program, arguments, is_under_mpi());
+    auto parsed = parse_perf_arguments(collective, program, arguments, how_started());
     if (const Answer *const answer = std::get_if<Answer>(&parsed)) return tell_once(*answer);
     Plan plan{.arguments = std::get<PerfArguments>(parsed),
               .program = program,
@@ -213,6 +229,7 @@ int run_perf(Collective collective, const std::string &program,
               .notes = {},
               .outputs = {}};
     if (plan.arguments.launch == Launch::mpi) return run_under_mpi(plan);
+    if (plan.arguments.launch == Launch::environment) return run_in_environment(plan);
     if (const Done prepared = prepare(plan, true); !prepared) return complain(prepared.error());
     return delivered(plan, plan.arguments.launch == Launch::threads ? run_threads(plan)
                                                                     : run_processes(plan));

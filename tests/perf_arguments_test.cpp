@@ -21,11 +21,11 @@ struct Answered {
 };
 
 static Answered ask(const std::string &line, Collective collective = Collective::all_reduce,
-                    bool under_mpi = false) {
+                    const Started &started = {}) {
     std::istringstream words(line);
     std::vector<std::string> arguments;
     for (std::string word; words >> word;) arguments.push_back(word);
-    return {parse_perf_arguments(collective, "test", arguments, under_mpi)};
+    return {parse_perf_arguments(collective, "test", arguments, started)};
 }
 
 static PerfArguments accepted(const std::string &line) { return ask(line).accepted(); }
@@ -226,11 +226,26 @@ static void nonsense_is_refused() {
 
 static void mpi_has_started_the_ranks_or_nobody_has() {
     check_refused("--baseline mpi", "mpirun");
-    const Answered under = ask("--baseline mpi", Collective::all_reduce, true);
+    const Started mpirun{.by_mpi = true, .by_environment = ""};
+    const Answered under = ask("--baseline mpi", Collective::all_reduce, mpirun);
     CHECK(under.accepted().launch == Launch::mpi);
     CHECK_EQ(under.accepted().baseline, std::string("mpi"));
-    check_refused(ask("--ranks 2", Collective::all_reduce, true), "mpirun");
-    check_refused(ask("-t 2", Collective::all_reduce, true), "mpirun");
+    CHECK(ask("-n 3", Collective::all_reduce, mpirun).accepted().launch == Launch::mpi);
+    check_refused(ask("--ranks 2", Collective::all_reduce, mpirun), "mpirun");
+    check_refused(ask("-t 2", Collective::all_reduce, mpirun), "mpirun");
+}
+
+static void variables_have_started_the_ranks() {
+    const Started torchrun{.by_mpi = false, .by_environment = "RANK and WORLD_SIZE"};
+    CHECK(ask("-r 3", Collective::broadcast, torchrun).accepted().launch == Launch::environment);
+    check_refused(ask("--ranks 2", Collective::all_reduce, torchrun),
+                  "--ranks: is not possible where RANK and WORLD_SIZE are set");
+    check_refused(ask("-t 2", Collective::all_reduce, torchrun), "RANK and WORLD_SIZE");
+    check_refused(ask("--baseline mpi", Collective::all_reduce, torchrun), "mpirun");
+    const Started hydra{.by_mpi = true, .by_environment = "PMI_RANK and PMI_SIZE"};
+    CHECK(ask("-n 3", Collective::all_reduce, hydra).accepted().launch == Launch::environment);
+    CHECK(ask("--baseline mpi", Collective::all_reduce, hydra).accepted().launch == Launch::mpi);
+    check_refused(ask("--ranks 2", Collective::all_reduce, hydra), "PMI_RANK and PMI_SIZE");
 }
 
 static void collectives_have_several_names() {
@@ -264,6 +279,7 @@ int main() {
         QTEST(help_is_an_answer),
         QTEST(nonsense_is_refused),
         QTEST(mpi_has_started_the_ranks_or_nobody_has),
+        QTEST(variables_have_started_the_ranks),
         QTEST(collectives_have_several_names),
         QTEST(a_copy_has_no_operations),
     };

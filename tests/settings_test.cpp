@@ -33,13 +33,26 @@ static void an_empty_environment_gives_the_built_in_values() {
 }
 
 static void every_setting_reaches_its_field() {
-    const auto settings =
-        read({"HOME=/root", "QCCL_CODEC=minmax:bits=4,bucket=64", "QCCL_ALGO=ring",
-              "QCCL_DEBUG=TRACE", "QCCL_DEBUG_FILE=/tmp/%h.%p", "QCCL_PEER_TIMEOUT=500ms",
-              "QCCL_TIMEOUT=0", "QCCL_CHECKSUM=1", "QCCL_TIER=avx2,baseline", "QCCL_SEGMENT=256K",
-              "QCCL_ARENA=1G", "QCCL_LANES=4", "QCCL_ONESHOT_MAX=0", "QCCL_SOCKET_IFNAME=eth1",
-              "QCCL_HOSTID=rack7", "QCCL_SPIN=50us", "QCCL_PROGRESS_CPU=0",
-              "QCCL_INJECT=rank=3,call=100,kill;rank=1,delay=5s"});
+    const auto settings = read({"HOME=/root",
+                                "QCCL_CODEC=minmax:bits=4,bucket=64",
+                                "QCCL_ALGO=ring",
+                                "QCCL_DEBUG=TRACE",
+                                "QCCL_DEBUG_FILE=/tmp/%h.%p",
+                                "QCCL_PEER_TIMEOUT=500ms",
+                                "QCCL_TIMEOUT=0",
+                                "QCCL_CHECKSUM=1",
+                                "QCCL_TIER=avx2,baseline",
+                                "QCCL_SEGMENT=256K",
+                                "QCCL_ARENA=1G",
+                                "QCCL_LANES=4",
+                                "QCCL_ONESHOT_MAX=0",
+                                "QCCL_SOCKET_IFNAME=eth1",
+                                "QCCL_HOSTID=rack7",
+                                "QCCL_PORT=4711",
+                                "QCCL_SECRET_FILE=/s",
+                                "QCCL_SPIN=50us",
+                                "QCCL_PROGRESS_CPU=0",
+                                "QCCL_INJECT=rank=3,call=100,kill;rank=1,delay=5s"});
     CHECK_OK(settings);
     CHECK_EQ(settings->codec, "minmax:bits=4,bucket=64");
     CHECK(settings->algorithm == "ring" && settings->tier == "avx2,baseline");
@@ -50,6 +63,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
     CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "rack7");
+    CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK_EQ(settings->inject.size(), size_t{2});
     // A row that nothing above names has no test.
     for (const SettingValue &each : settings->values) CHECK(each.origin == Origin::environment);
@@ -71,7 +85,7 @@ static void a_wrong_value_is_refused_by_name() {
          {"QCCL_DEBUG=loud", "QCCL_PEER_TIMEOUT=0", "QCCL_PEER_TIMEOUT=soon", "QCCL_TIMEOUT=-1",
           "QCCL_CHECKSUM=yes", "QCCL_SEGMENT=0", "QCCL_ARENA=big", "QCCL_LANES=0", "QCCL_LANES=4K",
           "QCCL_ONESHOT_MAX=1.5.5K", "QCCL_SPIN=often", "QCCL_PROGRESS_CPU=-1",
-          "QCCL_INJECT=rank=3"}) {
+          "QCCL_INJECT=rank=3", "QCCL_PORT=0", "QCCL_PORT=65536"}) {
         const auto settings = read({bad});
         CHECK(!settings && settings.error().code == Code::invalid_argument);
         const std::string entry = bad;

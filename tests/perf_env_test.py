@@ -1,0 +1,105 @@
+"""qccl-perf as one rank of a job that somebody else has started: by hand, by MPICH's mpiexec, by torchrun.
+
+usage: perf_env_test.py QCCL_PERF
+"""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PERF = sys.argv.pop(1)
+RANKS = 4
+SMALL = ["all_reduce", "-b", "4", "-e", "4K", "-f", "32", "-n", "5", "--codec", "none,int8"]
+LAUNCHERS = {
+    "hydra": ["mpiexec.hydra", "-n", RANKS],
+    "torchrun": ["torchrun", "--no-python", "--nproc-per-node", RANKS],
+}
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_", "PMI_", "PMIX_", "OMPI_", "SLURM_", "QCCL_")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def environment(**more):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
+    return {**clean, **{name: str(value) for name, value in more.items()}}
+
+
+def ranks_by_hand(commands, size=RANKS, **more):
+    """(exit status, standard output, standard error) of a process for each command."""
+    port = free_port()
+    started = [subprocess.Popen([PERF, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=environment(RANK=rank, WORLD_SIZE=size, MASTER_ADDR="localhost", QCCL_PORT=port, **more))
+               for rank, command in enumerate(commands)]
+    ended = []
+    for process in started:
+        said = process.communicate(timeout=120)
+        ended.append((process.returncode, *said))
+    return ended
+
+
+class OneOfSeveral(unittest.TestCase):
+    def check_rows(self, text):
+        rows = json.loads(text)["rows"]
+        self.assertEqual({row["ranks"] for row in rows}, {RANKS})
+        self.assertEqual(len(rows), 2 * 3 * 2)  # out of place and in place, sizes, codecs
+        self.assertTrue(all(row["ranks_agree"] for row in rows), rows)
+
+    def test_rank_0_of_a_job_by_hand_prints(self):
+        ended = ranks_by_hand([[*SMALL, "--json", "-"]] * RANKS)
+        self.assertEqual([status for status, _, _ in ended], [0] * RANKS, ended)
+        self.check_rows(ended[0][1])
+        self.assertEqual([said for _, said, _ in ended[1:]], [""] * (RANKS - 1))
+
+    def test_launchers_start_it(self):
+        for name, command in LAUNCHERS.items():
+            with self.subTest(name):
+                if shutil.which(command[0]) is None:
+                    self.skipTest(f"{name}: no {command[0]}")
+                with tempfile.TemporaryDirectory() as folder:
+                    path = os.path.join(folder, "rows.json")
+                    words = [str(word) for word in (*command, PERF, *SMALL, "--json", path)]
+                    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    self.assertEqual(done.stdout.count("# Collective test starting"), 1, done.stdout)
+                    with open(path) as file:
+                        self.check_rows(file.read())
+
+    def test_what_the_job_decides_is_refused(self):
+        for words, because in ((["all_reduce", "--ranks", "2"], "--ranks: is not possible where RANK and WORLD_SIZE are set"),
+                               (["all_reduce", "-t", "2"], "is not possible where RANK and WORLD_SIZE are set"),
+                               (["all_reduce", "--baseline", "mpi"], "start it as mpirun"),
+                               (["demo"], "it starts its processes itself")):
+            (status, printed, said), = ranks_by_hand([words], 2)
+            self.assertEqual((status, printed, said.count(because)), (2, "", 1), said)
+
+    def test_ranks_that_cannot_be_are_refused(self):
+        done = subprocess.run([PERF, *SMALL], env=environment(RANK=7, WORLD_SIZE=4), capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, "qccl-perf: RANK=7 cannot be with WORLD_SIZE=4: ranks count from 0\n")
+
+    def test_one_rank_may_be_refused_for_all(self):
+        ended = ranks_by_hand([["broadcast", "-r", "2", "-b", "4", "-e", "4"]] * 2, 2)
+        self.assertEqual([status for status, _, _ in ended], [2, 2])
+        self.assertEqual("".join(said for _, _, said in ended).count("--root 2 is none of the 2 ranks"), 1)
+
+    def test_help_is_printed_once(self):
+        ended = ranks_by_hand([["all_reduce", "--help"]] * 2, 2)
+        self.assertEqual([(status, printed.count("--minbytes")) for status, printed, _ in ended], [(0, 1), (0, 0)])
+
+    def test_a_job_of_one_is_no_job(self):
+        (status, printed, _), = ranks_by_hand([[*SMALL, "--ranks", "3"]], 1)
+        self.assertEqual(status, 0)
+        self.assertIn("Rank  2", printed)
+
+
+if __name__ == "__main__":
+    unittest.main()
