@@ -57,6 +57,13 @@ static Take take_algorithm(Algorithm &algorithm) {
     };
 }
 
+static Take take_hosts(std::shared_ptr<const Places> &places) {
+    return [&places](const std::string &text) -> Done {
+        QCCL_TRY(places, parse_hosts(text));
+        return {};
+    };
+}
+
 static Take take_codec(std::optional<Codec> &codec) {
     return [&codec](const std::string &text) -> Done {
         QCCL_TRY(codec, parse_codec(text));
@@ -74,6 +81,8 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
     add_option(command, options, "--algo", listed(names_of(algorithm_table())),
                take_algorithm(question.algorithm));
     add_option(command, options, "--ranks", "how many", take_count(question.ranks, 1, most_ranks));
+    add_option(command, options, "--hosts", "how many ranks each host has: 2,2,3 or 2,2,3:round",
+               take_hosts(question.places));
     add_option(command, options, "--root", "of a broadcast (0)",
                take_count(question.root, 0, most_ranks - 1));
     add_option(command, options, "--codec", "codec; without, none is placed",

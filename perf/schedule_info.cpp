@@ -1,6 +1,8 @@
 #include "perf/schedule_info.hpp"
 
+#include "base/choice.hpp"
 #include "base/file_descriptor.hpp"
+#include "base/quantity.hpp"
 #include "base/settings.hpp"
 #include "coll/algorithm.hpp"
 #include "engine/program.hpp"
@@ -23,8 +25,8 @@
 namespace qccl::perf {
 
 static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t rank) {
-    const Team team{.size = question.ranks, .rank = rank, .root = question.root};
-    QCCL_TRY(const Schedule author, emit(question.algorithm, question.collective, team));
+    QCCL_TRY(const Schedule author,
+             emit(question.algorithm, question.collective, question.team(rank)));
     if (!question.codec) return author;
     return place_codec(author);
 }
@@ -40,12 +42,45 @@ Done check_question(const ScheduleQuestion &question) {
         return question.file.empty()
                    ? Error::make(Code::invalid_argument, "--ranks is required without --file")
                    : Done{};
+    if (question.places && question.places->ranks() != question.ranks)
+        return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
+                           question.places->ranks(), question.ranks);
     for (const auto &[name, rank] :
          {std::pair("--rank", question.rank), std::pair("--root", question.root)})
         if (rank >= question.ranks)
             return Error::make(Code::invalid_argument, "%s %u is none of the %u ranks", name, rank,
                                question.ranks);
     return {};
+}
+
+Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
+    const size_t colon = text.find(':');
+    const bool deals = colon != std::string::npos;
+    if (deals && text.substr(colon) != ":round")
+        return no_choice("order of ranks", text.substr(colon + 1), {"round"});
+    std::vector<uint64_t> left;
+    uint64_t ranks = 0;
+    for (std::string_view rest = std::string_view(text).substr(0, colon); true;) {
+        const size_t comma = rest.find(',');
+        const auto size = parse_count(rest.substr(0, comma));
+        if (!size || *size == 0 || (ranks += *size) > most_ranks)
+            return Error::make(
+                Code::invalid_argument,
+                "'%.40s' is no list of hosts: expected numbers of ranks, with commas",
+                text.c_str());
+        left.push_back(*size);
+        if (comma == std::string_view::npos) break;
+        rest.remove_prefix(comma + 1);
+    }
+    std::vector<Whereabouts> spots;
+    for (uint32_t host = 0; spots.size() < ranks;) {
+        if (left[host] != 0) {
+            left[host]--;
+            spots.push_back({.node = 0, .host = host, .rack = 0});
+        }
+        if (deals || left[host] == 0) host = (host + 1) % static_cast<uint32_t>(left.size());
+    }
+    return std::shared_ptr<const Places>(std::make_shared<Places>(std::move(spots)));
 }
 
 // The planner's tables of a communicator with these settings, whose ranks share this machine.
@@ -71,7 +106,8 @@ Done print_explanation(const ScheduleQuestion &question) {
                           .ranks = question.ranks,
                           .root = question.root,
                           .type = question.type,
-                          .codec = question.codec.value_or(Codec{})};
+                          .codec = question.codec.value_or(Codec{}),
+                          .places = question.places.get()};
     QCCL_TRY(const Tables tables, tables_here(question.ranks));
     QCCL_TRY(const std::string text, explain(problem, tables, question.algorithm));
     std::fputs(text.c_str(), stdout);
@@ -80,8 +116,7 @@ Done print_explanation(const ScheduleQuestion &question) {
 
 Done print_schedule(const ScheduleQuestion &question) {
     QCCL_TRY(Schedule schedule, schedule_of(question, question.rank));
-    const Team team{.size = question.ranks, .rank = question.rank, .root = question.root};
-    std::fputs(print(Section{team, std::move(schedule)}).c_str(), stdout);
+    std::fputs(print(Section{question.team(question.rank), std::move(schedule)}).c_str(), stdout);
     return {};
 }
 
@@ -156,7 +191,7 @@ static Result<Verified> prove_file(const ScheduleQuestion &question, Theorem &th
 
 Done print_proof(const ScheduleQuestion &question) {
     Theorem theorem{.collective = question.collective,
-                    .order = question.algorithm.order({}),
+                    .order = question.algorithm.order(question.team(0)),
                     .ranks = question.ranks,
                     .root = question.root,
                     .own = question.algorithm.own()};

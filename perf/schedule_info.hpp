@@ -8,6 +8,7 @@
 #include "coll/algorithm.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,17 @@ struct ScheduleQuestion {
     uint64_t bytes = 0;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
+    // Where the ranks are; null: on one host.
+    std::shared_ptr<const Places> places = nullptr;
+
+    Team team(uint32_t of) const {
+        return {.size = ranks, .rank = of, .root = root, .places = places.get()};
+    }
 };
+
+// "2,2,3": a host of so many ranks after the other. "2,2,3:round" deals the ranks out to the hosts
+// in turn.
+Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text);
 
 // A job has no more, see bootstrap/; and a typing error should not cost all memory.
 static constexpr uint32_t most_ranks = 65536;

@@ -91,15 +91,21 @@ inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
 }
 
 inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cut &cut) {
-    const Team team{.size = call.ranks, .rank = rank, .root = call.root};
+    Team team{.size = call.ranks, .rank = rank, .root = call.root};
+    std::vector<Whereabouts> spots(call.ranks);
+    for (uint32_t r = 0; r < call.host_of.size(); r++) spots[r].host = call.host_of[r];
+    const Places places(std::move(spots));
+    if (!call.host_of.empty()) team.places = &places;
     const auto algorithm = parse_algorithm(call.algorithm);
     CHECK_OK(algorithm);
     QCCL_TRY(const Schedule author, emit(*algorithm, call.collective, team));
+    team.places = nullptr;
     return compile(author,
                    {.collective = call.collective,
                     .type = call.type,
                     .op = call.op,
                     .codec = call.codec,
+                    .inner_codec = call.inner_codec,
                     .count = call.count,
                     .team = team,
                     .algorithm = spec(*algorithm)},

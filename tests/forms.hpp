@@ -41,12 +41,20 @@ inline Schedule make(Form form, const Algorithm &algorithm, Collective collectiv
 }
 
 inline std::vector<Schedule> make_all(Form form, const Algorithm &algorithm, Collective collective,
-                                      uint32_t ranks, uint32_t root = 0) {
+                                      uint32_t ranks, uint32_t root = 0,
+                                      const Places *places = nullptr) {
     std::vector<Schedule> schedules;
     for (uint32_t rank = 0; rank < ranks; rank++)
-        schedules.push_back(
-            make(form, algorithm, collective, {.size = ranks, .rank = rank, .root = root}));
+        schedules.push_back(make(form, algorithm, collective,
+                                 {.size = ranks, .rank = rank, .root = root, .places = places}));
     return schedules;
+}
+
+// By rank, the host that it is on.
+inline Places places_on(const std::vector<uint32_t> &hosts) {
+    std::vector<Whereabouts> spots;
+    for (const uint32_t host : hosts) spots.push_back({.node = 0, .host = host, .rack = 0});
+    return Places(std::move(spots));
 }
 
 } // namespace qccl

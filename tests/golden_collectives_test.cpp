@@ -41,9 +41,14 @@ template <class Visit> void each_call(TwinCall call, Visit visit) {
 
 std::string line_of(const TwinCall &call, const Hash &inputs, const Hash &outputs) {
     char line[200];
-    snprintf(line, sizeof line, "%s %s %u %s %s %s %016llx %016llx", name(call.collective),
-             call.algorithm.c_str(), call.ranks, spec(call.codec).c_str(), name(call.type),
-             name(call.op), static_cast<unsigned long long>(inputs.value),
+    std::string ranks = std::to_string(call.ranks), codec = spec(call.codec);
+    if (!call.host_of.empty()) {
+        for (const uint32_t host : call.host_of) ranks.append(1, '@').append(std::to_string(host));
+        codec.append(1, '+').append(spec(call.inner_codec));
+    }
+    snprintf(line, sizeof line, "%s %s %s %s %s %s %016llx %016llx", name(call.collective),
+             call.algorithm.c_str(), ranks.c_str(), codec.c_str(), name(call.type), name(call.op),
+             static_cast<unsigned long long>(inputs.value),
              static_cast<unsigned long long>(outputs.value));
     return line;
 }
@@ -126,12 +131,33 @@ void add_all(std::vector<TwinCall> &lines, const AlgorithmNames &names) {
             add(lines, {.type = type, .op = op}, names);
 }
 
+// Ranks of several hosts, dealt out to them in turn.
+void add_tiers(std::vector<TwinCall> &lines) {
+    for (const char *algorithm : {"hierarchy", "hierarchy:inner=ring,outer=halving,share=leader",
+                                  "hierarchy:inner=halving"})
+        for (const char *codec : {"none", "int8", "int4", "fp16", "minmax:bits=4"})
+            for (const char *inner : {"none", "int8"})
+                for (const Collective collective :
+                     {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                      Collective::broadcast})
+                    for (const DataType type : {DataType::float32, DataType::bfloat16})
+                        lines.push_back({.collective = collective,
+                                         .algorithm = algorithm,
+                                         .type = type,
+                                         .codec = *parse_codec(codec),
+                                         .ranks = 5,
+                                         .root = collective == Collective::broadcast ? 3U : 0U,
+                                         .inner_codec = *parse_codec(inner),
+                                         .host_of = {0, 1, 0, 1, 0}});
+}
+
 // In the order in which the algorithms came.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
     add_all(lines, {"direct", "ring", "oneshot"});
     add_all(lines, {"halving"});
     add_all(lines, {"tree", "tree:shape=double"});
+    add_tiers(lines);
     return lines;
 }
 

@@ -122,8 +122,21 @@ class Proofs(unittest.TestCase):
             self.assertRegex(done.stdout, rf"of {ranks} ranks.* holds: \d+ steps.* proven in [\d.]+ s")
 
     def test_algorithms_are_proven(self):
-        for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double"):
+        for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "hierarchy:outer=halving"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
+
+    def test_hosts_are_heard_of(self):
+        for hosts in ("2,2", "2,2:round", "1,3"):
+            for algorithm in ("ring", "hierarchy", "hierarchy:share=leader"):
+                info("verify", "all_reduce", "--algo", algorithm, "--ranks", "4", "--hosts", hosts, "--codec", "int4")
+            said = info("explain", "all_reduce", "--ranks", "4", "--hosts", hosts, "--bytes", "64M").stdout
+            self.assertIn("2 hosts with", said)
+            self.assertEqual("rings go by" in said, hosts == "2,2:round", said)
+        inside = info("schedule", "all_reduce", "--algo", "hierarchy", "--ranks", "4", "--hosts", "2,2", "--codec", "int4").stdout
+        self.assertIn(" inner", inside)
+        for wrong in ("2,x", "2,0", "", "2,2:square", "2,3"):
+            refused = info("verify", "all_reduce", "--algo", "ring", "--ranks", "4", "--hosts", wrong, expect=None)
+            self.assertTrue(refused.stderr, wrong)
 
     def test_a_damaged_text_is_refused_with_the_step(self):
         text = text_of("all_reduce", "ring", 3, "int8")

@@ -143,6 +143,26 @@ static void encodes_are_numbered_in_order() {
     }
 }
 
+static void what_is_on_its_way_inside_keeps_its_tier() {
+    Schedule s{.chunks = 1, .outbox = 1};
+    s.recv(1, wire(0), 0);
+    s.steps.back().flags |= Step::inner;
+    s.reduce(sum(0), input(0));
+    s.reduce(sum(0), wire(0));
+    s.send(2, sum(0));
+    s.steps.back().flags |= Step::inner;
+    CHECK_EQ(steps_of(s), "recv wire(1) <- 1 chunk 0 inner\n"
+                          "copy sum(0) <- input(0)\n"
+                          "decode_add sum(0) += wire(1) inner\n"
+                          "encode wire(0) <- sum(0) inner\n"
+                          "send wire(0) -> 2 chunk 0 inner\n");
+    Schedule mixed{.chunks = 1, .outbox = 1};
+    mixed.recv(1, wire(0), 0);
+    mixed.steps.back().flags |= Step::inner;
+    mixed.send(2, wire(0), 0);
+    CHECK_EQ(refusal(mixed), "place_codec: step 1 sends in one tier what was encoded in another");
+}
+
 static void own_slots_are_given_back() {
     Schedule s{.chunks = 3, .outbox = 2};
     for (uint32_t c = 0; c < 3; c++) s.send(1, input(c));
@@ -248,10 +268,12 @@ float expected(const Case &k, uint32_t c) {
         return tree_result(k, c, k.collective == Collective::all_reduce);
     switch (k.collective) {
     case Collective::all_reduce:
+        if (k.is("hierarchy")) return ring_sum(k, c, (c + 1) % k.P, true);
         if (k.is("oneshot")) return oneshot_sum(k);
         return is_ring ? ring_sum(k, c, c, true) : direct_sum(k, c, true);
     case Collective::reduce_scatter:
-        return is_ring ? ring_sum(k, c, (c + 1) % k.P, false) : direct_sum(k, c, false);
+        return is_ring || k.is("hierarchy") ? ring_sum(k, c, (c + 1) % k.P, false)
+                                            : direct_sum(k, c, false);
     case Collective::all_gather: return quantize(k.in[c][c], c, 0);
     default: break;
     }
@@ -301,6 +323,7 @@ int main() {
         QTEST(what_nobody_is_sent_may_be_added_as_encoded),
         QTEST(what_is_sent_too_is_encoded_once),
         QTEST(encodes_are_numbered_in_order),
+        QTEST(what_is_on_its_way_inside_keeps_its_tier),
         QTEST(own_slots_are_given_back),
         QTEST(nonsense_is_refused),
         QTEST(sums_are_the_contracts),

@@ -67,11 +67,14 @@ private:
     }
 
     uint32_t chunks() const {
-        const bool is_chain =
-            call_.collective == Collective::broadcast && call_.algorithm == "ring";
+        const bool is_chain = call_.collective == Collective::broadcast &&
+                              (call_.algorithm == "ring" || is_flat_hierarchy());
         if (call_.algorithm == "tree:shape=double") return 2;
+        if (is_hierarchy()) return static_cast<uint32_t>(owners().size());
         return call_.algorithm == "oneshot" || call_.algorithm == "tree" || is_chain ? 1 : P();
     }
+
+    static uint64_t bucket_of(const Codec &codec) { return codec.bucket == 0 ? 1 : codec.bucket; }
 
     // Cut at the codec's grain, as equal as that allows.
     Chunk chunk(uint32_t c) const {
@@ -80,7 +83,7 @@ private:
             return {c * call_.count, call_.count};
         const uint64_t n = call_.count, parts = chunks();
         const uint64_t A =
-            call_.codec.bucket == 0 ? 64 : std::lcm(uint64_t{call_.codec.bucket}, uint64_t{64});
+            std::lcm(std::lcm(bucket_of(call_.codec), bucket_of(call_.inner_codec)), uint64_t{64});
         const uint64_t L = ((n + parts - 1) / parts + A - 1) / A * A;
         const uint64_t begin = std::min(n, c * L);
         return {begin, std::min(n, (c + 1) * L) - begin};
@@ -105,9 +108,13 @@ private:
     // What the bytes decode to that `rank` encodes as its `ordinal`-th, in the format asked for.
     Values travelled(DataType out, const Values &values, uint32_t c, uint32_t rank,
                      uint32_t ordinal) const {
+        return travelled(call_.codec, out, values, c, rank, ordinal);
+    }
+    Values travelled(const Codec &codec, DataType out, const Values &values, uint32_t c,
+                     uint32_t rank, uint32_t ordinal) const {
         const Chunk part = chunk(c);
-        const PayloadLayout layout = payload_layout(call_.codec, call_.type, part.count);
-        const ChunkRange range{&call_.codec, &layout, call_.type, part.count, 0, part.count};
+        const PayloadLayout layout = payload_layout(codec, call_.type, part.count);
+        const ChunkRange range{&codec, &layout, call_.type, part.count, 0, part.count};
         Bytes payload(layout.bytes);
         Values decoded{out, Bytes(part.count * type_bytes(out))};
         kernels().encode(range, {noise_key(call_.seed, rank, ordinal), call_.number, part.begin},
@@ -163,6 +170,92 @@ private:
     }
     SumTree tree(uint32_t c) const { return sum_tree(call_.algorithm, P(), c); }
 
+    // ---- hierarchy: nearest rounding alone, so that ordinals make no difference
+
+    // Of a team on one host it is the ring of a reduce-scatter.
+    bool is_hierarchy() const { return !call_.host_of.empty(); }
+    bool is_flat_hierarchy() const {
+        return !is_hierarchy() && call_.algorithm.starts_with("hierarchy");
+    }
+    bool has(const char *choice) const { return call_.algorithm.find(choice) != std::string::npos; }
+    std::vector<std::vector<uint32_t>> hosts() const {
+        std::vector<std::vector<uint32_t>> ranks;
+        for (uint32_t r = 0; r < P(); r++) {
+            if (ranks.size() <= call_.host_of[r]) ranks.resize(call_.host_of[r] + 1);
+            ranks[call_.host_of[r]].push_back(r);
+        }
+        return ranks;
+    }
+
+    // Who ends up with each chunk.
+    std::vector<uint32_t> owners() const {
+        std::vector<uint32_t> found;
+        if (call_.collective == Collective::broadcast) return {call_.root};
+        if (call_.collective != Collective::all_reduce) {
+            for (uint32_t r = 0; r < P(); r++) found.push_back(r);
+            return found;
+        }
+        size_t shares = P();
+        for (const auto &host : hosts()) shares = std::min(shares, host.size());
+        if (has("share=leader")) shares = 1;
+        for (size_t share = 0; share < shares; share++)
+            for (const auto &host : hosts()) found.push_back(host[share]);
+        return found;
+    }
+
+    // The sum of what `size` members have, made within their group and ending at one of them.
+    template <class Member>
+    Values sum_of_group(uint32_t c, std::string_view how, const Codec &codec, uint32_t size,
+                        uint32_t owner, Member member) const {
+        const auto sent = [&](const Values &values) {
+            return travelled(codec, sum_type(), values, c, 0, 0);
+        };
+        std::optional<Values> sum;
+        if (how == "direct") {
+            for (uint32_t at = 0; at < size; at++)
+                add(sum, at == owner ? member(at) : sent(member(at)));
+            return *sum;
+        }
+        if (how == "ring") {
+            Values passed = member((owner + 1) % size);
+            for (uint32_t i = 2; i <= size; i++) {
+                sum = sent(passed);
+                add(sum, member((owner + i) % size));
+                passed = *sum;
+            }
+            return passed;
+        }
+        const SumTree tree = halving_tree(size, owner);
+        const auto sum_at = [&](uint32_t at, const auto &again) -> Values {
+            std::optional<Values> below;
+            each_operand(
+                tree, at, [&](uint32_t own) { add(below, member(own)); },
+                [&](uint32_t child) { add(below, sent(again(child, again))); });
+            return *below;
+        };
+        return sum_at(owner, sum_at);
+    }
+
+    Values sum_by_hierarchy(uint32_t c) const {
+        const uint32_t owner = owners()[c], home = call_.host_of[owner];
+        const auto ranks = hosts();
+        const auto place = static_cast<size_t>(
+            std::find(ranks[home].begin(), ranks[home].end(), owner) - ranks[home].begin());
+        const auto sum_of_host = [&](uint32_t h) {
+            const auto &host = ranks[h];
+            const auto size = static_cast<uint32_t>(host.size());
+            if (size == 1) return input(host[0], c);
+            const char *const how = has("inner=ring")      ? "ring"
+                                    : has("inner=halving") ? "halving"
+                                                           : "direct";
+            return sum_of_group(c, how, call_.inner_codec, size,
+                                static_cast<uint32_t>(place % size),
+                                [&](uint32_t at) { return input(host[at], c); });
+        };
+        return sum_of_group(c, has("outer=halving") ? "halving" : "ring", call_.codec,
+                            static_cast<uint32_t>(ranks.size()), home, sum_of_host);
+    }
+
     // What everybody's bytes decode to, one's own included: in an all-reduce each rank's only
     // encode, in a reduce-scatter one for each owner, the rank itself being the last.
     Values sum_of_all(uint32_t c) const {
@@ -177,6 +270,8 @@ private:
 
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
+        if (is_hierarchy()) return finished(sum_by_hierarchy(c));
+        if (is_flat_hierarchy()) return finished(sum_by_ring(c, (c + 1) % P()));
         if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
         return finished(call_.algorithm == "ring" ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
                         : call_.algorithm == "oneshot" ? sum_of_all(c)
@@ -207,6 +302,7 @@ private:
         for (uint32_t c = 0; c < chunks(); c++) {
             uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
             uint32_t ordinal = P() - 1;
+            if (is_hierarchy()) owner = owners()[c];
             if (sums_by_tree(call_.algorithm)) {
                 owner = tree(c).root;
                 ordinal = tree(c).final_ordinal;

@@ -26,6 +26,10 @@ struct TwinCall {
     uint32_t root = 0;
     uint64_t number = 1; // of the call
     uint64_t seed = 0;
+    // hierarchy: what unfinished values travel with inside a host, and the host of each rank,
+    // numbered in the order of their lowest ranks.
+    qccl::Codec inner_codec{};
+    std::vector<uint32_t> host_of{};
 };
 
 // Elements of a rank's send and receive buffers.

@@ -155,7 +155,7 @@ typedef struct {
     uint32_t version;
     const char *device;     /* "host" (default) */
     const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
-    const char *algorithm;  /* "ring", "tree:shape=double"; default: the planner's choice */
+    const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not
                              * come; < 0 never; 0 QCCL_TIMEOUT; NaN is refused */
     double peer_timeout;    /* seconds, below; 0 QCCL_PEER_TIMEOUT; < 0 and NaN are refused */

@@ -29,7 +29,8 @@ static Error located(const Error &error, const CallRecord &call, uint32_t own_ra
 
 Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
-                                      .rank = parts_.transport->rank()},
+                                      .rank = parts_.transport->rank(),
+                                      .places = parts_.places.get()},
       programs_(team_, parts_.cut, parts_.tables), engine_(*parts_.transport, parts_.device, {}),
       registrations_(*parts_.transport, *parts_.log) {}
 

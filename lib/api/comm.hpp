@@ -33,6 +33,8 @@ struct CommParts {
     Device device;
     Cut cut;
     Tables tables; // of the planner, equal on all ranks
+    // Of the ranks; none: all are on one host.
+    std::shared_ptr<const Places> places = nullptr;
     CodecPolicy codecs;
     Algorithm algorithm;                // of every collective that has it
     std::chrono::nanoseconds timeout{}; // 0: never

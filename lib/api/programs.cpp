@@ -47,8 +47,10 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
                           .ranks = team_.size,
                           .root = key.root,
                           .type = key.type,
-                          .codec = key.codec};
+                          .codec = key.codec,
+                          .places = team_.places};
     QCCL_TRY(const Plan plan, choose(problem, tables_, key.algorithm));
+    QCCL_TRY(check_codec(plan.inner_codec, key.collective, key.type, key.op));
     Team team = team_;
     team.root = key.root;
     QCCL_TRY(const Schedule schedule, emit(plan.algorithm, key.collective, team));
@@ -58,6 +60,7 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
                     .type = key.type,
                     .op = key.op,
                     .codec = plan.codec,
+                    .inner_codec = plan.inner_codec,
                     .count = key.count,
                     .team = team,
                     .algorithm = spec(plan.algorithm)};

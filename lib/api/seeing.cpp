@@ -25,7 +25,8 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                               .ranks = comm.size(),
                                               .root = question.root,
                                               .type = question.type,
-                                              .codec = choice.codec},
+                                              .codec = choice.codec,
+                                              .places = parts.places.get()},
                                              parts.tables, forced));
     if (!choice.passed_over) return plan;
     return choice.notice() + "\n" + plan;

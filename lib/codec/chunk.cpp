@@ -107,6 +107,15 @@ Encoding encoding_of(const Codec &codec, DataType type) {
             }};
 }
 
+Encoding encoding_of(const Codec &codec, const Codec &other, DataType type) {
+    return {.type_bytes = type_bytes(type),
+            .needs_whole_chunks = codec.has_whole_buckets() || other.has_whole_buckets(),
+            .most_bytes = [codec, other, type](uint64_t count) {
+                return std::max(most_encoded_bytes(codec, type, count),
+                                most_encoded_bytes(other, type, count));
+            }};
+}
+
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
     const bool draws = codec.rounding == Rounding::stochastic;
     const Header header{

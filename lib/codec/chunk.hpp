@@ -29,6 +29,8 @@ size_t encoded_bytes(const Codec &codec, DataType type, uint64_t count);
 // shorter one may be the larger.
 size_t most_encoded_bytes(const Codec &codec, DataType type, uint64_t count);
 Encoding encoding_of(const Codec &codec, DataType type);
+// Of what may be encoded by either.
+Encoding encoding_of(const Codec &codec, const Codec &other, DataType type);
 
 // Writes the header for a payload of payload_layout(...).bytes behind it. With nearest rounding the
 // noise key and the call are written as 0: such bytes do not depend on who encodes them when.

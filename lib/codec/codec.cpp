@@ -42,6 +42,10 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
     return {};
 }
 
+size_t grain(const Codec &codec, const Codec &other) {
+    return std::lcm(grain(codec), grain(other));
+}
+
 size_t grain(const Codec &codec) {
     constexpr size_t grid = 64; // a cache line of bytes, two groups of codes
     return codec.bucket == 0 ? grid : std::lcm(size_t{codec.bucket}, grid);

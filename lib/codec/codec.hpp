@@ -70,6 +70,8 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
 // Chunks, lanes and segments are cut at multiples of this many elements.
 // For bucket=all the grid is 64, and a segment is a whole chunk.
 size_t grain(const Codec &codec);
+// Where two are in use.
+size_t grain(const Codec &codec, const Codec &other);
 
 // The expected NMSE of one encode of Gaussian values whatever their variance (nu of the error
 // prediction); 0 for none and for casts that do not narrow. Integrated numerically, up to 2 ms: ask

@@ -2,6 +2,7 @@
 
 #include "coll/direct.hpp"
 #include "coll/halving.hpp"
+#include "coll/hierarchy.hpp"
 #include "coll/oneshot.hpp"
 #include "coll/ring.hpp"
 #include "coll/tree.hpp"
@@ -23,6 +24,10 @@ template <auto f> auto plain(Collective collective, const Team &team, const Choi
 }
 
 constexpr AlgorithmKey tree_keys[] = {{"shape", tree_shapes}};
+constexpr AlgorithmKey hierarchy_keys[] = {{"inner", inner_words},
+                                           {"outer", outer_words},
+                                           {"share", share_words},
+                                           {"inner_codec", inner_codec_words}};
 
 // Of what costs the same the planner takes what stands first. Emitters in the order of Collective:
 // all_reduce, reduce_scatter, all_gather, broadcast, barrier.
@@ -36,7 +41,8 @@ constexpr AlgorithmRow table[] = {
      .noise = plain<noise_direct>},
     {.name = "ring",
      .keys = {},
-     .order = plain<by_ring>,
+     .order = [](Collective collective, const Team &team, const Choices &,
+                 uint32_t chunk) { return order_ring(collective, team, chunk); },
      .emitters = {plain<all_reduce_ring>, plain<reduce_scatter_ring>, plain<all_gather_ring>,
                   plain<broadcast_ring>, nullptr},
      .rounds = plain<rounds_ring>,
@@ -57,6 +63,16 @@ constexpr AlgorithmRow table[] = {
      .rounds = rounds_tree,
      .noise = noise_tree,
      .sums_on_the_way = true},
+    {.name = "hierarchy",
+     .keys = hierarchy_keys,
+     .order = by_hierarchy,
+     .emitters = {all_reduce_hierarchy, reduce_scatter_hierarchy, all_gather_hierarchy,
+                  broadcast_hierarchy, nullptr},
+     .rounds = rounds_hierarchy,
+     .noise = noise_hierarchy,
+     .inner_noise = inner_noise_hierarchy,
+     .outer_rounds = outer_rounds_hierarchy,
+     .sums_on_the_way = true},
     {.name = "oneshot",
      .keys = {},
      .order = plain<by_rank>,
@@ -68,9 +84,9 @@ constexpr AlgorithmRow table[] = {
      .own = OwnInput::as_encoded},
 };
 
-constexpr Algorithm candidates[] = {Algorithm(table[0]),      Algorithm(table[1]),
-                                    Algorithm(table[2]),      Algorithm(table[3]),
-                                    Algorithm(table[3], {1}), Algorithm(table[4])};
+constexpr Algorithm candidates[] = {
+    Algorithm(table[0]),      Algorithm(table[1]), Algorithm(table[2]), Algorithm(table[3]),
+    Algorithm(table[3], {1}), Algorithm(table[4]), Algorithm(table[5])};
 
 } // namespace
 
@@ -83,6 +99,12 @@ OrderOf Algorithm::order(const Team &team) const {
         whole.size = ranks;
         return row_->order(collective, whole, choices_, chunk);
     };
+}
+
+std::string_view Algorithm::word(std::string_view key) const {
+    for (size_t i = 0; i < row_->keys.size(); i++)
+        if (row_->keys[i].name == key) return row_->keys[i].words[choices_[i]];
+    return {};
 }
 
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team) {

@@ -1,64 +1,85 @@
 #include "coll/direct.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace qccl {
 
-// Peers are dealt with from the next rank on, so that no rank is everybody's first.
+// Members are dealt with from the next one on, so that nobody is everybody's first.
 
-void scatter_inputs(Schedule &s, const Team &t) {
-    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(t.after(i)));
+void scatter_inputs(Schedule &s, const Group &g) {
+    for (uint32_t i = 1; i < g.size(); i++)
+        for (const uint32_t c : g.chunks[g.after(i)]) s.send(g.ranks[g.after(i)], input(c));
 }
 
-void receive_and_sum(Schedule &s, const Team &t, uint32_t chunk, OwnInput own) {
+Slot receive_and_sum(Schedule &s, const Group &g, uint32_t chunk, OwnInput own) {
     // What is alone is no sum: its bits stay what they are.
-    if (t.size == 1) return s.finish(output(chunk), input(chunk));
-    for (uint32_t i = 1; i < t.size; i++) {
-        const uint32_t peer = t.before(i);
-        s.recv(peer, wire(peer < t.rank ? peer : peer - 1), chunk);
+    if (g.size() == 1) return input(chunk);
+    const uint32_t first = s.wires;
+    for (uint32_t i = 1; i < g.size(); i++) {
+        const uint32_t peer = g.before(i);
+        s.recv(g.ranks[peer], wire(first + (peer < g.own ? peer : peer - 1)), chunk);
     }
-    s.reduce(sum(chunk), wire(0), t.rank);
+    s.reduce(sum(chunk), wire(first), g.own);
     if (own == OwnInput::as_encoded)
         s.reduce_as_encoded(sum(chunk), input(chunk));
     else
         s.reduce(sum(chunk), input(chunk));
-    s.reduce(sum(chunk), wire(t.rank), t.size - 1 - t.rank);
-    s.finish(output(chunk), sum(chunk));
+    s.reduce(sum(chunk), wire(first + g.own), g.size() - 1 - g.own);
+    return sum(chunk);
 }
 
 namespace {
 
-// Every rank sends each other one the chunk that it owns, and sums its own.
-void scatter_and_sum(Schedule &s, const Team &t) {
-    scatter_inputs(s, t);
-    receive_and_sum(s, t, t.rank, OwnInput::exact);
+void collect(Schedule &s, const Group &g, Parts &parts) {
+    scatter_inputs(s, g);
+    for (const uint32_t c : g.own_chunks()) parts[c] = receive_and_sum(s, g, c, OwnInput::exact);
 }
 
-// Every rank sends its chunk to all.
-void exchange(Schedule &s, const Team &t) {
-    for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), output(t.rank));
-    for (uint32_t i = 1; i < t.size; i++) s.recv(t.before(i), output(t.before(i)));
+// Every member sends its chunks to all.
+void deliver(Schedule &s, const Group &g) {
+    for (uint32_t i = 1; i < g.size(); i++)
+        for (const uint32_t c : g.own_chunks()) s.send(g.ranks[g.after(i)], output(c));
+    for (uint32_t i = 1; i < g.size(); i++)
+        for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(i)], output(c));
 }
+
+SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t) {
+    return {.operands = std::move(members)};
+}
+
+double encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    return std::accumulate(weights.begin(), weights.end(), 0.0) - weights[owner];
+}
+
+Group team_of(const Team &t) { return each_with_its_own(ranks_in_turn(t.size), t.rank); }
 
 } // namespace
 
+const Phases direct_phases{collect, deliver, fold, encoded,
+                           [](uint32_t size) { return std::min(size - 1, 1U); }};
+
 Schedule all_reduce_direct(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
-    scatter_and_sum(s, t);
-    exchange(s, t);
+    Parts parts = inputs(s);
+    collect(s, team_of(t), parts);
+    s.finish(output(t.rank), parts[t.rank]);
+    deliver(s, team_of(t));
     return s;
 }
 
 Schedule reduce_scatter_direct(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size - 1};
-    scatter_and_sum(s, t);
+    Parts parts = inputs(s);
+    collect(s, team_of(t), parts);
+    s.finish(output(t.rank), parts[t.rank]);
     return s;
 }
 
 Schedule all_gather_direct(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0U : 1U};
     s.copy(output(t.rank), input(t.rank));
-    exchange(s, t);
+    deliver(s, team_of(t));
     return s;
 }
 

@@ -3,20 +3,23 @@
 #pragma once
 
 #include "base/types.hpp"
-#include "schedule/schedule.hpp"
+#include "coll/group.hpp"
 
 namespace qccl {
+
+// Collects inputs alone: what has been summed before has no place in the middle of a sum.
+extern const Phases direct_phases;
 
 Schedule all_reduce_direct(const Team &team);
 Schedule reduce_scatter_direct(const Team &team);
 Schedule all_gather_direct(const Team &team);
 Schedule broadcast_direct(const Team &team);
 
-// Every rank sends each other one its input of the chunk that the other owns.
-void scatter_inputs(Schedule &schedule, const Team &team);
-// Adds the chunk's contributions of all ranks in rank order: this rank's own input, and what each
-// other rank sends now, which is received into wire slots. The sum is finished in the output.
-void receive_and_sum(Schedule &schedule, const Team &team, uint32_t chunk, OwnInput own);
+// Every member sends each other one its input of the chunks that the other owns.
+void scatter_inputs(Schedule &schedule, const Group &group);
+// Adds the chunk's contributions of all members in the group's order: this rank's own input, and
+// what each other one sends now, which is received into wire slots. Where the sum is.
+Slot receive_and_sum(Schedule &schedule, const Group &group, uint32_t chunk, OwnInput own);
 
 uint32_t rounds_direct(Collective collective, uint32_t ranks);
 double noise_direct(Collective collective, uint32_t ranks);

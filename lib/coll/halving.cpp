@@ -37,57 +37,87 @@ struct Split {
     }
 };
 
-// From the whole team down to the rank and one other.
-std::vector<Split> splits_of(const Team &t) {
+// From the whole group down to the member and one other.
+std::vector<Split> splits_of(const Group &g) {
     std::vector<Split> splits;
-    for (Split at = Split::of(0, t.size); at.size() > 1; at = at.half(t.rank)) splits.push_back(at);
+    for (Split at = Split::of(0, g.size()); at.size() > 1; at = at.half(g.own))
+        splits.push_back(at);
     return splits;
 }
 
-// What has come for one chunk: from whom, and where it lies.
-struct Part {
-    uint32_t peer;
+// What has come for one chunk: from which position, and where it lies.
+struct Arrival {
+    uint32_t from;
     Slot wire;
 };
 
-// The rank's sum of the chunk so far: its own input, then the parts in increasing rank.
-Slot sum_up(Schedule &s, uint32_t chunk, std::vector<Part> &parts) {
-    if (parts.empty()) return input(chunk);
-    std::sort(parts.begin(), parts.end(),
-              [](const Part &a, const Part &b) { return a.peer < b.peer; });
-    s.reduce(sum(chunk), input(chunk));
-    for (const Part &part : parts) s.reduce(sum(chunk), part.wire);
+// The rank's part of the chunk so far: its own, then what came, in increasing position.
+Slot sum_up(Schedule &s, uint32_t chunk, Slot own, std::vector<Arrival> &arrivals) {
+    if (arrivals.empty()) return own;
+    std::sort(arrivals.begin(), arrivals.end(),
+              [](const Arrival &a, const Arrival &b) { return a.from < b.from; });
+    if (own.is(SlotKind::input)) s.reduce(sum(chunk), own);
+    for (const Arrival &arrival : arrivals) s.reduce(sum(chunk), arrival.wire);
     return sum(chunk);
 }
 
-// At every split a rank gives away what it has of the other half's chunks. Parts are added when
-// their sum is given away, for they come in another order. Returns where the own chunk lies.
-Slot collect(Schedule &s, const Team &t) {
-    std::vector<std::vector<Part>> parts(t.size);
-    uint32_t wires = 0;
-    for (const Split &split : splits_of(t)) {
-        const Split mine = split.half(t.rank), theirs = split.other(t.rank);
-        for (uint32_t c = theirs.begin; c < theirs.end; c++)
-            s.send(split.partner(t.rank), sum_up(s, c, parts[c]));
-        for (const uint32_t peer : split.senders(t.rank))
-            for (uint32_t c = mine.begin; c < mine.end; c++) {
-                parts[c].push_back({peer, wire(wires++)});
-                s.recv(peer, parts[c].back().wire, c);
-            }
+template <class Visit> void each_chunk(const Group &g, const Split &positions, Visit visit) {
+    for (uint32_t at = positions.begin; at < positions.end; at++)
+        for (const uint32_t c : g.chunks[at]) visit(c);
+}
+
+// At every split a rank gives away what it has of the other half's chunks. Arrivals are added when
+// their sum is given away, for they come in another order.
+void collect(Schedule &s, const Group &g, Parts &parts) {
+    std::vector<std::vector<Arrival>> arrivals(s.chunks);
+    for (const Split &split : splits_of(g)) {
+        each_chunk(g, split.other(g.own), [&](uint32_t c) {
+            s.send(g.ranks[split.partner(g.own)], sum_up(s, c, parts[c], arrivals[c]));
+        });
+        for (const uint32_t peer : split.senders(g.own))
+            each_chunk(g, split.half(g.own), [&](uint32_t c) {
+                arrivals[c].push_back({peer, wire(s.wires)});
+                s.recv(g.ranks[peer], arrivals[c].back().wire, c);
+            });
     }
-    return sum_up(s, t.rank, parts[t.rank]);
+    for (const uint32_t c : g.own_chunks()) parts[c] = sum_up(s, c, parts[c], arrivals[c]);
 }
 
 // The way back: whoever sent sums of the other half's chunks gets the results from there.
-void deliver(Schedule &s, const Team &t) {
-    const auto splits = splits_of(t);
+void deliver(Schedule &s, const Group &g) {
+    const auto splits = splits_of(g);
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
-        const Split mine = split->half(t.rank), theirs = split->other(t.rank);
-        for (const uint32_t peer : split->senders(t.rank))
-            for (uint32_t c = mine.begin; c < mine.end; c++) s.send(peer, output(c));
-        for (uint32_t c = theirs.begin; c < theirs.end; c++)
-            s.recv(split->partner(t.rank), output(c));
+        for (const uint32_t peer : split->senders(g.own))
+            each_chunk(g, split->half(g.own),
+                       [&](uint32_t c) { s.send(g.ranks[peer], output(c)); });
+        each_chunk(g, split->other(g.own),
+                   [&](uint32_t c) { s.recv(g.ranks[split->partner(g.own)], output(c)); });
     }
+}
+
+// Sums go, from each member, to the partner in the half that the owner is in.
+std::vector<uint32_t> parents_of(uint32_t size, uint32_t owner) {
+    std::vector<uint32_t> parents(size, owner);
+    for (Split split = Split::of(0, size); split.size() > 1; split = split.half(owner)) {
+        const Split theirs = split.other(owner);
+        for (uint32_t at = theirs.begin; at < theirs.end; at++) parents[at] = split.partner(at);
+    }
+    return parents;
+}
+
+SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
+    const auto parents = parents_of(static_cast<uint32_t>(members.size()), owner);
+    return SumOrder::of_tree(parents, std::move(members));
+}
+
+// Each member but the owner passes on what it has and what those below it have.
+double encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    const auto parents = parents_of(static_cast<uint32_t>(weights.size()), owner);
+    double total = 0;
+    for (uint32_t at = 0; at < weights.size(); at++)
+        for (uint32_t passing = at; passing != owner; passing = parents[passing])
+            total += weights[at];
+    return total;
 }
 
 // All splits of the whole team, each before those of its halves.
@@ -99,39 +129,41 @@ std::vector<Split> all_splits(uint32_t ranks) {
     return splits;
 }
 
+Group team_of(const Team &t) { return each_with_its_own(ranks_in_turn(t.size), t.rank); }
+
+uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduce_scatter, size); }
+
 } // namespace
+
+const Phases halving_phases{collect, deliver, fold, encoded, rounds_one_way};
 
 // No wire slot is waited for: all that a rank encodes has one of its own.
 Schedule all_reduce_halving(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
-    s.finish(output(t.rank), collect(s, t));
-    deliver(s, t);
+    Parts parts = inputs(s);
+    collect(s, team_of(t), parts);
+    s.finish(output(t.rank), parts[t.rank]);
+    deliver(s, team_of(t));
     return s;
 }
 
 Schedule reduce_scatter_halving(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size - 1};
-    s.finish(output(t.rank), collect(s, t));
+    Parts parts = inputs(s);
+    collect(s, team_of(t), parts);
+    s.finish(output(t.rank), parts[t.rank]);
     return s;
 }
 
 Schedule all_gather_halving(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
     s.copy(output(t.rank), input(t.rank));
-    deliver(s, t);
+    deliver(s, team_of(t));
     return s;
 }
 
-// A chunk's sums go, from each rank, to the partner in the half that its owner is in.
 SumOrder by_halving(Collective, uint32_t ranks, uint32_t chunk) {
-    const uint32_t owner = chunk % ranks;
-    std::vector<uint32_t> parents(ranks, owner);
-    for (Split split = Split::of(0, ranks); split.size() > 1; split = split.half(owner)) {
-        const Split theirs = split.other(owner);
-        for (uint32_t rank = theirs.begin; rank < theirs.end; rank++)
-            parents[rank] = split.partner(rank);
-    }
-    return SumOrder::by_tree(parents);
+    return SumOrder::by_tree(parents_of(ranks, chunk % ranks));
 }
 
 // A rank too many hears of nothing at its split, so that chains of messages may be shorter than

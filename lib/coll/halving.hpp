@@ -3,10 +3,11 @@
 #pragma once
 
 #include "base/types.hpp"
-#include "schedule/schedule.hpp"
-#include "schedule/sum_order.hpp"
+#include "coll/group.hpp"
 
 namespace qccl {
+
+extern const Phases halving_phases;
 
 Schedule all_reduce_halving(const Team &team);
 Schedule reduce_scatter_halving(const Team &team);

@@ -9,7 +9,8 @@ namespace qccl {
 Schedule all_reduce_oneshot(const Team &t) {
     Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
     for (uint32_t i = 1; i < t.size; i++) s.send(t.after(i), input(0));
-    receive_and_sum(s, t, 0, OwnInput::as_encoded);
+    const Group all(ranks_in_turn(t.size), t.rank);
+    s.finish(output(0), receive_and_sum(s, all, 0, OwnInput::as_encoded));
     return s;
 }
 
@@ -17,8 +18,9 @@ Schedule all_reduce_oneshot(const Team &t) {
 // before they sum would wait for ever.
 Schedule reduce_scatter_oneshot(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
-    scatter_inputs(s, t);
-    receive_and_sum(s, t, t.rank, OwnInput::as_encoded);
+    const Group all = each_with_its_own(ranks_in_turn(t.size), t.rank);
+    scatter_inputs(s, all);
+    s.finish(output(t.rank), receive_and_sum(s, all, t.rank, OwnInput::as_encoded));
     return s;
 }
 

@@ -10,62 +10,96 @@ namespace {
 // ranks would each wait for the other to read what it needs the room of.
 uint32_t sums_in_flight(const Team &t) { return t.size == 1 ? 0 : 2; }
 
-// Every chunk travels once round, collecting the sum; `first` is the one that starts here. The one
-// that ends here, first + 1, is complete, and where it lies is returned.
-Slot collect(Schedule &s, const Team &t, uint32_t first) {
-    const uint32_t P = t.size;
-    for (uint32_t i = 1; i < P; i++) {
-        const uint32_t c = (first + P - i) % P, leaving = (c + 1) % P;
-        s.send(t.after(1), i == 1 ? input(leaving) : sum(leaving));
-        s.recv(t.before(1), sum(c));
-        s.reduce(sum(c), input(c));
-    }
-    return P == 1 ? input(0) : sum((first + 1) % P);
+std::vector<uint32_t> order_of(const Team &t) {
+    if (t.places) return {t.places->ring().begin(), t.places->ring().end()};
+    return ranks_in_turn(t.size);
 }
 
-// Every chunk travels once round and stays everywhere; `own` is the one that this rank has.
-void deliver(Schedule &s, const Team &t, uint32_t own) {
-    const uint32_t P = t.size;
-    for (uint32_t i = 1; i < P; i++) {
-        const uint32_t c = (own + P - i) % P;
-        s.send(t.after(1), output((c + 1) % P));
-        s.recv(t.before(1), output(c));
+// Every chunk goes once round, and all but its owner add their part to what comes.
+void collect(Schedule &s, const Group &g, Parts &parts) {
+    for (uint32_t i = 1; i < g.size(); i++) {
+        for (const uint32_t c : g.chunks[g.before(i)]) s.send(g.ranks[g.after(1)], parts[c]);
+        for (const uint32_t c : g.chunks[g.before(i + 1)]) {
+            const Slot came = wire(s.wires);
+            s.recv(g.ranks[g.before(1)], came, c);
+            s.reduce(sum(c), came);
+            if (parts[c].is(SlotKind::input)) s.reduce(sum(c), parts[c]);
+            parts[c] = sum(c);
+        }
     }
+}
+
+// Every chunk goes once round and stays everywhere.
+void deliver(Schedule &s, const Group &g) {
+    for (uint32_t i = 1; i < g.size(); i++) {
+        for (const uint32_t c : g.chunks[g.before(i - 1)]) s.send(g.ranks[g.after(1)], output(c));
+        for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(1)], output(c));
+    }
+}
+
+SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
+    std::rotate(members.begin(), members.begin() + (owner + 1) % members.size(), members.end());
+    return {.operands = std::move(members)};
+}
+
+// Hop i passes on the sum of the i members after the owner.
+double encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    double total = 0, passed = 0;
+    for (size_t i = 1; i < weights.size(); i++) {
+        passed += weights[(owner + i) % weights.size()];
+        total += passed;
+    }
+    return total;
 }
 
 } // namespace
 
+const Phases ring_phases{collect, deliver, fold, encoded, [](uint32_t size) { return size - 1; }};
+
+// Chunk c starts at position c and ends before it.
 Schedule all_reduce_ring(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = sums_in_flight(t)};
-    const Slot complete = collect(s, t, t.rank);
-    s.finish(output(complete.index), complete);
-    deliver(s, t, complete.index);
+    Group group(order_of(t), t.rank);
+    for (uint32_t c = 0; c < t.size; c++) group.chunks[(c + t.size - 1) % t.size].push_back(c);
+    Parts parts = inputs(s);
+    collect(s, group, parts);
+    for (const uint32_t c : group.own_chunks()) s.finish(output(c), parts[c]);
+    deliver(s, group);
     return s;
 }
 
-// The chunk that ends here has to be this rank's, so each starts at the rank after its owner.
+// The chunk that ends here has to be this rank's.
 Schedule reduce_scatter_ring(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = sums_in_flight(t)};
-    s.finish(output(t.rank), collect(s, t, t.before(1)));
+    Parts parts = inputs(s);
+    collect(s, each_with_its_own(order_of(t), t.rank), parts);
+    s.finish(output(t.rank), parts[t.rank]);
     return s;
 }
 
 Schedule all_gather_ring(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
     s.copy(output(t.rank), input(t.rank));
-    deliver(s, t, t.rank);
+    deliver(s, each_with_its_own(order_of(t), t.rank));
     return s;
 }
 
 // A chain from the root on: segments follow one another down the chain.
 Schedule broadcast_ring(const Team &t) {
     Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
-    if (t.rank == t.root)
-        s.copy(output(0), input(0));
-    else
-        s.recv(t.before(1), output(0));
-    if (t.after(1) != t.root) s.send(t.after(1), output(0));
+    Group group(order_of(t), t.rank);
+    group.chunks[group.position(t.root)].push_back(0);
+    if (t.rank == t.root) s.copy(output(0), input(0));
+    deliver(s, group);
     return s;
+}
+
+SumOrder order_ring(Collective collective, const Team &t, uint32_t chunk) {
+    const std::vector<uint32_t> order = order_of(t);
+    uint32_t first = chunk % t.size;
+    if (collective == Collective::reduce_scatter)
+        while (order[(first + t.size - 1) % t.size] != chunk % t.size) first = (first + 1) % t.size;
+    return SumOrder::in_turn(order, first);
 }
 
 uint32_t rounds_ring(Collective collective, uint32_t P) {

@@ -168,7 +168,7 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     charge(counters_.wait_ticks);
     const ElementRange range = workbench_.range(lane, step.dst, step.chunk);
     QCCL_TRY(inspect({wire->data, wire->bytes},
-                     {.codec = &program_.work.codec,
+                     {.codec = &program_.work.codec_of(step),
                       .type = program_.work.type,
                       .count = range.count,
                       .index = range.index,

@@ -40,6 +40,7 @@ struct Op {
 
     What what = What::copy;
     bool may_stream = false; // dst is an output that no step reads
+    bool is_inner = false;   // label, encode, decode: by the inner tiers' codec
     DataType dst_type = DataType::float32, src_type = DataType::float32; // of plain values
     Place dst, src;
     uint32_t chunk = 0;

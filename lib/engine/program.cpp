@@ -60,7 +60,8 @@ public:
         find_readers();
         order(dependencies);
         const Cut &cut = program_.cut;
-        program_.may_lend = program_.work.codec.is_lossless() && !cut.seals &&
+        program_.may_lend = program_.work.codec.is_lossless() &&
+                            program_.work.inner_codec.is_lossless() && !cut.seals &&
                             program_.raw_bytes >= cut.lending_bytes;
         if (program_.may_lend) program_.lendable = find_lendable(schedule_, runs_);
         return {};
@@ -77,6 +78,8 @@ private:
                                           .homes = homes_.of,
                                           .type = program_.work.type,
                                           .is_lossless = program_.work.codec.is_lossless(),
+                                          .is_inner_lossless =
+                                              program_.work.inner_codec.is_lossless(),
                                           .divides = divides()};
             task.first = static_cast<uint32_t>(program_.ops.size());
             QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));
@@ -153,7 +156,8 @@ private:
 };
 
 uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, uint64_t grain) {
-    if (work.codec.has_whole_buckets() || !cut.joins) return geometry.segment;
+    if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins)
+        return geometry.segment;
     const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
     return std::min(geometry.segment, std::max(grain, target / grain * grain));
 }
@@ -166,8 +170,9 @@ uint64_t message_bytes(const Program &program, const Step &send) {
     const uint64_t segment = program.geometry.segment;
     const uint64_t full = count / segment, rest = count % segment;
     const uint64_t empty = program.geometry.instances - full - (rest != 0 ? 1 : 0);
-    return full * encoded_bytes(work.codec, work.type, segment) +
-           (rest != 0 ? encoded_bytes(work.codec, work.type, rest) : 0) + empty * header_bytes;
+    const Codec &codec = work.codec_of(send);
+    return full * encoded_bytes(codec, work.type, segment) +
+           (rest != 0 ? encoded_bytes(codec, work.type, rest) : 0) + empty * header_bytes;
 }
 
 void measure_buffers(Program &program) {
@@ -191,9 +196,11 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
     QCCL_TRY(const Schedule placed, place_codec(author));
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
-    const Layout layout(work.collective, work.count, work.team, author.chunks, grain(work.codec));
+    const Layout layout(work.collective, work.count, work.team, author.chunks,
+                        grain(work.codec, work.inner_codec));
     QCCL_TRY(const Geometry geometry,
-             qccl::cut(layout, placed.outbox, encoding_of(work.codec, work.type), limits_of(cut)));
+             qccl::cut(layout, placed.outbox, encoding_of(work.codec, work.inner_codec, work.type),
+                       limits_of(cut)));
 
     Program program{.work = work,
                     .cut = cut,

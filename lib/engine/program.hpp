@@ -27,9 +27,15 @@ struct Work {
     DataType type = DataType::float32;
     RedOp op = RedOp::sum; // collectives that do not reduce ignore it
     Codec codec;           // already checked with check_codec
+    Codec inner_codec;     // of unfinished values below the outermost tier; likewise
     uint64_t count = 0;    // as the C API means it: per rank for reduce-scatter and all-gather
     Team team;
     std::string algorithm; // its spec: shown, and compared between ranks
+
+    // With which the step's bytes are encoded.
+    const Codec &codec_of(const Step &step) const {
+        return step.has(Step::inner) ? inner_codec : codec;
+    }
 };
 
 // How it is cut and what room there is; equal on all ranks.

@@ -13,9 +13,9 @@ struct Tile {
     const PayloadLayout *layout = nullptr; // of the latter; where a step has scratch
 };
 
-ChunkRange range_of(const TileContext &context, const Tile &tile) {
-    return {.codec = context.codec,
-            .layout = context.layout,
+ChunkRange range_of(const TileContext &context, const TileStep &step, const Tile &tile) {
+    return {.codec = step.codec ? step.codec : context.codec,
+            .layout = step.layout ? step.layout : context.layout,
             .type = context.type,
             .whole = context.count,
             .begin = tile.begin,
@@ -62,8 +62,8 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
 void encode(const TileContext &context, const TileStep &step, const Tile &tile,
             const std::byte *src) {
     if (!step.scratch)
-        return context.kernels->encode(range_of(context, tile), step.noise, step.src_type, src,
-                                       step.dst);
+        return context.kernels->encode(range_of(context, step, tile), step.noise, step.src_type,
+                                       src, step.dst);
     Noise noise = step.noise;
     noise.first_index += tile.begin;
     context.kernels->encode(alone(context, tile), noise, step.src_type, src, step.scratch);
@@ -89,13 +89,14 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
         if (step.scratch)
             kernels.decode(alone(context, tile), step.scratch, step.dst_type, dst, step.streams);
         else
-            kernels.decode(range_of(context, tile), step.src, step.dst_type, dst, step.streams);
+            kernels.decode(range_of(context, step, tile), step.src, step.dst_type, dst,
+                           step.streams);
         break;
     case Op::What::decode_add:
         if (step.scratch)
             kernels.decode_add(alone(context, tile), context.op, step.scratch, dst);
         else
-            kernels.decode_add(range_of(context, tile), context.op, step.src, dst);
+            kernels.decode_add(range_of(context, step, tile), context.op, step.src, dst);
         break;
     case Op::What::label: break; // headers are written once for a chunk, not for a tile
     }

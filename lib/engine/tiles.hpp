@@ -23,6 +23,9 @@ struct TileStep {
     const std::byte *src = nullptr;
     size_t dst_stride = 0, src_stride = 0;
     Noise noise; // encode
+    // encode, decode: where they are not the context's.
+    const Codec *codec = nullptr;
+    const PayloadLayout *layout = nullptr;
     // encode: where a tile's bytes are made before they are streamed to dst; decode, decode_add:
     // where the tile that has just been made still lies. See Workbench.
     std::byte *scratch = nullptr;

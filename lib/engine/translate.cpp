@@ -27,8 +27,7 @@ private:
         case Verb::encode: encode(number); break;
         case Verb::decode: decode(step); break;
         case Verb::decode_add:
-            push(translation_.is_lossless ? Op::What::reduce : Op::What::decode_add, step,
-                 at_hand(step));
+            push(is_plain(step) ? Op::What::reduce : Op::What::decode_add, step, at_hand(step));
             break;
         case Verb::send:
         case Verb::recv:
@@ -36,6 +35,11 @@ private:
                                "a run of computing steps has a message in it");
         }
         return {};
+    }
+
+    // What the step stores or reads there are values as they are.
+    bool is_plain(const Step &step) const {
+        return step.has(Step::inner) ? translation_.is_inner_lossless : translation_.is_lossless;
     }
 
     Place place(Slot slot) const {
@@ -57,6 +61,7 @@ private:
     Op op(Op::What what, const Step &step, Slot dst, Slot src) const {
         return {.what = what,
                 .may_stream = dst.is(SlotKind::output) && !outputs_read_[dst.index],
+                .is_inner = step.has(Step::inner),
                 .dst_type = type(dst),
                 .src_type = type(src),
                 .dst = place(dst),
@@ -82,7 +87,7 @@ private:
         encoded_ = &step;
         if (is_for_next_alone(number)) return;
         ops_.push_back(op(Op::What::label, step, step.dst, {}));
-        push(translation_.is_lossless ? Op::What::copy : Op::What::encode, step, step.src);
+        push(is_plain(step) ? Op::What::copy : Op::What::encode, step, step.src);
     }
 
     // Then values that would be stored without loss need not be stored at all.
@@ -94,13 +99,13 @@ private:
     }
 
     void decode(const Step &step) {
-        push(translation_.is_lossless ? Op::What::copy : Op::What::decode, step, at_hand(step));
+        push(is_plain(step) ? Op::What::copy : Op::What::decode, step, at_hand(step));
     }
 
     // What the same run has just stored without loss is better read where it came from: the payload
     // is written past the cache.
     Slot at_hand(const Step &step) const {
-        const bool is_at_hand = translation_.is_lossless && encoded_ && encoded_->dst == step.src &&
+        const bool is_at_hand = is_plain(step) && encoded_ && encoded_->dst == step.src &&
                                 type(encoded_->src) == translation_.type;
         return is_at_hand ? encoded_->src : step.src;
     }

@@ -17,8 +17,9 @@ struct Translation {
     const Schedule *schedule = nullptr;
     std::span<const Place> homes; // of the accumulators
     DataType type = DataType::float32;
-    bool is_lossless = true; // payloads are plain values
-    bool divides = false;    // a finished sum is divided by the number of ranks: avg
+    // Payloads are plain values: of the outermost tier, and of those below.
+    bool is_lossless = true, is_inner_lossless = true;
+    bool divides = false; // a finished sum is divided by the number of ranks: avg
 };
 
 // The places of outputs that some step reads; what is stored elsewhere may bypass the cache.

@@ -27,7 +27,8 @@ Workbench::Workbench(const Device &device, EngineMemory &memory, const Program &
                                                          .type = program.work.type,
                                                          .op = program.work.op,
                                                          .ranks = program.work.team.size},
-      layout_(payload_layout(program.work.codec, program.work.type, 0)) {}
+      layout_(payload_layout(program.work.codec, program.work.type, 0)),
+      inner_layout_(payload_layout(program.work.inner_codec, program.work.type, 0)) {}
 
 void Workbench::lend(const Loans &loans) {
     const bool overwrites = is_in_place_ && program_.work.collective == Collective::all_reduce;
@@ -39,8 +40,10 @@ uint32_t Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
     const std::span<const Op> ops =
         std::span(program_.ops).subspan(task.first, task.last - task.first);
     const ElementRange segment = range(lane, {}, ops.front().chunk);
-    if (segment.count != context_.count)
+    if (segment.count != context_.count) {
         layout_ = payload_layout(work.codec, work.type, segment.count);
+        inner_layout_ = payload_layout(work.inner_codec, work.type, segment.count);
+    }
     context_.count = segment.count;
 
     memory_.steps.clear();
@@ -83,12 +86,15 @@ void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
          .dst_stride = op.what == Op::What::encode ? 0 : stride(op.dst, op.dst_type),
          .src_stride = reads_payload(op) ? 0 : stride(op.src, op.src_type),
          .noise = noise(op, segment),
+         .codec = op.is_inner ? &program_.work.inner_codec : nullptr,
+         .layout = op.is_inner ? &inner_layout_ : nullptr,
          .scratch = scratch(op)});
 }
 
 // A chunk that is streamed to the outbox is made tile by tile in the cache, and what the same run
 // goes on with is read there: the outbox would have to come back from memory.
 std::byte *Workbench::scratch(const Op &op) {
+    if (op.is_inner) return nullptr;
     if (op.what == Op::What::encode && streams_payloads_)
         scratch_wire_ = op.dst.index;
     else if (!reads_payload(op) || scratch_wire_ != op.src.index)
@@ -99,8 +105,9 @@ std::byte *Workbench::scratch(const Op &op) {
 void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {
     const Work &work = program_.work;
     const Noise drawn = noise(op, segment);
+    const size_t payload_bytes = op.is_inner ? inner_layout_.bytes : layout_.bytes;
     std::byte *const start = slot_address(lane, op.dst.index);
-    write_header(work.codec,
+    write_header(op.is_inner ? work.inner_codec : work.codec,
                  {.type = work.type,
                   .count = segment.count,
                   .first_index = segment.index,
@@ -109,13 +116,13 @@ void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {
                  start);
     HeldWire &held = lane.wire(op.dst.index);
     held = {.wire = {.data = start,
-                     .bytes = header_bytes + layout_.bytes,
+                     .bytes = header_bytes + payload_bytes,
                      .origin = work.team.rank,
                      .slot = slot(lane, op.dst.index)}};
     if (segment.count == 0 || !lends()) return;
     held.wire.loan = find_loan(lane, op);
     if (!held.is_lent()) return;
-    held.wire.loan.bytes = layout_.bytes;
+    held.wire.loan.bytes = payload_bytes;
     held.wire.bytes = header_bytes;
     held.readers = program_.lendable[op.ordinal].readers;
 }

@@ -61,7 +61,8 @@ private:
     const std::span<std::byte> outbox_;
     const bool streams_, is_in_place_;
     TileContext context_;
-    PayloadLayout layout_; // of a segment of context_.count elements
+    // Of a segment of context_.count elements: in the outermost tier, and below.
+    PayloadLayout layout_, inner_layout_;
     bool streams_payloads_ = false;
     std::optional<uint32_t> scratch_wire_; // whose tile lies in the scratch
     Loans loans_;

@@ -21,22 +21,60 @@ uint32_t count_turns(const Schedule &author) {
     return turns;
 }
 
-Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, const Team &team) {
+Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint32_t rank) {
     const bool is_lossless = problem.codec.is_lossless();
-    QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, team));
+    QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, problem.team(rank)));
     QCCL_TRY(const Schedule placed, place_codec(author));
+    const auto is_far = [&](uint32_t peer) {
+        return problem.has_hosts() &&
+               problem.places->hosts().group_of(peer) != problem.places->hosts().group_of(rank);
+    };
     Tally t{.chunks = placed.chunks, .outbox = placed.outbox, .turns = count_turns(author)};
-    for (const Step &step : placed.steps) switch (step.verb) {
-        case Verb::send: t.sends++; break;
+    for (const Step &step : placed.steps) {
+        const bool is_inner = step.has(Step::inner);
+        switch (step.verb) {
+        case Verb::send:
+            t.sends++;
+            t.inner_sends += is_inner;
+            t.far_sends += is_far(step.peer);
+            break;
         case Verb::recv: t.recvs++; break;
-        // What stays and travels as it is, is read where it lies.
-        case Verb::encode: t.encodes += !(is_lossless && step.has(Step::stays)); break;
+        case Verb::encode:
+            // What stays and travels as it is, is read where it lies.
+            t.encodes += !(is_lossless && step.has(Step::stays));
+            t.inner_encodes += is_inner;
+            break;
         case Verb::decode:
-        case Verb::decode_add: t.decodes++; break;
+        case Verb::decode_add:
+            t.decodes++;
+            t.inner_decodes += is_inner;
+            break;
         case Verb::copy:
         case Verb::reduce: t.copies += step.sources; break;
         }
+    }
     return t;
+}
+
+void take_greater(Tally &most, const Tally &other) {
+    most.turns = std::max(most.turns, other.turns);
+    for (const auto field : {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes,
+                             &Tally::copies, &Tally::inner_sends, &Tally::inner_encodes,
+                             &Tally::inner_decodes, &Tally::far_sends, &Tally::host_sends})
+        most.*field = std::max(most.*field, other.*field);
+}
+
+// All that leaves the host of the rank.
+Done add_host(const Algorithm &algorithm, const Problem &problem, uint32_t rank, Tally &busiest) {
+    const Partition &hosts = problem.places->hosts();
+    Tally host;
+    for (const uint32_t each : hosts.ranks(hosts.group_of(rank))) {
+        QCCL_TRY(const Tally one, tally_of(algorithm, problem, each));
+        host.host_sends += one.far_sends;
+        take_greater(busiest, one);
+    }
+    take_greater(busiest, host);
+    return {};
 }
 
 } // namespace
@@ -46,58 +84,76 @@ uint64_t vector_bytes(const Problem &problem) {
            type_bytes(problem.type);
 }
 
+Codec inner_codec(const Algorithm &algorithm, const Codec &codec) {
+    const std::string_view word = algorithm.word("inner_codec");
+    if (codec.is_lossless() || word.empty()) return {};
+    const auto inner = parse_codec(word);
+    return inner ? *inner : Codec();
+}
+
 // Ranks differ in a broadcast (the root sends, and ranks after it pass on), in trees, and where a
-// team cannot be halved evenly (the last one has the most to do).
+// team cannot be halved evenly (the last one has the most to do). Hosts differ in their number of
+// ranks: those of these ranks are looked at.
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
-    Team team{.size = problem.ranks, .rank = problem.root, .root = problem.root};
-    QCCL_TRY(Tally busiest, tally_of(algorithm, problem, team));
-    for (const uint32_t rank : {team.after(1), team.after(2), problem.ranks - 1}) {
-        team.rank = rank;
-        QCCL_TRY(const Tally other, tally_of(algorithm, problem, team));
-        busiest.turns = std::max(busiest.turns, other.turns);
-        for (const auto field :
-             {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies})
-            busiest.*field = std::max(busiest.*field, other.*field);
+    const Team team = problem.team(problem.root);
+    QCCL_TRY(Tally busiest, tally_of(algorithm, problem, team.rank));
+    for (const uint32_t rank : {team.rank, team.after(1), team.after(2), problem.ranks - 1}) {
+        QCCL_TRY(const Tally other, tally_of(algorithm, problem, rank));
+        take_greater(busiest, other);
+        if (problem.has_hosts()) QCCL_TRY(add_host(algorithm, problem, rank, busiest));
     }
     return busiest;
 }
 
-Layout layout_of(const Problem &problem, uint32_t chunks) {
-    const Team team{.size = problem.ranks, .rank = 0, .root = problem.root};
-    return {problem.collective, problem.count, team, chunks, grain(problem.codec)};
+Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner) {
+    return {problem.collective, problem.count, problem.team(), chunks, grain(problem.codec, inner)};
 }
 
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
           const Geometry &geometry, const Speeds &speeds) {
-    const uint64_t count = layout_of(problem, tally.chunks).largest();
+    const Codec inner = inner_codec(algorithm, problem.codec);
+    const uint64_t count = layout_of(problem, tally.chunks, inner).largest();
     const auto chunk_bytes = static_cast<double>(count * type_bytes(problem.type));
     const auto instances = static_cast<double>(geometry.instances);
-    const bool is_lossless = problem.codec.is_lossless();
-    const auto encoded = [&](uint64_t elements) {
-        return encoded_bytes(problem.codec, problem.type, elements);
+    const auto encoded_chunk = [&](const Codec &codec) {
+        const uint64_t full = geometry.instances - 1;
+        return full * encoded_bytes(codec, problem.type, geometry.segment) +
+               encoded_bytes(codec, problem.type, count - full * geometry.segment);
     };
-    const uint64_t full = geometry.instances - 1;
-    const uint64_t encoded_chunk =
-        full * encoded(geometry.segment) + encoded(count - full * geometry.segment);
+    const uint64_t outer_bytes = encoded_chunk(problem.codec), inner_bytes = encoded_chunk(inner);
 
     const auto time = [&](uint64_t chunks, double bytes_per_ns) {
         return static_cast<double>(chunks) * chunk_bytes / bytes_per_ns;
     };
+    const auto coding = [&](uint64_t all, uint64_t of_inner, double bytes_per_ns) {
+        const auto speed = [&](const Codec &codec) {
+            return codec.is_lossless() ? speeds.copy_bytes_per_ns : bytes_per_ns;
+        };
+        return time(all - of_inner, speed(problem.codec)) + time(of_inner, speed(inner));
+    };
+    const Team team = problem.team();
     const double sharers = std::max(1.0, speeds.ranks_per_core);
     const double round_ns = sharers > 1 ? speeds.turn_ns : speeds.latency_ns;
     Cost c;
-    c.rounds = algorithm.rounds(problem.collective, {.size = problem.ranks});
-    c.noise = is_lossless ? 0 : algorithm.noise(problem.collective, {.size = problem.ranks});
-    c.wire_bytes = tally.sends * encoded_chunk;
+    c.rounds = algorithm.rounds(problem.collective, team);
+    c.noise = problem.codec.is_lossless() ? 0 : algorithm.noise(problem.collective, team);
+    c.inner_noise = inner.is_lossless() ? 0 : algorithm.inner_noise(problem.collective, team);
+    c.wire_bytes =
+        (tally.sends - tally.inner_sends) * outer_bytes + tally.inner_sends * inner_bytes;
+    c.host_bytes = tally.host_sends * outer_bytes;
     c.compute_ns =
-        sharers *
-        (time(tally.copies, speeds.copy_bytes_per_ns) +
-         time(tally.encodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.encode_bytes_per_ns) +
-         time(tally.decodes, is_lossless ? speeds.copy_bytes_per_ns : speeds.decode_bytes_per_ns));
-    c.wire_ns = static_cast<double>(std::max(tally.sends, tally.recvs) * encoded_chunk) /
-                speeds.wire_bytes_per_ns;
+        sharers * (time(tally.copies, speeds.copy_bytes_per_ns) +
+                   coding(tally.encodes, tally.inner_encodes, speeds.encode_bytes_per_ns) +
+                   coding(tally.decodes, tally.inner_decodes, speeds.decode_bytes_per_ns));
+    const uint64_t received =
+        tally.recvs > tally.sends ? (tally.recvs - tally.sends) * outer_bytes : 0;
+    c.wire_ns = static_cast<double>(c.wire_bytes + received) / speeds.wire_bytes_per_ns +
+                static_cast<double>(c.host_bytes) / speeds.far_bytes_per_ns;
     c.latency_ns = sharers * (c.rounds * round_ns + static_cast<double>(tally.sends + tally.recvs) *
                                                         instances * speeds.message_ns);
+    if (problem.has_hosts())
+        c.latency_ns += algorithm.outer_rounds(problem.collective, team) * speeds.far_latency_ns +
+                        static_cast<double>(tally.far_sends) * instances * speeds.far_message_ns;
 
     // A pipeline of two stages, computing and moving, over S equal segments: the longer stage runs
     // all the time, and the shorter one is hidden but for one segment's share of it.

@@ -22,6 +22,11 @@ struct Speeds {
     double encode_bytes_per_ns = 14;
     double decode_bytes_per_ns = 19;
     double wire_bytes_per_ns = 20; // encoded bytes that a rank can send, or receive
+    // Between hosts: of a message, and of a host's line, which its ranks share. The defaults are
+    // those of Gigabit Ethernet and TCP, in round figures.
+    double far_latency_ns = 30000;
+    double far_message_ns = 3000;
+    double far_bytes_per_ns = 0.125;
     // Where ranks share a core, each computes only in its turn, and what it waits for comes when
     // the others have had theirs.
     double ranks_per_core = 1;
@@ -37,8 +42,18 @@ struct Problem {
     uint32_t ranks = 1;
     uint32_t root = 0;
     DataType type = DataType::float32;
-    Codec codec; // already checked with check_codec
+    Codec codec;                    // already checked with check_codec
+    const Places *places = nullptr; // none: all ranks are on one host
+
+    Team team(uint32_t rank = 0) const {
+        return {.size = ranks, .rank = rank, .root = root, .places = places};
+    }
+    bool has_hosts() const { return places && places->hosts().groups() > 1; }
 };
+
+// Of unfinished values below the outermost tier: what the algorithm's key says, where the call's
+// codec loses anything at all.
+Codec inner_codec(const Algorithm &algorithm, const Codec &codec);
 
 // Of the whole vector, unencoded.
 uint64_t vector_bytes(const Problem &problem);
@@ -50,6 +65,10 @@ struct Tally {
     uint32_t turns = 0; // how often the rank waits for messages
     uint64_t sends = 0, recvs = 0;
     uint64_t encodes = 0, decodes = 0, copies = 0; // adding counts as what it reads
+    // Of these, those with the inner tiers' codec.
+    uint64_t inner_sends = 0, inner_encodes = 0, inner_decodes = 0;
+    uint64_t far_sends = 0;  // of this rank, to other hosts
+    uint64_t host_sends = 0; // of all ranks of a host together, to other hosts
 };
 
 struct Cost {
@@ -58,13 +77,15 @@ struct Cost {
     double compute_ns = 0; // copying, encoding, decoding
     double wire_ns = 0;
     uint64_t wire_bytes = 0; // the most that a rank sends, headers included
+    uint64_t host_bytes = 0; // the most that leaves a host
     uint32_t rounds = 0;
-    double noise = 0; // predicted NMSE in units of one encode's
+    double noise = 0;       // predicted NMSE in units of one encode's
+    double inner_noise = 0; // likewise, of the inner tiers' codec
 };
 
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);
 
-Layout layout_of(const Problem &problem, uint32_t chunks);
+Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner);
 
 // Of the algorithm in this geometry, which comes from `cut`.
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,

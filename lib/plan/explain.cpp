@@ -44,6 +44,32 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan) {
                print_bytes(problem.codec.min_bytes).c_str());
 }
 
+// "2, 2 and 3"
+std::string print_sizes(const Partition &hosts) {
+    constexpr size_t most_shown = 8;
+    std::string text;
+    for (size_t i = 0; i < hosts.groups() && i < most_shown; i++) {
+        if (i != 0) text += i + 1 == hosts.groups() ? " and " : ", ";
+        text += std::to_string(hosts.ranks(i).size());
+    }
+    return hosts.groups() > most_shown ? text + ", ..." : text;
+}
+
+void add_places(std::string &text, const Problem &problem, const Speeds &speeds) {
+    if (!problem.has_hosts()) return;
+    const Partition &hosts = problem.places->hosts();
+    append(text, "  %zu hosts with %s ranks; between them %s, and %.4g GB/s for all of a host\n",
+           hosts.groups(), print_sizes(hosts).c_str(), print_time(speeds.far_latency_ns).c_str(),
+           speeds.far_bytes_per_ns);
+    if (problem.places->is_in_rank_order()) return;
+    constexpr size_t most_shown = 64;
+    text += "  rings go by";
+    const auto ring = problem.places->ring();
+    for (size_t i = 0; i < ring.size() && i < most_shown; i++)
+        text.append(" ").append(std::to_string(ring[i]));
+    text += ring.size() > most_shown ? " ...\n" : "\n";
+}
+
 void add_candidate(std::string &text, const Candidate &candidate, const Plan &chosen,
                    DataType type) {
     const Plan &plan = candidate.plan;
@@ -62,6 +88,8 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
            static_cast<unsigned long long>(plan.geometry.instances),
            plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
            plan.geometry.lanes == 1 ? "lane" : "lanes");
+    if (cost.host_bytes != 0)
+        append(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
     if (cost.noise != 0) append(text, "; NMSE %.2g", predicted_nmse(plan, type));
     if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
     text += "\n";
@@ -97,6 +125,7 @@ Result<std::string> explain(const Problem &problem, const Tables &tables, const 
     QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced));
     std::string text;
     add_head(text, problem, chosen);
+    add_places(text, problem, tables.speeds);
     if (tables.speeds.ranks_per_core > 1)
         append(text, "  %.3g ranks share a core\n", tables.speeds.ranks_per_core);
     for (const Candidate &candidate : candidates)

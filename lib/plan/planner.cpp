@@ -35,8 +35,10 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
         candidate.refusal = counted.error().text;
         return candidate;
     }
-    const auto geometry = cut(layout_of(problem, counted->chunks), counted->outbox,
-                              encoding_of(problem.codec, problem.type), tables.limits);
+    const Codec inner = inner_codec(algorithm, problem.codec);
+    candidate.plan.inner_codec = inner;
+    const auto geometry = cut(layout_of(problem, counted->chunks, inner), counted->outbox,
+                              encoding_of(problem.codec, inner, problem.type), tables.limits);
     if (!geometry) {
         candidate.refusal = geometry.error().text;
         return candidate;
@@ -45,6 +47,8 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     candidate.plan.cost = cost(algorithm, problem, *counted, *geometry, tables.speeds);
     if (rounds_between_ranks(algorithm, problem))
         candidate.refusal = "would round the sum at every rank";
+    if (algorithm.row().inner_noise && !problem.has_hosts())
+        candidate.refusal = "all ranks are on one host";
     if (is_said_otherwise(algorithm, problem, tables))
         candidate.refusal = "QCCL_ONESHOT_MAX says otherwise for this size";
     return candidate;
@@ -55,7 +59,10 @@ bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segmen
 } // namespace
 
 double predicted_nmse(const Plan &plan, DataType type) {
-    return plan.cost.noise == 0 ? 0 : plan.cost.noise * unit_nmse(plan.codec, type);
+    const auto nmse = [&](double noise, const Codec &codec) {
+        return noise == 0 ? 0 : noise * unit_nmse(codec, type);
+    };
+    return nmse(plan.cost.noise, plan.codec) + nmse(plan.cost.inner_noise, plan.inner_codec);
 }
 
 Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables,

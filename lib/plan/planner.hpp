@@ -15,6 +15,7 @@ struct Plan {
     Algorithm algorithm;
     // Without its min_bytes: none where the call is smaller.
     Codec codec = {};
+    Codec inner_codec = {}; // of unfinished values below the outermost tier
     Geometry geometry = {};
     Cost cost = {};
 };

@@ -1,22 +1,26 @@
 #include "schedule/expression.hpp"
 
+#include <utility>
+
 namespace qccl {
 
 Expression Expressions::leaf(uint32_t place) {
     return intern({.kind = Node::Kind::leaf, .begin = place, .end = place + 1});
 }
 
-Expression Expressions::encode(Expression value, uint32_t place, uint32_t which) {
+Expression Expressions::encode(Expression value, uint32_t place, uint32_t which, bool is_inner) {
     Node node = nodes_[value];
     node.kind = Node::Kind::encode;
     node.a = value;
-    node.b = place << which_bits | which;
-    node.noise += node.end - node.begin;
+    node.b = (place << 1 | (is_inner ? 1U : 0U)) << which_bits | which;
+    (is_inner ? node.inner_noise : node.noise) += node.end - node.begin;
     node.has_final = node.has_final || is_complete(value);
     return intern(node);
 }
 
 Expression Expressions::add(Expression sum, Expression term, const SumOrder &order) {
+    if (nodes_[sum].kind == Node::Kind::add && nodes_[term].begin < nodes_[sum].begin)
+        std::swap(sum, term);
     const Node &left = nodes_[sum], &right = nodes_[term];
     const bool follows = left.end == right.begin && left.begin == order.sum_begin(right.begin) &&
                          right.end == order.operand_end(right.begin);
@@ -26,7 +30,8 @@ Expression Expressions::add(Expression sum, Expression term, const SumOrder &ord
                    .end = right.end,
                    .a = sum,
                    .b = term,
-                   .noise = left.noise + right.noise});
+                   .noise = left.noise + right.noise,
+                   .inner_noise = left.inner_noise + right.inner_noise});
 }
 
 Expression Expressions::finish(Expression value) {

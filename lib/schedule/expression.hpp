@@ -28,7 +28,8 @@ public:
         bool has_final = false;   // what was encoded was the complete result
         uint32_t begin = 0, end = 0;
         uint32_t a = 0, b = 0; // operands: see each maker below
-        double noise = 0;      // sum over the encodes of the contributions encoded
+        // Sums over the encodes of the contributions encoded: in the outermost tier, and below.
+        double noise = 0, inner_noise = 0;
 
         bool is_same(const Node &other) const {
             return kind == other.kind && begin == other.begin && a == other.a && b == other.b;
@@ -41,8 +42,10 @@ public:
     Expression leaf(uint32_t place);
     // The encode number `which` of its chunk on the rank at `place`: two encodes of the same values
     // are two different values, for they may round differently.
-    Expression encode(Expression value, uint32_t place, uint32_t which);
-    // none where `term` is not the operand that the order has next after those of `sum`.
+    Expression encode(Expression value, uint32_t place, uint32_t which, bool is_inner);
+    // none where `term` is not the operand that the order has next after those of `sum`. A sum of
+    // several may also be that operand: what is added to what makes no difference, and whoever has
+    // summed something up need not put it aside for what comes first.
     Expression add(Expression sum, Expression term, const SumOrder &order);
     Expression finish(Expression value);
 

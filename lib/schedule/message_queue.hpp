@@ -14,7 +14,19 @@ struct Envelope {
     uint32_t rounds = 0; // the sender's
     uint32_t step = 0;   // of the sender
     uint32_t chunk = 0;
-    uint32_t next = 0; // the queue's
+    bool is_inner = false; // sent below the outermost tier
+    uint32_t next = 0;     // the queue's
+};
+
+// What a wire slot holds, and the own slot of the rank that encoded it.
+struct Parcel {
+    static constexpr uint32_t none = ~uint32_t{0};
+
+    uint32_t value = none;
+    uint32_t chunk = 0;
+    uint32_t origin = none;
+    bool stays = false; // nobody may be sent it
+    bool is_inner = false;
 };
 
 // All queues share one store, for pairs are many and messages on their way few.

@@ -111,7 +111,7 @@ class Placer {
 public:
     Placer(const Schedule &author, std::vector<Fate> fates)
         : author_(author), fates_(std::move(fates)), values_(author), wire_of_(fates_.size()),
-          is_exact_(author.chunks) {
+          tier_of_(fates_.size()), is_exact_(author.chunks) {
         placed_.chunks = author.chunks;
         placed_.outbox = author.outbox;
         placed_.wires = author.outbox + author.wires;
@@ -156,11 +156,17 @@ private:
         if (wire_of_[value].index < author_.outbox) free_.push_back(wire_of_[value]);
     }
 
+    // The step that reads what a value was encoded to.
+    void emit_decode(Verb verb, Slot dst, Value value) {
+        emit(verb, dst, wire_of_[value]).flags = tier_of_[value];
+    }
+
     Done encode(Value value, Slot src, uint8_t flags) {
         if (free_.empty())
             return refuse(number_, "needs a wire slot, and all of the outbox are in use");
         wire_of_[value] = free_.front();
         free_.pop_front();
+        tier_of_[value] = flags & Step::inner;
         Step &step = emit(Verb::encode, wire_of_[value], src);
         step.flags = flags;
         step.ordinal = encodes_++;
@@ -170,8 +176,13 @@ private:
     Done send(const Step &step) {
         const Value value = values_.of(step.src);
         if (arrival_ && arrival_->dst != step.src) settle();
-        if (!is_encoded(value)) QCCL_TRY(encode(value, step.src, 0));
-        emit(Verb::send, {}, wire_of_[value]).peer = step.peer;
+        const uint8_t tier = step.flags & Step::inner;
+        if (!is_encoded(value)) QCCL_TRY(encode(value, step.src, tier));
+        if (tier_of_[value] != tier)
+            return refuse(number_, "sends in one tier what was encoded in another");
+        Step &sent = emit(Verb::send, {}, wire_of_[value]);
+        sent.peer = step.peer;
+        sent.flags = tier;
         give_up(value);
         return {};
     }
@@ -179,15 +190,21 @@ private:
     void recv(const Step &step) {
         const bool names_wire = step.dst.is(SlotKind::wire);
         const Slot slot = wire(names_wire ? author_.outbox + step.dst.index : placed_.wires++);
-        emit(Verb::recv, slot, {}).peer = step.peer;
+        Step &received = emit(Verb::recv, slot, {});
+        received.peer = step.peer;
+        received.flags = step.flags & Step::inner;
         values_.write(step);
         const Value value = values_.of(step.dst);
         wire_of_[value] = slot;
+        tier_of_[value] = step.flags & Step::inner;
         const bool is_sum = step.dst.is(SlotKind::accumulator);
         if (is_sum) is_exact_[step.dst.index] = false;
         if (step.dst.is(SlotKind::output) || (is_sum && fates_[value].is_read))
-            arrival_ =
-                Step{.verb = Verb::decode, .dst = step.dst, .src = slot, .chunk = step.chunk};
+            arrival_ = Step{.verb = Verb::decode,
+                            .flags = tier_of_[value],
+                            .dst = step.dst,
+                            .src = slot,
+                            .chunk = step.chunk};
     }
 
     Done reduce(const Step &step) {
@@ -195,7 +212,7 @@ private:
         bool is_first = before == no_value;
         // What this rank gave away is what it goes on with.
         if (!is_first && is_encoded(before) && is_exact_[step.dst.index])
-            emit(Verb::decode, step.dst, wire_of_[before]);
+            emit_decode(Verb::decode, step.dst, before);
         if (!is_first) give_up(before);
         for (uint32_t i = 0; i < step.sources; i++) {
             const Slot src = step.src.after(i);
@@ -203,7 +220,7 @@ private:
             if (step.has(Step::as_encoded) && !is_encoded(value))
                 QCCL_TRY(encode(value, src, fates_[value].is_sent ? 0 : Step::stays));
             if (is_encoded(value))
-                emit(is_first ? Verb::decode : Verb::decode_add, step.dst, wire_of_[value]);
+                emit_decode(is_first ? Verb::decode : Verb::decode_add, step.dst, value);
             else if (is_first)
                 emit(Verb::copy, step.dst, src);
             else
@@ -241,7 +258,7 @@ private:
         const uint8_t flags = step.flags & Step::finishes;
         if (!is_encoded(value) && fates_[value].is_sent) QCCL_TRY(encode(value, step.src, flags));
         if (is_encoded(value))
-            emit(Verb::decode, step.dst, wire_of_[value]);
+            emit_decode(Verb::decode, step.dst, value);
         else
             emit(Verb::copy, step.dst, step.src).flags = flags;
         if (step.dst.is(SlotKind::accumulator)) is_exact_[step.dst.index] = !is_encoded(value);
@@ -252,10 +269,11 @@ private:
     const Schedule &author_;
     const std::vector<Fate> fates_;
     Values values_;
-    std::vector<Slot> wire_of_;   // of each value, where its encoded bytes are
-    std::vector<bool> is_exact_;  // the chunk's accumulator holds more than its bytes would give
-    std::deque<Slot> free_;       // own slots, the one given up longest ago first
-    std::optional<Step> arrival_; // decodes what came last
+    std::vector<Slot> wire_of_;    // of each value, where its encoded bytes are
+    std::vector<uint8_t> tier_of_; // of each value that is encoded: Step::inner or nothing
+    std::vector<bool> is_exact_;   // the chunk's accumulator holds more than its bytes would give
+    std::deque<Slot> free_;        // own slots, the one given up longest ago first
+    std::optional<Step> arrival_;  // decodes what came last
     Schedule placed_;
     uint32_t number_ = 0;
     uint32_t encodes_ = 0;

@@ -12,7 +12,8 @@ namespace qccl {
 // that no rank keeps a better copy than it gave away; a copy of a value that is sent later encodes
 // it at once, for the same reason. The first write of an accumulator becomes a copy or a decode.
 // Refuses a schedule that needs more wire slots of its own at a time than `outbox`, reads what was
-// never written, or finishes what has already been sent.
+// never written, finishes what has already been sent, or passes on in one tier what came in
+// another.
 Result<Schedule> place_codec(const Schedule &author);
 
 } // namespace qccl

@@ -3,6 +3,8 @@
 // transport, no clock.
 #pragma once
 
+#include "schedule/places.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,6 +15,8 @@ struct Team {
     uint32_t size = 1;
     uint32_t rank = 0;
     uint32_t root = 0; // broadcast only
+    // Where its ranks are; held by whoever made the team. None: all in one place.
+    const Places *places = nullptr;
 
     // The rank `distance` places further round the team, and the one as far behind.
     constexpr uint32_t after(uint32_t distance) const {
@@ -83,6 +87,8 @@ struct Step {
         as_encoded = 8, // an author's reduce: the input `src` is added as what its encoded bytes
                         // decode to, whether or not anybody is sent them
         stays = 16,     // place_codec: an encode whose bytes nobody is sent
+        inner = 32,     // send, recv: of a value that is not finished, below the outermost tier,
+                        // which may have a codec of its own; place_codec: encode and decode of it
     };
 
     Verb verb = Verb::copy;

@@ -95,6 +95,8 @@ private:
             step.verb == Verb::reduce && step.src.is(SlotKind::input) && !s_.is_placed;
         if (step.has(Step::as_encoded) && !adds_input) return "has no input to add as encoded";
         if (step.has(Step::stays) && step.verb != Verb::encode) return "encodes nothing to stay";
+        const bool is_plain = step.verb == Verb::copy || step.verb == Verb::reduce;
+        if (step.has(Step::inner) && is_plain) return "names a tier without a message";
         if (!step.has(Step::joins_next)) return nullptr;
         if (number + 1 == s_.steps.size()) return "joins a step that does not exist";
         const Step &next = s_.steps[number + 1];

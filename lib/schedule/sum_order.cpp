@@ -1,8 +1,35 @@
 #include "schedule/sum_order.hpp"
 
-#include <algorithm>
+#include <utility>
 
 namespace qccl {
+
+namespace {
+
+using Term = SumOrder::Term;
+
+struct Tree {
+    std::vector<std::vector<uint32_t>> children; // in increasing number
+    uint32_t root = 0;
+
+    explicit Tree(std::span<const uint32_t> parents) : children(parents.size()) {
+        for (uint32_t i = 0; i < parents.size(); i++) {
+            if (parents[i] == i)
+                root = i;
+            else
+                children[parents[i]].push_back(i);
+        }
+    }
+    Term sum_of(uint32_t at, std::vector<Term> &members) const {
+        if (children[at].empty()) return std::move(members[at]);
+        Term sum;
+        sum.operands.push_back(std::move(members[at]));
+        for (const uint32_t child : children[at]) sum.operands.push_back(sum_of(child, members));
+        return sum;
+    }
+};
+
+} // namespace
 
 SumOrder SumOrder::in_turn(uint32_t ranks, uint32_t first) {
     SumOrder order(ranks);
@@ -10,53 +37,49 @@ SumOrder SumOrder::in_turn(uint32_t ranks, uint32_t first) {
     return order;
 }
 
+SumOrder SumOrder::in_turn(std::span<const uint32_t> ring, uint32_t first) {
+    const auto ranks = static_cast<uint32_t>(ring.size());
+    SumOrder order(ranks);
+    order.places_.resize(ranks);
+    for (uint32_t at = 0; at < ranks; at++) order.places_[ring[at]] = (at + ranks - first) % ranks;
+    return order;
+}
+
 SumOrder SumOrder::by_tree(std::span<const uint32_t> parents) {
-    const auto ranks = static_cast<uint32_t>(parents.size());
+    std::vector<Term> members(parents.size());
+    for (uint32_t rank = 0; rank < members.size(); rank++) members[rank].rank = rank;
+    return of(of_tree(parents, std::move(members)), static_cast<uint32_t>(parents.size()));
+}
+
+SumOrder SumOrder::of(const Term &sum, uint32_t ranks) {
     SumOrder order(ranks);
     order.places_.resize(ranks);
     order.begins_.resize(ranks);
     order.ends_.resize(ranks);
-
-    // Children by parent, in increasing rank.
-    std::vector<uint32_t> first(ranks + 1), children(ranks);
-    uint32_t root = 0;
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        if (parents[rank] == rank)
-            root = rank;
-        else
-            first[parents[rank] + 1]++;
-    }
-    for (uint32_t rank = 0; rank < ranks; rank++) first[rank + 1] += first[rank];
-    std::vector<uint32_t> next(first.begin(), first.end() - 1);
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        if (parents[rank] != rank) children[next[parents[rank]]++] = rank;
-
-    // Own value first: a walk that visits parents before children. A subtree ends where the walk
-    // leaves it.
-    struct Visit {
-        uint32_t rank;
-        uint32_t next_child;
-    };
-    std::vector<Visit> path;
-    uint32_t place = 0;
-    const auto enter = [&](uint32_t rank, uint32_t sum_begin) {
-        order.places_[rank] = place;
-        order.begins_[place] = sum_begin;
-        place++;
-        path.push_back({rank, first[rank]});
-    };
-    enter(root, 0);
-    while (!path.empty()) {
-        Visit &visit = path.back();
-        const uint32_t own = order.places_[visit.rank];
-        if (visit.next_child < first[visit.rank + 1]) {
-            enter(children[visit.next_child++], own);
-        } else {
-            order.ends_[own] = place;
-            path.pop_back();
-        }
-    }
+    uint32_t next = 0;
+    order.lay(sum, next);
     return order;
+}
+
+Term SumOrder::of_tree(std::span<const uint32_t> parents, std::vector<Term> members) {
+    const Tree tree(parents);
+    return tree.sum_of(tree.root, members);
+}
+
+// `next` is the next free place. A first operand is added to nothing.
+void SumOrder::lay(const Term &term, uint32_t &next) {
+    if (term.operands.empty()) {
+        places_[term.rank] = next++;
+        return;
+    }
+    const uint32_t begin = next;
+    for (const Term &operand : term.operands) {
+        const uint32_t start = next;
+        lay(operand, next);
+        if (start == begin) continue;
+        begins_[start] = begin;
+        ends_[start] = next;
+    }
 }
 
 SumOrder by_rank(Collective, uint32_t ranks, uint32_t) { return SumOrder::in_turn(ranks); }

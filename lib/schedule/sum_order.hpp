@@ -15,11 +15,23 @@ namespace qccl {
 // numbered by their place in it, read from left to right.
 class SumOrder {
 public:
+    // A contribution, or the sum of the operands.
+    struct Term {
+        uint32_t rank = 0; // without operands: whose contribution
+        std::vector<Term> operands = {};
+    };
+
     // `first`, first + 1, ..., once round, without brackets.
     static SumOrder in_turn(uint32_t ranks, uint32_t first = 0);
+    // Likewise by the positions of a ring, of which `ring` has the ranks.
+    static SumOrder in_turn(std::span<const uint32_t> ring, uint32_t first);
     // A rank's own contribution, then what its children sum, in increasing rank; the root is its
     // own parent.
     static SumOrder by_tree(std::span<const uint32_t> parents);
+    // With every rank once.
+    static SumOrder of(const Term &sum, uint32_t ranks);
+    // As by_tree, where members[i] takes the place of rank i's contribution.
+    static Term of_tree(std::span<const uint32_t> parents, std::vector<Term> members);
 
     uint32_t place(uint32_t rank) const {
         return places_.empty() ? (rank + ranks_ - first_) % ranks_ : places_[rank];
@@ -32,6 +44,7 @@ public:
 
 private:
     explicit SumOrder(uint32_t ranks) : ranks_(ranks) {}
+    void lay(const Term &term, uint32_t &next);
 
     uint32_t ranks_;
     uint32_t first_ = 0;

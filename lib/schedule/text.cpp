@@ -19,7 +19,7 @@ struct FlagName {
 };
 constexpr FlagName flag_names[] = {
     {Step::finishes, "finishes"},     {Step::joins_next, "joins"}, {Step::releases, "releases"},
-    {Step::as_encoded, "as_encoded"}, {Step::stays, "stays"},
+    {Step::as_encoded, "as_encoded"}, {Step::stays, "stays"},      {Step::inner, "inner"},
 };
 
 void append(std::string &text, const char *word, uint64_t number) {

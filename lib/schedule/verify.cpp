@@ -18,14 +18,6 @@ namespace {
 constexpr uint32_t none = Expressions::none;
 constexpr uint32_t most_encodes_of_chunk = 255;
 
-// What a wire slot holds, and the own slot of the rank that encoded it.
-struct Parcel {
-    Expression value = none;
-    uint32_t chunk = 0;
-    uint32_t origin = none;
-    bool stays = false; // nobody may be sent it
-};
-
 // One rank, somewhere in its schedule.
 struct Run {
     enum class Wait : uint8_t { no, message, slot };
@@ -154,8 +146,10 @@ private:
     }
 
     Fault send(Run &run, const Step &step) {
-        Envelope message{
-            .rounds = run.rounds, .step = static_cast<uint32_t>(run.next), .chunk = step.chunk};
+        Envelope message{.rounds = run.rounds,
+                         .step = static_cast<uint32_t>(run.next),
+                         .chunk = step.chunk,
+                         .is_inner = step.has(Step::inner)};
         if (Fault fault = read(run, step, step.src, message.value)) return fault;
         if (run.schedule.is_placed) {
             if (run.wires[step.src.index].stays) return "sends what was encoded to stay";
@@ -174,10 +168,15 @@ private:
         if (message.chunk != step.chunk)
             return complain("step %u of rank %u sends chunk %u here", message.step, step.peer,
                             message.chunk);
+        if (message.is_inner != step.has(Step::inner))
+            return complain("step %u of rank %u sends in another tier", message.step, step.peer);
         if (!step.dst.is(SlotKind::wire)) return write(run, step, message.value);
         Parcel &parcel = run.wires[step.dst.index];
         if (parcel.value != none) return "overwrites what is still needed, or was never read";
-        parcel = {.value = message.value, .chunk = step.chunk, .origin = message.origin};
+        parcel = {.value = message.value,
+                  .chunk = step.chunk,
+                  .origin = message.origin,
+                  .is_inner = message.is_inner};
         return nullptr;
     }
 
@@ -226,6 +225,8 @@ private:
         Expression value = none;
         if (Fault fault = read(run, step, step.src, value)) return fault;
         if (Fault fault = finish(step, value)) return fault;
+        if (step.has(Step::inner) && (!is_sum_ || expressions_[value].is_finished))
+            return "encodes a result for an inner tier";
         if (is_sum_ && expressions_.is_complete(value) && !expressions_[value].is_finished)
             return "encodes a complete sum that avg has not divided";
         if (expressions_[value].has_final) return "encodes a result a second time";
@@ -233,12 +234,20 @@ private:
         const uint32_t origin = own_slot(run, step.dst);
         if (holds_[origin] != 0) return "encodes into a slot that is still in use";
         holds_[origin] = 1;
-        run.wires[step.dst.index] = {
-            .value = expressions_.encode(value, place(run, step.chunk), run.encodes[step.chunk]++),
-            .chunk = step.chunk,
-            .origin = origin,
-            .stays = step.has(Step::stays)};
+        run.wires[step.dst.index] = {.value = expressions_.encode(value, place(run, step.chunk),
+                                                                  run.encodes[step.chunk]++,
+                                                                  step.has(Step::inner)),
+                                     .chunk = step.chunk,
+                                     .origin = origin,
+                                     .stays = step.has(Step::stays),
+                                     .is_inner = step.has(Step::inner)};
         return nullptr;
+    }
+
+    // What a placed step reads from a wire slot is of the step's tier.
+    Fault check_tier(const Run &run, const Step &step) const {
+        const bool is_inner = run.wires[step.src.index].is_inner;
+        return is_inner == step.has(Step::inner) ? nullptr : "takes bytes for another tier's";
     }
 
     Fault finish(const Step &step, Expression &value) {
@@ -290,6 +299,8 @@ private:
             value = run.wires[slot.index].value;
             if (value != none && run.wires[slot.index].chunk != step.chunk)
                 return complain("finds chunk %u there", run.wires[slot.index].chunk);
+            if (run.schedule.is_placed)
+                if (Fault fault = check_tier(run, step)) return fault;
             break;
         case SlotKind::none: break;
         }
@@ -341,11 +352,13 @@ private:
 
     Verified sum_up() {
         for (const Run &run : runs_) verified_.rounds = std::max(verified_.rounds, run.rounds);
-        double noise = 0;
-        for (const Final &final : finals_)
-            if (final.value != none) noise += expressions_[final.value].noise;
-        const double contributions = is_sum_ ? theorem_.ranks : 1;
-        verified_.noise = noise / static_cast<double>(finals_.size()) / contributions;
+        const double share =
+            1.0 / static_cast<double>(finals_.size()) / (is_sum_ ? theorem_.ranks : 1);
+        for (const Final &final : finals_) {
+            if (final.value == none) continue;
+            verified_.noise += expressions_[final.value].noise * share;
+            verified_.inner_noise += expressions_[final.value].inner_noise * share;
+        }
         return verified_;
     }
 

@@ -25,7 +25,9 @@ struct Verified {
     uint64_t steps = 0;
     uint64_t messages = 0;
     uint32_t rounds = 0; // the longest chain of messages that wait for one another
-    double noise = 0;    // predicted NMSE of a result, in units of one encode's
+    // Predicted NMSE of a result, in units of one encode's: of the outermost tier's, and of those
+    // below.
+    double noise = 0, inner_noise = 0;
 };
 
 // Each rank's schedule, as author wrote it or placed, joined or not; asked for once, in order.
@@ -37,7 +39,8 @@ using ScheduleOf = std::function<Result<Schedule>(uint32_t rank)>;
 //   says, divided once where avg divides;
 // - it is the same expression on all ranks: what one final encode decodes to, if anything was
 //   encoded after the last addition;
-// - messages match in chunk, order and number;
+// - messages match in chunk, tier, order and number, and what was encoded for one tier travels and
+//   is decoded in it; a finished value is of the outermost;
 // - no two steps race under the dependencies that lower derives (check_races);
 // - no rank waits for ever, even with one lane and an engine that takes steps in order, a run of
 //   joined steps at once; every wire slot is given up in the end, so that the next instance finds

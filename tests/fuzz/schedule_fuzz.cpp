@@ -20,8 +20,8 @@ static void prove(const std::vector<Section> &sections) {
     const auto ranks = static_cast<uint32_t>(sections.size());
     for (int c = 0; c < 5; c++)
         for (const auto &[order, own] :
-             {std::pair(by_rank, OwnInput::exact), std::pair(by_ring, OwnInput::exact),
-              std::pair(by_rank, OwnInput::as_encoded)}) {
+             {std::pair(&by_rank, OwnInput::exact), std::pair(&by_ring, OwnInput::exact),
+              std::pair(&by_rank, OwnInput::as_encoded)}) {
             const Theorem theorem{static_cast<Collective>(c), order, ranks, sections[0].team.root,
                                   own};
             const auto as_written = verify(theorem, [&](uint32_t rank) -> Result<Schedule> {

@@ -1,0 +1,51 @@
+// A team's groups within groups, and who carries a chunk for each of them. Knows no steps.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace qccl {
+
+// Level 0 are the groups of ranks that are nearest each other; at the top one group has all. The
+// members of a group are, for each chunk, the carriers of the groups that it is made of.
+class Nest {
+public:
+    explicit Nest(const Team &team);
+
+    uint32_t levels() const { return static_cast<uint32_t>(levels_.size()); }
+    bool is_top(uint32_t level) const { return level + 1 == levels(); }
+    uint32_t group_of(uint32_t level, uint32_t rank) const { return levels_[level].of_rank[rank]; }
+    uint32_t groups(uint32_t level) const {
+        return static_cast<uint32_t>(levels_[level].parts.size());
+    }
+    // Who deals, in the group, with the chunk that `owner` ends up with: the owner in its own
+    // groups, in others whoever stands where the owner does.
+    std::vector<uint32_t> members(uint32_t level, uint32_t group, uint32_t owner) const;
+    uint32_t carrier(uint32_t level, uint32_t group, uint32_t owner) const;
+    // Contributions that a member has when it comes to the level.
+    std::vector<uint32_t> weights(uint32_t level, uint32_t group) const;
+    uint32_t largest(uint32_t level) const;
+
+    // Owners for the chunks of a whole vector: in every group at the top, one for each carrier that
+    // every group below can have (or, with leaders, one).
+    std::vector<uint32_t> owners(bool has_leaders) const;
+    // What a group is made of: ranks at level 0, groups of the level below elsewhere.
+    const std::vector<uint32_t> &parts(uint32_t level, uint32_t group) const {
+        return levels_[level].parts[group];
+    }
+
+private:
+    struct Level {
+        std::vector<std::vector<uint32_t>> parts; // by group
+        std::vector<uint32_t> of_rank;            // group of each rank
+        std::vector<uint32_t> ranks;              // how many, by group
+    };
+    uint32_t place(uint32_t level, uint32_t rank) const;
+    uint32_t pick(uint32_t level, uint32_t group, const std::vector<uint32_t> &shares) const;
+
+    std::vector<Level> levels_;
+};
+
+} // namespace qccl

@@ -1,0 +1,65 @@
+#include "schedule/places.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace qccl {
+
+namespace {
+
+enum class Tier : uint8_t { node, host, rack };
+
+// Numbers that are equal where racks are, and hosts, and nodes, down to the tier.
+std::vector<uint64_t> keys_of(std::span<const Whereabouts> spots, Tier tier) {
+    std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint64_t> known;
+    std::vector<uint64_t> keys;
+    for (const Whereabouts &spot : spots) {
+        const std::tuple key(spot.rack, tier <= Tier::host ? spot.host : 0,
+                             tier == Tier::node ? spot.node : 0);
+        keys.push_back(known.emplace(key, known.size()).first->second);
+    }
+    return keys;
+}
+
+Partition part(std::span<const Whereabouts> spots, Tier tier) {
+    return Partition(keys_of(spots, tier));
+}
+
+} // namespace
+
+Partition::Partition(std::span<const uint64_t> keys) {
+    std::map<uint64_t, uint32_t> known;
+    for (uint32_t rank = 0; rank < keys.size(); rank++) {
+        const auto [found, is_new] =
+            known.emplace(keys[rank], static_cast<uint32_t>(ranks_.size()));
+        if (is_new) ranks_.emplace_back();
+        ranks_[found->second].push_back(rank);
+        group_of_.push_back(found->second);
+    }
+}
+
+Places::Places(std::vector<Whereabouts> spots)
+    : spots_(std::move(spots)), hosts_(part(spots_, Tier::host)), ring_(spots_.size()),
+      position_(spots_.size()) {
+    size_t finer = spots_.size();
+    for (const Tier tier : {Tier::node, Tier::host, Tier::rack}) {
+        Partition partition = part(spots_, tier);
+        if (partition.groups() == 1 || partition.groups() == finer) continue;
+        finer = partition.groups();
+        tiers_.push_back(std::move(partition));
+    }
+
+    // Groups in the order of their lowest ranks, so that what lies well stays as it is.
+    const Partition racks = part(spots_, Tier::rack), nodes = part(spots_, Tier::node);
+    std::iota(ring_.begin(), ring_.end(), 0U);
+    const auto key = [&](uint32_t rank) {
+        return std::tuple(racks.group_of(rank), hosts_.group_of(rank), nodes.group_of(rank), rank);
+    };
+    std::sort(ring_.begin(), ring_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+    for (uint32_t at = 0; at < ring_.size(); at++) position_[ring_[at]] = at;
+    is_in_rank_order_ = std::is_sorted(ring_.begin(), ring_.end());
+}
+
+} // namespace qccl

@@ -1,0 +1,139 @@
+// coll/hierarchy over many shapes of teams: proven, with the rounds and the noise that it says, and
+// with as little between the hosts as there can be.
+#include "qtest.hpp"
+
+#include "forms.hpp"
+
+#include "schedule/verify.hpp"
+
+#include <cmath>
+
+using namespace qccl;
+
+namespace {
+
+using Sizes = std::vector<uint32_t>; // ranks of each host
+
+// Rank by rank as the hosts have them, or one of each host in turn.
+Places places_of(const Sizes &hosts, bool in_turn = false) {
+    std::vector<Whereabouts> spots;
+    uint32_t most = 0;
+    for (const uint32_t size : hosts) most = std::max(most, size);
+    for (uint32_t outer = 0; outer < (in_turn ? most : hosts.size()); outer++)
+        for (uint32_t inner = 0; inner < (in_turn ? hosts.size() : hosts[outer]); inner++) {
+            const uint32_t host = in_turn ? inner : outer, local = in_turn ? outer : inner;
+            if (local < hosts[host]) spots.push_back({.node = 0, .host = host, .rack = 0});
+        }
+    return Places(spots);
+}
+
+// `nodes` in each of `hosts` in each of `racks`, with `ranks` each.
+Places nested_places(uint32_t racks, uint32_t hosts, uint32_t nodes, uint32_t ranks) {
+    std::vector<Whereabouts> spots;
+    for (uint32_t rack = 0; rack < racks; rack++)
+        for (uint32_t host = 0; host < hosts; host++)
+            for (uint32_t node = 0; node < nodes; node++)
+                spots.insert(spots.end(), ranks, {.node = node, .host = host, .rack = rack});
+    return Places(spots);
+}
+
+std::vector<Algorithm> variants() {
+    std::vector<Algorithm> all;
+    for (const char *inner : {"direct", "ring", "halving"})
+        for (const char *outer : {"ring", "halving"})
+            for (const char *share : {"every", "leader"})
+                all.push_back(algorithm_of(std::string("hierarchy:inner=") + inner +
+                                           ",outer=" + outer + ",share=" + share));
+    return all;
+}
+
+Result<Verified> prove(Form form, const Algorithm &algorithm, Collective collective,
+                       const Places &places, uint32_t root = 0) {
+    const Team team{.size = places.ranks(), .rank = 0, .root = root, .places = &places};
+    return verify({collective, algorithm.order(team), team.size, root, algorithm.own()},
+                  [&](uint32_t rank) -> Result<Schedule> {
+                      Team mine = team;
+                      mine.rank = rank;
+                      return make(form, algorithm, collective, mine);
+                  });
+}
+
+void check(const Algorithm &algorithm, Collective collective, const Places &places,
+           uint32_t root = 0) {
+    const Team team{.size = places.ranks(), .rank = 0, .root = root, .places = &places};
+    for (const Form form : forms) {
+        const auto proof = prove(form, algorithm, collective, places, root);
+        CHECK_OK(proof);
+        CHECK_EQ(proof->rounds, algorithm.rounds(collective, team));
+        if (form == Form::author) continue;
+        const auto is_close = [](double a, double b) { return std::abs(a - b) < 1e-9 * (1 + b); };
+        CHECK(is_close(proof->noise, algorithm.noise(collective, team)));
+        CHECK(is_close(proof->inner_noise, algorithm.inner_noise(collective, team)));
+    }
+}
+
+} // namespace
+
+static void every_hierarchy_is_proven() {
+    for (const Algorithm &algorithm : variants())
+        for (const Sizes &hosts : {Sizes{2, 2}, Sizes{3, 3, 3}, Sizes{1, 2}, Sizes{4, 2, 3},
+                                   Sizes{1, 1, 1}, Sizes{5}, Sizes{1, 5}, Sizes{2, 3, 1, 4, 2}})
+            for (const bool in_turn : {false, true})
+                for (const Collective collective : moving_collectives) {
+                    const Places places = places_of(hosts, in_turn);
+                    check(algorithm, collective, places,
+                          collective == Collective::broadcast ? places.ranks() / 2 : 0);
+                }
+}
+
+static void hierarchies_of_three_tiers_are_proven() {
+    for (const Algorithm &algorithm : variants())
+        for (const Collective collective : moving_collectives) {
+            check(algorithm, collective, nested_places(1, 2, 2, 2));
+            check(algorithm, collective, nested_places(2, 2, 1, 3));
+            check(algorithm, collective, nested_places(2, 3, 2, 2));
+        }
+}
+
+// Messages to other hosts, of one host.
+static uint32_t leaving(const char *spec, const Places &places, uint32_t host) {
+    uint32_t messages = 0;
+    for (const uint32_t rank : places.hosts().ranks(host)) {
+        const Schedule s = make(Form::author, algorithm_of(spec), Collective::all_reduce,
+                                {.size = places.ranks(), .rank = rank, .places = &places});
+        for (const Step &step : s.steps)
+            messages += step.verb == Verb::send && places.hosts().group_of(step.peer) != host;
+    }
+    return messages;
+}
+
+// Each byte once: a vector is four chunks, of which a host sends each once.
+static void each_byte_leaves_a_host_once() {
+    for (const bool in_turn : {false, true}) {
+        const Places places = places_of({2, 2}, in_turn);
+        CHECK_EQ(leaving("hierarchy", places, 0), 4U);
+        CHECK_EQ(leaving("hierarchy", places, 1), 4U);
+        CHECK_EQ(leaving("hierarchy:share=leader", places, 0), 2U); // of two chunks
+        // The ring enters and leaves a host once, however ranks were dealt out.
+        CHECK_EQ(leaving("ring", places, 0), 6U);
+    }
+}
+
+static void rings_go_by_host() {
+    const Algorithm ring = algorithm_of("ring");
+    for (const Collective collective : moving_collectives)
+        for (const Sizes &hosts : {Sizes{2, 2}, Sizes{4, 2, 3}, Sizes{1, 5}}) {
+            const Places places = places_of(hosts, true);
+            check(ring, collective, places, places.ranks() - 1);
+        }
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(every_hierarchy_is_proven),
+        QTEST(hierarchies_of_three_tiers_are_proven),
+        QTEST(each_byte_leaves_a_host_once),
+        QTEST(rings_go_by_host),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
