@@ -6,7 +6,7 @@
 #include "perf/command_line.hpp"
 #include "perf/crew_comm.hpp"
 #include "perf/launch.hpp"
-#include "perf/network.hpp"
+#include "perf/neural_network.hpp"
 #include "perf/number_text.hpp"
 #include "perf/report.hpp"
 #include "perf/started.hpp"

@@ -1,4 +1,4 @@
-#include "perf/network.hpp"
+#include "perf/neural_network.hpp"
 
 #include "perf/random.hpp"
 
