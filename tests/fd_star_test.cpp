@@ -6,6 +6,7 @@
 #include "transport/fd_star.hpp"
 
 #include <fcntl.h>
+#include <numeric>
 #include <optional>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -38,10 +39,16 @@ void check_pairs(const Result<std::vector<FdPair>> &all, uint32_t size) {
         for (uint32_t i = 0; i < 2; i++) CHECK_EQ(number_in((*all)[rank][i]), rank * 2 + i);
 }
 
+std::vector<uint32_t> first_ranks(uint32_t size) {
+    std::vector<uint32_t> ranks(size);
+    std::iota(ranks.begin(), ranks.end(), 0U);
+    return ranks;
+}
+
 Result<std::vector<FdPair>> join(const StarAddress &star, uint32_t rank, uint32_t size, FdPair mine,
                                  std::chrono::nanoseconds timeout) {
     QCCL_TRY(FdRay ray, FdRay::open());
-    return ray.join(star, rank, size, std::move(mine), timeout);
+    return ray.join(star, rank, first_ranks(size), std::move(mine), timeout);
 }
 
 FileDescriptor connect_to(const StarAddress &star) {
@@ -67,7 +74,7 @@ void serve_with(uint32_t size, const std::function<void(const StarAddress &)> &g
             said = failure.text;
         }
     });
-    const auto all = star->serve(pair_of(0), size, 20s);
+    const auto all = star->serve(pair_of(0), first_ranks(size), 20s);
     others.join();
     if (!said.empty()) throw Failure{said};
     check_pairs(all, size);
@@ -146,7 +153,7 @@ void another_user_is_turned_away() {
     auto star = FdStar::open();
     CHECK_OK(star);
     knock_as_another_user(star->address());
-    const auto all = star->serve(pair_of(0), 2, 200ms);
+    const auto all = star->serve(pair_of(0), first_ranks(2), 200ms);
     CHECK(!all);
     CHECK_EQ(all.error().rank, 1);
     CHECK(std::string_view(all.error().text)
@@ -171,7 +178,7 @@ std::string serve_with_few_descriptors(rlim_t spare) {
     rlimit low = before;
     low.rlim_cur = lowest_free + spare;
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-    const auto all = star->serve(std::move(mine), 2, 20s);
+    const auto all = star->serve(std::move(mine), first_ranks(2), 20s);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     CHECK(!all);
     star = Error::make(Code::success, "it closes the door");
@@ -273,7 +280,7 @@ void ways_that_stay_crowded_are_told() {
         const FdPair pair = pair_of(1);
         CHECK_EQ(send_fds(rank_1, {address.cookie, 1, 1}, &pair, Clock::now() + 5s), 0);
         way = crowd_the_way(most);
-        const auto all = star->serve(pair_of(0), 2, 100ms);
+        const auto all = star->serve(pair_of(0), first_ranks(2), 100ms);
         CHECK(!all);
         CHECK_EQ(std::string(all.error().text),
                  std::string("cannot pass shared memory to rank 1: user 65534 has sent more than "
@@ -348,7 +355,7 @@ void who_does_not_come_is_named() {
     {
         auto star = FdStar::open();
         CHECK_OK(star);
-        const auto all = star->serve(pair_of(0), 3, 50ms);
+        const auto all = star->serve(pair_of(0), first_ranks(3), 50ms);
         CHECK(!all);
         CHECK_EQ(all.error().rank, 1);
         CHECK_EQ(std::string(all.error().text),

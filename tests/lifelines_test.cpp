@@ -21,6 +21,7 @@ FileDescriptor copy_of(const FileDescriptor &one) { return FileDescriptor(dup(on
 
 // A child opens its lifeline, hands it over and lives until it is killed.
 void an_end_is_seen(Result<Lifeline> (*open)()) {
+    static constexpr uint32_t ranks[] = {0, 1};
     auto star = FdStar::open();
     CHECK_OK(star);
     const pid_t child = fork();
@@ -28,13 +29,13 @@ void an_end_is_seen(Result<Lifeline> (*open)()) {
         auto own = open();
         auto ray = FdRay::open();
         if (!own || !ray ||
-            !ray->join(star->address(), 1, 2, {copy_of(own->shown), copy_of(own->shown)}, 5s))
+            !ray->join(star->address(), 1, ranks, {copy_of(own->shown), copy_of(own->shown)}, 5s))
             _exit(1);
         for (;;) pause();
     }
     auto own = open();
     CHECK_OK(own);
-    auto pairs = star->serve({std::move(own->shown), FileDescriptor(dup(0))}, 2, 5s);
+    auto pairs = star->serve({std::move(own->shown), FileDescriptor(dup(0))}, ranks, 5s);
     CHECK_OK(pairs);
     std::vector<FileDescriptor> shown;
     for (FdPair &pair : *pairs) shown.push_back(std::move(pair[0]));

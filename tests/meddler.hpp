@@ -46,6 +46,7 @@ public:
     }
     std::span<std::byte> outbox() override { return inner_->outbox(); }
     uint32_t slots() const override { return inner_->slots(); }
+    std::span<std::byte> inbox() override { return inner_->inbox(); }
     bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
 
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
@@ -55,9 +56,9 @@ public:
         if (is_sent && meddling_.sent) meddling_.sent(wire.bytes);
         return is_sent;
     }
-    Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override {
+    Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag, const Room &room) override {
         if (meddling_.holds && meddling_.holds(peer, tag)) return std::optional<Wire>();
-        QCCL_TRY(auto wire, inner_->receive(peer, tag));
+        QCCL_TRY(auto wire, inner_->receive(peer, tag, room));
         if (!wire) return wire;
         QCCL_TRY(before("receive"));
         if (meddling_.loses && meddling_.loses(peer, tag)) {

@@ -198,8 +198,6 @@ void too_few_descriptors_are_an_error_on_every_rank() {
 
 } // namespace
 
-#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
-
 int main() {
     const CMUnitTest tests[] = {
         ON_BOTH(nothing_is_left_behind),

@@ -2,8 +2,10 @@
 // The ranks meet in memory that all of them map, which also carries their failed checks home.
 #pragma once
 
+#include "memory_network.hpp"
 #include "qtest.hpp"
 
+#include "transport/network.hpp"
 #include "transport/transport.hpp"
 
 #include <atomic>
@@ -91,7 +93,38 @@ private:
     T *held_;
 };
 
-enum class Kind { inproc, shm };
+// Ranks as threads or processes of one host; each on a host of its own; or in pairs, two to a host.
+// Between hosts of threads there is a network in memory, between those of processes UCX.
+enum class Kind { inproc, shm, inproc_apart, shm_apart, inproc_pairs, shm_pairs };
+
+constexpr bool are_processes(Kind kind) {
+    return kind == Kind::shm || kind == Kind::shm_apart || kind == Kind::shm_pairs;
+}
+
+constexpr bool is_one_host(Kind kind) { return kind == Kind::inproc || kind == Kind::shm; }
+
+constexpr uint32_t ranks_per_host(Kind kind) {
+    if (is_one_host(kind)) return ~uint32_t{0};
+    return kind == Kind::inproc_apart || kind == Kind::shm_apart ? 1 : 2;
+}
+
+constexpr bool are_near(Kind kind, uint32_t a, uint32_t b) {
+    return a / ranks_per_host(kind) == b / ranks_per_host(kind);
+}
+
+inline void make_hosts(Kind kind, qccl::TransportOptions &options) {
+    const uint32_t ranks = ranks_per_host(kind);
+    if (options.size <= ranks) return;
+    for (uint32_t rank = 0; rank < options.size; rank++) options.hosts.push_back(rank / ranks);
+    options.far = far_options(memory_network::module);
+#ifdef QCCL_UCX_MODULE
+    if (!are_processes(kind)) return;
+    const auto ucx = qccl::load_network_module(QCCL_UCX_MODULE);
+    CHECK_OK(ucx);
+    options.far = far_options(**ucx);
+    options.far.devices = "lo"; // whatever interfaces come and go beside this
+#endif
+}
 
 // Small, so that rings run full and slots are used again.
 inline qccl::TransportOptions small_options() {
@@ -100,6 +133,16 @@ inline qccl::TransportOptions small_options() {
     options.slots = 64;
     options.line_bytes = 4096;
     return options;
+}
+
+// A part of the inbox that nobody uses, for one message.
+inline qccl::Room free_room(qccl::Transport &transport) {
+    const std::span<std::byte> inbox = transport.inbox();
+    const size_t bytes = inbox.size() / transport.slots();
+    for (uint32_t slot = 0; slot < transport.slots() && !inbox.empty(); slot++)
+        if (transport.is_free(transport.slots() + slot))
+            return {transport.slots() + slot, inbox.subspan(slot * bytes, bytes)};
+    return {};
 }
 
 // One rank's surroundings.
@@ -114,8 +157,8 @@ struct Rank {
         const auto all_gather = [this](const void *mine, void *all, size_t bytes) {
             return meeting.all_gather(rank, mine, all, bytes);
         };
-        return kind == Kind::shm ? create_shm_transport(options, all_gather)
-                                 : create_inproc_transport(options, all_gather);
+        return are_processes(kind) ? create_shm_transport(options, all_gather)
+                                   : create_inproc_transport(options, all_gather);
     }
 };
 
@@ -176,10 +219,11 @@ inline std::vector<int> run_ranks(Meeting &meeting, Kind kind, const Body &body,
                                   const Watch &watch = {}) {
     std::vector<Rank> ranks;
     options.size = meeting.size();
+    make_hosts(kind, options);
     for (options.rank = 0; options.rank < options.size; options.rank++)
         ranks.push_back({options.rank, options.size, kind, meeting, options});
     std::vector<int> statuses;
-    if (kind == Kind::shm)
+    if (are_processes(kind))
         statuses = run_processes(ranks, body, watch);
     else
         run_threads(ranks, body);
@@ -198,3 +242,13 @@ inline void run_ranks(Kind kind, uint32_t size, const Body &body,
 }
 
 } // namespace qtest
+
+// One test for each kind that it is about.
+#define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
+#ifdef QCCL_UCX_MODULE
+#define OVER_UCX(body) , QTEST(body<Kind::shm_apart>), QTEST(body<Kind::shm_pairs>)
+#else
+#define OVER_UCX(body)
+#endif
+#define ON_ALL(body)                                                                               \
+    ON_BOTH(body), QTEST(body<Kind::inproc_apart>), QTEST(body<Kind::inproc_pairs>) OVER_UCX(body)

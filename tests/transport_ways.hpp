@@ -41,8 +41,9 @@ inline Done send(Transport &transport, uint32_t peer, const Wire &wire) {
 }
 
 inline Result<Wire> receive(Transport &transport, uint32_t peer) {
+    const Room room = free_room(transport);
     for (;;) {
-        QCCL_TRY(const auto wire, transport.receive(peer, {}));
+        QCCL_TRY(const auto wire, transport.receive(peer, {}, room));
         if (wire) return *wire;
         QCCL_TRY(transport.wait(peer));
     }
@@ -96,11 +97,12 @@ inline Done run(Transport &transport, const CallDescriptor &call, Way way,
                 Clock::duration timeout = 30s) {
     QCCL_TRY(transport.begin(call, timeout));
     switch (way) {
-    case Way::mail: return by_mail(transport);
-    case Way::line: return by_line(transport);
-    case Way::ring: return by_ring(transport);
-    case Way::meeting: return transport.meet();
+    case Way::mail: QCCL_TRY(by_mail(transport)); break;
+    case Way::line: QCCL_TRY(by_line(transport)); break;
+    case Way::ring: QCCL_TRY(by_ring(transport)); break;
+    case Way::meeting: QCCL_TRY(transport.meet()); break;
     }
+    (void)transport.end(); // the failure of a later call, perhaps, which others are in already
     return {};
 }
 

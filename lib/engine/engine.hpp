@@ -55,9 +55,10 @@ struct EngineMemory {
     StoreChoices stores;
     // Fingerprints of programs that all ranks have begun together once: of many, the latest.
     std::array<uint64_t, 64> agreed{};
-    // How the outbox is cut: a slot's bytes may be given another place only while nobody reads any.
+    // How the outbox and the inbox are cut: a slot's bytes may be given another place only while
+    // nobody reads any.
     uint64_t slot_bytes = 0;
-    uint32_t used_slots = 0;
+    uint32_t used_slots = 0, used_rooms = 0;
 };
 
 class Engine {

@@ -58,13 +58,21 @@ Done Interpreter::agree() {
 // Readers know bytes by where they lie, so before slots move nobody may be reading. Peers get there
 // without this rank: all that they wait for has been sent.
 Done Interpreter::cut_outbox() {
-    if (memory_.slot_bytes != program_.geometry.wire_bytes)
-        for (; memory_.used_slots != 0; memory_.used_slots--)
-            while (!transport_.is_free(memory_.used_slots - 1))
-                QCCL_TRY(transport_.wait(program_.work.team.rank));
+    if (memory_.slot_bytes != program_.geometry.wire_bytes) {
+        QCCL_TRY(await_free(0, memory_.used_slots));
+        QCCL_TRY(await_free(transport_.slots(), memory_.used_rooms));
+        memory_.used_slots = memory_.used_rooms = 0;
+    }
+    const uint32_t lanes = program_.geometry.lanes;
     memory_.slot_bytes = program_.geometry.wire_bytes;
-    memory_.used_slots =
-        std::max(memory_.used_slots, program_.geometry.lanes * program_.schedule.outbox);
+    memory_.used_slots = std::max(memory_.used_slots, lanes * program_.schedule.outbox);
+    memory_.used_rooms = std::max(memory_.used_rooms, lanes * program_.rooms());
+    return {};
+}
+
+Done Interpreter::await_free(uint32_t first, uint32_t slots) {
+    for (uint32_t slot = first; slot < first + slots; slot++)
+        while (!transport_.is_free(slot)) QCCL_TRY(transport_.wait(program_.work.team.rank));
     return {};
 }
 
@@ -76,8 +84,7 @@ void Interpreter::lend() {
 // The caller may change its buffers when the call returns, so by then nobody may be reading them.
 Done Interpreter::take_back() {
     if (workbench_.lends())
-        for (uint32_t slot = 0; slot < program_.geometry.lanes * program_.schedule.outbox; slot++)
-            while (!transport_.is_free(slot)) QCCL_TRY(transport_.wait(program_.work.team.rank));
+        QCCL_TRY(await_free(0, program_.geometry.lanes * program_.schedule.outbox));
     charge(counters_.wait_ticks);
     return {};
 }
@@ -162,7 +169,8 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    QCCL_TRY(const auto wire, transport_.receive(step.peer, tag));
+    const Room room = workbench_.room(lane, step.dst.index, transport_.inbox(), transport_.slots());
+    QCCL_TRY(const auto wire, transport_.receive(step.peer, tag, room));
     if (!wire) return false;
     // Whatever the poll before this found nothing is waiting.
     charge(counters_.wait_ticks);

@@ -21,6 +21,7 @@ private:
     Done agree();
     Done prepare();
     Done cut_outbox();
+    Done await_free(uint32_t first, uint32_t slots);
     void lend();
     Done take_back();
 

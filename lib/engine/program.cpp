@@ -190,6 +190,24 @@ void count_wire_bytes(Program &program) {
         if (step.verb == Verb::send) program.wire_bytes += message_bytes(program, step);
 }
 
+// What comes from other hosts has to be put somewhere. How many instances a rank has in flight is
+// its own affair: where ranks hold unlike numbers of messages, so are their lanes.
+Done fit_inbox(Program &program) {
+    const uint64_t rooms = program.rooms(), bytes = program.geometry.wire_bytes;
+    if (rooms == 0) return {};
+    const uint64_t fitting =
+        std::min(program.cut.inbox_bytes / (rooms * bytes), program.cut.slots / rooms);
+    program.geometry.lanes =
+        static_cast<uint32_t>(std::min<uint64_t>(program.geometry.lanes, fitting));
+    if (fitting != 0) return {};
+    return Error::make(Code::invalid_argument,
+                       "%llu messages of up to %llu bytes come from other hosts, more than the "
+                       "arena's %zu bytes and %u slots for them",
+                       static_cast<unsigned long long>(rooms),
+                       static_cast<unsigned long long>(bytes), program.cut.inbox_bytes,
+                       program.cut.slots);
+}
+
 } // namespace
 
 Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut) {
@@ -210,6 +228,7 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
                     .layout = layout,
                     .geometry = geometry};
     program.fingerprint = program.descriptor.hash();
+    QCCL_TRY(fit_inbox(program));
     program.tile = find_tile(work, cut, geometry, layout.grain());
     program.tile_payload_bytes = most_encoded_bytes(work.codec, work.type, program.tile);
     measure_buffers(program);

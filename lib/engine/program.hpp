@@ -43,6 +43,8 @@ struct Cut {
     // Of the transport: its outbox, and how many slots that may be cut into.
     size_t outbox_bytes = size_t{16} << 20;
     uint32_t slots = 1024;
+    // Of the transport: where what comes from other hosts lies, in as many slots; 0: nothing does.
+    size_t inbox_bytes = 0;
     // Unencoded bytes of a chunk that an instance works on, and instances in flight.
     size_t segment_bytes = size_t{128} << 10;
     uint32_t lanes = 4;
@@ -104,6 +106,9 @@ struct Program {
     std::optional<BoundProgram> bound{}; // if the call runs over the lines
     bool may_lend = false;
     std::vector<Lendable> lendable{}; // by Op::ordinal of labels, if the call may lend
+
+    // Messages that a lane may hold, if ranks are on several hosts: of each there is a room.
+    uint32_t rooms() const { return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox; }
 
     uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
     uint64_t raw_bytes = 0;                  // of the call's vector, unencoded

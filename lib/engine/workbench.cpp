@@ -160,6 +160,14 @@ Noise Workbench::noise(const Op &op, const ElementRange &segment) const {
             .first_index = segment.index};
 }
 
+Room Workbench::room(const Lane &lane, uint32_t wire, std::span<std::byte> inbox,
+                     uint32_t first) const {
+    if (inbox.empty()) return {};
+    const size_t bytes = program_.geometry.wire_bytes;
+    const uint32_t number = lane.number() * program_.rooms() + wire - program_.schedule.outbox;
+    return {.slot = first + number, .memory = inbox.subspan(number * bytes, bytes)};
+}
+
 std::byte *Workbench::slot_address(const Lane &lane, uint32_t wire) const {
     return outbox_.data() + slot(lane, wire) * program_.geometry.wire_bytes;
 }

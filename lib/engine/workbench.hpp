@@ -38,6 +38,8 @@ public:
     uint32_t slot(const Lane &lane, uint32_t wire) const {
         return lane.number() * program_.schedule.outbox + wire;
     }
+    // Where what the lane receives in that wire slot comes to lie, if it comes from another host.
+    Room room(const Lane &lane, uint32_t wire, std::span<std::byte> inbox, uint32_t first) const;
     // The elements of the chunk that the lane's instance works on.
     ElementRange range(const Lane &lane, Slot slot, uint32_t chunk) const {
         return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);

@@ -8,15 +8,24 @@ namespace qccl {
 void CallHistory::publish(const CallDescriptor &call) {
     current_ = call;
     hash_ = call.hash();
-    PublishedCall &slot = party_.mine().call(call.call);
+    write(party_.mine().call(call.call), call, hash_);
+    party_.mine().presence().begun.store(call.call, std::memory_order_release);
+}
+
+void CallHistory::record(uint32_t rank, const CallDescriptor &call) {
+    PublishedCall &slot = party_.segments[rank].call(call.call);
+    if (slot.call.load(std::memory_order_relaxed) >= call.call) return;
+    write(slot, call, call.hash());
+}
+
+void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash) {
     // Release stores of the words keep this one before them, for whoever acquires one of them.
     slot.call.store(0, std::memory_order_relaxed);
     const auto words = std::bit_cast<PublishedCall::Words>(call);
     for (size_t i = 0; i < words.size(); i++)
         slot.words[i].store(words[i], std::memory_order_release);
-    slot.hash.store(hash_, std::memory_order_release);
+    slot.hash.store(hash, std::memory_order_release);
     slot.call.store(call.call, std::memory_order_release);
-    party_.mine().presence().begun.store(call.call, std::memory_order_release);
 }
 
 std::optional<CallDescriptor> CallHistory::find(uint32_t rank, uint64_t call) const {

@@ -14,6 +14,9 @@ public:
     // before.
     void publish(const CallDescriptor &call);
 
+    // Of a far rank, as it has told. A call that has been forgotten since stays so.
+    void record(uint32_t rank, const CallDescriptor &call);
+
     // Of this rank's latest call; its number is 0 before the first.
     const CallDescriptor &current() const { return current_; }
     uint64_t hash() const { return hash_; }
@@ -30,6 +33,8 @@ public:
     std::optional<Error> difference(uint64_t call) const;
 
 private:
+    static void write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash);
+
     const Party &party_;
     CallDescriptor current_;
     uint64_t hash_ = 0;

@@ -7,8 +7,10 @@
 // bytes; the kernel's expedited membarrier lets the sleeper pay for both.
 #pragma once
 
+#include "base/file_descriptor.hpp"
 #include "transport/segment.hpp"
 
+#include <array>
 #include <chrono>
 
 namespace qccl {
@@ -24,18 +26,40 @@ bool register_fences();
 // Wakes the owner of `bell`, or keeps it from falling asleep.
 void ring(Bell &bell);
 
-// Rings if the owner sleeps or is about to. After the store that it may be waiting for.
-inline void ring_sleeper(Bell &bell, Fences fences) {
-    uint32_t asleep;
+// Whether the owner sleeps or is about to. After the store that it may be waiting for.
+inline bool is_sleeper(Bell &bell, Fences fences) {
     if (fences == Fences::by_sleeper) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        asleep = bell.is_asleep.load(std::memory_order_relaxed);
-    } else {
-        asleep = bell.is_asleep.fetch_add(0, std::memory_order_seq_cst);
+        return bell.is_asleep.load(std::memory_order_relaxed) != 0;
     }
-    if (asleep) [[unlikely]]
+    return bell.is_asleep.fetch_add(0, std::memory_order_seq_cst) != 0;
+}
+
+// Rings such an owner.
+inline void ring_sleeper(Bell &bell, Fences fences) {
+    if (is_sleeper(bell, fences)) [[unlikely]]
         ring(bell);
 }
+
+// A bell that can be waited for together with other descriptors: a socket of this host with a
+// random name. Whoever knows the name can ring it, and with that do no more than wake its owner.
+class SocketBell {
+public:
+    using Name = std::array<char, 24>;
+
+    SocketBell() = default;
+    static Result<SocketBell> make();
+    const Name &name() const { return name_; }
+    int descriptor() const { return socket_.number(); }
+    bool is_open() const { return socket_.is_open(); }
+
+    void ring(const Name &other) const;
+    void silence() const;
+
+private:
+    FileDescriptor socket_;
+    Name name_{};
+};
 
 // The owner's side: lie_down, look once more, sleep, look, sleep, ..., get_up.
 class Sleeper {
@@ -46,6 +70,8 @@ public:
     void lie_down();
     // Until the next ring, one since the last look, or `longest`.
     void sleep(std::chrono::nanoseconds longest);
+    // Likewise, by the bell that is rung too, or until `other` can be read.
+    void sleep(std::chrono::nanoseconds longest, const SocketBell &bell, int other);
     void get_up();
 
 private:

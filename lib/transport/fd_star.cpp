@@ -71,39 +71,45 @@ Error not_passed(uint32_t rank, int reason) {
                        rank, geteuid(), static_cast<unsigned long long>(most.rlim_cur));
 }
 
-// Where rank 0 has hung up with a reason of its own, it tells that itself.
-Error rank_0_left() {
-    return Error::make(Code::peer_lost, "rank 0 left before it had passed on all shared memory")
-        .at_rank(0);
+// Where the middle has hung up with a reason of its own, it tells that itself.
+Error middle_left(uint32_t middle) {
+    return Error::make(Code::peer_lost, "rank %u left before it had passed on all shared memory",
+                       middle)
+        .at_rank(middle);
 }
 
-Done reach(const FileDescriptor &connection, const StarAddress &star, uint32_t rank,
-           TimePoint deadline) {
+Done reach(const FileDescriptor &connection, const StarAddress &star, uint32_t middle,
+           uint32_t rank, TimePoint deadline) {
     const Address address(star);
     while (connect(connection.number(), address.get(), address.bytes) != 0) {
-        if (errno == ECONNREFUSED) return rank_0_left();
+        if (errno == ECONNREFUSED) return middle_left(middle);
         // Where too many stand at the door, this is EAGAIN, and nothing tells when there is room.
         if (errno != EINTR && errno != EAGAIN)
-            return failed("connect to rank 0 to exchange shared memory");
+            return Error::make(Code::system_error,
+                               "cannot connect to rank %u to exchange shared memory: %s", middle,
+                               std::strerror(errno));
         if (Clock::now() >= deadline)
-            return Error::make(Code::timeout, "rank 0 lets nobody in to exchange shared memory")
-                .at_rank(0);
+            return Error::make(Code::timeout, "rank %u lets nobody in to exchange shared memory",
+                               middle)
+                .at_rank(middle);
         std::this_thread::sleep_for(retry_pause);
     }
     const std::optional<uid_t> user = user_of(connection);
     if (user == geteuid()) return {};
     return Error::make(Code::system_error,
-                       "rank 0 runs as user %d, rank %u as user %u: ranks of one host must "
+                       "rank %u runs as user %d, rank %u as user %u: ranks of one host must "
                        "belong to one user",
-                       user ? static_cast<int>(*user) : -1, rank, geteuid())
-        .at_rank(0);
+                       middle, user ? static_cast<int>(*user) : -1, rank, geteuid())
+        .at_rank(middle);
 }
 
 // The middle while it waits: who has come, and who is at the door.
 class Reception {
 public:
-    Reception(const FileDescriptor &listener, const StarAddress &address, uint32_t size)
-        : listener_(listener), address_(address), pairs_(size), connections_(size) {}
+    Reception(const FileDescriptor &listener, const StarAddress &address,
+              std::span<const uint32_t> ranks)
+        : listener_(listener), address_(address), ranks_(ranks), pairs_(ranks.size()),
+          connections_(ranks.size()) {}
 
     void put(uint32_t rank, FdPair pair) {
         pairs_[rank] = std::move(pair);
@@ -113,15 +119,15 @@ public:
     Error late() const {
         const auto missing = std::find_if(pairs_.begin(), pairs_.end(),
                                           [](const FdPair &pair) { return !pair[0].is_open(); });
-        const auto rank = static_cast<uint32_t>(missing - pairs_.begin());
+        const uint32_t rank = ranks_[static_cast<size_t>(missing - pairs_.begin())];
         if (!turned_away_)
             return Error::make(Code::timeout, "rank %u did not connect to exchange shared memory",
                                rank)
                 .at_rank(rank);
         return Error::make(Code::timeout,
                            "rank %u did not connect to exchange shared memory; a process of user "
-                           "%u came and was turned away, because rank 0 runs as user %u",
-                           rank, *turned_away_, geteuid())
+                           "%u came and was turned away, because rank %u runs as user %u",
+                           rank, *turned_away_, ranks_[0], geteuid())
             .at_rank(rank);
     }
 
@@ -143,7 +149,7 @@ public:
             const int reason = spread_to(connections_[rank], deadline);
             // A rank that is gone is missed by all where they compare their outcomes.
             const bool is_gone = reason == EPIPE || reason == ECONNRESET;
-            if (reason != 0 && !is_gone) return not_passed(rank, reason);
+            if (reason != 0 && !is_gone) return not_passed(ranks_[rank], reason);
         }
         return {};
     }
@@ -196,8 +202,9 @@ private:
 
     const FileDescriptor &listener_;
     const StarAddress &address_;
-    std::vector<FdPair> pairs_;               // by rank
-    std::vector<FileDescriptor> connections_; // by rank
+    const std::span<const uint32_t> ranks_;
+    std::vector<FdPair> pairs_; // by place
+    std::vector<FileDescriptor> connections_;
     std::vector<FileDescriptor> silent_;
     std::optional<uid_t> turned_away_; // the last who came as another user
     size_t come_ = 0;
@@ -223,9 +230,10 @@ Result<FdStar> FdStar::open() {
     return star;
 }
 
-Result<std::vector<FdPair>> FdStar::serve(FdPair mine, uint32_t size, Time timeout) {
+Result<std::vector<FdPair>> FdStar::serve(FdPair mine, std::span<const uint32_t> ranks,
+                                          Time timeout) {
     const TimePoint deadline = deadline_after(Clock::now(), timeout);
-    Reception reception(listener_, address_, size);
+    Reception reception(listener_, address_, ranks);
     reception.put(0, std::move(mine));
     while (!reception.is_complete()) {
         if (Clock::now() >= deadline) return reception.late();
@@ -241,27 +249,35 @@ Result<FdRay> FdRay::open() {
     return ray;
 }
 
-Result<std::vector<FdPair>> FdRay::join(const StarAddress &star, uint32_t rank, uint32_t size,
-                                        FdPair mine, Time timeout) {
+Result<std::vector<FdPair>> FdRay::join(const StarAddress &star, uint32_t place,
+                                        std::span<const uint32_t> ranks, FdPair mine,
+                                        Time timeout) {
+    const uint32_t middle = ranks[0];
     const FileDescriptor connection = std::move(connection_);
     const TimePoint deadline = deadline_after(Clock::now(), timeout);
-    QCCL_TRY(reach(connection, star, rank, deadline));
-    const int reason = send_fds(connection, {star.cookie, rank, 1}, &mine, deadline);
-    if (reason == EPIPE || reason == ECONNRESET) return rank_0_left();
-    if (reason != 0) return not_passed(0, reason);
+    const uint32_t rank = place < ranks.size() ? ranks[place] : place;
+    QCCL_TRY(reach(connection, star, middle, rank, deadline));
+    const int reason = send_fds(connection, {star.cookie, place, 1}, &mine, deadline);
+    if (reason == EPIPE || reason == ECONNRESET) return middle_left(middle);
+    if (reason != 0) return not_passed(middle, reason);
     std::vector<FdPair> all;
-    while (all.size() < size) {
+    while (all.size() < ranks.size()) {
         auto received = receive_fds(connection, star.cookie);
         if (!received && errno == EAGAIN) {
             if (await(connection, POLLIN, deadline)) continue;
-            return Error::make(Code::timeout, "rank 0 does not pass on the ranks' shared memory")
-                .at_rank(0);
+            return Error::make(Code::timeout, "rank %u does not pass on the ranks' shared memory",
+                               middle)
+                .at_rank(middle);
         }
-        if (!received && errno == ECONNRESET) return rank_0_left();
-        if (!received) return failed("receive the ranks' shared memory from rank 0");
+        if (!received && errno == ECONNRESET) return middle_left(middle);
+        if (!received)
+            return Error::make(Code::system_error,
+                               "cannot receive the ranks' shared memory from rank %u: %s", middle,
+                               std::strerror(errno));
         if (received->message.first != all.size() || received->pairs.empty())
-            return Error::make(Code::system_error, "rank 0 passed shared memory out of order")
-                .at_rank(0);
+            return Error::make(Code::system_error, "rank %u passed shared memory out of order",
+                               middle)
+                .at_rank(middle);
         for (FdPair &pair : received->pairs) all.push_back(std::move(pair));
     }
     return all;

@@ -1,7 +1,7 @@
 // Passes file descriptors among the processes of one host: everyone gives two and gets everyone's.
-// Rank 0 is the middle of the star; its socket has a random abstract name, so that nothing lies in
-// any file system, and it listens only to processes of the same user that know the cookie. Knows
-// not what the descriptors are.
+// The lowest rank is the middle of the star; its socket has a random abstract name, so that nothing
+// lies in any file system, and it listens only to processes of the same user that know the cookie.
+// Knows not what the descriptors are.
 #pragma once
 
 #include "base/result.hpp"
@@ -10,40 +10,44 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace qccl {
 
-// What every rank must know of rank 0 to reach it. Travels as bytes.
+// What every rank must know of the middle to reach it. Travels as bytes.
 struct StarAddress {
     std::array<char, 24> name{};
     FdCookie cookie{};
 };
 
-// The middle, rank 0.
+// The middle, the first of the ranks of a host. `ranks` are theirs in the communicator, in whose
+// order they give and get.
 class FdStar {
 public:
     // Listens from now on.
     static Result<FdStar> open();
     const StarAddress &address() const { return address_; }
 
-    // Waits for all others and gives each of them everything. By rank; an error names a rank that
+    // Waits for all others and gives each of them everything. An error names a rank that
     // has not come by the deadline, or does not take what it is given, or says that no descriptor
     // is left. Strangers are turned away and delay nobody.
-    Result<std::vector<FdPair>> serve(FdPair mine, uint32_t size, std::chrono::nanoseconds timeout);
+    Result<std::vector<FdPair>> serve(FdPair mine, std::span<const uint32_t> ranks,
+                                      std::chrono::nanoseconds timeout);
 
 private:
     FileDescriptor listener_;
     StarAddress address_;
 };
 
-// Every other rank. Opened before the others wait for it: later it needs no more descriptors to
-// come.
+// Every other rank; `place` is its own among them. Opened before the others wait for it: later it
+// needs no more descriptors to come.
 class FdRay {
 public:
     static Result<FdRay> open();
-    Result<std::vector<FdPair>> join(const StarAddress &star, uint32_t rank, uint32_t size,
-                                     FdPair mine, std::chrono::nanoseconds timeout);
+    Result<std::vector<FdPair>> join(const StarAddress &star, uint32_t place,
+                                     std::span<const uint32_t> ranks, FdPair mine,
+                                     std::chrono::nanoseconds timeout);
 
 private:
     FileDescriptor connection_;

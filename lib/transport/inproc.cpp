@@ -1,8 +1,7 @@
 // inproc: ranks are threads of one process, segments plain memory. A rank may be destroyed while
 // others still read its segment, so everyone holds every segment.
+#include "transport/far_side.hpp"
 #include "transport/mapping.hpp"
-#include "transport/roster.hpp"
-#include "transport/shared_transport.hpp"
 
 namespace qccl {
 
@@ -31,25 +30,33 @@ Result<Mapping> make_segment(const SegmentShape &shape) {
 
 Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
                                                            const AllGather &all_gather) {
-    const SegmentShape shape{options.size, options.slots, options.line_bytes, options.outbox_bytes};
+    const SegmentShape shape = shape_of(options);
     auto memory = make_segment(shape);
     Introduction introduction;
     introduction.shape = shape;
+    SocketBell bell = make_bell(options, introduction);
     if (!memory) introduction.fail(memory.error());
-    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather));
+    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather, options.hosts));
 
     Segment(memory->base(), shape).format();
     auto *const mine = new ClaimedSegment{std::move(*memory), options.size};
     std::vector<ClaimedSegment *> all(options.size);
     QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
 
-    Party party(options.rank, roster.fences(), roster.pids());
-    for (ClaimedSegment *const segment : all) {
-        party.segments.emplace_back(segment->memory.base(), shape);
-        party.keepers.push_back(hold(segment));
+    std::vector<NearSegment> near;
+    std::vector<std::shared_ptr<const void>> others; // which this rank does not even look at
+    for (uint32_t peer = 0; peer < options.size; peer++) {
+        std::shared_ptr<const void> keeper = hold(all[peer]);
+        if (roster.is_near(options.rank, peer))
+            near.push_back({all[peer]->memory.base(), std::move(keeper)});
+        else
+            others.push_back(std::move(keeper));
     }
-    return std::unique_ptr<Transport>(std::make_unique<SharedTransport>(
-        "inproc", std::move(party), Lifelines(), roster, options));
+    QCCL_TRY(Party party, make_party(roster, options.rank, std::move(bell), std::move(near)));
+    auto transport =
+        std::make_unique<SharedTransport>("inproc", std::move(party), Lifelines(), roster, options);
+    if (!options.hosts.empty()) QCCL_TRY(reach_hosts(*transport, roster, options, all_gather));
+    return std::unique_ptr<Transport>(std::move(transport));
 }
 
 } // namespace qccl

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 namespace qccl {
@@ -25,14 +26,81 @@ Result<Lifeline> Lifeline::open_pipe() {
 }
 
 Lifelines::Lifelines(std::vector<FileDescriptor> shown, FileDescriptor held)
-    : shown_(std::move(shown)), held_(std::move(held)) {
-    for (const FileDescriptor &line : shown_) polls_.push_back({line.number(), POLLIN, 0});
+    : held_(std::move(held)) {
+    for (FileDescriptor &line : shown) {
+        polls_.push_back({line.number(), POLLIN, 0});
+        lines_.push_back({.shown = std::move(line)});
+    }
+}
+
+void Lifelines::add_connection(uint32_t rank, FileDescriptor connection) {
+    while (lines_.size() <= rank) {
+        lines_.emplace_back();
+        polls_.push_back({-1, 0, 0});
+    }
+    polls_[rank] = {connection.number(), POLLIN | POLLRDHUP, 0};
+    lines_[rank] = {.shown = std::move(connection), .is_connection = true};
 }
 
 void Lifelines::look() {
     if (polls_.empty()) return;
-    // On failure revents keeps what the last look found; the next look comes soon.
-    poll(polls_.data(), polls_.size(), 0);
+    // On failure lines keep what the last look found; the next look comes soon.
+    if (poll(polls_.data(), polls_.size(), 0) <= 0) return;
+    for (size_t rank = 0; rank < lines_.size(); rank++) {
+        if (polls_[rank].revents == 0) continue;
+        if (lines_[rank].is_connection)
+            listen(lines_[rank]);
+        else if ((polls_[rank].revents & (POLLIN | POLLHUP)) != 0)
+            lines_[rank].has_ended = true;
+        // Nothing follows.
+        if (lines_[rank].has_ended || lines_[rank].has_left) polls_[rank].fd = -1;
+    }
+}
+
+namespace {
+
+// All that is ever said on a connection: the first byte alone, or all of it.
+struct Word {
+    static constexpr char farewell = 'f', verdict = 'v';
+
+    char what = farewell;
+    Error error;
+};
+
+void say(const FileDescriptor &connection, const Word &word, size_t bytes) {
+    send(connection.number(), &word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+} // namespace
+
+void Lifelines::listen(Line &line) {
+    const auto read = [&](Word &word, size_t bytes, int flags) {
+        return recv(line.shown.number(), &word, bytes, MSG_DONTWAIT | flags);
+    };
+    Word word;
+    const ssize_t got = read(word, sizeof word, MSG_PEEK);
+    const bool is_verdict = got > 0 && word.what == Word::verdict;
+    if (is_verdict && got < static_cast<ssize_t>(sizeof word)) return; // the rest is on its way
+    if (got > 0) read(word, is_verdict ? sizeof word : 1, 0);
+    if (is_verdict) {
+        word.error.text[sizeof word.error.text - 1] = '\0';
+        verdict_ = word.error;
+    } else if (got > 0) {
+        line.has_left = true;
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+        line.has_ended = true;
+    }
+}
+
+void Lifelines::say_farewell() const {
+    for (const Line &line : lines_)
+        if (line.is_connection) say(line.shown, {}, 1);
+}
+
+void Lifelines::tell(const Error &verdict) const {
+    const Word word{Word::verdict, verdict};
+    for (const Line &line : lines_)
+        if (line.is_connection) say(line.shown, word, sizeof word);
 }
 
 } // namespace qccl

@@ -1,10 +1,12 @@
-// Which ranks' processes live. Empty where the ranks are threads of one process.
+// Which ranks' processes live, and which hosts can be reached. Empty where the ranks are threads of
+// one process.
 #pragma once
 
 #include "base/result.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <poll.h>
 #include <vector>
 
@@ -27,16 +29,35 @@ public:
     // What each rank has shown, by rank, and what this one holds.
     Lifelines(std::vector<FileDescriptor> shown, FileDescriptor held);
 
+    // A connection to a rank of another host. The kernel there answers for a process that is
+    // stopped, so it breaks when the process ends or the host cannot be reached.
+    void add_connection(uint32_t rank, FileDescriptor connection);
+
     // Looks at all of them with one system call.
     void look();
-    bool has_ended(uint32_t rank) const {
-        return !polls_.empty() && (polls_[rank].revents & (POLLIN | POLLHUP)) != 0;
-    }
+    bool has_ended(uint32_t rank) const { return rank < lines_.size() && lines_[rank].has_ended; }
+    // Has said farewell on a connection.
+    bool has_left(uint32_t rank) const { return rank < lines_.size() && lines_[rank].has_left; }
+    // What somebody has told on a connection that the communicator has failed with.
+    const std::optional<Error> &verdict() const { return verdict_; }
+
+    // On all connections, where it arrives also if neither end does anything more for it. Any
+    // thread.
+    void say_farewell() const;
+    void tell(const Error &verdict) const;
 
 private:
-    std::vector<FileDescriptor> shown_;
+    struct Line {
+        FileDescriptor shown;
+        bool is_connection = false;
+        bool has_ended = false, has_left = false;
+    };
+    void listen(Line &line);
+
+    std::vector<Line> lines_; // by rank
     FileDescriptor held_;
-    std::vector<pollfd> polls_;
+    std::vector<pollfd> polls_; // likewise
+    std::optional<Error> verdict_;
 };
 
 } // namespace qccl

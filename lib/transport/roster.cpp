@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <map>
 #include <unistd.h>
 
 namespace qccl {
@@ -25,6 +26,7 @@ Done check_shape(const SegmentShape &reference, const SegmentShape &shape, uint3
         {"slots", reference.slots, shape.slots},
         {"bytes in a line", reference.line_bytes, shape.line_bytes},
         {"bytes in the outbox", reference.outbox_bytes, shape.outbox_bytes},
+        {"bytes in the inbox", reference.inbox_bytes, shape.inbox_bytes},
     };
     for (const auto &part : parts)
         if (part.expected != part.got)
@@ -35,29 +37,25 @@ Done check_shape(const SegmentShape &reference, const SegmentShape &shape, uint3
     return {};
 }
 
-// Each rank alone would find room, and all together would not.
-Done check_memory(const std::vector<Introduction> &all) {
-    QCCL_TRY(const size_t bytes, all[0].shape.segment_bytes());
-    uint64_t free = UINT64_MAX;
-    for (const Introduction &each : all) free = std::min(free, each.free_bytes);
-    if (bytes <= free / all.size()) return {};
-    static constexpr double mib = 1 << 20;
-    return Error::make(Code::system_error,
-                       "cannot get %.1f MiB of shared memory for each of %zu ranks: only %.1f MiB "
-                       "are free",
-                       static_cast<double>(bytes) / mib, all.size(),
-                       static_cast<double>(free) / mib);
-}
-
 } // namespace
 
-Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather) {
+SegmentShape shape_of(const TransportOptions &options) {
+    return {.ranks = options.size,
+            .slots = options.slots,
+            .line_bytes = options.line_bytes,
+            .outbox_bytes = options.outbox_bytes,
+            .inbox_bytes = options.hosts.empty() ? 0 : options.outbox_bytes};
+}
+
+Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather,
+                              std::vector<uint32_t> hosts) {
     mine.pid = getpid();
     mine.may_be_fenced = register_fences();
     // Where the machine has more cores than a set can name, the set stays empty and nobody spins.
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
 
     Roster roster;
+    roster.hosts_ = std::move(hosts);
     std::vector<Introduction> &all = roster.introductions_;
     all.resize(mine.shape.ranks);
     QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
@@ -70,24 +68,69 @@ Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather) {
                 .at_rank(peer);
     for (uint32_t peer = 0; peer < roster.size(); peer++)
         if (all[peer].has_failed) return error_of(peer, all[peer].failure);
-    for (uint32_t peer = 0; peer < roster.size(); peer++) {
-        if (all[peer].user == all[0].user) continue;
-        return Error::make(Code::mismatch,
-                           "rank %u runs as user %u, rank 0 as user %u: ranks of one host must "
-                           "belong to one user",
-                           peer, all[peer].user, all[0].user)
-            .at_rank(peer)
-            .compared(all[0].user, all[peer].user);
-    }
+    QCCL_TRY(roster.check_users());
     for (uint32_t peer = 0; peer < roster.size(); peer++)
         QCCL_TRY(check_shape(all[0].shape, all[peer].shape, peer));
-    QCCL_TRY(check_memory(all));
+    QCCL_TRY(roster.check_memory());
     return roster;
 }
 
-Fences Roster::fences() const {
-    for (const Introduction &introduction : introductions_)
-        if (!introduction.may_be_fenced) return Fences::both;
+std::vector<uint32_t> Roster::near_ranks(uint32_t rank) const {
+    std::vector<uint32_t> ranks;
+    for (uint32_t peer = 0; peer < size(); peer++)
+        if (is_near(rank, peer)) ranks.push_back(peer);
+    return ranks;
+}
+
+std::vector<uint32_t> Roster::firsts() const {
+    std::vector<uint32_t> ranks(size(), 0);
+    std::map<uint32_t, uint32_t> first_of;
+    for (uint32_t rank = 0; rank < hosts_.size(); rank++)
+        ranks[rank] = first_of.try_emplace(hosts_[rank], rank).first->second;
+    return ranks;
+}
+
+Done Roster::check_users() const {
+    const std::vector<uint32_t> first_of = firsts();
+    for (uint32_t peer = 0; peer < size(); peer++) {
+        const uint32_t first = first_of[peer];
+        const uint32_t user = introductions_[peer].user, expected = introductions_[first].user;
+        if (user == expected) continue;
+        return Error::make(Code::mismatch,
+                           "rank %u runs as user %u, rank %u as user %u: ranks of one host must "
+                           "belong to one user",
+                           peer, user, first, expected)
+            .at_rank(peer)
+            .compared(expected, user);
+    }
+    return {};
+}
+
+// Each rank alone would find room, and all of a host together would not.
+Done Roster::check_memory() const {
+    QCCL_TRY(const size_t bytes, introductions_[0].shape.segment_bytes());
+    const std::vector<uint32_t> first_of = firsts();
+    std::vector<uint64_t> free(size(), UINT64_MAX), ranks(size(), 0);
+    for (uint32_t rank = 0; rank < size(); rank++) {
+        const uint32_t first = first_of[rank];
+        free[first] = std::min(free[first], introductions_[rank].free_bytes);
+        ranks[first]++;
+    }
+    for (uint32_t first = 0; first < size(); first++) {
+        if (ranks[first] == 0 || bytes <= free[first] / ranks[first]) continue;
+        static constexpr double mib = 1 << 20;
+        return Error::make(Code::system_error,
+                           "cannot get %.1f MiB of shared memory for each of %" PRIu64
+                           " ranks: only %.1f MiB are free",
+                           static_cast<double>(bytes) / mib, ranks[first],
+                           static_cast<double>(free[first]) / mib);
+    }
+    return {};
+}
+
+Fences Roster::fences(uint32_t rank) const {
+    for (const uint32_t peer : near_ranks(rank))
+        if (!introductions_[peer].may_be_fenced) return Fences::both;
     return Fences::by_sleeper;
 }
 
@@ -97,12 +140,18 @@ std::vector<int64_t> Roster::pids() const {
     return pids;
 }
 
+std::vector<SocketBell::Name> Roster::bells() const {
+    std::vector<SocketBell::Name> names;
+    for (const Introduction &introduction : introductions_) names.push_back(introduction.bell);
+    return names;
+}
+
 double Roster::crowding(uint32_t rank) const {
     const cpu_set_t &ours = introductions_[rank].cores;
     int sharers = 0;
-    for (const Introduction &introduction : introductions_) {
+    for (const uint32_t peer : near_ranks(rank)) {
         cpu_set_t common;
-        CPU_AND(&common, &ours, &introduction.cores);
+        CPU_AND(&common, &ours, &introductions_[peer].cores);
         if (CPU_COUNT(&common) > 0) sharers++;
     }
     return static_cast<double>(sharers) / CPU_COUNT(&ours);

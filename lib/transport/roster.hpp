@@ -11,6 +11,9 @@
 
 namespace qccl {
 
+// Of the segments that the options ask for.
+SegmentShape shape_of(const TransportOptions &options);
+
 // One rank's introduction of itself. Travels as bytes.
 struct Introduction {
     static constexpr uint64_t our_magic =
@@ -27,6 +30,7 @@ struct Introduction {
     uint64_t has_failed = 0;
     Error failure;              // if so
     std::byte contact[64] = {}; // the transport's own
+    SocketBell::Name bell{};    // where ranks are on several hosts
 
     void fail(const Error &error) {
         has_failed = 1;
@@ -37,14 +41,23 @@ struct Introduction {
 class Roster {
 public:
     // Tells everyone about this rank and hears about everyone. If any rank has failed or does not
-    // fit, every rank gets the same error, which names it.
-    static Result<Roster> gather(Introduction mine, const AllGather &all_gather);
+    // fit, every rank gets the same error, which names it. `hosts` as in TransportOptions.
+    static Result<Roster> gather(Introduction mine, const AllGather &all_gather,
+                                 std::vector<uint32_t> hosts = {});
 
     const Introduction &operator[](uint32_t rank) const { return introductions_[rank]; }
     uint32_t size() const { return static_cast<uint32_t>(introductions_.size()); }
 
-    Fences fences() const;
+    bool is_near(uint32_t rank, uint32_t other) const {
+        return hosts_.empty() || hosts_[rank] == hosts_[other];
+    }
+    std::vector<uint32_t> near_ranks(uint32_t rank) const;
+    // The lowest rank of each rank's host.
+    std::vector<uint32_t> firsts() const;
+    // Of the ranks that are near this one.
+    Fences fences(uint32_t rank) const;
     std::vector<int64_t> pids() const;
+    std::vector<SocketBell::Name> bells() const;
     // Whether `rank` has a core for itself, whatever the others do with theirs.
     bool may_spin(uint32_t rank) const;
     // Where most ranks share cores: how many of them there are for each. At least 1.
@@ -54,7 +67,11 @@ private:
     // Ranks, this one among them, for each core that it may run on; infinite where that is unknown.
     double crowding(uint32_t rank) const;
 
+    Done check_users() const;
+    Done check_memory() const;
+
     std::vector<Introduction> introductions_;
+    std::vector<uint32_t> hosts_; // by rank, or empty
 };
 
 // Tells everyone whether this rank has come through; if any has not, everyone fails with the lowest

@@ -28,8 +28,9 @@ Segment::Segment(std::byte *base, const SegmentShape &shape)
       lines_(round_up(sizeof(Control), page)), mails_(lines_ + 2 * line_stride_),
       taken_(mails_ + size_t{shape.ranks} * mails_kept(shape.ranks) * sizeof(Mail)),
       readers_(taken_ + size_t{shape.ranks} * sizeof(Taken)),
-      outbox_(round_up(readers_ + size_t{shape.slots} * sizeof(Readers), page)),
-      end_(round_up(outbox_ + shape.outbox_bytes, page)) {}
+      outbox_(round_up(readers_ + size_t{slots()} * sizeof(Readers), page)),
+      inbox_(round_up(outbox_ + shape.outbox_bytes, page)),
+      end_(round_up(inbox_ + shape.inbox_bytes, page)) {}
 
 void Segment::format() const {
     construct(&control(), 1);
@@ -39,12 +40,12 @@ void Segment::format() const {
         construct(at<Mail>(mails_), shape_.ranks * mails());
         construct(at<Taken>(taken_), shape_.ranks);
     }
-    construct(at<Readers>(readers_), shape_.slots);
+    construct(at<Readers>(readers_), slots());
 }
 
 Result<size_t> SegmentShape::segment_bytes() const {
     // What is counted in 32 bits stays below that by itself: nothing wraps.
-    for (const uint64_t bytes : {outbox_bytes, line_bytes})
+    for (const uint64_t bytes : {outbox_bytes, inbox_bytes, line_bytes})
         if (bytes > most_outbox_bytes)
             return Error::make(Code::invalid_argument,
                                "%" PRIu64 " bytes of shared memory are more than the %" PRIu64

@@ -116,9 +116,10 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 // Equal on all ranks.
 struct SegmentShape {
     uint32_t ranks = 1;
-    uint32_t slots = 0;
+    uint32_t slots = 0; // of the outbox, and as many of the inbox if there is one
     uint64_t line_bytes = 0;
     uint64_t outbox_bytes = 0;
+    uint64_t inbox_bytes = 0; // none where all ranks are near
 
     bool operator==(const SegmentShape &) const = default;
     // An error where not even an address could be had for so many.
@@ -151,6 +152,10 @@ public:
     Taken &taken(uint32_t source) const { return at<Taken>(taken_)[source]; }
     Readers &readers(uint32_t slot) const { return at<Readers>(readers_)[slot]; }
     std::span<std::byte> outbox() const { return {base_ + outbox_, shape_.outbox_bytes}; }
+    std::span<std::byte> inbox() const { return {base_ + inbox_, shape_.inbox_bytes}; }
+    // Both, which messages point into.
+    std::span<std::byte> arena() const { return {base_ + outbox_, end_ - outbox_}; }
+    uint32_t slots() const { return shape_.slots * (shape_.inbox_bytes == 0 ? 1 : 2); }
 
 private:
     struct Control {
@@ -170,7 +175,7 @@ private:
     SegmentShape shape_;
     uint64_t last_mail_; // of a mailbox
     size_t line_stride_;
-    size_t lines_, mails_, taken_, readers_, outbox_, end_; // offsets, in this order
+    size_t lines_, mails_, taken_, readers_, outbox_, inbox_, end_; // offsets, in this order
 };
 
 } // namespace qccl

@@ -3,6 +3,7 @@
 #include "transport/shared_transport.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace qccl {
 
@@ -10,7 +11,8 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
                                  const Roster &roster, const TransportOptions &options)
     : name_(name), ranks_per_core_(roster.ranks_per_core()), party_(std::move(party)),
       shape_(roster[0].shape), history_(party_), verdict_(party_),
-      vigil_(party_, history_, verdict_, std::move(lifelines),
+      courier_(party_.has_far() ? std::make_unique<Courier>(party_, history_, verdict_) : nullptr),
+      vigil_(party_, history_, verdict_, std::move(lifelines), courier_.get(),
              {.spin = options.spin.value_or(roster.may_spin(options.rank) ? Vigil::usual_spin
                                                                           : Vigil::Time(0)),
               .spins_beside_others = options.spin.has_value(),
@@ -24,23 +26,37 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
         peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
 }
 
+void SharedTransport::use(Network network) {
+    if (party_.near_ranks.size() == 1)
+        name_ = network.name();
+    else
+        name_.append("+").append(network.name());
+    courier_->use(std::move(network));
+}
+
 Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) {
     vigil_.limit(timeout);
     if (shelved_ != 0) clear_shelves();
     if (call.call >= together_ + calls_kept) QCCL_TRY(keep_together(call.call));
     history_.publish(call);
-    if (verdict_.is_passed()) return *verdict_.failure();
+    if (courier_) {
+        courier_->progress();
+        vigil_.listen();
+        if (const auto other = courier_->begin()) return mismatch(*other);
+    }
+    if (verdict_.is_passed()) return told(*verdict_.failure());
     return {};
 }
 
 Done SharedTransport::meet() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) party_.wake((rank() + i) % size());
+    if (courier_) courier_->announce(LetterKind::news);
     for (uint32_t i = 1; i < size(); i++) {
         const uint32_t peer = (rank() + i) % size();
         while (history_.begun(peer) < call) QCCL_TRY(wait(peer));
         vigil_.came();
-        if (history_.disagrees(peer)) return vigil_.mismatch(call);
+        if (history_.disagrees(peer)) return mismatch(call);
     }
     together_ = call;
     return {};
@@ -66,6 +82,11 @@ void SharedTransport::clear_shelves() {
 }
 
 Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire) {
+    if (!party_.is_near(peer)) {
+        if (!courier_->send(peer, tag, wire)) return vigil_.lose(peer);
+        vigil_.came();
+        return true;
+    }
     Outbound &outbound = peers_[peer].outbound;
     Mail *const mail = outbound.next();
     if (!mail) return false;
@@ -77,7 +98,7 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wi
     mail->tag = tag;
     mail->origin = wire.origin;
     mail->slot = wire.slot;
-    mail->offset = static_cast<uint64_t>(wire.data - origin.outbox().data());
+    mail->offset = static_cast<uint64_t>(wire.data - origin.arena().data());
     mail->bytes = wire.bytes;
     mail->loan = 0;
     if (wire.loan.data)
@@ -88,7 +109,9 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wi
     return true;
 }
 
-Result<std::optional<Wire>> SharedTransport::receive(uint32_t peer, MessageTag tag) {
+Result<std::optional<Wire>> SharedTransport::receive(uint32_t peer, MessageTag tag,
+                                                     const Room &room) {
+    if (!party_.is_near(peer)) return receive_far(peer, tag, room);
     Inbound &inbound = peers_[peer].inbound;
     if (shelved_ != 0)
         if (const auto wire = inbound.unshelve(tag)) {
@@ -111,22 +134,45 @@ Result<std::optional<Wire>> SharedTransport::receive(uint32_t peer, MessageTag t
     }
 }
 
+Result<std::optional<Wire>> SharedTransport::receive_far(uint32_t peer, MessageTag tag,
+                                                         const Room &room) {
+    const Courier::Received received = courier_->receive(peer, tag, room);
+    switch (received.arrival) {
+    case Courier::Arrival::nothing: break;
+    case Courier::Arrival::other_call: return mismatch(received.call);
+    case Courier::Arrival::too_long:
+        return verdict_.pass(Error::make(Code::damaged_data,
+                                         "a message from rank %u has %" PRIu64
+                                         " bytes, more than its place",
+                                         peer, received.bytes)
+                                 .at_rank(peer));
+    case Courier::Arrival::here:
+        vigil_.came();
+        return std::optional<Wire>({.data = room.memory.data(),
+                                    .bytes = received.bytes,
+                                    .origin = rank(),
+                                    .slot = room.slot});
+    }
+    return std::optional<Wire>();
+}
+
 Result<const Mail *> SharedTransport::next_mail(uint32_t peer) {
     const Mail *const mail = peers_[peer].inbound.peek();
     const uint64_t call = history_.current().call;
     if (!mail || mail->call > call) return nullptr;
-    if (mail->call < call || mail->hash != history_.hash()) return vigil_.mismatch(mail->call);
+    if (mail->call < call || mail->hash != history_.hash()) return mismatch(mail->call);
     return mail;
 }
 
 Result<Wire> SharedTransport::view(const Mail &mail) {
-    const bool is_sound = mail.origin < size() && mail.slot < shape_.slots &&
-                          mail.offset <= shape_.outbox_bytes &&
-                          mail.bytes <= shape_.outbox_bytes - mail.offset;
-    if (!is_sound)
-        return verdict_.pass(
-            Error::make(Code::damaged_data, "a message points outside every outbox"));
-    const std::byte *const data = party_.segments[mail.origin].outbox().data() + mail.offset;
+    const auto outside = Error::make(Code::damaged_data, "a message points outside every outbox");
+    if (mail.origin >= size() || !party_.is_near(mail.origin)) return verdict_.pass(outside);
+    const Segment &origin = party_.segments[mail.origin];
+    const std::span<std::byte> arena = origin.arena();
+    const bool is_sound = mail.slot < origin.slots() && mail.offset <= arena.size() &&
+                          mail.bytes <= arena.size() - mail.offset;
+    if (!is_sound) return verdict_.pass(outside);
+    const std::byte *const data = arena.data() + mail.offset;
     Wire wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
     if (mail.loan == 0) return wire;
     const uint64_t window = mail.loan >> Mail::loan_offset_bits;
@@ -147,6 +193,7 @@ void SharedTransport::release(const Wire &wire) {
 // What has been read of a rank that knew of the failure cannot be believed; see Verdict::failure.
 Done SharedTransport::end() {
     vigil_.came();
+    while (courier_ && courier_->has_unsent()) QCCL_TRY(wait(rank()));
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (verdict_.is_passed()) return *verdict_.failure();
@@ -157,6 +204,7 @@ Result<std::byte *> SharedTransport::line() {
     // What this line held two exchanges ago has been read by whoever has published in the latest.
     for (uint32_t peer = 0; peer < size(); peer++)
         if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
+    while (courier_ && !courier_->is_line_sent(exchange_ + 1)) QCCL_TRY(wait(rank()));
     return party_.mine().line_data(exchange_ + 1);
 }
 
@@ -168,6 +216,7 @@ void SharedTransport::publish(size_t bytes) {
     head.bytes = bytes;
     head.stamp.store(exchange_, std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); peer++) party_.wake(peer);
+    if (courier_) courier_->publish(exchange_, bytes);
 }
 
 Result<std::span<const std::byte>> SharedTransport::await_line(uint32_t peer) {
@@ -182,21 +231,58 @@ Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
     vigil_.came();
     const LineHead &ours = party_.mine().line(exchange_);
     // Where the calls are not even the same, ranks parted in the earlier one.
-    if (head.hash != ours.hash && exchange_ != 0)
-        return vigil_.mismatch(std::min(head.call, ours.call));
+    if (head.hash != ours.hash && exchange_ != 0) return mismatch(std::min(head.call, ours.call));
     peers_[peer].seen = exchange_;
     return &head;
 }
 
 Done SharedTransport::wait(uint32_t on) {
+    if (courier_ && courier_->progress()) return {};
     if (vigil_.linger()) return {};
-    QCCL_TRY(drain());
-    return vigil_.keep(on);
+    return told([&]() -> Done {
+        QCCL_TRY(drain());
+        return vigil_.keep(on);
+    }());
+}
+
+Done SharedTransport::told(Done done) {
+    if (!done && courier_) spread(done.error());
+    return done;
+}
+
+Error SharedTransport::mismatch(uint64_t call) {
+    const Error error = vigil_.mismatch(call);
+    if (courier_) spread(error);
+    return error;
+}
+
+void SharedTransport::spread(const Error &error) {
+    if (has_spread_.exchange(true)) return;
+    vigil_.tell(error);
+    courier_->spread(error);
+}
+
+Loan SharedTransport::lend(const void *data, size_t bytes) const {
+    const auto *const first = static_cast<const std::byte *>(data);
+    // A network reads memory wherever it lies.
+    if (party_.near_ranks.size() == 1 && courier_) return {.data = first, .bytes = bytes};
+    return windows_.lend(first, bytes);
+}
+
+void SharedTransport::fail(const Error &error) {
+    const Error standing = verdict_.pass(error);
+    if (courier_) spread(standing);
+}
+
+std::optional<Error> SharedTransport::failure() const {
+    // Whoever asks between calls hears of other hosts here.
+    if (courier_ && !verdict_.is_passed()) courier_->progress();
+    return verdict_.failure();
 }
 
 // Makes room in all mailboxes, so that ranks that wait for room to send do not wait for each other.
 Done SharedTransport::drain() {
-    for (uint32_t peer = 0; peer < size(); peer++)
+    for (const uint32_t peer : party_.near_ranks)
         for (;;) {
             QCCL_TRY(const Mail *const mail, next_mail(peer));
             if (!mail) break;
@@ -209,8 +295,11 @@ Done SharedTransport::drain() {
 }
 
 void SharedTransport::leave() {
-    party_.mine().presence().has_left.store(1, std::memory_order_release);
+    if (party_.mine().presence().has_left.exchange(1, std::memory_order_release) != 0) return;
     party_.wake_all();
+    if (!courier_) return;
+    courier_->leave();
+    vigil_.say_farewell();
 }
 
 } // namespace qccl

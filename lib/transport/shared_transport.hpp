@@ -1,4 +1,5 @@
-// A transport over memory that all ranks map: one segment each. Knows not how the memory was made.
+// A transport over memory that the ranks of a host map, one segment each, and over a network to
+// those of other hosts. Knows not how the memory was made.
 #pragma once
 
 #include "transport/mailbox.hpp"
@@ -15,7 +16,16 @@ public:
     ~SharedTransport() override { leave(); }
     SharedTransport(const SharedTransport &) = delete;
 
-    const char *name() const override { return name_; }
+    // Once, before the first call, where some ranks are far: an end of the network that was opened
+    // with these events and knows all far ranks, and the connections that show that some of them
+    // live.
+    NetworkEvents network_events() { return courier_->events(); }
+    void use(Network network);
+    void add_connection(uint32_t rank, FileDescriptor connection) {
+        vigil_.add_connection(rank, std::move(connection));
+    }
+
+    const char *name() const override { return name_.c_str(); }
     uint32_t rank() const override { return party_.rank; }
     uint32_t size() const override { return party_.size(); }
     double ranks_per_core() const override { return ranks_per_core_; }
@@ -25,12 +35,13 @@ public:
 
     std::span<std::byte> outbox() override { return party_.mine().outbox(); }
     uint32_t slots() const override { return shape_.slots; }
+    std::span<std::byte> inbox() override { return party_.mine().inbox(); }
     bool is_free(uint32_t slot) const override {
         return party_.mine().readers(slot).count.load(std::memory_order_acquire) == 0;
     }
 
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override;
-    Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) override;
+    Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag, const Room &room) override;
     void release(const Wire &wire) override;
 
     Done end() override;
@@ -38,9 +49,7 @@ public:
     bool show(const OwnMemory &memory) override { return windows_.show(memory); }
     void hide(const std::byte *base) override { windows_.hide(base); }
     void look_at_windows() override { windows_.look(); }
-    Loan lend(const void *data, size_t bytes) const override {
-        return windows_.lend(static_cast<const std::byte *>(data), bytes);
-    }
+    Loan lend(const void *data, size_t bytes) const override;
 
     size_t line_bytes() const override { return shape_.line_bytes; }
     Result<std::byte *> line() override;
@@ -49,8 +58,8 @@ public:
 
     Done wait(uint32_t on) override;
 
-    void fail(const Error &error) override { (void)verdict_.pass(error); }
-    std::optional<Error> failure() const override { return verdict_.failure(); }
+    void fail(const Error &error) override;
+    std::optional<Error> failure() const override;
     bool is_ours_to_tell() override { return verdict_.is_ours_to_tell(); }
     void leave() override;
 
@@ -63,6 +72,11 @@ private:
     };
 
     Done keep_together(uint64_t call);
+    Result<std::optional<Wire>> receive_far(uint32_t peer, MessageTag tag, const Room &room);
+    // A step that has failed tells the other hosts why, once.
+    Done told(Done done);
+    Error mismatch(uint64_t call);
+    void spread(const Error &error);
     void clear_shelves();
     Result<const LineHead *> await_exchange(uint32_t peer);
     // What comes next from the peer in this call; null: nothing has come.
@@ -70,18 +84,20 @@ private:
     Result<Wire> view(const Mail &mail);
     Done drain();
 
-    const char *name_;
+    std::string name_;
     const double ranks_per_core_;
     Party party_;
     SegmentShape shape_;
     CallHistory history_;
     Verdict verdict_;
+    std::unique_ptr<Courier> courier_; // null where all ranks are near
     Vigil vigil_;
     Windows windows_;
     std::vector<Peer> peers_; // by rank
     size_t shelved_ = 0;      // messages on all shelves
     uint64_t together_ = 0;   // every rank has begun this call
-    uint64_t exchange_ = 0;   // latest in which this rank has published its line
+    std::atomic<bool> has_spread_{false};
+    uint64_t exchange_ = 0; // latest in which this rank has published its line
 };
 
 } // namespace qccl

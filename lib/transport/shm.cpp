@@ -1,11 +1,11 @@
-// shm: ranks are processes of one host, or threads that know nothing of each other. All see that
-// they fit together, each makes its segment, all pass theirs around together with a lifeline, and
-// every step that may fail is agreed on.
+// shm: ranks of one host are processes, or threads that know nothing of each other. All see that
+// they fit together, each makes its segment, those of each host pass theirs around together with a
+// lifeline, and every step that may fail is agreed on.
+#include "transport/far_side.hpp"
 #include "transport/fd_star.hpp"
-#include "transport/roster.hpp"
 #include "transport/shared_memory.hpp"
-#include "transport/shared_transport.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace qccl {
@@ -16,13 +16,18 @@ static_assert(sizeof(StarAddress) <= sizeof Introduction{}.contact);
 
 // What a rank makes before it knows of the others.
 struct Door {
-    FdStar star; // rank 0 only
+    FdStar star; // the host's lowest rank only
     FdRay ray;   // the others
 };
 
-Result<Door> open_door(uint32_t rank) {
+Result<Door> open_door(const TransportOptions &options) {
+    const auto &hosts = options.hosts;
+    const bool is_lowest = hosts.empty()
+                               ? options.rank == 0
+                               : std::find(hosts.begin(), hosts.end(), hosts[options.rank]) ==
+                                     hosts.begin() + options.rank;
     Door door;
-    if (rank == 0) {
+    if (is_lowest) {
         QCCL_TRY(door.star, FdStar::open());
     } else {
         QCCL_TRY(door.ray, FdRay::open());
@@ -50,32 +55,39 @@ Result<Belongings> prepare(const SegmentShape &shape) {
     return mine;
 }
 
-// Everyone's memory, mapped, by rank, and everyone's lifeline.
+// The memory of everyone on this host, mapped, and everyone's lifeline.
 struct Exchanged {
-    std::vector<Mapping> memories;
+    std::vector<NearSegment> near;
     Lifelines lifelines;
 };
 
+NearSegment keep(Mapping memory) {
+    std::byte *const base = memory.base();
+    return {base, std::make_shared<Mapping>(std::move(memory))};
+}
+
 Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
                            const TransportOptions &options) {
+    const std::vector<uint32_t> ranks = roster.near_ranks(options.rank);
+    const auto place = static_cast<uint32_t>(
+        std::lower_bound(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
     StarAddress address;
-    std::memcpy(&address, roster[0].contact, sizeof address);
-    auto pairs = options.rank == 0
-                     ? door.star.serve(std::move(mine.pair), options.size, options.peer_timeout)
-                     : door.ray.join(address, options.rank, options.size, std::move(mine.pair),
-                                     options.peer_timeout);
+    std::memcpy(&address, roster[ranks.front()].contact, sizeof address);
+    auto pairs = place == 0 ? door.star.serve(std::move(mine.pair), ranks, options.peer_timeout)
+                            : door.ray.join(address, place, ranks, std::move(mine.pair),
+                                            options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
     const size_t bytes = mine.memory.bytes(); // everyone's: the shapes are equal
-    std::vector<FileDescriptor> shown;
-    for (uint32_t rank = 0; rank < options.size; rank++) {
-        if (rank == options.rank) {
-            all.memories.push_back(std::move(mine.memory));
+    std::vector<FileDescriptor> shown(options.size);
+    for (uint32_t i = 0; i < ranks.size(); i++) {
+        if (i == place) {
+            all.near.push_back(keep(std::move(mine.memory)));
         } else {
-            QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[rank][0], bytes));
-            all.memories.push_back(std::move(theirs));
+            QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[i][0], bytes));
+            all.near.push_back(keep(std::move(theirs)));
         }
-        shown.push_back(std::move((*pairs)[rank][1]));
+        shown[ranks[i]] = std::move((*pairs)[i][1]);
     }
     all.lifelines = Lifelines(std::move(shown), std::move(mine.life));
     return all;
@@ -85,29 +97,27 @@ Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
 
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather) {
-    const SegmentShape shape{options.size, options.slots, options.line_bytes, options.outbox_bytes};
-    auto door = open_door(options.rank);
+    auto door = open_door(options);
     Introduction introduction;
-    introduction.shape = shape;
+    introduction.shape = shape_of(options);
     introduction.free_bytes = free_memory_bytes();
+    SocketBell bell = make_bell(options, introduction);
     if (!door)
         introduction.fail(door.error());
     else
         std::memcpy(introduction.contact, &door->star.address(), sizeof(StarAddress));
-    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather));
+    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather, options.hosts));
 
-    auto mine = prepare(shape);
+    auto mine = prepare(introduction.shape);
     QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
     auto all = exchange(std::move(*door), std::move(*mine), roster, options);
     QCCL_TRY(gather_done(outcome(all), options.size, all_gather));
 
-    Party party(options.rank, roster.fences(), roster.pids());
-    for (Mapping &memory : all->memories) {
-        party.segments.emplace_back(memory.base(), shape);
-        party.keepers.push_back(std::make_shared<Mapping>(std::move(memory)));
-    }
-    return std::unique_ptr<Transport>(std::make_unique<SharedTransport>(
-        "shm", std::move(party), std::move(all->lifelines), roster, options));
+    QCCL_TRY(Party party, make_party(roster, options.rank, std::move(bell), std::move(all->near)));
+    auto transport = std::make_unique<SharedTransport>("shm", std::move(party),
+                                                       std::move(all->lifelines), roster, options);
+    if (!options.hosts.empty()) QCCL_TRY(reach_hosts(*transport, roster, options, all_gather));
+    return std::unique_ptr<Transport>(std::move(transport));
 }
 
 } // namespace qccl

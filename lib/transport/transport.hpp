@@ -5,6 +5,7 @@
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "transport/network_module.hpp"
 #include "transport/shared_file.hpp"
 
 #include <chrono>
@@ -14,6 +15,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
+
+#include <sys/socket.h>
 
 namespace qccl {
 
@@ -60,11 +65,18 @@ struct Loan {
     uint32_t window = 0;             // number, of the owner
 };
 
+// Where bytes from another host come to lie: part of this rank's inbox, which holds nothing that
+// anybody reads. Of bytes from the same host nothing comes there.
+struct Room {
+    uint32_t slot = 0; // of the inbox, counted from Transport::slots() on
+    std::span<std::byte> memory{};
+};
+
 // Bytes that lie still until every reader has released them.
 struct Wire {
     const std::byte *data = nullptr;
     uint64_t bytes = 0;
-    uint32_t origin = 0; // the rank in whose outbox they lie
+    uint32_t origin = 0; // the rank in whose outbox, or inbox, they lie
     uint32_t slot = 0;   // the origin's slot
     Loan loan{};         // of the origin: more bytes, which go with these
 };
@@ -93,20 +105,25 @@ public:
     // the caller means to send it to nobody else.
     virtual std::span<std::byte> outbox() = 0;
     virtual uint32_t slots() const = 0;
+    // What comes from ranks of other hosts lies here, in as many slots again; empty where there are
+    // none. Their numbers follow those of the outbox.
+    virtual std::span<std::byte> inbox() = 0;
     virtual bool is_free(uint32_t slot) const = 0;
 
     // Hands `wire` to `peer`, which becomes one more reader; forwarding a received wire is the same
     // call (release it afterwards). False: there is no room just now, wait and repeat.
     virtual Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) = 0;
-    // The message if it is there. The view holds until `release`. An error if the peer's call is
-    // not ours (mismatch, the same sentence on every rank).
-    virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag) = 0;
+    // The message if it is there. The view holds until `release`. Once asked for, a message from
+    // another host comes to lie in `room`; to be asked for again with the same until it is there.
+    // An error if the peer's call is not ours (mismatch, the same sentence on every rank).
+    virtual Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag,
+                                                const Room &room) = 0;
     virtual void release(const Wire &wire) = 0;
 
     // This rank has read all that it will of the call's messages and lines: those who wait for the
-    // last reader can tell who that is. Fails if the communicator has failed: a rank whose call has
-    // may have changed what it had lent before others had read it, and passed on what it made of
-    // that.
+    // last reader can tell who that is. Waits for what is still on its way to other hosts. Fails if
+    // the communicator has failed: a rank whose call has may have changed what it had lent before
+    // others had read it, and passed on what it made of that.
     virtual Done end() = 0;
 
     // Windows: memory of the caller's own that peers read where it lies. A rank shows memory and
@@ -156,12 +173,25 @@ using AllGather = std::function<Done(const void *mine, void *all, size_t bytes)>
 // More than the address space of a process has.
 inline constexpr uint64_t most_outbox_bytes = uint64_t{1} << 48;
 
+// How hosts are reached, where there are several.
+struct FarOptions {
+    const NetworkModule *network = nullptr;
+    // The module's own names; empty: whatever there is.
+    std::string transports, devices;
+    // Of this host, for connections that show that a rank lives; the port is chosen.
+    sockaddr_storage address{};
+};
+
 struct TransportOptions {
     uint32_t rank = 0;
     uint32_t size = 1;
     size_t outbox_bytes = size_t{16} << 20; // equal on all ranks; up to most_outbox_bytes
     uint32_t slots = 1024;                  // equal on all ranks
     size_t line_bytes = size_t{32} << 10;   // equal on all ranks
+    // By rank, a number that the ranks of one host share; empty: there is one host. Equal on all
+    // ranks.
+    std::vector<uint32_t> hosts;
+    FarOptions far;
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
     // Before the first yield. Obeyed where it is given; else none where ranks outnumber cores.
@@ -170,11 +200,13 @@ struct TransportOptions {
     std::function<void()> idle;                     // called in every long wait; may be empty
 };
 
-// shm: ranks are processes of one host (or threads that know nothing of each other); memory is a
-// memfd per rank, passed over a socket, so that nothing ever has a name.
+// shm: ranks of one host are processes (or threads that know nothing of each other); memory is a
+// memfd per rank, passed over a socket, so that nothing ever has a name. Between hosts messages go
+// over a network.
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather);
-// inproc: ranks are threads of one process; the same lines, mailboxes and outboxes in plain memory.
+// inproc: all ranks are threads of one process; the same lines, mailboxes and outboxes in plain
+// memory. Tests make hosts of them.
 Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
                                                            const AllGather &all_gather);
 

@@ -21,7 +21,7 @@ public:
     }
 
 private:
-    VerdictLine &line() const { return party_.segments[0].verdict(); }
+    VerdictLine &line() const { return party_.first().verdict(); }
 
     const Party &party_;
     std::mutex one_writer_; // of this rank's record

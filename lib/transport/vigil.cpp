@@ -26,6 +26,12 @@ constexpr Vigil::Time shortest_nap = 1ms;
 constexpr Vigil::Time longest_nap = 50ms;
 // Who waits looks around after each nap; who has not for so long has been stopped.
 constexpr Vigil::Time stale = 1s;
+// Where a wait for another host is long, the question shows whether anybody is there to get it.
+constexpr Vigil::Time between_questions = 1s;
+// Of a wait, before its end: for answers of other hosts.
+constexpr Vigil::Time longest_answer = 1s;
+// One host after the other would warn, if it did not hear by then that another has.
+constexpr Vigil::Time between_hosts_warnings = 500ms;
 constexpr Vigil::Time between_looks_at_disagreement = 200us;
 
 void relax() {
@@ -44,9 +50,13 @@ int64_t count_ns(Vigil::Clock::time_point time) {
 } // namespace
 
 Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Lifelines lifelines,
-             Options options)
+             Courier *courier, Options options)
     : party_(party), history_(history), verdict_(verdict), lifelines_(std::move(lifelines)),
-      options_(std::move(options)), sleeper_(party.mine().bell(), party.fences) {}
+      courier_(courier), options_(std::move(options)), sleeper_(party.mine().bell(), party.fences) {
+    if (!courier_) return;
+    // Ranks of one host share what one of them has said.
+    options_.warn_after += std::min(party.near_ranks.front(), 10U) * between_hosts_warnings;
+}
 
 bool Vigil::linger() {
     const Time spin = shares_core_ ? Time{} : options_.spin;
@@ -78,9 +88,14 @@ Done Vigil::keep(uint32_t on) {
     QCCL_TRY(examine(on));
     // What a rank gave before it was lost may have come since the last look.
     if (suspect_ != suspect) return {};
-    sleeper_.sleep(nap_);
+    sleep();
     nap_ = std::min(2 * nap_, longest_nap);
     return {};
+}
+
+void Vigil::sleep() {
+    if (!courier_) return sleeper_.sleep(nap_);
+    if (courier_->arm()) sleeper_.sleep(nap_, party_.bell, courier_->descriptor());
 }
 
 void Vigil::end() {
@@ -91,6 +106,8 @@ void Vigil::end() {
     party_.mine().presence().waits_on.store(0, std::memory_order_relaxed);
     suspect_.reset();
     has_warned_ = false;
+    has_asked_ = false;
+    asked_ = {};
 }
 
 void Vigil::show(uint32_t on) const {
@@ -108,18 +125,28 @@ Done Vigil::examine(uint32_t on) {
     return check_time(on);
 }
 
+bool Vigil::has_left(uint32_t peer) const {
+    return party_.segments[peer].presence().has_left.load(std::memory_order_acquire) ||
+           lifelines_.has_left(peer);
+}
+
 bool Vigil::is_gone(uint32_t peer) const {
-    return lifelines_.has_ended(peer) ||
-           party_.segments[peer].presence().has_left.load(std::memory_order_acquire);
+    return lifelines_.has_ended(peer) || has_left(peer) || (courier_ && courier_->is_lost(peer));
+}
+
+void Vigil::listen() {
+    lifelines_.look();
+    if (lifelines_.verdict()) (void)verdict_.pass(*lifelines_.verdict());
 }
 
 Done Vigil::check_peers(uint32_t on) {
-    lifelines_.look();
+    listen();
+    if (lifelines_.verdict()) return *verdict_.failure();
     for (uint32_t peer = 0; peer < party_.size(); peer++) {
         if (peer == party_.rank || !is_gone(peer)) continue;
-        // Who has left in good order is missed only by those who still wait for it.
-        const bool in_order =
-            party_.segments[peer].presence().has_left.load(std::memory_order_acquire);
+        // Who has left in good order is missed only by those who still wait for it. So is whom
+        // messages no longer reach, for that may be its way of leaving.
+        const bool in_order = has_left(peer) || !lifelines_.has_ended(peer);
         if (in_order && peer != on && history_.begun(peer) >= history_.current().call) continue;
         if (suspect_ == peer) return verdict_.pass(lost(peer));
         suspect_ = peer;
@@ -128,21 +155,57 @@ Done Vigil::check_peers(uint32_t on) {
     return {};
 }
 
+Error Vigil::lose(uint32_t peer) {
+    // Messages may fail before those who know why have said so.
+    const auto patience = std::min(options_.peer_timeout, longest_answer);
+    for (const auto deadline = Clock::now() + patience; Clock::now() < deadline;) {
+        if (const auto failure = verdict_.failure()) return *failure;
+        courier_->progress();
+        listen();
+        if (has_left(peer) || lifelines_.has_ended(peer)) break;
+        std::this_thread::sleep_for(between_looks_at_disagreement);
+    }
+    return verdict_.pass(lost(peer));
+}
+
 Error Vigil::lost(uint32_t peer) const {
     const CallDescriptor &call = history_.current();
-    if (party_.segments[peer].presence().has_left.load(std::memory_order_acquire))
+    if (has_left(peer))
         return Error::make(Code::peer_lost,
                            "rank %u has left the communicator; %s, call %" PRIu64 ", waits for it",
                            peer, name(call.collective), call.call)
             .at_rank(peer);
     const char *when = history_.begun(peer) < call.call ? "before" : "during";
+    // On another host, nobody can tell a process that has ended from a link that has.
+    if (!party_.is_near(peer))
+        return Error::make(Code::peer_lost,
+                           "rank %u (pid %" PRId64 " of another host) died or cannot be reached "
+                           "%s %s, call %" PRIu64,
+                           peer, party_.pids[peer], when, name(call.collective), call.call)
+            .at_rank(peer);
     return Error::make(Code::peer_lost, "rank %u (pid %" PRId64 ") died %s %s, call %" PRIu64, peer,
                        party_.pids[peer], when, name(call.collective), call.call)
         .at_rank(peer);
 }
 
+bool Vigil::is_time_to_ask() const {
+    const Time waited = now_ - since_;
+    const auto is_near_end = [&](Time end) {
+        return waited < end && waited >= end - std::min(longest_answer, end / 4);
+    };
+    return is_near_end(options_.warn_after) || (timeout_ != Time{} && is_near_end(timeout_));
+}
+
 Done Vigil::check_time(uint32_t on) {
     const Time waited = now_ - since_;
+    if (courier_ && !party_.is_near(on) && waited >= asked_ + between_questions) {
+        asked_ = waited;
+        courier_->ask(on);
+    }
+    if (courier_ && is_time_to_ask() != has_asked_) {
+        has_asked_ = !has_asked_;
+        if (has_asked_) courier_->announce(LetterKind::question);
+    }
     if (waited >= options_.warn_after && !has_warned_) warn(on);
     if (timeout_ == Time{} || waited < timeout_) return {};
     const uint32_t peer = culprit(on);
@@ -159,9 +222,10 @@ void Vigil::warn(uint32_t on) {
     if (!options_.warn) return;
     // One rank warns for all.
     const CallDescriptor &call = history_.current();
-    std::atomic<uint64_t> &warned = party_.segments[0].verdict().warned_call;
+    std::atomic<uint64_t> &warned = party_.first().verdict().warned_call;
     uint64_t before = warned.load(std::memory_order_relaxed);
     if (before >= call.call || !warned.compare_exchange_strong(before, call.call)) return;
+    if (courier_) courier_->warned(call.call);
     const uint32_t peer = culprit(on);
     const char *what = history_.begun(peer) < call.call ? "has not come to" : "does not go on in";
     const Error warning = Error::make(
@@ -218,9 +282,12 @@ Error Vigil::mismatch(uint64_t call) {
     const Time patience =
         timeout_ == Time{} ? options_.peer_timeout : std::min(timeout_, options_.peer_timeout);
     const auto deadline = Clock::now() + patience;
+    // What this rank means goes to everyone, and everyone tells what it means.
+    if (courier_) courier_->announce(LetterKind::question);
     for (;;) {
+        if (courier_) courier_->progress();
         if (const auto failure = verdict_.failure()) return *failure;
-        lifelines_.look();
+        listen();
         if (is_settled(call, history_.difference(call)) || Clock::now() >= deadline) break;
         if (options_.idle) options_.idle();
         std::this_thread::sleep_for(between_looks_at_disagreement);

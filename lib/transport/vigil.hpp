@@ -4,6 +4,7 @@
 #pragma once
 
 #include "transport/call_history.hpp"
+#include "transport/courier.hpp"
 #include "transport/lifelines.hpp"
 #include "transport/verdict.hpp"
 
@@ -26,8 +27,9 @@ public:
         std::function<void()> idle;
     };
 
+    // `courier`: to the ranks of other hosts; null where there are none.
     Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Lifelines lifelines,
-          Options options);
+          Courier *courier, Options options);
 
     // Waits from now on may last so long; 0 is for ever.
     void limit(Time timeout) { timeout_ = timeout; }
@@ -44,6 +46,17 @@ public:
     // Ranks are known to disagree about the call: waits until it can be said who, and fails
     // everyone.
     Error mismatch(uint64_t call);
+    // The peer cannot be written to: fails everyone.
+    Error lose(uint32_t peer);
+
+    // Between calls: what ranks of other hosts have said in the meantime.
+    void listen();
+    // This rank leaves in good order, or knows that the communicator has failed.
+    void say_farewell() const { lifelines_.say_farewell(); }
+    void tell(const Error &verdict) const { lifelines_.tell(verdict); }
+    void add_connection(uint32_t rank, FileDescriptor connection) {
+        lifelines_.add_connection(rank, std::move(connection));
+    }
 
 private:
     void end();
@@ -52,6 +65,12 @@ private:
     Done check_peers(uint32_t on);
     Done check_time(uint32_t on);
     bool is_gone(uint32_t peer) const;
+    bool has_left(uint32_t peer) const;
+    void sleep();
+    void ask_around();
+    // When ranks of other hosts are asked where they are, so that the answers are there when one of
+    // them is to be named.
+    bool is_time_to_ask() const;
     bool is_settled(uint64_t call, const std::optional<Error> &difference) const;
     Error lost(uint32_t peer) const;
     std::optional<uint32_t> awaited_by(uint32_t peer) const;
@@ -63,6 +82,7 @@ private:
     const CallHistory &history_;
     Verdict &verdict_;
     Lifelines lifelines_;
+    Courier *courier_;
     Options options_;
     Sleeper sleeper_;
     Time timeout_{};
@@ -75,6 +95,8 @@ private:
     Time nap_{};
     std::optional<uint32_t> suspect_; // seemed lost at the last look
     bool has_warned_ = false;
+    bool has_asked_ = false; // all far ranks
+    Time asked_{};           // the awaited rank, after so long
 };
 
 } // namespace qccl

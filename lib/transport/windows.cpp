@@ -65,7 +65,7 @@ void Windows::announce() const {
 }
 
 void Windows::look() {
-    for (uint32_t peer = 0; peer < party_.size(); peer++) {
+    for (const uint32_t peer : party_.near_ranks) {
         PeerViews &views = views_[peer];
         const uint64_t offers =
             party_.segments[peer].presence().offers.load(std::memory_order_acquire);
@@ -117,7 +117,7 @@ Loan Windows::lend(const std::byte *data, size_t bytes) const {
         if (rest < bytes || shown.window == no_window) return {};
         const uint32_t readers =
             party_.mine().window(shown.window).readers.load(std::memory_order_acquire);
-        if (readers + 1 != party_.size()) return {};
+        if (readers + 1 != party_.near_ranks.size()) return {};
         return {.data = data, .bytes = rest, .window = shown.window};
     }
     return {};

@@ -1,0 +1,378 @@
+// Letters out and in. What the network tells during `progress` is noted at once and answered after
+// it, so that nothing is posted from inside the network.
+#include "transport/courier.hpp"
+
+#include "base/contained.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <thread>
+
+namespace qccl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A verdict goes to all while there are few, else round the ranks in steps of powers of two, from
+// where it is told on.
+constexpr uint32_t few = 16;
+// Calls between two announcements to ranks that need not hear from this one otherwise: often enough
+// for nobody to wait for room to keep its calls.
+constexpr uint64_t calls_between_news = calls_kept / 2;
+
+// What is given back when a message has gone.
+constexpr uint64_t line_token = uint64_t{1} << 63;
+constexpr uint64_t slot_token(uint32_t origin, uint32_t slot) {
+    return (uint64_t{origin} << 32 | slot) + 1;
+}
+
+void raise(std::atomic<uint64_t> &value, uint64_t to) {
+    if (value.load(std::memory_order_relaxed) < to) value.store(to, std::memory_order_release);
+}
+
+} // namespace
+
+NetworkEvents Courier::events() {
+    return {
+        .context = this,
+        .came =
+            [](void *context, const void *head, size_t head_bytes, const void *data, size_t bytes,
+               NetworkTicket *ticket) {
+                auto &self = *static_cast<Courier *>(context);
+                Letter letter;
+                if (head_bytes == sizeof letter) std::memcpy(&letter, head, sizeof letter);
+                const bool is_sound =
+                    head_bytes == sizeof letter && letter.from < self.party_.size();
+                const Done taken = contained([&]() -> Done {
+                    if (is_sound) self.came(letter, data, bytes, ticket);
+                    return {};
+                });
+                if (!taken) (void)self.verdict_.pass(taken.error());
+                if ((!taken || !is_sound) && ticket) self.network_.discard(ticket);
+            },
+        .sent = [](void *context, uint64_t token) { static_cast<Courier *>(context)->sent(token); },
+        .fetched =
+            [](void *context, uint64_t token, bool whole) {
+                static_cast<Courier *>(context)->fetched(*std::bit_cast<FarMail *>(token), whole);
+            },
+        .lost =
+            [](void *context, uint32_t peer, const char *) {
+                static_cast<Courier *>(context)->pen_pals_[peer].is_lost = true;
+            }};
+}
+
+bool Courier::progress() {
+    const std::lock_guard guard(mutex_);
+    return progress_locked();
+}
+
+bool Courier::progress_locked() {
+    const bool has_moved = network_.progress();
+    if (!askers_.empty()) answer();
+    return has_moved;
+}
+
+void Courier::flush(std::chrono::nanoseconds longest) {
+    const auto deadline = Clock::now() + longest;
+    while (has_unsent() && Clock::now() < deadline)
+        if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+bool Courier::arm() {
+    const std::lock_guard guard(mutex_);
+    return network_.arm();
+}
+
+Letter Courier::letter(LetterKind kind) const {
+    const Presence &presence = party_.mine().presence();
+    return {.kind = kind,
+            .from = party_.rank,
+            .begun = presence.begun.load(std::memory_order_relaxed),
+            .ended = presence.ended.load(std::memory_order_relaxed),
+            .waits_on = presence.waits_on.load(std::memory_order_relaxed)};
+}
+
+void Courier::post(uint32_t peer, const Letter &letter, std::span<const NetworkPart> parts,
+                   uint64_t token) {
+    pen_pals_[peer].is_known = true;
+    unsent_++;
+    const auto posted = network_.post(peer, std::as_bytes(std::span(&letter, 1)), parts, token);
+    if (posted == Network::Posted::refused) pen_pals_[peer].is_lost = true;
+    if (posted != Network::Posted::under_way) sent(token);
+}
+
+void Courier::sent(uint64_t token) {
+    unsent_--;
+    if (token == 0) return;
+    if ((token & line_token) != 0) {
+        unsent_lines_[token & 1]--;
+        return;
+    }
+    const auto origin = static_cast<uint32_t>((token - 1) >> 32);
+    const auto slot = static_cast<uint32_t>(token - 1);
+    const uint32_t before =
+        party_.segments[origin].readers(slot).count.fetch_sub(1, std::memory_order_release);
+    if (before == 1 && origin != party_.rank) party_.wake(origin);
+}
+
+// A call that was given up may leave mail behind, too.
+std::optional<uint64_t> Courier::clear_boxes() {
+    std::optional<uint64_t> other;
+    for (Box &box : boxes_)
+        std::erase_if(box, [&](FarMail &mail) {
+            const uint64_t call = mail.letter.call.call;
+            if (call >= history_.current().call || mail.is_fetching) return false;
+            const auto ours = history_.find(party_.rank, call);
+            if (ours && ours->hash() != mail.letter.hash)
+                other = std::min(other.value_or(call), call);
+            if (mail.ticket) network_.discard(mail.ticket);
+            return true;
+        });
+    return other;
+}
+
+std::optional<uint64_t> Courier::begin() {
+    const std::lock_guard guard(mutex_);
+    const CallDescriptor &call = history_.current();
+    const auto other = clear_boxes();
+    const bool is_time = call.call % calls_between_news == 0;
+    for (uint32_t peer = 0; peer < party_.size(); peer++) {
+        PenPal &pal = pen_pals_[peer];
+        const bool wants_it = pal.asks != 0 && pal.asks <= call.call;
+        if ((!is_time && !wants_it) || party_.is_near(peer)) continue;
+        pal.asks = 0;
+        Letter news = letter(LetterKind::news);
+        news.call = call;
+        post(peer, news);
+    }
+    return other;
+}
+
+bool Courier::send(uint32_t peer, MessageTag tag, const Wire &wire) {
+    const std::lock_guard guard(mutex_);
+    party_.segments[wire.origin].readers(wire.slot).count.fetch_add(1, std::memory_order_relaxed);
+    Letter mail = letter(LetterKind::mail);
+    mail.call = history_.current();
+    mail.hash = history_.hash();
+    mail.tag = tag;
+    const NetworkPart parts[] = {{wire.data, wire.bytes}, {wire.loan.data, wire.loan.bytes}};
+    post(peer, mail, std::span(parts).first(wire.loan.data ? 2 : 1),
+         slot_token(wire.origin, wire.slot));
+    return !pen_pals_[peer].is_lost;
+}
+
+void Courier::publish(uint64_t exchange, uint64_t bytes) {
+    const std::lock_guard guard(mutex_);
+    Letter line = letter(LetterKind::line);
+    line.call = history_.current();
+    line.hash = history_.hash();
+    line.exchange = exchange;
+    const NetworkPart part{party_.mine().line_data(exchange), bytes};
+    for (uint32_t peer = 0; peer < party_.size(); peer++) {
+        if (party_.is_near(peer)) continue;
+        unsent_lines_[exchange % 2]++;
+        post(peer, line, std::span(&part, 1), line_token | exchange % 2);
+    }
+    progress_locked();
+}
+
+void Courier::came(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket) {
+    take_note(letter);
+    switch (letter.kind) {
+    case LetterKind::mail: {
+        FarMail &mail = boxes_[letter.from].emplace_back();
+        mail.letter = letter;
+        mail.bytes = bytes;
+        mail.ticket = ticket;
+        const auto *const first = static_cast<const std::byte *>(data);
+        if (!ticket) mail.early.assign(first, first + bytes);
+        return;
+    }
+    case LetterKind::line: return take_line(letter, data, bytes, ticket);
+    case LetterKind::question:
+        pen_pals_[letter.from].asks = letter.about;
+        askers_.push_back(letter.from);
+        break;
+    case LetterKind::verdict:
+        if (Error error; bytes == sizeof error && data) {
+            std::memcpy(&error, data, sizeof error);
+            error.text[sizeof error.text - 1] = '\0';
+            (void)verdict_.pass(error);
+        }
+        break;
+    case LetterKind::warned: raise(party_.first().verdict().warned_call, letter.about); break;
+    case LetterKind::left:
+        party_.segments[letter.from].presence().has_left.store(1, std::memory_order_release);
+        break;
+    case LetterKind::news: break;
+    }
+    if (ticket) network_.discard(ticket);
+}
+
+void Courier::take_note(const Letter &letter) {
+    if (letter.call.call != 0) history_.record(letter.from, letter.call);
+    Presence &note = party_.segments[letter.from].presence();
+    note.waits_on.store(letter.waits_on, std::memory_order_relaxed);
+    note.awake_ns.store(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),
+                        std::memory_order_relaxed);
+    raise(note.ended, letter.ended);
+    raise(note.begun, std::max(letter.begun, letter.call.call));
+}
+
+void Courier::take_line(const Letter &letter, const void *data, uint64_t bytes,
+                        NetworkTicket *ticket) {
+    std::byte *const line = party_.segments[letter.from].line_data(letter.exchange);
+    if (bytes > party_.line_bytes) {
+        (void)verdict_.pass(
+            Error::make(Code::damaged_data, "a line from rank %u is too long", letter.from)
+                .at_rank(letter.from));
+        if (ticket) network_.discard(ticket);
+        return;
+    }
+    if (!ticket) {
+        std::memcpy(line, data, bytes);
+        return show_line(letter, bytes);
+    }
+    FarMail &mail = lines_.emplace_back();
+    mail.letter = letter;
+    mail.bytes = bytes;
+    network_.fetch(ticket, {line, bytes}, std::bit_cast<uint64_t>(&mail));
+}
+
+void Courier::show_line(const Letter &letter, uint64_t bytes) {
+    LineHead &head = party_.segments[letter.from].line(letter.exchange);
+    head.call = letter.call.call;
+    head.hash = letter.hash;
+    head.bytes = bytes;
+    head.stamp.store(letter.exchange, std::memory_order_release);
+}
+
+void Courier::fetched(FarMail &mail, bool whole) {
+    const uint32_t from = mail.letter.from;
+    const bool is_line = mail.letter.kind == LetterKind::line;
+    mail.is_fetching = false;
+    mail.is_here = whole;
+    if (!whole) pen_pals_[from].is_lost = true;
+    if (is_line && whole) show_line(mail.letter, mail.bytes);
+    if (!whole && !is_line)
+        party_.mine().readers(mail.room.slot).count.store(0, std::memory_order_release);
+    if (whole && !is_line) return;
+    std::erase_if(is_line ? lines_ : boxes_[from],
+                  [&](const FarMail &each) { return &each == &mail; });
+}
+
+// Questions that came during the progress.
+void Courier::answer() {
+    for (const uint32_t peer : std::exchange(askers_, {})) {
+        Letter news = letter(LetterKind::news);
+        if (const auto call = history_.find(party_.rank, pen_pals_[peer].asks)) {
+            news.call = *call;
+            pen_pals_[peer].asks = 0;
+        }
+        post(peer, news);
+    }
+}
+
+Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &room) {
+    const std::lock_guard guard(mutex_);
+    Box &box = boxes_[peer];
+    if (box.empty()) progress_locked();
+    const uint64_t call = history_.current().call;
+    for (auto mail = box.begin(); mail != box.end(); ++mail) {
+        const Letter &letter = mail->letter;
+        if (letter.call.call != call) continue;
+        if (letter.hash != history_.hash()) return {.arrival = Arrival::other_call, .call = call};
+        if (letter.tag != tag) continue;
+        const uint64_t bytes = mail->bytes;
+        if (bytes > room.memory.size()) return {.arrival = Arrival::too_long, .bytes = bytes};
+        if (!mail->is_here && !place(*mail, room)) {
+            progress_locked();
+            return {};
+        }
+        box.erase(mail);
+        return {.arrival = Arrival::here, .bytes = bytes};
+    }
+    return {};
+}
+
+// True: all of it lies in the room now.
+bool Courier::place(FarMail &mail, const Room &room) {
+    std::atomic<uint32_t> &readers = party_.mine().readers(room.slot).count;
+    if (mail.is_fetching || readers.load(std::memory_order_acquire) != 0) return false;
+    readers.store(1, std::memory_order_relaxed);
+    mail.room = room;
+    if (!mail.ticket) {
+        std::memcpy(room.memory.data(), mail.early.data(), mail.bytes);
+        return true;
+    }
+    mail.is_fetching = true;
+    network_.fetch(std::exchange(mail.ticket, nullptr), room.memory.first(mail.bytes),
+                   std::bit_cast<uint64_t>(&mail));
+    return false;
+}
+
+void Courier::announce(LetterKind kind) {
+    const std::lock_guard guard(mutex_);
+    Letter news = letter(kind);
+    news.call = history_.current();
+    news.about = news.call.call;
+    for (uint32_t peer = 0; peer < party_.size(); peer++)
+        if (!party_.is_near(peer)) post(peer, news);
+    progress_locked();
+}
+
+void Courier::ask(uint32_t peer) {
+    if (party_.is_near(peer)) return;
+    const std::lock_guard guard(mutex_);
+    Letter question = letter(LetterKind::question);
+    question.call = history_.current();
+    question.about = question.call.call;
+    post(peer, question);
+}
+
+void Courier::spread(const Error &error) {
+    {
+        const std::lock_guard guard(mutex_);
+        failure_ = error;
+        const NetworkPart part{&failure_, sizeof failure_};
+        for (const uint32_t peer : listeners())
+            post(peer, letter(LetterKind::verdict), std::span(&part, 1));
+    }
+    flush(std::chrono::milliseconds(250));
+}
+
+std::vector<uint32_t> Courier::listeners() const {
+    const uint32_t size = party_.size();
+    std::vector<uint32_t> ranks;
+    for (uint32_t step = 1; step<size; step = size> few ? 2 * step : step + 1) {
+        ranks.push_back((party_.rank + step) % size);
+        ranks.push_back((party_.rank + size - step) % size);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    std::erase_if(ranks, [&](uint32_t rank) { return party_.is_near(rank); });
+    return ranks;
+}
+
+void Courier::warned(uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    Letter warned = letter(LetterKind::warned);
+    warned.about = call;
+    for (uint32_t peer = 0; peer < party_.size(); peer++)
+        if (!party_.is_near(peer)) post(peer, warned);
+    progress_locked();
+}
+
+void Courier::leave() {
+    {
+        const std::lock_guard guard(mutex_);
+        for (uint32_t peer = 0; peer < party_.size(); peer++)
+            if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
+                post(peer, letter(LetterKind::left));
+    }
+    flush(std::chrono::seconds(1));
+}
+
+} // namespace qccl

@@ -1,0 +1,113 @@
+// A rank's correspondence with the ranks of other hosts: hands their mail and lines to this rank,
+// keeps its notes of where they are, and tells them. Any thread; knows no schedules.
+#pragma once
+
+#include "transport/call_history.hpp"
+#include "transport/letter.hpp"
+#include "transport/network.hpp"
+#include "transport/verdict.hpp"
+
+#include <list>
+#include <mutex>
+
+namespace qccl {
+
+class Courier {
+public:
+    Courier(const Party &party, CallHistory &history, Verdict &verdict)
+        : party_(party), history_(history), verdict_(verdict), boxes_(party.size()),
+          pen_pals_(party.size()) {}
+    Courier(const Courier &) = delete;
+
+    NetworkEvents events();
+    // An end that was opened with these events.
+    void use(Network network) { network_ = std::move(network); }
+    Network &network() { return network_; }
+
+    // Deals with what has come and gone. False: nothing has.
+    bool progress();
+    // Until all is sent, or no longer than that.
+    void flush(std::chrono::nanoseconds longest);
+    bool has_unsent() const { return unsent_ != 0; }
+    bool is_lost(uint32_t peer) const { return pen_pals_[peer].is_lost; }
+    // To sleep until something comes. False: something has.
+    bool arm();
+    int descriptor() const { return network_.descriptor(); }
+
+    // A call has begun. An earlier one of which mail has come that this rank, which meant another
+    // call by it, has not asked for.
+    std::optional<uint64_t> begin();
+    // False: the peer is lost.
+    bool send(uint32_t peer, MessageTag tag, const Wire &wire);
+    // Of this rank's line, to all.
+    void publish(uint64_t exchange, uint64_t bytes);
+    // Nobody reads what the line held before.
+    bool is_line_sent(uint64_t exchange) const { return unsent_lines_[exchange % 2] == 0; }
+
+    enum class Arrival : uint8_t { nothing, here, other_call, too_long };
+    // Of the peer's message with this tag in the current call, in `room` once it is here. `call` is
+    // the other's.
+    struct Received {
+        Arrival arrival = Arrival::nothing;
+        uint64_t bytes = 0;
+        uint64_t call = 0;
+    };
+    Received receive(uint32_t peer, MessageTag tag, const Room &room);
+
+    // Where this rank is, to every far rank; or a question about the current call.
+    void announce(LetterKind kind);
+    void ask(uint32_t peer);
+    // Tells the failure on.
+    void spread(const Error &error);
+    void warned(uint64_t call);
+    void leave();
+
+private:
+    struct FarMail {
+        Letter letter;
+        uint64_t bytes = 0;
+        std::vector<std::byte> early; // that came by themselves
+        NetworkTicket *ticket = nullptr;
+        bool is_fetching = false, is_here = false;
+        Room room;
+    };
+    using Box = std::list<FarMail>;
+    struct PenPal {
+        uint64_t asks = 0;     // the call that it wants to hear of when this rank begins it
+        bool is_known = false; // has been written to
+        bool is_lost = false;
+    };
+
+    void came(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
+    void sent(uint64_t token);
+    void fetched(FarMail &mail, bool whole);
+    void take_note(const Letter &letter);
+    void take_line(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
+    void show_line(const Letter &letter, uint64_t bytes);
+    void answer();
+    std::optional<uint64_t> clear_boxes();
+
+    Letter letter(LetterKind kind) const;
+    // Whom this rank tells of a failure.
+    std::vector<uint32_t> listeners() const;
+    void post(uint32_t peer, const Letter &letter, std::span<const NetworkPart> parts = {},
+              uint64_t token = 0);
+    bool progress_locked();
+    bool place(FarMail &mail, const Room &room);
+
+    const Party &party_;
+    CallHistory &history_;
+    Verdict &verdict_;
+
+    mutable std::mutex mutex_;
+    std::vector<Box> boxes_;       // by rank: mail that nobody has taken
+    Box lines_;                    // that are being fetched
+    std::vector<PenPal> pen_pals_; // by rank
+    std::vector<uint32_t> askers_; // whose questions wait for an answer
+    Error failure_;                // as it is spread
+    std::atomic<uint64_t> unsent_{0};
+    std::array<std::atomic<uint64_t>, 2> unsent_lines_{};
+    Network network_; // last: closed before what it tells of
+};
+
+} // namespace qccl

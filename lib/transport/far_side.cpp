@@ -1,0 +1,130 @@
+// Every step that may fail here is agreed on before the next.
+#include "transport/far_side.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace qccl {
+
+SocketBell make_bell(const TransportOptions &options, Introduction &introduction) {
+    if (options.hosts.empty()) return {};
+    auto bell = SocketBell::make();
+    if (!bell) {
+        introduction.fail(bell.error());
+        return {};
+    }
+    introduction.bell = bell->name();
+    return std::move(*bell);
+}
+
+// Nobody writes to a far rank's segment but this rank, what it has been told.
+static Result<Mapping> make_notes(const SegmentShape &shape) {
+    QCCL_TRY(const size_t bytes, shape.segment_bytes());
+    QCCL_TRY(Mapping notes, Mapping::anonymous(bytes));
+    Segment(notes.base(), shape).format();
+    return notes;
+}
+
+Result<Party> make_party(const Roster &roster, uint32_t rank, SocketBell bell,
+                         std::vector<NearSegment> near) {
+    Party party(rank, roster.fences(rank), roster.pids());
+    party.near_ranks = roster.near_ranks(rank);
+    party.line_bytes = roster[rank].shape.line_bytes;
+    party.bell = std::move(bell);
+    party.bells = roster.bells();
+    const SegmentShape shape = roster[rank].shape;
+    const SegmentShape of_notes{.ranks = 0, .slots = 0, .line_bytes = shape.line_bytes};
+    auto next = near.begin();
+    for (uint32_t peer = 0; peer < roster.size(); peer++) {
+        if (roster.is_near(rank, peer)) {
+            party.segments.emplace_back(next->base, shape);
+            party.keepers.push_back(std::move(next->keeper));
+            ++next;
+            continue;
+        }
+        QCCL_TRY(Mapping notes, make_notes(of_notes));
+        party.segments.emplace_back(notes.base(), of_notes);
+        party.keepers.push_back(std::make_shared<Mapping>(std::move(notes)));
+    }
+    return party;
+}
+
+namespace {
+
+Result<Network> open_network(SharedTransport &transport, const TransportOptions &options) {
+    const FarOptions &far = options.far;
+    const auto wished = [](const std::string &text) {
+        return text.empty() ? nullptr : text.c_str();
+    };
+    return Network::open(*far.network,
+                         {.peers = options.size,
+                          .peer_timeout_ns = options.peer_timeout.count(),
+                          .transports = wished(far.transports),
+                          .devices = wished(far.devices)},
+                         transport.network_events());
+}
+
+// Addresses differ in length, from rank to rank too.
+Done introduce_all(Network &network, const Roster &roster, uint32_t own_rank,
+                   const AllGather &all_gather) {
+    std::vector<std::byte> mine = network.address();
+    const uint64_t bytes = mine.size();
+    std::vector<uint64_t> lengths(roster.size());
+    QCCL_TRY(all_gather(&bytes, lengths.data(), sizeof bytes));
+    const uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    mine.resize(longest);
+    std::vector<std::byte> all(longest * roster.size());
+    QCCL_TRY(all_gather(mine.data(), all.data(), longest));
+    for (uint32_t peer = 0; peer < roster.size(); peer++)
+        if (!roster.is_near(own_rank, peer))
+            network.introduce(peer, std::span(all).subspan(peer * longest, lengths[peer]));
+    return {};
+}
+
+// Whether ranks a and a + 1 keep a connection. Of two ranks it is one.
+bool is_kept(const Roster &roster, uint32_t a) {
+    const uint32_t b = (a + 1) % roster.size();
+    return !roster.is_near(a, b) && !(roster.size() == 2 && a == 1);
+}
+
+Done connect_neighbours(SharedTransport &transport, const LifePort &port,
+                        const std::vector<LifeContact> &contacts, const Roster &roster,
+                        const TransportOptions &options) {
+    const TimePoint deadline =
+        deadline_after(std::chrono::steady_clock::now(), options.peer_timeout);
+    const uint32_t rank = options.rank, size = options.size;
+    const uint32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    const auto keep = [&](uint32_t peer, FileDescriptor connection) {
+        watch_life(connection, options.peer_timeout);
+        transport.add_connection(peer, std::move(connection));
+    };
+    if (is_kept(roster, rank)) {
+        QCCL_TRY(FileDescriptor made, connect_life(contacts[next], rank, next, deadline));
+        keep(next, std::move(made));
+    }
+    if (is_kept(roster, previous)) {
+        QCCL_TRY(FileDescriptor admitted, port.admit(previous, deadline));
+        keep(previous, std::move(admitted));
+    }
+    return {};
+}
+
+} // namespace
+
+Done reach_hosts(SharedTransport &transport, const Roster &roster, const TransportOptions &options,
+                 const AllGather &all_gather) {
+    auto network = open_network(transport, options);
+    auto port = LifePort::open(options.far.address);
+    Done opened = outcome(network);
+    if (opened) opened = outcome(port);
+    QCCL_TRY(gather_done(opened, options.size, all_gather));
+    QCCL_TRY(introduce_all(*network, roster, options.rank, all_gather));
+    transport.use(std::move(*network));
+
+    std::vector<LifeContact> contacts(options.size);
+    QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(LifeContact)));
+    const Done connected = connect_neighbours(transport, *port, contacts, roster, options);
+    return gather_done(connected, options.size, all_gather);
+}
+
+} // namespace qccl

@@ -1,0 +1,99 @@
+// engine: ranks on several hosts get the bytes that they get on one, whichever of them share
+// memory, while what is sent past the network's limit waits at its sender.
+#include "engine_ranks.hpp"
+#include "memory_network.hpp"
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Of each rank. The last one goes back and forth, as launchers place ranks round the hosts.
+const std::vector<uint32_t> placements[] = {
+    {0, 1},       {0, 0, 1},       {0, 1, 1},          {0, 1, 2},
+    {0, 0, 1, 1}, {0, 1, 2, 3, 4}, {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 0},
+};
+
+TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
+    TransportOptions options = Cluster::test_options();
+    options.hosts = hosts;
+    options.far = far_options(memory_network::module);
+    return options;
+}
+
+// Small segments, in several lanes; some messages stay below what a network takes by itself.
+Cut cut_of(const TransportOptions &options, bool is_one_exchange) {
+    return {.outbox_bytes = options.outbox_bytes,
+            .slots = options.slots,
+            .inbox_bytes = options.outbox_bytes,
+            .segment_bytes = size_t{16} << 10,
+            .line_bytes = is_one_exchange ? options.line_bytes : 0};
+}
+
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                      Collective::all_gather, Collective::broadcast};
+
+void check_call(Cluster &cluster, TwinCall call, const Cut &cut, bool in_place) {
+    const auto inputs = make_inputs(call, golden::Kind::few_specials);
+    const auto outputs = cluster.run_all(call, {cut}, inputs, in_place);
+    CHECK(outputs[0] == slow_twin(call, inputs));
+}
+
+void hosts_make_no_difference() {
+    for (const auto &hosts : placements) {
+        const TransportOptions options = on_hosts(hosts);
+        const auto ranks = static_cast<uint32_t>(hosts.size());
+        Cluster cluster(ranks, options);
+        bool in_place = false;
+        for (const Algorithm &algorithm : algorithms())
+            for (const Collective collective : collectives)
+                for (const char *codec : {"none", "int8", "int4:round=stochastic"})
+                    for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{100003}}) {
+                        if (!algorithm.has(collective)) continue;
+                        in_place = !in_place;
+                        check_call(cluster,
+                                   {.collective = collective,
+                                    .algorithm = spec(algorithm),
+                                    .codec = *parse_codec(codec),
+                                    .count = count,
+                                    .ranks = ranks,
+                                    .root = collective == Collective::broadcast ? ranks - 1 : 0,
+                                    .seed = 7},
+                                   cut_of(options, algorithm.is_one_exchange()), in_place);
+                    }
+    }
+}
+
+// A rank that holds more messages at a time than have room in fewer lanes goes on in those.
+void a_small_inbox_costs_lanes() {
+    const TransportOptions options = on_hosts({0, 1, 2, 3});
+    Cut cut = cut_of(options, false);
+    const TwinCall call{
+        .algorithm = "direct", .codec = *parse_codec("none"), .count = 500000, .ranks = 4};
+    const auto roomy = compile_for(call, 0, cut);
+    CHECK_OK(roomy);
+    CHECK_EQ(roomy->geometry.lanes, 4U);
+    const size_t lane_bytes = roomy->rooms() * roomy->geometry.wire_bytes;
+    cut.inbox_bytes = 2 * lane_bytes;
+    const auto small = compile_for(call, 0, cut);
+    CHECK_OK(small);
+    CHECK_EQ(small->geometry.lanes, 2U);
+    CHECK_EQ(small->geometry.segment, roomy->geometry.segment);
+    cut.inbox_bytes = lane_bytes - 1;
+    const auto refused = compile_for(call, 0, cut);
+    CHECK(!refused && refused.error().code == Code::invalid_argument);
+
+    Cluster cluster(4, options);
+    cut.inbox_bytes = lane_bytes;
+    check_call(cluster, call, cut, false);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(hosts_make_no_difference),
+        QTEST(a_small_inbox_costs_lanes),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,206 @@
+// A network between threads of one process, in memory: what comes is copied, what is large waits at
+// its sender until it is fetched, and tests cut peers off. Stands in for a real one where nothing
+// but the ranks shall run.
+#pragma once
+
+#include "transport/transport.hpp"
+
+#include <arpa/inet.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+namespace qccl {
+
+struct NetworkTicket {
+    NetworkEnd *sender;
+    uint64_t token;
+    std::vector<NetworkPart> parts;
+    size_t bytes;
+};
+
+struct NetworkEnd {
+    struct Came {
+        std::vector<std::byte> head, bytes;
+        std::unique_ptr<NetworkTicket> ticket;
+    };
+    struct Sent {
+        uint64_t token;
+    };
+    struct Fetched {
+        uint64_t token;
+    };
+    struct Lost {
+        uint32_t peer;
+    };
+    using News = std::variant<Came, Sent, Fetched, Lost>;
+
+    NetworkEvents events{};
+    std::vector<NetworkEnd *> peers;
+    std::mutex mutex;
+    std::deque<News> news;
+    int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    ~NetworkEnd() { close(bell); }
+    void tell(News one) {
+        const std::lock_guard guard(mutex);
+        news.push_back(std::move(one));
+        eventfd_write(bell, 1);
+    }
+};
+
+} // namespace qccl
+
+namespace qtest::memory_network {
+
+using namespace qccl;
+
+inline constexpr size_t eager_bytes = 8 << 10;
+
+// Ends that still exist; whoever is gone is lost to those who write to it.
+struct Living {
+    std::mutex mutex;
+    std::map<NetworkEnd *, bool> ends;
+};
+inline Living &living() {
+    static Living all;
+    return all;
+}
+
+inline NetworkEnd *open(const NetworkSettings *settings, const NetworkEvents *events, char *,
+                        size_t) {
+    auto *const end = new NetworkEnd;
+    end->events = *events;
+    end->peers.resize(settings->peers);
+    const std::lock_guard guard(living().mutex);
+    living().ends[end] = true;
+    return end;
+}
+
+inline void close(NetworkEnd *end) {
+    const std::lock_guard guard(living().mutex);
+    living().ends.erase(end);
+    delete end;
+}
+
+inline size_t address(NetworkEnd *end, void *out, size_t capacity) {
+    if (out) std::memcpy(out, &end, std::min(capacity, sizeof end));
+    return sizeof end;
+}
+
+inline void introduce(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes) {
+    std::memcpy(&end->peers[peer], address, std::min(bytes, sizeof end));
+}
+
+inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *head,
+                                  size_t head_bytes, const NetworkPart *parts, size_t part_count,
+                                  uint64_t token) {
+    const std::lock_guard guard(living().mutex);
+    if (!living().ends.contains(end->peers[peer])) return NetworkModule::Posted::refused;
+    NetworkEnd::Came came;
+    const auto *const first = static_cast<const std::byte *>(head);
+    came.head.assign(first, first + head_bytes);
+    size_t bytes = 0;
+    for (size_t i = 0; i < part_count; i++) bytes += parts[i].bytes;
+    const bool is_eager = bytes <= eager_bytes;
+    if (!is_eager)
+        came.ticket = std::make_unique<NetworkTicket>(
+            NetworkTicket{end, token, {parts, parts + part_count}, bytes});
+    for (size_t i = 0; i < part_count && is_eager; i++) {
+        const auto *const data = static_cast<const std::byte *>(parts[i].data);
+        came.bytes.insert(came.bytes.end(), data, data + parts[i].bytes);
+    }
+    end->peers[peer]->tell(std::move(came));
+    return is_eager ? NetworkModule::Posted::done : NetworkModule::Posted::under_way;
+}
+
+inline void finish(NetworkTicket *ticket) {
+    const std::unique_ptr<NetworkTicket> owner(ticket);
+    if (living().ends.contains(ticket->sender))
+        ticket->sender->tell(NetworkEnd::Sent{ticket->token});
+}
+
+inline void fetch(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t, uint64_t token) {
+    const std::lock_guard guard(living().mutex);
+    auto *at = static_cast<std::byte *>(to);
+    for (const NetworkPart &part : ticket->parts) {
+        std::memcpy(at, part.data, part.bytes);
+        at += part.bytes;
+    }
+    finish(ticket);
+    end->tell(NetworkEnd::Fetched{token});
+}
+
+inline void discard(NetworkEnd *, NetworkTicket *ticket) {
+    const std::lock_guard guard(living().mutex);
+    finish(ticket);
+}
+
+inline void tell(NetworkEnd &end, NetworkEnd::News &news) {
+    const NetworkEvents &events = end.events;
+    if (auto *const came = std::get_if<NetworkEnd::Came>(&news)) {
+        const size_t bytes = came->ticket ? came->ticket->bytes : came->bytes.size();
+        events.came(events.context, came->head.data(), came->head.size(),
+                    came->ticket ? nullptr : came->bytes.data(), bytes, came->ticket.release());
+    } else if (const auto *const sent = std::get_if<NetworkEnd::Sent>(&news)) {
+        events.sent(events.context, sent->token);
+    } else if (const auto *const fetched = std::get_if<NetworkEnd::Fetched>(&news)) {
+        events.fetched(events.context, fetched->token, true);
+    } else {
+        events.lost(events.context, std::get<NetworkEnd::Lost>(news).peer, "cut off");
+    }
+}
+
+inline bool progress(NetworkEnd *end) {
+    std::deque<NetworkEnd::News> news;
+    {
+        const std::lock_guard guard(end->mutex);
+        news.swap(end->news);
+        eventfd_t ignored;
+        eventfd_read(end->bell, &ignored);
+    }
+    for (NetworkEnd::News &one : news) tell(*end, one);
+    return !news.empty();
+}
+
+inline bool arm(NetworkEnd *end) {
+    const std::lock_guard guard(end->mutex);
+    return end->news.empty();
+}
+
+inline constexpr NetworkModule module{.abi = NetworkModule::current_abi,
+                                      .name = "memory",
+                                      .open = open,
+                                      .close = close,
+                                      .address = address,
+                                      .introduce = introduce,
+                                      .post = post,
+                                      .fetch = fetch,
+                                      .discard = discard,
+                                      .progress = progress,
+                                      .descriptor = [](NetworkEnd *end) { return end->bell; },
+                                      .arm = arm};
+
+} // namespace qtest::memory_network
+
+namespace qtest {
+
+// Between hosts that are all this one.
+inline qccl::FarOptions far_options(const qccl::NetworkModule &network) {
+    qccl::FarOptions far;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::memcpy(&far.address, &address, sizeof address);
+    far.network = &network;
+    return far;
+}
+
+} // namespace qtest
