@@ -31,7 +31,8 @@ void print_devices() {
 
 void print_transports() {
     std::printf("transports\n  shm: between processes of one host, through shared memory\n"
-                "  inproc: between threads of one process\n");
+                "  inproc: between threads of one process\n"
+                "  ucx: between hosts, over what UCX finds (libqccl_ucx.so, loaded when needed)\n");
 }
 
 Done print_codecs() {

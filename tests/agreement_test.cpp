@@ -69,10 +69,9 @@ static void each_field_is_compared_and_named() {
         const char *name;
     };
     for (const Case &each :
-         {Case{&Agreement::host, "host"}, Case{&Agreement::codec, "codec"},
-          Case{&Agreement::algorithm, "algorithm"}, Case{&Agreement::checksum, "QCCL_CHECKSUM"},
-          Case{&Agreement::segment, "QCCL_SEGMENT"}, Case{&Agreement::lanes, "QCCL_LANES"},
-          Case{&Agreement::arena, "QCCL_ARENA"},
+         {Case{&Agreement::codec, "codec"}, Case{&Agreement::algorithm, "algorithm"},
+          Case{&Agreement::checksum, "QCCL_CHECKSUM"}, Case{&Agreement::segment, "QCCL_SEGMENT"},
+          Case{&Agreement::lanes, "QCCL_LANES"}, Case{&Agreement::arena, "QCCL_ARENA"},
           Case{&Agreement::oneshot_max, "QCCL_ONESHOT_MAX"}}) {
         std::vector<Agreement> all(4);
         Agreement::set(all[2].*each.field, "this");
@@ -93,7 +92,7 @@ static void long_texts_differ_in_their_ends() {
     Agreement::set(all[1].codec, a);
     CHECK_OK(check_agreements(all));
     // Bytes of a peer that do not end in a zero are shown and no more.
-    all[1].host.fill('h');
+    all[1].codec.fill('h');
     CHECK(text(check_agreements(all)).find(std::string(64, 'h') + "\"") != std::string::npos);
 }
 

@@ -48,6 +48,8 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_ONESHOT_MAX=0",
                                 "QCCL_SOCKET_IFNAME=eth1",
                                 "QCCL_HOSTID=rack7",
+                                "QCCL_UCX_TLS=tcp,self",
+                                "QCCL_UCX_DEVICES=eth2",
                                 "QCCL_PORT=4711",
                                 "QCCL_SECRET_FILE=/s",
                                 "QCCL_SPIN=50us",
@@ -64,6 +66,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "rack7");
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
+    CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");
     CHECK_EQ(settings->inject.size(), size_t{2});
     // A row that nothing above names has no test.
     for (const SettingValue &each : settings->values) CHECK(each.origin == Origin::environment);

@@ -3,6 +3,7 @@
 #include "base/short_text.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace qccl {
 
@@ -57,10 +58,13 @@ struct AgreementField {
 } // namespace
 
 static constexpr AgreementField agreement_fields[] = {
-    {"host (QCCL_HOSTID)", &Agreement::host}, {"codec", &Agreement::codec},
-    {"algorithm", &Agreement::algorithm},     {"QCCL_CHECKSUM", &Agreement::checksum},
-    {"QCCL_SEGMENT", &Agreement::segment},    {"QCCL_LANES", &Agreement::lanes},
-    {"QCCL_ARENA", &Agreement::arena},        {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max},
+    {"codec", &Agreement::codec},
+    {"algorithm", &Agreement::algorithm},
+    {"QCCL_CHECKSUM", &Agreement::checksum},
+    {"QCCL_SEGMENT", &Agreement::segment},
+    {"QCCL_LANES", &Agreement::lanes},
+    {"QCCL_ARENA", &Agreement::arena},
+    {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max},
 };
 
 Done check_agreements(std::span<const Agreement> all) {
@@ -75,6 +79,16 @@ Done check_agreements(std::span<const Agreement> all) {
                 .at_rank(static_cast<int64_t>(rank));
         }
     return {};
+}
+
+std::vector<uint32_t> hosts_of(std::span<const Agreement> all) {
+    std::map<Agreement::Text, uint32_t> numbers;
+    std::vector<uint32_t> hosts;
+    for (const Agreement &each : all)
+        hosts.push_back(
+            numbers.try_emplace(each.host, static_cast<uint32_t>(numbers.size())).first->second);
+    if (numbers.size() == 1) hosts.clear();
+    return hosts;
 }
 
 bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank) {

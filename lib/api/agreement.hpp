@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace qccl {
 
@@ -36,7 +37,7 @@ Done check_offers(std::span<const ProtocolOffer> all);
 struct Agreement {
     using Text = std::array<char, 64>;
 
-    Text host{}; // ranks with another one are out of shared memory's reach
+    Text host{}; // ranks with another one are out of shared memory's reach; not compared
     Text codec{};
     Text algorithm{};
     Text checksum{};
@@ -52,6 +53,8 @@ struct Agreement {
 
 // `all` in rank order.
 Done check_agreements(std::span<const Agreement> all);
+// By rank, numbers of hosts from 0 on; empty where all are on one.
+std::vector<uint32_t> hosts_of(std::span<const Agreement> all);
 // Whether no lower rank has the same to warn about: one speaks for all.
 bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank);
 

@@ -3,21 +3,19 @@
 #include "api/agreement.hpp"
 #include "api/boundary.hpp"
 #include "api/exchange.hpp"
+#include "api/host_identity.hpp"
 #include "api/tiers.hpp"
-#include "base/file_descriptor.hpp"
 #include "base/short_text.hpp"
+#include "bootstrap/interfaces.hpp"
 #include "device/host.hpp"
+#include "transport/network.hpp"
 
 #include <qccl/version.h>
 
 #include <array>
-#include <cerrno>
 #include <cinttypes>
 #include <cstring>
 #include <functional>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace qccl {
 
@@ -26,6 +24,9 @@ namespace {
 // A few wire slots of the smallest segment for each of a few ranks. What more ranks need beyond it
 // is refused call by call, in numbers.
 constexpr size_t smallest_arena = size_t{64} << 10;
+
+// Between hosts a message costs so much that it is worth it to leave the L2 cache for it.
+constexpr size_t network_segment_bytes = size_t{512} << 10;
 
 // What the transport's waits call: lives as long as the transport, outlives no communicator.
 struct Waiting {
@@ -46,19 +47,6 @@ struct Waiting {
 void forward_line(LogLevel level, const char *line, void *context) {
     const auto *log = static_cast<const qcclLog_t *>(context);
     log->function(static_cast<int32_t>(level) + 1, line, log->context);
-}
-
-Result<std::string> host_identity(const Settings &settings) {
-    if (settings.host_id) return *settings.host_id;
-    static constexpr const char *path = "/proc/sys/kernel/random/boot_id";
-    const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));
-    // Where it is not to be had, that is so for all ranks of the host: but not where this process
-    // has only run short of something.
-    if (!file.is_open() && errno != ENOENT && errno != EACCES)
-        return Error::make(Code::system_error, "cannot open %s: %s", path, std::strerror(errno));
-    std::array<char, 36> boot{}; // a UUID
-    const ssize_t got = file.is_open() ? read(file.number(), boot.data(), boot.size()) : 0;
-    return std::string(boot.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
 }
 
 std::string or_auto(const std::optional<uint64_t> &value) {
@@ -150,15 +138,18 @@ public:
                                            const std::shared_ptr<Family> &family);
 
 private:
-    TransportOptions transport_options() const;
-    Cut cut(const Transport &transport, size_t outbox_bytes) const;
+    Result<TransportOptions> transport_options() const;
+    Result<FarOptions> far_options() const;
+    Cut cut(Transport &transport, size_t outbox_bytes) const;
     std::vector<InjectRule> own_faults() const;
+    std::shared_ptr<const Places> places() const;
 
     Bootstrap &bootstrap_;
     const Reach reach_;
     const CommWishes &wishes_;
     const Settings &settings_;
     Exchange exchange_;
+    std::vector<uint32_t> hosts_; // by rank; empty where there is one
 };
 
 Done Creation::compare(const Equipment &equipment) {
@@ -174,11 +165,34 @@ Done Creation::compare(const Equipment &equipment) {
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
     if (is_first_to_warn(all, bootstrap_.rank()))
         for (const std::string &warning : warnings) equipment.log->warn("%s", warning.c_str());
-    return check_agreements(all);
+    QCCL_TRY(check_agreements(all));
+    hosts_ = hosts_of(all);
+    return {};
 }
 
-TransportOptions Creation::transport_options() const {
+Result<FarOptions> Creation::far_options() const {
+    FarOptions far;
+    const auto module = load_network_module(ucx_module_file);
+    if (!module)
+        return Error::make(
+            module.error().code,
+            "ranks are on %u hosts (see QCCL_HOSTID), and there is no network: %.150s",
+            *std::max_element(hosts_.begin(), hosts_.end()) + 1, module.error().text);
+    far.network = *module;
+    far.transports = settings_.ucx_transports.value_or("");
+    far.devices = settings_.ucx_devices.value_or("");
+    QCCL_TRY(const std::vector<Endpoint> here,
+             choose_endpoints(settings_.socket_interface.value_or("")));
+    far.address = to_socket_address(here.front()).storage;
+    return far;
+}
+
+Result<TransportOptions> Creation::transport_options() const {
     TransportOptions options;
+    options.hosts = hosts_;
+    if (!hosts_.empty()) {
+        QCCL_TRY(options.far, far_options());
+    }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();
     if (settings_.arena_bytes) options.outbox_bytes = *settings_.arena_bytes;
@@ -187,8 +201,11 @@ TransportOptions Creation::transport_options() const {
     return options;
 }
 
-Cut Creation::cut(const Transport &transport, size_t outbox_bytes) const {
-    Cut cut{.outbox_bytes = outbox_bytes, .slots = transport.slots()};
+Cut Creation::cut(Transport &transport, size_t outbox_bytes) const {
+    Cut cut{.outbox_bytes = outbox_bytes,
+            .slots = transport.slots(),
+            .inbox_bytes = transport.inbox().size()};
+    if (!hosts_.empty()) cut.segment_bytes = network_segment_bytes;
     if (settings_.segment_bytes) cut.segment_bytes = *settings_.segment_bytes;
     if (settings_.lanes)
         cut.lanes = static_cast<uint32_t>(std::min<uint64_t>(*settings_.lanes, UINT32_MAX));
@@ -204,9 +221,16 @@ std::vector<InjectRule> Creation::own_faults() const {
     return rules;
 }
 
+std::shared_ptr<const Places> Creation::places() const {
+    if (hosts_.empty()) return nullptr;
+    std::vector<Whereabouts> spots;
+    for (const uint32_t host : hosts_) spots.push_back({.host = host});
+    return std::make_shared<const Places>(std::move(spots));
+}
+
 Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                                  const std::shared_ptr<Family> &family) {
-    TransportOptions options = transport_options();
+    QCCL_TRY(TransportOptions options, transport_options());
     const auto waiting = std::make_shared<Waiting>(
         Waiting{.idle = wishes_.idle, .family = family, .rank = options.rank, .fail = {}});
     options.idle = [waiting] { (*waiting)(); };
@@ -234,6 +258,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .tables = {.speeds = speeds,
                              .limits = limits_of(how),
                              .whole_up_to_bytes = settings_.oneshot_max_bytes},
+                  .places = places(),
                   .codecs = policy_of(wishes_, settings_),
                   .algorithm = algorithm_of(wishes_, settings_),
                   .timeout = wishes_.timeout.value_or(settings_.timeout),

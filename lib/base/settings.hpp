@@ -43,6 +43,8 @@ struct Settings {
     std::optional<std::string> host_id;
     std::optional<uint64_t> port;
     std::string secret_file;
+    std::optional<std::string> ucx_transports;
+    std::optional<std::string> ucx_devices;
     std::optional<std::chrono::nanoseconds> spin;
     std::optional<uint64_t> progress_cpu;
     std::vector<InjectRule> inject;
