@@ -19,6 +19,7 @@ from comparison import contenders, picture, table, vectors  # noqa: E402
 from comparison.rounds import Rounds  # noqa: E402
 from testbed import Failed, Testbed, Unavailable, end_by_signals  # noqa: E402
 
+PROCESSOR_BOUND = 0.9  # of the rate: what reaches less is slowed down by something else
 PEERS = ("ob1", "ucx", "mpich", "gloo", "qccl")
 
 
@@ -91,7 +92,7 @@ def makers(chosen, *where):
 
 
 def gather(chosen, bed, pattern, tell):
-    """(contenders, {label: why it is missing})."""
+    """(contenders, {label: [why it is missing]})."""
     found, missing = [], {}
     for name, row in makers(chosen, bed, chosen.ranks, pattern, chosen.patience).items():
         for label, make in row.items() if name not in chosen.leave_out else ():
@@ -99,7 +100,7 @@ def gather(chosen, bed, pattern, tell):
                 found.append(make())
             except contenders.Missing as reason:
                 tell(f"{label.library} is left out: {reason}")
-                missing[label] = str(reason)
+                missing[label] = [str(reason)]
     return found, missing
 
 
@@ -113,6 +114,9 @@ def describe(chosen, rounds, out):
         limit = table.limit_of(rounds.line(), chosen.hosts, "none")
         print(f"# line, by a ring of TCP streams: {rounds.line() / 1e9:.4f} GB/s each way (the slowest stream of all turns {slowest / 1e9:.4f}); "
               f"limit of a lossless sum {limit:.4f} GB/s", file=out)
+        nominal = table.nominal_line(chosen.rate)
+        if nominal and rounds.line() < PROCESSOR_BOUND * nominal:
+            print(f"# the rate allows {nominal / 1e9:.4f} GB/s each way: here the processors are the bound, of the line, too", file=out)
 
 
 def name_of(row):
@@ -140,13 +144,13 @@ def compare(chosen):
         pattern = pattern or vectors.write_vectors(bed.folder, chosen.hosts * chosen.ranks, chosen.sizes[-1])
         found, missing = gather(chosen, bed, pattern, tell)
         rounds = Rounds(bed, found, chosen.sizes, tell)
-        rounds.missing |= missing
+        rounds.failures.update(missing)
         rounds.run(chosen.repetitions)
         if not chosen.no_counts:
             rounds.count(chosen.sizes[-1:] if chosen.quick else chosen.sizes)
         rows = table.rows_of(rounds, chosen.ranks)
     describe(chosen, rounds, sys.stdout)
-    table.print_table(rows, rounds.missing, sys.stdout)
+    table.print_table(rows, rounds.failures, sys.stdout)
     if not rows:
         return 1
     write(chosen, rounds, rows)

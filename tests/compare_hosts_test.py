@@ -31,6 +31,10 @@ if os.environ.get("FAILS") == os.environ["RANK"]:
     sys.exit("this rank cannot go on")
 if "HANGS" in os.environ:
     threading.Event().wait()
+first_time = "FAILS_ONCE" in os.environ and os.environ["FAILS_ONCE"] + os.environ["RANK"]
+if first_time and not os.path.exists(first_time):
+    open(first_time, "w").close()
+    sys.exit("not the first time")
 rank, ranks, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(told["-b"])
 codecs = told["--codec"].split(",")
 subnet = os.environ["MASTER_ADDR"].rpartition(".")[0]
@@ -69,6 +73,11 @@ class Beforehand(unittest.TestCase):
         self.assertAlmostEqual(table.limit_of(0.12e9, 2, "int4"), 0.12 * 32 / 4.5)
         self.assertIsNone(table.limit_of(0.12e9, 1, "none"))
         self.assertIsNone(table.limit_of(None, 4, "none"))
+
+    def test_what_a_rate_allows(self):
+        for rate, bits in (("1gbit", 1e9), ("2.5gbit", 2.5e9), ("400mbit", 4e8), ("64kbit", 64e3)):
+            self.assertAlmostEqual(table.nominal_line(rate) * 8 / bits, 0.956, places=3)
+        self.assertIsNone(table.nominal_line("none"))
 
     def test_lists_of_codecs(self):
         self.assertEqual(vectors.split_codecs("none,int4:block=64,round=stochastic,minmax"),
@@ -115,7 +124,7 @@ class Runs(unittest.TestCase):
 
     def compare(self, *words, expect=0):
         done = subprocess.run([SCRIPT, "--hosts", "2", "--sizes", "64K,256K", "--repetitions", "1", "--program", self.program,
-                               "--output", self.folder / "out", *words], capture_output=True, text=True, timeout=200)
+                               "--output", self.folder / "out", "--patience", "40", *words], capture_output=True, text=True, timeout=200)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         return done
@@ -145,6 +154,12 @@ class Runs(unittest.TestCase):
                              ('ROW={"ranks_agree": false}', "ranks do not agree"), ("FAILS=1", "rank 1, exit status 1: this rank cannot go on")):
             done = self.compare("--leave-out", "ob1,ucx,mpich,gloo", "--no-counts", "--env", env, "--patience", "5", expect=1)
             self.assertEqual(done.stdout.count(because), 3, done.stdout)
+
+    def test_who_fails_once_is_tried_again(self):
+        said = self.compare("--leave-out", "ob1,ucx,mpich,gloo", "--codecs", "none", "--no-counts", "--repetitions", "3",
+                            "--env", f"FAILS_ONCE={self.folder}/failed").stdout
+        self.assertRegex(said, r"QCCL none: failed 1 times: rank \d, exit status 1: not the first time")
+        self.assertEqual([row["repetitions"] for row in self.rows()], ["2", "2"])
 
     def test_who_hangs_is_ended_and_the_others_go_on(self):
         done = self.compare("--env", "HANGS=1", "--patience", "20", "--no-counts", "--python", "/nowhere/python", "--leave-out", "mpich,ucx",

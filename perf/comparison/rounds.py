@@ -16,6 +16,7 @@ FEWEST, MOST = 3, 50
 COUNTED_BYTES = 8 << 20  # likewise, to count what travels
 RING_PATIENCE = 60
 LINE_SECONDS = 2
+MOST_FAILURES = 2  # turns; who fails as often is not tried again
 
 Line = collections.namedtuple("Line", "mean slowest")  # bytes a second, each way
 
@@ -37,16 +38,16 @@ def measure_line(bed, seconds):
 
 
 class Rounds:
-    """samples: {(label, size): [Sample...]}; missing: {label: why}; sent: {(label, size): vectors that each host sent};
+    """samples: {(label, size): [Sample...]}; failures: {label: [why...]}; sent: {(label, size): vectors that each host sent};
     lines: [Line...]."""
 
     def __init__(self, bed, contenders, sizes, tell):
         self.bed, self.contenders, self.sizes, self.tell = bed, contenders, sizes, tell
-        self.samples, self.missing, self.sent, self.lines = collections.defaultdict(list), {}, {}, []
+        self.samples, self.failures, self.sent, self.lines = collections.defaultdict(list), collections.defaultdict(list), {}, []
         self.turn_ = ""
 
     def present_(self, contender):
-        return [label for label in contender.labels if label not in self.missing]
+        return [label for label in contender.labels if len(self.failures[label]) < MOST_FAILURES]
 
     def run(self, repetitions):
         plan = [(size, iterations_for(size)) for size in self.sizes]
@@ -71,8 +72,9 @@ class Rounds:
             for key, sample in contender.measure(labels, plan).items():
                 self.samples[key].append(sample)
         except Missing as reason:
-            self.tell(f"{labels[0].library} is left out: {reason}")
-            self.missing |= {label: str(reason) for label in labels}
+            self.tell(f"{labels[0].library} failed: {reason}")
+            for label in labels:
+                self.failures[label].append(str(reason))
 
     def count(self, sizes):
         """What each host's interface sends for one sum: the difference between starts with few and with many sums, so that
@@ -80,12 +82,13 @@ class Rounds:
         for contender in self.contenders:
             for size in sizes:
                 lossless = {}
-                for label in self.present_(contender):
+                for label in (label for label in self.present_(contender) if (label, size) in self.samples):
                     self.tell(f"bytes of {label.library} {label.codec} {size}")
                     try:
                         self.count_(contender, label, size, lossless)
                     except Missing as reason:
                         self.tell(f"no count: {reason}")
+                        self.failures[label].append(str(reason))
 
     def count_(self, contender, label, size, lossless):
         # A codec is measured beside lossless calls, whose share is known.

@@ -1,10 +1,13 @@
 """What was measured as a table for people and as CSV. algbw is the vector's bytes over time; a GB is 1e9 bytes."""
 import collections
 import csv
+import re
 
 from .vectors import bits_of, size_text
 
 Row = collections.namedtuple("Row", "label size algorithm time_us least_us most_us algbw busbw limit best_peer nmse sent repetitions")
+
+FRAME, PAYLOAD = 1514, 1448  # bytes: Ethernet's header, 1500 of IP; 32 of TCP's header and 20 of IP's off
 
 HEAD = ("size", "library", "codec", "algorithm", "time (us)", "spread", "algbw", "busbw", "of limit", "x best peer", "vectors sent per host")
 WIDTHS = (8, 12, 8, 10, 12, 7, 8, 8, 8, 11, 0)
@@ -14,6 +17,13 @@ def limit_of(line, hosts, codec):
     """algbw, in GB/s, of a sum whose bytes cross each link as seldom as possible; None where nobody knows."""
     bits = bits_of(codec)
     return line / 1e9 * hosts / (2 * (hosts - 1)) * 32 / bits if line and hosts > 1 and bits else None
+
+
+def nominal_line(rate):
+    """Bytes of TCP's payload a second, each way, that a rate in tc's words allows; None where there is no rate."""
+    match = re.fullmatch(r"([\d.]+)([kmg]?)bit", rate)
+    bits = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2]] if match else None
+    return bits / 8 * PAYLOAD / FRAME if bits else None
 
 
 def rows_of(rounds, ranks):
@@ -43,7 +53,7 @@ def line_of(cells):
     return "  ".join(shown).rstrip()
 
 
-def print_table(rows, missing, out):
+def print_table(rows, failures, out):
     print(line_of(HEAD), file=out)
     last = None
     for row in rows:
@@ -56,9 +66,16 @@ def print_table(rows, missing, out):
         print(line_of((size_text(row.size), row.label.library, row.label.codec, row.algorithm or "-", f"{row.time_us:.1f}",
                        f"{spread:.0%}", f"{row.algbw:.4f}", f"{row.busbw:.4f}", cell(share, ".1%"), cell(row.best_peer, ".2f"),
                        sent)), file=out)
-    for label, reason in missing.items():
-        name = " ".join(filter(None, (label.library, label.codec if label.library == "QCCL" else "", label.algorithm)))
-        print(f"{name}: left out: {reason}", file=out)
+    print_failures(rows, failures, out)
+
+
+def print_failures(rows, failures, out):
+    measured = {row.label for row in rows}
+    for label, reasons in failures.items():
+        if reasons:
+            name = " ".join(filter(None, (label.library, label.codec if label.library == "QCCL" else "", label.algorithm)))
+            what = f"failed {len(reasons)} times" if label in measured else "left out"
+            print(f"{name}: {what}: {reasons[-1]}", file=out)
 
 
 def write_csv(path, rows, about):
