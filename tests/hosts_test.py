@@ -107,6 +107,13 @@ class Hosts(unittest.TestCase):
                 wait_until(lambda: speed(lambda: source.counters().sent, 0.2) > 0.1 * self.RATE)
             self.assertAlmostEqual(speed(lambda: target.counters().received) / self.RATE, 1, delta=0.1)
 
+    def test_the_sending_side_is_limited_too(self):
+        source, one, two = self.bed.hosts
+        with stream(source, one), stream(source, two, port=7001):
+            for target in (one, two):
+                wait_until(lambda: speed(lambda: target.counters().received, 0.2) > 0.1 * self.RATE)
+            self.assertAlmostEqual(speed(lambda: source.counters().sent) / self.RATE, 1, delta=0.1)
+
     def test_counters_count(self):
         source, other, target = self.bed.hosts
         before = self.bed.counters()
@@ -204,12 +211,18 @@ class Cleaning(unittest.TestCase):
     def running(self):
         """A run whose ranks run, and have children that ignore what asks them to end."""
         script = "(trap '' TERM INT HUP; sleep 600) & trap '' TERM; echo up; wait"
-        with subprocess.Popen([HOSTS, "--ranks", "2", "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        process = subprocess.Popen([HOSTS, "--ranks", "2", "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
+        try:
             for _ in range(4):
                 self.assertEqual(process.stdout.readline(), "up\n")
             inside = [pid for name in left_of(process.pid) if name.startswith("qccl-") for pid in links.processes_in(name)]
             self.assertGreaterEqual(len(inside), 8)
             yield process, inside
+        finally:
+            process.terminate()
+            process.wait(30)
+            process.stdout.close()
+            links.remove(str(process.pid))  # where a test has failed
 
     def check_nothing_is_left(self, pid, inside=()):
         self.assertEqual(left_of(pid), [])
