@@ -43,8 +43,7 @@ NetworkEvents Courier::events() {
                 auto &self = *static_cast<Courier *>(context);
                 Letter letter;
                 if (head_bytes == sizeof letter) std::memcpy(&letter, head, sizeof letter);
-                const bool is_sound =
-                    head_bytes == sizeof letter && letter.from < self.party_.size();
+                const bool is_sound = head_bytes == sizeof letter && self.is_ours(letter);
                 const Done taken = contained([&]() -> Done {
                     if (is_sound) self.came(letter, data, bytes, ticket);
                     return {};
@@ -85,9 +84,15 @@ bool Courier::arm() {
     return network_.arm();
 }
 
+bool Courier::is_ours(const Letter &letter) const {
+    return letter.session == session_ && letter.from < party_.size() &&
+           !party_.is_near(letter.from);
+}
+
 Letter Courier::letter(LetterKind kind) const {
     const Presence &presence = party_.mine().presence();
-    return {.kind = kind,
+    return {.session = session_,
+            .kind = kind,
             .from = party_.rank,
             .begun = presence.begun.load(std::memory_order_relaxed),
             .ended = presence.ended.load(std::memory_order_relaxed),

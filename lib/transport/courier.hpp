@@ -20,8 +20,12 @@ public:
     Courier(const Courier &) = delete;
 
     NetworkEvents events();
-    // An end that was opened with these events.
-    void use(Network network) { network_ = std::move(network); }
+    // An end that was opened with these events. `session` is equal on all ranks and a secret of
+    // theirs.
+    void use(Network network, uint64_t session) {
+        network_ = std::move(network);
+        session_ = session;
+    }
     Network &network() { return network_; }
 
     // Deals with what has come and gone. False: nothing has.
@@ -87,6 +91,7 @@ private:
     void answer();
     std::optional<uint64_t> clear_boxes();
 
+    bool is_ours(const Letter &letter) const;
     Letter letter(LetterKind kind) const;
     // Whom this rank tells of a failure.
     std::vector<uint32_t> listeners() const;
@@ -105,6 +110,7 @@ private:
     std::vector<PenPal> pen_pals_; // by rank
     std::vector<uint32_t> askers_; // whose questions wait for an answer
     Error failure_;                // as it is spread
+    uint64_t session_ = 0;
     std::atomic<uint64_t> unsent_{0};
     std::array<std::atomic<uint64_t>, 2> unsent_lines_{};
     Network network_; // last: closed before what it tells of

@@ -81,6 +81,17 @@ Done introduce_all(Network &network, const Roster &roster, uint32_t own_rank,
     return {};
 }
 
+// Of what every rank has drawn and only the ranks know.
+uint64_t session_of(const std::vector<LifeContact> &contacts) {
+    uint64_t session = 0;
+    for (const LifeContact &contact : contacts) {
+        uint64_t drawn;
+        std::memcpy(&drawn, contact.cookie.data(), sizeof drawn);
+        session ^= drawn;
+    }
+    return session;
+}
+
 // Whether ranks a and a + 1 keep a connection. Of two ranks it is one.
 bool is_kept(const Roster &roster, uint32_t a) {
     const uint32_t b = (a + 1) % roster.size();
@@ -119,10 +130,9 @@ Done reach_hosts(SharedTransport &transport, const Roster &roster, const Transpo
     if (opened) opened = outcome(port);
     QCCL_TRY(gather_done(opened, options.size, all_gather));
     QCCL_TRY(introduce_all(*network, roster, options.rank, all_gather));
-    transport.use(std::move(*network));
-
     std::vector<LifeContact> contacts(options.size);
     QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(LifeContact)));
+    transport.use(std::move(*network), session_of(contacts));
     const Done connected = connect_neighbours(transport, *port, contacts, roster, options);
     return gather_done(connected, options.size, all_gather);
 }

@@ -19,6 +19,7 @@ enum class LetterKind : uint32_t {
 
 // Travels as bytes, between libraries of one protocol version.
 struct Letter {
+    uint64_t session = 0; // of the communicator: what others may send to its ports is thrown away
     LetterKind kind = LetterKind::news;
     uint32_t from = 0;
     // Where the sender is, as its Presence has it.
@@ -32,6 +33,6 @@ struct Letter {
     MessageTag tag{};      // mail
     uint64_t exchange = 0; // line
 };
-static_assert(sizeof(Letter) == 160 && sizeof(Letter) <= most_network_head_bytes);
+static_assert(sizeof(Letter) == 168 && sizeof(Letter) <= most_network_head_bytes);
 
 } // namespace qccl

@@ -26,12 +26,12 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
         peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
 }
 
-void SharedTransport::use(Network network) {
+void SharedTransport::use(Network network, uint64_t session) {
     if (party_.near_ranks.size() == 1)
         name_ = network.name();
     else
         name_.append("+").append(network.name());
-    courier_->use(std::move(network));
+    courier_->use(std::move(network), session);
 }
 
 Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) {

@@ -17,10 +17,10 @@ public:
     SharedTransport(const SharedTransport &) = delete;
 
     // Once, before the first call, where some ranks are far: an end of the network that was opened
-    // with these events and knows all far ranks, and the connections that show that some of them
-    // live.
+    // with these events and knows all far ranks, the secret that all ranks share, and the
+    // connections that show that some of them live.
     NetworkEvents network_events() { return courier_->events(); }
-    void use(Network network);
+    void use(Network network, uint64_t session);
     void add_connection(uint32_t rank, FileDescriptor connection) {
         vigil_.add_connection(rank, std::move(connection));
     }
