@@ -1,8 +1,9 @@
 #include "bootstrap/channel.hpp"
 
+#include "base/system_error.hpp"
+
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,8 +18,7 @@ Socket::~Socket() {
 Result<Socket> make_socket(AddressFamily family) {
     const int domain = family == AddressFamily::ipv4 ? AF_INET : AF_INET6;
     Socket socket(::socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.is_open())
-        return Error::make(Code::system_error, "cannot open a socket: %s", strerror(errno));
+    if (!socket.is_open()) return cannot("open a socket");
     return socket;
 }
 

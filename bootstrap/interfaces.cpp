@@ -1,10 +1,9 @@
 #include "bootstrap/interfaces.hpp"
 
 #include "base/choice.hpp"
+#include "base/system_error.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <set>
 
@@ -32,9 +31,7 @@ struct Interface {
 // Each as often as it has addresses.
 Result<std::vector<Interface>> interfaces_that_are_up() {
     ifaddrs *list = nullptr;
-    if (getifaddrs(&list) != 0)
-        return Error::make(Code::system_error, "cannot list the network interfaces: %s",
-                           strerror(errno));
+    if (getifaddrs(&list) != 0) return cannot("list the network interfaces");
     const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
     std::vector<Interface> found;
     for (const ifaddrs *entry = list; entry; entry = entry->ifa_next) {

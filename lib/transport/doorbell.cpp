@@ -1,7 +1,8 @@
 // Doorbells over the kernel's futex and membarrier.
 #include "transport/doorbell.hpp"
 
-#include <cerrno>
+#include "base/system_error.hpp"
+
 #include <climits>
 #include <cstddef>
 #include <cstring>
@@ -62,7 +63,7 @@ Result<SocketBell> SocketBell::make() {
         bell.name_[i] = "0123456789abcdef"[noise[i / 2] >> (i % 2 * 4) & 15];
     const BellAddress address(bell.name_);
     if (is_made && bind(bell.descriptor(), address.get(), BellAddress::bytes) == 0) return bell;
-    return Error::make(Code::system_error, "cannot make a socket: %s", std::strerror(errno));
+    return cannot("make a socket");
 }
 
 // Where there is no room for another ring, the owner has not heard the last ones yet.

@@ -1,6 +1,8 @@
 // The star: who has come, who is at the door, and who is told what until when.
 #include "transport/fd_star.hpp"
 
+#include "base/system_error.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -23,13 +25,9 @@ using Time = std::chrono::nanoseconds;
 // Accepted connections that have said nothing yet, beyond the ranks'.
 constexpr size_t silent_strangers = 64;
 
-Error failed(const char *what) {
-    return Error::make(Code::system_error, "cannot %s: %s", what, std::strerror(errno));
-}
-
 Result<FileDescriptor> make_socket() {
     FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!made.is_open()) return failed("make a socket");
+    if (!made.is_open()) return cannot("make a socket");
     return made;
 }
 
@@ -173,7 +171,7 @@ private:
         if (!connection.is_open()) {
             if (errno != EMFILE && errno != ENFILE) return {};
             // Whoever has said nothing yet makes room; a rank speaks as soon as it has come.
-            if (silent_.empty()) return failed("accept a rank's connection");
+            if (silent_.empty()) return cannot("accept a rank's connection");
             silent_.erase(silent_.begin());
             return {};
         }
@@ -191,7 +189,7 @@ private:
         FileDescriptor connection = std::move(silent_[i]);
         silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
         auto received = receive_fds(connection, address_.cookie);
-        if (!received && errno == EMFILE) return failed("take a rank's shared memory");
+        if (!received && errno == EMFILE) return cannot("take a rank's shared memory");
         if (!received || received->pairs.size() != 1) return {};
         const uint32_t rank = received->message.first;
         if (rank >= pairs_.size() || pairs_[rank][0].is_open()) return {};
@@ -218,15 +216,15 @@ Result<FdStar> FdStar::open() {
     if (getrandom(noise.data(), noise.size(), 0) != static_cast<ssize_t>(noise.size()) ||
         getrandom(star.address_.cookie.data(), star.address_.cookie.size(), 0) !=
             static_cast<ssize_t>(star.address_.cookie.size()))
-        return failed("get random bytes");
+        return cannot("get random bytes");
     for (size_t i = 0; i < star.address_.name.size(); i++)
         star.address_.name[i] = "0123456789abcdef"[noise[i / 2] >> (i % 2 * 4) & 15];
 
     QCCL_TRY(star.listener_, make_socket());
     const Address address(star.address_);
     if (bind(star.listener_.number(), address.get(), address.bytes) != 0)
-        return failed("bind a socket");
-    if (listen(star.listener_.number(), SOMAXCONN) != 0) return failed("listen on a socket");
+        return cannot("bind a socket");
+    if (listen(star.listener_.number(), SOMAXCONN) != 0) return cannot("listen on a socket");
     return star;
 }
 

@@ -2,6 +2,8 @@
 // deadline.
 #include "transport/life_port.hpp"
 
+#include "base/system_error.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -26,17 +28,13 @@ struct Greeting {
 
 constexpr size_t most_silent = 64;
 
-Error failed(const char *what) {
-    return Error::make(Code::system_error, "cannot %s: %s", what, std::strerror(errno));
-}
-
 socklen_t address_bytes(const sockaddr_storage &address) {
     return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
 }
 
 Result<FileDescriptor> make_socket(int family) {
     FileDescriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!made.is_open()) return failed("make a socket");
+    if (!made.is_open()) return cannot("make a socket");
     return made;
 }
 
@@ -49,13 +47,13 @@ Result<LifePort> LifePort::open(const sockaddr_storage &address) {
     contact.bytes = address_bytes(address);
     if (getrandom(contact.cookie.data(), contact.cookie.size(), 0) !=
         static_cast<ssize_t>(contact.cookie.size()))
-        return failed("get random bytes");
+        return cannot("get random bytes");
     QCCL_TRY(port.listener_, make_socket(address.ss_family));
     auto *const bound = reinterpret_cast<sockaddr *>(&contact.address);
     const int listener = port.listener_.number();
-    if (bind(listener, bound, contact.bytes) != 0) return failed("bind a socket");
-    if (listen(listener, SOMAXCONN) != 0) return failed("listen on a socket");
-    if (getsockname(listener, bound, &contact.bytes) != 0) return failed("name a socket");
+    if (bind(listener, bound, contact.bytes) != 0) return cannot("bind a socket");
+    if (listen(listener, SOMAXCONN) != 0) return cannot("listen on a socket");
+    if (getsockname(listener, bound, &contact.bytes) != 0) return cannot("name a socket");
     return port;
 }
 

@@ -1,8 +1,9 @@
 // Lifelines over pidfds, or else over pipes.
 #include "transport/lifelines.hpp"
 
+#include "base/system_error.hpp"
+
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,13 +16,12 @@ Result<Lifeline> Lifeline::open() {
     if (own.shown.is_open()) return own;
     // Older than Linux 5.3, or forbidden by a container's filter.
     if (errno == ENOSYS || errno == EPERM) return open_pipe();
-    return Error::make(Code::system_error, "cannot open a pidfd: %s", std::strerror(errno));
+    return cannot("open a pidfd");
 }
 
 Result<Lifeline> Lifeline::open_pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return Error::make(Code::system_error, "cannot open a pipe: %s", std::strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0) return cannot("open a pipe");
     return Lifeline{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
