@@ -10,7 +10,6 @@
 #include <optional>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 using namespace qccl;
 using namespace qtest;
@@ -53,12 +52,8 @@ Result<std::vector<FdPair>> join(const StarAddress &star, uint32_t rank, uint32_
 
 FileDescriptor connect_to(const StarAddress &star) {
     FileDescriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, star.name.data(), star.name.size());
-    const auto bytes =
-        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + star.name.size());
-    CHECK_EQ(connect(connection.number(), reinterpret_cast<const sockaddr *>(&address), bytes), 0);
+    const AbstractAddress address(star.name);
+    CHECK_EQ(connect(connection.number(), address.get(), address.bytes), 0);
     return connection;
 }
 

@@ -4,16 +4,12 @@
 #include "base/system_error.hpp"
 
 #include <climits>
-#include <cstddef>
-#include <cstring>
 #include <ctime>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace qccl {
@@ -36,40 +32,19 @@ void ring(Bell &bell) {
     futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-namespace {
-
-// The leading zero puts the name into the abstract name space.
-struct BellAddress {
-    sockaddr_un unix_address{};
-    static constexpr socklen_t bytes =
-        offsetof(sockaddr_un, sun_path) + 1 + std::tuple_size_v<SocketBell::Name>;
-
-    explicit BellAddress(const SocketBell::Name &name) {
-        unix_address.sun_family = AF_UNIX;
-        std::memcpy(unix_address.sun_path + 1, name.data(), name.size());
-    }
-    const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&unix_address); }
-};
-
-} // namespace
-
 Result<SocketBell> SocketBell::make() {
     SocketBell bell;
-    std::array<unsigned char, std::tuple_size_v<Name> / 2> noise;
+    QCCL_TRY(bell.name_, draw_name());
     bell.socket_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const bool is_made = bell.socket_.is_open() && getrandom(noise.data(), noise.size(), 0) ==
-                                                       static_cast<ssize_t>(noise.size());
-    for (size_t i = 0; i < bell.name_.size(); i++)
-        bell.name_[i] = "0123456789abcdef"[noise[i / 2] >> (i % 2 * 4) & 15];
-    const BellAddress address(bell.name_);
-    if (is_made && bind(bell.descriptor(), address.get(), BellAddress::bytes) == 0) return bell;
+    const AbstractAddress address(bell.name_);
+    if (bell.is_open() && bind(bell.descriptor(), address.get(), address.bytes) == 0) return bell;
     return cannot("make a socket");
 }
 
 // Where there is no room for another ring, the owner has not heard the last ones yet.
 void SocketBell::ring(const Name &other) const {
-    const BellAddress address(other);
-    sendto(socket_.number(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), BellAddress::bytes);
+    const AbstractAddress address(other);
+    sendto(socket_.number(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.bytes);
 }
 
 void SocketBell::silence() const {

@@ -8,9 +8,9 @@
 #pragma once
 
 #include "base/file_descriptor.hpp"
+#include "transport/abstract_name.hpp"
 #include "transport/segment.hpp"
 
-#include <array>
 #include <chrono>
 
 namespace qccl {
@@ -45,7 +45,7 @@ inline void ring_sleeper(Bell &bell, Fences fences) {
 // random name. Whoever knows the name can ring it, and with that do no more than wake its owner.
 class SocketBell {
 public:
-    using Name = std::array<char, 24>;
+    using Name = AbstractName;
 
     SocketBell() = default;
     static Result<SocketBell> make();

@@ -1,18 +1,15 @@
 // The star: who has come, who is at the door, and who is told what until when.
 #include "transport/fd_star.hpp"
 
-#include "base/system_error.hpp"
+#include "transport/random_bytes.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <thread>
 
 namespace qccl {
@@ -30,19 +27,6 @@ Result<FileDescriptor> make_socket() {
     if (!made.is_open()) return cannot("make a socket");
     return made;
 }
-
-struct Address {
-    sockaddr_un unix_address{};
-    socklen_t bytes;
-
-    // The leading zero puts the name into the abstract name space.
-    explicit Address(const StarAddress &star)
-        : bytes(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + star.name.size())) {
-        unix_address.sun_family = AF_UNIX;
-        std::memcpy(unix_address.sun_path + 1, star.name.data(), star.name.size());
-    }
-    const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&unix_address); }
-};
 
 // Of the process at the other end, as this one's user namespace numbers users.
 std::optional<uid_t> user_of(const FileDescriptor &connection) {
@@ -78,7 +62,7 @@ Error middle_left(uint32_t middle) {
 
 Done reach(const FileDescriptor &connection, const StarAddress &star, uint32_t middle,
            uint32_t rank, TimePoint deadline) {
-    const Address address(star);
+    const AbstractAddress address(star.name);
     while (connect(connection.number(), address.get(), address.bytes) != 0) {
         if (errno == ECONNREFUSED) return middle_left(middle);
         // Where too many stand at the door, this is EAGAIN, and nothing tells when there is room.
@@ -212,16 +196,10 @@ private:
 
 Result<FdStar> FdStar::open() {
     FdStar star;
-    std::array<unsigned char, 12> noise;
-    if (getrandom(noise.data(), noise.size(), 0) != static_cast<ssize_t>(noise.size()) ||
-        getrandom(star.address_.cookie.data(), star.address_.cookie.size(), 0) !=
-            static_cast<ssize_t>(star.address_.cookie.size()))
-        return cannot("get random bytes");
-    for (size_t i = 0; i < star.address_.name.size(); i++)
-        star.address_.name[i] = "0123456789abcdef"[noise[i / 2] >> (i % 2 * 4) & 15];
-
+    QCCL_TRY(star.address_.name, draw_name());
+    QCCL_TRY(draw_bytes(star.address_.cookie));
     QCCL_TRY(star.listener_, make_socket());
-    const Address address(star.address_);
+    const AbstractAddress address(star.address_.name);
     if (bind(star.listener_.number(), address.get(), address.bytes) != 0)
         return cannot("bind a socket");
     if (listen(star.listener_.number(), SOMAXCONN) != 0) return cannot("listen on a socket");

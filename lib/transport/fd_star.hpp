@@ -5,9 +5,9 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "transport/abstract_name.hpp"
 #include "transport/fd_message.hpp"
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -17,7 +17,7 @@ namespace qccl {
 
 // What every rank must know of the middle to reach it. Travels as bytes.
 struct StarAddress {
-    std::array<char, 24> name{};
+    AbstractName name{};
     FdCookie cookie{};
 };
 

@@ -2,7 +2,7 @@
 // deadline.
 #include "transport/life_port.hpp"
 
-#include "base/system_error.hpp"
+#include "transport/random_bytes.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 
 namespace qccl {
 
@@ -45,9 +44,7 @@ Result<LifePort> LifePort::open(const sockaddr_storage &address) {
     LifeContact &contact = port.contact_;
     contact.address = address;
     contact.bytes = address_bytes(address);
-    if (getrandom(contact.cookie.data(), contact.cookie.size(), 0) !=
-        static_cast<ssize_t>(contact.cookie.size()))
-        return cannot("get random bytes");
+    QCCL_TRY(draw_bytes(contact.cookie));
     QCCL_TRY(port.listener_, make_socket(address.ss_family));
     auto *const bound = reinterpret_cast<sockaddr *>(&contact.address);
     const int listener = port.listener_.number();
