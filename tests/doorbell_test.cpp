@@ -8,6 +8,10 @@ using namespace qtest;
 
 namespace {
 
+void ring_sleeper(Bell &bell, Fences fences) {
+    if (is_sleeper(bell, fences)) ring(bell);
+}
+
 // Two threads hand a number to and fro, and each lies down as soon as it has to wait. A lost ring
 // costs a nap of a second.
 void nobody_sleeps_through_a_ring() {

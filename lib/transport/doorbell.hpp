@@ -35,12 +35,6 @@ inline bool is_sleeper(Bell &bell, Fences fences) {
     return bell.is_asleep.fetch_add(0, std::memory_order_seq_cst) != 0;
 }
 
-// Rings such an owner.
-inline void ring_sleeper(Bell &bell, Fences fences) {
-    if (is_sleeper(bell, fences)) [[unlikely]]
-        ring(bell);
-}
-
 // A bell that can be waited for together with other descriptors: a socket of this host with a
 // random name. Whoever knows the name can ring it, and with that do no more than wake its owner.
 class SocketBell {
