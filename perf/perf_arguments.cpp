@@ -2,6 +2,7 @@
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
+#include "base/spec_text.hpp"
 #include "coll/algorithm.hpp"
 #include "perf/version_line.hpp"
 
@@ -81,7 +82,7 @@ static Take take_codecs(std::vector<Codec> &codecs) {
 static Take take_algorithms(std::vector<std::string> &algorithms) {
     return [&algorithms](const std::string &text) -> Done {
         std::vector<std::string> specs;
-        for (const std::string &item : split_algorithms(text)) {
+        for (const std::string &item : split_specs(text)) {
             specs.push_back(item);
             if (item == "auto") continue;
             QCCL_TRY(const Algorithm algorithm, parse_algorithm(item, "algorithm", {"auto"}));

@@ -40,16 +40,6 @@ static void specs_that_mean_nothing_are_refused() {
     CHECK_EQ(refusal("tree:shape=double,"), "algorithm: key of tree is \"\"; possible is shape");
 }
 
-static void an_item_with_a_key_alone_continues_the_one_before() {
-    using Items = std::vector<std::string>;
-    CHECK(split_algorithms("ring") == Items({"ring"}));
-    CHECK(split_algorithms("tree,shape=double,ring") == Items({"tree:shape=double", "ring"}));
-    CHECK(split_algorithms("x:a=1,b=2,tree:shape=double") ==
-          Items({"x:a=1,b=2", "tree:shape=double"}));
-    CHECK(split_algorithms("shape=double,ring") == Items({"shape=double", "ring"}));
-    CHECK(split_algorithms("ring,") == Items({"ring", ""}));
-}
-
 static void impossible_wishes_are_refused() {
     const Algorithm ring = algorithm_of("ring");
     const auto barrier = emit(ring, Collective::barrier, {.size = 2});
@@ -97,7 +87,6 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(specs_read_back),
         QTEST(specs_that_mean_nothing_are_refused),
-        QTEST(an_item_with_a_key_alone_continues_the_one_before),
         QTEST(impossible_wishes_are_refused),
         QTEST(schedules_are_pure),
         QTEST(direct_has_no_hot_spot),

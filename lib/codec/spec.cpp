@@ -3,6 +3,7 @@
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
+#include "base/spec_text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -154,36 +155,25 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     return {};
 }
 
-// Cuts `text` in front of its first `mark`, and takes mark and all behind it into `rest`.
-std::string_view cut(std::string_view text, char mark, std::string_view &rest, bool &found) {
-    const size_t at = text.find(mark);
-    found = at != std::string_view::npos;
-    rest = found ? text.substr(at + 1) : std::string_view{};
-    return text.substr(0, at);
-}
-
 Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
     unsigned given = 0;
-    for (bool more = true; more;) {
-        std::string_view rest, value;
-        bool has_value = false;
-        const std::string_view item = cut(text, ',', rest, more);
-        const std::string_view key_text = cut(item, '=', value, has_value);
+    for (Parted list{{}, text, true}; list.is_marked;) {
+        list = parted_at(list.behind, ',');
+        const auto item = parted_at(list.before, '=');
         const KeyRow *const found =
             std::find_if(std::begin(key_table), std::end(key_table),
-                         [&](const KeyRow &candidate) { return candidate.name == key_text; });
+                         [&](const KeyRow &candidate) { return candidate.name == item.before; });
         const auto key = static_cast<Key>(found - key_table);
         if (found == std::end(key_table) || (row.keys & key_bit(key)) == 0)
-            return refused_key(row, key_text);
-        if (!has_value)
+            return refused_key(row, item.before);
+        if (!item.is_marked)
             return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
                                found->name.data(), found->name.data());
         if ((given & key_bit(key)) != 0)
             return Error::make(Code::invalid_argument, "codec: %s is given twice",
                                found->name.data());
         given |= key_bit(key);
-        QCCL_TRY(set_key(codec, key, value));
-        text = rest;
+        QCCL_TRY(set_key(codec, key, item.behind));
     }
     if ((given & key_bit(seed_key)) != 0 && codec.rounding != Rounding::stochastic)
         return Error::make(Code::invalid_argument,
@@ -198,34 +188,19 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
 } // namespace
 
 Result<Codec> parse_codec(std::string_view text) {
-    std::string_view keys;
-    bool has_keys = false;
-    const std::string_view word = cut(text, ':', keys, has_keys);
+    const Parted word = parted_at(text, ':');
     const auto *row =
         std::find_if(std::begin(name_table), std::end(name_table),
-                     [&](const NameRow &candidate) { return candidate.name == word; });
-    if (row == std::end(name_table)) return no_choice("codec", word, names_of(name_table));
+                     [&](const NameRow &candidate) { return candidate.name == word.before; });
+    if (row == std::end(name_table)) return no_choice("codec", word.before, names_of(name_table));
     Codec codec = row->usual;
-    if (has_keys) QCCL_TRY(read_keys(*row, codec, keys));
+    if (word.is_marked) QCCL_TRY(read_keys(*row, codec, word.behind));
     return codec;
 }
 
 Result<std::vector<Codec>> parse_codec_list(std::string_view specs) {
-    std::vector<std::string> items;
-    for (bool more = true; more;) {
-        std::string_view rest;
-        const std::string_view item = cut(specs, ',', rest, more);
-        const bool continues = item.find(':') == item.npos && item.find('=') != item.npos;
-        if (continues && !items.empty())
-            items.back()
-                .append(items.back().find(':') == std::string::npos ? ":" : ",")
-                .append(item);
-        else
-            items.emplace_back(item);
-        specs = rest;
-    }
     std::vector<Codec> codecs;
-    for (const std::string &item : items) {
+    for (const std::string &item : split_specs(specs)) {
         QCCL_TRY(const Codec codec, parse_codec(item));
         codecs.push_back(codec);
     }

@@ -111,8 +111,5 @@ std::string spec(const Algorithm &algorithm);
 // and has found not to be asked for.
 Result<Algorithm> parse_algorithm(std::string_view text, std::string_view who = "algorithm",
                                   const Names &besides = {});
-// Specs between commas as they were written; an item with a key and no name continues the one
-// before it.
-std::vector<std::string> split_algorithms(std::string_view texts);
 
 } // namespace qccl

@@ -1,21 +1,13 @@
 // Spec strings of algorithms, read and written.
 #include "coll/algorithm.hpp"
 
+#include "base/spec_text.hpp"
+
 #include <algorithm>
 
 namespace qccl {
 
 namespace {
-
-// Cuts `text` in front of its first `mark`, and leaves what stands behind it; says whether there
-// is one.
-bool cut(std::string_view &text, char mark, std::string_view &before) {
-    const size_t at = text.find(mark);
-    const bool found = at != std::string_view::npos;
-    before = text.substr(0, at);
-    text = found ? text.substr(at + 1) : std::string_view();
-    return found;
-}
 
 template <class Row> const Row *find(std::span<const Row> rows, std::string_view name) {
     const auto found =
@@ -25,8 +17,7 @@ template <class Row> const Row *find(std::span<const Row> rows, std::string_view
 
 Done read_key(const AlgorithmRow &row, std::string_view item, const std::string &who,
               Choices &choices, uint32_t &given) {
-    std::string_view word = item, name;
-    const bool has_word = cut(word, '=', name);
+    const auto [name, word, has_word] = parted_at(item, '=');
     const AlgorithmKey *const key = find(row.keys, name);
     if (!key) return no_choice(who + ": key of " + std::string(row.name), name, names_of(row.keys));
     const auto number = static_cast<uint32_t>(key - row.keys.data());
@@ -49,8 +40,7 @@ Done read_key(const AlgorithmRow &row, std::string_view item, const std::string 
 
 Result<Algorithm> parse_algorithm(std::string_view text, std::string_view who,
                                   const Names &besides) {
-    std::string_view keys = text, word;
-    const bool has_keys = cut(keys, ':', word);
+    const auto [word, keys, has_keys] = parted_at(text, ':');
     const AlgorithmRow *const row = find(algorithm_table(), word);
     const std::string asker(who);
     if (!row) {
@@ -64,10 +54,9 @@ Result<Algorithm> parse_algorithm(std::string_view text, std::string_view who,
                            row->name.data());
     Choices choices{};
     uint32_t given = 0;
-    for (bool more = true; more;) {
-        std::string_view item;
-        more = cut(keys, ',', item);
-        QCCL_TRY(read_key(*row, item, asker, choices, given));
+    for (Parted list{{}, keys, true}; list.is_marked;) {
+        list = parted_at(list.behind, ',');
+        QCCL_TRY(read_key(*row, list.before, asker, choices, given));
     }
     return Algorithm(*row, choices);
 }
@@ -83,22 +72,6 @@ std::string spec(const Algorithm &algorithm) {
         mark = ',';
     }
     return text;
-}
-
-std::vector<std::string> split_algorithms(std::string_view texts) {
-    std::vector<std::string> items;
-    for (bool more = true; more;) {
-        std::string_view item;
-        more = cut(texts, ',', item);
-        const bool continues = item.find(':') == item.npos && item.find('=') != item.npos;
-        if (continues && !items.empty())
-            items.back()
-                .append(items.back().find(':') == std::string::npos ? ":" : ",")
-                .append(item);
-        else
-            items.emplace_back(item);
-    }
-    return items;
 }
 
 } // namespace qccl
