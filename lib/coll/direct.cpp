@@ -52,35 +52,21 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
     return std::accumulate(weights.begin(), weights.end(), 0.0) - weights[owner];
 }
 
-Group team_of(const Team &t) { return each_with_its_own(ranks_in_turn(t.size), t.rank); }
-
 } // namespace
 
 const Phases direct_phases{collect, deliver, fold, encoded,
                            [](uint32_t size) { return std::min(size - 1, 1U); }};
 
 Schedule all_reduce_direct(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
-    Parts parts = inputs(s);
-    collect(s, team_of(t), parts);
-    s.finish(output(t.rank), parts[t.rank]);
-    deliver(s, team_of(t));
-    return s;
+    return all_reduce_by(direct_phases, each_with_its_own(t), t.size == 1 ? 0 : t.size);
 }
 
 Schedule reduce_scatter_direct(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = t.size - 1};
-    Parts parts = inputs(s);
-    collect(s, team_of(t), parts);
-    s.finish(output(t.rank), parts[t.rank]);
-    return s;
+    return reduce_scatter_by(direct_phases, each_with_its_own(t), t.size - 1);
 }
 
 Schedule all_gather_direct(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0U : 1U};
-    s.copy(output(t.rank), input(t.rank));
-    deliver(s, team_of(t));
-    return s;
+    return all_gather_by(direct_phases, each_with_its_own(t));
 }
 
 // The root deals out the chunks, and every rank passes its own on to the others.

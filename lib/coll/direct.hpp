@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/types.hpp"
-#include "coll/group.hpp"
+#include "coll/phases.hpp"
 
 namespace qccl {
 

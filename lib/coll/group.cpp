@@ -24,10 +24,8 @@ Group each_with_its_own(std::vector<uint32_t> ranks, uint32_t rank) {
     return group;
 }
 
-Parts inputs(const Schedule &schedule) {
-    Parts parts;
-    for (uint32_t c = 0; c < schedule.chunks; c++) parts.push_back(input(c));
-    return parts;
+Group each_with_its_own(const Team &team) {
+    return each_with_its_own(ranks_in_turn(team.size), team.rank);
 }
 
 } // namespace qccl

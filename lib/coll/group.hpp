@@ -1,9 +1,8 @@
 // A group of ranks that sum chunks up, each to its owner among them, or deliver chunks from their
-// owners to all. What an algorithm does within one group is a phase; schedules are made of phases.
+// owners to all. Knows not how.
 #pragma once
 
 #include "schedule/schedule.hpp"
-#include "schedule/sum_order.hpp"
 
 #include <cstdint>
 #include <span>
@@ -30,23 +29,6 @@ struct Group {
 std::vector<uint32_t> ranks_in_turn(uint32_t ranks);
 // A whole team in which rank r owns chunk r.
 Group each_with_its_own(std::vector<uint32_t> ranks, uint32_t rank);
-
-// Where this rank has its part of each chunk: its input, or what it has summed so far.
-using Parts = std::vector<Slot>;
-Parts inputs(const Schedule &schedule);
-
-// What an algorithm does within a group, and what is known of that without doing it.
-struct Phases {
-    // Afterwards the parts of the rank's own chunks are the group's sums.
-    void (*collect)(Schedule &schedule, const Group &group, Parts &parts);
-    // Outputs of chunks go from their owners to everybody.
-    void (*deliver)(Schedule &schedule, const Group &group);
-    // The sum that ends at position `owner`, of what the members have, by position.
-    SumOrder::Term (*fold)(std::vector<SumOrder::Term> members, uint32_t owner);
-    // Contributions in all that is encoded on the way to the owner; `weights` are those of the
-    // members, by position.
-    double (*encoded)(std::span<const uint32_t> weights, uint32_t owner);
-    uint32_t (*rounds)(uint32_t size); // of each of the two
-};
+Group each_with_its_own(const Team &team);
 
 } // namespace qccl

@@ -129,8 +129,6 @@ std::vector<Split> all_splits(uint32_t ranks) {
     return splits;
 }
 
-Group team_of(const Team &t) { return each_with_its_own(ranks_in_turn(t.size), t.rank); }
-
 uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduce_scatter, size); }
 
 } // namespace
@@ -139,27 +137,15 @@ const Phases halving_phases{collect, deliver, fold, encoded, rounds_one_way};
 
 // No wire slot is waited for: all that a rank encodes has one of its own.
 Schedule all_reduce_halving(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
-    Parts parts = inputs(s);
-    collect(s, team_of(t), parts);
-    s.finish(output(t.rank), parts[t.rank]);
-    deliver(s, team_of(t));
-    return s;
+    return all_reduce_by(halving_phases, each_with_its_own(t), t.size == 1 ? 0 : t.size);
 }
 
 Schedule reduce_scatter_halving(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = t.size - 1};
-    Parts parts = inputs(s);
-    collect(s, team_of(t), parts);
-    s.finish(output(t.rank), parts[t.rank]);
-    return s;
+    return reduce_scatter_by(halving_phases, each_with_its_own(t), t.size - 1);
 }
 
 Schedule all_gather_halving(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
-    s.copy(output(t.rank), input(t.rank));
-    deliver(s, team_of(t));
-    return s;
+    return all_gather_by(halving_phases, each_with_its_own(t));
 }
 
 SumOrder by_halving(Collective, uint32_t ranks, uint32_t chunk) {

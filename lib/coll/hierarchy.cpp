@@ -1,9 +1,9 @@
 #include "coll/hierarchy.hpp"
 
 #include "coll/direct.hpp"
-#include "coll/group.hpp"
 #include "coll/halving.hpp"
 #include "coll/nest.hpp"
+#include "coll/phases.hpp"
 #include "coll/ring.hpp"
 
 #include <algorithm>

@@ -18,7 +18,7 @@ Schedule all_reduce_oneshot(const Team &t) {
 // before they sum would wait for ever.
 Schedule reduce_scatter_oneshot(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
-    const Group all = each_with_its_own(ranks_in_turn(t.size), t.rank);
+    const Group all = each_with_its_own(t);
     scatter_inputs(s, all);
     s.finish(output(t.rank), receive_and_sum(s, all, t.rank, OwnInput::as_encoded));
     return s;

@@ -58,30 +58,19 @@ const Phases ring_phases{collect, deliver, fold, encoded, [](uint32_t size) { re
 
 // Chunk c starts at position c and ends before it.
 Schedule all_reduce_ring(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = sums_in_flight(t)};
     Group group(order_of(t), t.rank);
     for (uint32_t c = 0; c < t.size; c++) group.chunks[(c + t.size - 1) % t.size].push_back(c);
-    Parts parts = inputs(s);
-    collect(s, group, parts);
-    for (const uint32_t c : group.own_chunks()) s.finish(output(c), parts[c]);
-    deliver(s, group);
-    return s;
+    return all_reduce_by(ring_phases, group, sums_in_flight(t));
 }
 
 // The chunk that ends here has to be this rank's.
 Schedule reduce_scatter_ring(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = sums_in_flight(t)};
-    Parts parts = inputs(s);
-    collect(s, each_with_its_own(order_of(t), t.rank), parts);
-    s.finish(output(t.rank), parts[t.rank]);
-    return s;
+    return reduce_scatter_by(ring_phases, each_with_its_own(order_of(t), t.rank),
+                             sums_in_flight(t));
 }
 
 Schedule all_gather_ring(const Team &t) {
-    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
-    s.copy(output(t.rank), input(t.rank));
-    deliver(s, each_with_its_own(order_of(t), t.rank));
-    return s;
+    return all_gather_by(ring_phases, each_with_its_own(order_of(t), t.rank));
 }
 
 // A chain from the root on: segments follow one another down the chain.
