@@ -4,36 +4,16 @@ usage: env_test.py SOURCE_ROOT BUILD_FOLDER LIBRARY CC...
 """
 import os
 import pathlib
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from launchers import LAUNCHERS, RANKS, environment, free_port, launch, start_by_hand
+
 ROOT, BUILD, LIBRARY = (pathlib.Path(word) for word in sys.argv[1:4])
 CC = sys.argv[4:]
-RANKS = 4
-LAUNCHERS = {
-    "hydra": ["mpiexec.hydra", "-n", RANKS],
-    "Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", RANKS],
-    "Slurm": ["srun", "-n", RANKS],
-    "torchrun": ["torchrun", "--no-python", "--nproc-per-node", RANKS, "--master-port", "{port}"],
-}
-VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_", "PMI_", "PMIX_", "OMPI_", "SLURM_", "QCCL_")
-
-
-def free_port():
-    """One whose follower is probably free as well."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def environment(**more):
-    """Without what a launcher of this very test may have set."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
-    return {**clean, **{name: str(value) for name, value in more.items()}}
 
 
 class ByVariables(unittest.TestCase):
@@ -55,13 +35,7 @@ class ByVariables(unittest.TestCase):
 
     def by_hand(self, *environments):
         """(exit status, standard output, standard error) of one process for each."""
-        started = [subprocess.Popen([self.program], env=one, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                   for one in environments]
-        ended = []
-        for process in started:
-            said = process.communicate(timeout=60)
-            ended.append((process.returncode, *said))
-        return ended
+        return start_by_hand([[self.program]] * len(environments), environments)
 
     def check_by_hand(self, *environments):
         ended = self.by_hand(*environments)
@@ -100,12 +74,9 @@ class ByVariables(unittest.TestCase):
             self.assertEqual((status, said.count(because)), (1, 1), said)
 
     def test_started_by_launchers(self):
-        for name, command in LAUNCHERS.items():
+        for name in LAUNCHERS:
             with self.subTest(name):
-                if shutil.which(command[0]) is None:
-                    self.skipTest(f"{name}: no {command[0]}")
-                words = [str(word).format(port=free_port()) for word in (*command, self.program)]
-                done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+                done = launch(name, self.program)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 self.check_sums(done.stdout)
 
