@@ -15,12 +15,11 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(sys.argv[1])
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "perf"))
-import testbed  # noqa: E402
 import tool  # noqa: E402
 from comparison import picture, table, vectors  # noqa: E402
+from testbed.suite import run_tests  # noqa: E402
 
 SCRIPT = ROOT / "perf" / "compare_hosts.py"
-SKIPPED = 77
 
 # In the place of qccl-perf: every rank sends the vector to the next, or what BITS of 32 leave of it, and rank 0 says what the
 # test wants.
@@ -189,11 +188,4 @@ class Runs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    testbed.end_by_signals()
-    try:
-        with testbed.Testbed(1):
-            pass
-    except testbed.Unavailable as reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main(argv=sys.argv[:1], verbosity=1)
+    run_tests()

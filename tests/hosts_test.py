@@ -11,18 +11,17 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
 import testbed
 from testbed import links
+from testbed.suite import SKIPPED, run_tests
 
 FOLDER = pathlib.Path(testbed.__file__).resolve().parent
 HOSTS = FOLDER / "hosts"
 PYTHON = "/usr/bin/python3"
-SKIPPED = 77
 LONG = 600  # seconds: longer than any test lasts
 
 SEND = """import socket, sys
@@ -305,11 +304,4 @@ class Impossible(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    testbed.end_by_signals()
-    try:
-        with testbed.Testbed(1):
-            pass
-    except testbed.Unavailable as reason:
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main(argv=sys.argv[:1], verbosity=1)
+    run_tests()
