@@ -1,10 +1,9 @@
 // bootstrap of many: sixty-four processes that start at once, and a few ranks among a thousand
 // strangers at a port that everybody knows.
-#include "rendezvous_kit.hpp"
+#include "variables_kit.hpp"
 
 #include "base/file_descriptor.hpp"
 #include "bootstrap/handshake.hpp"
-#include "bootstrap/rendezvous.hpp"
 
 #include <atomic>
 
@@ -14,22 +13,14 @@
 
 using namespace kit;
 
-static uint16_t free_port() {
-    std::vector<Endpoint> here{*parse_address("127.0.0.1")};
-    const auto listeners = open_listeners(here);
-    CHECK_OK(listeners);
-    return here.front().port;
-}
-
 static Done meet(uint32_t rank, uint32_t size, uint16_t port) {
-    const std::string texts[] = {"RANK=" + std::to_string(rank),
-                                 "WORLD_SIZE=" + std::to_string(size), "MASTER_ADDR=127.0.0.1"};
-    const char *const environment[] = {texts[0].c_str(), texts[1].c_str(), texts[2].c_str(),
-                                       nullptr};
     EnvironmentOptions mine;
     mine.rendezvous.timeout = 30s;
     mine.port = port;
-    QCCL_TRY(const auto bootstrap, join_environment(environment, mine));
+    QCCL_TRY(const auto bootstrap,
+             join_variables({"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(size),
+                             "MASTER_ADDR=127.0.0.1"},
+                            mine));
     for (uint32_t round = 0; round < 5; round++) QCCL_TRY(exchange(*bootstrap, 100, round));
     return {};
 }

@@ -1,9 +1,8 @@
 // bootstrap from a launcher's variables: ranks meet in whatever order they come and as often as
 // they like, by a secret or without, and through a process manager's wire.
-#include "rendezvous_kit.hpp"
+#include "variables_kit.hpp"
 
 #include "bootstrap/launcher.hpp"
-#include "bootstrap/rendezvous.hpp"
 #include "bootstrap/secret_file.hpp"
 
 #include <cstring>
@@ -20,14 +19,6 @@
 
 using namespace kit;
 
-// One that nobody listens on. Whoever takes it in the meantime makes the test fail by name.
-static uint16_t free_port() {
-    std::vector<Endpoint> here{*parse_address("127.0.0.1")};
-    const auto listeners = open_listeners(here);
-    CHECK_OK(listeners);
-    return here.front().port;
-}
-
 static EnvironmentOptions some_options(std::chrono::nanoseconds timeout = 30s) {
     EnvironmentOptions some;
     some.rendezvous = options(timeout);
@@ -41,13 +32,9 @@ struct Job {
     std::string host = "localhost";
 
     Result<std::unique_ptr<Bootstrap>> join(uint32_t rank, const EnvironmentOptions &some) const {
-        const std::string texts[] = {"RANK=" + std::to_string(rank),
-                                     "WORLD_SIZE=" + std::to_string(size), "MASTER_ADDR=" + host,
-                                     "MASTER_PORT=" + std::to_string(port - 1)};
-        std::vector<const char *> environment;
-        for (const std::string &text : texts) environment.push_back(text.c_str());
-        environment.push_back(nullptr);
-        return join_environment(environment.data(), some);
+        return join_variables({"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(size),
+                               "MASTER_ADDR=" + host, "MASTER_PORT=" + std::to_string(port - 1)},
+                              some);
     }
     Done meet(uint32_t rank, const EnvironmentOptions &some = some_options()) const {
         QCCL_TRY(const auto bootstrap, join(rank, some));
@@ -293,15 +280,13 @@ private:
 
 // Three communicators; the manager is asked once, and told goodbye.
 static Done be_rank(uint32_t rank, uint32_t size, int wire, const std::string &secret_file) {
-    const std::string texts[] = {"PMI_RANK=" + std::to_string(rank),
-                                 "PMI_SIZE=" + std::to_string(size),
-                                 "PMI_FD=" + std::to_string(wire)};
-    const char *const environment[] = {texts[0].c_str(), texts[1].c_str(), texts[2].c_str(),
-                                       nullptr};
+    const std::vector<std::string> variables{"PMI_RANK=" + std::to_string(rank),
+                                             "PMI_SIZE=" + std::to_string(size),
+                                             "PMI_FD=" + std::to_string(wire)};
     EnvironmentOptions mine = some_options();
     mine.secret_file = secret_file;
     for (uint32_t turn = 0; turn < 3; turn++) {
-        QCCL_TRY(const auto bootstrap, join_environment(environment, mine));
+        QCCL_TRY(const auto bootstrap, join_variables(variables, mine));
         QCCL_TRY(exchange(*bootstrap, 8, turn));
     }
     return {};
