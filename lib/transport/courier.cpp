@@ -108,6 +108,11 @@ void Courier::post(uint32_t peer, const Letter &letter, std::span<const NetworkP
     if (posted != Network::Posted::under_way) sent(token);
 }
 
+void Courier::post_to_all(const Letter &letter, std::span<const NetworkPart> parts,
+                          uint64_t token) {
+    for (const uint32_t peer : party_.far_ranks) post(peer, letter, parts, token);
+}
+
 void Courier::sent(uint64_t token) {
     unsent_--;
     if (token == 0) return;
@@ -125,8 +130,9 @@ void Courier::sent(uint64_t token) {
 // A call that was given up may leave mail behind, too.
 std::optional<uint64_t> Courier::clear_boxes() {
     std::optional<uint64_t> other;
+    if (boxed_ == 0) return other;
     for (Box &box : boxes_)
-        std::erase_if(box, [&](FarMail &mail) {
+        boxed_ -= std::erase_if(box, [&](FarMail &mail) {
             const uint64_t call = mail.letter.call.call;
             if (call >= history_.current().call || mail.is_fetching) return false;
             const auto ours = history_.find(party_.rank, call);
@@ -143,15 +149,17 @@ std::optional<uint64_t> Courier::begin() {
     const CallDescriptor &call = history_.current();
     const auto other = clear_boxes();
     const bool is_time = call.call % calls_between_news == 0;
-    for (uint32_t peer = 0; peer < party_.size(); peer++) {
-        PenPal &pal = pen_pals_[peer];
-        const bool wants_it = pal.asks != 0 && pal.asks <= call.call;
-        if ((!is_time && !wants_it) || party_.is_near(peer)) continue;
-        pal.asks = 0;
-        Letter news = letter(LetterKind::news);
-        news.call = call;
-        post(peer, news);
-    }
+    if (!is_time && patient_.empty()) return other;
+    Letter news = letter(LetterKind::news);
+    news.call = call;
+    if (is_time) post_to_all(news);
+    std::erase_if(patient_, [&](uint32_t peer) {
+        uint64_t &asks = pen_pals_[peer].asks;
+        if (!is_time && asks > call.call) return false;
+        if (!is_time && asks != 0) post(peer, news);
+        asks = 0;
+        return true;
+    });
     return other;
 }
 
@@ -175,11 +183,8 @@ void Courier::publish(uint64_t exchange, uint64_t bytes) {
     line.hash = history_.hash();
     line.exchange = exchange;
     const NetworkPart part{party_.mine().line_data(exchange), bytes};
-    for (uint32_t peer = 0; peer < party_.size(); peer++) {
-        if (party_.is_near(peer)) continue;
-        unsent_lines_[exchange % 2]++;
-        post(peer, line, std::span(&part, 1), line_token | exchange % 2);
-    }
+    unsent_lines_[exchange % 2] += party_.far_ranks.size();
+    post_to_all(line, std::span(&part, 1), line_token | exchange % 2);
     progress_locked();
 }
 
@@ -188,6 +193,7 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
     switch (letter.kind) {
     case LetterKind::mail: {
         FarMail &mail = boxes_[letter.from].emplace_back();
+        boxed_++;
         mail.letter = letter;
         mail.bytes = bytes;
         mail.ticket = ticket;
@@ -264,17 +270,23 @@ void Courier::fetched(FarMail &mail, bool whole) {
     if (!whole && !is_line)
         party_.mine().readers(mail.room.slot).count.store(0, std::memory_order_release);
     if (whole && !is_line) return;
-    std::erase_if(is_line ? lines_ : boxes_[from],
-                  [&](const FarMail &each) { return &each == &mail; });
+    const auto is_it = [&](const FarMail &each) { return &each == &mail; };
+    if (is_line)
+        std::erase_if(lines_, is_it);
+    else
+        boxed_ -= std::erase_if(boxes_[from], is_it);
 }
 
 // Questions that came during the progress.
 void Courier::answer() {
     for (const uint32_t peer : std::exchange(askers_, {})) {
         Letter news = letter(LetterKind::news);
-        if (const auto call = history_.find(party_.rank, pen_pals_[peer].asks)) {
+        uint64_t &asks = pen_pals_[peer].asks;
+        if (const auto call = history_.find(party_.rank, asks)) {
             news.call = *call;
-            pen_pals_[peer].asks = 0;
+            asks = 0;
+        } else {
+            patient_.insert(peer);
         }
         post(peer, news);
     }
@@ -297,6 +309,7 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
             return {};
         }
         box.erase(mail);
+        boxed_--;
         return {.arrival = Arrival::here, .bytes = bytes};
     }
     return {};
@@ -323,13 +336,11 @@ void Courier::announce(LetterKind kind) {
     Letter news = letter(kind);
     news.call = history_.current();
     news.about = news.call.call;
-    for (uint32_t peer = 0; peer < party_.size(); peer++)
-        if (!party_.is_near(peer)) post(peer, news);
+    post_to_all(news);
     progress_locked();
 }
 
 void Courier::ask(uint32_t peer) {
-    if (party_.is_near(peer)) return;
     const std::lock_guard guard(mutex_);
     Letter question = letter(LetterKind::question);
     question.call = history_.current();
@@ -365,15 +376,14 @@ void Courier::warned(uint64_t call) {
     const std::lock_guard guard(mutex_);
     Letter warned = letter(LetterKind::warned);
     warned.about = call;
-    for (uint32_t peer = 0; peer < party_.size(); peer++)
-        if (!party_.is_near(peer)) post(peer, warned);
+    post_to_all(warned);
     progress_locked();
 }
 
 void Courier::leave() {
     {
         const std::lock_guard guard(mutex_);
-        for (uint32_t peer = 0; peer < party_.size(); peer++)
+        for (const uint32_t peer : party_.far_ranks)
             if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
                 post(peer, letter(LetterKind::left));
     }

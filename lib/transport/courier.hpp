@@ -9,6 +9,7 @@
 
 #include <list>
 #include <mutex>
+#include <set>
 
 namespace qccl {
 
@@ -60,6 +61,7 @@ public:
 
     // Where this rank is, to every far rank; or a question about the current call.
     void announce(LetterKind kind);
+    // A far rank alone.
     void ask(uint32_t peer);
     // Tells the failure on.
     void spread(const Error &error);
@@ -97,6 +99,8 @@ private:
     std::vector<uint32_t> listeners() const;
     void post(uint32_t peer, const Letter &letter, std::span<const NetworkPart> parts = {},
               uint64_t token = 0);
+    void post_to_all(const Letter &letter, std::span<const NetworkPart> parts = {},
+                     uint64_t token = 0);
     bool progress_locked();
     bool place(FarMail &mail, const Room &room);
 
@@ -106,9 +110,11 @@ private:
 
     mutable std::mutex mutex_;
     std::vector<Box> boxes_;       // by rank: mail that nobody has taken
+    size_t boxed_ = 0;             // in all boxes
     Box lines_;                    // that are being fetched
     std::vector<PenPal> pen_pals_; // by rank
     std::vector<uint32_t> askers_; // whose questions wait for an answer
+    std::set<uint32_t> patient_;   // who has been answered, and still wants to hear of a call
     Error failure_;                // as it is spread
     uint64_t session_ = 0;
     std::atomic<uint64_t> unsent_{0};

@@ -42,6 +42,7 @@ Result<Party> make_party(const Roster &roster, uint32_t rank, SocketBell bell,
             ++next;
             continue;
         }
+        party.far_ranks.push_back(peer);
         QCCL_TRY(Mapping notes, make_notes(of_notes));
         party.segments.emplace_back(notes.base(), of_notes);
         party.keepers.push_back(std::make_shared<Mapping>(std::move(notes)));

@@ -22,6 +22,7 @@ struct Party {
     std::vector<Segment> segments;                    // by rank
     std::vector<std::shared_ptr<const void>> keepers; // of the segments' memory
     std::vector<uint32_t> near_ranks;                 // ascending, this one among them
+    std::vector<uint32_t> far_ranks;                  // ascending
     uint64_t line_bytes = 0;
     // Where somebody is far, and whoever sleeps waits for the network too: this rank's bell, and by
     // rank the names of all.
@@ -33,7 +34,7 @@ struct Party {
     bool is_near(uint32_t peer) const {
         return !has_far() || std::binary_search(near_ranks.begin(), near_ranks.end(), peer);
     }
-    bool has_far() const { return near_ranks.size() != segments.size(); }
+    bool has_far() const { return !far_ranks.empty(); }
     // Where what the ranks of this host share lies.
     const Segment &first() const { return segments[near_ranks.front()]; }
 
