@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import testbed
 from testbed import links
@@ -228,6 +229,9 @@ class Cleaning(unittest.TestCase):
         # What has ended has no namespaces, also before its parent has looked.
         self.assertEqual([pid for pid in inside if os.path.exists(f"/proc/{pid}/ns/net")], [])
 
+    def check_nothing_of_this_process_is_left(self):
+        self.assertEqual([name for name in left_of(os.getpid()) if not name.startswith(f"q{os.getpid()}")], [])
+
     def test_after_signals(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.running() as (process, inside):
@@ -250,6 +254,18 @@ class Cleaning(unittest.TestCase):
                 process.terminate()
                 self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
                 self.check_nothing_is_left(process.pid)
+
+    def test_a_host_is_made_whole(self):
+        made, make_host = [], links.make_host
+
+        def make_disturbed(*words):
+            signal.raise_signal(signal.SIGTERM)
+            make_host(*words)
+            made.append(words)
+        with unittest.mock.patch.object(links, "make_host", make_disturbed), self.assertRaises(SystemExit):
+            testbed.Testbed(2).__enter__()
+        self.assertEqual(len(made), 1)
+        self.check_nothing_of_this_process_is_left()
 
     def test_after_a_failure_half_way(self):
         with subprocess.Popen([HOSTS, "--rate", "fast", "--", "true"], stderr=subprocess.PIPE, text=True) as process:
@@ -279,7 +295,7 @@ class Cleaning(unittest.TestCase):
         with testbed.Testbed(1) as one, testbed.Testbed(1) as other:
             self.assertNotEqual(one.hosts[0].address, other.hosts[0].address)
             self.assertNotEqual(one.hosts[0].namespace, other.hosts[0].namespace)
-        self.assertEqual([name for name in left_of(os.getpid()) if not name.startswith(f"q{os.getpid()}")], [])
+        self.check_nothing_of_this_process_is_left()
 
 
 class Impossible(unittest.TestCase):

@@ -42,7 +42,7 @@ def end_by_signals():
 
 @contextlib.contextmanager
 def undisturbed():
-    """Signals wait until this is over, also for the commands that it runs: a testbed is removed as a whole."""
+    """Signals wait until this is over, also for the commands that it runs: hosts are made and removed as a whole."""
     noted = []
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
@@ -118,7 +118,8 @@ class Testbed:
         try:
             with links.making():
                 links.sweep()
-                self.tag_, self.lock_ = links.take_tag()
+                with undisturbed():
+                    self.tag_, self.lock_ = links.take_tag()
                 self.make_(links.take_subnet(self.tag_))
         except BaseException:
             self.remove()
@@ -129,10 +130,13 @@ class Testbed:
         self.remove()
 
     def make_(self, subnet):
-        self.folder = links.make_folder(self.tag_)
-        links.make_bridge(self.tag_, subnet, self.ipv6_)
+        # A command that a signal leaves alone would go on making what is being removed.
+        with undisturbed():
+            self.folder = links.make_folder(self.tag_)
+            links.make_bridge(self.tag_, subnet, self.ipv6_)
         for index in range(self.count_):
-            links.make_host(self.tag_, subnet, index, self.rate_, self.burst_, self.ipv6_)
+            with undisturbed():
+                links.make_host(self.tag_, subnet, index, self.rate_, self.burst_, self.ipv6_)
         self.hosts = [Host(self.tag_, subnet, index) for index in range(self.count_)]
         self.bridge = links.bridge_name(self.tag_)
         self.subnet = links.address(subnet, 0) + "/24"
