@@ -195,15 +195,17 @@ TransportOptions counting_warnings(const Rank &rank, Clock::duration warn_after)
 // Rank 3 begins the call and then dawdles: in a ring each rank waits for its neighbour, and the
 // warning names the one at the end of the chain, not the neighbour.
 template <Kind kind> void a_late_rank_costs_one_warning() {
+    // Where hosts are asked first, a quarter of the patience must do for answers on a busy machine.
+    constexpr auto patience = is_one_host(kind) ? 200ms : 1000ms;
     for (const bool begins : {false, true})
         run_ranks(kind, 4, [&](const Rank &plain) {
             Rank rank = plain;
-            rank.options = counting_warnings(rank, 200ms);
+            rank.options = counting_warnings(rank, patience);
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::ring));
             CHECK_OK(rank.rank == 3 && !begins ? Done() : transport->begin(call_number(2), 30s));
             rank.meeting.barrier();
-            if (rank.rank == 3) std::this_thread::sleep_for(600ms);
+            if (rank.rank == 3) std::this_thread::sleep_for(patience + 400ms);
             if (rank.rank == 3 && !begins) CHECK_OK(transport->begin(call_number(2), 30s));
             CHECK_OK(by_ring(*transport));
             CHECK_OK(run(*transport, call_number(3), Way::ring));
@@ -214,7 +216,8 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
             const std::string what = is_known ? "does not go on in" : "has not come to";
             const std::string said = rank.meeting.note;
             CHECK_EQ(said.substr(0, 12), std::string("rank 3 (pid "));
-            CHECK_EQ(said.substr(said.find(") ") + 2), what + " all_reduce, call 2, for 0.2 s");
+            CHECK_EQ(said.substr(said.find(") ") + 2),
+                     what + " all_reduce, call 2, for " + (is_one_host(kind) ? "0.2 s" : "1 s"));
         });
 }
 

@@ -58,7 +58,8 @@ Result<Network> open_network(SharedTransport &transport, const TransportOptions 
         return text.empty() ? nullptr : text.c_str();
     };
     return Network::open(*far.network,
-                         {.peers = options.size,
+                         {.own = options.rank,
+                          .peers = options.size,
                           .peer_timeout_ns = options.peer_timeout.count(),
                           .transports = wished(far.transports),
                           .devices = wished(far.devices)},

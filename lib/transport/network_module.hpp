@@ -36,6 +36,7 @@ struct NetworkEvents {
 };
 
 struct NetworkSettings {
+    uint32_t own;            // this end's number among them
     uint32_t peers;          // numbered from 0
     int64_t peer_timeout_ns; // a peer that is silent for longer is lost
     // The module's own names of what may be used; null: whatever there is. None of them lets
@@ -45,7 +46,7 @@ struct NetworkSettings {
 };
 
 struct NetworkModule {
-    static constexpr uint32_t current_abi = 1;
+    static constexpr uint32_t current_abi = 2;
     enum class Posted : uint32_t { done, under_way, refused };
 
     uint32_t abi;

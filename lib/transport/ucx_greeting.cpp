@@ -1,0 +1,139 @@
+#include "transport/ucx_greeting.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace qccl {
+
+namespace {
+
+constexpr unsigned pact_id = 1;
+
+void on_error(void *argument, ucp_ep_h, ucs_status_t status) {
+    lose(*static_cast<NetworkEnd::Peer *>(argument), status);
+}
+
+ucs_status_t connect(NetworkEnd::Peer &peer) {
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t *>(peer.address.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {on_error, &peer};
+    return ucp_ep_create(peer.end->worker, &params, &peer.endpoint);
+}
+
+void settle(NetworkEnd::Peer &peer) {
+    if (peer.is_settled || peer.is_lost) return;
+    peer.is_settled = true;
+    peer.end->settled.push_back(peer.number);
+}
+
+void on_pact_sent(void *request, ucs_status_t status, void *user_data) {
+    ucp_request_free(request);
+    if (status != UCS_OK) lose(*static_cast<NetworkEnd::Peer *>(user_data), status);
+}
+
+void make_pact(NetworkEnd::Peer &peer) {
+    peer.pact = {.secret = peer.secret, .number = peer.end->own};
+    ucp_request_param_t how{};
+    how.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    how.flags = UCP_AM_SEND_FLAG_REPLY; // which always needs the number
+    how.cb.send = on_pact_sent;
+    how.user_data = &peer;
+    const ucs_status_ptr_t request =
+        ucp_am_send_nbx(peer.endpoint, pact_id, &peer.pact, sizeof peer.pact, nullptr, 0, &how);
+    if (UCS_PTR_IS_ERR(request)) lose(peer, UCS_PTR_STATUS(request));
+}
+
+void go_on(NetworkEnd::Peer &peer) {
+    if (peer.is_settled || peer.is_lost || !peer.is_greeted || !peer.has_greeted) return;
+    if (peer.end->own > peer.number) return; // hears of it by the pact
+    make_pact(peer);
+    settle(peer);
+}
+
+ucs_status_t on_pact(void *argument, const void *head, size_t head_bytes, void *, size_t,
+                     const ucp_am_recv_param_t *) {
+    auto &end = *static_cast<NetworkEnd *>(argument);
+    UcxPact pact{};
+    if (head_bytes != sizeof pact) return UCS_OK;
+    std::memcpy(&pact, head, sizeof pact);
+    if (pact.secret == end.secret && pact.number < end.own) settle(end.peers[pact.number]);
+    return UCS_OK;
+}
+
+void on_greeted(void *request, ucs_status_t status, void *user_data) {
+    ucp_request_free(request);
+    auto &peer = *static_cast<NetworkEnd::Peer *>(user_data);
+    if (status != UCS_OK) return lose(peer, status);
+    peer.is_greeted = true;
+    go_on(peer);
+}
+
+void on_greeting(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                 void *user_data) {
+    ucp_request_free(request);
+    auto &end = *static_cast<NetworkEnd *>(user_data);
+    end.hears_greeter = true;
+    if (status != UCS_OK || info->length != sizeof end.greeter) end.greeter = end.own;
+}
+
+void listen(NetworkEnd &end) {
+    ucp_request_param_t how{};
+    how.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    how.cb.recv = on_greeting;
+    how.user_data = &end;
+    constexpr ucp_tag_t whole_tag = ~ucp_tag_t{0};
+    (void)ucp_tag_recv_nbx(end.worker, &end.greeter, sizeof end.greeter, end.secret, whole_tag,
+                           &how);
+}
+
+// Others than peers are not listened to.
+void take_greeting(NetworkEnd &end) {
+    if (end.greeter == end.own || end.greeter >= end.peers.size()) return;
+    NetworkEnd::Peer &peer = end.peers[end.greeter];
+    if (peer.address.empty() || peer.is_lost) return;
+    peer.has_greeted = true;
+    if (!peer.endpoint) greet(peer);
+    go_on(peer);
+}
+
+} // namespace
+
+void greet(NetworkEnd::Peer &peer) {
+    ucs_status_t status = connect(peer);
+    if (status != UCS_OK) return lose(peer, status);
+    ucp_request_param_t how{};
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    how.cb.send = on_greeted;
+    how.user_data = &peer;
+    const ucs_status_ptr_t request =
+        ucp_tag_send_nbx(peer.endpoint, &peer.end->own, sizeof peer.end->own, peer.secret, &how);
+    if (UCS_PTR_IS_ERR(request)) return lose(peer, UCS_PTR_STATUS(request));
+    peer.is_greeted = !request;
+}
+
+ucs_status_t hear_greetings(NetworkEnd &end) {
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                         UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = pact_id;
+    handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+    handler.cb = on_pact;
+    handler.arg = &end;
+    const ucs_status_t status = ucp_worker_set_am_recv_handler(end.worker, &handler);
+    if (status == UCS_OK) listen(end);
+    return status;
+}
+
+void answer_greetings(NetworkEnd &end) {
+    while (std::exchange(end.hears_greeter, false)) {
+        take_greeting(end);
+        listen(end);
+    }
+}
+
+} // namespace qccl

@@ -1,0 +1,134 @@
+// Two ends of the network over UCX in one process, of which one goes away at any moment of their
+// first words. The other must live on, and say that its peer is lost where it still talks to it.
+#include "qtest.hpp"
+#include "transport/network.hpp"
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+using namespace qccl;
+
+namespace {
+
+#ifdef QCCL_UCX_MODULE
+
+// What one end has been told.
+struct Told {
+    int messages = 0, sent = 0, lost = 0;
+    std::string last;
+};
+
+NetworkEvents telling(Told &told) {
+    return {.context = &told,
+            .came =
+                [](void *context, const void *head, size_t head_bytes, const void *, size_t,
+                   NetworkTicket *) {
+                    auto &to = *static_cast<Told *>(context);
+                    to.messages++;
+                    to.last.assign(static_cast<const char *>(head), head_bytes);
+                },
+            .sent = [](void *context, uint64_t) { static_cast<Told *>(context)->sent++; },
+            .fetched = [](void *, uint64_t, bool) {},
+            .lost = [](void *context, uint32_t,
+                       const char *) { static_cast<Told *>(context)->lost++; }};
+}
+
+struct Pair {
+    std::array<Told, 2> told;
+    std::array<Network, 2> ends;
+
+    Pair() {
+        const auto module = load_network_module(QCCL_UCX_MODULE);
+        CHECK_OK(module);
+        for (uint32_t own = 0; own < 2; own++) {
+            const NetworkSettings settings{.own = own,
+                                           .peers = 2,
+                                           .peer_timeout_ns = 10'000'000'000,
+                                           .transports = "tcp",
+                                           .devices = "lo"};
+            auto end = Network::open(**module, settings, telling(told[own]));
+            CHECK_OK(end);
+            ends[own] = std::move(*end);
+        }
+        for (uint32_t own = 0; own < 2; own++)
+            ends[own].introduce(1 - own, ends[1 - own].address());
+    }
+
+    void say(uint32_t from, std::string_view words) {
+        (void)ends[from].post(1 - from, std::as_bytes(std::span(words)), {}, 1);
+    }
+};
+
+constexpr int all_words = 20000; // looks, more than enough
+
+void words_arrive_in_their_order_from_both() {
+    Pair pair;
+    for (const char *const words : {"one", "two", "three"})
+        for (uint32_t from = 0; from < 2; from++) pair.say(from, words);
+    for (int look = 0; look < all_words; look++)
+        for (Network &end : pair.ends) end.progress();
+    for (const Told &told : pair.told) {
+        CHECK_EQ(told.messages, 3);
+        CHECK_EQ(told.last, std::string("three"));
+        CHECK_EQ(told.lost, 0);
+    }
+}
+
+void whoever_stays_outlives_the_other() {
+    int lost = 0;
+    for (const int looks :
+         {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 30, 40, 60, 100, 300, 1000})
+        for (uint32_t leaves = 0; leaves < 2; leaves++)
+            for (const bool both_speak : {false, true}) {
+                Pair pair;
+                pair.say(0, "hello");
+                if (both_speak) pair.say(1, "hello");
+                for (int look = 0; look < looks; look++)
+                    pair.ends[(leaves + static_cast<uint32_t>(look)) % 2].progress();
+                pair.ends[leaves] = Network();
+                for (int look = 0; look < all_words && !pair.told[1 - leaves].lost; look++)
+                    pair.ends[1 - leaves].progress();
+                lost += pair.told[1 - leaves].lost;
+            }
+    CHECK(lost > 0);
+}
+
+void a_stranger_is_not_listened_to() {
+    Pair pair;
+    Pair others;
+    // Another pair's end 0 knows the address of this pair's end 1, but for the secret before it.
+    auto address = pair.ends[1].address();
+    address[0] ^= std::byte{1};
+    others.ends[0].introduce(1, address);
+    others.say(0, "wrong");
+    for (int look = 0; look < all_words; look++) {
+        others.ends[0].progress();
+        pair.ends[1].progress();
+    }
+    CHECK_EQ(pair.told[1].messages, 0);
+    pair.say(0, "right");
+    for (int look = 0; look < all_words; look++)
+        for (Network &end : pair.ends) end.progress();
+    CHECK_EQ(pair.told[1].messages, 1);
+    CHECK_EQ(pair.told[1].last, std::string("right"));
+}
+
+#endif
+
+} // namespace
+
+int main() {
+#ifdef QCCL_UCX_MODULE
+    const CMUnitTest tests[] = {
+        QTEST(words_arrive_in_their_order_from_both),
+        QTEST(whoever_stays_outlives_the_other),
+        QTEST(a_stranger_is_not_listened_to),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+#else
+    std::puts("skipped: built without UCX");
+    return 77;
+#endif
+}
