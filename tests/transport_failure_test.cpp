@@ -221,6 +221,29 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
         });
 }
 
+// Rank 2 computes. It has never been written to, so a network cannot send it anything before it
+// looks around.
+template <Kind kind> void a_call_ends_before_all_have_heard_of_a_warning() {
+    run_ranks(kind, 3, [](const Rank &plain) {
+        Rank rank = plain;
+        rank.options = counting_warnings(rank, 50ms);
+        const auto transport = create(rank);
+        CHECK_OK(rank.rank == 2 ? Done() : transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            transport->release(*receive(*transport, 1));
+            CHECK_OK(transport->end());
+            CHECK_EQ(rank.meeting.board[0].load(), 1U);
+            rank.meeting.board[1] = 1;
+        } else if (rank.rank == 1) {
+            std::this_thread::sleep_for(300ms);
+            CHECK_OK(send(*transport, 0, *free_wire(*transport)));
+            CHECK_OK(transport->end());
+        }
+        await([&] { return rank.meeting.board[1] == 1; });
+        rank.meeting.barrier();
+    });
+}
+
 template <Kind kind> void every_late_call_has_its_warning() {
     run_ranks(kind, 2, [](const Rank &plain) {
         Rank rank = plain;
@@ -304,6 +327,8 @@ int main() {
         ON_BOTH(no_rank_runs_further_ahead_than_its_calls_are_kept),
         ON_BOTH(a_message_that_points_outside_is_refused),
         ON_ALL(a_late_rank_costs_one_warning),
+        QTEST(a_call_ends_before_all_have_heard_of_a_warning<Kind::inproc_apart>),
+        QTEST(a_call_ends_before_all_have_heard_of_a_warning<Kind::shm_apart>),
         ON_ALL(every_late_call_has_its_warning),
         QTEST(a_stopped_rank_answers_for_itself),
         QTEST(a_stopped_rank_costs_one_warning),

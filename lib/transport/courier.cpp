@@ -75,7 +75,7 @@ bool Courier::progress_locked() {
 
 void Courier::flush(std::chrono::nanoseconds longest) {
     const auto deadline = Clock::now() + longest;
-    while (has_unsent() && Clock::now() < deadline)
+    while (unsent_ != 0 && Clock::now() < deadline)
         if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
@@ -120,6 +120,7 @@ void Courier::sent(uint64_t token) {
         unsent_lines_[token & 1]--;
         return;
     }
+    unsent_mail_--;
     const auto origin = static_cast<uint32_t>((token - 1) >> 32);
     const auto slot = static_cast<uint32_t>(token - 1);
     const uint32_t before =
@@ -171,6 +172,7 @@ bool Courier::send(uint32_t peer, MessageTag tag, const Wire &wire) {
     mail.hash = history_.hash();
     mail.tag = tag;
     const NetworkPart parts[] = {{wire.data, wire.bytes}, {wire.loan.data, wire.loan.bytes}};
+    unsent_mail_++;
     post(peer, mail, std::span(parts).first(wire.loan.data ? 2 : 1),
          slot_token(wire.origin, wire.slot));
     return !pen_pals_[peer].is_lost;

@@ -33,7 +33,8 @@ public:
     bool progress();
     // Until all is sent, or no longer than that.
     void flush(std::chrono::nanoseconds longest);
-    bool has_unsent() const { return unsent_ != 0; }
+    // What the caller's memory is read for. News to those who are in no call may take for ever.
+    bool has_unsent_mail() const { return unsent_mail_ != 0; }
     bool is_lost(uint32_t peer) const { return pen_pals_[peer].is_lost; }
     // To sleep until something comes. False: something has.
     bool arm();
@@ -118,6 +119,7 @@ private:
     Error failure_;                // as it is spread
     uint64_t session_ = 0;
     std::atomic<uint64_t> unsent_{0};
+    std::atomic<uint64_t> unsent_mail_{0};
     std::array<std::atomic<uint64_t>, 2> unsent_lines_{};
     Network network_; // last: closed before what it tells of
 };

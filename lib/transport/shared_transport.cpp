@@ -193,7 +193,7 @@ void SharedTransport::release(const Wire &wire) {
 // What has been read of a rank that knew of the failure cannot be believed; see Verdict::failure.
 Done SharedTransport::end() {
     vigil_.came();
-    while (courier_ && courier_->has_unsent()) QCCL_TRY(wait(rank()));
+    while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait(rank()));
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (verdict_.is_passed()) return *verdict_.failure();
