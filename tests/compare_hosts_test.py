@@ -161,9 +161,9 @@ class Runs(unittest.TestCase):
         self.assertEqual([row["repetitions"] for row in self.rows()], ["2", "2"])
 
     def test_who_hangs_is_ended_and_the_others_go_on(self):
-        done = self.compare("--env", "HANGS=1", "--patience", "20", "--no-counts", "--python", "/nowhere/python", "--leave-out", "mpich,ucx",
+        done = self.compare("--env", "HANGS=1", "--patience", "10", "--no-counts", "--python", "/nowhere/python", "--leave-out", "mpich,ucx",
                             expect=0 if shutil.which("mpirun.openmpi") else 1)
-        self.assertIn("QCCL int8: left out: not done after 20 s", done.stdout)
+        self.assertIn("QCCL int8: left out: not done after 10 s", done.stdout)
         self.assertIn("Gloo: left out: no torch.distributed in /nowhere/python", done.stdout)
 
     def test_against_the_peers_that_are_here(self):

@@ -126,9 +126,8 @@ template <Kind kind> void a_spin_that_is_asked_for_is_spun() {
             CHECK_EQ(sched_setaffinity(0, sizeof both[0], &both[0]), 0);
             const auto transport = create(rank);
             uint64_t call = 0;
-            // Not in the best run: others may take the core from who spins, and give it to its
-            // peer.
-            CHECK(times(rank, *transport, call, 10)[15] > spin / 2);
+            // Not in every run: others may take the core from who spins, and give it to its peer.
+            CHECK(times(rank, *transport, call, 10)[25] > spin / 2);
         },
         options);
 }
