@@ -76,6 +76,35 @@ template <Kind kind> void the_lowest_that_differs_is_named() {
     });
 }
 
+// Rank 1 is asked about call 1 and answers when it has begun call 2, of which its answer says
+// nothing.
+template <Kind kind> void news_of_one_call_are_none_of_the_next() {
+    run_ranks(kind, 2, [](const Rank &plain) {
+        Rank rank = plain;
+        rank.options.warn_after = 40ms;
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0)
+            for (const auto start = Clock::now(); Clock::now() - start < 100ms;)
+                CHECK_OK(transport->wait(1));
+        rank.meeting.barrier();
+        CallDescriptor call = call_number(2);
+        call.count += rank.rank;
+        if (rank.rank == 1) {
+            CHECK_OK(transport->begin(call, 30s));
+            rank.meeting.barrier();
+        } else {
+            rank.meeting.barrier();
+            for (const auto start = Clock::now(); Clock::now() - start < 50ms;)
+                CHECK_OK(transport->wait(1));
+            CHECK_OK(transport->begin(call, 30s));
+        }
+        if (rank.rank == 1) std::this_thread::sleep_for(150ms);
+        check_error(transport->meet().error(), Code::mismatch, 1,
+                    "rank 1 calls all_reduce with count 1001, rank 0 with count 1000, in call 2");
+    });
+}
+
 // A root that only sends has returned before anyone could object.
 template <Kind kind> void a_root_that_has_returned_hears_of_it_in_its_next_call() {
     run_ranks(kind, 3, [](const Rank &rank) {
@@ -147,6 +176,7 @@ int main() {
     const CMUnitTest tests[] = {
         ON_ALL(every_disagreement_reaches_every_rank),
         ON_ALL(the_lowest_that_differs_is_named),
+        ON_ALL(news_of_one_call_are_none_of_the_next),
         ON_ALL(a_root_that_has_returned_hears_of_it_in_its_next_call),
         ON_ALL(two_that_wait_for_each_other_find_out),
         ON_ALL(two_roots_are_found_in_the_next_call),

@@ -94,7 +94,6 @@ Letter Courier::letter(LetterKind kind) const {
     return {.session = session_,
             .kind = kind,
             .from = party_.rank,
-            .begun = presence.begun.load(std::memory_order_relaxed),
             .ended = presence.ended.load(std::memory_order_relaxed),
             .waits_on = presence.waits_on.load(std::memory_order_relaxed)};
 }
@@ -231,7 +230,7 @@ void Courier::take_note(const Letter &letter) {
     note.awake_ns.store(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),
                         std::memory_order_relaxed);
     raise(note.ended, letter.ended);
-    raise(note.begun, std::max(letter.begun, letter.call.call));
+    raise(note.begun, letter.call.call);
 }
 
 void Courier::take_line(const Letter &letter, const void *data, uint64_t bytes,
@@ -288,6 +287,9 @@ void Courier::answer() {
             news.call = *call;
             asks = 0;
         } else {
+            // From whatever thread this is: what has been published, not what is at hand.
+            const uint64_t latest = party_.mine().presence().begun.load(std::memory_order_acquire);
+            news.call = history_.find(party_.rank, latest).value_or(CallDescriptor());
             patient_.insert(peer);
         }
         post(peer, news);
@@ -377,6 +379,7 @@ std::vector<uint32_t> Courier::listeners() const {
 void Courier::warned(uint64_t call) {
     const std::lock_guard guard(mutex_);
     Letter warned = letter(LetterKind::warned);
+    warned.call = history_.current();
     warned.about = call;
     post_to_all(warned);
     progress_locked();

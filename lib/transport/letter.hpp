@@ -22,17 +22,18 @@ struct Letter {
     uint64_t session = 0; // of the communicator: what others may send to its ports is thrown away
     LetterKind kind = LetterKind::news;
     uint32_t from = 0;
-    // Where the sender is, as its Presence has it.
-    uint64_t begun = 0, ended = 0;
+    // As the sender's Presence has them.
+    uint64_t ended = 0;
     uint32_t waits_on = 0;
     uint32_t zero = 0;
-    // Mail and lines: the sender's call, and its hash. News: a call that somebody asked about.
+    // A call that the sender has begun: the one that somebody asked about, else its latest. Nobody
+    // is told of a begun call without what it is. Number 0: nothing is said.
     CallDescriptor call{};
-    uint64_t hash = 0;
+    uint64_t hash = 0; // mail and lines: of `call`
     uint64_t about = 0;
     MessageTag tag{};      // mail
     uint64_t exchange = 0; // line
 };
-static_assert(sizeof(Letter) == 168 && sizeof(Letter) <= most_network_head_bytes);
+static_assert(sizeof(Letter) == 160 && sizeof(Letter) <= most_network_head_bytes);
 
 } // namespace qccl
