@@ -1,6 +1,7 @@
-// transport/courier: letters that are not the ranks' own change nothing.
+// transport/courier: letters that are not the ranks' own change nothing, and mail stays in bounds.
 #include "transport_ways.hpp"
 
+#include "transport/courier.hpp"
 #include "transport/letter.hpp"
 
 using namespace qccl;
@@ -38,9 +39,71 @@ void strangers_letters_are_thrown_away() {
     });
 }
 
+// Rank 1 takes nothing for a while: what it has not asked for stays within bounds, and the rest
+// waits at rank 0, until rank 1 has room again.
+template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
+    constexpr uint32_t messages = 24;
+    constexpr size_t bytes = size_t{512} << 10;
+    TransportOptions options;
+    options.outbox_bytes = messages * bytes;
+    options.slots = messages;
+    run_ranks(
+        kind, 2,
+        [](const Rank &rank) {
+            const auto transport = create(rank);
+            CHECK_OK(run(*transport, call_number(1), Way::ring));
+            CHECK_OK(transport->begin(call_number(2), 30s));
+            const auto under_way = [&] {
+                uint64_t count = 0;
+                for (uint32_t slot = 0; slot < messages; slot++) count += !transport->is_free(slot);
+                return count;
+            };
+            const auto look_around = [&] {
+                for (const auto start = Clock::now(); Clock::now() - start < 300ms;)
+                    CHECK_OK(transport->wait(1 - rank.rank));
+            };
+            for (uint32_t i = 0; i < messages && rank.rank == 0; i++) {
+                std::byte *const data = transport->outbox().data() + i * bytes;
+                std::memset(data, static_cast<int>(i + 1), bytes);
+                CHECK_OK(transport->send(1, {.instance = i}, Wire{data, bytes, 0, i}));
+            }
+            look_around();
+            constexpr uint64_t pushed = Courier::most_untaken(1) / bytes;
+            if (rank.rank == 0) CHECK_EQ(under_way(), messages - pushed);
+            rank.meeting.barrier();
+            for (uint32_t i = 0; i < messages && rank.rank == 1; i++) {
+                const Room room{transport->slots() + i,
+                                transport->inbox().subspan(i * bytes, bytes)};
+                std::optional<Wire> wire;
+                while (!wire) {
+                    const auto received = transport->receive(0, {.instance = i}, room);
+                    CHECK_OK(received);
+                    wire = *received;
+                    if (!wire) CHECK_OK(transport->wait(0));
+                }
+                CHECK(std::all_of(wire->data, wire->data + bytes,
+                                  [&](std::byte each) { return each == std::byte(i + 1); }));
+                transport->release(*wire);
+            }
+            while (rank.rank == 0 && under_way() != 0) CHECK_OK(transport->wait(1));
+            CHECK_OK(transport->end());
+            // Now that it has been said, others may go.
+            CHECK_OK(transport->begin(call_number(3), 30s));
+            if (rank.rank == 0)
+                CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0}));
+            look_around();
+            CHECK_EQ(under_way(), 0U);
+            rank.meeting.barrier();
+        },
+        options);
+}
+
 } // namespace
 
 int main() {
-    const CMUnitTest tests[] = {QTEST(strangers_letters_are_thrown_away)};
+    const CMUnitTest tests[] = {
+        QTEST(strangers_letters_are_thrown_away),
+        ON_APART(nobody_is_sent_more_than_it_may_keep),
+    };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -101,7 +101,7 @@ inline void introduce(NetworkEnd *end, uint32_t peer, const void *address, size_
 
 inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *head,
                                   size_t head_bytes, const NetworkPart *parts, size_t part_count,
-                                  uint64_t token) {
+                                  bool is_welcome, uint64_t token) {
     const std::lock_guard guard(living().mutex);
     if (!living().ends.contains(end->peers[peer])) return NetworkModule::Posted::refused;
     NetworkEnd::Came came;
@@ -109,7 +109,7 @@ inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *he
     came.head.assign(first, first + head_bytes);
     size_t bytes = 0;
     for (size_t i = 0; i < part_count; i++) bytes += parts[i].bytes;
-    const bool is_eager = bytes <= eager_bytes;
+    const bool is_eager = is_welcome || bytes <= eager_bytes;
     if (!is_eager)
         came.ticket = std::make_unique<NetworkTicket>(
             NetworkTicket{end, token, {parts, parts + part_count}, bytes});

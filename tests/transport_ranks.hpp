@@ -247,8 +247,11 @@ inline void run_ranks(Kind kind, uint32_t size, const Body &body,
 #define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
 #ifdef QCCL_UCX_MODULE
 #define OVER_UCX(body) , QTEST(body<Kind::shm_apart>), QTEST(body<Kind::shm_pairs>)
+#define APART_OVER_UCX(body) , QTEST(body<Kind::shm_apart>)
 #else
 #define OVER_UCX(body)
+#define APART_OVER_UCX(body)
 #endif
+#define ON_APART(body) QTEST(body<Kind::inproc_apart>) APART_OVER_UCX(body)
 #define ON_ALL(body)                                                                               \
     ON_BOTH(body), QTEST(body<Kind::inproc_apart>), QTEST(body<Kind::inproc_pairs>) OVER_UCX(body)

@@ -57,7 +57,7 @@ struct Pair {
     }
 
     void say(uint32_t from, std::string_view words) {
-        (void)ends[from].post(1 - from, std::as_bytes(std::span(words)), {}, 1);
+        (void)ends[from].post(1 - from, std::as_bytes(std::span(words)), {}, true, 1);
     }
 };
 

@@ -1,5 +1,5 @@
-// Letters out and in. What the network tells during `progress` is noted at once and answered after
-// it, so that nothing is posted from inside the network.
+// Mail and lines out and in, and notes of who is where. What the network tells during `progress` is
+// noted at once and answered after it, so that nothing is posted from inside the network.
 #include "transport/courier.hpp"
 
 #include "base/contained.hpp"
@@ -15,9 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A verdict goes to all while there are few, else round the ranks in steps of powers of two, from
-// where it is told on.
-constexpr uint32_t few = 16;
 // Calls between two announcements to ranks that need not hear from this one otherwise: often enough
 // for nobody to wait for room to keep its calls.
 constexpr uint64_t calls_between_news = calls_kept / 2;
@@ -98,12 +95,15 @@ Letter Courier::letter(LetterKind kind) const {
             .waits_on = presence.waits_on.load(std::memory_order_relaxed)};
 }
 
-void Courier::post(uint32_t peer, const Letter &letter, std::span<const NetworkPart> parts,
-                   uint64_t token) {
-    pen_pals_[peer].is_known = true;
+void Courier::post(uint32_t peer, Letter letter, std::span<const NetworkPart> parts, uint64_t token,
+                   bool is_welcome) {
+    PenPal &pal = pen_pals_[peer];
+    pal.is_known = true;
+    letter.taken = pal.told = pal.took;
     unsent_++;
-    const auto posted = network_.post(peer, std::as_bytes(std::span(&letter, 1)), parts, token);
-    if (posted == Network::Posted::refused) pen_pals_[peer].is_lost = true;
+    const auto posted =
+        network_.post(peer, std::as_bytes(std::span(&letter, 1)), parts, is_welcome, token);
+    if (posted == Network::Posted::refused) pal.is_lost = true;
     if (posted != Network::Posted::under_way) sent(token);
 }
 
@@ -139,6 +139,7 @@ std::optional<uint64_t> Courier::clear_boxes() {
             if (ours && ours->hash() != mail.letter.hash)
                 other = std::min(other.value_or(call), call);
             if (mail.ticket) network_.discard(mail.ticket);
+            use_up(mail);
             return true;
         });
     return other;
@@ -172,8 +173,12 @@ bool Courier::send(uint32_t peer, MessageTag tag, const Wire &wire) {
     mail.tag = tag;
     const NetworkPart parts[] = {{wire.data, wire.bytes}, {wire.loan.data, wire.loan.bytes}};
     unsent_mail_++;
+    // Waiting at its sender until it is fetched costs a way there and back.
+    PenPal &pal = pen_pals_[peer];
+    pal.mailed += wire.bytes + wire.loan.bytes;
+    const bool is_welcome = pal.mailed - pal.taken <= most_untaken_;
     post(peer, mail, std::span(parts).first(wire.loan.data ? 2 : 1),
-         slot_token(wire.origin, wire.slot));
+         slot_token(wire.origin, wire.slot), is_welcome);
     return !pen_pals_[peer].is_lost;
 }
 
@@ -199,7 +204,10 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
         mail.bytes = bytes;
         mail.ticket = ticket;
         const auto *const first = static_cast<const std::byte *>(data);
-        if (!ticket) mail.early.assign(first, first + bytes);
+        if (ticket)
+            mail.data = first;
+        else
+            mail.early.assign(first, first + bytes);
         return;
     }
     case LetterKind::line: return take_line(letter, data, bytes, ticket);
@@ -226,6 +234,8 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
 void Courier::take_note(const Letter &letter) {
     if (letter.call.call != 0) history_.record(letter.from, letter.call);
     Presence &note = party_.segments[letter.from].presence();
+    uint64_t &taken = pen_pals_[letter.from].taken;
+    taken = std::max(taken, letter.taken);
     note.waits_on.store(letter.waits_on, std::memory_order_relaxed);
     note.awake_ns.store(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),
                         std::memory_order_relaxed);
@@ -243,8 +253,9 @@ void Courier::take_line(const Letter &letter, const void *data, uint64_t bytes,
         if (ticket) network_.discard(ticket);
         return;
     }
-    if (!ticket) {
-        std::memcpy(line, data, bytes);
+    if (!ticket || data) {
+        if (bytes != 0) std::memcpy(line, data, bytes);
+        if (ticket) network_.discard(ticket);
         return show_line(letter, bytes);
     }
     FarMail &mail = lines_.emplace_back();
@@ -312,6 +323,7 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
             progress_locked();
             return {};
         }
+        use_up(*mail);
         box.erase(mail);
         boxed_--;
         return {.arrival = Arrival::here, .bytes = bytes};
@@ -329,70 +341,22 @@ bool Courier::place(FarMail &mail, const Room &room) {
         std::memcpy(room.memory.data(), mail.early.data(), mail.bytes);
         return true;
     }
+    if (mail.data) {
+        std::memcpy(room.memory.data(), mail.data, mail.bytes);
+        network_.discard(std::exchange(mail.ticket, nullptr));
+        return true;
+    }
     mail.is_fetching = true;
     network_.fetch(std::exchange(mail.ticket, nullptr), room.memory.first(mail.bytes),
                    std::bit_cast<uint64_t>(&mail));
     return false;
 }
 
-void Courier::announce(LetterKind kind) {
-    const std::lock_guard guard(mutex_);
-    Letter news = letter(kind);
-    news.call = history_.current();
-    news.about = news.call.call;
-    post_to_all(news);
-    progress_locked();
-}
-
-void Courier::ask(uint32_t peer) {
-    const std::lock_guard guard(mutex_);
-    Letter question = letter(LetterKind::question);
-    question.call = history_.current();
-    question.about = question.call.call;
-    post(peer, question);
-}
-
-void Courier::spread(const Error &error) {
-    {
-        const std::lock_guard guard(mutex_);
-        failure_ = error;
-        const NetworkPart part{&failure_, sizeof failure_};
-        for (const uint32_t peer : listeners())
-            post(peer, letter(LetterKind::verdict), std::span(&part, 1));
-    }
-    flush(std::chrono::milliseconds(250));
-}
-
-std::vector<uint32_t> Courier::listeners() const {
-    const uint32_t size = party_.size();
-    std::vector<uint32_t> ranks;
-    for (uint32_t step = 1; step<size; step = size> few ? 2 * step : step + 1) {
-        ranks.push_back((party_.rank + step) % size);
-        ranks.push_back((party_.rank + size - step) % size);
-    }
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    std::erase_if(ranks, [&](uint32_t rank) { return party_.is_near(rank); });
-    return ranks;
-}
-
-void Courier::warned(uint64_t call) {
-    const std::lock_guard guard(mutex_);
-    Letter warned = letter(LetterKind::warned);
-    warned.call = history_.current();
-    warned.about = call;
-    post_to_all(warned);
-    progress_locked();
-}
-
-void Courier::leave() {
-    {
-        const std::lock_guard guard(mutex_);
-        for (const uint32_t peer : party_.far_ranks)
-            if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
-                post(peer, letter(LetterKind::left));
-    }
-    flush(std::chrono::seconds(1));
+// Says so before the sender has to wait for it.
+void Courier::use_up(const FarMail &mail) {
+    PenPal &pal = pen_pals_[mail.letter.from];
+    pal.took += mail.bytes;
+    if (pal.took - pal.told >= most_untaken_ / 2) post(mail.letter.from, letter(LetterKind::news));
 }
 
 } // namespace qccl

@@ -7,6 +7,7 @@
 #include "transport/network.hpp"
 #include "transport/verdict.hpp"
 
+#include <algorithm>
 #include <list>
 #include <mutex>
 #include <set>
@@ -16,9 +17,17 @@ namespace qccl {
 class Courier {
 public:
     Courier(const Party &party, CallHistory &history, Verdict &verdict)
-        : party_(party), history_(history), verdict_(verdict), boxes_(party.size()),
+        : party_(party), history_(history), verdict_(verdict),
+          most_untaken_(most_untaken(party.far_ranks.size())), boxes_(party.size()),
           pen_pals_(party.size()) {}
     Courier(const Courier &) = delete;
+
+    // What ranks have sent and others have not used lies in the receivers' heaps.
+    static constexpr uint64_t most_untaken(uint64_t far_ranks) {
+        constexpr uint64_t from_all = uint64_t{64} << 20;
+        return std::clamp(from_all / std::max<uint64_t>(1, far_ranks), uint64_t{256} << 10,
+                          uint64_t{4} << 20);
+    }
 
     NetworkEvents events();
     // An end that was opened with these events. `session` is equal on all ranks and a secret of
@@ -73,14 +82,18 @@ private:
     struct FarMail {
         Letter letter;
         uint64_t bytes = 0;
-        std::vector<std::byte> early; // that came by themselves
+        std::vector<std::byte> early;    // that came by themselves,
+        const std::byte *data = nullptr; // or lie where the ticket keeps them
         NetworkTicket *ticket = nullptr;
         bool is_fetching = false, is_here = false;
         Room room;
     };
     using Box = std::list<FarMail>;
     struct PenPal {
-        uint64_t asks = 0;     // the call that it wants to hear of when this rank begins it
+        uint64_t asks = 0; // the call that it wants to hear of when this rank begins it
+        // Bytes of mail: to it and used up there, as far as it has said; from it and used up here,
+        // and what it has been told of that.
+        uint64_t mailed = 0, taken = 0, took = 0, told = 0;
         bool is_known = false; // has been written to
         bool is_lost = false;
     };
@@ -98,16 +111,18 @@ private:
     Letter letter(LetterKind kind) const;
     // Whom this rank tells of a failure.
     std::vector<uint32_t> listeners() const;
-    void post(uint32_t peer, const Letter &letter, std::span<const NetworkPart> parts = {},
-              uint64_t token = 0);
+    void post(uint32_t peer, Letter letter, std::span<const NetworkPart> parts = {},
+              uint64_t token = 0, bool is_welcome = true);
     void post_to_all(const Letter &letter, std::span<const NetworkPart> parts = {},
                      uint64_t token = 0);
     bool progress_locked();
     bool place(FarMail &mail, const Room &room);
+    void use_up(const FarMail &mail);
 
     const Party &party_;
     CallHistory &history_;
     Verdict &verdict_;
+    const uint64_t most_untaken_; // bytes of mail that a rank may send a rank without being asked
 
     mutable std::mutex mutex_;
     std::vector<Box> boxes_;       // by rank: mail that nobody has taken

@@ -31,9 +31,10 @@ struct Letter {
     CallDescriptor call{};
     uint64_t hash = 0; // mail and lines: of `call`
     uint64_t about = 0;
+    uint64_t taken = 0;    // bytes of mail that the sender has had from the addressee and used up
     MessageTag tag{};      // mail
     uint64_t exchange = 0; // line
 };
-static_assert(sizeof(Letter) == 160 && sizeof(Letter) <= most_network_head_bytes);
+static_assert(sizeof(Letter) == 168 && sizeof(Letter) <= most_network_head_bytes);
 
 } // namespace qccl

@@ -43,9 +43,9 @@ public:
         module_->introduce(end_, peer, address.data(), address.size());
     }
     Posted post(uint32_t peer, std::span<const std::byte> head, std::span<const NetworkPart> parts,
-                uint64_t token) {
+                bool is_welcome, uint64_t token) {
         return module_->post(end_, peer, head.data(), head.size(), parts.data(), parts.size(),
-                             token);
+                             is_welcome, token);
     }
     void fetch(NetworkTicket *ticket, std::span<std::byte> to, uint64_t token) {
         module_->fetch(end_, ticket, to.data(), to.size(), token);

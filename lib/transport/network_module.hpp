@@ -24,7 +24,8 @@ inline constexpr size_t most_network_head_bytes = 256;
 struct NetworkEvents {
     void *context;
     // A message has come. Its bytes are gone when this returns; or, where `ticket` is not null,
-    // they wait for `fetch` or `discard`, and data is null.
+    // they lie where they are until `discard`, or, where data is null, wait for `fetch` or
+    // `discard`.
     void (*came)(void *context, const void *head, size_t head_bytes, const void *data, size_t bytes,
                  NetworkTicket *ticket);
     // What was posted with this token need not lie still any longer, whether or not it has arrived.
@@ -46,7 +47,7 @@ struct NetworkSettings {
 };
 
 struct NetworkModule {
-    static constexpr uint32_t current_abi = 2;
+    static constexpr uint32_t current_abi = 3;
     enum class Posted : uint32_t { done, under_way, refused };
 
     uint32_t abi;
@@ -61,10 +62,10 @@ struct NetworkModule {
     // Takes a copy. The first message to the peer makes the connection.
     void (*introduce)(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes);
     // The head is copied. The parts lie still until `sent`, unless all is done at once; refused
-    // where the peer is lost.
+    // where the peer is lost. What is not welcome waits at its sender, unless it is small.
     Posted (*post)(NetworkEnd *end, uint32_t peer, const void *head, size_t head_bytes,
-                   const NetworkPart *parts, size_t part_count, uint64_t token);
-    // Uses up the ticket; tells of it by `fetched`.
+                   const NetworkPart *parts, size_t part_count, bool is_welcome, uint64_t token);
+    // Of bytes that wait. Uses up the ticket; tells of it by `fetched`.
     void (*fetch)(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t bytes, uint64_t token);
     void (*discard)(NetworkEnd *end, NetworkTicket *ticket);
     // False: nothing has happened.

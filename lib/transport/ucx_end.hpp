@@ -21,6 +21,7 @@ struct UcxOperation {
     size_t head_bytes = 0;
     ucp_dt_iov_t parts[most_network_parts];
     size_t part_count = 0;
+    bool is_welcome = false;
 };
 
 struct UcxPact {
@@ -47,6 +48,7 @@ struct NetworkEnd {
         bool is_settled = false;
         UcxPact pact{}; // lies still while it goes
         bool is_lost = false;
+        bool takes_copies = false; // all that comes to it, its processor copies in any case
         std::deque<std::unique_ptr<UcxOperation>> waiting; // until it is settled
     };
     std::vector<Peer> peers;

@@ -6,8 +6,11 @@
 #include "transport/ucx_settings.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,8 +19,9 @@
 
 namespace qccl {
 
-// What nobody but the two ends' memory has to do with: larger messages wait at the sender until
-// they are fetched, so that a receiver is never given more than it has room for.
+// Larger messages wait at the sender until they are fetched, so that a receiver is never given more
+// than it has room for, and network cards move them from memory to memory. They do not where they
+// are welcome and move through sockets: what asks for them would stand in line behind other data.
 static constexpr size_t eager_bytes = size_t{8} << 10;
 
 static constexpr unsigned message_id = 0;
@@ -28,11 +32,12 @@ ucs_status_t on_message(void *argument, const void *head, size_t head_bytes, voi
                         size_t bytes, const ucp_am_recv_param_t *how) {
     const NetworkEvents &events = static_cast<NetworkEnd *>(argument)->events;
     const bool waits_at_sender = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-    if (!waits_at_sender) {
+    const bool may_stay = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
+    if (!waits_at_sender && (!may_stay || bytes <= eager_bytes)) {
         events.came(events.context, head, head_bytes, data, bytes, nullptr);
         return UCS_OK;
     }
-    events.came(events.context, head, head_bytes, nullptr, bytes,
+    events.came(events.context, head, head_bytes, waits_at_sender ? nullptr : data, bytes,
                 static_cast<NetworkTicket *>(data));
     return UCS_INPROGRESS;
 }
@@ -112,7 +117,8 @@ Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
     ucp_request_param_t how{};
     how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS;
-    how.flags = bytes <= eager_bytes ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+    const bool is_eager = bytes <= eager_bytes || (operation->is_welcome && peer.takes_copies);
+    how.flags = is_eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
     how.cb.send = on_sent;
     how.user_data = operation.get();
     const bool is_one = operation->part_count <= 1;
@@ -132,7 +138,7 @@ Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
 }
 
 Posted post(NetworkEnd *end, uint32_t number, const void *head, size_t head_bytes,
-            const NetworkPart *parts, size_t part_count, uint64_t token) {
+            const NetworkPart *parts, size_t part_count, bool is_welcome, uint64_t token) {
     NetworkEnd::Peer &peer = end->peers[number];
     if (!peer.endpoint && !peer.is_lost) greet(peer);
     if (peer.is_lost) return Posted::refused;
@@ -142,11 +148,31 @@ Posted post(NetworkEnd *end, uint32_t number, const void *head, size_t head_byte
     operation->head_bytes = head_bytes;
     std::memcpy(operation->head, head, head_bytes);
     operation->part_count = part_count;
+    operation->is_welcome = is_welcome;
     for (size_t i = 0; i < part_count; i++)
         operation->parts[i] = {const_cast<void *>(parts[i].data), parts[i].bytes};
     if (peer.is_settled && peer.waiting.empty()) return send(peer, std::move(operation));
     peer.waiting.push_back(std::move(operation));
     return Posted::under_way;
+}
+
+size_t occurrences(std::string_view text, std::string_view word) {
+    size_t found = 0;
+    for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) found++;
+    return found;
+}
+
+// UCX 1.13 says it only in words: a line "lane[0]: 1:tcp/eth0 ..." for each connection.
+bool goes_through_sockets(ucp_ep_h endpoint) {
+    char *text = nullptr;
+    size_t bytes = 0;
+    FILE *const stream = open_memstream(&text, &bytes);
+    if (!stream) return false;
+    ucp_ep_print_info(endpoint, stream);
+    std::fclose(stream);
+    const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+    const size_t lanes = occurrences({text, bytes}, "lane[");
+    return lanes > 0 && occurrences({text, bytes}, ":tcp/") == lanes;
 }
 
 void send_waiting(NetworkEnd::Peer &peer) {
@@ -188,7 +214,11 @@ bool progress(NetworkEnd *end) {
     const bool has_moved = ucp_worker_progress(end->worker) != 0;
     if (!end->has_news()) return has_moved;
     answer_greetings(*end);
-    for (const uint32_t number : std::exchange(end->settled, {})) send_waiting(end->peers[number]);
+    for (const uint32_t number : std::exchange(end->settled, {})) {
+        NetworkEnd::Peer &peer = end->peers[number];
+        peer.takes_copies = !peer.is_lost && goes_through_sockets(peer.endpoint);
+        send_waiting(peer);
+    }
     const NetworkEvents &events = end->events;
     for (const uint64_t token : std::exchange(end->sent, {})) events.sent(events.context, token);
     for (const auto &[token, whole] : std::exchange(end->fetched, {}))

@@ -1,0 +1,76 @@
+// What a rank tells ranks of other hosts beside mail and lines: where it is, and how it goes.
+#include "transport/courier.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+
+namespace {
+
+// A verdict goes to all while there are few, else round the ranks in steps of powers of two, from
+// where it is told on.
+constexpr uint32_t few = 16;
+
+} // namespace
+
+void Courier::announce(LetterKind kind) {
+    const std::lock_guard guard(mutex_);
+    Letter news = letter(kind);
+    news.call = history_.current();
+    news.about = news.call.call;
+    post_to_all(news);
+    progress_locked();
+}
+
+void Courier::ask(uint32_t peer) {
+    const std::lock_guard guard(mutex_);
+    Letter question = letter(LetterKind::question);
+    question.call = history_.current();
+    question.about = question.call.call;
+    post(peer, question);
+}
+
+void Courier::spread(const Error &error) {
+    {
+        const std::lock_guard guard(mutex_);
+        failure_ = error;
+        const NetworkPart part{&failure_, sizeof failure_};
+        for (const uint32_t peer : listeners())
+            post(peer, letter(LetterKind::verdict), std::span(&part, 1));
+    }
+    flush(std::chrono::milliseconds(250));
+}
+
+std::vector<uint32_t> Courier::listeners() const {
+    const uint32_t size = party_.size();
+    std::vector<uint32_t> ranks;
+    for (uint32_t step = 1; step<size; step = size> few ? 2 * step : step + 1) {
+        ranks.push_back((party_.rank + step) % size);
+        ranks.push_back((party_.rank + size - step) % size);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    std::erase_if(ranks, [&](uint32_t rank) { return party_.is_near(rank); });
+    return ranks;
+}
+
+void Courier::warned(uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    Letter warned = letter(LetterKind::warned);
+    warned.call = history_.current();
+    warned.about = call;
+    post_to_all(warned);
+    progress_locked();
+}
+
+void Courier::leave() {
+    {
+        const std::lock_guard guard(mutex_);
+        for (const uint32_t peer : party_.far_ranks)
+            if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
+                post(peer, letter(LetterKind::left));
+    }
+    flush(std::chrono::seconds(1));
+}
+
+} // namespace qccl
