@@ -36,6 +36,21 @@ class OneOfSeveral(unittest.TestCase):
         self.check_rows(ended[0][1])
         self.assertEqual([said for _, said, _ in ended[1:]], [""] * (RANKS - 1))
 
+    def test_ranks_of_two_hosts_pass_on_what_a_neighbour_lends(self):
+        # Registered memory is read where it lies, by the rank beside it, which sends it on to another host.
+        command = ["all_reduce", "-b", "2M", "-e", "2M", "-n", "2", "-R", "1", "--codec", "none,int8", "--algo", "ring,direct,hierarchy",
+                   "--json", "-"]
+        port = free_port()
+        environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {rank // 2}")
+                        for rank in range(RANKS)]
+        ended = start_by_hand([[PERF, *command]] * RANKS, environments)
+        if "libqccl_ucx.so cannot be loaded" in ended[0][2]:
+            self.skipTest("built without UCX")
+        self.assertEqual([status for status, _, _ in ended], [0] * RANKS, ended)
+        rows = json.loads(ended[0][1])["rows"]
+        self.assertEqual(len(rows), 2 * 2 * 3)
+        self.assertTrue(all(row["ranks_agree"] and row["nmse"] <= 1.5 * row["nmse_predicted"] + 1e-12 for row in rows), rows)
+
     def test_launchers_start_it(self):
         for name in ("hydra", "torchrun"):
             with self.subTest(name):

@@ -184,7 +184,13 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
                       .is_sealed = program_.cut.seals},
                      {wire->loan.data, wire->loan.bytes}));
     if (task.readers == 0) transport_.release(*wire);
-    lane.wire(step.dst.index) = {.wire = *wire, .readers = task.readers};
+    HeldWire &held = lane.wire(step.dst.index);
+    held = {.wire = *wire, .readers = task.readers};
+    // More lies behind it, which a rank of another host is not to be sent.
+    if (held.is_lent())
+        held.wire.loan.bytes =
+            encoded_bytes(program_.work.codec_of(step), program_.work.type, range.count) -
+            header_bytes;
     charge(counters_.wire_ticks);
     return true;
 }
