@@ -225,6 +225,8 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
     case LetterKind::warned: raise(party_.first().verdict().warned_call, letter.about); break;
     case LetterKind::left:
         party_.segments[letter.from].presence().has_left.store(1, std::memory_order_release);
+        // It goes when it knows that all it has sent is taken.
+        if (boxes_[letter.from].empty()) askers_.push_back(letter.from);
         break;
     case LetterKind::news: break;
     }
@@ -354,9 +356,12 @@ bool Courier::place(FarMail &mail, const Room &room) {
 
 // Says so before the sender has to wait for it.
 void Courier::use_up(const FarMail &mail) {
-    PenPal &pal = pen_pals_[mail.letter.from];
+    const uint32_t from = mail.letter.from;
+    PenPal &pal = pen_pals_[from];
     pal.took += mail.bytes;
-    if (pal.took - pal.told >= most_untaken_ / 2) post(mail.letter.from, letter(LetterKind::news));
+    const bool waits_for_last = has_left(from) && boxes_[from].size() == 1;
+    if (waits_for_last || pal.took - pal.told >= most_untaken_ / 2)
+        post(from, letter(LetterKind::news));
 }
 
 } // namespace qccl

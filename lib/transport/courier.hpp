@@ -108,6 +108,10 @@ private:
     std::optional<uint64_t> clear_boxes();
 
     bool is_ours(const Letter &letter) const;
+    bool is_missed_by_nobody();
+    bool has_left(uint32_t peer) const {
+        return party_.segments[peer].presence().has_left.load(std::memory_order_relaxed) != 0;
+    }
     Letter letter(LetterKind kind) const;
     // Whom this rank tells of a failure.
     std::vector<uint32_t> listeners() const;

@@ -2,10 +2,13 @@
 #include "transport/courier.hpp"
 
 #include <algorithm>
+#include <thread>
 
 namespace qccl {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // A verdict goes to all while there are few, else round the ranks in steps of powers of two, from
 // where it is told on.
@@ -70,7 +73,21 @@ void Courier::leave() {
             if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
                 post(peer, letter(LetterKind::left));
     }
-    flush(std::chrono::seconds(1));
+    const auto deadline = Clock::now() + std::chrono::seconds(1);
+    while (!is_missed_by_nobody() && Clock::now() < deadline)
+        if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+// Nobody who may still need this rank's mail is without it. The network would throw away what it
+// has taken over and not delivered.
+bool Courier::is_missed_by_nobody() {
+    const std::lock_guard guard(mutex_);
+    return unsent_ == 0 &&
+           (verdict_.is_passed() ||
+            std::all_of(party_.far_ranks.begin(), party_.far_ranks.end(), [&](uint32_t peer) {
+                const PenPal &pal = pen_pals_[peer];
+                return pal.is_lost || has_left(peer) || pal.taken == pal.mailed;
+            }));
 }
 
 } // namespace qccl
