@@ -1,7 +1,8 @@
-"""The manual pages: every option that --help prints is explained, no other is, and groff has nothing to complain.
+"""The manual pages: every option that --help prints and every setting is explained, no other is, and groff has nothing to complain.
 
 usage: man_test.py MANUAL_FOLDER QCCL_PERF QCCL_INFO
 """
+import os
 import pathlib
 import re
 import shutil
@@ -58,6 +59,22 @@ class Options(unittest.TestCase):
                                ("qccl-info.1", [[INFO], [INFO, "explain"], [INFO, "schedule"], [INFO, "verify"]])):
             known = set().union(*(options_of_help(*command) for command in commands))
             self.assertEqual(set(OPTION.findall(page(name))) - known, set())
+
+
+class Settings(unittest.TestCase):
+    def test_stand_in_the_manual_with_their_values(self):
+        silenced = {name: "" for name in os.environ if name.startswith("QCCL_")}
+        printed = tool.run([INFO, "settings"], env=silenced).stdout
+        known = {name: value.strip('"') for name, value in re.findall(r"^  (QCCL_\w+) +(\S+) ", printed, re.M)}
+        text = section(page("qccl-info.1"), "ENVIRONMENT")
+        explained = re.findall(r'^\.TP\n\.BR? (QCCL_\w+)(?: " \((.*)\)")?$', text, re.M)
+        self.assertEqual(explained, [*dict(explained).items()], "one is explained twice")
+        self.assertEqual(dict(explained), known)
+
+    def test_no_page_names_one_that_is_not_there(self):
+        known = set(re.findall(r"^  (QCCL_\w+)", tool.run([INFO, "settings"]).stdout, re.M))
+        for path in FOLDER.glob("*.1"):
+            self.assertEqual(set(re.findall(r"QCCL_[A-Z_]*[A-Z]", path.read_text())) - known, set(), path)
 
 
 class Format(unittest.TestCase):
