@@ -102,12 +102,36 @@ static void longest_specs_fit() {
     CHECK(std::string(error->text).ends_with(", in call 17"));
 }
 
+// What came from another host.
+static void what_names_nothing_is_told_by_its_number() {
+    const std::pair<std::function<void(CallDescriptor &)>, const char *> faults[] = {
+        {[](CallDescriptor &d) { d.collective = static_cast<Collective>(99); },
+         "rank 2 calls 99, rank 0 calls all_reduce, in call 17"},
+        {[](CallDescriptor &d) { d.type = static_cast<DataType>(-1); },
+         "rank 2 calls all_reduce with type -1, rank 0 with type float, in call 17"},
+        {[](CallDescriptor &d) { d.op = static_cast<RedOp>(INT32_MAX); },
+         "rank 2 calls all_reduce with op 2147483647, rank 0 with op sum, in call 17"},
+        {[](CallDescriptor &d) { std::memset(d.codec, 'x', sizeof d.codec); },
+         "rank 2 calls all_reduce with codec xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, rank 0 with codec "
+         "int4:block=32, in call 17"},
+        {[](CallDescriptor &d) { std::memset(d.algorithm, 'x', sizeof d.algorithm); },
+         "rank 2 calls all_reduce with algorithm xxxxxxxxxxxxxxxxxxxxxxxx, rank 0 with algorithm "
+         "ring, in call 17"},
+    };
+    for (const auto &[apply, sentence] : faults) {
+        CallDescriptor other = sample();
+        apply(other);
+        CHECK_EQ(std::string(sample().difference(0, other, 2)->text), std::string(sentence));
+    }
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(hash_covers_what_must_agree),
         QTEST(hash_tells_neighbours_apart),
         QTEST(first_difference_is_named),
         QTEST(longest_specs_fit),
+        QTEST(what_names_nothing_is_told_by_its_number),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

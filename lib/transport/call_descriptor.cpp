@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cinttypes>
+#include <cstring>
 #include <string_view>
 
 namespace qccl {
@@ -25,7 +26,7 @@ uint64_t fold(uint64_t a, uint64_t b) {
 }
 
 struct Value {
-    const char *text; // null: the number says it
+    std::optional<std::string_view> text; // nothing: the number says it
     int64_t number;
 };
 
@@ -33,23 +34,29 @@ struct Field {
     const char *name;
     Value ours, theirs;
 
-    bool agrees() const {
-        return ours.number == theirs.number &&
-               (!ours.text || std::string_view(ours.text) == theirs.text);
-    }
+    bool agrees() const { return ours.number == theirs.number && ours.text == theirs.text; }
 };
 
-template <class Named> Value named(Named value) {
-    return {name(value), static_cast<int64_t>(value)};
+// A rank of another host may be broken: its numbers may name nothing, and its texts have no end.
+template <class Named, class Table> Value named(Named value, const Table &names) {
+    const auto number = static_cast<int64_t>(value);
+    if (number < 0 || static_cast<size_t>(number) >= names.size()) return {std::nullopt, number};
+    return {name(value), number};
 }
-Value number(uint64_t value) { return {nullptr, static_cast<int64_t>(value)}; }
-Value word(const char *text) { return {text, 0}; }
+Value named(Collective value) { return named(value, collective_names); }
+Value named(DataType value) { return named(value, type_table); }
+Value named(RedOp value) { return named(value, op_names); }
+Value number(uint64_t value) { return {std::nullopt, static_cast<int64_t>(value)}; }
+template <size_t most> Value word(const char (&text)[most]) {
+    return {std::string_view(text, strnlen(text, most)), 0};
+}
 
 struct Spelled {
     char text[48];
     explicit Spelled(const Value &value) {
         if (value.text)
-            std::snprintf(text, sizeof text, "%s", value.text);
+            std::snprintf(text, sizeof text, "%.*s", static_cast<int>(value.text->size()),
+                          value.text->data());
         else
             std::snprintf(text, sizeof text, "%" PRId64, value.number);
     }
@@ -72,7 +79,8 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
                                                 uint32_t rank) const {
     if (collective != theirs.collective)
         return Error::make(Code::mismatch, "rank %u calls %s, rank %u calls %s, in call %" PRIu64,
-                           rank, name(theirs.collective), reference, name(collective), call)
+                           rank, Spelled(named(theirs.collective)).text, reference,
+                           Spelled(named(collective)).text, call)
             .at_rank(rank)
             .compared(static_cast<int64_t>(collective), static_cast<int64_t>(theirs.collective));
     const Field fields[] = {
@@ -87,8 +95,9 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
         if (field.agrees()) continue;
         return Error::make(Code::mismatch,
                            "rank %u calls %s with %s %s, rank %u with %s %s, in call %" PRIu64,
-                           rank, name(collective), field.name, Spelled(field.theirs).text,
-                           reference, field.name, Spelled(field.ours).text, call)
+                           rank, Spelled(named(collective)).text, field.name,
+                           Spelled(field.theirs).text, reference, field.name,
+                           Spelled(field.ours).text, call)
             .at_rank(rank)
             .compared(field.ours.number, field.theirs.number);
     }
