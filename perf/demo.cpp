@@ -145,8 +145,7 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
     const Stage stage{.crew = crew,
                       .comm = comm.get(),
                       .source = files ? *files : *training.gradients,
-                      .arguments = arguments,
-                      .transport = "shm"};
+                      .arguments = arguments};
     const bool tells = crew.rank() == 0;
     std::vector<Row> rows;
     QCCL_TRY(run_benchmark(stage, {.progress = [](const auto &...) {},

@@ -126,15 +126,13 @@ static Result<std::string> input_caveat(const Plan &plan, Crew &crew) {
     return non_finite_note(crew, *plan.source, type, largest.send_count());
 }
 
-static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi,
-                        const char *transport) {
+static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi) {
     const bool has_baseline = !plan.arguments.baseline.empty();
     const Stage stage{.crew = crew,
                       .comm = comm,
                       .source = *plan.source,
                       .arguments = plan.arguments,
-                      .mpi = has_baseline ? mpi : nullptr,
-                      .transport = transport};
+                      .mpi = has_baseline ? mpi : nullptr};
     QCCL_TRY(std::vector<RankInfo> ranks, introduce(crew));
     QCCL_TRY(const auto caveat, input_caveat(plan, crew));
     if (crew.rank() != 0) {
@@ -172,7 +170,7 @@ static int run_processes(Plan &plan) {
     return launch_processes(plan.arguments.ranks, [&plan](Crew &crew) {
         const auto act = [&]() -> Result<int> {
             QCCL_TRY(const CommHandle comm, create_comm(crew, config_of(plan.arguments)));
-            return play(plan, crew, comm.get(), nullptr, "shm");
+            return play(plan, crew, comm.get(), nullptr);
         };
         return status_of(act(), crew);
     });
@@ -182,7 +180,7 @@ static int run_threads(Plan &plan) {
     const auto comms = create_comms(plan.arguments.ranks);
     if (!comms) return complain(comms.error());
     return launch_threads(plan.arguments.ranks, [&](Crew &crew) {
-        return status_of(play(plan, crew, (*comms)[crew.rank()].get(), nullptr, "inproc"), crew);
+        return status_of(play(plan, crew, (*comms)[crew.rank()].get(), nullptr), crew);
     });
 }
 
@@ -204,7 +202,7 @@ static int run_under_mpi(Plan &plan) {
     return run_among(**crew, plan, [&]() -> Result<int> {
         const MpiModule &mpi = (*crew)->module();
         QCCL_TRY(const CommHandle comm, create_comm(**crew, mpi, config_of(plan.arguments)));
-        return play(plan, **crew, comm.get(), &mpi, "shm");
+        return play(plan, **crew, comm.get(), &mpi);
     });
 }
 
@@ -213,7 +211,7 @@ static int run_in_environment(Plan &plan) {
     if (!crew) return complain(crew.error());
     return run_among(**crew, plan, [&]() -> Result<int> {
         QCCL_TRY(const CommHandle comm, create_comm(**crew, config_of(plan.arguments)));
-        return play(plan, **crew, comm.get(), nullptr, "shm");
+        return play(plan, **crew, comm.get(), nullptr);
     });
 }
 

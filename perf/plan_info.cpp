@@ -7,9 +7,8 @@
 
 namespace qccl::perf {
 
-// The planner's choice is in the last line of its explanation: "ring: the fastest".
-static Result<std::string> chosen_algorithm(qcclComm_t comm, const Operation &operation,
-                                            const Codec &codec) {
+static Result<std::string> explanation(qcclComm_t comm, const Operation &operation,
+                                       const Codec &codec) {
     std::string what =
         std::string(name(operation.collective)) + " count=" + std::to_string(operation.count) +
         " type=" + name(operation.type) + " op=" + name(operation.op) + " codec=" + spec(codec);
@@ -20,7 +19,21 @@ static Result<std::string> chosen_algorithm(qcclComm_t comm, const Operation &op
     std::vector<char> buffer(bytes);
     QCCL_TRY(
         explained(qcclExplain(comm, what.c_str(), buffer.data(), &bytes), "qcclExplain", comm));
-    const std::string text(buffer.data());
+    return std::string(buffer.data());
+}
+
+// In a line of its own: "over shm".
+static Result<std::string> transport_in(const std::string &text) {
+    const std::string start = "over ";
+    const size_t line = text.starts_with(start) ? 0 : text.find("\n" + start) + 1;
+    const size_t end = text.find('\n', line);
+    if (!text.substr(line).starts_with(start) || end == std::string::npos)
+        return Error::make(Code::internal_error, "qcclExplain names no transport");
+    return text.substr(line + start.size(), end - line - start.size());
+}
+
+// In the last line: "ring: the fastest".
+static Result<std::string> choice_in(const std::string &text) {
     const size_t line = text.rfind('\n', text.size() - 2) + 1;
     const size_t colon = text.find(": ", line);
     if (colon == std::string::npos)
@@ -30,9 +43,11 @@ static Result<std::string> chosen_algorithm(qcclComm_t comm, const Operation &op
 
 Result<PlanInfo> plan_of(qcclComm_t comm, const Operation &operation, const Codec &codec,
                          const std::string &algorithm) {
-    PlanInfo info{.algorithm = algorithm, .nmse_predicted = std::nullopt};
+    QCCL_TRY(const std::string text, explanation(comm, operation, codec));
+    PlanInfo info{.algorithm = algorithm, .transport = "", .nmse_predicted = std::nullopt};
+    QCCL_TRY(info.transport, transport_in(text));
     if (algorithm.empty()) {
-        QCCL_TRY(info.algorithm, chosen_algorithm(comm, operation, codec));
+        QCCL_TRY(info.algorithm, choice_in(text));
     }
     const bool is_predictable =
         !reduces(operation.collective) || operation.op == RedOp::sum || operation.op == RedOp::avg;

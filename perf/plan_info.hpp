@@ -14,6 +14,7 @@ namespace qccl::perf {
 
 struct PlanInfo {
     std::string algorithm;
+    std::string transport;
     std::optional<double>
         nmse_predicted; // nothing for integers, and for operations other than sums
 };

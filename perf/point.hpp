@@ -22,7 +22,6 @@ struct Stage {
     const Source &source;
     const PerfArguments &arguments;
     const MpiModule *mpi = nullptr; // the baseline, where one is asked for
-    const char *transport = "";
 };
 
 // What rank 0 does meanwhile; the functions may be called on the others too, and do nothing there.

@@ -49,6 +49,7 @@ class OneOfSeveral(unittest.TestCase):
         self.assertEqual([status for status, _, _ in ended], [0] * RANKS, ended)
         rows = json.loads(ended[0][1])["rows"]
         self.assertEqual(len(rows), 2 * 2 * 3)
+        self.assertEqual({row["transport"] for row in rows}, {"shm+ucx"})
         self.assertTrue(all(row["ranks_agree"] and row["nmse"] <= 1.5 * row["nmse_predicted"] + 1e-12 for row in rows), rows)
 
     def test_launchers_start_it(self):

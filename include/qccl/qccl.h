@@ -382,14 +382,14 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 
 /* ---- Seeing ---------------------------------------------------------------------------------- */
 
-/* What the planner would do, as text with its reasons. `what` is a call in words:
- * "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes first; then, in any
- * order and each with a default, bytes= (of the whole vector: with reduce_scatter and all_gather
- * all ranks' blocks) or count= (elements, as the function takes them), but not both, type=, op=,
- * root=, codec= and algorithm=. Without the last two the text says what a call without a config
- * would get. *bytes is the buffer's size before the call and the text's, closing zero included,
- * after it. buffer may be NULL to ask for the size; one that is too small is refused, with *bytes
- * set. Any thread, any time. */
+/* What the planner would do, as text with its reasons, and over which transport. `what` is a call
+ * in words: "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes first; then,
+ * in any order and each with a default, bytes= (of the whole vector: with reduce_scatter and
+ * all_gather all ranks' blocks) or count= (elements, as the function takes them), but not both,
+ * type=, op=, root=, codec= and algorithm=. Without the last two the text says what a call without
+ * a config would get. *bytes is the buffer's size before the call and the text's, closing zero
+ * included, after it. buffer may be NULL to ask for the size; one that is too small is refused,
+ * with *bytes set. Any thread, any time. */
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
 /* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.

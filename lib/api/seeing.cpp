@@ -28,8 +28,9 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                               .codec = choice.codec,
                                               .places = parts.places.get()},
                                              parts.tables, forced));
-    if (!choice.passed_over) return plan;
-    return choice.notice() + "\n" + plan;
+    const std::string carried = std::string("over ") + parts.transport->name() + "\n" + plan;
+    if (!choice.passed_over) return carried;
+    return choice.notice() + "\n" + carried;
 }
 
 } // namespace qccl

@@ -340,7 +340,7 @@ bool Courier::place(FarMail &mail, const Room &room) {
     readers.store(1, std::memory_order_relaxed);
     mail.room = room;
     if (!mail.ticket) {
-        std::memcpy(room.memory.data(), mail.early.data(), mail.bytes);
+        std::copy(mail.early.begin(), mail.early.end(), room.memory.begin());
         return true;
     }
     if (mail.data) {

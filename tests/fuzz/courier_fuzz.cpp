@@ -195,8 +195,7 @@ private:
                         (is_ours && letter.kind == LetterKind::mail),
                     "bytes that wait for nobody");
         } else {
-            const auto data =
-                input.take_bytes(form % 4 == 1 ? sizeof(Error) : size_t{1} + input.take());
+            const auto data = input.take_bytes(form % 4 == 1 ? sizeof(Error) : input.take());
             events_.came(events_.context, head.data(), head.size(), data.data(), data.size(),
                          nullptr);
         }
