@@ -279,6 +279,18 @@ static void hosts_are_taken_into_account() {
     CHECK(of_hosts->find("leave a host") != std::string::npos);
 }
 
+// Four hosts with a rank each: all equal but for the error and the streams between hosts.
+static void of_equals_those_with_fewer_streams_are_chosen() {
+    const Places places = places_on({0, 1, 2, 3});
+    for (const auto &[codec, algorithm, streams] :
+         {std::tuple("none", "ring", 1), std::tuple("int8", "direct", 3)}) {
+        Problem problem = all_reduce(64 << 20, 4, DataType::float32, codec);
+        problem.places = &places;
+        CHECK_EQ(spec(chosen(problem).algorithm), std::string(algorithm));
+        CHECK_EQ(chosen(problem).cost.far_peers, static_cast<uint64_t>(streams));
+    }
+}
+
 // Whatever is said about the inner codec, a lossless call stays lossless.
 static void an_inner_codec_may_lose_only_where_the_call_does() {
     const Places places = places_on({0, 0, 1, 1});
@@ -308,6 +320,7 @@ int main() {
         QTEST(who_shares_a_core_takes_fewer_rounds),
         QTEST(reasons_are_given),
         QTEST(hosts_are_taken_into_account),
+        QTEST(of_equals_those_with_fewer_streams_are_chosen),
         QTEST(an_inner_codec_may_lose_only_where_the_call_does),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -4,6 +4,7 @@
 #include "schedule/place_codec.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace qccl {
 
@@ -29,6 +30,7 @@ Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint3
         return problem.has_hosts() &&
                problem.places->hosts().group_of(peer) != problem.places->hosts().group_of(rank);
     };
+    std::set<uint32_t> far_peers;
     Tally t{.chunks = placed.chunks, .outbox = placed.outbox, .turns = count_turns(author)};
     for (const Step &step : placed.steps) {
         const bool is_inner = step.has(Step::inner);
@@ -37,6 +39,7 @@ Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint3
             t.sends++;
             t.inner_sends += is_inner;
             t.far_sends += is_far(step.peer);
+            if (is_far(step.peer)) far_peers.insert(step.peer);
             break;
         case Verb::recv: t.recvs++; break;
         case Verb::encode:
@@ -53,14 +56,16 @@ Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint3
         case Verb::reduce: t.copies += step.sources; break;
         }
     }
+    t.far_peers = far_peers.size();
     return t;
 }
 
 void take_greater(Tally &most, const Tally &other) {
     most.turns = std::max(most.turns, other.turns);
-    for (const auto field : {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes,
-                             &Tally::copies, &Tally::inner_sends, &Tally::inner_encodes,
-                             &Tally::inner_decodes, &Tally::far_sends, &Tally::host_sends})
+    for (const auto field :
+         {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies,
+          &Tally::inner_sends, &Tally::inner_encodes, &Tally::inner_decodes, &Tally::far_sends,
+          &Tally::host_sends, &Tally::far_peers})
         most.*field = std::max(most.*field, other.*field);
 }
 
@@ -141,6 +146,7 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     c.wire_bytes =
         (tally.sends - tally.inner_sends) * outer_bytes + tally.inner_sends * inner_bytes;
     c.host_bytes = tally.host_sends * outer_bytes;
+    c.far_peers = tally.far_peers;
     c.compute_ns =
         sharers * (time(tally.copies, speeds.copy_bytes_per_ns) +
                    coding(tally.encodes, tally.inner_encodes, speeds.encode_bytes_per_ns) +

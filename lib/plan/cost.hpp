@@ -69,6 +69,7 @@ struct Tally {
     uint64_t inner_sends = 0, inner_encodes = 0, inner_decodes = 0;
     uint64_t far_sends = 0;  // of this rank, to other hosts
     uint64_t host_sends = 0; // of all ranks of a host together, to other hosts
+    uint64_t far_peers = 0;  // ranks of other hosts that the rank sends to
 };
 
 struct Cost {
@@ -79,6 +80,7 @@ struct Cost {
     uint64_t wire_bytes = 0; // the most that a rank sends, headers included
     uint64_t host_bytes = 0; // the most that leaves a host
     uint32_t rounds = 0;
+    uint64_t far_peers = 0; // the most that a rank sends to, each over a connection of its own
     double noise = 0;       // predicted NMSE in units of one encode's
     double inner_noise = 0; // likewise, of the inner tiers' codec
 };

@@ -113,9 +113,11 @@ void add_reason(std::string &text, const std::vector<Candidate> &candidates, con
     else if (is_fastest)
         text += ": the fastest\n";
     else
-        append(text,
-               ": as fast as the fastest within %.0f %%, and less noisy or first in the table\n",
-               (equal_time - 1) * 100);
+        append(
+            text,
+            ": as fast as the fastest within %.0f %%, and less noisy, with fewer streams between "
+            "hosts, or first in the table\n",
+            (equal_time - 1) * 100);
 }
 
 } // namespace

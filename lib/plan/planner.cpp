@@ -54,6 +54,12 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     return candidate;
 }
 
+// Streams that share a host's line lose some of it to each other, and more where their ends are
+// near: a ring of four hosts takes 3 % less than direct for 64 MiB at 1 Gbit/s, 30 % for 1 MiB.
+bool is_gentler(const Cost &cost, const Cost &than) {
+    return cost.noise != than.noise ? cost.noise < than.noise : cost.far_peers < than.far_peers;
+}
+
 bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segment != 0; }
 
 } // namespace
@@ -103,7 +109,7 @@ Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorith
     for (const Candidate &candidate : candidates) {
         const Cost &cost = candidate.plan.cost;
         if (!candidate.refusal.empty() || cost.time_ns > fastest * equal_time) continue;
-        if (!best || cost.noise < best->plan.cost.noise) best = &candidate;
+        if (!best || is_gentler(cost, best->plan.cost)) best = &candidate;
     }
     if (best) return best->plan;
     return Error::make(Code::invalid_argument, "no algorithm for %s: %s", name(problem.collective),

@@ -43,8 +43,8 @@ Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tab
                                                const Algorithm &forced = {});
 
 // The fastest candidate; among those that are as fast within `equal_time`, the one with the least
-// error. Lossless sums of 8 and 16 bit floats are by rank, with one rounding, unless another
-// algorithm is `forced`.
+// error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit
+// floats are by rank, with one rounding, unless another algorithm is `forced`.
 inline constexpr double equal_time = 1.05; // closer than the model comes to measured times
 Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced = {});
 
