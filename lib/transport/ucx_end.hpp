@@ -80,6 +80,18 @@ struct NetworkEnd {
     ~NetworkEnd();
 };
 
+// Of whole active messages with this id; its argument is the end.
+inline ucs_status_t hear_messages(NetworkEnd &end, unsigned id, ucp_am_recv_callback_t callback) {
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                         UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = id;
+    handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+    handler.cb = callback;
+    handler.arg = &end;
+    return ucp_worker_set_am_recv_handler(end.worker, &handler);
+}
+
 // Gives up what waits for the peer.
 inline void lose(NetworkEnd::Peer &peer, ucs_status_t why) {
     if (peer.is_lost) return;

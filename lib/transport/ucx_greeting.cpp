@@ -117,14 +117,7 @@ void greet(NetworkEnd::Peer &peer) {
 }
 
 ucs_status_t hear_greetings(NetworkEnd &end) {
-    ucp_am_handler_param_t handler{};
-    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                         UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = pact_id;
-    handler.flags = UCP_AM_FLAG_WHOLE_MSG;
-    handler.cb = on_pact;
-    handler.arg = &end;
-    const ucs_status_t status = ucp_worker_set_am_recv_handler(end.worker, &handler);
+    const ucs_status_t status = hear_messages(end, pact_id, on_pact);
     if (status == UCS_OK) listen(end);
     return status;
 }

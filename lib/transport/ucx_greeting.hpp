@@ -12,10 +12,10 @@
 
 namespace qccl {
 
-// Makes the connection, unless it is made, and greets. A peer that cannot be greeted is lost.
+// Once for each peer: makes the connection, and greets. A peer that cannot be greeted is lost.
 void greet(NetworkEnd::Peer &peer);
 
-// Once for each end: from here on greetings and pacts are heard. False: why not.
+// Once for each end: from here on greetings and pacts are heard.
 ucs_status_t hear_greetings(NetworkEnd &end);
 
 // To be called after each progress of UCX: answers the greetings that have come.

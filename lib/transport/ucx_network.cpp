@@ -49,14 +49,7 @@ bool open_worker(NetworkEnd &end, char *error, size_t error_bytes) {
     ucs_status_t status = ucp_worker_create(end.context, &params, &end.worker);
     if (status != UCS_OK) return refuse(error, error_bytes, "a worker of UCX", status);
 
-    ucp_am_handler_param_t handler{};
-    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                         UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = message_id;
-    handler.flags = UCP_AM_FLAG_WHOLE_MSG;
-    handler.cb = on_message;
-    handler.arg = &end;
-    status = ucp_worker_set_am_recv_handler(end.worker, &handler);
+    status = hear_messages(end, message_id, on_message);
     if (status == UCS_OK) status = hear_greetings(end);
     if (status == UCS_OK) status = ucp_worker_get_efd(end.worker, &end.descriptor);
     return status == UCS_OK || refuse(error, error_bytes, "a worker of UCX", status);
