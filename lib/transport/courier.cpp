@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <thread>
 
 namespace qccl {
 
@@ -68,12 +67,6 @@ bool Courier::progress_locked() {
     const bool has_moved = network_.progress();
     if (!askers_.empty()) answer();
     return has_moved;
-}
-
-void Courier::flush(std::chrono::nanoseconds longest) {
-    const auto deadline = Clock::now() + longest;
-    while (unsent_ != 0 && Clock::now() < deadline)
-        if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 bool Courier::arm() {
@@ -179,7 +172,7 @@ bool Courier::send(uint32_t peer, MessageTag tag, const Wire &wire) {
     const bool is_welcome = pal.mailed - pal.taken <= most_untaken_;
     post(peer, mail, std::span(parts).first(wire.loan.data ? 2 : 1),
          slot_token(wire.origin, wire.slot), is_welcome);
-    return !pen_pals_[peer].is_lost;
+    return !pal.is_lost;
 }
 
 void Courier::publish(uint64_t exchange, uint64_t bytes) {

@@ -40,8 +40,6 @@ public:
 
     // Deals with what has come and gone. False: nothing has.
     bool progress();
-    // Until all is sent, or no longer than that.
-    void flush(std::chrono::nanoseconds longest);
     // What the caller's memory is read for. News to those who are in no call may take for ever.
     bool has_unsent_mail() const { return unsent_mail_ != 0; }
     bool is_lost(uint32_t peer) const { return pen_pals_[peer].is_lost; }
@@ -109,6 +107,9 @@ private:
 
     bool is_ours(const Letter &letter) const;
     bool is_missed_by_nobody();
+    // Or no longer than that.
+    template <class Condition>
+    void progress_until(const Condition &is_met, std::chrono::nanoseconds longest);
     bool has_left(uint32_t peer) const {
         return party_.segments[peer].presence().has_left.load(std::memory_order_relaxed) != 0;
     }

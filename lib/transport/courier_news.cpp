@@ -16,6 +16,13 @@ constexpr uint32_t few = 16;
 
 } // namespace
 
+template <class Condition>
+void Courier::progress_until(const Condition &is_met, std::chrono::nanoseconds longest) {
+    const auto deadline = Clock::now() + longest;
+    while (!is_met() && Clock::now() < deadline)
+        if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
 void Courier::announce(LetterKind kind) {
     const std::lock_guard guard(mutex_);
     Letter news = letter(kind);
@@ -41,7 +48,7 @@ void Courier::spread(const Error &error) {
         for (const uint32_t peer : listeners())
             post(peer, letter(LetterKind::verdict), std::span(&part, 1));
     }
-    flush(std::chrono::milliseconds(250));
+    progress_until([&] { return unsent_ == 0; }, std::chrono::milliseconds(250));
 }
 
 std::vector<uint32_t> Courier::listeners() const {
@@ -73,9 +80,7 @@ void Courier::leave() {
             if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
                 post(peer, letter(LetterKind::left));
     }
-    const auto deadline = Clock::now() + std::chrono::seconds(1);
-    while (!is_missed_by_nobody() && Clock::now() < deadline)
-        if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    progress_until([&] { return is_missed_by_nobody(); }, std::chrono::seconds(1));
 }
 
 // Nobody who may still need this rank's mail is without it. The network would throw away what it
