@@ -98,12 +98,44 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
         options);
 }
 
+// The last message has come, and has no room yet, when its sender is known to have left.
+template <Kind kind> void mail_of_who_has_left_waits_for_its_room() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        if (rank.rank == 0) {
+            for (uint32_t i = 0; i < 2; i++)
+                CHECK_OK(transport->send(1, {.instance = i},
+                                         Wire{transport->outbox().data() + i * 8, 8, 0, i}));
+            CHECK_OK(transport->end());
+            transport.reset();
+            return;
+        }
+        const Room room = free_room(*transport);
+        const auto received = [&](uint32_t instance) {
+            const auto wire = transport->receive(0, {.instance = instance}, room);
+            CHECK_OK(wire);
+            return *wire;
+        };
+        std::optional<Wire> first, second;
+        while (!(first = received(0))) CHECK_OK(transport->wait(0));
+        for (const auto start = Clock::now(); Clock::now() - start < 500ms;) {
+            CHECK(!received(1));
+            CHECK_OK(transport->wait(0));
+        }
+        transport->release(*first);
+        while (!(second = received(1))) CHECK_OK(transport->wait(0));
+        transport->release(*second);
+    });
+}
+
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
         QTEST(strangers_letters_are_thrown_away),
         ON_APART(nobody_is_sent_more_than_it_may_keep),
+        ON_APART(mail_of_who_has_left_waits_for_its_room),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -74,6 +74,13 @@ bool Courier::arm() {
     return network_.arm();
 }
 
+bool Courier::has_mail_from(uint32_t peer) const {
+    const std::lock_guard guard(mutex_);
+    return std::any_of(boxes_[peer].begin(), boxes_[peer].end(), [&](const FarMail &mail) {
+        return mail.letter.call.call == history_.current().call;
+    });
+}
+
 bool Courier::is_ours(const Letter &letter) const {
     return letter.session == session_ && letter.from < party_.size() &&
            !party_.is_near(letter.from);

@@ -148,6 +148,7 @@ Done Vigil::check_peers(uint32_t on) {
         // messages no longer reach, for that may be its way of leaving.
         const bool in_order = has_left(peer) || !lifelines_.has_ended(peer);
         if (in_order && peer != on && history_.begun(peer) >= history_.current().call) continue;
+        if (in_order && courier_ && courier_->has_mail_from(peer)) continue;
         if (suspect_ == peer) return verdict_.pass(lost(peer));
         suspect_ = peer;
         return {};
