@@ -291,6 +291,11 @@ void Courier::fetched(FarMail &mail, bool whole) {
         boxed_ -= std::erase_if(boxes_[from], is_it);
 }
 
+CallDescriptor Courier::latest_call() const {
+    const uint64_t latest = party_.mine().presence().begun.load(std::memory_order_acquire);
+    return history_.find(party_.rank, latest).value_or(CallDescriptor());
+}
+
 // Questions that came during the progress.
 void Courier::answer() {
     for (const uint32_t peer : std::exchange(askers_, {})) {
@@ -300,9 +305,7 @@ void Courier::answer() {
             news.call = *call;
             asks = 0;
         } else {
-            // From whatever thread this is: what has been published, not what is at hand.
-            const uint64_t latest = party_.mine().presence().begun.load(std::memory_order_acquire);
-            news.call = history_.find(party_.rank, latest).value_or(CallDescriptor());
+            news.call = latest_call();
             patient_.insert(peer);
         }
         post(peer, news);

@@ -108,6 +108,8 @@ private:
     std::optional<uint64_t> clear_boxes();
 
     bool is_ours(const Letter &letter) const;
+    // From whatever thread this is: what has been published, not what is at hand.
+    CallDescriptor latest_call() const;
     bool is_missed_by_nobody();
     // Or no longer than that.
     template <class Condition>

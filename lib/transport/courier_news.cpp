@@ -76,9 +76,10 @@ void Courier::warned(uint64_t call) {
 void Courier::leave() {
     {
         const std::lock_guard guard(mutex_);
+        Letter left = letter(LetterKind::left);
+        left.call = latest_call(); // in which nobody need miss this rank
         for (const uint32_t peer : party_.far_ranks)
-            if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost)
-                post(peer, letter(LetterKind::left));
+            if (pen_pals_[peer].is_known && !pen_pals_[peer].is_lost) post(peer, left);
     }
     progress_until([&] { return is_missed_by_nobody(); }, std::chrono::seconds(1));
 }
