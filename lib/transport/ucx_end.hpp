@@ -52,6 +52,7 @@ struct NetworkEnd {
         std::deque<std::unique_ptr<UcxOperation>> waiting; // until it is settled
     };
     std::vector<Peer> peers;
+    NetworkTicket *arriving = nullptr; // of the message that is being told of; null: discarded
 
     uint32_t greeter = 0; // the greeting that is being received
     bool hears_greeter = false;

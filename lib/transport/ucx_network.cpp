@@ -30,16 +30,18 @@ namespace {
 
 ucs_status_t on_message(void *argument, const void *head, size_t head_bytes, void *data,
                         size_t bytes, const ucp_am_recv_param_t *how) {
-    const NetworkEvents &events = static_cast<NetworkEnd *>(argument)->events;
+    auto &end = *static_cast<NetworkEnd *>(argument);
+    const NetworkEvents &events = end.events;
     const bool waits_at_sender = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     const bool may_stay = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
     if (!waits_at_sender && (!may_stay || bytes <= eager_bytes)) {
         events.came(events.context, head, head_bytes, data, bytes, nullptr);
         return UCS_OK;
     }
+    end.arriving = static_cast<NetworkTicket *>(data);
     events.came(events.context, head, head_bytes, waits_at_sender ? nullptr : data, bytes,
-                static_cast<NetworkTicket *>(data));
-    return UCS_INPROGRESS;
+                end.arriving);
+    return std::exchange(end.arriving, nullptr) ? UCS_INPROGRESS : UCS_OK;
 }
 
 bool open_worker(NetworkEnd &end, char *error, size_t error_bytes) {
@@ -201,7 +203,13 @@ void fetch(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t bytes, uint6
         (void)operation.release(); // on_fetched's
 }
 
-void discard(NetworkEnd *end, NetworkTicket *ticket) { ucp_am_data_release(end->worker, ticket); }
+// UCX 1.13 still uses what it has put together from pieces when it has been told of it.
+void discard(NetworkEnd *end, NetworkTicket *ticket) {
+    if (ticket == end->arriving)
+        end->arriving = nullptr;
+    else
+        ucp_am_data_release(end->worker, ticket);
+}
 
 bool progress(NetworkEnd *end) {
     const bool has_moved = ucp_worker_progress(end->worker) != 0;
