@@ -139,6 +139,7 @@ std::optional<uint64_t> Courier::clear_boxes() {
             if (ours && ours->hash() != mail.letter.hash)
                 other = std::min(other.value_or(call), call);
             if (mail.ticket) network_.discard(mail.ticket);
+            if (mail.is_here) empty(mail.room);
             use_up(mail);
             return true;
         });
@@ -149,6 +150,7 @@ std::optional<uint64_t> Courier::begin() {
     const std::lock_guard guard(mutex_);
     const CallDescriptor &call = history_.current();
     const auto other = clear_boxes();
+    for (const uint32_t peer : party_.far_ranks) pen_pals_[peer].wanted.clear();
     const bool is_time = call.call % calls_between_news == 0;
     if (!is_time && patient_.empty()) return other;
     Letter news = letter(LetterKind::news);
@@ -203,11 +205,10 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
         mail.letter = letter;
         mail.bytes = bytes;
         mail.ticket = ticket;
-        const auto *const first = static_cast<const std::byte *>(data);
-        if (ticket)
-            mail.data = first;
-        else
-            mail.early.assign(first, first + bytes);
+        mail.data = static_cast<const std::byte *>(data);
+        if (place_where_wanted(mail) || ticket) return;
+        mail.early.assign(mail.data, mail.data + bytes);
+        mail.data = mail.early.data();
         return;
     }
     case LetterKind::line: return take_line(letter, data, bytes, ticket);
@@ -281,8 +282,7 @@ void Courier::fetched(FarMail &mail, bool whole) {
     mail.is_here = whole;
     if (!whole) pen_pals_[from].is_lost = true;
     if (is_line && whole) show_line(mail.letter, mail.bytes);
-    if (!whole && !is_line)
-        party_.mine().readers(mail.room.slot).count.store(0, std::memory_order_release);
+    if (!whole && !is_line) empty(mail.room);
     if (whole && !is_line) return;
     const auto is_it = [&](const FarMail &each) { return &each == &mail; };
     if (is_line)
@@ -333,7 +333,27 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
         boxed_--;
         return {.arrival = Arrival::here, .bytes = bytes};
     }
+    want(peer, tag, room);
     return {};
+}
+
+void Courier::want(uint32_t peer, MessageTag tag, const Room &room) {
+    std::vector<Wanted> &wanted = pen_pals_[peer].wanted;
+    const auto is_it = [&](const Wanted &each) { return each.tag == tag; };
+    if (std::any_of(wanted.begin(), wanted.end(), is_it)) return;
+    wanted.push_back({history_.current().call, history_.hash(), tag, room});
+}
+
+bool Courier::place_where_wanted(FarMail &mail) {
+    const Letter &letter = mail.letter;
+    std::vector<Wanted> &wanted = pen_pals_[letter.from].wanted;
+    const auto it = std::find_if(wanted.begin(), wanted.end(), [&](const Wanted &each) {
+        return each.tag == letter.tag && each.call == letter.call.call && each.hash == letter.hash;
+    });
+    if (it == wanted.end() || mail.bytes > it->room.memory.size()) return false;
+    const Room room = it->room;
+    wanted.erase(it);
+    return place(mail, room);
 }
 
 // True: all of it lies in the room now.
@@ -342,19 +362,19 @@ bool Courier::place(FarMail &mail, const Room &room) {
     if (mail.is_fetching || readers.load(std::memory_order_acquire) != 0) return false;
     readers.store(1, std::memory_order_relaxed);
     mail.room = room;
-    if (!mail.ticket) {
-        std::copy(mail.early.begin(), mail.early.end(), room.memory.begin());
-        return true;
-    }
-    if (mail.data) {
-        std::memcpy(room.memory.data(), mail.data, mail.bytes);
-        network_.discard(std::exchange(mail.ticket, nullptr));
-        return true;
+    if (!mail.ticket || mail.data) {
+        std::copy_n(mail.data, mail.bytes, room.memory.begin());
+        if (mail.ticket) network_.discard(std::exchange(mail.ticket, nullptr));
+        return mail.is_here = true;
     }
     mail.is_fetching = true;
     network_.fetch(std::exchange(mail.ticket, nullptr), room.memory.first(mail.bytes),
                    std::bit_cast<uint64_t>(&mail));
     return false;
+}
+
+void Courier::empty(const Room &room) {
+    party_.mine().readers(room.slot).count.store(0, std::memory_order_release);
 }
 
 // Says so before the sender has to wait for it.

@@ -89,12 +89,19 @@ private:
         Room room;
     };
     using Box = std::list<FarMail>;
+    // Where a message is to lie that has been asked for before it came.
+    struct Wanted {
+        uint64_t call = 0, hash = 0;
+        MessageTag tag;
+        Room room;
+    };
     struct PenPal {
         uint64_t asks = 0; // the call that it wants to hear of when this rank begins it
         // Bytes of mail: to it and used up there, as far as it has said; from it and used up here,
         // and what it has been told of that.
         uint64_t mailed = 0, taken = 0, took = 0, told = 0;
-        bool is_known = false; // has been written to
+        std::vector<Wanted> wanted; // from it, in the current call
+        bool is_known = false;      // has been written to
         bool is_lost = false;
     };
 
@@ -126,6 +133,9 @@ private:
                      uint64_t token = 0);
     bool progress_locked();
     bool place(FarMail &mail, const Room &room);
+    void empty(const Room &room);
+    bool place_where_wanted(FarMail &mail);
+    void want(uint32_t peer, MessageTag tag, const Room &room);
     void use_up(const FarMail &mail);
 
     const Party &party_;
