@@ -56,6 +56,19 @@ void set_keepalive(ucp_config_t *config, double timeout_s) {
     ucp_config_modify(config, "KEEPCNT", "4");
 }
 
+// Not where the user has said otherwise in UCX's own way.
+void prefer(ucp_config_t *config, const char *variable, const char *name, const char *value) {
+    if (!std::getenv(variable)) ucp_config_modify(config, name, value);
+}
+
+// Over sockets UCX would copy a message of two parts into frames of 8 KiB, a system call for each,
+// and put it together again from pieces of 64 KiB. 2 hosts at 10 Gbit/s, 64 MiB, no codec: 148 ms
+// before, 77 ms so.
+void set_frames(ucp_config_t *config) {
+    prefer(config, "UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16384");
+    prefer(config, "UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "1m");
+}
+
 // UCX takes signals when it is loaded, and tells the terminal of every connection that breaks. The
 // ranks word that themselves.
 void keep_quiet() {
@@ -85,6 +98,7 @@ bool open_ucx(const NetworkSettings &settings, ucp_context_h &context, char *err
         status = ucp_config_modify(config, "NET_DEVICES", settings.devices);
     if (status != UCS_OK) return refuse(error, error_bytes, "UCX's transports or devices", status);
     set_keepalive(config, static_cast<double>(settings.peer_timeout_ns) / 1e9);
+    set_frames(config);
 
     ucp_params_t params{};
     params.field_mask =
