@@ -93,7 +93,7 @@ static Result<Tables> tables_here(uint32_t ranks) {
         static_cast<uint32_t>(std::min<uint64_t>(settings.lanes.value_or(cut.lanes), UINT32_MAX));
     Tables tables;
     const double cores = std::max(1U, std::thread::hardware_concurrency());
-    tables.speeds.ranks_per_core = std::max(1.0, ranks / cores);
+    tables.speeds = speeds_by(settings, std::max(1.0, ranks / cores));
     tables.limits = limits_of(cut);
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;

@@ -72,7 +72,9 @@ static void each_field_is_compared_and_named() {
          {Case{&Agreement::codec, "codec"}, Case{&Agreement::algorithm, "algorithm"},
           Case{&Agreement::checksum, "QCCL_CHECKSUM"}, Case{&Agreement::segment, "QCCL_SEGMENT"},
           Case{&Agreement::lanes, "QCCL_LANES"}, Case{&Agreement::arena, "QCCL_ARENA"},
-          Case{&Agreement::oneshot_max, "QCCL_ONESHOT_MAX"}}) {
+          Case{&Agreement::oneshot_max, "QCCL_ONESHOT_MAX"},
+          Case{&Agreement::link_latency, "QCCL_LINK_LATENCY"},
+          Case{&Agreement::link_rate, "QCCL_LINK_RATE"}}) {
         std::vector<Agreement> all(4);
         Agreement::set(all[2].*each.field, "this");
         Agreement::set(all[3].*each.field, "that");

@@ -46,10 +46,12 @@ static void keys_are_read() {
     CHECK_EQ(codec.bucket, 100U);
     CHECK(codec.rounding == Rounding::stochastic);
     CHECK_EQ(codec.seed, ~uint64_t{0});
-    CHECK_EQ(codec.min_bytes, 65536U);
+    CHECK(codec.min_bytes == 65536U);
     CHECK_EQ(parsed("minmax:bucket=all,bits=3").bucket, Codec::whole_chunk);
     CHECK(parsed("minmax:skip_incomplete=1").skips_incomplete);
-    CHECK_EQ(parsed("fp16:min=3").min_bytes, 3U);
+    CHECK(parsed("fp16:min=3").min_bytes == 3U);
+    CHECK(parsed("int8:min=0").min_bytes == 0U && !parsed("int8").min_bytes);
+    CHECK_EQ(spec(parsed("int8:min=0")), "int8:min=0");
     CHECK_EQ(parsed("int2:seed=5,round=stochastic").seed, 5U);
 }
 
@@ -62,7 +64,7 @@ static void shortest_specs_lead_back() {
         CHECK_EQ(spec(parsed(text)), text);
         CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
     }
-    CHECK_EQ(spec(parsed("int4:block=32,round=nearest,min=0")), "int4");
+    CHECK_EQ(spec(parsed("int4:block=32,round=nearest")), "int4");
     CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
     CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
     // Bytes are written as in every setting.

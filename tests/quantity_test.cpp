@@ -46,11 +46,21 @@ static void durations_take_units() {
         CHECK(!parse_duration(bad));
 }
 
+static void rates_are_bits_a_second() {
+    CHECK(parse_rate("10gbit") == 1'250'000'000U);
+    CHECK(parse_rate("2.5gbit") == 312'500'000U);
+    CHECK(parse_rate("100mbit") == 12'500'000U);
+    CHECK(parse_rate("8bit") == 1U && parse_rate("0kbit") == 0U);
+    for (const char *bad : {"", "10", "gbit", "10Gbit", "-1gbit", "10 gbit", "1e9tbit", "10G"})
+        CHECK(!parse_rate(bad));
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(sizes_take_units),
         QTEST(counts_are_digits),
         QTEST(durations_take_units),
+        QTEST(rates_are_bits_a_second),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -46,6 +46,8 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_ARENA=1G",
                                 "QCCL_LANES=4",
                                 "QCCL_ONESHOT_MAX=0",
+                                "QCCL_LINK_LATENCY=5us",
+                                "QCCL_LINK_RATE=2.5gbit",
                                 "QCCL_SOCKET_IFNAME=eth1",
                                 "QCCL_HOSTID=rack7",
                                 "QCCL_UCX_TLS=tcp,self",
@@ -64,6 +66,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->checksum && settings->progress_cpu == 0U);
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
     CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
+    CHECK(settings->link_latency == 5us && settings->link_rate == 312'500'000U);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "rack7");
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");
@@ -87,8 +90,9 @@ static void a_wrong_value_is_refused_by_name() {
     for (const char *bad :
          {"QCCL_DEBUG=loud", "QCCL_PEER_TIMEOUT=0", "QCCL_PEER_TIMEOUT=soon", "QCCL_TIMEOUT=-1",
           "QCCL_CHECKSUM=yes", "QCCL_SEGMENT=0", "QCCL_ARENA=big", "QCCL_LANES=0", "QCCL_LANES=4K",
-          "QCCL_ONESHOT_MAX=1.5.5K", "QCCL_SPIN=often", "QCCL_PROGRESS_CPU=-1",
-          "QCCL_INJECT=rank=3", "QCCL_PORT=0", "QCCL_PORT=65536"}) {
+          "QCCL_ONESHOT_MAX=1.5.5K", "QCCL_SPIN=often", "QCCL_LINK_LATENCY=0", "QCCL_LINK_RATE=10",
+          "QCCL_LINK_RATE=0gbit", "QCCL_PROGRESS_CPU=-1", "QCCL_INJECT=rank=3", "QCCL_PORT=0",
+          "QCCL_PORT=65536"}) {
         const auto settings = read({bad});
         CHECK(!settings && settings.error().code == Code::invalid_argument);
         const std::string entry = bad;

@@ -65,6 +65,8 @@ static constexpr AgreementField agreement_fields[] = {
     {"QCCL_LANES", &Agreement::lanes},
     {"QCCL_ARENA", &Agreement::arena},
     {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max},
+    {"QCCL_LINK_LATENCY", &Agreement::link_latency},
+    {"QCCL_LINK_RATE", &Agreement::link_rate},
 };
 
 Done check_agreements(std::span<const Agreement> all) {

@@ -45,6 +45,8 @@ struct Agreement {
     Text lanes{};
     Text arena{};
     Text oneshot_max{};
+    Text link_latency{};
+    Text link_rate{};
     uint64_t warnings = 0; // a hash of them; shown by one rank, not compared
 
     // A text that is too long keeps its beginning and gets a hash for its end.

@@ -83,6 +83,10 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
     Agreement::set(mine.lanes, or_auto(settings.lanes));
     Agreement::set(mine.arena, or_auto(settings.arena_bytes));
     Agreement::set(mine.oneshot_max, or_auto(settings.oneshot_max_bytes));
+    Agreement::set(mine.link_latency, settings.link_latency
+                                          ? std::to_string(settings.link_latency->count()) + "ns"
+                                          : "auto");
+    Agreement::set(mine.link_rate, or_auto(settings.link_rate));
     return mine;
 }
 
@@ -248,7 +252,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                         wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
                         options.size, transport->name(), name(equipment.device.kernels->tier));
     const Cut how = cut(*transport, options.outbox_bytes);
-    const Speeds speeds{.ranks_per_core = transport->ranks_per_core()};
+    const Speeds speeds = speeds_by(settings_, transport->ranks_per_core());
     return std::make_shared<Comm>(
         CommParts{.name = wishes_.name,
                   .log = std::move(equipment.log),

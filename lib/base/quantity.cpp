@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <utility>
+#include <span>
 
 namespace qccl {
 
@@ -43,12 +43,16 @@ std::optional<uint64_t> parse_bytes(std::string_view text) {
     return static_cast<uint64_t>(bytes);
 }
 
-std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
-    static constexpr std::pair<std::string_view, double> units[] = {
-        {"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9},
-    };
-    // Thirty years: longer than any job, short enough that a clock plus it does not overflow.
-    static constexpr double longest_ns = 1e18;
+namespace {
+
+struct Unit {
+    std::string_view name;
+    double scale;
+};
+
+// Up to 1e18, which rounds to an integer.
+std::optional<int64_t> parse_scaled(std::string_view text, std::span<const Unit> units) {
+    static constexpr double most = 1e18;
 
     // from_chars also takes signs, "inf" and "nan".
     if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
@@ -57,14 +61,33 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
     const auto [stop, problem] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
     if (problem != std::errc()) return std::nullopt;
 
-    const std::string_view unit(stop, static_cast<size_t>(end - stop));
-    for (const auto &[name, scale_ns] : units) {
-        if (unit != name) continue;
-        const double ns = value * scale_ns;
-        if (!(ns <= longest_ns)) return std::nullopt;
-        return std::chrono::nanoseconds(std::llround(ns));
+    const std::string_view name(stop, static_cast<size_t>(end - stop));
+    for (const Unit &unit : units) {
+        if (unit.name != name) continue;
+        const double scaled = value * unit.scale;
+        if (!(scaled <= most)) return std::nullopt;
+        return std::llround(scaled);
     }
     return std::nullopt;
+}
+
+} // namespace
+
+// At most thirty years: longer than any job, short enough that a clock plus it does not overflow.
+std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
+    static constexpr Unit units[] = {
+        {"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9},
+    };
+    const auto ns = parse_scaled(text, units);
+    if (!ns) return std::nullopt;
+    return std::chrono::nanoseconds(*ns);
+}
+
+std::optional<uint64_t> parse_rate(std::string_view text) {
+    static constexpr Unit units[] = {
+        {"bit", 0.125}, {"kbit", 0.125e3}, {"mbit", 0.125e6}, {"gbit", 0.125e9}, {"tbit", 0.125e12},
+    };
+    return parse_scaled(text, units);
 }
 
 } // namespace qccl

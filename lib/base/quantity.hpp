@@ -16,5 +16,7 @@ std::optional<uint64_t> parse_count(std::string_view text);
 std::optional<uint64_t> parse_bytes(std::string_view text);
 // "30", "1.5s", "20us", "10ms", "2m", "1h": a number without a unit counts seconds.
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
+// "10gbit", "2.5gbit", "100mbit" a second, in bits, as bytes a second.
+std::optional<uint64_t> parse_rate(std::string_view text);
 
 } // namespace qccl

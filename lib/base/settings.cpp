@@ -34,6 +34,11 @@ static std::optional<std::chrono::nanoseconds> parse_some_time(std::string_view 
     return value && value->count() > 0 ? value : std::nullopt;
 }
 
+static std::optional<uint64_t> parse_some_rate(std::string_view text) {
+    const auto value = parse_rate(text);
+    return value && *value > 0 ? value : std::nullopt;
+}
+
 template <auto field, auto parse>
 static Done store(const SettingRow &row, std::string_view text, Settings &settings) {
     const auto value = parse(text);
@@ -93,6 +98,12 @@ static constexpr SettingRow table[] = {
     {"QCCL_ONESHOT_MAX", "auto", "a size such as 2K, or auto",
      "largest message that every rank sends whole to all others",
      store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
+    {"QCCL_LINK_LATENCY", "auto", "a time above 0, such as 30us, or auto",
+     "what the planner takes a message between hosts to need; auto: 30us",
+     store_or_auto<&Settings::link_latency, parse_some_time>},
+    {"QCCL_LINK_RATE", "auto", "bits a second such as 10gbit or 100mbit, or auto",
+     "what the planner takes a host's link to carry each way; auto: 1gbit",
+     store_or_auto<&Settings::link_rate, parse_some_rate>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "
      "those",

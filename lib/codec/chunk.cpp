@@ -164,7 +164,8 @@ static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::b
 
 static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type, uint64_t count) {
     Codec expected = codec;
-    expected.seed = expected.min_bytes = 0;
+    expected.seed = 0;
+    expected.min_bytes.reset();
     if (open.codec != expected || open.chunk.type != type)
         return Error::make(damaged, "chunk: %s of %s came where %s of %s was expected",
                            spec(open.codec).c_str(), name(open.chunk.type), spec(expected).c_str(),

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,8 @@ struct Codec {
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
     uint32_t bucket = 0;           // values that share a scale (integer: "block"); others 0
     uint64_t seed = 0;             // stochastic rounding
-    uint64_t min_bytes = 0;        // calls on fewer bytes go lossless
+    // Calls on fewer bytes go lossless; nothing: the planner's choice.
+    std::optional<uint64_t> min_bytes{};
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.

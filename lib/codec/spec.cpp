@@ -226,7 +226,7 @@ std::string spec(const Codec &codec) {
     if (codec.rounding == Rounding::stochastic) add(round_key, "stochastic");
     if (codec.rounding == Rounding::stochastic && codec.seed != 0)
         add(seed_key, std::to_string(codec.seed));
-    if (codec.min_bytes != 0) add(min_key, write_bytes(codec.min_bytes));
+    if (codec.min_bytes) add(min_key, write_bytes(*codec.min_bytes));
     if (codec.skips_incomplete) add(skip_key, "1");
     return text;
 }

@@ -84,6 +84,15 @@ Done add_host(const Algorithm &algorithm, const Problem &problem, uint32_t rank,
 
 } // namespace
 
+Speeds speeds_by(const Settings &settings, double ranks_per_core) {
+    Speeds speeds{.ranks_per_core = ranks_per_core};
+    if (settings.link_latency)
+        speeds.far_latency_ns = static_cast<double>(settings.link_latency->count());
+    if (settings.link_rate)
+        speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
+    return speeds;
+}
+
 uint64_t vector_bytes(const Problem &problem) {
     return vector_count(problem.collective, problem.count, problem.ranks) *
            type_bytes(problem.type);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "base/settings.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
@@ -34,6 +35,9 @@ struct Speeds {
 
     bool operator==(const Speeds &) const = default;
 };
+
+// Where the settings say nothing, the defaults.
+Speeds speeds_by(const Settings &settings, double ranks_per_core);
 
 // A collective to be done; equal on all ranks.
 struct Problem {

@@ -39,9 +39,13 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan) {
            has_part_per_rank(problem.collective) ? " for each rank" : "",
            print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
            problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
-    if (plan.codec.is_lossless() && !problem.codec.is_lossless())
-        append(text, "  travels with %s: smaller than the codec's %s\n", spec(plan.codec).c_str(),
-               print_bytes(problem.codec.min_bytes).c_str());
+    if (!plan.codec.is_lossless() || problem.codec.is_lossless()) return;
+    text += "  travels with none: ";
+    if (problem.codec.min_bytes)
+        append(text, "smaller than the codec's %s\n",
+               print_bytes(*problem.codec.min_bytes).c_str());
+    else
+        append(text, "the codec would not make it %.3g times as fast\n", least_gain);
 }
 
 // "2, 2 and 3"
@@ -124,7 +128,9 @@ void add_reason(std::string &text, const std::vector<Candidate> &candidates, con
 
 Result<std::string> explain(const Problem &problem, const Tables &tables, const Algorithm &forced) {
     QCCL_TRY(const Plan chosen, choose(problem, tables, forced));
-    QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced));
+    Problem as_it_travels = problem;
+    as_it_travels.codec = chosen.codec;
+    QCCL_TRY(const auto candidates, find_candidates(as_it_travels, tables, forced));
     std::string text;
     add_head(text, problem, chosen);
     add_places(text, problem, tables.speeds);

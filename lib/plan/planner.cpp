@@ -10,10 +10,21 @@ namespace {
 
 // Too little travels losslessly. What has been obeyed here is of no interest to other ranks.
 Codec codec_for(const Problem &problem) {
-    if (vector_bytes(problem) < problem.codec.min_bytes) return {};
+    if (problem.codec.min_bytes && vector_bytes(problem) < *problem.codec.min_bytes) return {};
     Codec codec = problem.codec;
-    codec.min_bytes = 0;
+    codec.min_bytes.reset();
     return codec;
+}
+
+Problem losslessly(Problem problem) {
+    problem.codec = {};
+    return problem;
+}
+
+// Ranks of one host ask for a codec for the sake of what it does: memory is hardly ever their
+// bound.
+bool may_go_losslessly(const Problem &problem, const Plan &plan) {
+    return !plan.codec.is_lossless() && !problem.codec.min_bytes && problem.has_hosts();
 }
 
 bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
@@ -89,7 +100,8 @@ Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Table
     return candidates;
 }
 
-Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced) {
+static Result<Plan> choose_algorithm(const Problem &problem, const Tables &tables,
+                                     const Algorithm &forced) {
     QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced));
     if (forced) {
         for (const Candidate &candidate : candidates) {
@@ -114,6 +126,14 @@ Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorith
     if (best) return best->plan;
     return Error::make(Code::invalid_argument, "no algorithm for %s: %s", name(problem.collective),
                        candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
+}
+
+Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced) {
+    QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced));
+    if (!may_go_losslessly(problem, plan)) return plan;
+    const auto lossless = choose_algorithm(losslessly(problem), tables, forced);
+    if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
+    return lossless;
 }
 
 } // namespace qccl

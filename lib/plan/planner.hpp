@@ -13,7 +13,7 @@ namespace qccl {
 
 struct Plan {
     Algorithm algorithm;
-    // Without its min_bytes: none where the call is smaller.
+    // Without its min_bytes: none where the call is smaller, or the codec does not pay.
     Codec codec = {};
     Codec inner_codec = {}; // of unfinished values below the outermost tier
     Geometry geometry = {};
@@ -46,6 +46,9 @@ Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tab
 // error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit
 // floats are by rank, with one rounding, unless another algorithm is `forced`.
 inline constexpr double equal_time = 1.05; // closer than the model comes to measured times
+// Between hosts, a codec that does not say from which size on it is wanted is used where it makes
+// the call so many times as fast.
+inline constexpr double least_gain = 1.25;
 Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced = {});
 
 } // namespace qccl
