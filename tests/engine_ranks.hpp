@@ -90,12 +90,17 @@ inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
     return inputs;
 }
 
+// By rank, on the hosts.
+inline std::vector<Whereabouts> spots_on(const std::vector<uint32_t> &hosts) {
+    std::vector<Whereabouts> spots;
+    for (const uint32_t host : hosts) spots.push_back({.node = 0, .host = host, .rack = 0});
+    return spots;
+}
+
 inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cut &cut) {
     Team team{.size = call.ranks, .rank = rank, .root = call.root};
-    std::vector<Whereabouts> spots(call.ranks);
-    for (uint32_t r = 0; r < call.host_of.size(); r++) spots[r].host = call.host_of[r];
-    const Places places(std::move(spots));
-    if (!call.host_of.empty()) team.places = &places;
+    const Places places(call.spots);
+    if (!call.spots.empty()) team.places = &places;
     const auto algorithm = parse_algorithm(call.algorithm);
     CHECK_OK(algorithm);
     QCCL_TRY(const Schedule author, emit(*algorithm, call.collective, team));

@@ -42,8 +42,9 @@ template <class Visit> void each_call(TwinCall call, Visit visit) {
 std::string line_of(const TwinCall &call, const Hash &inputs, const Hash &outputs) {
     char line[200];
     std::string ranks = std::to_string(call.ranks), codec = spec(call.codec);
-    if (!call.host_of.empty()) {
-        for (const uint32_t host : call.host_of) ranks.append(1, '@').append(std::to_string(host));
+    if (!call.spots.empty()) {
+        for (const Whereabouts &spot : call.spots)
+            ranks.append(1, '@').append(std::to_string(spot.host));
         codec.append(1, '+').append(spec(call.inner_codec));
     }
     snprintf(line, sizeof line, "%s %s %s %s %s %s %016llx %016llx", name(call.collective),
@@ -148,7 +149,7 @@ void add_tiers(std::vector<TwinCall> &lines) {
                                          .ranks = 5,
                                          .root = collective == Collective::broadcast ? 3U : 0U,
                                          .inner_codec = *parse_codec(inner),
-                                         .host_of = {0, 1, 0, 1, 0}});
+                                         .spots = spots_on({0, 1, 0, 1, 0})});
 }
 
 // In the order in which the algorithms came.

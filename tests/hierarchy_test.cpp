@@ -39,8 +39,8 @@ Places nested_places(uint32_t racks, uint32_t hosts, uint32_t nodes, uint32_t ra
 
 std::vector<Algorithm> variants() {
     std::vector<Algorithm> all;
-    for (const char *inner : {"direct", "ring", "halving"})
-        for (const char *outer : {"ring", "halving"})
+    for (const char *inner : {"direct", "ring", "halving", "tree"})
+        for (const char *outer : {"ring", "halving", "direct", "tree"})
             for (const char *share : {"every", "leader"})
                 all.push_back(algorithm_of(std::string("hierarchy:inner=") + inner +
                                            ",outer=" + outer + ",share=" + share));
@@ -119,6 +119,38 @@ static void each_byte_leaves_a_host_once() {
     }
 }
 
+// Ranks that send to another host than their own.
+static std::vector<uint32_t> carriers(const char *spec, Collective collective, const Places &places,
+                                      uint32_t root = 0) {
+    std::vector<uint32_t> found;
+    for (uint32_t rank = 0; rank < places.ranks(); rank++) {
+        const Team team{.size = places.ranks(), .rank = rank, .root = root, .places = &places};
+        const Schedule s = make(Form::author, algorithm_of(spec), collective, team);
+        const auto leaves = [&](const Step &step) {
+            return step.verb == Verb::send &&
+                   places.hosts().group_of(step.peer) != places.hosts().group_of(rank);
+        };
+        if (std::any_of(s.steps.begin(), s.steps.end(), leaves)) found.push_back(rank);
+    }
+    return found;
+}
+
+static void every_rank_carries_or_one_of_each_host() {
+    using Ranks = std::vector<uint32_t>;
+    const Places places = places_of({2, 3, 2});
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
+        CHECK(carriers("hierarchy:share=leader", collective, places) == Ranks({0, 2, 5}));
+    CHECK(carriers("hierarchy", Collective::all_reduce, places) == Ranks({0, 1, 2, 3, 5, 6}));
+    // What the third rank of a host sends to others is nothing but its own chunk.
+    CHECK_EQ(carriers("hierarchy", Collective::all_gather, places).size(), 7U);
+    // Down the chain of hosts, the last one has nobody to send to.
+    for (const uint32_t root : {0U, 1U}) {
+        CHECK(carriers("hierarchy", Collective::broadcast, places, root) == Ranks({0, 1, 2, 3}));
+        CHECK(carriers("hierarchy:share=leader", Collective::broadcast, places, root) ==
+              Ranks({root, 2 + root}));
+    }
+}
+
 static void rings_go_by_host() {
     const Algorithm ring = algorithm_of("ring");
     for (const Collective collective : moving_collectives)
@@ -133,6 +165,7 @@ int main() {
         QTEST(every_hierarchy_is_proven),
         QTEST(hierarchies_of_three_tiers_are_proven),
         QTEST(each_byte_leaves_a_host_once),
+        QTEST(every_rank_carries_or_one_of_each_host),
         QTEST(rings_go_by_host),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -185,8 +185,9 @@ static void every_mutation_is_refused() {
 
 static void every_mutation_of_a_hierarchy_is_refused() {
     const Places places = places_on({0, 1, 0, 1, 0});
-    for (const char *spec : {"hierarchy", "hierarchy:inner=ring,share=leader",
-                             "hierarchy:inner=halving,outer=halving"})
+    for (const char *spec :
+         {"hierarchy", "hierarchy:inner=ring,share=leader", "hierarchy:inner=halving,outer=halving",
+          "hierarchy:inner=tree,outer=direct,share=leader", "hierarchy:outer=tree"})
         for (const Collective collective : moving_collectives)
             for (const Form form : {Form::author, Form::placed}) {
                 const Algorithm a = algorithm_of(spec);

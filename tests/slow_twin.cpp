@@ -1,5 +1,6 @@
 #include "slow_twin.hpp"
 
+#include "rank_groups.hpp"
 #include "sum_trees.hpp"
 
 #include "codec/chunk.hpp"
@@ -32,7 +33,9 @@ struct Values {
 
 class Twin {
 public:
-    Twin(const TwinCall &call, const std::vector<Bytes> &inputs) : call_(call), inputs_(inputs) {}
+    Twin(const TwinCall &call, const std::vector<Bytes> &inputs)
+        : call_(call), inputs_(inputs), top_(tiers_of(call.ranks, call.spots)),
+          ring_(ring_of(call.ranks, call.spots)), owners_(owners()) {}
 
     std::vector<Bytes> run() {
         const bool computes = P() > 1 && (reduces(call_.collective) || !call_.codec.is_lossless());
@@ -67,10 +70,10 @@ private:
     }
 
     uint32_t chunks() const {
-        const bool is_chain = call_.collective == Collective::broadcast &&
-                              (call_.algorithm == "ring" || is_flat_hierarchy());
+        const bool is_chain =
+            call_.collective == Collective::broadcast && call_.algorithm == "ring";
         if (call_.algorithm == "tree:shape=double") return 2;
-        if (is_hierarchy()) return static_cast<uint32_t>(owners().size());
+        if (is_hierarchy()) return static_cast<uint32_t>(owners_.size());
         return call_.algorithm == "oneshot" || call_.algorithm == "tree" || is_chain ? 1 : P();
     }
 
@@ -145,13 +148,13 @@ private:
         return *sum;
     }
 
-    // From `first` once round, each hop adding its own to what came.
+    // From position `first` once round, each hop adding its own to what came.
     Values sum_by_ring(uint32_t c, uint32_t first) const {
-        Values passed = input(first, c);
+        Values passed = input(ring_[first], c);
         for (uint32_t hop = 1; hop < P(); hop++) {
             std::optional<Values> sum =
-                travelled(sum_type(), passed, c, (first + hop - 1) % P(), hop - 1);
-            add(sum, input((first + hop) % P(), c));
+                travelled(sum_type(), passed, c, ring_[(first + hop - 1) % P()], hop - 1);
+            add(sum, input(ring_[(first + hop) % P()], c));
             passed = *sum;
         }
         return passed;
@@ -172,34 +175,44 @@ private:
 
     // ---- hierarchy: nearest rounding alone, so that ordinals make no difference
 
-    // Of a team on one host it is the ring of a reduce-scatter.
-    bool is_hierarchy() const { return !call_.host_of.empty(); }
-    bool is_flat_hierarchy() const {
-        return !is_hierarchy() && call_.algorithm.starts_with("hierarchy");
+    bool is_hierarchy() const { return call_.algorithm.starts_with("hierarchy"); }
+    // Of one tier: the ring of a reduce-scatter, with its ordinals.
+    bool is_flat_ring() const {
+        return is_hierarchy() && top_.depth() == 1 && choice("outer", "ring") == "ring";
     }
-    bool has(const char *choice) const { return call_.algorithm.find(choice) != std::string::npos; }
-    std::vector<std::vector<uint32_t>> hosts() const {
-        std::vector<std::vector<uint32_t>> ranks;
-        for (uint32_t r = 0; r < P(); r++) {
-            if (ranks.size() <= call_.host_of[r]) ranks.resize(call_.host_of[r] + 1);
-            ranks[call_.host_of[r]].push_back(r);
+    std::string_view choice(std::string_view key, std::string_view usual) const {
+        const std::string_view text = call_.algorithm;
+        const size_t at = text.find(std::string(key) + "=");
+        if (at == text.npos) return usual;
+        const std::string_view word = text.substr(at + key.size() + 1);
+        return word.substr(0, word.find(','));
+    }
+    bool has_leaders() const { return choice("share", "every") == "leader"; }
+
+    // Appends who stands at the same places in every group below each part of the top.
+    void add_owners(std::vector<uint32_t> &found, std::vector<uint32_t> shares) const {
+        if (shares.size() + 1 < top_.depth()) {
+            const auto depth = static_cast<uint32_t>(shares.size()) + 1;
+            const uint32_t fewest = has_leaders() ? 1 : top_.fewest_parts(depth);
+            shares.push_back(0);
+            for (; shares.back() < fewest; shares.back()++) add_owners(found, shares);
+            return;
         }
-        return ranks;
+        for (const RankGroup &part : top_.parts) {
+            const RankGroup *at = &part;
+            for (size_t level = shares.size(); level-- > 0;) at = &at->parts[shares[level]];
+            found.push_back(at->rank);
+        }
     }
 
-    // Who ends up with each chunk.
+    // Who ends up with each chunk, or, of a broadcast, has it.
     std::vector<uint32_t> owners() const {
+        if (call_.collective != Collective::all_reduce && call_.collective != Collective::broadcast)
+            return all_ranks(P());
         std::vector<uint32_t> found;
-        if (call_.collective == Collective::broadcast) return {call_.root};
-        if (call_.collective != Collective::all_reduce) {
-            for (uint32_t r = 0; r < P(); r++) found.push_back(r);
-            return found;
-        }
-        size_t shares = P();
-        for (const auto &host : hosts()) shares = std::min(shares, host.size());
-        if (has("share=leader")) shares = 1;
-        for (size_t share = 0; share < shares; share++)
-            for (const auto &host : hosts()) found.push_back(host[share]);
+        add_owners(found, {});
+        if (call_.collective == Collective::broadcast)
+            found = std::vector(found.size() / top_.size(), call_.root);
         return found;
     }
 
@@ -211,9 +224,15 @@ private:
             return travelled(codec, sum_type(), values, c, 0, 0);
         };
         std::optional<Values> sum;
-        if (how == "direct") {
+        if (how == "by rank") {
             for (uint32_t at = 0; at < size; at++)
                 add(sum, at == owner ? member(at) : sent(member(at)));
+            return *sum;
+        }
+        if (how == "direct") {
+            add(sum, member(owner));
+            for (uint32_t at = 0; at < size; at++)
+                if (at != owner) add(sum, sent(member(at)));
             return *sum;
         }
         if (how == "ring") {
@@ -225,35 +244,36 @@ private:
             }
             return passed;
         }
-        const SumTree tree = halving_tree(size, owner);
+        const bool is_halving = how == "halving";
+        const SumTree tree = is_halving ? halving_tree(size, owner) : binomial_tree(size);
+        const auto member_at = [&](uint32_t at) {
+            return member(is_halving ? at : (owner + at) % size);
+        };
         const auto sum_at = [&](uint32_t at, const auto &again) -> Values {
             std::optional<Values> below;
             each_operand(
-                tree, at, [&](uint32_t own) { add(below, member(own)); },
+                tree, at, [&](uint32_t own) { add(below, member_at(own)); },
                 [&](uint32_t child) { add(below, sent(again(child, again))); });
             return *below;
         };
-        return sum_at(owner, sum_at);
+        return sum_at(tree.root, sum_at);
     }
 
-    Values sum_by_hierarchy(uint32_t c) const {
-        const uint32_t owner = owners()[c], home = call_.host_of[owner];
-        const auto ranks = hosts();
-        const auto place = static_cast<size_t>(
-            std::find(ranks[home].begin(), ranks[home].end(), owner) - ranks[home].begin());
-        const auto sum_of_host = [&](uint32_t h) {
-            const auto &host = ranks[h];
-            const auto size = static_cast<uint32_t>(host.size());
-            if (size == 1) return input(host[0], c);
-            const char *const how = has("inner=ring")      ? "ring"
-                                    : has("inner=halving") ? "halving"
-                                                           : "direct";
-            return sum_of_group(c, how, call_.inner_codec, size,
-                                static_cast<uint32_t>(place % size),
-                                [&](uint32_t at) { return input(host[at], c); });
-        };
-        return sum_of_group(c, has("outer=halving") ? "halving" : "ring", call_.codec,
-                            static_cast<uint32_t>(ranks.size()), home, sum_of_host);
+    Values sum_within(const RankGroup &group, uint32_t c, uint32_t owner) const {
+        if (group.parts.empty()) return input(group.rank, c);
+        if (group.size() == 1) return sum_within(group.parts[0], c, owner);
+        const RankGroup *home = &top_; // the group of that depth that the owner is in
+        while (home->depth() > group.depth()) home = &home->parts[home->part_with(owner)];
+        const uint32_t end =
+            group.has(owner) ? group.part_with(owner) : home->part_with(owner) % group.size();
+        const bool is_top = group.depth() == top_.depth();
+        std::string_view how = choice("outer", "ring");
+        if (group.depth() == 1 && !is_top) {
+            how = choice("inner", "direct");
+            if (how == "direct") how = "by rank";
+        }
+        return sum_of_group(c, how, is_top ? call_.codec : call_.inner_codec, group.size(), end,
+                            [&](uint32_t at) { return sum_within(group.parts[at], c, owner); });
     }
 
     // What everybody's bytes decode to, one's own included: in an all-reduce each rank's only
@@ -270,10 +290,13 @@ private:
 
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
-        if (is_hierarchy()) return finished(sum_by_hierarchy(c));
-        if (is_flat_hierarchy()) return finished(sum_by_ring(c, (c + 1) % P()));
+        if (is_flat_ring()) return finished(sum_by_ring(c, (c + 1) % P()));
+        if (is_hierarchy()) return finished(sum_within(top_, c, owners_[c]));
         if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
-        return finished(call_.algorithm == "ring" ? sum_by_ring(c, scatters ? (c + 1) % P() : c)
+        const auto position =
+            static_cast<uint32_t>(std::find(ring_.begin(), ring_.end(), c % P()) - ring_.begin());
+        return finished(call_.algorithm == "ring"
+                            ? sum_by_ring(c, scatters ? (position + 1) % P() : c)
                         : call_.algorithm == "oneshot" ? sum_of_all(c)
                                                        : sum_by_rank(c, c));
     }
@@ -300,9 +323,9 @@ private:
     void all_reduce(std::vector<Bytes> &outputs) {
         if (call_.algorithm == "oneshot") return share(outputs, chunk(0), finished_sum(0));
         for (uint32_t c = 0; c < chunks(); c++) {
-            uint32_t owner = call_.algorithm == "ring" ? (c + P() - 1) % P() : c;
+            uint32_t owner = call_.algorithm == "ring" ? ring_[(c + P() - 1) % P()] : c;
             uint32_t ordinal = P() - 1;
-            if (is_hierarchy()) owner = owners()[c];
+            if (is_hierarchy()) owner = owners_[c];
             if (sums_by_tree(call_.algorithm)) {
                 owner = tree(c).root;
                 ordinal = tree(c).final_ordinal;
@@ -321,6 +344,9 @@ private:
 
     const TwinCall &call_;
     const std::vector<Bytes> &inputs_;
+    const RankGroup top_;
+    const std::vector<uint32_t> ring_;   // by position
+    const std::vector<uint32_t> owners_; // by chunk of a hierarchy
 };
 
 } // namespace

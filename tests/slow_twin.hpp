@@ -3,8 +3,9 @@
 // schedules, segments, transports or engine.
 #pragma once
 
-#include "codec/codec.hpp"
 #include "base/types.hpp"
+#include "codec/codec.hpp"
+#include "schedule/places.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +27,10 @@ struct TwinCall {
     uint32_t root = 0;
     uint64_t number = 1; // of the call
     uint64_t seed = 0;
-    // hierarchy: what unfinished values travel with inside a host, and the host of each rank,
-    // numbered in the order of their lowest ranks.
+    // hierarchy and rings: where each rank is, if not all are in one place; and what unfinished
+    // values travel with below the outermost tier.
     qccl::Codec inner_codec{};
-    std::vector<uint32_t> host_of{};
+    std::vector<qccl::Whereabouts> spots{};
 };
 
 // Elements of a rank's send and receive buffers.

@@ -9,8 +9,8 @@ using namespace qtest;
 
 namespace {
 
-constexpr const char *inners[] = {"direct", "ring", "halving"};
-constexpr const char *outers[] = {"", ",outer=halving"};
+constexpr const char *inners[] = {"direct", "ring", "halving", "tree"};
+constexpr const char *outers[] = {"", ",outer=halving", ",outer=direct", ",outer=tree"};
 constexpr const char *shares[] = {"", ",share=leader"};
 constexpr const char *codecs[] = {"none",
                                   "fp16",
@@ -21,9 +21,31 @@ constexpr const char *codecs[] = {"none",
 constexpr const char *inner_codecs[] = {"none", "int8", "bf16", "minmax"};
 constexpr uint64_t counts[] = {0, 1, 33, 1001, 20011};
 
-// By rank: hosts one after the other, and ranks dealt out to them.
-const std::vector<std::vector<uint32_t>> shapes{{0, 0, 1, 1}, {0, 1, 0, 1},    {0, 1, 1},
-                                                {0, 1, 2, 0}, {0, 0, 0, 1, 1}, {0, 1, 0, 1, 2, 2}};
+using Spots = std::vector<Whereabouts>;
+
+// By rank: hosts one after the other, and ranks dealt out to them; nodes in hosts, hosts in racks,
+// and all three.
+const std::vector<Spots> shapes{
+    spots_on({0, 0, 1, 1}),
+    spots_on({0, 1, 0, 1}),
+    spots_on({0, 1, 1}),
+    spots_on({0, 1, 2, 0}),
+    spots_on({0, 0, 0, 1, 1}),
+    spots_on({0, 1, 0, 1, 2, 2}),
+    spots_on({0, 1, 2}),
+    {{0, 0, 0}, {0, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}},
+    {{0, 0, 0}, {1, 0, 0}, {0, 0, 0}, {0, 1, 0}, {1, 1, 0}, {1, 1, 0}},
+    {{0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 1, 0}, {0, 2, 1}, {0, 2, 1}, {0, 3, 1}},
+    {{0, 0, 0},
+     {0, 0, 0},
+     {1, 0, 0},
+     {1, 0, 0},
+     {0, 1, 1},
+     {0, 1, 1},
+     {1, 1, 1},
+     {0, 2, 1},
+     {0, 2, 1}},
+};
 
 void check_case(Cluster &cluster, TwinCall call, bool in_place) {
     const auto inputs = make_inputs(call, golden::Kind::few_specials);
@@ -76,8 +98,8 @@ template <class Visit> void each_case(const TwinCall &shape, Visit visit) {
 
 void every_tier_gives_the_slow_twins_bytes() {
     Sample sample;
-    for (const auto &hosts : shapes) {
-        TwinCall call{.ranks = static_cast<uint32_t>(hosts.size()), .host_of = hosts};
+    for (const Spots &spots : shapes) {
+        TwinCall call{.ranks = static_cast<uint32_t>(spots.size()), .spots = spots};
         Cluster cluster(call.ranks);
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                             Collective::all_gather, Collective::broadcast})
@@ -99,8 +121,8 @@ void every_tier_gives_the_slow_twins_bytes() {
 // Peers read the callers' buffers in place, of both tiers.
 void lent_buffers_give_the_same_bytes() {
     const auto shows = [](uint32_t) { return true; };
-    for (const auto &hosts : shapes) {
-        TwinCall call{.ranks = static_cast<uint32_t>(hosts.size()), .host_of = hosts};
+    for (const Spots &spots : shapes) {
+        TwinCall call{.ranks = static_cast<uint32_t>(spots.size()), .spots = spots};
         Cluster cluster(call.ranks, Cluster::test_options(), {}, shows);
         const TransportOptions options = Cluster::test_options();
         Cut cut{.outbox_bytes = options.outbox_bytes, .slots = options.slots};

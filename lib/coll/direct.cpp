@@ -48,14 +48,37 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t) {
     return {.operands = std::move(members)};
 }
 
+void collect_at_owner(Schedule &s, const Group &g, Parts &parts) {
+    for (uint32_t i = 1; i < g.size(); i++)
+        for (const uint32_t c : g.chunks[g.after(i)]) s.send(g.ranks[g.after(i)], parts[c]);
+    for (const uint32_t c : g.own_chunks()) {
+        if (g.size() == 1) continue;
+        const uint32_t first = s.wires;
+        for (uint32_t i = 1; i < g.size(); i++) {
+            const uint32_t peer = g.before(i);
+            s.recv(g.ranks[peer], wire(first + (peer < g.own ? peer : peer - 1)), c);
+        }
+        if (parts[c].is(SlotKind::input)) s.reduce(sum(c), parts[c]);
+        s.reduce(sum(c), wire(first), g.size() - 1);
+        parts[c] = sum(c);
+    }
+}
+
+SumOrder::Term fold_at_owner(std::vector<SumOrder::Term> members, uint32_t owner) {
+    std::rotate(members.begin(), members.begin() + owner, members.begin() + owner + 1);
+    return {.operands = std::move(members)};
+}
+
 double encoded(std::span<const uint32_t> weights, uint32_t owner) {
     return std::accumulate(weights.begin(), weights.end(), 0.0) - weights[owner];
 }
 
+uint32_t rounds_one_way(uint32_t size) { return std::min(size - 1, 1U); }
+
 } // namespace
 
-const Phases direct_phases{collect, deliver, fold, encoded,
-                           [](uint32_t size) { return std::min(size - 1, 1U); }};
+const Phases direct_phases{collect, deliver, fold, encoded, rounds_one_way};
+const Phases star_phases{collect_at_owner, deliver, fold_at_owner, encoded, rounds_one_way};
 
 Schedule all_reduce_direct(const Team &t) {
     return all_reduce_by(direct_phases, each_with_its_own(t), t.size == 1 ? 0 : t.size);

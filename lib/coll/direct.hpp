@@ -9,6 +9,8 @@ namespace qccl {
 
 // Collects inputs alone: what has been summed before has no place in the middle of a sum.
 extern const Phases direct_phases;
+// The same of sums: the owner's own comes first, then those of the others in the group's order.
+extern const Phases star_phases;
 
 Schedule all_reduce_direct(const Team &team);
 Schedule reduce_scatter_direct(const Team &team);

@@ -5,6 +5,7 @@
 #include "coll/nest.hpp"
 #include "coll/phases.hpp"
 #include "coll/ring.hpp"
+#include "coll/tree.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -14,8 +15,12 @@ namespace qccl {
 
 namespace {
 
-constexpr const Phases *inner_phases[] = {&direct_phases, &ring_phases, &halving_phases};
-constexpr const Phases *outer_phases[] = {&ring_phases, &halving_phases};
+constexpr const Phases *inner_phases[] = {&direct_phases, &ring_phases, &halving_phases,
+                                          &tree_phases};
+constexpr const Phases *outer_phases[] = {&ring_phases, &halving_phases, &star_phases,
+                                          &tree_phases};
+static_assert(std::size(inner_phases) == std::size(inner_words));
+static_assert(std::size(outer_phases) == std::size(outer_words));
 
 // Above the nearest groups a member's part is a sum, which some phases cannot collect.
 const Phases &phases_of(const Nest &nest, const Choices &choices, uint32_t level) {
@@ -24,66 +29,81 @@ const Phases &phases_of(const Nest &nest, const Choices &choices, uint32_t level
 
 bool has_leaders(const Choices &choices) { return choices[2] == 1; }
 
-// Who ends up with each chunk.
-std::vector<uint32_t> owners_of(Collective collective, const Team &t, const Nest &nest,
-                                const Choices &choices) {
-    if (collective == Collective::broadcast) return {t.root};
-    return collective == Collective::all_reduce ? nest.owners(has_leaders(choices))
-                                                : ranks_in_turn(t.size);
+// An owner for each chunk of a whole vector: in every part of the topmost group, one for each
+// choice of parts below.
+std::vector<Route> routes_of_sums(const Nest &nest, bool has_leaders) {
+    const uint32_t top = nest.levels() - 1;
+    std::vector<Route> routes;
+    for (auto choice : nest.shares(has_leaders)) {
+        choice.push_back(0);
+        for (const auto parts = nest.parts(top, 0).size(); choice[top] < parts; choice[top]++)
+            routes.push_back({.owner = nest.pick(top, 0, choice)});
+    }
+    return routes;
 }
 
-// The groups that the rank is in at the level, each with the chunks that it deals with there.
-// Groups come in the order of their first chunks, the same on all ranks: nobody waits for one that
-// waits for him in another group.
-std::vector<Group> groups_of(const Team &t, const Nest &nest, uint32_t level,
-                             std::span<const uint32_t> owners) {
-    std::vector<Group> groups;
-    const uint32_t own = nest.group_of(level, t.rank);
-    for (uint32_t c = 0; c < owners.size(); c++) {
-        const bool is_in = level == 0 || nest.carrier(level - 1, nest.group_of(level - 1, t.rank),
-                                                      owners[c]) == t.rank;
-        if (!is_in) continue;
-        auto found = groups.begin();
-        if (level != 0 || groups.empty()) { // ranks are the members for every chunk
-            const auto members = nest.members(level, own, owners[c]);
-            found = std::find_if(groups.begin(), groups.end(),
-                                 [&](const Group &g) { return g.ranks == members; });
-            if (found == groups.end()) found = groups.insert(groups.end(), Group(members, t.rank));
-        }
-        found->chunks[found->position(nest.carrier(level, own, owners[c]))].push_back(c);
-    }
-    return groups;
+// The root carries what nobody helps it with.
+std::vector<Route> routes_of_root(const Team &t, const Nest &nest, bool has_leaders) {
+    std::vector<Route> routes;
+    for (auto &choice : nest.shares(has_leaders))
+        routes.push_back({.owner = t.root, .shares = std::move(choice)});
+    if (routes.size() == 1) routes[0] = {.owner = t.root};
+    return routes;
 }
+
+// What is gathered goes out of its owner's groups by the leaders', but a sum that belongs to one
+// rank is made there.
+std::vector<Route> routes_of(Collective collective, const Team &t, const Nest &nest,
+                             const Choices &choices) {
+    if (collective == Collective::all_reduce) return routes_of_sums(nest, has_leaders(choices));
+    if (collective == Collective::broadcast) return routes_of_root(t, nest, has_leaders(choices));
+    const bool is_helped = collective == Collective::all_gather && has_leaders(choices);
+    std::vector<Route> routes;
+    for (uint32_t owner = 0; owner < t.size; owner++)
+        routes.push_back(
+            {.owner = owner, .shares = std::vector(is_helped ? nest.levels() - 1 : 0, 0U)});
+    return routes;
+}
+
+// Of all routes of a team: whether others than the owners carry out of the owners' groups.
+bool are_helped(const std::vector<Route> &routes) { return !routes[0].shares.empty(); }
 
 // One rank's schedule while it is written.
 class Writer {
 public:
     Writer(Collective collective, const Team &t, const Choices &choices)
-        : t_(t), choices_(choices), nest_(t), owners_(owners_of(collective, t, nest_, choices)) {
-        s_.chunks = static_cast<uint32_t>(owners_.size());
-        for (uint32_t level = 0; level < nest_.levels(); level++)
-            groups_.push_back(groups_of(t_, nest_, level, owners_));
+        : t_(t), choices_(choices), nest_(t), routes_(routes_of(collective, t, nest_, choices)) {
+        s_.chunks = static_cast<uint32_t>(routes_.size());
     }
 
     // From the nearest groups to the top. What is sent below it is on its way to be summed further.
     void collect() {
-        Parts parts = inputs(s_);
+        parts_ = inputs(s_);
         for (uint32_t level = 0; level < nest_.levels(); level++) {
             const size_t first = s_.steps.size();
-            for (const Group &group : groups_[level]) phases(level).collect(s_, group, parts);
+            const uint32_t own = nest_.group_of(level, t_.rank);
+            for (const Group &group : groups(
+                     level, [&](const Route &route) { return nest_.carrier(level, own, route); }))
+                phases(level).collect(s_, group, parts_);
             for (size_t i = first; i < s_.steps.size() && !nest_.is_top(level); i++)
                 if (!computes(s_.steps[i].verb)) s_.steps[i].flags |= Step::inner;
         }
-        each_own([&](uint32_t c) { s_.finish(output(c), parts[c]); });
+        each_own([&](uint32_t c) { s_.finish(output(c), parts_[c]); });
     }
 
     void copy_own() {
         each_own([&](uint32_t c) { s_.copy(output(c), input(c)); });
     }
 
+    // From the top down to the nearest groups; what others than its owner carry comes to these
+    // first.
     void deliver() {
-        for (uint32_t level = nest_.levels(); level-- > 0;)
-            for (const Group &group : groups_[level]) phases(level).deliver(s_, group);
+        if (!are_helped(routes_)) {
+            for (uint32_t level = nest_.levels(); level-- > 0;) deliver(level, true, true);
+            return;
+        }
+        for (uint32_t level = 0; level < nest_.levels(); level++) deliver(level, true, false);
+        for (uint32_t level = nest_.levels() - 1; level-- > 0;) deliver(level, false, true);
     }
 
     Schedule take(uint32_t outbox) && {
@@ -93,55 +113,93 @@ public:
     uint32_t chunks() const { return s_.chunks; }
 
 private:
+    static constexpr uint32_t nobody = ~uint32_t{0};
+
     const Phases &phases(uint32_t level) const { return phases_of(nest_, choices_, level); }
     template <class Visit> void each_own(Visit visit) {
-        for (uint32_t c = 0; c < owners_.size(); c++)
-            if (owners_[c] == t_.rank) visit(c);
+        for (uint32_t c = 0; c < s_.chunks; c++)
+            if (routes_[c].owner == t_.rank) visit(c);
+    }
+
+    // The groups that the rank is in at the level, each with the chunks that it deals with there;
+    // end_of(route): the member that owns the chunk in the rank's group, or nobody. Groups come in
+    // the order of their first chunks, the same on all ranks: nobody waits for one that waits for
+    // him in another group.
+    template <class EndOf> std::vector<Group> groups(uint32_t level, EndOf end_of) const {
+        std::vector<Group> found;
+        for (uint32_t c = 0; c < s_.chunks; c++) {
+            const Route &route = routes_[c];
+            const bool is_in =
+                level == 0 ||
+                nest_.carrier(level - 1, nest_.group_of(level - 1, t_.rank), route) == t_.rank;
+            const uint32_t end = is_in ? end_of(route) : nobody;
+            if (end == nobody) continue;
+            auto at = found.begin();
+            if (level != 0 || found.empty()) { // ranks are the members for every chunk
+                const auto members = nest_.members(level, nest_.group_of(level, t_.rank), route);
+                at = std::find_if(found.begin(), found.end(),
+                                  [&](const Group &g) { return g.ranks == members; });
+                if (at == found.end()) at = found.insert(found.end(), Group(members, t_.rank));
+            }
+            at->chunks[at->position(end)].push_back(c);
+        }
+        return found;
+    }
+
+    // Chunks of owners that are in the rank's group, or of those elsewhere.
+    void deliver(uint32_t level, bool takes_home, bool takes_others) {
+        const uint32_t own = nest_.group_of(level, t_.rank);
+        const auto start_of = [&](const Route &route) {
+            if (nest_.is_home(level, own, route))
+                return takes_home ? nest_.home(level, route) : nobody;
+            return takes_others ? nest_.carrier(level, own, route) : nobody;
+        };
+        for (const Group &group : groups(level, start_of)) phases(level).deliver(s_, group);
     }
 
     const Team &t_;
     const Choices &choices_;
     const Nest nest_;
-    const std::vector<uint32_t> owners_;
-    std::vector<std::vector<Group>> groups_; // by level
+    const std::vector<Route> routes_;
+    Parts parts_;
     Schedule s_;
 };
 
 using Term = SumOrder::Term;
 
 Term term_of(const Nest &nest, const Choices &choices, uint32_t level, uint32_t group,
-             uint32_t owner) {
+             const Route &route) {
     std::vector<Term> members;
     for (const uint32_t part : nest.parts(level, group))
         members.push_back(level == 0 ? Term{.rank = part}
-                                     : term_of(nest, choices, level - 1, part, owner));
-    const auto ranks = nest.members(level, group, owner);
-    const auto end = std::find(ranks.begin(), ranks.end(), nest.carrier(level, group, owner));
+                                     : term_of(nest, choices, level - 1, part, route));
+    const auto ranks = nest.members(level, group, route);
+    const auto end = std::find(ranks.begin(), ranks.end(), nest.carrier(level, group, route));
     return phases_of(nest, choices, level)
         .fold(std::move(members), static_cast<uint32_t>(end - ranks.begin()));
 }
 
 // Contributions in all partial sums that are encoded at the level, in units of all contributions of
 // a result.
-double encoded_at(Collective collective, const Team &t, const Nest &nest, const Choices &choices,
-                  uint32_t level) {
-    const auto owners = owners_of(collective, t, nest, choices);
+double encoded_at(const Team &t, const Nest &nest, const Choices &choices,
+                  const std::vector<Route> &routes, uint32_t level) {
     double total = 0;
-    for (const uint32_t owner : owners)
+    for (const Route &route : routes)
         for (uint32_t group = 0; group < nest.groups(level); group++) {
-            const auto ranks = nest.members(level, group, owner);
+            const auto ranks = nest.members(level, group, route);
             const auto end =
-                std::find(ranks.begin(), ranks.end(), nest.carrier(level, group, owner));
+                std::find(ranks.begin(), ranks.end(), nest.carrier(level, group, route));
             total += phases_of(nest, choices, level)
                          .encoded(nest.weights(level, group),
                                   static_cast<uint32_t>(end - ranks.begin()));
         }
-    return total / static_cast<double>(owners.size()) / t.size;
+    return total / static_cast<double>(routes.size()) / t.size;
 }
 
 } // namespace
 
 // A rank sends each chunk's part at most once, or encodes its result: no wire slot is waited for.
+
 Schedule all_reduce_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::all_reduce, t, choices);
     writer.collect();
@@ -167,15 +225,16 @@ Schedule broadcast_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::broadcast, t, choices);
     writer.copy_own();
     writer.deliver();
-    return std::move(writer).take(1);
+    const uint32_t chunks = writer.chunks();
+    return std::move(writer).take(chunks);
 }
 
 SumOrder by_hierarchy(Collective collective, const Team &t, const Choices &choices,
                       uint32_t chunk) {
     const Nest nest(t);
-    const auto owners = owners_of(collective, t, nest, choices);
-    const uint32_t owner = owners[chunk % owners.size()];
-    return SumOrder::of(term_of(nest, choices, nest.levels() - 1, 0, owner), t.size);
+    const auto routes = routes_of(collective, t, nest, choices);
+    const Route &route = routes[chunk % routes.size()];
+    return SumOrder::of(term_of(nest, choices, nest.levels() - 1, 0, route), t.size);
 }
 
 namespace {
@@ -222,10 +281,14 @@ uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &c
     constexpr uint32_t most_counted = 128;
     if (t.size <= most_counted) return count_rounds(collective, t, choices);
     const Nest nest(t);
+    const bool is_helped = are_helped(routes_of(collective, t, nest, choices));
     uint32_t rounds = 0;
-    for (uint32_t level = 0; level < nest.levels(); level++)
-        rounds += phases_of(nest, choices, level).rounds(nest.largest(level));
-    return collective == Collective::all_reduce ? 2 * rounds : rounds;
+    for (uint32_t level = 0; level < nest.levels(); level++) {
+        const bool is_twice =
+            collective == Collective::all_reduce || (is_helped && !nest.is_top(level));
+        rounds += (is_twice ? 2 : 1) * phases_of(nest, choices, level).rounds(nest.largest(level));
+    }
+    return rounds;
 }
 
 uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
@@ -239,16 +302,18 @@ double noise_hierarchy(Collective collective, const Team &t, const Choices &choi
     if (t.size == 1) return 0;
     if (!reduces(collective)) return 1;
     const Nest nest(t);
-    const double parts = encoded_at(collective, t, nest, choices, nest.levels() - 1);
+    const auto routes = routes_of(collective, t, nest, choices);
+    const double parts = encoded_at(t, nest, choices, routes, nest.levels() - 1);
     return collective == Collective::all_reduce ? parts + 1 : parts;
 }
 
 double inner_noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     if (!reduces(collective)) return 0;
     const Nest nest(t);
+    const auto routes = routes_of(collective, t, nest, choices);
     double parts = 0;
     for (uint32_t level = 0; !nest.is_top(level); level++)
-        parts += encoded_at(collective, t, nest, choices, level);
+        parts += encoded_at(t, nest, choices, routes, level);
     return parts;
 }
 

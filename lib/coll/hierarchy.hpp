@@ -10,9 +10,10 @@
 namespace qccl {
 
 // Within the nearest groups; what sums sums uses `outer`'s.
-inline constexpr std::string_view inner_words[] = {"direct", "ring", "halving"};
-inline constexpr std::string_view outer_words[] = {"ring", "halving"};
-// How many carriers a group has: as many as the smallest has ranks, or one.
+inline constexpr std::string_view inner_words[] = {"direct", "ring", "halving", "tree"};
+inline constexpr std::string_view outer_words[] = {"ring", "halving", "direct", "tree"};
+// Who carries between groups: every rank of a group its share (as many as the smallest has ranks),
+// or one for all.
 inline constexpr std::string_view share_words[] = {"every", "leader"};
 // What unfinished values travel with below the outermost tier, where the call's codec loses
 // something; results travel with the call's everywhere.

@@ -33,10 +33,10 @@ Nest::Nest(const Team &team) {
     add(1, [](uint32_t) { return 0U; });
 }
 
-std::vector<uint32_t> Nest::members(uint32_t level, uint32_t group, uint32_t owner) const {
+std::vector<uint32_t> Nest::members(uint32_t level, uint32_t group, const Route &route) const {
     std::vector<uint32_t> found = parts(level, group);
     if (level != 0)
-        for (uint32_t &part : found) part = carrier(level - 1, part, owner);
+        for (uint32_t &part : found) part = carrier(level - 1, part, route);
     return found;
 }
 
@@ -47,11 +47,18 @@ uint32_t Nest::place(uint32_t level, uint32_t rank) const {
     return static_cast<uint32_t>(std::find(all.begin(), all.end(), part) - all.begin());
 }
 
-uint32_t Nest::carrier(uint32_t level, uint32_t group, uint32_t owner) const {
-    if (group_of(level, owner) == group) return owner;
+uint32_t Nest::home(uint32_t level, const Route &route) const {
+    if (level == 0) return route.owner;
+    return carrier(level - 1, group_of(level - 1, route.owner), route);
+}
+
+uint32_t Nest::carrier(uint32_t level, uint32_t group, const Route &route) const {
+    if (is_top(level)) return home(level, route);
+    if (!route.shares.empty()) return pick(level, group, route.shares);
+    if (is_home(level, group, route)) return route.owner;
     const auto &all = parts(level, group);
-    const uint32_t part = all[place(level, owner) % all.size()];
-    return level == 0 ? part : carrier(level - 1, part, owner);
+    const uint32_t part = all[place(level, route.owner) % all.size()];
+    return level == 0 ? part : carrier(level - 1, part, route);
 }
 
 std::vector<uint32_t> Nest::weights(uint32_t level, uint32_t group) const {
@@ -72,25 +79,21 @@ uint32_t Nest::pick(uint32_t level, uint32_t group, const std::vector<uint32_t> 
     return level == 0 ? part : pick(level - 1, part, shares);
 }
 
-std::vector<uint32_t> Nest::owners(bool has_leaders) const {
-    const uint32_t top = levels() - 1;
-    std::vector<uint32_t> most(levels(), 1);
-    for (uint32_t level = 0; level < top && !has_leaders; level++) {
-        most[level] = largest(level);
-        for (uint32_t group = 0; group < groups(level); group++)
-            most[level] = std::min(most[level], static_cast<uint32_t>(parts(level, group).size()));
+std::vector<std::vector<uint32_t>> Nest::shares(bool has_leaders) const {
+    std::vector<std::vector<uint32_t>> found{{}};
+    for (uint32_t level = 0; !is_top(level); level++) {
+        uint32_t fewest = has_leaders ? 1 : largest(level);
+        for (const auto &all : levels_[level].parts)
+            fewest = std::min(fewest, static_cast<uint32_t>(all.size()));
+        std::vector<std::vector<uint32_t>> longer;
+        for (const auto &choice : found)
+            for (uint32_t share = 0; share < fewest; share++) {
+                longer.push_back(choice);
+                longer.back().push_back(share);
+            }
+        found = std::move(longer);
     }
-    most[top] = static_cast<uint32_t>(parts(top, 0).size());
-
-    // The part at the top changes fastest.
-    std::vector<uint32_t> found, shares(levels());
-    while (true) {
-        found.push_back(pick(top, 0, shares));
-        uint32_t level = levels();
-        while (level > 0 && shares[level - 1] + 1 == most[level - 1]) shares[--level] = 0;
-        if (level == 0) return found;
-        shares[level - 1]++;
-    }
+    return found;
 }
 
 } // namespace qccl

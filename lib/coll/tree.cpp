@@ -103,6 +103,71 @@ void deliver(Schedule &s, const Team &t, const Position &p) {
         s.send(*child, output(p.chunk));
 }
 
+// ---- In a group: members are counted from a chunk's owner on, and stand at a bit of that number.
+
+// Calls visit(chunk, number of this member) for all chunks of the group, in their order.
+template <class Visit> void each_numbered(const Schedule &s, const Group &g, Visit visit) {
+    std::vector<uint32_t> owner_of(s.chunks, g.size());
+    for (uint32_t at = 0; at < g.size(); at++)
+        for (const uint32_t c : g.chunks[at]) owner_of[c] = at;
+    for (uint32_t c = 0; c < s.chunks; c++)
+        if (owner_of[c] != g.size()) visit(c, (g.own + g.size() - owner_of[c]) % g.size());
+}
+
+// Whether the number's lowest bit is the stride, so that its parent stands a stride before it; and
+// whether it has a child a stride behind it.
+bool is_child(uint32_t number, uint32_t stride) { return number % (2 * stride) == stride; }
+bool has_child(const Group &g, uint32_t number, uint32_t stride) {
+    return number % (2 * stride) == 0 && number + stride < g.size();
+}
+
+// At each stride the messages of all chunks go the same way round the group.
+void collect(Schedule &s, const Group &g, Parts &parts) {
+    for (uint32_t stride = 1; stride < g.size(); stride *= 2) {
+        each_numbered(s, g, [&](uint32_t c, uint32_t number) {
+            if (is_child(number, stride)) s.send(g.ranks[g.before(stride)], parts[c]);
+        });
+        each_numbered(s, g, [&](uint32_t c, uint32_t number) {
+            if (!has_child(g, number, stride)) return;
+            const Slot came = wire(s.wires);
+            s.recv(g.ranks[g.after(stride)], came, c);
+            if (parts[c].is(SlotKind::input)) s.reduce(sum(c), parts[c]);
+            s.reduce(sum(c), came);
+            parts[c] = sum(c);
+        });
+    }
+}
+
+void deliver(Schedule &s, const Group &g) {
+    for (uint32_t stride = std::bit_floor(g.size() - 1); stride > 0; stride /= 2) {
+        each_numbered(s, g, [&](uint32_t c, uint32_t number) {
+            if (has_child(g, number, stride)) s.send(g.ranks[g.after(stride)], output(c));
+        });
+        each_numbered(s, g, [&](uint32_t c, uint32_t number) {
+            if (is_child(number, stride)) s.recv(g.ranks[g.before(stride)], output(c));
+        });
+    }
+}
+
+SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
+    std::rotate(members.begin(), members.begin() + owner, members.end());
+    std::vector<uint32_t> parents(members.size());
+    for (uint32_t number = 0; number < parents.size(); number++)
+        parents[number] = binomial_parent(number);
+    return SumOrder::of_tree(parents, std::move(members));
+}
+
+// What a member has is encoded once for each rank that it passes on its way to the owner.
+double encoded(std::span<const uint32_t> weights, uint32_t owner) {
+    double total = 0;
+    for (uint32_t number = 0; number < weights.size(); number++)
+        total +=
+            std::popcount(number) * static_cast<double>(weights[(owner + number) % weights.size()]);
+    return total;
+}
+
+uint32_t rounds_one_way(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
+
 // Messages between the root and the rank that is furthest from it.
 uint32_t depth_of(const Team &t, const Choices &choices) {
     uint32_t deepest = 0;
@@ -116,6 +181,8 @@ uint32_t depth_of(const Team &t, const Choices &choices) {
 }
 
 } // namespace
+
+const Phases tree_phases{collect, deliver, fold, encoded, rounds_one_way};
 
 Schedule all_reduce_tree(const Team &t, const Choices &choices) {
     const uint32_t chunks = chunks_of(choices);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coll/algorithm.hpp"
+#include "coll/phases.hpp"
 
 #include <string_view>
 
@@ -11,6 +12,9 @@ namespace qccl {
 // One tree for all of the data, whose ranks have up to log2(P) children, or two for a half each,
 // whose ranks have at most two: who is in between in one tree is a leaf of the other.
 inline constexpr std::string_view tree_shapes[] = {"binomial", "double"};
+
+// Within a group each chunk has a binomial tree of its own, whose root is its owner.
+extern const Phases tree_phases;
 
 Schedule all_reduce_tree(const Team &team, const Choices &choices);
 Schedule broadcast_tree(const Team &team, const Choices &choices);
