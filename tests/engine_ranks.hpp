@@ -73,12 +73,56 @@ private:
     Mapping mapping_;
 };
 
-// One rank's end.
+// One rank's end, with kernels and options that differ from rank to rank.
 struct EngineRank {
     std::unique_ptr<Transport> transport;
     std::unique_ptr<Engine> engine;
     std::unique_ptr<Arena> arena; // where there is one, calls have their buffers in it
+
+    void equip(uint32_t rank) {
+        Device device = host_device();
+        device.kernels = available_kernels()[rank % available_kernels().size()];
+        const EngineOptions options{.streaming_bytes = rank % 2 == 0 ? 0 : ~uint64_t{0}};
+        engine = std::make_unique<Engine>(*transport, device, options);
+    }
+    // One call into guarded memory; what it received.
+    Result<Bytes> run(const TwinCall &call, uint32_t rank, const Program &program,
+                      const Bytes &input, bool in_place, std::chrono::nanoseconds timeout);
 };
+
+inline Result<Bytes> EngineRank::run(const TwinCall &call, uint32_t rank, const Program &program,
+                                     const Bytes &input, bool in_place,
+                                     std::chrono::nanoseconds timeout) {
+    const size_t value = type_bytes(call.type);
+    const size_t send_bytes = send_count(call) * value, recv_bytes = recv_count(call) * value;
+    const size_t offset = rank % 3 * value;
+    const auto half = [&](size_t number) {
+        return arena ? arena->half(number) : std::span<std::byte>();
+    };
+    GuardedBuffer send(in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset, half(0));
+    GuardedBuffer recv(in_place ? 0 : recv_bytes, offset, half(1));
+    std::byte *from = send.data(), *to = recv.data();
+    const size_t own = rank * call.count * value;
+    if (in_place) {
+        to = send.data() + (call.collective == Collective::reduce_scatter ? own : 0);
+        from = send.data() + (call.collective == Collective::all_gather ? own : 0);
+    }
+    std::copy(input.begin(), input.end(), from);
+    const Done done = engine->run(program, {.send = from,
+                                            .recv = to,
+                                            .number = call.number,
+                                            .noise_seed = call.seed,
+                                            .timeout = timeout});
+    if (done) {
+        CHECK(send.is_guarded() && recv.is_guarded());
+        if (!in_place) CHECK(std::ranges::equal(send.content(), input));
+    }
+    Bytes received(to, to + recv_bytes);
+    send.scribble();
+    recv.scribble();
+    QCCL_TRY(done);
+    return received;
+}
 
 inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
     const size_t bytes = send_count(call) * type_bytes(call.type);
@@ -137,10 +181,7 @@ public:
             ranks_[rank].transport = wrap ? wrap(rank, std::move(*made)) : std::move(*made);
             if (shows && shows(rank))
                 ranks_[rank].arena = std::make_unique<Arena>(*ranks_[rank].transport);
-            Device device = host_device();
-            device.kernels = available_kernels()[rank % available_kernels().size()];
-            const EngineOptions engine{.streaming_bytes = rank % 2 == 0 ? 0 : ~uint64_t{0}};
-            ranks_[rank].engine = std::make_unique<Engine>(*ranks_[rank].transport, device, engine);
+            ranks_[rank].equip(rank);
         });
     }
 
@@ -174,40 +215,15 @@ public:
             if (!said[r].empty()) throw Failure{"rank " + std::to_string(r) + ": " + said[r]};
     }
 
-    // One call on this rank, into guarded memory; what it received.
+    // One call on this rank.
     Result<Bytes> run(uint32_t rank, const TwinCall &call, const Program &program,
                       const Bytes &input, bool in_place) {
-        const size_t value = type_bytes(call.type);
-        const size_t send_bytes = send_count(call) * value, recv_bytes = recv_count(call) * value;
-        const size_t offset = rank % 3 * value;
-        const auto *const arena = ranks_[rank].arena.get();
-        const auto half = [&](size_t number) {
-            return arena ? arena->half(number) : std::span<std::byte>();
-        };
-        GuardedBuffer send(in_place ? std::max(send_bytes, recv_bytes) : send_bytes, offset,
-                           half(0));
-        GuardedBuffer recv(in_place ? 0 : recv_bytes, offset, half(1));
-        std::byte *from = send.data(), *to = recv.data();
-        const size_t own = rank * call.count * value;
-        if (in_place) {
-            to = send.data() + (call.collective == Collective::reduce_scatter ? own : 0);
-            from = send.data() + (call.collective == Collective::all_gather ? own : 0);
-        }
-        std::copy(input.begin(), input.end(), from);
-        const Done done = ranks_[rank].engine->run(program, {.send = from,
-                                                             .recv = to,
-                                                             .number = call.number,
-                                                             .noise_seed = call.seed,
-                                                             .timeout = timeout});
-        if (done) {
-            CHECK(send.is_guarded() && recv.is_guarded());
-            if (!in_place) CHECK(std::ranges::equal(send.content(), input));
-        }
-        const Bytes received(to, to + recv_bytes);
-        send.scribble();
-        recv.scribble();
-        QCCL_TRY(settle(rank, done));
-        return received;
+        auto received = ranks_[rank].run(call, rank, program, input, in_place, timeout);
+        if (received) return received;
+        // As a communicator does with what its engine says.
+        Transport &transport = *ranks_[rank].transport;
+        if (!transport.failure()) transport.fail(received.error());
+        return *transport.failure();
     }
 
     // The call on every rank, all of which must succeed; every cut in turn, without a meeting in
@@ -232,14 +248,6 @@ public:
     }
 
 private:
-    // As a communicator does with what its engine says.
-    Done settle(uint32_t rank, const Done &done) {
-        if (done) return {};
-        Transport &transport = *ranks_[rank].transport;
-        if (!transport.failure()) transport.fail(done.error());
-        return *transport.failure();
-    }
-
     Meeting meeting_;
     std::vector<EngineRank> ranks_;
     uint64_t next_call_ = 1;

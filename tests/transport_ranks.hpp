@@ -112,17 +112,23 @@ constexpr bool are_near(Kind kind, uint32_t a, uint32_t b) {
     return a / ranks_per_host(kind) == b / ranks_per_host(kind);
 }
 
+#ifdef QCCL_UCX_MODULE
+inline qccl::FarOptions over_ucx() {
+    const auto ucx = qccl::load_network_module(QCCL_UCX_MODULE);
+    CHECK_OK(ucx);
+    qccl::FarOptions far = far_options(**ucx);
+    far.devices = "lo"; // whatever interfaces come and go beside this
+    return far;
+}
+#endif
+
 inline void make_hosts(Kind kind, qccl::TransportOptions &options) {
     const uint32_t ranks = ranks_per_host(kind);
     if (options.size <= ranks) return;
     for (uint32_t rank = 0; rank < options.size; rank++) options.hosts.push_back(rank / ranks);
     options.far = far_options(memory_network::module);
 #ifdef QCCL_UCX_MODULE
-    if (!are_processes(kind)) return;
-    const auto ucx = qccl::load_network_module(QCCL_UCX_MODULE);
-    CHECK_OK(ucx);
-    options.far = far_options(**ucx);
-    options.far.devices = "lo"; // whatever interfaces come and go beside this
+    if (are_processes(kind)) options.far = over_ucx();
 #endif
 }
 
