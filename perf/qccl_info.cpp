@@ -81,7 +81,8 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
     add_option(command, options, "--algo", listed(names_of(algorithm_table())),
                take_algorithm(question.algorithm));
     add_option(command, options, "--ranks", "how many", take_count(question.ranks, 1, most_ranks));
-    add_option(command, options, "--hosts", "how many ranks each host has: 2,2,3 or 2,2,3:round",
+    add_option(command, options, "--hosts",
+               "how many ranks each host has: 2,2,3, 2,2,3:round or, with nodes and racks, 1+1,2/3",
                take_hosts(question.places));
     add_option(command, options, "--root", "of a broadcast (0)",
                take_count(question.root, 0, most_ranks - 1));

@@ -53,32 +53,52 @@ Done check_question(const ScheduleQuestion &question) {
     return {};
 }
 
+// A node of a host of a rack, and how many of its ranks are still to come.
+struct Berth {
+    Whereabouts spot;
+    uint64_t left = 0;
+};
+
+static Error refuse_hosts(const std::string &text) {
+    return Error::make(
+        Code::invalid_argument,
+        "'%.40s' is no list of hosts: expected numbers of ranks, with commas between "
+        "hosts, + between nodes of a host, / between racks",
+        text.c_str());
+}
+
+static Result<std::vector<Berth>> parse_berths(const std::string &text) {
+    std::vector<Berth> berths;
+    uint64_t ranks = 0;
+    Whereabouts spot;
+    for (std::string_view rest = std::string_view(text).substr(0, text.find(':')); true;) {
+        const size_t end = rest.find_first_of(",+/");
+        const auto size = parse_count(rest.substr(0, end));
+        if (!size || *size == 0 || (ranks += *size) > most_ranks) return refuse_hosts(text);
+        berths.push_back({spot, *size});
+        if (end == std::string_view::npos) return berths;
+        spot.node = rest[end] == '+' ? spot.node + 1 : 0;
+        spot.host += rest[end] != '+';
+        spot.rack += rest[end] == '/';
+        rest.remove_prefix(end + 1);
+    }
+}
+
 Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
     const size_t colon = text.find(':');
     const bool deals = colon != std::string::npos;
     if (deals && text.substr(colon) != ":round")
         return no_choice("order of ranks", text.substr(colon + 1), {"round"});
-    std::vector<uint64_t> left;
-    uint64_t ranks = 0;
-    for (std::string_view rest = std::string_view(text).substr(0, colon); true;) {
-        const size_t comma = rest.find(',');
-        const auto size = parse_count(rest.substr(0, comma));
-        if (!size || *size == 0 || (ranks += *size) > most_ranks)
-            return Error::make(
-                Code::invalid_argument,
-                "'%.40s' is no list of hosts: expected numbers of ranks, with commas",
-                text.c_str());
-        left.push_back(*size);
-        if (comma == std::string_view::npos) break;
-        rest.remove_prefix(comma + 1);
-    }
+    QCCL_TRY(std::vector<Berth> berths, parse_berths(text));
     std::vector<Whereabouts> spots;
-    for (uint32_t host = 0; spots.size() < ranks;) {
-        if (left[host] != 0) {
-            left[host]--;
-            spots.push_back({.node = 0, .host = host, .rack = 0});
+    for (bool has_more = true; has_more;) {
+        has_more = false;
+        for (Berth &berth : berths) {
+            const uint64_t taken = deals ? std::min<uint64_t>(berth.left, 1) : berth.left;
+            spots.insert(spots.end(), taken, berth.spot);
+            berth.left -= taken;
+            has_more = has_more || berth.left != 0;
         }
-        if (deals || left[host] == 0) host = (host + 1) % static_cast<uint32_t>(left.size());
     }
     return std::shared_ptr<const Places>(std::make_shared<Places>(std::move(spots)));
 }

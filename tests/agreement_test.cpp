@@ -85,6 +85,41 @@ static void each_field_is_compared_and_named() {
     }
 }
 
+static void places_are_told_by_node_host_and_rack() {
+    struct Place {
+        const char *node, *host, *rack;
+    };
+    const auto spots = [](const std::vector<Place> &places) {
+        std::vector<Agreement> all(places.size());
+        for (size_t rank = 0; rank < places.size(); rank++) {
+            Agreement::set(all[rank].node, places[rank].node);
+            Agreement::set(all[rank].host, places[rank].host);
+            Agreement::set(all[rank].rack, places[rank].rack);
+        }
+        CHECK_OK(check_agreements(all));
+        return spots_of(all);
+    };
+    using Spots = std::vector<Whereabouts>;
+    CHECK(spots({{"", "a", ""}, {"", "a", ""}}).empty());
+    CHECK(spots({{"0", "a", "r"}, {"0", "a", "r"}}).empty());
+    CHECK(spots({{"0", "a", ""}, {"1", "a", ""}}) == Spots({{0, 0, 0}, {1, 0, 0}}));
+    CHECK(spots({{"", "a", "r"}, {"", "b", "s"}, {"", "a", "r"}}) ==
+          Spots({{0, 0, 0}, {0, 1, 1}, {0, 0, 0}}));
+}
+
+static void a_host_is_in_one_rack() {
+    std::vector<Agreement> all(4);
+    for (const size_t rank : {1U, 3U}) {
+        Agreement::set(all[rank].host, "b");
+        Agreement::set(all[rank].rack, "east");
+    }
+    CHECK_OK(check_agreements(all));
+    Agreement::set(all[3].rack, "west");
+    const Done refused = check_agreements(all);
+    CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 3);
+    CHECK_EQ(text(refused), "QCCL_RACK: rank 3 has \"west\", rank 1 on the same host has \"east\"");
+}
+
 static void long_texts_differ_in_their_ends() {
     const std::string a(100, 'x'), b = a + "y";
     std::vector<Agreement> all(2);
@@ -115,6 +150,8 @@ int main() {
         QTEST(another_byte_order_is_refused),
         QTEST(ranks_out_of_order_are_refused),
         QTEST(each_field_is_compared_and_named),
+        QTEST(places_are_told_by_node_host_and_rack),
+        QTEST(a_host_is_in_one_rack),
         QTEST(long_texts_differ_in_their_ends),
         QTEST(one_rank_warns_for_all_alike),
     };

@@ -13,7 +13,7 @@ import sys
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 COMPILERS = {".c": "clang-14", ".cpp": "clang++-14"}
 FOLDER = "tests/clang"
-ROOMS = ("lib/", "bootstrap/", "kernels/")
+ROOMS = ("lib/", "bootstrap/", "topology/", "kernels/")
 SKIP = 77
 
 

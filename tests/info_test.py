@@ -131,10 +131,19 @@ class Proofs(unittest.TestCase):
                 info("verify", "all_reduce", "--algo", algorithm, "--ranks", "4", "--hosts", hosts, "--codec", "int4")
             said = info("explain", "all_reduce", "--ranks", "4", "--hosts", hosts, "--bytes", "64M").stdout
             self.assertIn("2 hosts with", said)
-            self.assertEqual("rings go by" in said, hosts == "2,2:round", said)
+            self.assertIn("rings go by 0 2 1 3\n" if hosts == "2,2:round" else "rings go by 0 1 2 3\n", said)
         inside = info("schedule", "all_reduce", "--algo", "hierarchy", "--ranks", "4", "--hosts", "2,2", "--codec", "int4").stdout
         self.assertIn(" inner", inside)
-        for wrong in ("2,x", "2,0", "", "2,2:square", "2,3"):
+        for algorithm, hosts in itertools.product(("ring", "hierarchy", "hierarchy:outer=direct,share=leader", "hierarchy:inner=tree,outer=tree"),
+                                                  ("2+1,1", "1,1/2", "1+1,2/1+2+1,2", "1+1,2/1+2+1,2:round")):
+            ranks = str(sum(map(int, re.findall(r"\d+", hosts))))
+            for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast"):
+                info("verify", collective, "--algo", algorithm, "--ranks", ranks, "--hosts", hosts, "--codec", "int4")
+        said = info("explain", "all_reduce", "--ranks", "10", "--hosts", "1+1,2/1+2+1,2:round", "--bytes", "64M").stdout
+        for line in ("4 hosts with 2, 2, 4 and 2 ranks", "7 nodes with 1, 1, 2, 1, 2, 1 and 2 ranks", "2 racks with 4 and 6 ranks",
+                     "rings go by 0 1 2 7 3 4 8 5 6 9\n"):
+            self.assertIn(line, said)
+        for wrong in ("2,x", "2,0", "", "2,2:square", "2,3", "2+,2", "/4", "2//2"):
             refused = info("verify", "all_reduce", "--algo", "ring", "--ranks", "4", "--hosts", wrong, expect=None)
             self.assertTrue(refused.stderr, wrong)
 

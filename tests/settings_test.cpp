@@ -49,7 +49,9 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_LINK_LATENCY=5us",
                                 "QCCL_LINK_RATE=2.5gbit",
                                 "QCCL_SOCKET_IFNAME=eth1",
-                                "QCCL_HOSTID=rack7",
+                                "QCCL_HOSTID=host7",
+                                "QCCL_NODE=left",
+                                "QCCL_RACK=rack7",
                                 "QCCL_UCX_TLS=tcp,self",
                                 "QCCL_UCX_DEVICES=eth2",
                                 "QCCL_PORT=4711",
@@ -67,7 +69,8 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
     CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
     CHECK(settings->link_latency == 5us && settings->link_rate == 312'500'000U);
-    CHECK(settings->socket_interface == "eth1" && settings->host_id == "rack7");
+    CHECK(settings->socket_interface == "eth1" && settings->host_id == "host7");
+    CHECK(settings->node == "left" && settings->rack == "rack7");
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");
     CHECK_EQ(settings->inject.size(), size_t{2});

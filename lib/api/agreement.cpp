@@ -69,7 +69,25 @@ static constexpr AgreementField agreement_fields[] = {
     {"QCCL_LINK_RATE", &Agreement::link_rate},
 };
 
+// A host is in one rack.
+static Done check_racks(std::span<const Agreement> all) {
+    std::map<Agreement::Text, size_t> first_of; // host: rank
+    for (size_t rank = 0; rank < all.size(); rank++) {
+        const size_t first = first_of.try_emplace(all[rank].host, rank).first->second;
+        const Agreement::Text &rack = all[rank].rack, &other = all[first].rack;
+        if (rack == other) continue;
+        constexpr int most = static_cast<int>(std::tuple_size_v<Agreement::Text>);
+        return Error::make(Code::mismatch,
+                           "QCCL_RACK: rank %zu has \"%.*s\", rank %zu on the same host has "
+                           "\"%.*s\"",
+                           rank, most, rack.data(), first, most, other.data())
+            .at_rank(static_cast<int64_t>(rank));
+    }
+    return {};
+}
+
 Done check_agreements(std::span<const Agreement> all) {
+    QCCL_TRY(check_racks(all));
     for (size_t rank = 1; rank < all.size(); rank++)
         for (const AgreementField &field : agreement_fields) {
             // A peer's bytes need not end in a zero.
@@ -83,14 +101,35 @@ Done check_agreements(std::span<const Agreement> all) {
     return {};
 }
 
-std::vector<uint32_t> hosts_of(std::span<const Agreement> all) {
-    std::map<Agreement::Text, uint32_t> numbers;
-    std::vector<uint32_t> hosts;
+// Equal texts have equal numbers, from 0 on.
+static std::vector<uint32_t> numbers_of(std::span<const Agreement> all,
+                                        Agreement::Text Agreement::*field) {
+    std::map<Agreement::Text, uint32_t> known;
+    std::vector<uint32_t> numbers;
     for (const Agreement &each : all)
-        hosts.push_back(
-            numbers.try_emplace(each.host, static_cast<uint32_t>(numbers.size())).first->second);
-    if (numbers.size() == 1) hosts.clear();
+        numbers.push_back(
+            known.try_emplace(each.*field, static_cast<uint32_t>(known.size())).first->second);
+    return numbers;
+}
+
+static bool are_equal(const std::vector<uint32_t> &numbers) {
+    return *std::max_element(numbers.begin(), numbers.end()) == 0;
+}
+
+std::vector<uint32_t> hosts_of(std::span<const Agreement> all) {
+    std::vector<uint32_t> hosts = numbers_of(all, &Agreement::host);
+    if (are_equal(hosts)) hosts.clear();
     return hosts;
+}
+
+std::vector<Whereabouts> spots_of(std::span<const Agreement> all) {
+    const auto nodes = numbers_of(all, &Agreement::node), hosts = numbers_of(all, &Agreement::host),
+               racks = numbers_of(all, &Agreement::rack);
+    if (are_equal(nodes) && are_equal(hosts)) return {};
+    std::vector<Whereabouts> spots;
+    for (size_t rank = 0; rank < all.size(); rank++)
+        spots.push_back({.node = nodes[rank], .host = hosts[rank], .rack = racks[rank]});
+    return spots;
 }
 
 bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank) {

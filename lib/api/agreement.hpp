@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "schedule/places.hpp"
 
 #include <array>
 #include <cstdint>
@@ -37,7 +38,11 @@ Done check_offers(std::span<const ProtocolOffer> all);
 struct Agreement {
     using Text = std::array<char, 64>;
 
-    Text host{}; // ranks with another one are out of shared memory's reach; not compared
+    // Where the rank is: ranks with another host are out of shared memory's reach. Not compared,
+    // but for what is said of a host's rack.
+    Text host{};
+    Text node{};
+    Text rack{};
     Text codec{};
     Text algorithm{};
     Text checksum{};
@@ -57,6 +62,8 @@ struct Agreement {
 Done check_agreements(std::span<const Agreement> all);
 // By rank, numbers of hosts from 0 on; empty where all are on one.
 std::vector<uint32_t> hosts_of(std::span<const Agreement> all);
+// By rank; a host and a node have one number throughout. Empty where all are in one place.
+std::vector<Whereabouts> spots_of(std::span<const Agreement> all);
 // Whether no lower rank has the same to warn about: one speaks for all.
 bool is_first_to_warn(std::span<const Agreement> all, uint32_t rank);
 

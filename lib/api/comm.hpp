@@ -33,7 +33,7 @@ struct CommParts {
     Device device;
     Cut cut;
     Tables tables; // of the planner, equal on all ranks
-    // Of the ranks; none: all are on one host.
+    // Of the ranks; none: all are in one place.
     std::shared_ptr<const Places> places = nullptr;
     CodecPolicy codecs;
     Algorithm algorithm;                // of every collective that has it

@@ -8,6 +8,7 @@
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
 #include "device/host.hpp"
+#include "topology/numa_node.hpp"
 #include "transport/network.hpp"
 
 #include <qccl/version.h>
@@ -66,12 +67,20 @@ Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings) {
     return algorithm ? *algorithm : Algorithm();
 }
 
+// The same for all ranks of a host that are not bound to a node.
+std::string node_here() {
+    const auto node = numa_node_here();
+    return node ? std::to_string(*node) : "";
+}
+
 Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
                        const std::string &host) {
     Agreement mine;
     const CodecPolicy policy = policy_of(wishes, settings);
     const Algorithm algorithm = algorithm_of(wishes, settings);
     Agreement::set(mine.host, host);
+    Agreement::set(mine.node, settings.node.value_or(node_here()));
+    Agreement::set(mine.rack, settings.rack.value_or(""));
     // The environment's reaches less than the communicator's: the same spec is not the same wish.
     Agreement::set(mine.codec, policy.of_communicator ? spec(*policy.of_communicator)
                                : policy.of_environment
@@ -146,7 +155,6 @@ private:
     Result<FarOptions> far_options() const;
     Cut cut(Transport &transport, size_t outbox_bytes) const;
     std::vector<InjectRule> own_faults() const;
-    std::shared_ptr<const Places> places() const;
 
     Bootstrap &bootstrap_;
     const Reach reach_;
@@ -154,6 +162,7 @@ private:
     const Settings &settings_;
     Exchange exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty where there is one
+    std::shared_ptr<const Places> places_;
 };
 
 Done Creation::compare(const Equipment &equipment) {
@@ -171,6 +180,8 @@ Done Creation::compare(const Equipment &equipment) {
         for (const std::string &warning : warnings) equipment.log->warn("%s", warning.c_str());
     QCCL_TRY(check_agreements(all));
     hosts_ = hosts_of(all);
+    if (auto spots = spots_of(all); !spots.empty())
+        places_ = std::make_shared<const Places>(std::move(spots));
     return {};
 }
 
@@ -225,13 +236,6 @@ std::vector<InjectRule> Creation::own_faults() const {
     return rules;
 }
 
-std::shared_ptr<const Places> Creation::places() const {
-    if (hosts_.empty()) return nullptr;
-    std::vector<Whereabouts> spots;
-    for (const uint32_t host : hosts_) spots.push_back({.host = host});
-    return std::make_shared<const Places>(std::move(spots));
-}
-
 Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                                  const std::shared_ptr<Family> &family) {
     QCCL_TRY(TransportOptions options, transport_options());
@@ -262,7 +266,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .tables = {.speeds = speeds,
                              .limits = limits_of(how),
                              .whole_up_to_bytes = settings_.oneshot_max_bytes},
-                  .places = places(),
+                  .places = places_,
                   .codecs = policy_of(wishes_, settings_),
                   .algorithm = algorithm_of(wishes_, settings_),
                   .timeout = wishes_.timeout.value_or(settings_.timeout),

@@ -118,6 +118,13 @@ static constexpr SettingRow table[] = {
     {"QCCL_HOSTID", "auto", "any text, or auto",
      "ranks with equal texts count as on one host; auto: the host's name and network",
      store_or_auto<&Settings::host_id, parse_text>},
+    {"QCCL_NODE", "auto", "any text, or auto",
+     "ranks of a host with equal texts count as near each other; auto: the NUMA node they are "
+     "bound to",
+     store_or_auto<&Settings::node, parse_text>},
+    {"QCCL_RACK", "auto", "any text, or auto",
+     "hosts with equal texts count as in one rack; auto: all are",
+     store_or_auto<&Settings::rack, parse_text>},
     {"QCCL_UCX_TLS", "auto", "names of UCX's transports such as tcp or ^tcp, or auto",
      "what UCX may use between hosts, save shared memory; auto: UCX_TLS, or all there is",
      store_or_auto<&Settings::ucx_transports, parse_text>},

@@ -43,6 +43,8 @@ struct Settings {
     std::optional<uint64_t> link_rate; // bytes a second
     std::optional<std::string> socket_interface;
     std::optional<std::string> host_id;
+    std::optional<std::string> node;
+    std::optional<std::string> rack;
     std::optional<uint64_t> port;
     std::string secret_file;
     std::optional<std::string> ucx_transports;

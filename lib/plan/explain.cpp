@@ -59,13 +59,25 @@ std::string print_sizes(const Partition &hosts) {
     return hosts.groups() > most_shown ? text + ", ..." : text;
 }
 
+// "2 nodes with 3 and 2 ranks": what hierarchies are made of beside hosts.
+void add_tiers(std::string &text, const Places &places) {
+    for (const Partition &tier : places.tiers()) {
+        if (tier == places.hosts()) continue;
+        const bool is_finer = tier.groups() > places.hosts().groups();
+        append(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
+               print_sizes(tier).c_str());
+    }
+}
+
 void add_places(std::string &text, const Problem &problem, const Speeds &speeds) {
-    if (!problem.has_hosts()) return;
+    if (!problem.places) return;
     const Partition &hosts = problem.places->hosts();
-    append(text, "  %zu hosts with %s ranks; between them %s, and %.4g GB/s for all of a host\n",
-           hosts.groups(), print_sizes(hosts).c_str(), print_time(speeds.far_latency_ns).c_str(),
-           speeds.far_bytes_per_ns);
-    if (problem.places->is_in_rank_order()) return;
+    if (problem.has_hosts())
+        append(text,
+               "  %zu hosts with %s ranks; between them %s, and %.4g GB/s for all of a host\n",
+               hosts.groups(), print_sizes(hosts).c_str(),
+               print_time(speeds.far_latency_ns).c_str(), speeds.far_bytes_per_ns);
+    add_tiers(text, *problem.places);
     constexpr size_t most_shown = 64;
     text += "  rings go by";
     const auto ring = problem.places->ring();

@@ -59,7 +59,6 @@ Places::Places(std::vector<Whereabouts> spots)
     };
     std::sort(ring_.begin(), ring_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
     for (uint32_t at = 0; at < ring_.size(); at++) position_[ring_[at]] = at;
-    is_in_rank_order_ = std::is_sorted(ring_.begin(), ring_.end());
 }
 
 } // namespace qccl

@@ -27,6 +27,7 @@ public:
     size_t groups() const { return ranks_.size(); }
     std::span<const uint32_t> ranks(size_t group) const { return ranks_[group]; }
     uint32_t group_of(uint32_t rank) const { return group_of_[rank]; }
+    bool operator==(const Partition &) const = default;
 
 private:
     std::vector<std::vector<uint32_t>> ranks_; // by group
@@ -49,7 +50,6 @@ public:
     // so already.
     std::span<const uint32_t> ring() const { return ring_; }
     uint32_t position(uint32_t rank) const { return position_[rank]; }
-    bool is_in_rank_order() const { return is_in_rank_order_; }
 
     bool operator==(const Places &other) const { return spots_ == other.spots_; }
 
@@ -58,7 +58,6 @@ private:
     Partition hosts_;
     std::vector<Partition> tiers_;
     std::vector<uint32_t> ring_, position_;
-    bool is_in_rank_order_;
 };
 
 } // namespace qccl
