@@ -188,6 +188,8 @@ static void add_compression(CLI::App &app, PerfArguments &to) {
     add_option(app, group, "--codec", "codecs, separated by commas (none)", take_codecs(to.codecs));
     add_option(app, group, "--algo", "auto or algorithms, separated by commas (auto)",
                take_algorithms(to.algorithms));
+    add_option(app, group, "--lossless", "0: codecs by themselves, no lossless calls beside (1)",
+               take_count(to.has_lossless_beside, 0, 1));
     add_option(app, group, "--input", "DIR/rank%r.npy: each rank's data (%r: its number)",
                take_text(to.input));
     add_option(app, group, "--seed", "of made data (1)",

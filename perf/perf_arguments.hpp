@@ -67,7 +67,8 @@ struct PerfArguments {
     uint32_t ranks = 2;
     std::vector<Codec> codecs{Codec{}};
     std::vector<std::string> algorithms{"auto"};
-    std::string input; // pattern of .npy files; empty: made data
+    bool has_lossless_beside = true; // codecs are compared with lossless calls
+    std::string input;               // pattern of .npy files; empty: made data
     uint64_t seed = 1;
     std::string json_file; // "-": standard output
     std::string baseline;  // "mpi" or empty

@@ -86,7 +86,8 @@ Done Point::prepare(const Audience &audience) {
             has_any = true;
             has_lossless |= codec.is_lossless();
         }
-        if (has_any && !has_lossless) QCCL_TRY(add_case(Codec{}, asked, false));
+        const bool is_compared = stage_.arguments.has_lossless_beside;
+        if (has_any && !has_lossless && is_compared) QCCL_TRY(add_case(Codec{}, asked, false));
     }
     return {};
 }

@@ -39,7 +39,8 @@ codecs = told["--codec"].split(",")
 subnet = os.environ["MASTER_ADDR"].rpartition(".")[0]
 server = socket.create_server(("", 9000))
 bits = {"none": 32, "int8": 8, "int4": 4}
-count = sum(size * bits[codec] // 32 for codec in codecs) * 2 * int(told["-n"])
+beside = ["none"] if told.get("--lossless") != "0" and "none" not in codecs else []
+count = sum(size * bits[codec] // 32 for codec in codecs + beside) * 2 * int(told["-n"])
 def send():
     while True:
         try:

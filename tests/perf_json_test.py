@@ -55,6 +55,12 @@ class Rows(unittest.TestCase):
                     self.assertEqual(row["ranks_agree"], None if collective == "reduce_scatter" else True)
                     self.assertEqual((row["ratio"], row["speedup_vs_lossless"]), (1, 1))
 
+    def test_codecs_may_be_alone(self):
+        for beside, speedup in (("1", True), ("0", False)):
+            rows = perf("all_reduce", "-b", "96K", "-e", "96K", "--codec", "int8", "--lossless", beside)
+            self.assertEqual([(row["codec"], row["speedup_vs_lossless"] is not None, row["ratio"] > 3) for row in rows],
+                             [("int8", speedup, True)] * 2)
+
     def test_wire_bytes_are_those_of_the_grid(self):
         codecs = ["none", "bf16", "fp16", "int8", "int6", "int5", "int4", "int3", "int2", "minmax"]
         for count, ranks in ((20000, 2), (20001, 4)):

@@ -190,7 +190,7 @@ class Qccl:
         path = self.bed.folder / "qccl.json"
         path.unlink(missing_ok=True)
         words = [self.program, "all_reduce", "-b", size, "-e", size, "-n", iterations, "-w", 1, "--input", self.pattern,
-                 "--codec", ",".join(label.codec for label in labels), "--algo", labels[0].algorithm or "auto", "--json", path]
+                 "--lossless", "0", "--codec", ",".join(label.codec for label in labels), "--algo", labels[0].algorithm or "auto", "--json", path]
         run_job(self.bed, words, self.ranks, self.settings, self.patience)
         try:
             rows = [row for row in json.loads(path.read_text())["rows"] if not row["in_place"]]

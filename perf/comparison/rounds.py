@@ -81,37 +81,23 @@ class Rounds:
         connecting and checking do not count."""
         for contender in self.contenders:
             for size in sizes:
-                lossless = {}
                 for label in (label for label in self.present_(contender) if (label, size) in self.samples):
                     self.tell(f"bytes of {label.library} {label.codec} {size}")
                     try:
-                        self.count_(contender, label, size, lossless)
+                        self.count_(contender, label, size)
                     except Missing as reason:
                         self.tell(f"no count: {reason}")
                         self.failures[label].append(str(reason))
 
-    def count_(self, contender, label, size, lossless):
-        # A codec is measured beside lossless calls, whose share is known.
-        plain = label._replace(codec="none")
-        if label != plain and plain not in lossless:
-            lossless[plain] = self.slope_(contender, [plain], size)
-        labels = [label] if label == plain else [plain, label]
-        sent = self.slope_(contender, labels, size)
-        if label == plain:
-            lossless[plain] = sent
-        else:
-            sent = [both - one for both, one in zip(sent, lossless[plain])]
-        self.sent[label, size] = [each / size for each in sent]
-
-    def slope_(self, contender, labels, size):
+    def count_(self, contender, label, size):
         few, many = 1, 1 + iterations_for(size, COUNTED_BYTES, 2)
         counts = []
         for iterations in (few, many):
             before = self.bed.counters()
-            contender.measure(labels, [(size, iterations)])
+            contender.measure([label], [(size, iterations)])
             counts.append([now.sent - then.sent for now, then in zip(self.bed.counters(), before)])
         calls = contender.calls(many) - contender.calls(few)
-        return [(last - first) / calls for first, last in zip(*counts)]
+        self.sent[label, size] = [(last - first) / calls / size for first, last in zip(*counts)]
 
     def time_us(self, label, size):
         """(median, least, most) of the repetitions' medians; None where there is nothing."""
