@@ -1,0 +1,116 @@
+/* What a rank of a job ends with: for each word ALGORITHM@CODEC a line with a hash of its result of
+ * each collective. The same job on other hosts has to print the same. Started as launchers start
+ * ranks.
+ *
+ * usage: results explain | results COUNT ALGORITHM@CODEC...
+ */
+#include <qccl/qccl.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { all_reduce, reduce_scatter, all_gather, broadcast, collectives };
+static const char *const names[collectives] = {"all_reduce", "reduce_scatter", "all_gather",
+                                               "broadcast"};
+
+static qcclComm_t comm;
+static int rank, ranks;
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "rank %d: %s: %s\n", rank, what, qcclGetLastError(comm));
+    return 1;
+}
+
+/* Values of many magnitudes, none of them alike on two ranks. */
+static void fill(float *values, size_t count)
+{
+    uint64_t state = 88172645463325252u + (uint64_t)rank * 7919u;
+    for (size_t i = 0; i < count; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        values[i] = (float)((double)(int64_t)state / 9.2e18) / (float)(1 << state % 12);
+    }
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const void *data, size_t bytes)
+{
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ ((const unsigned char *)data)[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static qcclResult_t call(int collective, const float *send, float *recv, size_t count,
+                         const qcclCollConfig_t *config)
+{
+    switch (collective) {
+    case all_reduce:
+        return qcclAllReduceConfig(send, recv, count, qcclFloat32, qcclAvg, comm, QCCL_STREAM_SYNC,
+                                   config);
+    case reduce_scatter:
+        return qcclReduceScatterConfig(send, recv, count, qcclFloat32, qcclSum, comm,
+                                       QCCL_STREAM_SYNC, config);
+    case all_gather:
+        return qcclAllGatherConfig(send, recv, count, qcclFloat32, comm, QCCL_STREAM_SYNC, config);
+    default:
+        return qcclBroadcastConfig(send, recv, count, qcclFloat32, ranks - 1, comm,
+                                   QCCL_STREAM_SYNC, config);
+    }
+}
+
+/* Of all collectives that the algorithm has. */
+static int show(const char *word, size_t count, const float *send, float *recv)
+{
+    char algorithm[128] = "";
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    const char *const codec = strchr(word, '@') + 1;
+    memcpy(algorithm, word, (size_t)(codec - word) - 1);
+    config.algorithm = algorithm;
+    if (qcclCodecCreate(&config.codec, codec) != qcclSuccess) return fail(word);
+    for (int collective = 0; collective < collectives; collective++) {
+        const size_t whole = count * (size_t)(collective == all_gather ? ranks : 1);
+        const qcclResult_t result = call(collective, send, recv, count, &config);
+        if (result == qcclInvalidArgument) continue; /* there is no such schedule */
+        if (result != qcclSuccess) return fail(word);
+        printf("%s %s %016llx\n", names[collective], word,
+               (unsigned long long)hash_of(recv, whole * sizeof *recv));
+    }
+    qcclCodecDestroy(config.codec);
+    return 0;
+}
+
+static int explain(void)
+{
+    static char text[1 << 16];
+    size_t bytes = sizeof text;
+    if (qcclExplain(comm, "all_reduce bytes=64M", text, &bytes) != qcclSuccess)
+        return fail("explain");
+    if (rank == 0) fputs(text, stdout);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int failed = 0;
+    if (argc < 2) return 2;
+    if (qcclCommInitEnv(&comm, NULL) != qcclSuccess) return fail("qcclCommInitEnv");
+    qcclCommUserRank(comm, &rank);
+    qcclCommCount(comm, &ranks);
+    if (strcmp(argv[1], "explain") == 0) {
+        failed = explain();
+    } else {
+        const size_t count = strtoul(argv[1], NULL, 10), most = count * (size_t)ranks;
+        float *const send = malloc(most * sizeof *send), *const recv = malloc(most * sizeof *recv);
+        if (!send || !recv) return 1;
+        fill(send, most);
+        for (int i = 2; i < argc && !failed; i++) failed = show(argv[i], count, send, recv);
+        free(send);
+        free(recv);
+    }
+    return qcclCommDestroy(comm) != qcclSuccess || failed;
+}
