@@ -106,7 +106,7 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
            plan.geometry.lanes == 1 ? "lane" : "lanes");
     if (cost.host_bytes != 0)
         append(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
-    if (cost.noise != 0) append(text, "; NMSE %.2g", predicted_nmse(plan, type));
+    if (cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, type));
     if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
     text += "\n";
 }
