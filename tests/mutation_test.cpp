@@ -183,8 +183,7 @@ static void every_mutation_is_refused() {
             }
 }
 
-static void every_mutation_of_a_hierarchy_is_refused() {
-    const Places places = places_on({0, 1, 0, 1, 0});
+static void check_hierarchies(const Places &places) {
     for (const char *spec :
          {"hierarchy", "hierarchy:inner=ring,share=leader", "hierarchy:inner=halving,outer=halving",
           "hierarchy:inner=tree,outer=direct,share=leader", "hierarchy:outer=tree"})
@@ -199,10 +198,20 @@ static void every_mutation_of_a_hierarchy_is_refused() {
             }
 }
 
+static void every_mutation_of_a_hierarchy_is_refused() {
+    check_hierarchies(places_on({0, 1, 0, 1, 0}));
+}
+
+// Two nodes in one host, two ranks in a node of the other.
+static void every_mutation_of_three_tiers_is_refused() {
+    check_hierarchies(Places({{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {1, 1, 0}}));
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(every_mutation_is_refused),
         QTEST(every_mutation_of_a_hierarchy_is_refused),
+        QTEST(every_mutation_of_three_tiers_is_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

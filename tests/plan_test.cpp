@@ -276,6 +276,15 @@ static void hosts_are_taken_into_account() {
     CHECK(of_hosts->find("2 hosts with 2 and 2 ranks; between them 30 us, and 0.125 GB/s") !=
           std::string::npos);
     CHECK(of_hosts->find("rings go by 0 2 1 3\n") != std::string::npos);
+    CHECK(of_hosts->find("below the outermost tier") == std::string::npos);
+    const auto says = [&](const char *algorithm, const char *sentence) {
+        problem.codec = *parse_codec("int4");
+        const auto said = explain(problem, tables, algorithm_of(algorithm));
+        CHECK_OK(said);
+        return said->find(sentence) != std::string::npos;
+    };
+    CHECK(says("hierarchy", "; none below the outermost tier; NMSE"));
+    CHECK(says("hierarchy:inner_codec=int8", "; int8 below the outermost tier; NMSE"));
     CHECK(of_hosts->find("leave a host") != std::string::npos);
 }
 

@@ -87,7 +87,7 @@ void add_places(std::string &text, const Problem &problem, const Speeds &speeds)
 }
 
 void add_candidate(std::string &text, const Candidate &candidate, const Plan &chosen,
-                   DataType type) {
+                   const Problem &problem) {
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
     append(text, "%c %-8s", plan.algorithm == chosen.algorithm ? '*' : ' ',
@@ -106,7 +106,9 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
            plan.geometry.lanes == 1 ? "lane" : "lanes");
     if (cost.host_bytes != 0)
         append(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
-    if (cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, type));
+    if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
+        append(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
+    if (cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, problem.type));
     if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
     text += "\n";
 }
@@ -148,8 +150,7 @@ Result<std::string> explain(const Problem &problem, const Tables &tables, const 
     add_places(text, problem, tables.speeds);
     if (tables.speeds.ranks_per_core > 1)
         append(text, "  %.3g ranks share a core\n", tables.speeds.ranks_per_core);
-    for (const Candidate &candidate : candidates)
-        add_candidate(text, candidate, chosen, problem.type);
+    for (const Candidate &candidate : candidates) add_candidate(text, candidate, chosen, problem);
     add_reason(text, candidates, chosen, static_cast<bool>(forced));
     return text;
 }
