@@ -103,8 +103,18 @@ Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
     return std::shared_ptr<const Places>(std::make_shared<Places>(std::move(spots)));
 }
 
-// The planner's tables of a communicator with these settings, whose ranks share this machine.
-static Result<Tables> tables_here(uint32_t ranks) {
+// Of the host that has most.
+static double ranks_of_host(const ScheduleQuestion &question) {
+    if (!question.places) return question.ranks;
+    size_t most = 0;
+    const Partition &hosts = question.places->hosts();
+    for (size_t host = 0; host < hosts.groups(); host++)
+        most = std::max(most, hosts.ranks(host).size());
+    return static_cast<double>(most);
+}
+
+// The planner's tables of a communicator with these settings, whose hosts are as this machine.
+static Result<Tables> tables_here(const ScheduleQuestion &question) {
     QCCL_TRY(const Settings settings, read_settings(environ));
     Cut cut;
     cut.outbox_bytes = settings.arena_bytes.value_or(cut.outbox_bytes);
@@ -113,7 +123,7 @@ static Result<Tables> tables_here(uint32_t ranks) {
         static_cast<uint32_t>(std::min<uint64_t>(settings.lanes.value_or(cut.lanes), UINT32_MAX));
     Tables tables;
     const double cores = std::max(1U, std::thread::hardware_concurrency());
-    tables.speeds = speeds_by(settings, std::max(1.0, ranks / cores));
+    tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores));
     tables.limits = limits_of(cut);
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;
@@ -128,7 +138,7 @@ Done print_explanation(const ScheduleQuestion &question) {
                           .type = question.type,
                           .codec = question.codec.value_or(Codec{}),
                           .places = question.places.get()};
-    QCCL_TRY(const Tables tables, tables_here(question.ranks));
+    QCCL_TRY(const Tables tables, tables_here(question));
     QCCL_TRY(const std::string text, explain(problem, tables, question.algorithm));
     std::fputs(text.c_str(), stdout);
     return {};

@@ -143,6 +143,10 @@ class Proofs(unittest.TestCase):
         for line in ("4 hosts with 2, 2, 4 and 2 ranks", "7 nodes with 1, 1, 2, 1, 2, 1 and 2 ranks", "2 racks with 4 and 6 ranks",
                      "rings go by 0 1 2 7 3 4 8 5 6 9\n"):
             self.assertIn(line, said)
+        # Sixteen ranks on four hosts share cores as four do on one.
+        shared = [re.findall(r".* share a core", info("explain", "all_reduce", "--ranks", ranks, *hosts, "--bytes", "1K").stdout)
+                  for ranks, hosts in (("4", []), ("16", ["--hosts", "4,4,4,4"]))]
+        self.assertEqual(*shared)
         for wrong in ("2,x", "2,0", "", "2,2:square", "2,3", "2+,2", "/4", "2//2"):
             refused = info("verify", "all_reduce", "--algo", "ring", "--ranks", "4", "--hosts", wrong, expect=None)
             self.assertTrue(refused.stderr, wrong)
