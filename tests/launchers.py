@@ -38,12 +38,12 @@ def launch(name, *command):
     return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def start_by_hand(commands, environments):
+def start_by_hand(commands, environments, patience=PATIENCE):
     """(exit status, standard output, standard error) of a process for each."""
     started = [subprocess.Popen(command, env=one, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                for command, one in zip(commands, environments, strict=True)]
     ended = []
     for process in started:
-        said = process.communicate(timeout=PATIENCE)
+        said = process.communicate(timeout=patience)
         ended.append((process.returncode, *said))
     return ended

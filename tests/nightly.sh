@@ -31,7 +31,7 @@ part() {
 
 full() {
     set_up full -Dwerror=true -Ddebug=true &&
-        QTEST_FULL=1 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 engine accuracy lending
+        QTEST_FULL=1 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 engine accuracy lending tiers far_results places_env
 }
 
 kills() {
