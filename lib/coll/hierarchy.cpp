@@ -51,8 +51,8 @@ std::vector<Route> routes_of_root(const Team &t, const Nest &nest, bool has_lead
     return routes;
 }
 
-// What is gathered goes out of its owner's groups by the leaders', but a sum that belongs to one
-// rank is made there.
+// What is gathered leaves its owner's groups by their leaders, where there are any; a sum that
+// belongs to one rank is made by that rank.
 std::vector<Route> routes_of(Collective collective, const Team &t, const Nest &nest,
                              const Choices &choices) {
     if (collective == Collective::all_reduce) return routes_of_sums(nest, has_leaders(choices));
