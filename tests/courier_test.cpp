@@ -179,6 +179,44 @@ template <Kind kind> void awaited_mail_comes_to_its_room() {
         options);
 }
 
+// A message that is on its way to its room when its call is given up, or has just come there.
+template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
+    constexpr size_t bytes = Courier::most_untaken(1) + 4096; // waits at its sender
+    TransportOptions options;
+    options.outbox_bytes = 2 * bytes;
+    options.slots = 2;
+    for (const bool comes_before : {false, true})
+        run_ranks(
+            kind, 2,
+            [&](const Rank &rank) {
+                const auto transport = create(rank);
+                CHECK_OK(run(*transport, call_number(1), Way::ring));
+                CHECK_OK(transport->begin(call_number(2), 30s));
+                if (rank.rank == 0) {
+                    CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0}));
+                    CHECK_OK(transport->end());
+                    rank.meeting.barrier();
+                    return;
+                }
+                const uint32_t slot = transport->slots();
+                while (transport->is_free(slot)) {
+                    CHECK_OK(transport->receive(0, {}, {slot, transport->inbox().first(bytes)}));
+                    if (transport->is_free(slot)) CHECK_OK(transport->wait(0));
+                }
+                // Asked for a failure, a transport looks what has come.
+                const auto look = [&] { CHECK(!transport->failure()); };
+                for (const auto start = Clock::now(); comes_before && Clock::now() - start < 200ms;)
+                    look();
+                CHECK_OK(transport->begin(call_number(3), 30s));
+                await([&] {
+                    look();
+                    return transport->is_free(slot);
+                });
+                rank.meeting.barrier();
+            },
+            options);
+}
+
 } // namespace
 
 int main() {
@@ -187,6 +225,7 @@ int main() {
         ON_APART(nobody_is_sent_more_than_it_may_keep),
         ON_APART(mail_of_who_has_left_waits_for_its_room),
         ON_APART(awaited_mail_comes_to_its_room),
+        ON_APART(a_call_that_is_given_up_leaves_no_room_taken),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

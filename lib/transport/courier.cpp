@@ -282,8 +282,14 @@ void Courier::fetched(FarMail &mail, bool whole) {
     mail.is_here = whole;
     if (!whole) pen_pals_[from].is_lost = true;
     if (is_line && whole) show_line(mail.letter, mail.bytes);
-    if (!whole && !is_line) empty(mail.room);
-    if (whole && !is_line) return;
+    if (!is_line) {
+        const uint64_t begun = party_.mine().presence().begun.load(std::memory_order_relaxed);
+        if (whole && mail.letter.call.call >= begun) return;
+        // Nobody will ask for it, and somebody may wait for its room.
+        empty(mail.room);
+        pen_pals_[from].took += mail.bytes;
+        askers_.push_back(from);
+    }
     const auto is_it = [&](const FarMail &each) { return &each == &mail; };
     if (is_line)
         std::erase_if(lines_, is_it);
