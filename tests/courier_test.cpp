@@ -217,6 +217,21 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
             options);
 }
 
+// Another release, or a broken one.
+template <Kind kind> void a_failure_that_makes_no_sense_is_its_tellers() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::mail));
+        rank.meeting.barrier();
+        if (rank.rank == 0) transport->fail(Error::make(Code(99), "nonsense").at_rank(1000));
+        await([&] { return transport->failure().has_value(); });
+        if (rank.rank == 1)
+            check_error(*transport->failure(), Code::remote_error, 0,
+                        "rank 0 says that the communicator has failed, but not why");
+        rank.meeting.barrier();
+    });
+}
+
 } // namespace
 
 int main() {
@@ -226,6 +241,7 @@ int main() {
         ON_APART(mail_of_who_has_left_waits_for_its_room),
         ON_APART(awaited_mail_comes_to_its_room),
         ON_APART(a_call_that_is_given_up_leaves_no_room_taken),
+        ON_APART(a_failure_that_makes_no_sense_is_its_tellers),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

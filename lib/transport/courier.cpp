@@ -217,10 +217,9 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
         askers_.push_back(letter.from);
         break;
     case LetterKind::verdict:
-        if (Error error; bytes == sizeof error && data) {
-            std::memcpy(&error, data, sizeof error);
-            error.text[sizeof error.text - 1] = '\0';
-            (void)verdict_.pass(error);
+        if (Error told; bytes == sizeof told && data) {
+            std::memcpy(&told, data, sizeof told);
+            (void)verdict_.pass(as_heard(told, letter.from, party_.size()));
         }
         break;
     case LetterKind::warned: raise(party_.first().verdict().warned_call, letter.about); break;

@@ -46,10 +46,10 @@ void Lifelines::look() {
     if (polls_.empty()) return;
     // On failure lines keep what the last look found; the next look comes soon.
     if (poll(polls_.data(), polls_.size(), 0) <= 0) return;
-    for (size_t rank = 0; rank < lines_.size(); rank++) {
+    for (uint32_t rank = 0; rank < lines_.size(); rank++) {
         if (polls_[rank].revents == 0) continue;
         if (lines_[rank].is_connection)
-            listen(lines_[rank]);
+            listen(rank);
         else if ((polls_[rank].revents & (POLLIN | POLLHUP)) != 0)
             lines_[rank].has_ended = true;
         // Nothing follows.
@@ -73,7 +73,8 @@ void say(const FileDescriptor &connection, const Word &word, size_t bytes) {
 
 } // namespace
 
-void Lifelines::listen(Line &line) {
+void Lifelines::listen(uint32_t rank) {
+    Line &line = lines_[rank];
     const auto read = [&](Word &word, size_t bytes, int flags) {
         return recv(line.shown.number(), &word, bytes, MSG_DONTWAIT | flags);
     };
@@ -83,8 +84,7 @@ void Lifelines::listen(Line &line) {
     if (is_verdict && got < static_cast<ssize_t>(sizeof word)) return; // the rest is on its way
     if (got > 0) read(word, is_verdict ? sizeof word : 1, 0);
     if (is_verdict) {
-        word.error.text[sizeof word.error.text - 1] = '\0';
-        verdict_ = word.error;
+        told_ = {rank, word.error};
     } else if (got > 0) {
         line.has_left = true;
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {

@@ -38,8 +38,12 @@ public:
     bool has_ended(uint32_t rank) const { return rank < lines_.size() && lines_[rank].has_ended; }
     // Has said farewell on a connection.
     bool has_left(uint32_t rank) const { return rank < lines_.size() && lines_[rank].has_left; }
-    // What somebody has told on a connection that the communicator has failed with.
-    const std::optional<Error> &verdict() const { return verdict_; }
+    // What somebody has told on a connection that the communicator has failed with, word for word.
+    struct Told {
+        uint32_t from;
+        Error error;
+    };
+    const std::optional<Told> &told() const { return told_; }
 
     // On all connections, where it arrives also if neither end does anything more for it. Any
     // thread.
@@ -52,12 +56,12 @@ private:
         bool is_connection = false;
         bool has_ended = false, has_left = false;
     };
-    void listen(Line &line);
+    void listen(uint32_t rank);
 
     std::vector<Line> lines_; // by rank
     FileDescriptor held_;
     std::vector<pollfd> polls_; // likewise
-    std::optional<Error> verdict_;
+    std::optional<Told> told_;
 };
 
 } // namespace qccl

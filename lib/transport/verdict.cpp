@@ -2,7 +2,34 @@
 // either nothing or everything.
 #include "transport/verdict.hpp"
 
+#include <cctype>
+#include <cstring>
+
 namespace qccl {
+
+static bool is_failure(Code code) {
+    switch (code) {
+#define QCCL_CODE(number, name, text) case Code::name:
+        QCCL_RESULTS(QCCL_CODE)
+#undef QCCL_CODE
+        return code != Code::success && code != Code::in_progress;
+    }
+    return false;
+}
+
+Error as_heard(Error told, uint32_t from, uint32_t size) {
+    const bool is_whole = std::memchr(told.text, '\0', sizeof told.text) != nullptr;
+    const bool names_a_rank =
+        told.rank == Error::no_rank || (told.rank >= 0 && static_cast<uint32_t>(told.rank) < size);
+    if (!is_whole || !names_a_rank || !is_failure(told.code))
+        return Error::make(Code::remote_error,
+                           "rank %u says that the communicator has failed, but not why", from)
+            .at_rank(from);
+    // It is shown on terminals.
+    for (char &each : told.text)
+        if (each != '\0' && !std::isprint(static_cast<unsigned char>(each))) each = '?';
+    return told;
+}
 
 std::optional<Error> Verdict::failure() const {
     const uint32_t recorded_by = line().recorded_by.load(std::memory_order_acquire);

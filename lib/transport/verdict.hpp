@@ -8,6 +8,9 @@
 
 namespace qccl {
 
+// A failure that a rank of another host has told. Where that makes no sense, it is that rank's.
+Error as_heard(Error told, uint32_t from, uint32_t size);
+
 class Verdict {
 public:
     explicit Verdict(const Party &party) : party_(party) {}

@@ -136,12 +136,13 @@ bool Vigil::is_gone(uint32_t peer) const {
 
 void Vigil::listen() {
     lifelines_.look();
-    if (lifelines_.verdict()) (void)verdict_.pass(*lifelines_.verdict());
+    if (const auto &told = lifelines_.told())
+        (void)verdict_.pass(as_heard(told->error, told->from, party_.size()));
 }
 
 Done Vigil::check_peers(uint32_t on) {
     listen();
-    if (lifelines_.verdict()) return *verdict_.failure();
+    if (lifelines_.told()) return *verdict_.failure();
     for (uint32_t peer = 0; peer < party_.size(); peer++) {
         if (peer == party_.rank || !is_gone(peer)) continue;
         // Who has left in good order is missed only by those who still wait for it. So is whom

@@ -258,8 +258,12 @@ private:
     }
 
     void look_around() const {
-        if (const auto failure = verdict_.failure())
-            require(code_text(failure->code) != nullptr, "a failure without a name");
+        if (const auto failure = verdict_.failure()) {
+            require(code_text(failure->code) != code_text(Code(-1)), "a failure without a name");
+            require(failure->code != Code::success, "a failure that is none");
+            require(failure->rank >= Error::no_rank && failure->rank < int32_t{ranks},
+                    "a failure of a rank that is not there");
+        }
         for (const uint32_t peer : party_.far_ranks) {
             const Segment &notes = party_.segments[peer];
             for (const uint64_t exchange : {0U, 1U})
