@@ -51,6 +51,41 @@ void an_end_is_seen(Result<Lifeline> (*open)()) {
     waitpid(child, nullptr, 0);
 }
 
+// What a process has forked lives on.
+void a_child_that_goes_on_hides_no_end() {
+    const Shared<Meeting> meeting(1U);
+    int pair[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    auto life = Lifeline::open_pipe();
+    CHECK_OK(life);
+    const pid_t parent = fork();
+    if (parent == 0) {
+        close(pair[0]);
+        Lifelines lifelines({}, std::move(life->held));
+        lifelines.add_connection(0, FileDescriptor(pair[1]));
+        const pid_t child = fork();
+        if (child != 0) meeting->board[0] = static_cast<uint64_t>(child);
+        for (;;) pause();
+    }
+    close(pair[1]);
+    life->held = FileDescriptor();
+    await([&] { return meeting->board[0] != 0; });
+    std::vector<FileDescriptor> shown;
+    shown.push_back(std::move(life->shown));
+    Lifelines lifelines(std::move(shown), {});
+    lifelines.add_connection(1, FileDescriptor(pair[0]));
+    lifelines.look();
+    CHECK(!lifelines.has_ended(0) && !lifelines.has_ended(1));
+    kill(parent, SIGKILL);
+    waitpid(parent, nullptr, 0);
+    const auto killed = Clock::now();
+    while (Clock::now() - killed < 5s && !(lifelines.has_ended(0) && lifelines.has_ended(1)))
+        lifelines.look();
+    kill(static_cast<pid_t>(meeting->board[0].load()), SIGKILL);
+    CHECK(lifelines.has_ended(0));
+    CHECK(lifelines.has_ended(1));
+}
+
 void ends_are_seen_by_pidfd() { an_end_is_seen(&Lifeline::open); }
 void ends_are_seen_by_pipe() { an_end_is_seen(&Lifeline::open_pipe); }
 
@@ -95,6 +130,7 @@ int main() {
         QTEST(ends_are_seen_by_pidfd),
         QTEST(ends_are_seen_by_pipe),
         QTEST(shm_does_without_pidfds),
+        QTEST(a_child_that_goes_on_hides_no_end),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -26,7 +26,7 @@ Result<Lifeline> Lifeline::open_pipe() {
 }
 
 Lifelines::Lifelines(std::vector<FileDescriptor> shown, FileDescriptor held)
-    : held_(std::move(held)) {
+    : held_(std::move(held)), shield_(held_) {
     for (FileDescriptor &line : shown) {
         polls_.push_back({line.number(), POLLIN, 0});
         lines_.push_back({.shown = std::move(line)});
@@ -39,7 +39,9 @@ void Lifelines::add_connection(uint32_t rank, FileDescriptor connection) {
         polls_.push_back({-1, 0, 0});
     }
     polls_[rank] = {connection.number(), POLLIN | POLLRDHUP, 0};
-    lines_[rank] = {.shown = std::move(connection), .is_connection = true};
+    ForkShield shield(connection);
+    lines_[rank] = {
+        .shown = std::move(connection), .shield = std::move(shield), .is_connection = true};
 }
 
 void Lifelines::look() {

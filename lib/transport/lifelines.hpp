@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/file_descriptor.hpp"
+#include "base/fork_shield.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +18,7 @@ struct Lifeline {
     FileDescriptor held;  // what the process keeps open for that; none where the kernel keeps count
 
     static Result<Lifeline> open();
-    // For kernels, containers and tools without pidfds. A child that the process forks holds it,
-    // too, and as long as that lives nobody sees the process die.
+    // For kernels, containers and tools without pidfds.
     static Result<Lifeline> open_pipe();
 };
 
@@ -53,6 +52,7 @@ public:
 private:
     struct Line {
         FileDescriptor shown;
+        ForkShield shield = {}; // of a connection
         bool is_connection = false;
         bool has_ended = false, has_left = false;
     };
@@ -60,6 +60,7 @@ private:
 
     std::vector<Line> lines_; // by rank
     FileDescriptor held_;
+    ForkShield shield_;         // of what is held
     std::vector<pollfd> polls_; // likewise
     std::optional<Told> told_;
 };
