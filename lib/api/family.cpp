@@ -1,6 +1,5 @@
 #include "api/family.hpp"
-
-#include "api/quiet_thread.hpp"
+#include "base/quiet_thread.hpp"
 
 #include <cinttypes>
 #include <filesystem>

@@ -1,8 +1,8 @@
 // Making communicators, for C.
 #include "api/creation.hpp"
 #include "api/entry.hpp"
-#include "api/quiet_thread.hpp"
 #include "base/choice.hpp"
+#include "base/quiet_thread.hpp"
 
 #include <cstring>
 #include <latch>

@@ -4,7 +4,7 @@
 
 #include "api/fork_mark.hpp"
 #include "api/handle_mark.hpp"
-#include "api/quiet_thread.hpp"
+#include "base/quiet_thread.hpp"
 #include "base/result.hpp"
 
 #include <qccl/qccl.h>

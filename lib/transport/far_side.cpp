@@ -134,9 +134,9 @@ Done reach_hosts(SharedTransport &transport, const Roster &roster, const Transpo
     QCCL_TRY(introduce_all(*network, roster, options.rank, all_gather));
     std::vector<LifeContact> contacts(options.size);
     QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(LifeContact)));
-    transport.use(std::move(*network), session_of(contacts));
-    const Done connected = connect_neighbours(transport, *port, contacts, roster, options);
-    return gather_done(connected, options.size, all_gather);
+    Done ready = transport.use(std::move(*network), session_of(contacts));
+    if (ready) ready = connect_neighbours(transport, *port, contacts, roster, options);
+    return gather_done(ready, options.size, all_gather);
 }
 
 } // namespace qccl

@@ -26,16 +26,19 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
         peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
 }
 
-void SharedTransport::use(Network network, uint64_t session) {
+Done SharedTransport::use(Network network, uint64_t session) {
     if (party_.near_ranks.size() == 1)
         name_ = network.name();
     else
         name_.append("+").append(network.name());
     courier_->use(std::move(network), session);
+    QCCL_TRY(attendant_, Attendant::start(*courier_));
+    return {};
 }
 
 Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) {
     vigil_.limit(timeout);
+    if (attendant_) attendant_->call_begins();
     if (shelved_ != 0) clear_shelves();
     if (call.call >= together_ + calls_kept) QCCL_TRY(keep_together(call.call));
     history_.publish(call);
@@ -195,6 +198,7 @@ Done SharedTransport::end() {
     vigil_.came();
     while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait(rank()));
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
+    if (attendant_) attendant_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
     if (verdict_.is_passed()) return *verdict_.failure();
     return {};

@@ -2,6 +2,7 @@
 // those of other hosts. Knows not how the memory was made.
 #pragma once
 
+#include "transport/attendant.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/roster.hpp"
 #include "transport/vigil.hpp"
@@ -20,7 +21,7 @@ public:
     // with these events and knows all far ranks, the secret that all ranks share, and the
     // connections that show that some of them live.
     NetworkEvents network_events() { return courier_->events(); }
-    void use(Network network, uint64_t session);
+    Done use(Network network, uint64_t session);
     void add_connection(uint32_t rank, FileDescriptor connection) {
         vigil_.add_connection(rank, std::move(connection));
     }
@@ -97,7 +98,8 @@ private:
     size_t shelved_ = 0;      // messages on all shelves
     uint64_t together_ = 0;   // every rank has begun this call
     std::atomic<bool> has_spread_{false};
-    uint64_t exchange_ = 0; // latest in which this rank has published its line
+    uint64_t exchange_ = 0;                // latest in which this rank has published its line
+    std::unique_ptr<Attendant> attendant_; // null likewise; last: it uses the others
 };
 
 } // namespace qccl

@@ -1,6 +1,6 @@
-#include "api/quiet_thread.hpp"
+#include "base/quiet_thread.hpp"
 
-#include "api/boundary.hpp"
+#include "base/contained.hpp"
 #include "base/no_signals.hpp"
 
 #include <cinttypes>

@@ -1,0 +1,39 @@
+// transport/attendant: a rank that computes between two calls answers the ranks of other hosts.
+#include "transport_ways.hpp"
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Rank 1 needs nobody in call 2 and is soon done with it, unseen by rank 0; rank 2 does not come.
+template <Kind kind> void who_is_done_is_not_blamed_for_who_is_late() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::mail));
+        rank.meeting.barrier();
+        if (rank.rank == 1) {
+            CHECK_OK(transport->begin(call_number(2), 30s));
+            CHECK_OK(transport->end());
+        }
+        rank.meeting.barrier();
+        if (rank.rank == 0) {
+            CHECK_OK(transport->begin(call_number(2), 2s));
+            check_error(receive(*transport, 2).error(), Code::timeout, 2,
+                        "rank 2 did not come to all_reduce, call 2, within 2 s");
+            rank.meeting.board[0] = 1;
+        }
+        await([&] {
+            std::this_thread::sleep_for(1ms); // computes
+            return rank.meeting.board[0] == 1;
+        });
+        rank.meeting.barrier();
+    });
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {ON_APART(who_is_done_is_not_blamed_for_who_is_late)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
