@@ -198,7 +198,7 @@ inline qccl::FarOptions far_options(const qccl::NetworkModule &network) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    std::memcpy(&far.address, &address, sizeof address);
+    std::memcpy(&far.addresses.emplace_back(), &address, sizeof address);
     far.network = &network;
     return far;
 }

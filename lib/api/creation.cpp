@@ -198,7 +198,8 @@ Result<FarOptions> Creation::far_options() const {
     far.devices = settings_.ucx_devices.value_or("");
     QCCL_TRY(const std::vector<Endpoint> here,
              choose_endpoints(settings_.socket_interface.value_or("")));
-    far.address = to_socket_address(here.front()).storage;
+    for (const Endpoint &endpoint : here)
+        far.addresses.push_back(to_socket_address(endpoint).storage);
     return far;
 }
 

@@ -107,18 +107,17 @@ Done connect_neighbours(SharedTransport &transport, const LifePort &port,
         deadline_after(std::chrono::steady_clock::now(), options.peer_timeout);
     const uint32_t rank = options.rank, size = options.size;
     const uint32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    LifeMeeting meeting(port, rank);
+    if (is_kept(roster, rank)) meeting.call(contacts[next], next);
+    if (is_kept(roster, previous)) meeting.expect(previous);
+    QCCL_TRY(meeting.run(deadline));
     const auto keep = [&](uint32_t peer, FileDescriptor connection) {
+        if (!connection.is_open()) return;
         watch_life(connection, options.peer_timeout);
         transport.add_connection(peer, std::move(connection));
     };
-    if (is_kept(roster, rank)) {
-        QCCL_TRY(FileDescriptor made, connect_life(contacts[next], rank, next, deadline));
-        keep(next, std::move(made));
-    }
-    if (is_kept(roster, previous)) {
-        QCCL_TRY(FileDescriptor admitted, port.admit(previous, deadline));
-        keep(previous, std::move(admitted));
-    }
+    keep(next, meeting.take_called());
+    keep(previous, meeting.take_expected());
     return {};
 }
 
@@ -127,7 +126,7 @@ Done connect_neighbours(SharedTransport &transport, const LifePort &port,
 Done reach_hosts(SharedTransport &transport, const Roster &roster, const TransportOptions &options,
                  const AllGather &all_gather) {
     auto network = open_network(transport, options);
-    auto port = LifePort::open(options.far.address);
+    auto port = LifePort::open(options.far.addresses);
     Done opened = outcome(network);
     if (opened) opened = outcome(port);
     QCCL_TRY(gather_done(opened, options.size, all_gather));

@@ -2,7 +2,7 @@
 // share.
 #pragma once
 
-#include "transport/life_port.hpp"
+#include "transport/life_meeting.hpp"
 #include "transport/roster.hpp"
 #include "transport/shared_transport.hpp"
 

@@ -1,45 +1,54 @@
-// Connections between ranks of different hosts that carry nothing and show that the other end
-// lives. Each rank listens at a port of its own and lets in whom it has given its cookie. Knows not
-// who needs whom.
+// Where a rank waits for the ranks of other hosts that are to see whether it lives: a port at each
+// of its addresses. Knows neither who comes nor who needs whom.
 #pragma once
 
-#include "base/deadline.hpp"
 #include "base/file_descriptor.hpp"
 #include "base/result.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 namespace qccl {
 
+// Of IPv4 or IPv6, as the system has it, in no more room than that takes.
+union LifeAddress {
+    sockaddr_in6 ipv6{};
+    sockaddr_in ipv4;
+    sockaddr any;
+
+    bool is_there() const { return any.sa_family != AF_UNSPEC; }
+    socklen_t bytes() const { return any.sa_family == AF_INET6 ? sizeof ipv6 : sizeof ipv4; }
+};
+
 // How to reach a rank. Travels as bytes.
 struct LifeContact {
-    sockaddr_storage address{};
-    socklen_t bytes = 0;
-    std::array<std::byte, 16> cookie{};
+    static constexpr size_t most_addresses = 8;
+
+    std::array<LifeAddress, most_addresses> addresses; // those that are there come first
+    // Who says the first knows the rank's contact; who answers with the second is the rank.
+    std::array<std::byte, 16> cookie{}, answer{};
 };
 
 class LifePort {
 public:
     LifePort() = default;
-    // Listens at that address, at a port that is free.
-    static Result<LifePort> open(const sockaddr_storage &address);
-    const LifeContact &contact() const { return contact_; }
+    // Listens at those of the addresses that are this machine's, at ports that are free.
+    static Result<LifePort> open(std::span<const sockaddr_storage> addresses);
 
-    // The connection that `rank` has made.
-    Result<FileDescriptor> admit(uint32_t rank, TimePoint deadline) const;
+    const LifeContact &contact() const { return contact_; }
+    const std::vector<FileDescriptor> &listeners() const { return listeners_; }
 
 private:
-    FileDescriptor listener_;
+    Done listen_at(const sockaddr_storage &address);
+
+    std::vector<FileDescriptor> listeners_;
     LifeContact contact_;
 };
-
-// Presents itself as `own_rank` to `rank`.
-Result<FileDescriptor> connect_life(const LifeContact &contact, uint32_t own_rank, uint32_t rank,
-                                    TimePoint deadline);
-// From now on the connection breaks when the other host has been silent for so long.
-void watch_life(const FileDescriptor &connection, std::chrono::nanoseconds silence);
 
 } // namespace qccl

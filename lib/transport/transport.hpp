@@ -178,8 +178,8 @@ struct FarOptions {
     const NetworkModule *network = nullptr;
     // The module's own names; empty: whatever there is.
     std::string transports, devices;
-    // Of this host, for connections that show that a rank lives; the port is chosen.
-    sockaddr_storage address{};
+    // Of this host, the best first, for connections that show that a rank lives; ports are chosen.
+    std::vector<sockaddr_storage> addresses;
 };
 
 struct TransportOptions {

@@ -1,0 +1,214 @@
+// transport/life_meeting: ranks of several hosts find each other at one of many addresses, over
+// IPv4 and IPv6, whoever else is at their ports.
+#include "qtest.hpp"
+
+#include "transport/life_meeting.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <sys/resource.h>
+
+using namespace qccl;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+sockaddr_storage address_of(const char *text) {
+    LifeAddress address;
+    if (inet_pton(AF_INET6, text, &address.ipv6.sin6_addr) == 1) {
+        address.any.sa_family = AF_INET6;
+    } else {
+        CHECK_EQ(inet_pton(AF_INET, text, &address.ipv4.sin_addr), 1);
+        address.any.sa_family = AF_INET;
+    }
+    sockaddr_storage storage{};
+    std::memcpy(&storage, &address.ipv6, sizeof address.ipv6);
+    return storage;
+}
+
+LifePort port_at(const std::vector<const char *> &addresses) {
+    std::vector<sockaddr_storage> storages;
+    for (const char *const address : addresses) storages.push_back(address_of(address));
+    auto port = LifePort::open(storages);
+    CHECK_OK(port);
+    return std::move(*port);
+}
+
+// Each calls the next, as the ranks of a communicator do.
+void check_ring(const std::vector<LifePort> &ports, Clock::duration within = 5s) {
+    const auto size = static_cast<uint32_t>(ports.size());
+    std::vector<FileDescriptor> forward(size), backward(size);
+    std::vector<std::string> said(size);
+    std::vector<std::thread> ranks;
+    for (uint32_t rank = 0; rank < size; rank++)
+        ranks.emplace_back([&, rank] {
+            LifeMeeting meeting(ports[rank], rank);
+            const uint32_t next = (rank + 1) % size;
+            meeting.call(ports[next].contact(), next);
+            meeting.expect((rank + size - 1) % size);
+            const Done done = meeting.run(Clock::now() + within);
+            if (!done) said[rank] = done.error().text;
+            forward[rank] = meeting.take_called();
+            backward[rank] = meeting.take_expected();
+        });
+    for (std::thread &rank : ranks) rank.join();
+    for (uint32_t rank = 0; rank < size; rank++) {
+        CHECK_EQ(said[rank], std::string());
+        const auto byte = static_cast<char>('a' + rank);
+        CHECK_EQ(send(forward[rank].number(), &byte, 1, 0), 1);
+        pollfd one{backward[(rank + 1) % size].number(), POLLIN, 0};
+        CHECK_EQ(poll(&one, 1, 5000), 1);
+        char heard = 0;
+        CHECK_EQ(recv(one.fd, &heard, 1, 0), 1);
+        CHECK_EQ(heard, byte);
+    }
+}
+
+void ranks_meet_at_either_kind_of_address() {
+    for (const char *const address : {"127.0.0.1", "::1"}) {
+        std::vector<LifePort> ports;
+        for (int rank = 0; rank < 3; rank++) ports.push_back(port_at({address}));
+        check_ring(ports);
+    }
+}
+
+// The first leads to somebody else, as the addresses of bridges for containers do, which are equal
+// on all hosts; the second to nobody; the third cannot be had here.
+void one_of_many_addresses_is_enough() {
+    std::vector<LifePort> ports;
+    for (int rank = 0; rank < 3; rank++) ports.push_back(port_at({"127.0.0.1", "::1"}));
+    const LifePort stranger = port_at({"127.0.0.2", "127.0.0.3"});
+    const auto lead_astray = [&](const LifePort &port) {
+        LifeContact contact = port.contact();
+        contact.addresses[2] = contact.addresses[1];
+        contact.addresses[3] = contact.addresses[0];
+        contact.addresses[0] = stranger.contact().addresses[0];
+        contact.addresses[1] = stranger.contact().addresses[1];
+        contact.addresses[1].ipv4.sin_port = htons(1);
+        return contact;
+    };
+    std::thread other([&] {
+        LifeMeeting meeting(ports[1], 1);
+        meeting.expect(0);
+        CHECK_OK(meeting.run(Clock::now() + 5s));
+    });
+    LifeMeeting meeting(ports[0], 0);
+    meeting.call(lead_astray(ports[1]), 1);
+    const Done met = meeting.run(Clock::now() + 5s);
+    other.join();
+    CHECK_OK(met);
+}
+
+void an_address_that_is_not_here_is_left_out() {
+    std::vector<LifePort> ports;
+    ports.push_back(port_at({"192.0.2.1", "127.0.0.1"}));
+    ports.push_back(port_at({"192.0.2.1", "::1"}));
+    CHECK_EQ(ports[0].listeners().size(), 1U);
+    check_ring(ports);
+    CHECK(!LifePort::open(std::array{address_of("192.0.2.1")}));
+}
+
+void who_is_not_there_is_named() {
+    const LifePort here = port_at({"127.0.0.1"});
+    LifeContact gone;
+    gone = port_at({"127.0.0.1", "::1"}).contact();
+    LifeMeeting calls(here, 0);
+    calls.call(gone, 7);
+    const auto start = Clock::now();
+    const Done refused = calls.run(start + 5s);
+    CHECK(!refused && Clock::now() - start < 2s);
+    CHECK(refused.error().code == Code::peer_lost && refused.error().rank == 7);
+    LifeMeeting waits(here, 0);
+    waits.expect(4);
+    const Done late = waits.run(Clock::now() + 100ms);
+    CHECK(!late);
+    CHECK(late.error().code == Code::timeout && late.error().rank == 4);
+}
+
+FileDescriptor knock(const LifePort &port) {
+    const LifeAddress &address = port.contact().addresses[0];
+    FileDescriptor stranger(socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    (void)connect(stranger.number(), &address.any, address.bytes());
+    return stranger;
+}
+
+// A thousand, before and while the ranks come: silent, dribbling, with garbage, with what looks
+// like a greeting, and with the answer instead of the cookie.
+void strangers_keep_nobody_out(const char *address) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    std::vector<LifePort> ports;
+    for (int rank = 0; rank < 3; rank++) ports.push_back(port_at({address}));
+    std::atomic<bool> is_over = false;
+    std::atomic<int> come = 0;
+    std::thread crowd([&] {
+        std::vector<FileDescriptor> strangers(1000);
+        for (size_t turn = 0; !is_over; turn++) {
+            for (size_t i = 0; i < strangers.size() && !is_over; i++) {
+                FileDescriptor &one = strangers[i];
+                const LifePort &port = ports[i % ports.size()];
+                std::array<std::byte, 20> said{};
+                if (i % 4 == 1) said.fill(std::byte{'x'});
+                if (i % 4 == 2)
+                    std::memcpy(said.data(), port.contact().answer.data(),
+                                port.contact().answer.size());
+                const size_t bytes = i % 4 == 0 ? 0 : i % 4 == 3 ? 1 : said.size();
+                const bool speaks =
+                    one.is_open() && (bytes == 0 || send(one.number(), said.data(), bytes,
+                                                         MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
+                if (!speaks || turn % 8 == 0) one = knock(port);
+                come++;
+            }
+        }
+    });
+    while (come < 1000) std::this_thread::sleep_for(1ms);
+    check_ring(ports);
+    is_over = true;
+    crowd.join();
+}
+
+void strangers_keep_nobody_out_of_ipv4() { strangers_keep_nobody_out("127.0.0.1"); }
+void strangers_keep_nobody_out_of_ipv6() { strangers_keep_nobody_out("::1"); }
+
+// Who has seen a greeting cannot come again as that rank.
+void a_replayed_greeting_is_too_late() {
+    const LifePort port = port_at({"127.0.0.1"});
+    const struct {
+        std::array<std::byte, 16> cookie;
+        uint32_t rank;
+    } greeting{port.contact().cookie, 1};
+    const auto greet = [&] {
+        FileDescriptor one = knock(port);
+        CHECK_EQ(send(one.number(), &greeting, sizeof greeting, 0), ssize_t{sizeof greeting});
+        return one;
+    };
+    const FileDescriptor honest = greet(), thief = greet();
+    LifeMeeting meeting(port, 0);
+    meeting.expect(1);
+    CHECK_OK(meeting.run(Clock::now() + 5s));
+    std::array<std::byte, 16> answer{};
+    CHECK_EQ(recv(honest.number(), &answer, sizeof answer, MSG_WAITALL), ssize_t{sizeof answer});
+    CHECK(answer == port.contact().answer);
+    CHECK_EQ(recv(thief.number(), &answer, sizeof answer, MSG_DONTWAIT), ssize_t{-1});
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(ranks_meet_at_either_kind_of_address),    QTEST(one_of_many_addresses_is_enough),
+        QTEST(an_address_that_is_not_here_is_left_out), QTEST(who_is_not_there_is_named),
+        QTEST(strangers_keep_nobody_out_of_ipv4),       QTEST(strangers_keep_nobody_out_of_ipv6),
+        QTEST(a_replayed_greeting_is_too_late),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
