@@ -2,9 +2,10 @@
 # What is too long for every commit. Builds into build-night-*, prints each part's summary, and ends
 # with 1 if any part failed.
 #
-#   tests/nightly.sh [PART...]   parts: full kills sanitizers valgrind fuzz; none: all of them
+#   tests/nightly.sh [PART...]   parts: full kills faults sanitizers valgrind fuzz; none: all
 #   QTEST_RUNS=10000000     inputs for each fuzzer
-#   QTEST_KILLS=1000        runs in which a rank is killed
+#   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
+#                                hosts, where links are cut in a twentieth
 #   QTEST_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
 #                                valgrind, which is slower still, one in five of those
 set -u
@@ -36,6 +37,12 @@ full() {
 
 kills() {
     set_up full -Dwerror=true -Ddebug=true && build-night-full/tests/survivors --runs "$kills"
+}
+
+faults() {
+    set_up full -Dwerror=true -Ddebug=true &&
+        /usr/bin/python3 tests/faults_test.py build-night-full/tests/far_survivor \
+            --kills $((kills / 5)) --cuts $((kills / 20)) --endings $((kills / 20)) --late 90
 }
 
 # $1: a name without a comma, which linkers take for two arguments; $2: Meson's name of it. With clang: g++ 12 takes the better part of an hour for the kernels.
@@ -76,14 +83,14 @@ case ${1-} in
     exit 0
     ;;
 esac
-[ $# -gt 0 ] || set -- full kills sanitizers valgrind fuzz
+[ $# -gt 0 ] || set -- full kills faults sanitizers valgrind fuzz
 for name in "$@"; do
     case $name in
-    full | kills | fuzz) part "$name" ;;
+    full | kills | faults | fuzz) part "$name" ;;
     sanitizers) sanitizers ;;
     valgrind) part valgrind_suite ;;
     *)
-        echo "nightly.sh: no part $name; parts: full kills sanitizers valgrind fuzz" >&2
+        echo "nightly.sh: no part $name; parts: full kills faults sanitizers valgrind fuzz" >&2
         exit 2
         ;;
     esac

@@ -3,7 +3,7 @@
 // names the dead rank, in time; and that nothing stays behind. Uses the public API alone.
 //
 //     survivors --runs 1000 [--ranks 4] [--seed 1] [--verbose]
-#include <qccl/qccl.h>
+#include "workload.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,7 +26,7 @@
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace workload;
 
 constexpr int max_ranks = 64;
 constexpr double peer_timeout_s = 10;
@@ -34,17 +34,6 @@ constexpr double peer_timeout_s = 10;
 constexpr double timeout_s = 5;
 // From the kill to a survivor's return.
 constexpr double patience_s = peer_timeout_s;
-
-// What a rank reports, in memory shared with the parent.
-struct Report {
-    volatile uint64_t calls;
-    volatile int32_t result;
-    volatile int32_t peer;
-    volatile int32_t wrong; // a call succeeded with a wrong result
-    volatile int32_t has_ended;
-    volatile double ended_at;
-    char sentence[256];
-};
 
 [[gnu::format(printf, 1, 2)]] std::string say(const char *format, ...) {
     char text[512];
@@ -55,87 +44,7 @@ struct Report {
     return text;
 }
 
-double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
-
-struct Shape {
-    size_t count;
-    const char *codec;
-};
-// From one line of a cache to many segments, lossless and not.
-constexpr Shape shapes[] = {{1, nullptr},   {300, nullptr},     {5000, "int8"},   {70000, nullptr},
-                            {1000, "int4"}, {600000, "minmax"}, {900000, nullptr}};
 constexpr uint64_t calls_per_run = 400;
-
-// Memory that peers read in place, or a plain vector's.
-class Values {
-public:
-    Values(size_t count, bool is_shared) : own_(is_shared ? 0 : count), count_(count) {
-        if (is_shared && qcclMemAlloc(&shared_, bytes()) != qcclSuccess) _exit(4);
-    }
-    float *data() { return shared_ != nullptr ? static_cast<float *>(shared_) : own_.data(); }
-    const float &operator[](size_t i) { return data()[i]; }
-    void fill(float value) { std::fill_n(data(), count_, value); }
-    bool register_with(qcclComm_t comm) {
-        void *handle = nullptr;
-        return shared_ == nullptr ||
-               qcclCommRegister(comm, shared_, bytes(), &handle) == qcclSuccess;
-    }
-
-private:
-    size_t bytes() const { return count_ * sizeof(float); }
-
-    void *shared_ = nullptr;
-    std::vector<float> own_;
-    size_t count_;
-};
-
-// Rank r gives r + 1 everywhere, so that the sum is known and every codec carries it exactly
-// enough to tell right from wrong.
-bool is_right(Values &values, size_t count, int ranks) {
-    const float expected = static_cast<float>(ranks * (ranks + 1)) / 2;
-    for (size_t i = 0; i < count; i++)
-        if (std::abs(values[i] - expected) > 0.02F * expected) return false;
-    return true;
-}
-
-void note(Report &report, qcclComm_t comm, qcclResult_t result) {
-    std::snprintf(report.sentence, sizeof report.sentence, "%s", qcclGetLastError(comm));
-    qcclErrorInfo_t info{};
-    info.size = sizeof info;
-    report.peer = comm != nullptr && qcclGetErrorInfo(comm, &info) == qcclSuccess ? info.peer : -1;
-    report.result = result;
-}
-
-qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks, bool registers) {
-    std::vector<qcclCodec_t> codecs;
-    for (const Shape &shape : shapes) {
-        qcclCodec_t codec = nullptr;
-        if (shape.codec != nullptr && qcclCodecCreate(&codec, shape.codec) != qcclSuccess)
-            return qcclInternalError;
-        codecs.push_back(codec);
-    }
-    const size_t largest =
-        std::max_element(std::begin(shapes), std::end(shapes), [](auto &a, auto &b) {
-            return a.count < b.count;
-        })->count;
-    Values send(largest, registers), recv(largest, registers);
-    if (!send.register_with(comm) || !recv.register_with(comm)) return qcclInternalError;
-    for (uint64_t i = 0; i < calls_per_run; i++) {
-        const size_t which = i % std::size(shapes);
-        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
-        config.codec = codecs[which];
-        send.fill(static_cast<float>(rank + 1));
-        const qcclResult_t result =
-            qcclAllReduceConfig(send.data(), recv.data(), shapes[which].count, qcclFloat32, qcclSum,
-                                comm, nullptr, &config);
-        // Whoever reads it still, here or there, gets a wrong sum.
-        send.fill(-1);
-        if (result != qcclSuccess) return result;
-        if (!is_right(recv, shapes[which].count, ranks)) report.wrong = 1;
-        report.calls = i + 1;
-    }
-    return qcclSuccess;
-}
 
 [[noreturn]] void run_rank(Report &report, int id_read, int id_write, int rank, int ranks,
                            bool registers) {
@@ -158,10 +67,10 @@ qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks, bool reg
     config.timeout = timeout_s;
     config.log.function = [](int32_t, const char *, void *) {}; // the deaths are no news here
     if (result == qcclSuccess) result = qcclCommInitRankConfig(&comm, ranks, &id, rank, &config);
-    if (result == qcclSuccess) result = work(report, comm, rank, ranks, registers);
+    if (result == qcclSuccess) result = work(report, comm, rank, ranks, calls_per_run, registers);
     note(report, comm, result);
     report.ended_at = now();
-    report.has_ended = 1;
+    report.stage = ended;
     qcclCommDestroy(comm);
     _exit(0);
 }
@@ -208,7 +117,7 @@ public:
         return text;
     }
     bool died_in_calls() const {
-        return reports_[victim_].calls > 0 && reports_[victim_].has_ended == 0;
+        return reports_[victim_].calls > 0 && reports_[victim_].stage != ended;
     }
 
 private:
@@ -233,7 +142,7 @@ private:
         const uint64_t call = 1 + random_() % (calls_per_run / 4);
         const Report &victim = reports_[victim_];
         const double until = now() + patience_s;
-        while (victim.calls < call && victim.has_ended == 0 && now() < until)
+        while (victim.calls < call && victim.stage != ended && now() < until)
             std::this_thread::sleep_for(microseconds(50));
         std::this_thread::sleep_for(microseconds(random_() % 3000));
     }
@@ -261,7 +170,7 @@ private:
 
     std::string judge(const Report &report) const {
         if (report.wrong != 0) return "a wrong result";
-        if (report.has_ended == 0) return ""; // no job: rank 0 died before there was an id
+        if (report.stage != ended) return ""; // no job: rank 0 died before there was an id
         if (report.result == qcclSuccess) return "";
         const std::string sentence = report.sentence;
         if (report.calls == 0) {

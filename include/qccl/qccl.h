@@ -167,8 +167,10 @@ typedef struct {
 
 /* peer_timeout bounds what ranks that have met still need of each other: in creation the exchange
  * of shared memory, and where ranks disagree about a call the time until qcclMismatch, if some have
- * not come to it (`timeout`, if that is shorter). It plays no part in finding the dead: on one
- * machine the kernel tells at once that a process has ended, and one that is only stopped lives. */
+ * not come to it (`timeout`, if that is shorter). A host that cannot be reached for longer is lost
+ * (qcclPeerLost); an outage of up to a third costs only time. It plays no part in finding dead
+ * processes: the kernel tells at once that one has ended, other hosts too, and one that is only
+ * stopped lives. */
 
 typedef struct {
     size_t size;

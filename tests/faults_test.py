@@ -1,0 +1,323 @@
+"""What goes wrong between hosts, at random moments: ranks are killed, links are cut for a while or for ever, connections are
+reset, a rank ends the communicator, a rank comes late. Nobody hangs, nobody has a wrong result, and every error names a rank
+at fault.
+
+usage: faults_test.py FAR_SURVIVOR [--kills N] [--cuts N] [--endings N] [--late SECONDS] [--seed N] [--verbose]
+"""
+import argparse
+import collections
+import contextlib
+import pathlib
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+import testbed
+from testbed import links
+from testbed.suite import run_tests
+
+STARTING, CALLING, LEAVING, ENDED = range(4)
+SUCCESS, TIMEOUT, PEER_LOST, REVOKED = 0, 8, 65, 66
+LAYOUT = struct.Struct("<Qiiiid256s")  # workload.hpp's Report
+Report = collections.namedtuple("Report", "calls stage result peer wrong ended_at sentence")
+
+PEER_TIMEOUT = 3  # seconds
+TIMEOUT = 6  # seconds, for ranks that never come
+SLACK = 4  # seconds, for a loaded machine: with the test, not with what it tests
+CALLS = 60
+FOR_EVER = 1 << 30  # calls: more than anybody makes
+
+OPTIONS = argparse.ArgumentParser(description=__doc__)
+OPTIONS.add_argument("program", type=lambda text: pathlib.Path(text).resolve())
+OPTIONS.add_argument("--kills", type=int, default=6)
+OPTIONS.add_argument("--cuts", type=int, default=5)
+OPTIONS.add_argument("--endings", type=int, default=4)
+OPTIONS.add_argument("--late", type=float, default=3)
+OPTIONS.add_argument("--seed", type=int, default=1)
+OPTIONS.add_argument("--verbose", action="store_true")
+CHOSEN = OPTIONS.parse_args()
+
+
+class Run:
+    """A job of the program on all hosts of a testbed, and what its ranks report."""
+
+    def __init__(self, bed, ranks, calls=CALLS, more=(), **env):
+        self.bed, self.per_host, self.size = bed, ranks, len(bed.hosts) * ranks
+        self.folder = bed.folder / "run"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        self.path = self.folder / "reports"
+        self.path.write_bytes(bytes(LAYOUT.size * self.size))
+        env = {"QCCL_PEER_TIMEOUT": f"{PEER_TIMEOUT}s", "QCCL_TIMEOUT": f"{TIMEOUT}s", **env}
+        self.begun = time.monotonic()
+        self.job = testbed.Job(bed, [CHOSEN.program, self.path, calls, *more], ranks, env=env, output=self.folder)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.job.end(grace=0)
+
+    def report(self, rank):
+        with open(self.path, "rb") as file:
+            file.seek(rank * LAYOUT.size)
+            *numbers, sentence = LAYOUT.unpack(file.read(LAYOUT.size))
+        return Report(*numbers, sentence.split(b"\0")[0].decode(errors="replace"))
+
+    def reports(self):
+        return [self.report(rank) for rank in range(self.size)]
+
+    def await_call(self, rank, call):
+        """False: it has ended before."""
+        return self.await_(rank, lambda report: report.calls >= call)
+
+    def await_stage(self, rank, stage):
+        return self.await_(rank, lambda report: report.stage >= stage)
+
+    def await_(self, rank, is_met):
+        end = time.monotonic() + 60
+        while not is_met(report := self.report(rank)):
+            if report.stage == ENDED or time.monotonic() > end:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def host_of(self, rank):
+        return rank // self.per_host
+
+    def said(self, rank):
+        return (self.folder / f"{rank}.err").read_text(errors="replace")
+
+    def wait(self, ranks, seconds):
+        """Ranks that have not ended by then."""
+        end = time.monotonic() + seconds
+        running = set(ranks)
+        while running and time.monotonic() < end:
+            running = {rank for rank in running if self.job.statuses()[rank] is None}
+            time.sleep(0.005)
+        return sorted(running)
+
+    def summary(self):
+        return " ".join(f"{report.calls}/{report.stage}/{report.result}" for report in self.reports())
+
+
+class Faults(unittest.TestCase):
+    """Of several hosts."""
+    HOSTS, RATE, IPV6 = 3, "1gbit", False
+
+    @classmethod
+    def setUpClass(cls):
+        cls.bed = cls.enterClassContext(testbed.Testbed(cls.HOSTS, rate=cls.RATE, ipv6=cls.IPV6))
+
+    def setUp(self):
+        self.random = random.Random(CHOSEN.seed)
+        self.longest = 0
+
+    def repeat(self, what, runs, once):
+        """All runs, whatever comes of one; then what was wrong with each."""
+        wrong, notes = [], []
+        for number in range(runs):
+            try:
+                note = once(number)
+                notes.append(note)
+                if CHOSEN.verbose:
+                    print(f"{what} {number}: {note}", flush=True)
+            except AssertionError as failure:
+                wrong.append(f"{what} {number} (seed {CHOSEN.seed}): {failure}")
+                print(wrong[-1], flush=True)
+        print(f"{what}: {runs} runs, {len(wrong)} failed, the last rank was back after {self.longest:.2f} s at most", flush=True)
+        self.assertEqual(wrong, [])
+        return notes
+
+    def check_soon(self, run, ranks, since, bound):
+        """They end, all of them, without a crash, and nobody reports a wrong result. When the last came back."""
+        hanging = run.wait(ranks, since + bound + SLACK - time.monotonic())
+        self.assertEqual(hanging, [], f"ranks hang; {run.summary()}")
+        crashed = [rank for rank in ranks if run.job.statuses()[rank] != 0]
+        self.assertEqual(crashed, [], f"ranks crashed: {[run.said(rank) for rank in crashed]}")
+        reports = run.reports()
+        self.assertEqual([rank for rank in ranks if reports[rank].wrong], [], "ranks with a wrong result")
+        late = max(reports[rank].ended_at for rank in ranks) - since
+        self.longest = max(self.longest, late)
+        return late
+
+    def check_all_done(self, run, calls=CALLS):
+        self.assertEqual([(report.calls, report.result) for report in run.reports()], [(calls, SUCCESS)] * run.size,
+                         run.report(0).sentence)
+
+
+class Deaths(Faults):
+    RANKS = 2
+
+    def check_error(self, run, rank, victim):
+        report = run.report(rank)
+        if report.result == SUCCESS:
+            self.assertEqual(report.calls, CALLS)
+            return
+        if report.calls == 0:
+            # Who gives up exits at once, rank 0 with the rendezvous among them: who comes or waits a moment longer hears of
+            # that, and not of the first death.
+            if "rendezvous" in report.sentence or "connect" in report.sentence:
+                return
+        else:
+            self.assertEqual(report.peer, victim, f"rank {rank}: {report.sentence}")
+        self.assertIn(f"rank {victim} ", report.sentence, f"rank {rank}, after {report.calls} calls")
+
+    def kill_one(self, number):
+        with Run(self.bed, self.RANKS) as run:
+            victim = self.random.randrange(run.size)
+            phase = ("start", "end", *["calls"] * 5)[number % 7]
+            if phase == "start":
+                time.sleep(self.random.uniform(0.02, 0.6))
+            elif phase == "end":
+                run.await_stage(victim, LEAVING)
+                time.sleep(self.random.uniform(0, 0.003))
+            else:
+                run.await_call(victim, self.random.randrange(1, CALLS * 3 // 4))
+                time.sleep(self.random.uniform(0, 0.05))
+            at = run.report(victim)
+            run.job.kill(victim)
+            killed = time.monotonic()
+            survivors = [rank for rank in range(run.size) if rank != victim]
+            never_came = at.stage == STARTING
+            late = self.check_soon(run, survivors, killed, TIMEOUT if never_came else PEER_TIMEOUT)
+            for rank in survivors:
+                self.check_error(run, rank, victim)
+            return f"{phase}: rank {victim} in stage {at.stage} after {at.calls} calls; {late:.2f} s; {run.summary()}"
+
+    def test_every_survivor_names_the_dead(self):
+        notes = self.repeat("killed", CHOSEN.kills, self.kill_one)
+        in_calls = sum("in stage 1" in note for note in notes)
+        self.assertGreater(in_calls * 2, CHOSEN.kills, "too few ranks died inside the calls: the moments are chosen badly")
+
+
+class Cuts(Faults):
+    """A rank to a host, and two."""
+    SILENT = {False: ("state", "3"), True: ("state", "0")}  # of a port of a bridge: forwarding, disabled
+
+    def tearDown(self):
+        for host in self.bed.hosts:
+            host.restore()
+            with contextlib.suppress(testbed.Failed):  # it is only now coming up, which heals it, too
+                self.drop(host, False)
+
+    def drop(self, host, is_dropping):
+        """The link stays up and carries nothing, which only silence shows."""
+        links.call("bridge", "link", "set", "dev", host.veth, *self.SILENT[is_dropping])
+
+    def cut(self, host, is_silent):
+        if is_silent:
+            self.drop(host, True)
+        else:
+            host.cut()
+
+    def heal(self, host, is_silent):
+        if is_silent:
+            self.drop(host, False)
+        else:
+            host.restore()
+
+    def start(self, calls=CALLS):
+        return Run(self.bed, self.random.choice((1, 2)), calls)
+
+    def await_moment(self, run):
+        run.await_call(0, self.random.randrange(1, CALLS // 2))
+        time.sleep(self.random.uniform(0, 0.05))
+
+    def outlast(self, number):
+        """A short outage."""
+        with self.start() as run:
+            self.await_moment(run)
+            host, is_silent = self.random.choice(self.bed.hosts), number % 2 == 0
+            seconds = self.random.uniform(0.05, PEER_TIMEOUT / 3)
+            begun = time.monotonic()
+            self.cut(host, is_silent)
+            time.sleep(seconds)
+            self.heal(host, is_silent)
+            self.check_soon(run, range(run.size), begun, 20)
+            self.check_all_done(run)
+            return f"{'silent' if is_silent else 'down'} for {seconds:.2f} s; over {time.monotonic() - begun:.2f} s after it began"
+
+    def lose_host(self, number):
+        with self.start(FOR_EVER) as run:
+            self.await_moment(run)
+            host, is_silent = self.random.choice(self.bed.hosts), number % 2 == 0
+            begun = time.monotonic()
+            self.cut(host, is_silent)
+            late = self.check_soon(run, range(run.size), begun, PEER_TIMEOUT + 1)
+            self.heal(host, is_silent)
+            for rank in range(run.size):
+                report = run.report(rank)
+                self.assertEqual(report.result, PEER_LOST, f"rank {rank}: {report.sentence}")
+                self.assertNotEqual(run.host_of(rank) == host.index, run.host_of(report.peer) == host.index,
+                                    f"rank {rank} on {run.host_of(rank)} names one on its side of {host.name}: {report.sentence}")
+                self.assertIn(f"rank {report.peer} ", report.sentence)
+            return f"{host.name} {'silent' if is_silent else 'down'}: {late:.2f} s; {run.summary()}"
+
+    def reset(self, _number):
+        with self.start(FOR_EVER) as run:
+            self.await_moment(run)
+            host = self.random.choice(self.bed.hosts)
+            begun = time.monotonic()
+            host.run(["ss", "-K", "state", "established"])
+            late = self.check_soon(run, range(run.size), begun, 1)
+            for rank in range(run.size):
+                report = run.report(rank)
+                self.assertEqual(report.result, PEER_LOST, f"rank {rank}: {report.sentence}")
+                self.assertIn(f"rank {report.peer} ", report.sentence)
+            return f"{host.name}: {late:.2f} s; {run.summary()}"
+
+    def test_an_outage_of_a_third_costs_only_time(self):
+        self.repeat("outage", CHOSEN.cuts, self.outlast)
+
+    def test_a_lost_host_is_named_on_both_sides(self):
+        self.repeat("cut", CHOSEN.cuts, self.lose_host)
+
+    def test_connections_are_reset(self):
+        self.repeat("reset", max(1, CHOSEN.cuts // 4), self.reset)
+
+
+class Endings(Faults):
+    def end_one(self, number):
+        how = ("abort", "revoke")[number % 2]
+        ender, call = self.random.randrange(self.HOSTS * 2), self.random.randrange(1, CALLS // 2)
+        # One rank comes late, so that the ender is in the middle of the next call.
+        late = f"rank={(ender + 1 + self.random.randrange(self.HOSTS * 2 - 1)) % (self.HOSTS * 2)},call={call + 1},delay=400ms"
+        with Run(self.bed, 2, FOR_EVER, (how, ender, call), QCCL_INJECT=late) as run:
+            run.await_call(ender, call)
+            begun = time.monotonic()
+            late = self.check_soon(run, range(run.size), begun, 1)
+            for rank in range(run.size):
+                report = run.report(rank)
+                if report.result == REVOKED and rank == ender:
+                    continue
+                self.assertEqual((report.result, report.peer), (REVOKED, ender), f"rank {rank}: {report.sentence}")
+                self.assertIn(f"rank {ender} {how}", report.sentence)
+            return f"{how} by {ender} after {call} calls: {late:.2f} s"
+
+    def test_one_rank_ends_it_for_all(self):
+        self.repeat("ended", CHOSEN.endings, self.end_one)
+
+
+class Lateness(Faults):
+    def test_who_comes_late_is_warned_of_once(self):
+        late, call = 3, 20
+        seconds = CHOSEN.late
+        with Run(self.bed, 2, CALLS, QCCL_TIMEOUT=f"{seconds + 60:g}s",
+                 QCCL_INJECT=f"rank={late},call={call},delay={seconds:g}s") as run:
+            self.check_soon(run, range(run.size), time.monotonic(), seconds + 60)
+            self.check_all_done(run)
+            warnings = [line for rank in range(run.size) for line in run.said(rank).splitlines() if "has not come" in line]
+            if seconds > 35:
+                self.assertEqual(len(warnings), 1, warnings)
+                self.assertRegex(warnings[0], rf"rank {late} \(pid \d+\) has not come to all_reduce, call {call}, for 30 s")
+            print(f"late by {seconds:g} s: {warnings}")
+
+
+if __name__ == "__main__":
+    run_tests()
