@@ -226,8 +226,10 @@ std::optional<std::string> first_of_node_list(const std::string &list) {
             continue;
         }
         const size_t end = list.find(']', at);
-        const size_t number_end = list.find_first_of("-,]", at);
+        const size_t number_end = list.find_first_not_of("0123456789", at + 1);
         if (end == std::string::npos || number_end == at + 1) return std::nullopt;
+        if (std::string_view("-,]").find(list[number_end]) == std::string_view::npos)
+            return std::nullopt;
         first += list.substr(at + 1, number_end - at - 1);
         at = end + 1;
     }

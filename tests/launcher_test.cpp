@@ -116,7 +116,8 @@ static void lists_of_nodes_have_a_first() {
     check_first("rack[1-2]n[03,5]-ib,x", "rack1n03-ib");
     check_first("node-1.cluster,node-2.cluster", "node-1.cluster");
     check_first("[10-12]", "10");
-    for (const char *wrong : {"", ",a", "n[", "n[]", "n[-3]", "n]", "n[,3]"})
+    for (const char *wrong :
+         {"", ",a", "n[", "n[]", "n[-3]", "n]", "n[,3]", "n[[1]", "n[x]", "n[1;2]", "n[1[]"})
         check_first(wrong, "-");
 }
 
