@@ -18,6 +18,13 @@ namespace {
 
 using namespace workload;
 
+// By whatever launcher.
+const char *own_rank_text() {
+    for (const char *name : {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+        if (const char *text = std::getenv(name)) return text;
+    return nullptr;
+}
+
 Report *map_report(const char *path, int rank) {
     const int file = open(path, O_RDWR | O_CLOEXEC);
     const size_t bytes = sizeof(Report) * (static_cast<size_t>(rank) + 1);
@@ -56,7 +63,7 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
-    const char *const own = std::getenv("RANK");
+    const char *const own = own_rank_text();
     if (argc < 3 || own == nullptr) return 2;
     const int own_rank = std::atoi(own);
     Report *const report = map_report(argv[1], own_rank);
