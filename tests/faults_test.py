@@ -2,7 +2,8 @@
 reset, a rank ends the communicator, a rank comes late. Nobody hangs, nobody has a wrong result, and every error names a rank
 at fault.
 
-usage: faults_test.py FAR_SURVIVOR [--kills N] [--cuts N] [--endings N] [--late SECONDS] [--seed N] [--verbose]
+usage: faults_test.py FAR_SURVIVOR [--kills N] [--cuts N] [--endings N] [--late SECONDS] [--peer-timeout SECONDS] [--seed N]
+                      [--verbose]
 """
 import argparse
 import collections
@@ -22,12 +23,10 @@ from testbed import links
 from testbed.suite import run_tests
 
 STARTING, CALLING, LEAVING, ENDED = range(4)
-SUCCESS, TIMEOUT, PEER_LOST, REVOKED = 0, 8, 65, 66
+SUCCESS, REMOTE, TIMED_OUT, PEER_LOST, REVOKED = 0, 6, 8, 65, 66
 LAYOUT = struct.Struct("<Qiiiid256s")  # workload.hpp's Report
 Report = collections.namedtuple("Report", "calls stage result peer wrong ended_at sentence")
 
-PEER_TIMEOUT = 3  # seconds
-TIMEOUT = 6  # seconds, for ranks that never come
 SLACK = 4  # seconds, for a loaded machine: with the test, not with what it tests
 CALLS = 60
 FOR_EVER = 1 << 30  # calls: more than anybody makes
@@ -38,9 +37,13 @@ OPTIONS.add_argument("--kills", type=int, default=6)
 OPTIONS.add_argument("--cuts", type=int, default=5)
 OPTIONS.add_argument("--endings", type=int, default=4)
 OPTIONS.add_argument("--late", type=float, default=3)
+OPTIONS.add_argument("--peer-timeout", type=float, default=3)
 OPTIONS.add_argument("--seed", type=int, default=1)
 OPTIONS.add_argument("--verbose", action="store_true")
 CHOSEN = OPTIONS.parse_args()
+
+PEER_TIMEOUT = CHOSEN.peer_timeout  # seconds
+TIMEOUT = 2 * PEER_TIMEOUT  # for ranks that never come
 
 
 class Run:
@@ -225,43 +228,53 @@ class Cuts(Faults):
     def start(self, calls=CALLS):
         return Run(self.bed, self.random.choice((1, 2)), calls)
 
-    def await_moment(self, run):
-        run.await_call(0, self.random.randrange(1, CALLS // 2))
-        time.sleep(self.random.uniform(0, 0.05))
+    def await_moment(self, run, number):
+        """In every fifth run while the communicator is made, else between or inside calls. Which."""
+        if number % 5 == 4:
+            time.sleep(self.random.uniform(0.02, 0.3))
+        else:
+            run.await_call(0, self.random.randrange(1, CALLS // 2))
+            time.sleep(self.random.uniform(0, 0.05))
+        return run.report(0).stage
 
     def outlast(self, number):
         """A short outage."""
         with self.start() as run:
-            self.await_moment(run)
+            stage = self.await_moment(run, number)
             host, is_silent = self.random.choice(self.bed.hosts), number % 2 == 0
             seconds = self.random.uniform(0.05, PEER_TIMEOUT / 3)
             begun = time.monotonic()
             self.cut(host, is_silent)
             time.sleep(seconds)
             self.heal(host, is_silent)
-            self.check_soon(run, range(run.size), begun, 20)
+            self.check_soon(run, range(run.size), begun, 20 + PEER_TIMEOUT)
             self.check_all_done(run)
-            return f"{'silent' if is_silent else 'down'} for {seconds:.2f} s; over {time.monotonic() - begun:.2f} s after it began"
+            return f"stage {stage}, {'silent' if is_silent else 'down'} for {seconds:.2f} s; over {time.monotonic() - begun:.2f} s after it began"
 
     def lose_host(self, number):
         with self.start(FOR_EVER) as run:
-            self.await_moment(run)
+            stage = self.await_moment(run, number)
             host, is_silent = self.random.choice(self.bed.hosts), number % 2 == 0
             begun = time.monotonic()
             self.cut(host, is_silent)
-            late = self.check_soon(run, range(run.size), begun, PEER_TIMEOUT + 1)
+            # Who has not met the others waits for them as for any that come late.
+            bound = PEER_TIMEOUT + 1 if stage == CALLING else TIMEOUT + PEER_TIMEOUT
+            late = self.check_soon(run, range(run.size), begun, bound)
             self.heal(host, is_silent)
             for rank in range(run.size):
                 report = run.report(rank)
+                if report.calls == 0:
+                    self.assertIn(report.result, (TIMED_OUT, PEER_LOST, REMOTE), f"rank {rank}: {report.sentence}")
+                    continue
                 self.assertEqual(report.result, PEER_LOST, f"rank {rank}: {report.sentence}")
                 self.assertNotEqual(run.host_of(rank) == host.index, run.host_of(report.peer) == host.index,
                                     f"rank {rank} on {run.host_of(rank)} names one on its side of {host.name}: {report.sentence}")
                 self.assertIn(f"rank {report.peer} ", report.sentence)
-            return f"{host.name} {'silent' if is_silent else 'down'}: {late:.2f} s; {run.summary()}"
+            return f"stage {stage}, {host.name} {'silent' if is_silent else 'down'}: {late:.2f} s; {run.summary()}"
 
     def reset(self, _number):
         with self.start(FOR_EVER) as run:
-            self.await_moment(run)
+            self.await_moment(run, 0)
             host = self.random.choice(self.bed.hosts)
             begun = time.monotonic()
             host.run(["ss", "-K", "state", "established"])

@@ -91,6 +91,12 @@ class Launched(unittest.TestCase):
 
     def test_by_hand_over_ipv6(self):
         self.run_by_hand(MASTER_ADDR=self.bed.hosts[0].address6)
+        # There is nothing else.
+        for host in self.bed.hosts:
+            where = (f"{host.address}/24", "dev", "eth0")
+            links.call("ip", "-n", host.namespace, "addr", "del", *where)
+            self.addCleanup(links.call, "ip", "-n", host.namespace, "addr", "add", *where)
+        self.run_by_hand(MASTER_ADDR=self.bed.hosts[0].address6)
 
     def test_by_a_unique_id(self):
         for name in ("eth0", "eth"):
