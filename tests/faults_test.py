@@ -229,9 +229,12 @@ class Cuts(Faults):
         return Run(self.bed, self.random.choice((1, 2)), calls)
 
     def await_moment(self, run, number):
-        """In every fifth run while the communicator is made, else between or inside calls. Which."""
+        """In one of five runs while the communicator is made, in one while connections are, else between or inside calls."""
         if number % 5 == 4:
             time.sleep(self.random.uniform(0.02, 0.3))
+        elif number % 5 == 3:
+            run.await_stage(0, CALLING)
+            time.sleep(self.random.uniform(0, 0.02))
         else:
             run.await_call(0, self.random.randrange(1, CALLS // 2))
             time.sleep(self.random.uniform(0, 0.05))

@@ -69,6 +69,10 @@ void set_frames(ucp_config_t *config) {
     prefer(config, "UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "1m");
 }
 
+// A connection is made on first use, in the middle of a call. UCX would wait for it inside the
+// system, where for two minutes nobody would see that the other host has gone.
+void never_block(ucp_config_t *config) { ucp_config_modify(config, "CONN_NB", "y"); }
+
 // UCX takes signals when it is loaded, and tells the terminal of every connection that breaks. The
 // ranks word that themselves.
 void keep_quiet() {
@@ -98,6 +102,7 @@ bool open_ucx(const NetworkSettings &settings, ucp_context_h &context, char *err
         status = ucp_config_modify(config, "NET_DEVICES", settings.devices);
     if (status != UCS_OK) return refuse(error, error_bytes, "UCX's transports or devices", status);
     set_keepalive(config, static_cast<double>(settings.peer_timeout_ns) / 1e9);
+    never_block(config);
     set_frames(config);
 
     ucp_params_t params{};
