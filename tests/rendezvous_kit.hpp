@@ -5,6 +5,7 @@
 #include "qtest.hpp"
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/endpoint.hpp"
 
 #include <cstdlib>
 #include <functional>
@@ -21,6 +22,12 @@ inline RendezvousOptions options(std::chrono::nanoseconds timeout = 30s) {
     RendezvousOptions some;
     some.interface = "127.0.0.1";
     some.timeout = timeout;
+    return some;
+}
+
+inline RendezvousOptions options_at(AddressFamily family) {
+    RendezvousOptions some = options();
+    if (family == AddressFamily::ipv6) some.interface = "::1";
     return some;
 }
 
