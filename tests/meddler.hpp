@@ -96,6 +96,7 @@ public:
     Done wait(uint32_t on) override { return inner_->wait(on); }
     void fail(const Error &error) override { inner_->fail(error); }
     std::optional<Error> failure() const override { return inner_->failure(); }
+    Council &council() override { return inner_->council(); }
     bool is_ours_to_tell() override { return inner_->is_ours_to_tell(); }
     void leave() override { inner_->leave(); }
 

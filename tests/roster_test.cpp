@@ -126,8 +126,8 @@ void memory_has_to_suffice_for_all() {
             CHECK(roster.error().code == Code::system_error);
             CHECK_EQ(roster.error().rank, Error::no_rank);
             CHECK_EQ(std::string(roster.error().text),
-                     std::string("cannot get 0.0 MiB of shared memory for each of 3 ranks: only "
-                                 "0.1 MiB are free"));
+                     std::string("cannot get 0.1 MiB of shared memory for each of 3 ranks: only "
+                                 "0.2 MiB are free"));
         });
     }
 }

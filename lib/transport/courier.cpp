@@ -119,6 +119,10 @@ void Courier::sent(uint64_t token) {
         unsent_lines_[token & 1]--;
         return;
     }
+    if ((token & notice_token) != 0) {
+        if (--unsent_notices_.at(token).letters == 0) unsent_notices_.erase(token);
+        return;
+    }
     unsent_mail_--;
     const auto origin = static_cast<uint32_t>((token - 1) >> 32);
     const auto slot = static_cast<uint32_t>(token - 1);
@@ -228,6 +232,7 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
         // It goes when it knows that all it has sent is taken.
         if (boxes_[letter.from].empty()) askers_.push_back(letter.from);
         break;
+    case LetterKind::notice: take_notice(letter, data, bytes); break;
     case LetterKind::news: break;
     }
     if (ticket) network_.discard(ticket);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -76,6 +77,12 @@ public:
     // Tells the failure on.
     void spread(const Error &error);
     void warned(uint64_t call);
+    // Of this rank.
+    void post_notice(uint32_t number, uint64_t version, std::span<const std::byte> bytes,
+                     std::span<const uint32_t> far_ranks);
+    // Waits a moment for this rank's notices to be under way: who then has no more to do with the
+    // network may keep others waiting for them.
+    void see_off();
     void leave();
 
 private:
@@ -111,6 +118,7 @@ private:
     void take_note(const Letter &letter);
     void take_line(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
     void show_line(const Letter &letter, uint64_t bytes);
+    void take_notice(const Letter &letter, const void *data, uint64_t bytes);
     void answer();
     std::optional<uint64_t> clear_boxes();
 
@@ -155,6 +163,13 @@ private:
     std::atomic<uint64_t> unsent_{0};
     std::atomic<uint64_t> unsent_mail_{0};
     std::array<std::atomic<uint64_t>, 2> unsent_lines_{};
+    static constexpr uint64_t notice_token = uint64_t{1} << 62;
+    struct UnsentNotice {
+        std::vector<std::byte> bytes;
+        size_t letters = 0;
+    };
+    std::map<uint64_t, UnsentNotice> unsent_notices_; // by token
+    uint64_t notices_ = 0;
     Network network_; // last: closed before what it tells of
 };
 

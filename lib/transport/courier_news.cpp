@@ -14,6 +14,9 @@ using Clock = std::chrono::steady_clock;
 // where it is told on.
 constexpr uint32_t few = 16;
 
+// Whoever has something else to do waits no longer for what is on its way.
+constexpr auto longest_farewell = std::chrono::milliseconds(250);
+
 } // namespace
 
 template <class Condition>
@@ -40,6 +43,14 @@ void Courier::ask(uint32_t peer) {
     post(peer, question);
 }
 
+void Courier::see_off() {
+    const auto are_sent = [&] {
+        const std::lock_guard guard(mutex_);
+        return unsent_notices_.empty();
+    };
+    progress_until(are_sent, longest_farewell);
+}
+
 void Courier::spread(const Error &error) {
     {
         const std::lock_guard guard(mutex_);
@@ -48,7 +59,7 @@ void Courier::spread(const Error &error) {
         for (const uint32_t peer : listeners())
             post(peer, letter(LetterKind::verdict), std::span(&part, 1));
     }
-    progress_until([&] { return unsent_ == 0; }, std::chrono::milliseconds(250));
+    progress_until([&] { return unsent_ == 0; }, longest_farewell);
 }
 
 std::vector<uint32_t> Courier::listeners() const {

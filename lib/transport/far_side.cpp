@@ -33,7 +33,8 @@ Result<Party> make_party(const Roster &roster, uint32_t rank, SocketBell bell,
     party.bell = std::move(bell);
     party.bells = roster.bells();
     const SegmentShape shape = roster[rank].shape;
-    const SegmentShape of_notes{.ranks = 0, .slots = 0, .line_bytes = shape.line_bytes};
+    const SegmentShape of_notes{
+        .ranks = 0, .slots = 0, .line_bytes = shape.line_bytes, .notice_bytes = shape.notice_bytes};
     auto next = near.begin();
     for (uint32_t peer = 0; peer < roster.size(); peer++) {
         if (roster.is_near(rank, peer)) {

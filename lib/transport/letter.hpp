@@ -15,6 +15,7 @@ enum class LetterKind : uint32_t {
     verdict,  // bytes: the Error that the communicator has failed with
     warned,   // somebody has told a person that call `about` waits
     left,     // the sender takes part in no further call
+    notice,   // bytes: number `tag.instance` of what the sender says beside its calls
 };
 
 // Travels as bytes, between libraries of one protocol version.
@@ -32,8 +33,8 @@ struct Letter {
     uint64_t hash = 0; // mail and lines: of `call`
     uint64_t about = 0;
     uint64_t taken = 0;    // bytes of mail that the sender has had from the addressee and used up
-    MessageTag tag{};      // mail
-    uint64_t exchange = 0; // line
+    MessageTag tag{};      // mail, notice
+    uint64_t exchange = 0; // line; which of the sender's notices of that number it is
 };
 static_assert(sizeof(Letter) == 168 && sizeof(Letter) <= most_network_head_bytes);
 

@@ -44,7 +44,8 @@ SegmentShape shape_of(const TransportOptions &options) {
             .slots = options.slots,
             .line_bytes = options.line_bytes,
             .outbox_bytes = options.outbox_bytes,
-            .inbox_bytes = options.hosts.empty() ? 0 : options.outbox_bytes};
+            .inbox_bytes = options.hosts.empty() ? 0 : options.outbox_bytes,
+            .notice_bytes = notice_bytes(options.size)};
 }
 
 Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather,

@@ -25,7 +25,8 @@ template <class T> void construct(T *first, size_t count) {
 Segment::Segment(std::byte *base, const SegmentShape &shape)
     : base_(base), shape_(shape), last_mail_(mails_kept(shape.ranks) - 1),
       line_stride_(round_up(sizeof(LineHead) + shape.line_bytes, cache_line)),
-      lines_(round_up(sizeof(Control), page)), mails_(lines_ + 2 * line_stride_),
+      lines_(round_up(sizeof(Control), page)), notices_(lines_ + 2 * line_stride_),
+      mails_(notice_at(notices_kept)),
       taken_(mails_ + size_t{shape.ranks} * mails_kept(shape.ranks) * sizeof(Mail)),
       readers_(taken_ + size_t{shape.ranks} * sizeof(Taken)),
       outbox_(round_up(readers_ + size_t{slots()} * sizeof(Readers), page)),
@@ -36,6 +37,7 @@ void Segment::format() const {
     construct(&control(), 1);
     construct(&line(0), 1);
     construct(&line(1), 1);
+    for (uint32_t number = 0; number < notices_kept; number++) construct(&notice(number), 1);
     if (shape_.ranks <= most_warmed) {
         construct(at<Mail>(mails_), shape_.ranks * mails());
         construct(at<Taken>(taken_), shape_.ranks);

@@ -109,6 +109,20 @@ struct alignas(cache_line) Readers {
     std::atomic<uint32_t> count{0};
 };
 
+// What its owner tells the others beside its calls; the bytes follow, in words, and may be
+// overwritten while they are read.
+struct alignas(cache_line) NoticeHead {
+    std::atomic<uint64_t> version{0}; // twice its number; odd while it is written
+    std::atomic<uint64_t> bytes{0};
+};
+inline constexpr uint32_t notices_kept = 4;
+// Two bits for every rank find room, and so does most of what a rank says when a communicator is
+// made.
+constexpr uint64_t notice_bytes(uint32_t ranks) {
+    constexpr uint64_t usual = 4096, beside = 1024;
+    return std::max(usual, uint64_t{ranks} / 4 / cache_line * cache_line + beside);
+}
+
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                   std::atomic<uint32_t>::is_always_lock_free,
               "a lock would lie in one process only");
@@ -120,6 +134,7 @@ struct SegmentShape {
     uint64_t line_bytes = 0;
     uint64_t outbox_bytes = 0;
     uint64_t inbox_bytes = 0; // none where all ranks are near
+    uint64_t notice_bytes = qccl::notice_bytes(0);
 
     bool operator==(const SegmentShape &) const = default;
     // An error where not even an address could be had for so many.
@@ -145,6 +160,11 @@ public:
     std::byte *line_data(uint64_t exchange) const {
         return base_ + lines_ + exchange % 2 * line_stride_ + sizeof(LineHead);
     }
+    NoticeHead &notice(uint32_t number) const { return *at<NoticeHead>(notice_at(number)); }
+    std::span<std::atomic<uint64_t>> notice_words(uint32_t number) const {
+        return {at<std::atomic<uint64_t>>(notice_at(number) + sizeof(NoticeHead)),
+                shape_.notice_bytes / sizeof(uint64_t)};
+    }
     Mail &mail(uint32_t destination, uint64_t number) const {
         return at<Mail>(mails_)[size_t{destination} * mails() + (number & last_mail_)];
     }
@@ -168,6 +188,9 @@ private:
     };
 
     template <class T> T *at(size_t offset) const { return reinterpret_cast<T *>(base_ + offset); }
+    size_t notice_at(uint32_t number) const {
+        return notices_ + number * (sizeof(NoticeHead) + shape_.notice_bytes);
+    }
     Control &control() const { return *at<Control>(0); }
 
     friend struct SegmentShape;
@@ -175,7 +198,8 @@ private:
     SegmentShape shape_;
     uint64_t last_mail_; // of a mailbox
     size_t line_stride_;
-    size_t lines_, mails_, taken_, readers_, outbox_, inbox_, end_; // offsets, in this order
+    // Offsets, in this order.
+    size_t lines_, notices_, mails_, taken_, readers_, outbox_, inbox_, end_;
 };
 
 } // namespace qccl

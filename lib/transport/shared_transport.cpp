@@ -20,6 +20,8 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
               .peer_timeout = options.peer_timeout,
               .warn = options.warn,
               .idle = options.idle}),
+      council_(party_, vigil_, courier_.get(),
+               {.warn_after = options.warn_after, .warn = options.warn}),
       windows_(party_) {
     peers_.reserve(size());
     for (uint32_t peer = 0; peer < size(); peer++)

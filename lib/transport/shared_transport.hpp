@@ -3,6 +3,7 @@
 #pragma once
 
 #include "transport/attendant.hpp"
+#include "transport/council.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/roster.hpp"
 #include "transport/vigil.hpp"
@@ -62,6 +63,7 @@ public:
     void fail(const Error &error) override;
     std::optional<Error> failure() const override;
     bool is_ours_to_tell() override { return verdict_.is_ours_to_tell(); }
+    Council &council() override { return council_; }
     void leave() override;
 
 private:
@@ -93,6 +95,7 @@ private:
     Verdict verdict_;
     std::unique_ptr<Courier> courier_; // null where all ranks are near
     Vigil vigil_;
+    Council council_;
     Windows windows_;
     std::vector<Peer> peers_; // by rank
     size_t shelved_ = 0;      // messages on all shelves

@@ -81,6 +81,8 @@ struct Wire {
     Loan loan{};         // of the origin: more bytes, which go with these
 };
 
+class Council;
+
 // One rank's end of one communicator. Not thread-safe, but for `fail` and `failure`.
 class Transport {
 public:
@@ -162,6 +164,9 @@ public:
     virtual std::optional<Error> failure() const = 0;
     // To be asked after a failure before it is shown to a person: true for one rank only.
     virtual bool is_ours_to_tell() = 0;
+
+    // For what the ranks do beside the calls, whether or not the communicator has failed.
+    virtual Council &council() = 0;
 
     // This rank takes part in no further call; peers that still wait for it are told so.
     virtual void leave() = 0;

@@ -51,6 +51,8 @@ public:
 
     // Between calls: what ranks of other hosts have said in the meantime.
     void listen();
+    // It takes part in no further call, or cannot: it has ended, has left, or is out of reach.
+    bool is_gone(uint32_t peer) const;
     // This rank leaves in good order, or knows that the communicator has failed.
     void say_farewell() const { lifelines_.say_farewell(); }
     void tell(const Error &verdict) const { lifelines_.tell(verdict); }
@@ -64,7 +66,6 @@ private:
     Done examine(uint32_t on);
     Done check_peers(uint32_t on);
     Done check_time(uint32_t on);
-    bool is_gone(uint32_t peer) const;
     bool has_left(uint32_t peer) const;
     void sleep();
     void ask_around();

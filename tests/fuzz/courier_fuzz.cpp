@@ -6,6 +6,7 @@
 #include "../memory_network.hpp"
 
 #include "transport/courier.hpp"
+#include "transport/notice.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -159,7 +160,7 @@ private:
     // What a letter may change.
     struct State {
         bool is_failed;
-        std::array<uint64_t, size_t{ranks} * 6> notes;
+        std::array<uint64_t, size_t{ranks} * 7> notes;
         bool operator==(const State &) const = default;
     };
     State state() const {
@@ -170,7 +171,7 @@ private:
             for (const uint64_t note :
                  {presence.begun.load(), presence.ended.load(), uint64_t{presence.has_left.load()},
                   uint64_t{presence.waits_on.load()}, segment.line(0).stamp.load(),
-                  segment.line(1).stamp.load()})
+                  segment.line(1).stamp.load(), version_of_notice(segment, 0)})
                 *next++ = note;
         }
         return now;
@@ -215,7 +216,7 @@ private:
     // What a rank may say, or almost.
     void tell(Input &input) {
         Letter letter{.session = session};
-        letter.kind = static_cast<LetterKind>(input.take() % 8);
+        letter.kind = static_cast<LetterKind>(input.take() % 9);
         letter.from = 1 + input.take() % ranks;
         letter.ended = input.take();
         letter.waits_on = input.take();
@@ -223,6 +224,8 @@ private:
         letter.hash = history_.hash();
         letter.about = call_.call + input.take() % 4;
         letter.tag.ordinal = input.take() % 2;
+        if (letter.kind == LetterKind::notice)
+            letter.tag.instance = input.take() % (notices_kept + 1);
         letter.exchange = input.take();
         switch (input.take() % 16) {
         case 1: letter.session++; break;
@@ -268,6 +271,9 @@ private:
             const Segment &notes = party_.segments[peer];
             for (const uint64_t exchange : {0U, 1U})
                 require(notes.line(exchange).bytes <= shape.line_bytes, "a line that is too long");
+            for (uint32_t number = 0; number < notices_kept; number++)
+                if (const auto notice = read_notice(notes, number))
+                    require(notice->size() <= shape.notice_bytes, "a notice that is too long");
         }
         require(party_.mine().presence().begun.load() == call_.call, "another's call");
         for (uint64_t call = call_.call; call + 2 > call_.call && call != 0; call--)

@@ -1,0 +1,42 @@
+#include "transport/notice.hpp"
+
+#include <cstring>
+
+namespace qccl {
+
+void write_notice(const Segment &segment, uint32_t number, uint64_t version,
+                  std::span<const std::byte> bytes) {
+    NoticeHead &head = segment.notice(number);
+    const auto words = segment.notice_words(number);
+    // Release stores of the words keep this one before them, for whoever acquires one of them.
+    head.version.store(2 * version - 1, std::memory_order_relaxed);
+    for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        std::memcpy(&word, &bytes[at], std::min(sizeof word, bytes.size() - at));
+        words[at / sizeof word].store(word, std::memory_order_release);
+    }
+    head.bytes.store(bytes.size(), std::memory_order_release);
+    head.version.store(2 * version, std::memory_order_release);
+}
+
+std::optional<std::vector<std::byte>> read_notice(const Segment &segment, uint32_t number) {
+    const NoticeHead &head = segment.notice(number);
+    const uint64_t version = head.version.load(std::memory_order_acquire);
+    if (version == 0 || version % 2 == 1) return std::nullopt;
+    const auto words = segment.notice_words(number);
+    const uint64_t bytes = head.bytes.load(std::memory_order_acquire);
+    if (bytes > words.size_bytes()) return std::nullopt;
+    std::vector<std::byte> copy(bytes);
+    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        const uint64_t word = words[at / sizeof word].load(std::memory_order_acquire);
+        std::memcpy(&copy[at], &word, std::min(sizeof word, bytes - at));
+    }
+    if (head.version.load(std::memory_order_relaxed) != version) return std::nullopt;
+    return copy;
+}
+
+uint64_t version_of_notice(const Segment &segment, uint32_t number) {
+    return segment.notice(number).version.load(std::memory_order_acquire) / 2;
+}
+
+} // namespace qccl
