@@ -36,7 +36,8 @@ full() {
 }
 
 kills() {
-    set_up full -Dwerror=true -Ddebug=true && build-night-full/tests/survivors --runs "$kills"
+    set_up full -Dwerror=true -Ddebug=true && build-night-full/tests/survivors --runs "$kills" &&
+        build-night-full/tests/remnants --runs "$kills" && build-night-full/tests/remnants --runs "$((kills / 4))" --hosts 2
 }
 
 faults() {

@@ -112,7 +112,7 @@ typedef struct {
     int32_t rank;           /* of this process */
     int32_t peer;           /* the rank at fault */
     int32_t collective;     /* 0 all-reduce, 1 reduce-scatter, 2 all-gather, 3 broadcast,
-                             * 4 barrier; -1 none */
+                             * 4 barrier, 5 qcclCommSplit; -1 none */
     uint64_t call;          /* number of the collective on the communicator, from 1 */
     uint64_t tag;           /* qcclCollConfig_t::tag of that call */
     int64_t expected;
@@ -257,6 +257,36 @@ QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank
  * made one after the other, by all ranks together; a process that uses MPI takes qcclCommInitMpi,
  * because PMI's wire serves one of the two. config may be NULL. */
 QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config);
+
+#define QCCL_SPLIT_NOCOLOR (-1)
+/* Makes a communicator of the ranks of `comm` that give the same color, 0 or more, in the order of
+ * their keys, and of their ranks where keys are equal. A rank with QCCL_SPLIT_NOCOLOR takes part in
+ * the call and gets NULL. Every rank of `comm` calls it, in the same order as its collectives; it
+ * waits for what the rank has enqueued, and returns when the rank's own group is complete. What
+ * goes wrong inside a group fails the call for that group alone, and `comm` stays usable, unless a
+ * rank is lost. The ranks meet over `comm`: no id, and no connection but those that its transport
+ * has. config NULL: the config that `comm` was made with, whose functions and contexts then serve
+ * both communicators. */
+QCCL_API qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm_out,
+                                    const qcclConfig_t *config);
+
+enum {
+    QCCL_SHRINK_DEFAULT = 0,
+    QCCL_SHRINK_ABORT = 1 /* first ends all calls on `comm`, on every rank (qcclRevoked) */
+};
+/* Makes a communicator of what is left of `comm`: of the ranks that have neither died nor ended
+ * `comm`, without those in exclude[0] to exclude[exclude_count - 1] (NULL and 0: nobody), in the
+ * order that they had. Works on a communicator that has failed, which is what it is for, and on one
+ * that has not. Every rank that shall be left calls it, with the same exclude; those that are left
+ * out by it do not. A rank that dies meanwhile, whichever it is, is left out too: either all that
+ * are left have the new communicator, or none has, and where one dies at the very end, the new
+ * communicator's next call says so. A rank that lives and does not come is waited for as long as
+ * `timeout` says, and then named (qcclTimeout); after any error all ranks may call it again.
+ * `comm` stays as it was, and has to be ended by its owner. Ranks that cannot reach each other hold
+ * each other for dead: a job that falls into two halves goes on as two. config NULL: as for
+ * qcclCommSplit. */
+QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
+                                     qcclComm_t *comm_out, const qcclConfig_t *config, int flags);
 
 /* Waits until the work enqueued on `comm` is done, on every stream. Returns the error that failed
  * the communicator, if one has. */

@@ -28,6 +28,8 @@ QCCL_TWIN_OF(qcclCommFinalize);
 QCCL_TWIN_OF(qcclCommDestroy);
 QCCL_TWIN_OF(qcclCommAbort);
 QCCL_TWIN_OF(qcclCommRevoke);
+QCCL_TWIN_OF(qcclCommSplit);
+QCCL_TWIN_OF(qcclCommShrink);
 QCCL_TWIN_OF(qcclCommGetAsyncError);
 QCCL_TWIN_OF(qcclCommCount);
 QCCL_TWIN_OF(qcclCommUserRank);

@@ -161,11 +161,6 @@ static Done run(Comm &comm, const Given &given) {
     return comm.run(program, request, stream);
 }
 
-// The caller may correct what was wrong and call again, and the others wait for that.
-static bool is_refusal(const Error &error) {
-    return error.code == Code::invalid_argument || error.code == Code::invalid_usage;
-}
-
 static qcclResult_t collective(qcclComm_t handle, const Given &given) noexcept {
     return inside(handle, [&](Comm &comm) -> Done {
         const Done done = contained([&] { return run(comm, given); });

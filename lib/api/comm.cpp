@@ -13,7 +13,7 @@
 namespace qccl {
 
 static CallRecord record_of(const Program &program, const Call &call) {
-    return {static_cast<int32_t>(program.work.collective), call.number, call.tag};
+    return {static_cast<int32_t>(program.descriptor.collective), call.number, call.tag};
 }
 
 // The error as every rank shall hear it: with the call, and where it names nobody with this rank.
@@ -55,6 +55,21 @@ Done Comm::run(const ProgramRef &program, const Request &request, Stream *stream
     if (!is_first) return take_turn(*program, call, false);
     turns_.skip_to(call.number);
     return execute(*program, call);
+}
+
+Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size_t bytes,
+                              std::chrono::nanoseconds timeout) {
+    ProgramKey key;
+    key.collective = Collective::all_gather;
+    key.type = DataType::uint8;
+    key.count = bytes;
+    QCCL_TRY(const ProgramRef usual, program(key));
+    const auto own = std::make_shared<Program>(*usual);
+    // No call of the caller's own must pass for it.
+    own->descriptor.collective = call;
+    own->fingerprint = own->descriptor.hash();
+    QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, nullptr));
+    return turns_.issued();
 }
 
 Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
@@ -104,7 +119,8 @@ Error Comm::failed(const Error &error, const CallRecord &call) {
     const RecordedError first = *errors_.failure();
     if (!is_first) return first.error;
     // All ranks know: one says it aloud.
-    const char *const who = parts_.name.empty() ? "the communicator" : parts_.name.c_str();
+    const char *const who =
+        parts_.wishes.name.empty() ? "the communicator" : parts_.wishes.name.c_str();
     if (parts_.transport->is_ours_to_tell())
         parts_.log->warn("%s has failed: %s", who, first.error.text);
     else
@@ -115,13 +131,13 @@ Error Comm::failed(const Error &error, const CallRecord &call) {
 void Comm::trace(const Program &program, const Call &call) const {
     const Work &work = program.work;
     const bool is_barrier = work.collective == Collective::barrier;
-    parts_.log->trace("%s%scall %" PRIu64 ": %s, count %" PRIu64
-                      ", type %s, op %s, codec %s, algorithm %s, "
-                      "tag %" PRIu64,
-                      parts_.name.c_str(), parts_.name.empty() ? "" : ": ", call.number,
-                      name(work.collective), work.count, is_barrier ? "none" : name(work.type),
-                      reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
-                      work.algorithm.c_str(), call.tag);
+    parts_.log->trace(
+        "%s%scall %" PRIu64 ": %s, count %" PRIu64 ", type %s, op %s, codec %s, algorithm %s, "
+        "tag %" PRIu64,
+        parts_.wishes.name.c_str(), parts_.wishes.name.empty() ? "" : ": ", call.number,
+        name(program.descriptor.collective), work.count, is_barrier ? "none" : name(work.type),
+        reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
+        work.algorithm.c_str(), call.tag);
 }
 
 void Comm::inject(uint64_t call) {

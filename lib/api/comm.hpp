@@ -12,6 +12,7 @@
 #include "api/registrations.hpp"
 #include "api/stream.hpp"
 #include "api/turns.hpp"
+#include "api/wishes.hpp"
 #include "base/inject.hpp"
 #include "base/log.hpp"
 #include "device/device.hpp"
@@ -25,9 +26,13 @@
 
 namespace qccl {
 
+// Where the ranks are: threads of one process, or processes of one host or more.
+enum class Reach : uint8_t { process, host };
+
 // What creation has put together.
 struct CommParts {
-    std::string name; // the caller's; may be empty
+    CommWishes wishes;
+    Reach reach = Reach::host;
     std::shared_ptr<const Log> log;
     std::unique_ptr<Transport> transport;
     Device device;
@@ -72,6 +77,10 @@ public:
     // communicator usable; any other has failed it.
     Done run(const ProgramRef &program, const Request &request, Stream *stream);
     Result<ProgramRef> program(const ProgramKey &key) { return programs_.get(key); }
+    // A call of the library's own, in which every rank gives `bytes` bytes and gets all ranks', and
+    // which shows as `call`. Its number, which is equal on all ranks.
+    Result<uint64_t> gather(Collective call, const void *mine, void *all, size_t bytes,
+                            std::chrono::nanoseconds timeout);
     Memo &memo() { return memo_; }
     Registrations &registrations() { return registrations_; }
     // Of a call that was right and cannot be made here, where there is no memory for it: fails the
@@ -93,6 +102,7 @@ public:
     Counts counts() const { return engine_.counts(); }
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.
     void close() { turns_.close(); }
+    bool is_closed() { return turns_.is_closed(); }
     bool is_running_here() { return turns_.is_running_here(); }
 
 private:

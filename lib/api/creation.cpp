@@ -259,7 +259,8 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
     const Cut how = cut(*transport, options.outbox_bytes);
     const Speeds speeds = speeds_by(settings_, transport->ranks_per_core());
     return std::make_shared<Comm>(
-        CommParts{.name = wishes_.name,
+        CommParts{.wishes = wishes_,
+                  .reach = reach_,
                   .log = std::move(equipment.log),
                   .transport = std::move(transport),
                   .device = equipment.device,

@@ -30,10 +30,17 @@ Error refuse_entry(Comm &comm, Gate::Answer answer) {
     }
 }
 
-Done enter(qcclComm_t handle) {
+Done check_outside(Comm &comm) {
+    if (!comm.gate().is_taken_by_caller() && !comm.is_running_here()) return {};
+    return refuse(comm, "comm: a communicator cannot be ended from inside (in its idle or log "
+                        "function); qcclCommRevoke can be called there");
+}
+
+Done enter(qcclComm_t handle, Entry when) {
     QCCL_TRY(check_handle(handle));
     Comm &comm = *handle->comm;
-    const Gate::Answer answer = comm.gate().enter();
+    const Gate::Answer answer =
+        when == Entry::at_once ? comm.gate().enter() : comm.gate().enter_after_others();
     if (answer == Gate::Answer::inside) return {};
     return refuse_entry(comm, answer);
 }

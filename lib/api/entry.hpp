@@ -18,11 +18,25 @@ namespace qccl {
 // For functions that any thread may call at any time.
 Done check_handle(qcclComm_t handle);
 // For the others; leave the gate when done.
-Done enter(qcclComm_t handle);
+enum class Entry : uint8_t { at_once, after_others };
+Done enter(qcclComm_t handle, Entry when = Entry::at_once);
 // What cannot be done at this point; kept in the communicator, for whoever asks it later.
 Error refuse(Comm &comm, const char *sentence);
 // Why the gate did not let a thread in.
 Error refuse_entry(Comm &comm, Gate::Answer answer);
+
+// The caller may correct what was wrong and call again, and the others wait for that.
+inline bool is_refusal(const Error &error) {
+    return error.code == Code::invalid_argument || error.code == Code::invalid_usage;
+}
+// Whoever ends a communicator's calls must not be in the middle of one.
+Done check_outside(Comm &comm);
+
+inline std::unique_ptr<qcclComm> make_handle(std::shared_ptr<Comm> comm) {
+    auto handle = std::make_unique<qcclComm>();
+    handle->comm = std::move(comm);
+    return handle;
+}
 
 // body: Done(Comm &). Its error is kept for this thread.
 template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) noexcept {
@@ -42,8 +56,9 @@ template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept 
 }
 
 // Behind the gate. The error is kept in the communicator too, for whoever asks it later.
-template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexcept {
-    if (const Done entered = enter(handle); !entered) return report(entered.error());
+template <class Body>
+qcclResult_t inside(qcclComm_t handle, Body &&body, Entry when = Entry::at_once) noexcept {
+    if (const Done entered = enter(handle, when); !entered) return report(entered.error());
     Comm &comm = *handle->comm;
     const Done done = contained([&]() -> Done { return body(comm); });
     if (!done) comm.errors().note(done.error());

@@ -45,4 +45,13 @@ std::optional<Error> Family::find_deadlock(uint32_t rank) const {
     return std::nullopt;
 }
 
+std::shared_ptr<Family> Family::offspring(uint64_t number, uint32_t eldest, uint32_t size) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(offspring_, [](const auto &each) { return each.second.expired(); });
+    std::weak_ptr<Family> &held = offspring_[{number, eldest}];
+    auto family = held.lock();
+    if (!family) held = family = std::make_shared<Family>(size);
+    return family;
+}
+
 } // namespace qccl

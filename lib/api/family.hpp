@@ -6,7 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace qccl {
@@ -22,11 +26,17 @@ public:
     // still make the call that is missing.
     std::optional<Error> find_deadlock(uint32_t rank) const;
 
+    // Of a communicator that some of these ranks make together: the same for all who ask with the
+    // same number and eldest.
+    std::shared_ptr<Family> offspring(uint64_t number, uint32_t eldest, uint32_t size);
+
 private:
     struct alignas(64) Issued { // a cache line each: ranks write theirs in every call
         std::atomic<uint64_t> call{0};
     };
     std::vector<Issued> issued_;
+    std::mutex mutex_;
+    std::map<std::pair<uint64_t, uint32_t>, std::weak_ptr<Family>> offspring_;
 };
 
 } // namespace qccl

@@ -23,6 +23,15 @@ public:
         if (found == shut) return Answer::closed;
         return found == caller() ? Answer::taken_by_caller : Answer::taken_by_other;
     }
+    // Another thread that is inside is waited for. Polls, as `close` does.
+    Answer enter_after_others() {
+        Answer answer = enter();
+        while (answer == Answer::taken_by_other) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            answer = enter();
+        }
+        return answer;
+    }
     void leave() { inside_.store(nobody, std::memory_order_release); }
 
     bool is_taken_by_caller() const { return inside_.load(std::memory_order_relaxed) == caller(); }

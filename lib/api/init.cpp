@@ -31,12 +31,6 @@ Done check_rank(int nranks, int rank) {
                        nranks - 1);
 }
 
-std::unique_ptr<qcclComm> make_handle(std::shared_ptr<Comm> comm) {
-    auto handle = std::make_unique<qcclComm>();
-    handle->comm = std::move(comm);
-    return handle;
-}
-
 Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
                                    const CommWishes &wishes) {
     const Surroundings surroundings = read_surroundings();

@@ -1,17 +1,6 @@
 // The ends of a communicator, good and bad, for C.
 #include "api/entry.hpp"
 
-namespace qccl {
-
-// Whoever ends a communicator must not be in the middle of one of its calls.
-static Done check_outside(Comm &comm) {
-    if (!comm.gate().is_taken_by_caller() && !comm.is_running_here()) return {};
-    return refuse(comm, "comm: a communicator cannot be ended from inside (in its idle or log "
-                        "function); qcclCommRevoke can be called there");
-}
-
-} // namespace qccl
-
 using namespace qccl;
 
 qcclResult_t qcclCommFinalize(qcclComm_t comm) {

@@ -36,6 +36,11 @@ void Turns::close() {
     changed_.wait(lock, [this] { return runner_ == std::thread::id(); });
 }
 
+bool Turns::is_closed() {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+}
+
 bool Turns::is_running_here() {
     const std::lock_guard lock(mutex_);
     return runner_ == std::this_thread::get_id();

@@ -15,6 +15,7 @@ class Turns {
 public:
     // Under the communicator's gate: numbers the next call.
     uint64_t issue() { return ++issued_; }
+    uint64_t issued() const { return issued_; }
     // The call just numbered will run on a stream.
     void enqueued() { enqueued_.fetch_add(1, std::memory_order_relaxed); }
     // It will not, after all, and no call will be numbered after it: those before have their turns.
@@ -35,6 +36,7 @@ public:
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.
     void close();
 
+    bool is_closed();
     bool is_running_here();
 
 private:

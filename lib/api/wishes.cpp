@@ -1,4 +1,6 @@
-// What one rank wants of a communicator: its config and its environment.
+// What a config and the environment say.
+#include "api/wishes.hpp"
+
 #include "api/config.hpp"
 #include "api/creation.hpp"
 #include "base/choice.hpp"

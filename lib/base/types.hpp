@@ -34,6 +34,8 @@ enum class Collective : int32_t {
     broadcast = 3,
     barrier = 4,
 };
+// A call that has the number of one, and is none that anybody plans.
+inline constexpr Collective comm_split{5};
 
 struct TypeInfo {
     DataType type;
@@ -68,9 +70,10 @@ constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
 constexpr DataType accumulator_of(DataType type) { return info(type).accumulator; }
 constexpr const char *name(DataType type) { return info(type).name; }
 constexpr const char *name(RedOp op) { return op_names[static_cast<size_t>(op)]; }
-constexpr const char *name(Collective collective) {
-    return collective_names[static_cast<size_t>(collective)];
-}
+// Of all calls that have numbers.
+inline constexpr std::array<const char *, 6> call_names{
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "comm_split"};
+constexpr const char *name(Collective call) { return call_names[static_cast<size_t>(call)]; }
 
 // The number that came over the C line, checked.
 constexpr std::optional<DataType> to_type(int32_t number) {

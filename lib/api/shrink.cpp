@@ -1,0 +1,279 @@
+// What is left of a communicator becomes another one, for C: the ranks agree on who is left, make a
+// communicator, and agree on whether all of them have it; where one of them has gone meanwhile,
+// they begin again.
+#include "api/entry.hpp"
+#include "api/offspring.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <string>
+
+namespace qccl {
+
+namespace {
+
+// What is agreed on.
+enum class Matter : uint32_t { survivors = 1, outcome = 2 };
+
+// In a vote: how this rank has fared, and whom it leaves out. In a decision: how all have, the rank
+// at fault, and who is left.
+struct Word {
+    Matter matter{};
+    Code code = Code::success;
+    int32_t rank = Error::no_rank;
+    std::vector<uint32_t> ranks{}; // ascending
+};
+
+Council::Bytes to_bytes(const Word &word) {
+    std::vector<uint32_t> numbers{static_cast<uint32_t>(word.matter),
+                                  static_cast<uint32_t>(word.code),
+                                  static_cast<uint32_t>(word.rank)};
+    for (const uint32_t rank : word.ranks) {
+        numbers.resize(std::max<size_t>(numbers.size(), 4 + rank / 32));
+        numbers[3 + rank / 32] |= uint32_t{1} << rank % 32;
+    }
+    const auto bytes = std::as_bytes(std::span(numbers));
+    return {bytes.begin(), bytes.end()};
+}
+
+// Of another rank: whatever it may hold. What is missing counts as zeros.
+Word to_word(const Council::Bytes &bytes, uint32_t size) {
+    std::vector<uint32_t> numbers(3 + (size + 31) / 32);
+    std::memcpy(numbers.data(), bytes.data(),
+                std::min(bytes.size(), numbers.size() * sizeof numbers[0]));
+    Word word{.matter = static_cast<Matter>(numbers[0]),
+              .code = static_cast<Code>(numbers[1]),
+              .rank = static_cast<int32_t>(numbers[2])};
+    for (uint32_t rank = 0; rank < size; rank++)
+        if ((numbers[3 + rank / 32] >> rank % 32 & 1) != 0) word.ranks.push_back(rank);
+    return word;
+}
+
+bool has(const std::vector<uint32_t> &ranks, uint32_t rank) {
+    return std::binary_search(ranks.begin(), ranks.end(), rank);
+}
+
+class Shrinking {
+public:
+    Shrinking(Comm &parent, std::vector<uint32_t> excluded, const CommWishes &wishes)
+        : parent_(parent), wishes_(wishes), excluded_(std::move(excluded)), voters_{everyone()} {}
+
+    Result<std::shared_ptr<Comm>> run() {
+        for (;;) {
+            QCCL_TRY(const std::vector<uint32_t> survivors, find_survivors());
+            Circle circle{.topic = 2 * council().agreements() + 1, // of splitting it is even
+                          .members = survivors,
+                          .timeout = voters_.timeout,
+                          .what = voters_.what,
+                          .is_called_off = voters_.is_called_off};
+            auto made = contained([&] { return create_offspring(parent_, circle, wishes_); });
+            QCCL_TRY(const Word end, settle(outcome(made), survivors));
+            if (end.code == Code::success || (end.code == Code::remote_error && !made)) return made;
+            if (end.code == Code::remote_error)
+                return Error::make(Code::remote_error,
+                                   "rank %" PRId32 " could not make the new communicator", end.rank)
+                    .at_rank(end.rank);
+            parent_.parts().log->info(
+                "qcclCommShrink: rank %" PRId32 " is gone, too: the others begin again", end.rank);
+        }
+    }
+
+private:
+    Council &council() { return parent_.parts().transport->council(); }
+    Circle everyone() const;
+    Result<Word> agree(const Word &mine,
+                       const std::function<Word(const std::vector<Council::Vote> &)> &decide);
+    Done object(const Word &mine, const Council::Vote &vote) const;
+    Result<std::vector<uint32_t>> find_survivors();
+    // Success; in_progress: again without a rank that is gone; remote_error: it cannot be.
+    Result<Word> settle(const Done &mine, const std::vector<uint32_t> &survivors);
+
+    Comm &parent_;
+    const CommWishes &wishes_;
+    const std::vector<uint32_t> excluded_; // ascending
+    const Circle voters_;
+};
+
+// But those who are left out by name, who do not even vote.
+Circle Shrinking::everyone() const {
+    Circle all{.timeout = timeout_of(parent_, wishes_), .what = "qcclCommShrink"};
+    all.is_called_off = [&parent = parent_] { return parent.is_closed(); };
+    for (uint32_t rank = 0; rank < parent_.size(); rank++)
+        if (!has(excluded_, rank)) all.members.push_back(rank);
+    return all;
+}
+
+Done Shrinking::object(const Word &mine, const Council::Vote &vote) const {
+    const Word theirs = to_word(vote.said, parent_.size());
+    for (uint32_t rank = 0; rank < parent_.size(); rank++) {
+        if (has(excluded_, rank) == has(theirs.ranks, rank)) continue;
+        const bool is_ours = has(excluded_, rank);
+        return Error::make(Code::mismatch,
+                           "exclude: rank %" PRIu32 " leaves out rank %" PRIu32 ", rank %" PRIu32
+                           " does not",
+                           is_ours ? parent_.rank() : vote.rank, rank,
+                           is_ours ? vote.rank : parent_.rank())
+            .at_rank(vote.rank);
+    }
+    if (theirs.matter == mine.matter) return {};
+    return Error::make(Code::mismatch,
+                       "rank %" PRIu32 " and rank %" PRIu32 " are not in the same qcclCommShrink: "
+                       "one of them has given up and begun again",
+                       vote.rank, parent_.rank())
+        .at_rank(vote.rank);
+}
+
+Result<Word>
+Shrinking::agree(const Word &mine,
+                 const std::function<Word(const std::vector<Council::Vote> &)> &decide) {
+    const auto decided = council().agree(
+        voters_, to_bytes(mine), [&](const Council::Vote &vote) { return object(mine, vote); },
+        [&](const std::vector<Council::Vote> &votes) { return to_bytes(decide(votes)); });
+    if (!decided) return decided.error();
+    Word word = to_word(*decided, parent_.size());
+    if (word.matter == mine.matter) return word;
+    return Error::make(Code::peer_lost,
+                       "the other ranks have finished a qcclCommShrink that rank "
+                       "%" PRIu32 " had given up",
+                       parent_.rank());
+}
+
+Result<std::vector<uint32_t>> Shrinking::find_survivors() {
+    const Word mine{.matter = Matter::survivors, .ranks = excluded_};
+    QCCL_TRY(const Word decided, agree(mine, [](const std::vector<Council::Vote> &votes) {
+                 Word all{.matter = Matter::survivors};
+                 for (const Council::Vote &vote : votes) all.ranks.push_back(vote.rank);
+                 return all;
+             }));
+    if (!has(decided.ranks, parent_.rank()))
+        return Error::make(Code::peer_lost, "the other ranks have gone on without rank %" PRIu32,
+                           parent_.rank());
+    for (const uint32_t rank : decided.ranks)
+        if (has(excluded_, rank))
+            return Error::make(Code::mismatch,
+                               "exclude: rank %" PRIu32 " leaves out rank %" PRIu32
+                               ", with which the others have gone on",
+                               parent_.rank(), rank)
+                .at_rank(rank);
+    if (decided.ranks.front() == parent_.rank())
+        for (uint32_t rank = 0; rank < parent_.size(); rank++)
+            if (!has(decided.ranks, rank))
+                parent_.parts().log->info("qcclCommShrink leaves out rank %" PRIu32, rank);
+    return decided.ranks;
+}
+
+Result<Word> Shrinking::settle(const Done &mine, const std::vector<uint32_t> &survivors) {
+    const Word vote{.matter = Matter::outcome,
+                    .code = mine ? Code::success : mine.error().code,
+                    .ranks = excluded_};
+    return agree(vote, [&](const std::vector<Council::Vote> &votes) {
+        std::vector<uint32_t> living;
+        Word end{.matter = Matter::outcome};
+        for (const Council::Vote &each : votes) {
+            living.push_back(each.rank);
+            if (end.code == Code::success &&
+                to_word(each.said, parent_.size()).code != Code::success)
+                end = {.matter = Matter::outcome,
+                       .code = Code::remote_error,
+                       .rank = static_cast<int32_t>(each.rank)};
+        }
+        for (const uint32_t rank : survivors)
+            if (!has(living, rank))
+                end = {.matter = Matter::outcome,
+                       .code = Code::in_progress,
+                       .rank = static_cast<int32_t>(rank)};
+        return end;
+    });
+}
+
+Result<std::vector<uint32_t>> take_excluded(const Comm &comm, const int *exclude, int count) {
+    if (count < 0)
+        return Error::make(Code::invalid_argument, "exclude_count is %d, not 0 or more", count);
+    if (!exclude && count > 0)
+        return Error::make(Code::invalid_argument, "exclude is NULL, but exclude_count is %d",
+                           count);
+    std::vector<uint32_t> ranks;
+    for (int i = 0; i < count; i++) {
+        const auto rank = static_cast<uint32_t>(exclude[i]);
+        if (exclude[i] < 0 || rank >= comm.size())
+            return Error::make(Code::invalid_argument,
+                               "exclude[%d] is %d, but the ranks are 0 to %" PRIu32, i, exclude[i],
+                               comm.size() - 1)
+                .compared(comm.size() - 1, exclude[i]);
+        if (rank == comm.rank())
+            return Error::make(Code::invalid_argument,
+                               "exclude[%d] is %d, this rank itself; whoever is left out does not "
+                               "call qcclCommShrink",
+                               i, exclude[i]);
+        const auto same = std::find(ranks.begin(), ranks.end(), rank);
+        if (same != ranks.end())
+            return Error::make(Code::invalid_argument, "exclude[%d] is %d, as exclude[%td] is", i,
+                               exclude[i], same - ranks.begin());
+        ranks.push_back(rank);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+}
+
+// As C gives it.
+struct ShrinkArguments {
+    const int *exclude;
+    int exclude_count;
+    qcclComm_t *comm_out;
+    const qcclConfig_t *config;
+    int flags;
+};
+struct ShrinkOrder {
+    std::vector<uint32_t> excluded;
+    CommWishes wishes;
+};
+
+Result<ShrinkOrder> take_arguments(const Comm &comm, const ShrinkArguments &given) {
+    ShrinkOrder order;
+    QCCL_TRY(order.excluded, take_excluded(comm, given.exclude, given.exclude_count));
+    if (!given.comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
+    QCCL_TRY(order.wishes, take_wishes(comm, given.config));
+    if (given.flags != QCCL_SHRINK_DEFAULT && given.flags != QCCL_SHRINK_ABORT)
+        return Error::make(Code::invalid_argument,
+                           "flags is %d; possible are QCCL_SHRINK_DEFAULT (%d) and "
+                           "QCCL_SHRINK_ABORT (%d)",
+                           given.flags, QCCL_SHRINK_DEFAULT, QCCL_SHRINK_ABORT);
+    return order;
+}
+
+// On every rank, so that nobody is kept inside.
+Done end_calls(Comm &comm, const ShrinkArguments &given) {
+    QCCL_TRY(take_arguments(comm, given));
+    QCCL_TRY(check_outside(comm));
+    comm.fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm.rank())
+                  .at_rank(comm.rank()));
+    return {};
+}
+
+} // namespace
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
+                            qcclComm_t *comm_out, const qcclConfig_t *config, int flags) {
+    const ShrinkArguments given{exclude, exclude_count, comm_out, config, flags};
+    const bool aborts = flags == QCCL_SHRINK_ABORT;
+    if (aborts) {
+        const qcclResult_t ended =
+            ask(comm, [&](Comm &parent) { return end_calls(parent, given); });
+        if (ended != qcclSuccess) return ended;
+    }
+    return inside(
+        comm,
+        [&](Comm &parent) -> Done {
+            QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
+            QCCL_TRY(parent.finalize());
+            QCCL_TRY(auto made, Shrinking(parent, std::move(order.excluded), order.wishes).run());
+            *comm_out = make_handle(std::move(made)).release();
+            return {};
+        },
+        aborts ? Entry::after_others : Entry::at_once);
+}
+QCCL_TWIN(qcclCommShrink);

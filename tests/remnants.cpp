@@ -1,0 +1,269 @@
+// Kills ranks at random moments, in calls and while the others shrink the communicator, and demands
+// that all that are left go on together: that each shrinking succeeds, that everybody counts the
+// same ranks, and that sums are right. Uses the public API alone.
+//
+//     remnants --runs 50 [--ranks 5] [--hosts 1] [--seed 1] [--verbose]
+//
+// With several hosts, which are all this one, ranks of different hosts reach each other by the
+// network only.
+#include <qccl/qccl.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr int max_ranks = 16;
+constexpr double patience_s = 60; // with all of a run
+constexpr double timeout_s = 30;
+constexpr int last_calls = 20; // that whoever is left makes in the end
+
+// When a rank dies: at a call of its first communicator or a little after, or while it shrinks for
+// the n-th time, at most so long after it has begun.
+struct Death {
+    bool is_due = false;
+    int shrinking = 0; // 0: in a call
+    int call = 0;
+    int after_us = 0;
+};
+
+// What a rank reports, in memory shared with the parent.
+struct Report {
+    volatile int32_t shrunk; // times
+    volatile uint32_t left;  // a bit for each rank that is, by the last sum
+    volatile int32_t has_ended;
+    char wrong[300];
+};
+
+[[gnu::format(printf, 1, 2)]] std::string say(const char *format, ...) {
+    char text[600];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+class Rank {
+public:
+    Rank(int rank, int ranks, int hosts, const Death &death, Report &report)
+        : rank_(rank), ranks_(ranks), host_(rank * hosts / ranks), death_(death), report_(report) {}
+
+    [[noreturn]] void run(const qcclUniqueId &id) {
+        setenv("QCCL_HOSTID", say("h%d", host_).c_str(), 1);
+        setenv("QCCL_UCX_DEVICES", "lo", 1);
+        qcclConfig_t config = QCCL_CONFIG_INIT;
+        config.timeout = timeout_s;
+        config.log.function = [](int32_t, const char *, void *) {}; // the deaths are no news here
+        qcclResult_t result = qcclCommInitRankConfig(&comm_, ranks_, &id, rank_, &config);
+        if (result != qcclSuccess) complain("creation", result);
+        // Until somebody dies, and then as long as somebody does.
+        while ((result = work(100000)) != qcclSuccess && shrink()) {}
+        qcclCommDestroy(comm_);
+        report_.has_ended = 1;
+        _exit(report_.wrong[0] == '\0' ? 0 : 1);
+    }
+
+private:
+    void complain(const char *what, qcclResult_t result) {
+        std::snprintf(report_.wrong, sizeof report_.wrong, "%s: %d: %s", what, result,
+                      qcclGetLastError(result == qcclInternalError ? nullptr : comm_));
+        _exit(1);
+    }
+
+    // The last communicator's calls come to an end.
+    qcclResult_t work(int calls) {
+        std::vector<int32_t> values(5000);
+        for (int call = 1; call <= calls; call++) {
+            const bool is_last = report_.shrunk > 0;
+            if (is_last && call > last_calls) return qcclSuccess;
+            if (death_.is_due && death_.shrinking == 0 && call == death_.call) die_soon();
+            const size_t count = call % 3 == 0 ? values.size() : 2;
+            for (int32_t &value : values) value = 1 << rank_;
+            const qcclResult_t result = qcclAllReduce(values.data(), values.data(), count,
+                                                      qcclInt32, qcclSum, comm_, nullptr);
+            if (result != qcclSuccess) return result;
+            check(values, count);
+        }
+        return qcclSuccess;
+    }
+
+    void check(const std::vector<int32_t> &values, size_t count) {
+        int members = 0;
+        qcclCommCount(comm_, &members);
+        const auto sum = static_cast<uint32_t>(values[0]);
+        report_.left = sum;
+        bool is_right = __builtin_popcount(sum) == members && (sum >> rank_ & 1) == 1;
+        for (size_t i = 0; i < count; i++) is_right = is_right && values[i] == values[0];
+        if (!is_right) complain("a wrong sum", qcclInternalError);
+    }
+
+    bool shrink() {
+        qcclComm_t made = nullptr;
+        if (death_.is_due && death_.shrinking == report_.shrunk + 1) die_soon();
+        const int flags = rank_ % 2 == 0 ? QCCL_SHRINK_DEFAULT : QCCL_SHRINK_ABORT;
+        const qcclResult_t result = qcclCommShrink(comm_, nullptr, 0, &made, nullptr, flags);
+        if (result != qcclSuccess) complain("shrinking", result);
+        const qcclComm_t parent = comm_;
+        comm_ = made;
+        if (qcclCommDestroy(parent) != qcclSuccess) complain("destruction", qcclInternalError);
+        report_.shrunk = report_.shrunk + 1;
+        return true;
+    }
+
+    void die_soon() const {
+        std::thread([this] {
+            std::this_thread::sleep_for(microseconds(death_.after_us));
+            raise(SIGKILL);
+        }).detach();
+    }
+
+    const int rank_, ranks_, host_;
+    const Death death_;
+    Report &report_;
+    qcclComm_t comm_ = nullptr;
+};
+
+class Run {
+public:
+    Run(int ranks, int hosts, std::mt19937_64 &random)
+        : ranks_(ranks), hosts_(hosts), deaths_(static_cast<size_t>(ranks)) {
+        void *const memory = mmap(nullptr, sizeof(Report) * max_ranks, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        reports_ = memory == MAP_FAILED ? nullptr : static_cast<Report *>(memory);
+        const auto draw = [&](int below) {
+            return static_cast<int>(random() % static_cast<uint64_t>(below));
+        };
+        // Somebody dies in a call, and while the others shrink most often their leader does.
+        const int first = draw(ranks);
+        deaths_[static_cast<size_t>(first)] = {true, 0, 1 + draw(60), draw(2000)};
+        const int leader = first == 0 ? 1 : 0;
+        const int second = draw(3) == 0 ? (first + 1 + draw(ranks - 1)) % ranks : leader;
+        if (draw(4) != 0) deaths_[static_cast<size_t>(second)] = {true, 1, 0, draw(6000)};
+        if (ranks < 5 || draw(2) != 0) return;
+        const int third = (std::max(first, second) + 1) % ranks;
+        if (third != first && third != second)
+            deaths_[static_cast<size_t>(third)] = {true, 1 + draw(2), 0, draw(6000)};
+    }
+    Run(const Run &) = delete;
+    Run &operator=(const Run &) = delete;
+    ~Run() {
+        for (const pid_t pid : pids_) kill(pid, SIGKILL);
+        while (waitpid(-1, nullptr, 0) > 0) {}
+        if (reports_ != nullptr) munmap(reports_, sizeof(Report) * max_ranks);
+    }
+
+    // An empty text, or what was wrong.
+    std::string execute() {
+        qcclUniqueId id;
+        if (reports_ == nullptr || qcclGetUniqueId(&id) != qcclSuccess) return "could not start";
+        for (int rank = 0; rank < ranks_; rank++) {
+            const pid_t pid = fork();
+            if (pid < 0) return "could not start";
+            if (pid == 0)
+                Rank(rank, ranks_, hosts_, deaths_[static_cast<size_t>(rank)], reports_[rank])
+                    .run(id);
+            pids_.push_back(pid);
+        }
+        return judge();
+    }
+    std::string summary() const {
+        std::string text;
+        for (int rank = 0; rank < ranks_; rank++) {
+            const Death &death = deaths_[static_cast<size_t>(rank)];
+            text += say(" %d/%x", reports_[rank].shrunk, reports_[rank].left);
+            if (death.is_due && death.shrinking == 0)
+                text += say("(call %d +%d)", death.call, death.after_us);
+            else if (death.is_due)
+                text += say("(shrinking %d +%d)", death.shrinking, death.after_us);
+        }
+        return text;
+    }
+    bool killed_while_shrinking() const {
+        for (int rank = 0; rank < ranks_; rank++)
+            if (was_killed_[rank] && deaths_[static_cast<size_t>(rank)].shrinking > 0) return true;
+        return false;
+    }
+
+private:
+    std::string judge() {
+        const auto until = Clock::now() + std::chrono::duration<double>(patience_s);
+        for (int rank = 0; rank < ranks_; rank++) {
+            int status = 0;
+            while (waitpid(pids_[static_cast<size_t>(rank)], &status, WNOHANG) == 0) {
+                if (Clock::now() > until) return say("rank %d hangs", rank);
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+            was_killed_[rank] = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+            if (WIFSIGNALED(status) && !was_killed_[rank]) return say("rank %d crashed", rank);
+            if (reports_[rank].wrong[0] != '\0')
+                return say("rank %d: %s", rank, reports_[rank].wrong);
+        }
+        uint32_t living = 0;
+        for (int rank = 0; rank < ranks_; rank++)
+            if (!was_killed_[rank]) living |= 1U << rank;
+        // Whoever dies after its last call, or as late, is counted yet.
+        for (int rank = 0; rank < ranks_; rank++)
+            if (!was_killed_[rank] && (reports_[rank].left & living) != living)
+                return say("rank %d has lost a living rank", rank);
+        return "";
+    }
+
+    const int ranks_, hosts_;
+    std::vector<Death> deaths_;
+    Report *reports_ = nullptr;
+    std::vector<pid_t> pids_;
+    bool was_killed_[max_ranks] = {};
+};
+
+long number_after(int argc, char **argv, const char *option, long otherwise) {
+    for (int i = 1; i + 1 < argc; i++)
+        if (std::strcmp(argv[i], option) == 0) return std::strtol(argv[i + 1], nullptr, 10);
+    return otherwise;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    const long runs = number_after(argc, argv, "--runs", 50);
+    const int ranks = static_cast<int>(number_after(argc, argv, "--ranks", 5));
+    const int hosts = static_cast<int>(number_after(argc, argv, "--hosts", 1));
+    const long seed = number_after(argc, argv, "--seed", 1);
+    const bool is_verbose = argc > 1 && std::strcmp(argv[argc - 1], "--verbose") == 0;
+    if (ranks < 3 || ranks > max_ranks || hosts < 1 || hosts > ranks) {
+        std::fprintf(stderr, "remnants: --ranks is 3 to %d, --hosts 1 to as many\n", max_ranks);
+        return 2;
+    }
+    long failed = 0, in_shrinking = 0;
+    for (long i = 0; i < runs; i++) {
+        std::mt19937_64 random(static_cast<uint64_t>(seed) * 1000003 + static_cast<uint64_t>(i));
+        Run run(ranks, hosts, random);
+        const auto begin = Clock::now();
+        const std::string wrong = run.execute();
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        in_shrinking += run.killed_while_shrinking();
+        failed += !wrong.empty();
+        if (!wrong.empty() || is_verbose)
+            std::printf("run %ld (seed %ld, %.2f s): %s [%s]\n", i, seed, seconds, wrong.c_str(),
+                        run.summary().c_str());
+        std::fflush(stdout);
+    }
+    std::printf("%ld runs, in %ld of them ranks killed while they shrank, %ld failed\n", runs,
+                in_shrinking, failed);
+    return failed == 0 ? 0 : 1;
+}
