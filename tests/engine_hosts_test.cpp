@@ -88,12 +88,27 @@ void a_small_inbox_costs_lanes() {
     check_call(cluster, call, cut, false);
 }
 
+// What is not said to be the network's is waited for, or computed.
+void the_networks_share_of_the_time_is_known() {
+    const TwinCall call{
+        .algorithm = "ring", .codec = *parse_codec("int8"), .count = 500000, .ranks = 2};
+    for (const bool are_apart : {false, true}) {
+        const TransportOptions options = are_apart ? on_hosts({0, 1}) : Cluster::test_options();
+        Cluster cluster(2, options);
+        for (int i = 0; i < 10; i++) check_call(cluster, call, cut_of(options, false), false);
+        const Counts seen = cluster.rank(0).engine->counts();
+        CHECK_EQ(seen.network_ns > 0, are_apart);
+        CHECK(seen.network_ns < seen.wait_ns + seen.wire_ns);
+    }
+}
+
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
         QTEST(hosts_make_no_difference),
         QTEST(a_small_inbox_costs_lanes),
+        QTEST(the_networks_share_of_the_time_is_known),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

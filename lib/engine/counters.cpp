@@ -44,7 +44,8 @@ Counts Counters::read() const {
             .encode_ns = ns(encode_ticks),
             .copy_ns = ns(copy_ticks),
             .wait_ns = ns(wait_ticks),
-            .wire_ns = ns(wire_ticks)};
+            .wire_ns = ns(wire_ticks),
+            .network_ns = 0};
 }
 
 } // namespace qccl

@@ -73,7 +73,11 @@ public:
     Done run(const Program &program, const Call &call);
 
     // Any thread, any time.
-    Counts counts() const { return counters_.read(); }
+    Counts counts() const {
+        Counts counts = counters_.read();
+        counts.network_ns = static_cast<uint64_t>(transport_.network_time().count());
+        return counts;
+    }
 
 private:
     Done run_tasks(const Program &program, const Call &call);

@@ -63,8 +63,15 @@ bool Courier::progress() {
     return progress_locked();
 }
 
+void Courier::count_work(std::chrono::steady_clock::time_point since) {
+    const std::chrono::nanoseconds took = Clock::now() - since;
+    ns_at_work_.fetch_add(took.count(), std::memory_order_relaxed);
+}
+
 bool Courier::progress_locked() {
+    const auto start = Clock::now();
     const bool has_moved = network_.progress();
+    if (has_moved) count_work(start);
     if (!askers_.empty()) answer();
     return has_moved;
 }
@@ -101,8 +108,10 @@ void Courier::post(uint32_t peer, Letter letter, std::span<const NetworkPart> pa
     pal.is_known = true;
     letter.taken = pal.told = pal.took;
     unsent_++;
+    const auto start = Clock::now();
     const auto posted =
         network_.post(peer, std::as_bytes(std::span(&letter, 1)), parts, is_welcome, token);
+    count_work(start);
     if (posted == Network::Posted::refused) pal.is_lost = true;
     if (posted != Network::Posted::under_way) sent(token);
 }

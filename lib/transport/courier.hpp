@@ -49,6 +49,10 @@ public:
     // To sleep until something comes. False: something has.
     bool arm();
     int descriptor() const { return network_.descriptor(); }
+    // That sending and receiving has taken, by whatever thread; looking in vain is none of it.
+    std::chrono::nanoseconds time_at_work() const {
+        return std::chrono::nanoseconds(ns_at_work_.load(std::memory_order_relaxed));
+    }
 
     // A call has begun. An earlier one of which mail has come that this rank, which meant another
     // call by it, has not asked for.
@@ -139,6 +143,7 @@ private:
               uint64_t token = 0, bool is_welcome = true);
     void post_to_all(const Letter &letter, std::span<const NetworkPart> parts = {},
                      uint64_t token = 0);
+    void count_work(std::chrono::steady_clock::time_point since);
     bool progress_locked();
     bool place(FarMail &mail, const Room &room);
     void empty(const Room &room);
@@ -160,6 +165,7 @@ private:
     std::set<uint32_t> patient_;   // who has been answered, and still wants to hear of a call
     Error failure_;                // as it is spread
     uint64_t session_ = 0;
+    std::atomic<int64_t> ns_at_work_{0};
     std::atomic<uint64_t> unsent_{0};
     std::atomic<uint64_t> unsent_mail_{0};
     std::array<std::atomic<uint64_t>, 2> unsent_lines_{};

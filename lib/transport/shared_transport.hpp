@@ -28,6 +28,9 @@ public:
     }
 
     const char *name() const override { return name_.c_str(); }
+    std::chrono::nanoseconds network_time() const override {
+        return courier_ ? courier_->time_at_work() : std::chrono::nanoseconds(0);
+    }
     uint32_t rank() const override { return party_.rank; }
     uint32_t size() const override { return party_.size(); }
     double ranks_per_core() const override { return ranks_per_core_; }

@@ -168,6 +168,9 @@ public:
     // For what the ranks do beside the calls, whether or not the communicator has failed.
     virtual Council &council() = 0;
 
+    // That moving bytes between hosts has taken of this rank's threads. Any thread, any time.
+    virtual std::chrono::nanoseconds network_time() const { return {}; }
+
     // This rank takes part in no further call; peers that still wait for it are told so.
     virtual void leave() = 0;
 };
