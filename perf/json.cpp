@@ -22,6 +22,14 @@ static Json or_null(const std::optional<double> &value) {
     return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
+static Json shares_json(const std::optional<TimeShares> &shares) {
+    if (!shares) return nullptr;
+    return {{"encode", shares->encode},
+            {"copy", shares->copy},
+            {"network", shares->network},
+            {"wait", shares->wait}};
+}
+
 static Json row_json(const Row &row, bool in_place) {
     const Operation &operation = row.operation;
     const Measurement &m = in_place ? row.in_place : row.out_of_place;
@@ -44,6 +52,7 @@ static Json row_json(const Row &row, bool in_place) {
             {"algbw_GBps", operation.algbw(seconds)},
             {"busbw_GBps", operation.busbw(seconds)},
             {"wire_bytes", m.wire_bytes},
+            {"time_shares", shares_json(m.shares)},
             {"ratio", or_null(m.ratio)},
             {"nmse", or_null(m.nmse)},
             {"nmse_predicted", or_null(row.nmse_predicted)},

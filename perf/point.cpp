@@ -197,14 +197,37 @@ Result<Measurement> Point::summarize(const Times &times) {
     return measurement;
 }
 
-Result<uint64_t> Point::wire_bytes_of(const std::function<Done()> &call) {
+// Each number is what came to it between the two.
+static std::optional<TimeShares> time_shares(std::span<const qcclCommStats_t> all) {
+    TimeShares sum;
+    for (const qcclCommStats_t &rank : all) {
+        const uint64_t others = rank.wait_ns + rank.wire_ns;
+        const uint64_t network = std::min(rank.network_ns, others);
+        sum.encode += static_cast<double>(rank.encode_ns);
+        sum.copy += static_cast<double>(rank.copy_ns);
+        sum.network += static_cast<double>(network);
+        sum.wait += static_cast<double>(others - network);
+    }
+    const double ns = sum.encode + sum.copy + sum.network + sum.wait;
+    if (ns == 0) return std::nullopt;
+    return TimeShares{sum.encode / ns, sum.copy / ns, sum.network / ns, sum.wait / ns};
+}
+
+Result<Point::CallWork> Point::work_of(const std::function<Done()> &call) {
     qcclCommStats_t before{}, after{};
     before.size = after.size = sizeof before;
     QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &before), "qcclCommGetStats", stage_.comm));
     QCCL_TRY(call());
     QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &after), "qcclCommGetStats", stage_.comm));
-    QCCL_TRY(const auto all, gather(stage_.crew, after.wire_bytes - before.wire_bytes));
-    return *std::max_element(all.begin(), all.end());
+    for (const auto field :
+         {&qcclCommStats_t::wire_bytes, &qcclCommStats_t::encode_ns, &qcclCommStats_t::copy_ns,
+          &qcclCommStats_t::wait_ns, &qcclCommStats_t::wire_ns, &qcclCommStats_t::network_ns})
+        after.*field -= before.*field;
+    QCCL_TRY(const auto all, gather(stage_.crew, after));
+    CallWork work{.shares = time_shares(all)};
+    for (const qcclCommStats_t &rank : all)
+        work.wire_bytes = std::max(work.wire_bytes, rank.wire_bytes);
+    return work;
 }
 
 Result<uint64_t> Point::lossless_wire_bytes(const std::string &algorithm) {
@@ -214,9 +237,9 @@ Result<uint64_t> Point::lossless_wire_bytes(const std::string &algorithm) {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     config.codec = none.get();
     config.algorithm = algorithm.c_str();
-    QCCL_TRY(const uint64_t bytes, wire_bytes_of(call_of(&config, false)));
-    lossless_wires_[algorithm] = bytes;
-    return bytes;
+    QCCL_TRY(const CallWork work, work_of(call_of(&config, false)));
+    lossless_wires_[algorithm] = work.wire_bytes;
+    return work.wire_bytes;
 }
 
 Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
@@ -228,7 +251,9 @@ Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
     for (uint32_t check = 0; check < std::max<uint32_t>(stage_.arguments.checks, 1); check++) {
         std::memset(recv_, poison, operation_.recv_count() * element_bytes());
         refill(in_place);
-        QCCL_TRY(measurement.wire_bytes, wire_bytes_of(call));
+        QCCL_TRY(const CallWork work, work_of(call));
+        measurement.wire_bytes = work.wire_bytes;
+        measurement.shares = work.shares;
         if (stage_.arguments.checks == 0) break;
         QCCL_TRY(const Verdict verdict,
                  check_result(stage_.crew, operation_, one.codec, stage_.source, result));

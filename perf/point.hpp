@@ -56,7 +56,12 @@ private:
     Result<std::vector<Measurement>> measure(bool in_place);
     Result<Measurement> summarize(const Times &times);
     Done inspect(const Case &one, bool in_place, Measurement &measurement);
-    Result<uint64_t> wire_bytes_of(const std::function<Done()> &call);
+    // What one call has done, from the library's own counters.
+    struct CallWork {
+        uint64_t wire_bytes = 0; // the most that a rank has sent
+        std::optional<TimeShares> shares{};
+    };
+    Result<CallWork> work_of(const std::function<Done()> &call);
     Result<uint64_t> lossless_wire_bytes(const std::string &algorithm);
     Row row_of(const Case &one, const Measurement &out_of_place, const Measurement &in_place) const;
 

@@ -12,6 +12,14 @@
 
 namespace qccl::perf {
 
+// Of the time of a call, as the library's own counters have it, on average over the ranks.
+struct TimeShares {
+    double encode = 0;
+    double copy = 0;    // decode, reduce and copy
+    double network = 0; // over sockets the system's TCP
+    double wait = 0;    // and handing over
+};
+
 struct Measurement {
     std::vector<double> iterations_us; // of the rank that is asked for (usually the slowest)
     Statistics time_us;
@@ -21,7 +29,8 @@ struct Measurement {
     std::optional<double> nmse;
     std::optional<double> max_abs_err;
     std::optional<bool> ranks_agree;
-    uint64_t wire_bytes = 0; // the most that a rank sends in one call
+    uint64_t wire_bytes = 0;          // the most that a rank sends in one call
+    std::optional<TimeShares> shares; // of one call; nothing: it is too small to be timed
     std::optional<double>
         ratio; // of a lossless call on the same schedule to this one, in wire bytes
     std::optional<double> speedup;     // over the lossless case of this run
