@@ -5,7 +5,7 @@
 
 namespace qccl {
 
-static_assert(sizeof(FrameHead) == 16 && sizeof(ErrorBytes) == 256);
+static_assert(sizeof(FrameHead) == 16 && sizeof(ErrorBytes) == 512);
 
 Tag Session::tag(Side from, const FrameHead &head, std::span<const std::byte> payload) const {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&from, 1)),

@@ -1,4 +1,5 @@
 // qccl-info: what the library is, has and would do on this machine.
+#include "perf/attach.hpp"
 #include "perf/command_line.hpp"
 #include "perf/machine_info.hpp"
 #include "perf/perf_arguments.hpp"
@@ -138,6 +139,17 @@ static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task)
     for (CLI::App *const command : {&shown, &explained}) command->get_option("--ranks")->required();
 }
 
+static void add_attach(CLI::App &app, AttachQuestion &question, Task &task) {
+    CLI::App &command = *app.add_subcommand("attach", "what the ranks of a running job wait for");
+    add_option(command, options, "place", "a process of the job, or a folder (QCCL_RECORD)",
+               take_text(question.place))
+        ->required();
+    add_option(command, options, "--calls", "list so many of each rank's last calls (0)",
+               take_count(question.last_calls, 0, UINT32_MAX));
+    command.callback(
+        [&task, &question] { task = [&question] { return print_attached(question); }; });
+}
+
 static int run(const std::vector<std::string> &words) {
     static constexpr auto *program = "qccl-info";
     CLI::App app("Says what QCCL is, has and would do on this machine.", program);
@@ -149,6 +161,8 @@ static int run(const std::vector<std::string> &words) {
     add_topic(app, "transports", "what can carry", task, always(print_transports));
     add_topic(app, "codecs", "what can compress", task, print_codecs);
     add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
+    AttachQuestion attached;
+    add_attach(app, attached, task);
     ScheduleQuestion question;
     add_questions(app, question, task);
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);

@@ -1,8 +1,8 @@
-// transport/call_descriptor: the hash covers every field that must agree and no other, and the
+// record/call_descriptor: the hash covers every field that must agree and no other, and the
 // first difference is named with both values.
 #include "qtest.hpp"
 
-#include "transport/transport.hpp"
+#include "record/call_descriptor.hpp"
 
 #include <algorithm>
 #include <cstring>

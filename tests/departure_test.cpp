@@ -21,7 +21,7 @@ namespace {
 struct Report {
     int32_t code = -1;
     int32_t rank = -1;
-    char text[240] = "died without a word";
+    char text[sizeof Error::text] = "died without a word";
 };
 
 struct Processes {

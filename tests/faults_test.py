@@ -24,7 +24,7 @@ from testbed.suite import run_tests
 
 STARTING, CALLING, LEAVING, ENDED = range(4)
 SUCCESS, REMOTE, TIMED_OUT, PEER_LOST, REVOKED = 0, 6, 8, 65, 66
-LAYOUT = struct.Struct("<Qiiiid256s")  # workload.hpp's Report
+LAYOUT = struct.Struct("<Qiiiid512s")  # workload.hpp's Report
 Report = collections.namedtuple("Report", "calls stage result peer wrong ended_at sentence")
 
 SLACK = 4  # seconds, for a loaded machine: with the test, not with what it tests

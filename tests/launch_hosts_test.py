@@ -23,7 +23,7 @@ PROGRAM, LIBRARY = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 PYTHON = "/usr/bin/python3"
 HOSTS, RANKS, CALLS = 2, 2, 14
 SIZE = HOSTS * RANKS
-LAYOUT = struct.Struct("<Qiiiid256s")  # workload.hpp's Report
+LAYOUT = struct.Struct("<Qiiiid512s")  # workload.hpp's Report
 PATIENCE = 60  # seconds
 NAMES = pathlib.Path("/etc/netns")  # where `ip netns exec` finds a namespace's own /etc/hosts
 

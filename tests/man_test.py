@@ -50,13 +50,13 @@ class Options(unittest.TestCase):
                              options_of_help(PERF, command))
 
     def test_of_qccl_info(self):
-        commands = ("explain", "schedule", "verify")
+        commands = ("attach", "explain", "schedule", "verify")
         known = set().union(options_of_help(INFO), *(options_of_help(INFO, command) for command in commands))
         self.assertEqual(options_explained(section(page("qccl-info.1"), "OPTIONS")), known)
 
     def test_no_page_names_one_that_is_not_there(self):
         for name, commands in (("qccl-perf.1", [[PERF, "all_reduce"], [PERF, "codec"], [PERF, "demo"]]),
-                               ("qccl-info.1", [[INFO], [INFO, "explain"], [INFO, "schedule"], [INFO, "verify"]])):
+                               ("qccl-info.1", [[INFO], [INFO, "attach"], [INFO, "explain"], [INFO, "schedule"], [INFO, "verify"]])):
             known = set().union(*(options_of_help(*command) for command in commands))
             self.assertEqual(set(OPTION.findall(page(name))) - known, set())
 

@@ -93,7 +93,7 @@ public:
         return damaged(bytes);
     }
 
-    Done wait(uint32_t on) override { return inner_->wait(on); }
+    Done wait(const Wait &what) override { return inner_->wait(what); }
     void fail(const Error &error) override { inner_->fail(error); }
     std::optional<Error> failure() const override { return inner_->failure(); }
     Council &council() override { return inner_->council(); }

@@ -119,4 +119,14 @@ inline void check_error(const Error &error, Code code, int32_t rank, const std::
     CHECK(error.code == code);
 }
 
+// Behind it stands what all ranks did.
+inline void check_late(const Error &error, int32_t rank, const std::string &sentence,
+                       const std::string &state) {
+    const std::string text = error.text;
+    CHECK_EQ(text.substr(0, sentence.size() + 2), sentence + ": ");
+    CHECK(text.find(state, sentence.size()) != std::string::npos);
+    CHECK_EQ(error.rank, rank);
+    CHECK(error.code == Code::timeout);
+}
+
 } // namespace qtest

@@ -29,7 +29,7 @@ struct Report {
     volatile double ended_at; // by the steady clock
     char sentence[256];
 };
-static_assert(sizeof(Report) == 288);
+static_assert(sizeof(Report) == 544);
 
 inline double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())

@@ -161,7 +161,7 @@ typedef struct {
     double peer_timeout;    /* seconds, below; 0 QCCL_PEER_TIMEOUT; < 0 and NaN are refused */
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
-    const char *name;       /* shown in logs and errors */
+    const char *name;       /* shown in logs, errors, and by qccl-info attach */
     uint64_t reserved[8];
 } qcclConfig_t;
 

@@ -15,8 +15,12 @@
 
 #include <array>
 #include <cinttypes>
+#include <cerrno>
 #include <cstring>
 #include <functional>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace qccl {
 
@@ -25,6 +29,8 @@ namespace {
 // A few wire slots of the smallest segment for each of a few ranks. What more ranks need beyond it
 // is refused call by call, in numbers.
 constexpr size_t smallest_arena = size_t{64} << 10;
+
+constexpr const char *record_off = "off";
 
 // Between hosts a message costs so much that it is worth it to leave the L2 cache for it.
 constexpr size_t network_segment_bytes = size_t{512} << 10;
@@ -128,9 +134,22 @@ Done check_arena(uint64_t bytes) {
     return {};
 }
 
+Done check_record_folder(const std::string &folder) {
+    const auto in_vain = [&](const char *why) {
+        return Error::make(Code::invalid_argument, "QCCL_RECORD: %.200s: %s", folder.c_str(), why);
+    };
+    struct stat found {};
+    if (stat(folder.c_str(), &found) != 0) return in_vain(std::strerror(errno));
+    if (!S_ISDIR(found.st_mode)) return in_vain(std::strerror(ENOTDIR));
+    if (access(folder.c_str(), W_OK | X_OK) != 0) return in_vain(std::strerror(errno));
+    return {};
+}
+
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
     QCCL_TRY(surroundings.readable);
     QCCL_TRY(check_arena(surroundings.settings.arena_bytes.value_or(smallest_arena)));
+    const auto &record = surroundings.settings.record;
+    if (record && *record != record_off) QCCL_TRY(check_record_folder(*record));
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(ForkMark mark, ForkMark::create());
@@ -214,6 +233,9 @@ Result<TransportOptions> Creation::transport_options() const {
     if (settings_.arena_bytes) options.outbox_bytes = *settings_.arena_bytes;
     options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
     options.spin = settings_.spin;
+    options.record = {.is_kept = settings_.record != record_off,
+                      .folder = settings_.record.value_or(""),
+                      .communicator = wishes_.name};
     return options;
 }
 

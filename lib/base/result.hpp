@@ -47,7 +47,7 @@ struct [[nodiscard]] Error {
     int32_t rank = no_rank;
     int64_t expected = 0;
     int64_t got = 0;
-    char text[232] = {};
+    char text[488] = {};
 
     [[gnu::format(printf, 2, 3)]] static Error make(Code code, const char *format, ...);
 

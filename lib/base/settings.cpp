@@ -76,6 +76,10 @@ static constexpr SettingRow table[] = {
     {"QCCL_DEBUG_FILE", "stderr", "a path or stderr",
      "where the log goes; %h in it is the host, %p the process",
      store<&Settings::debug_file, parse_text>},
+    {"QCCL_RECORD", "auto", "a folder, off or auto",
+     "where ranks record their last calls for qccl-info attach; auto: in memory, as long as they "
+     "live",
+     store_or_auto<&Settings::record, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
      "how long ranks that have met wait for each other's shared memory, and to say who disagrees",
      store<&Settings::peer_timeout, parse_some_time>},

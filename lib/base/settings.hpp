@@ -31,6 +31,7 @@ struct Settings {
     std::optional<std::string> algorithm;
     LogLevel debug = LogLevel::warn;
     std::string debug_file;
+    std::optional<std::string> record; // a folder, or off
     std::chrono::nanoseconds peer_timeout{};
     std::chrono::nanoseconds timeout{}; // zero: never
     bool checksum = false;

@@ -20,7 +20,7 @@ Done Interpreter::run() {
     while (running_ != 0) {
         QCCL_TRY(const bool has_moved, advance_any());
         if (has_moved) continue;
-        QCCL_TRY(transport_.wait(whom_to_await()));
+        QCCL_TRY(transport_.wait(what_to_await()));
     }
     return take_back();
 }
@@ -72,7 +72,8 @@ Done Interpreter::cut_outbox() {
 
 Done Interpreter::await_free(uint32_t first, uint32_t slots) {
     for (uint32_t slot = first; slot < first + slots; slot++)
-        while (!transport_.is_free(slot)) QCCL_TRY(transport_.wait(program_.work.team.rank));
+        while (!transport_.is_free(slot))
+            QCCL_TRY(transport_.wait({program_.work.team.rank, WaitPhase::readers}));
     return {};
 }
 
@@ -136,11 +137,31 @@ bool Interpreter::begin_next(Lane &lane) {
     return true;
 }
 
-uint32_t Interpreter::whom_to_await() {
+static WaitPhase phase_of(Task::Kind kind) {
+    switch (kind) {
+    case Task::Kind::send: return WaitPhase::room;
+    case Task::Kind::recv: return WaitPhase::message;
+    case Task::Kind::work: break;
+    }
+    return WaitPhase::readers;
+}
+
+Wait Interpreter::what_to_await() {
     Lane &lane = oldest();
-    for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++)
-        if (lane.is_ready(i)) return program_.tasks[i].awaited;
-    return program_.work.team.rank;
+    Wait wait(program_.work.team.rank);
+    wait.segment = lane.instance() + 1;
+    wait.segments = program_.geometry.instances;
+    for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++) {
+        if (!lane.is_ready(i)) continue;
+        const Task &task = program_.tasks[i];
+        wait.on = task.awaited;
+        wait.phase = phase_of(task.kind);
+        if (task.kind == Task::Kind::work) break; // of its own steps none is at hand
+        wait.step = task.first + 1;
+        wait.steps = static_cast<uint32_t>(program_.schedule.steps.size());
+        break;
+    }
+    return wait;
 }
 
 Result<bool> Interpreter::try_task(Lane &lane, const Task &task) {

@@ -31,7 +31,7 @@ private:
     // The next instance for a lane whose last one is done; false: there is none.
     bool begin_next(Lane &lane);
     Lane &oldest();
-    uint32_t whom_to_await();
+    Wait what_to_await();
 
     // Each does its task, or says that it cannot be done just now.
     Result<bool> try_task(Lane &lane, const Task &task);

@@ -13,6 +13,7 @@ namespace {
 struct ClaimedSegment {
     Mapping memory;
     std::atomic<uint32_t> claims;
+    RecordRoom records; // rank 0's: of all ranks
 };
 
 std::shared_ptr<const void> hold(ClaimedSegment *segment) {
@@ -26,6 +27,11 @@ Result<Mapping> make_segment(const SegmentShape &shape) {
     return Mapping::anonymous(bytes);
 }
 
+Result<RecordRoom> make_records(const TransportOptions &options, const Roster &roster) {
+    if (options.rank != 0) return RecordRoom();
+    return RecordRoom::make(options, roster.session(), 0, options.size, 0);
+}
+
 } // namespace
 
 Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOptions &options,
@@ -37,9 +43,11 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     SocketBell bell = make_bell(options, introduction);
     if (!memory) introduction.fail(memory.error());
     QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather, options.hosts));
+    auto records = make_records(options, roster);
+    QCCL_TRY(gather_done(outcome(records), options.size, all_gather));
 
     Segment(memory->base(), shape).format();
-    auto *const mine = new ClaimedSegment{std::move(*memory), options.size};
+    auto *const mine = new ClaimedSegment{std::move(*memory), options.size, std::move(*records)};
     std::vector<ClaimedSegment *> all(options.size);
     QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
 
@@ -53,8 +61,9 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
             others.push_back(std::move(keeper));
     }
     QCCL_TRY(Party party, make_party(roster, options.rank, std::move(bell), std::move(near)));
-    auto transport =
-        std::make_unique<SharedTransport>("inproc", std::move(party), Lifelines(), roster, options);
+    auto transport = std::make_unique<SharedTransport>(
+        "inproc", std::move(party), Lifelines(), roster,
+        all[0]->records.recorder(options.rank, options, roster, {}), options);
     if (!options.hosts.empty()) QCCL_TRY(reach_hosts(*transport, roster, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));
 }

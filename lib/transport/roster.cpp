@@ -1,6 +1,8 @@
 // Introductions and outcomes, each one all-gather, judged alike on every rank.
 #include "transport/roster.hpp"
 
+#include "transport/random_bytes.hpp"
+
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -51,6 +53,7 @@ SegmentShape shape_of(const TransportOptions &options) {
 Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather,
                               std::vector<uint32_t> hosts) {
     mine.pid = getpid();
+    QCCL_TRY(draw_bytes(std::as_writable_bytes(std::span(&mine.session, 1))));
     mine.may_be_fenced = register_fences();
     // Where the machine has more cores than a set can name, the set stays empty and nobody spins.
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);

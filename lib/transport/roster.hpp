@@ -17,7 +17,7 @@ SegmentShape shape_of(const TransportOptions &options);
 // One rank's introduction of itself. Travels as bytes.
 struct Introduction {
     static constexpr uint64_t our_magic =
-        0x314D48534C434351; // "QCCLSHM1"; another endianness reads another
+        0x324D48534C434351; // "QCCLSHM2"; another endianness reads another
 
     uint64_t magic = our_magic;
     SegmentShape shape;
@@ -31,6 +31,7 @@ struct Introduction {
     Error failure;              // if so
     std::byte contact[64] = {}; // the transport's own
     SocketBell::Name bell{};    // where ranks are on several hosts
+    uint64_t session = 0;       // a number that hardly any other communicator has: rank 0's counts
 
     void fail(const Error &error) {
         has_failed = 1;
@@ -57,6 +58,7 @@ public:
     // Of the ranks that are near this one.
     Fences fences(uint32_t rank) const;
     std::vector<int64_t> pids() const;
+    uint64_t session() const { return introductions_[0].session; }
     std::vector<SocketBell::Name> bells() const;
     // Whether `rank` has a core for itself, whatever the others do with theirs.
     bool may_spin(uint32_t rank) const;

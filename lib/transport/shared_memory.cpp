@@ -41,19 +41,24 @@ size_t free_memory_bytes() {
     return SIZE_MAX;
 }
 
-Result<FileDescriptor> create_shared_memory(size_t bytes) {
+Done allocate_file(int file, size_t bytes) {
     // Beyond this limit the kernel would send SIGXFSZ, which ends the process.
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
         return no_memory(bytes, "the limit on file sizes (ulimit -f) is lower");
+    for (size_t offset = 0; offset < bytes; offset += piece)
+        if (const int reason = allocate(file, offset, std::min(piece, bytes - offset)))
+            return no_memory(bytes, std::strerror(reason));
+    return {};
+}
+
+Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name) {
     // Asking for more than there is would not fail but wake the killer of processes.
     if (free_memory_bytes() < bytes) return no_memory(bytes, std::strerror(ENOMEM));
 
-    FileDescriptor file(memfd_create("qccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file.is_open()) return no_memory(bytes, std::strerror(errno));
-    for (size_t offset = 0; offset < bytes; offset += piece)
-        if (const int reason = allocate(file.number(), offset, std::min(piece, bytes - offset)))
-            return no_memory(bytes, std::strerror(reason));
+    QCCL_TRY(allocate_file(file.number(), bytes));
     if (fcntl(file.number(), F_ADD_SEALS, seals) != 0)
         return no_memory(bytes, std::strerror(errno));
     return file;

@@ -8,11 +8,12 @@
 namespace qccl {
 
 SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifelines,
-                                 const Roster &roster, const TransportOptions &options)
+                                 const Roster &roster, Recorder recorder,
+                                 const TransportOptions &options)
     : name_(name), ranks_per_core_(roster.ranks_per_core()), party_(std::move(party)),
-      shape_(roster[0].shape), history_(party_), verdict_(party_),
+      shape_(roster[0].shape), history_(party_), verdict_(party_), recorder_(std::move(recorder)),
       courier_(party_.has_far() ? std::make_unique<Courier>(party_, history_, verdict_) : nullptr),
-      vigil_(party_, history_, verdict_, std::move(lifelines), courier_.get(),
+      vigil_(party_, history_, verdict_, recorder_, std::move(lifelines), courier_.get(),
              {.spin = options.spin.value_or(roster.may_spin(options.rank) ? Vigil::usual_spin
                                                                           : Vigil::Time(0)),
               .spins_beside_others = options.spin.has_value(),
@@ -44,6 +45,7 @@ Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds
     if (shelved_ != 0) clear_shelves();
     if (call.call >= together_ + calls_kept) QCCL_TRY(keep_together(call.call));
     history_.publish(call);
+    recorder_.began(call, history_.hash());
     if (courier_) {
         courier_->progress();
         vigil_.listen();
@@ -59,7 +61,7 @@ Done SharedTransport::meet() {
     if (courier_) courier_->announce(LetterKind::news);
     for (uint32_t i = 1; i < size(); i++) {
         const uint32_t peer = (rank() + i) % size();
-        while (history_.begun(peer) < call) QCCL_TRY(wait(peer));
+        while (history_.begun(peer) < call) QCCL_TRY(wait({peer, WaitPhase::meeting}));
         vigil_.came();
         if (history_.disagrees(peer)) return mismatch(call);
     }
@@ -72,7 +74,8 @@ Done SharedTransport::keep_together(uint64_t call) {
     together_ = call - 1;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
-        while (history_.begun(peer) + calls_kept <= call) QCCL_TRY(wait(peer));
+        while (history_.begun(peer) + calls_kept <= call)
+            QCCL_TRY(wait({peer, WaitPhase::meeting}));
         vigil_.came();
         together_ = std::min(together_, history_.begun(peer));
     }
@@ -198,11 +201,12 @@ void SharedTransport::release(const Wire &wire) {
 // What has been read of a rank that knew of the failure cannot be believed; see Verdict::failure.
 Done SharedTransport::end() {
     vigil_.came();
-    while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait(rank()));
+    while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait({rank(), WaitPhase::network}));
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
     if (attendant_) attendant_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (verdict_.is_passed()) return *verdict_.failure();
+    if (verdict_.is_passed()) return failed(*verdict_.failure());
+    recorder_.ended(history_.current().call);
     return {};
 }
 
@@ -210,7 +214,8 @@ Result<std::byte *> SharedTransport::line() {
     // What this line held two exchanges ago has been read by whoever has published in the latest.
     for (uint32_t peer = 0; peer < size(); peer++)
         if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
-    while (courier_ && !courier_->is_line_sent(exchange_ + 1)) QCCL_TRY(wait(rank()));
+    while (courier_ && !courier_->is_line_sent(exchange_ + 1))
+        QCCL_TRY(wait({rank(), WaitPhase::network}));
     return party_.mine().line_data(exchange_ + 1);
 }
 
@@ -233,7 +238,8 @@ Result<std::span<const std::byte>> SharedTransport::await_line(uint32_t peer) {
 // Until the peer has published in this rank's latest exchange.
 Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
     const LineHead &head = party_.segments[peer].line(exchange_);
-    while (head.stamp.load(std::memory_order_acquire) != exchange_) QCCL_TRY(wait(peer));
+    while (head.stamp.load(std::memory_order_acquire) != exchange_)
+        QCCL_TRY(wait({peer, WaitPhase::line}));
     vigil_.came();
     const LineHead &ours = party_.mine().line(exchange_);
     // Where the calls are not even the same, ranks parted in the earlier one.
@@ -242,24 +248,30 @@ Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
     return &head;
 }
 
-Done SharedTransport::wait(uint32_t on) {
+Done SharedTransport::wait(const Wait &what) {
     if (courier_ && courier_->progress()) return {};
     if (vigil_.linger()) return {};
     return told([&]() -> Done {
         QCCL_TRY(drain());
-        return vigil_.keep(on);
+        return vigil_.keep(what);
     }());
 }
 
 Done SharedTransport::told(Done done) {
-    if (!done && courier_) spread(done.error());
-    return done;
+    if (done) return done;
+    if (courier_) spread(done.error());
+    return failed(done.error());
+}
+
+const Error &SharedTransport::failed(const Error &error) {
+    recorder_.failed();
+    return error;
 }
 
 Error SharedTransport::mismatch(uint64_t call) {
     const Error error = vigil_.mismatch(call);
     if (courier_) spread(error);
-    return error;
+    return failed(error);
 }
 
 void SharedTransport::spread(const Error &error) {
@@ -302,6 +314,7 @@ Done SharedTransport::drain() {
 
 void SharedTransport::leave() {
     if (party_.mine().presence().has_left.exchange(1, std::memory_order_release) != 0) return;
+    recorder_.left();
     party_.wake_all();
     if (!courier_) return;
     courier_->leave();

@@ -5,6 +5,7 @@
 #include "transport/attendant.hpp"
 #include "transport/council.hpp"
 #include "transport/mailbox.hpp"
+#include "transport/recorder.hpp"
 #include "transport/roster.hpp"
 #include "transport/vigil.hpp"
 #include "transport/windows.hpp"
@@ -14,7 +15,7 @@ namespace qccl {
 class SharedTransport final : public Transport {
 public:
     SharedTransport(const char *name, Party party, Lifelines lifelines, const Roster &roster,
-                    const TransportOptions &options);
+                    Recorder recorder, const TransportOptions &options);
     ~SharedTransport() override { leave(); }
     SharedTransport(const SharedTransport &) = delete;
 
@@ -61,7 +62,7 @@ public:
     void publish(size_t bytes) override;
     Result<std::span<const std::byte>> await_line(uint32_t peer) override;
 
-    Done wait(uint32_t on) override;
+    Done wait(const Wait &what) override;
 
     void fail(const Error &error) override;
     std::optional<Error> failure() const override;
@@ -81,6 +82,8 @@ private:
     Result<std::optional<Wire>> receive_far(uint32_t peer, MessageTag tag, const Room &room);
     // A step that has failed tells the other hosts why, once.
     Done told(Done done);
+    // As every error of a call is noted for those who look from outside.
+    const Error &failed(const Error &error);
     Error mismatch(uint64_t call);
     void spread(const Error &error);
     void clear_shelves();
@@ -96,6 +99,7 @@ private:
     SegmentShape shape_;
     CallHistory history_;
     Verdict verdict_;
+    Recorder recorder_;
     std::unique_ptr<Courier> courier_; // null where all ranks are near
     Vigil vigil_;
     Council council_;

@@ -93,6 +93,13 @@ Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
     return all;
 }
 
+Result<Recorder> make_recorder(const TransportOptions &options, const Roster &roster) {
+    const std::vector<uint32_t> listed = roster.near_ranks(options.rank);
+    QCCL_TRY(const RecordRoom room, RecordRoom::make(options, roster.session(), options.rank, 1,
+                                                     static_cast<uint32_t>(listed.size())));
+    return room.recorder(0, options, roster, listed);
+}
+
 } // namespace
 
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
@@ -111,11 +118,12 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     auto mine = prepare(introduction.shape);
     QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
     auto all = exchange(std::move(*door), std::move(*mine), roster, options);
-    QCCL_TRY(gather_done(outcome(all), options.size, all_gather));
+    auto recorder = make_recorder(options, roster); // last, as what the others do without
+    QCCL_TRY(gather_done(all ? outcome(recorder) : outcome(all), options.size, all_gather));
 
     QCCL_TRY(Party party, make_party(roster, options.rank, std::move(bell), std::move(all->near)));
-    auto transport = std::make_unique<SharedTransport>("shm", std::move(party),
-                                                       std::move(all->lifelines), roster, options);
+    auto transport = std::make_unique<SharedTransport>(
+        "shm", std::move(party), std::move(all->lifelines), roster, std::move(*recorder), options);
     if (!options.hosts.empty()) QCCL_TRY(reach_hosts(*transport, roster, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));
 }

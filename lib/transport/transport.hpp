@@ -5,6 +5,8 @@
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "record/call_descriptor.hpp"
+#include "record/wait.hpp"
 #include "transport/network_module.hpp"
 #include "transport/shared_file.hpp"
 
@@ -21,28 +23,6 @@
 #include <sys/socket.h>
 
 namespace qccl {
-
-// What every rank must agree on about one call. Each rank publishes it before its first chunk; its
-// hash rides on every message, and the descriptors are compared only where hashes differ. A field
-// without meaning for the collective (the root of an all-gather) keeps its default.
-struct CallDescriptor {
-    uint64_t call = 0; // number of the call on the communicator, from 1 and without gaps
-    uint64_t count = 0;
-    uint64_t tag = 0; // the caller's; shown, not compared
-    Collective collective = Collective::barrier;
-    DataType type = DataType::float32;
-    RedOp op = RedOp::sum;
-    uint32_t root = 0;
-    char codec[32] = {};     // spec as compared; zeros after its end
-    char algorithm[24] = {}; // likewise
-
-    uint64_t hash() const; // of everything that must agree
-    // The first field in which `theirs` (of rank `rank`) differs from this one (of rank
-    // `reference`), in a sentence with both values.
-    std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs,
-                                    uint32_t rank) const;
-};
-static_assert(sizeof(CallDescriptor) == 96, "hashed and published word by word: no padding");
 
 // Names one message of one call: both ends compute it from their schedules.
 struct MessageTag {
@@ -152,11 +132,11 @@ public:
     virtual Result<std::span<const std::byte>> await_line(uint32_t peer) = 0;
 
     // Waits politely until something may have changed: spins, yields, sleeps. To be called after a
-    // look at everything that this rank waits for has found nothing. `on` is a rank that it waits
-    // for (named in warnings and errors; this rank itself where it waits for a slot). Fails when a
-    // peer is lost, the call's time is over, or the communicator has failed. A wait is over when
-    // `receive`, `send` or `await_line` succeeds.
-    virtual Done wait(uint32_t on) = 0;
+    // look at everything that this rank waits for has found nothing. `what` names a rank that it
+    // waits for (named in warnings and errors; this rank itself where it waits for a slot). Fails
+    // when a peer is lost, the call's time is over, or the communicator has failed. A wait is over
+    // when `receive`, `send` or `await_line` succeeds.
+    virtual Done wait(const Wait &what) = 0;
 
     // Fails the communicator on every rank that can be reached and wakes them; the first failure
     // stands. Any thread, any time.
@@ -190,6 +170,13 @@ struct FarOptions {
     std::vector<sockaddr_storage> addresses;
 };
 
+// What this rank records of its calls for those who look from outside (record/record_layout.hpp).
+struct RecordOptions {
+    bool is_kept = true;
+    std::string folder; // where its file gets a name; empty: in memory that ends with the process
+    std::string communicator; // its name
+};
+
 struct TransportOptions {
     uint32_t rank = 0;
     uint32_t size = 1;
@@ -200,6 +187,7 @@ struct TransportOptions {
     // ranks.
     std::vector<uint32_t> hosts;
     FarOptions far;
+    RecordOptions record;
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
     // Before the first yield. Obeyed where it is given; else none where ranks outnumber cores.

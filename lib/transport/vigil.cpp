@@ -1,8 +1,11 @@
 // The steps of a wait, and the sentences in which it ends badly.
 #include "transport/vigil.hpp"
 
+#include "transport/survey.hpp"
+
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
 #include <sched.h>
 #include <thread>
 
@@ -49,10 +52,11 @@ int64_t count_ns(Vigil::Clock::time_point time) {
 
 } // namespace
 
-Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Lifelines lifelines,
-             Courier *courier, Options options)
-    : party_(party), history_(history), verdict_(verdict), lifelines_(std::move(lifelines)),
-      courier_(courier), options_(std::move(options)), sleeper_(party.mine().bell(), party.fences) {
+Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Recorder &recorder,
+             Lifelines lifelines, Courier *courier, Options options)
+    : party_(party), history_(history), verdict_(verdict), recorder_(recorder),
+      lifelines_(std::move(lifelines)), courier_(courier), options_(std::move(options)),
+      sleeper_(party.mine().bell(), party.fences) {
     if (!courier_) return;
     // Ranks of one host share what one of them has said.
     options_.warn_after += std::min(party.near_ranks.front(), 10U) * between_hosts_warnings;
@@ -77,15 +81,15 @@ bool Vigil::linger() {
     return true;
 }
 
-Done Vigil::keep(uint32_t on) {
+Done Vigil::keep(const Wait &what) {
     if (!sleeper_.is_lying()) {
         sleeper_.lie_down();
         nap_ = shortest_nap;
         return {};
     }
     const auto suspect = suspect_;
-    show(on);
-    QCCL_TRY(examine(on));
+    show(what);
+    QCCL_TRY(examine(what.on));
     // What a rank gave before it was lost may have come since the last look.
     if (suspect_ != suspect) return {};
     sleep();
@@ -104,16 +108,18 @@ void Vigil::end() {
     if (!sleeper_.is_lying()) return;
     sleeper_.get_up();
     party_.mine().presence().waits_on.store(0, std::memory_order_relaxed);
+    recorder_.came();
     suspect_.reset();
     has_warned_ = false;
     has_asked_ = false;
     asked_ = {};
 }
 
-void Vigil::show(uint32_t on) const {
+void Vigil::show(const Wait &what) const {
     Presence &presence = party_.mine().presence();
     presence.awake_ns.store(count_ns(now_), std::memory_order_relaxed);
-    presence.waits_on.store(on + 1, std::memory_order_release);
+    presence.waits_on.store(what.on + 1, std::memory_order_release);
+    recorder_.waits(what, count_ns(since_), count_ns(now_));
 }
 
 Done Vigil::examine(uint32_t on) {
@@ -213,10 +219,10 @@ Done Vigil::check_time(uint32_t on) {
     const uint32_t peer = culprit(on);
     const CallDescriptor &call = history_.current();
     const char *what = history_.begun(peer) < call.call ? "come to" : "go on in";
-    return verdict_.pass(Error::make(Code::timeout,
-                                     "rank %u did not %s %s, call %" PRIu64 ", within %g s", peer,
-                                     what, name(call.collective), call.call, seconds(timeout_))
-                             .at_rank(peer));
+    const Error error =
+        Error::make(Code::timeout, "rank %u did not %s %s, call %" PRIu64 ", within %g s", peer,
+                    what, name(call.collective), call.call, seconds(timeout_));
+    return verdict_.pass(explained(error).at_rank(peer));
 }
 
 void Vigil::warn(uint32_t on) {
@@ -233,7 +239,16 @@ void Vigil::warn(uint32_t on) {
     const Error warning = Error::make(
         Code::timeout, "rank %u (pid %" PRId64 ") %s %s, call %" PRIu64 ", for %g s", peer,
         party_.pids[peer], what, name(call.collective), call.call, seconds(options_.warn_after));
-    options_.warn(warning.text);
+    options_.warn(explained(warning).text);
+}
+
+Error Vigil::explained(const Error &error) const {
+    const auto states = survey(party_, history_, lifelines_, count_ns(now_));
+    Error whole = error;
+    const size_t said = std::strlen(error.text), room = sizeof error.text - said - sizeof ": ";
+    std::snprintf(whole.text + said, sizeof whole.text - said, ": %s",
+                  one_sentence(summarize(states), room).c_str());
+    return whole;
 }
 
 // Whom the peer waits for at the moment, if for anybody; itself where it waits for a slot.
@@ -273,24 +288,30 @@ uint32_t Vigil::slow_reader(uint32_t otherwise) const {
     return otherwise;
 }
 
-bool Vigil::is_settled(uint64_t call, const std::optional<Error> &difference) const {
+std::optional<uint32_t> Vigil::missing_witness(uint64_t call) const {
+    const auto difference = history_.difference(call);
     const uint32_t end = difference ? static_cast<uint32_t>(difference->rank) : party_.size();
     for (uint32_t peer = 0; peer < end; peer++)
-        if (history_.begun(peer) < call && !is_gone(peer)) return false;
-    return true;
+        if (history_.begun(peer) < call && !is_gone(peer)) return peer;
+    return std::nullopt;
 }
 
 Error Vigil::mismatch(uint64_t call) {
     const Time patience =
         timeout_ == Time{} ? options_.peer_timeout : std::min(timeout_, options_.peer_timeout);
-    const auto deadline = Clock::now() + patience;
+    now_ = Clock::now();
+    if (since_ == Clock::time_point()) since_ = now_;
+    const auto deadline = now_ + patience;
     // What this rank means goes to everyone, and everyone tells what it means.
     if (courier_) courier_->announce(LetterKind::question);
     for (;;) {
         if (courier_) courier_->progress();
         if (const auto failure = verdict_.failure()) return *failure;
         listen();
-        if (is_settled(call, history_.difference(call)) || Clock::now() >= deadline) break;
+        const auto missing = missing_witness(call);
+        now_ = Clock::now();
+        if (!missing || now_ >= deadline) break;
+        show({*missing, WaitPhase::meeting});
         if (options_.idle) options_.idle();
         std::this_thread::sleep_for(between_looks_at_disagreement);
     }

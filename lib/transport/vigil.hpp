@@ -6,6 +6,7 @@
 #include "transport/call_history.hpp"
 #include "transport/courier.hpp"
 #include "transport/lifelines.hpp"
+#include "transport/recorder.hpp"
 #include "transport/verdict.hpp"
 
 namespace qccl {
@@ -28,8 +29,8 @@ public:
     };
 
     // `courier`: to the ranks of other hosts; null where there are none.
-    Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Lifelines lifelines,
-          Courier *courier, Options options);
+    Vigil(const Party &party, const CallHistory &history, Verdict &verdict, Recorder &recorder,
+          Lifelines lifelines, Courier *courier, Options options);
 
     // Waits from now on may last so long; 0 is for ever.
     void limit(Time timeout) { timeout_ = timeout; }
@@ -37,7 +38,7 @@ public:
     // The first, short part of a wait. False: it is over, go on with `keep`.
     bool linger();
     // One step of the long part: to be repeated, with a look between.
-    Done keep(uint32_t on);
+    Done keep(const Wait &what);
     // The wait is over.
     void came() {
         if (looks_ != 0) end();
@@ -62,7 +63,7 @@ public:
 
 private:
     void end();
-    void show(uint32_t on) const;
+    void show(const Wait &what) const;
     Done examine(uint32_t on);
     Done check_peers(uint32_t on);
     Done check_time(uint32_t on);
@@ -72,16 +73,20 @@ private:
     // When ranks of other hosts are asked where they are, so that the answers are there when one of
     // them is to be named.
     bool is_time_to_ask() const;
-    bool is_settled(uint64_t call, const std::optional<Error> &difference) const;
+    // Whoever has to come to the call before it can be said who differs from whom.
+    std::optional<uint32_t> missing_witness(uint64_t call) const;
     Error lost(uint32_t peer) const;
     std::optional<uint32_t> awaited_by(uint32_t peer) const;
     uint32_t culprit(uint32_t on) const;
     uint32_t slow_reader(uint32_t otherwise) const;
     void warn(uint32_t on);
+    // With what all ranks do, as far as this one can tell.
+    Error explained(const Error &error) const;
 
     const Party &party_;
     const CallHistory &history_;
     Verdict &verdict_;
+    Recorder &recorder_;
     Lifelines lifelines_;
     Courier *courier_;
     Options options_;

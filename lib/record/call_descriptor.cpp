@@ -1,5 +1,5 @@
 // What ranks may disagree on about a call: its hash, and the first difference in words.
-#include "transport/transport.hpp"
+#include "record/call_descriptor.hpp"
 
 #include <array>
 #include <bit>

@@ -1,0 +1,34 @@
+// What a call is, as far as ranks have to agree about it. Knows not how they compare it.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/types.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace qccl {
+
+// What every rank must agree on about one call. Each rank publishes it before its first chunk; its
+// hash rides on every message, and the descriptors are compared only where hashes differ. A field
+// without meaning for the collective (the root of an all-gather) keeps its default.
+struct CallDescriptor {
+    uint64_t call = 0; // number of the call on the communicator, from 1 and without gaps
+    uint64_t count = 0;
+    uint64_t tag = 0; // the caller's; shown, not compared
+    Collective collective = Collective::barrier;
+    DataType type = DataType::float32;
+    RedOp op = RedOp::sum;
+    uint32_t root = 0;
+    char codec[32] = {};     // spec as compared; zeros after its end
+    char algorithm[24] = {}; // likewise
+
+    uint64_t hash() const; // of everything that must agree
+    // The first field in which `theirs` (of rank `rank`) differs from this one (of rank
+    // `reference`), in a sentence with both values.
+    std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs,
+                                    uint32_t rank) const;
+};
+static_assert(sizeof(CallDescriptor) == 96, "hashed and published word by word: no padding");
+
+} // namespace qccl

@@ -1,0 +1,270 @@
+#include "perf/attach.hpp"
+
+#include "base/process.hpp"
+#include "perf/record_search.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+namespace qccl::perf {
+
+namespace {
+
+// Between two looks, to tell those who wait from those who go on.
+constexpr auto between_looks = std::chrono::milliseconds(100);
+
+struct SeenRank {
+    RankRecord record;
+    RankState state;
+    int64_t pid = 0;
+    std::string host;      // if it is another machine
+    uint64_t made = 0;     // calls between the looks
+    std::string uncertain; // why there is no record of it
+};
+using SeenRanks = std::map<uint32_t, SeenRank>;
+using Sessions = std::map<uint64_t, SeenRanks>;
+
+int64_t now_ns() {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Attachment {
+public:
+    Done take_process(int64_t pid);
+    Done take_folder(const std::string &folder);
+    // Who runs beside those that are known.
+    void take_siblings();
+    void look_again();
+    const Sessions &sessions() const { return sessions_; }
+
+private:
+    void see(const RecordSource &source, RankRecord record);
+    void miss(uint64_t session, const RecordedProcess &process);
+    std::vector<RecordedProcess> missing(uint64_t session) const;
+    std::set<uint64_t> incomplete() const;
+
+    const std::string boot_ = boot_id();
+    std::vector<RecordSource> sources_;
+    Sessions sessions_;
+};
+
+// By its start a process is known under every number that it has, in its container and outside. A
+// child that it forked holds its files too, and is another. 0: it is no more.
+int64_t process_of(const RankRecord &record, int64_t found_in) {
+    for (const int64_t pid : {record.head.pid, found_in}) {
+        const auto status = process_status(pid);
+        if (status && !status->has_ended() && status->start == record.head.process_start)
+            return pid;
+    }
+    return 0;
+}
+
+RankState::Process state_of(int64_t pid) {
+    const auto status = process_status(pid);
+    if (!status || status->has_ended()) return RankState::Process::ended;
+    return status->is_stopped() ? RankState::Process::stopped : RankState::Process::runs;
+}
+
+void Attachment::see(const RecordSource &source, RankRecord record) {
+    SeenRank &seen = sessions_[record.head.session][record.head.rank];
+    const uint64_t before = seen.record.head.magic != 0 ? seen.record.state.begun : UINT64_MAX;
+    const bool is_here = source.pid() != 0 || boot_ == record.head.boot;
+    const int64_t pid = is_here ? process_of(record, source.pid()) : 0;
+    seen.pid = pid != 0 ? pid : record.head.pid;
+    if (!is_here) seen.host = record.head.host;
+    seen.state = record.rank_state(pid != 0 ? std::optional(now_ns()) : std::nullopt);
+    if (is_here) seen.state.process = state_of(pid);
+    seen.made = record.state.begun > before ? record.state.begun - before : 0;
+    seen.record = std::move(record);
+}
+
+Done Attachment::take_process(int64_t pid) {
+    QCCL_TRY(auto sources, records_of_process(pid));
+    if (sources.empty())
+        return Error::make(Code::invalid_argument,
+                           "process %" PRId64
+                           " has no communicator of QCCL, or records no calls (QCCL_RECORD)",
+                           pid);
+    Error last;
+    for (RecordSource &source : sources) {
+        auto records = source.read();
+        if (!records) {
+            last = records.error();
+            continue;
+        }
+        for (RankRecord &record : *records) see(source, std::move(record));
+        sources_.push_back(std::move(source));
+    }
+    return sources_.empty() ? Done(last) : Done();
+}
+
+Done Attachment::take_folder(const std::string &folder) {
+    QCCL_TRY(auto sources, records_of_folder(folder));
+    if (sources.empty())
+        return Error::make(Code::invalid_argument, "no records of calls are in %s", folder.c_str());
+    for (RecordSource &source : sources) {
+        auto records = source.read();
+        if (!records) {
+            std::fprintf(stderr, "qccl-info: %s\n", records.error().text);
+            continue;
+        }
+        for (RankRecord &record : *records) see(source, std::move(record));
+        sources_.push_back(std::move(source));
+    }
+    if (!sources_.empty()) return {};
+    return Error::make(Code::damaged_data, "no record in %s can be read", folder.c_str());
+}
+
+std::vector<RecordedProcess> Attachment::missing(uint64_t session) const {
+    const SeenRanks &ranks = sessions_.at(session);
+    std::vector<RecordedProcess> found;
+    for (const RecordedProcess &process : ranks.begin()->second.record.processes)
+        if (!ranks.contains(process.rank)) found.push_back(process);
+    return found;
+}
+
+std::set<uint64_t> Attachment::incomplete() const {
+    std::set<uint64_t> found;
+    for (const auto &[session, ranks] : sessions_)
+        if (!missing(session).empty()) found.insert(session);
+    return found;
+}
+
+void Attachment::take_siblings() {
+    const auto take = [&](int64_t pid, const std::set<uint64_t> &wanted) {
+        auto sources = records_of_process(pid);
+        if (!sources) return;
+        for (RecordSource &source : *sources) {
+            auto records = source.read();
+            if (!records || records->empty() || !wanted.contains(records->front().head.session))
+                continue;
+            for (RankRecord &record : *records) see(source, std::move(record));
+            sources_.push_back(std::move(source));
+        }
+    };
+    std::set<int64_t> asked;
+    for (const uint64_t session : incomplete())
+        for (const RecordedProcess &process : missing(session))
+            if (asked.insert(process.pid).second) take(process.pid, incomplete());
+    // In a container processes know themselves by other numbers.
+    if (!incomplete().empty())
+        for (const int64_t pid : all_processes())
+            if (!asked.contains(pid)) take(pid, incomplete());
+    for (const uint64_t session : incomplete())
+        for (const RecordedProcess &process : missing(session)) miss(session, process);
+}
+
+void Attachment::miss(uint64_t session, const RecordedProcess &process) {
+    SeenRank &seen = sessions_[session][process.rank];
+    seen.pid = process.pid;
+    seen.state.rank = process.rank;
+    seen.state.process = RankState::Process::unknown;
+    const auto found = records_of_process(process.pid);
+    seen.uncertain = found ? "has no record any more" : found.error().text;
+    if (!process_status(process.pid)) seen.state.process = RankState::Process::ended;
+}
+
+void Attachment::look_again() {
+    std::this_thread::sleep_for(between_looks);
+    for (const RecordSource &source : sources_)
+        if (auto records = source.read())
+            for (RankRecord &record : *records) see(source, std::move(record));
+}
+
+std::string state_text(const SeenRank &seen) {
+    std::string text;
+    if (seen.made != 0)
+        text = "goes on: " + std::to_string(seen.made) + " calls within " +
+               std::to_string(between_looks.count()) + " ms";
+    else
+        text = seen.uncertain.empty() ? describe(seen.state) : seen.uncertain;
+    return seen.host.empty() ? text : text + " (on " + seen.host + ")";
+}
+
+void print_ranks(const SeenRanks &ranks) {
+    std::printf("  %6s %8s %10s  %s\n", "rank", "pid", "call", "state");
+    for (const auto &[rank, seen] : ranks)
+        std::printf("  %6" PRIu32 " %8" PRId64 " %10" PRIu64 "  %s\n", rank, seen.pid,
+                    seen.state.begun, state_text(seen).c_str());
+}
+
+void print_summary(const SeenRanks &ranks) {
+    std::vector<RankState> states;
+    for (const auto &[rank, seen] : ranks)
+        if (seen.made == 0) states.push_back(seen.state);
+    for (const std::string &sentence : summarize(states)) std::printf("%s\n", sentence.c_str());
+}
+
+void print_comparison(const SeenRanks &ranks) {
+    std::vector<RankRecord> records;
+    for (const auto &[rank, seen] : ranks)
+        if (seen.uncertain.empty()) records.push_back(seen.record);
+    const std::string difference = first_difference(records);
+    if (!difference.empty())
+        std::printf("the first call in which they differ: %s\n", difference.c_str());
+    else if (records.size() > 1)
+        std::printf("they agree about every call that they have recorded\n");
+}
+
+void print_calls(const SeenRanks &ranks, uint32_t most) {
+    for (const auto &[rank, seen] : ranks) {
+        const auto &calls = seen.record.calls;
+        const size_t shown = std::min<size_t>(most, calls.size());
+        if (shown != 0) std::printf("rank %" PRIu32 ", its last calls:\n", rank);
+        for (size_t i = calls.size() - shown; i < calls.size(); i++)
+            std::printf("  %s\n", describe(calls[i]).c_str());
+    }
+}
+
+void print_communicator(uint64_t session, const SeenRanks &ranks, uint32_t last_calls) {
+    const auto known = std::find_if(ranks.begin(), ranks.end(),
+                                    [](const auto &each) { return each.second.uncertain.empty(); });
+    const RecordHead &head = known->second.record.head;
+    const char *const quote = head.name[0] == 0 ? "" : "\"";
+    std::printf("communicator %016" PRIx64 "%s%s%s%s: %" PRIu32 " rank%s", session,
+                head.name[0] == 0 ? "" : " ", quote, head.name, quote, head.ranks,
+                head.ranks == 1 ? "" : "s");
+    if (ranks.size() < head.ranks) std::printf(", %zu of them here", ranks.size());
+    std::printf("\n");
+    print_ranks(ranks);
+    print_summary(ranks);
+    print_comparison(ranks);
+    print_calls(ranks, last_calls);
+}
+
+std::optional<int64_t> number_in(const std::string &text) {
+    int64_t number = 0;
+    const char *const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    return read.ec == std::errc() && read.ptr == end && number > 0 ? std::optional(number)
+                                                                   : std::nullopt;
+}
+
+} // namespace
+
+Done print_attached(const AttachQuestion &question) {
+    Attachment attachment;
+    if (const auto pid = number_in(question.place)) {
+        QCCL_TRY(attachment.take_process(*pid));
+        attachment.take_siblings();
+    } else {
+        QCCL_TRY(attachment.take_folder(question.place));
+    }
+    attachment.look_again();
+    bool is_first = true;
+    for (const auto &[session, ranks] : attachment.sessions()) {
+        if (!is_first) std::printf("\n");
+        is_first = false;
+        print_communicator(session, ranks, question.last_calls);
+    }
+    return {};
+}
+
+} // namespace qccl::perf

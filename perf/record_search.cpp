@@ -1,0 +1,158 @@
+#include "perf/record_search.hpp"
+
+#include "base/process.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+namespace qccl::perf {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// As the library calls them (lib/transport/record_file.hpp).
+constexpr std::string_view memory_link = "/memfd:qccl_record";
+constexpr std::string_view name_beginning = "qccl-", name_end = ".record";
+// No file of records is larger.
+constexpr uint64_t most_bytes = uint64_t{64} << 20;
+
+std::string proc_path(int64_t pid, const char *what) {
+    return "/proc/" + std::to_string(pid) + "/" + what;
+}
+
+// What is no plain file could keep whoever opens it waiting.
+Result<RecordSource> open_source(const fs::path &path, int flags, std::string where, int64_t pid) {
+    FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags));
+    struct stat found {};
+    if (!file.is_open() || fstat(file.number(), &found) != 0)
+        return Error::make(Code::system_error, "%s: %s", path.c_str(), std::strerror(errno));
+    if (!S_ISREG(found.st_mode))
+        return Error::make(Code::system_error, "%s is no file", path.c_str());
+    return RecordSource(std::move(file), 0, static_cast<uint64_t>(found.st_size), std::move(where),
+                        pid);
+}
+
+// By the numbers of its files, which its user may see.
+std::vector<RecordSource> in_files(int64_t pid, std::error_code &problem) {
+    std::vector<RecordSource> found;
+    for (fs::directory_iterator entry(proc_path(pid, "fd"), problem), end; !problem && entry != end;
+         entry.increment(problem)) {
+        std::error_code gone;
+        const std::string target = fs::read_symlink(entry->path(), gone).string();
+        if (gone.value() == EACCES) { // it may be listed and not looked at
+            problem = gone;
+            break;
+        }
+        if (gone || !target.starts_with(memory_link)) continue;
+        auto source = open_source(entry->path(), 0, "process " + std::to_string(pid), pid);
+        if (source) found.push_back(std::move(*source));
+    }
+    return found;
+}
+
+// By its memory, where the program has closed files that it did not know.
+std::vector<RecordSource> in_memory(int64_t pid) {
+    std::vector<RecordSource> found;
+    const std::unique_ptr<FILE, int (*)(FILE *)> maps(
+        std::fopen(proc_path(pid, "maps").c_str(), "re"), std::fclose);
+    if (!maps) return found;
+    char line[512];
+    while (std::fgets(line, sizeof line, maps.get())) {
+        uint64_t start, end, offset;
+        if (!std::strstr(line, memory_link.data()) ||
+            std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64, &start, &end, &offset) !=
+                3 ||
+            offset != 0)
+            continue;
+        FileDescriptor memory(open(proc_path(pid, "mem").c_str(), O_RDONLY | O_CLOEXEC));
+        if (memory.is_open())
+            found.push_back(RecordSource(std::move(memory), start, end - start,
+                                         "process " + std::to_string(pid), pid));
+    }
+    return found;
+}
+
+} // namespace
+
+Result<std::vector<RankRecord>> RecordSource::read() const {
+    std::vector<std::byte> bytes(std::min(bytes_, most_bytes));
+    size_t filled = 0;
+    while (filled < bytes.size()) {
+        const ssize_t got = pread(file_.number(), bytes.data() + filled, bytes.size() - filled,
+                                  static_cast<off_t>(offset_ + filled));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return Error::make(Code::system_error, "%s: %s", where_.c_str(), std::strerror(errno));
+        if (got == 0) break; // it has been cut short
+        filled += static_cast<size_t>(got);
+    }
+    auto records = parse_records(std::span(bytes).first(filled));
+    if (records) return records;
+    return Error::make(Code::damaged_data, "%.200s: %.200s", where_.c_str(), records.error().text);
+}
+
+Result<std::vector<RecordSource>> records_of_process(int64_t pid) {
+    const auto status = process_status(pid);
+    if (!status) return Error::make(Code::invalid_argument, "there is no process %" PRId64, pid);
+    if (status->has_ended())
+        return Error::make(Code::invalid_argument, "process %" PRId64 " has ended", pid);
+    std::error_code problem;
+    std::vector<RecordSource> found = in_files(pid, problem);
+    if (problem.value() == EACCES || problem.value() == EPERM)
+        return Error::make(
+            Code::system_error,
+            "process %" PRId64 " cannot be looked at: only its user and root may do that", pid);
+    if (problem)
+        return Error::make(Code::system_error, "process %" PRId64 " cannot be looked at: %s", pid,
+                           problem.message().c_str());
+    if (found.empty()) return in_memory(pid);
+    return found;
+}
+
+Result<std::vector<RecordSource>> records_of_folder(const fs::path &folder) {
+    std::error_code problem;
+    std::vector<fs::path> paths;
+    for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+         entry.increment(problem)) {
+        const std::string name = entry->path().filename().string();
+        if (name.starts_with(name_beginning) && name.ends_with(name_end))
+            paths.push_back(entry->path());
+    }
+    if (problem)
+        return Error::make(Code::invalid_argument, "%s: %s", folder.c_str(),
+                           problem.message().c_str());
+    std::sort(paths.begin(), paths.end());
+    std::vector<RecordSource> found;
+    for (const fs::path &path : paths) {
+        auto source = open_source(path, O_NOFOLLOW, path.string(), 0);
+        if (source)
+            found.push_back(std::move(*source));
+        else // one that cannot be read hides no other
+            std::fprintf(stderr, "qccl-info: %s\n", source.error().text);
+    }
+    return found;
+}
+
+std::vector<int64_t> all_processes() {
+    std::vector<int64_t> pids;
+    std::error_code problem;
+    for (fs::directory_iterator entry("/proc", problem), end; !problem && entry != end;
+         entry.increment(problem)) {
+        const std::string name = entry->path().filename().string();
+        int64_t pid = 0;
+        const auto read = std::from_chars(name.data(), name.data() + name.size(), pid);
+        if (read.ec == std::errc() && read.ptr == name.data() + name.size()) pids.push_back(pid);
+    }
+    return pids;
+}
+
+} // namespace qccl::perf
