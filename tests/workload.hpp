@@ -27,7 +27,7 @@ struct Report {
     volatile int32_t peer;
     volatile int32_t wrong;   // a call succeeded with a wrong result
     volatile double ended_at; // by the steady clock
-    char sentence[256];
+    char sentence[512];
 };
 static_assert(sizeof(Report) == 544);
 
