@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from launchers import RANKS, environment, free_port, launch, start_by_hand
+from launchers import HERE_ALONE, RANKS, environment, free_port, launch, start_by_hand
 
 PERF = sys.argv.pop(1)
 SMALL = ["all_reduce", "-b", "4", "-e", "4K", "-f", "32", "-n", "5", "--codec", "none,int8"]
@@ -41,7 +41,8 @@ class OneOfSeveral(unittest.TestCase):
         command = ["all_reduce", "-b", "2M", "-e", "2M", "-n", "2", "-R", "1", "--codec", "none,int8", "--algo", "ring,direct,hierarchy",
                    "--json", "-"]
         port = free_port()
-        environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {rank // 2}")
+        environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {rank // 2}",
+                                    **HERE_ALONE)
                         for rank in range(RANKS)]
         ended = start_by_hand([[PERF, *command]] * RANKS, environments)
         if "libqccl_ucx.so cannot be loaded" in ended[0][2]:

@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 import testbed
-from launchers import environment, free_port, start_by_hand
+from launchers import HERE_ALONE, environment, free_port, start_by_hand
 from testbed.suite import run_tests
 
 RESULTS, INFO, PERF = sys.argv[1:4]
@@ -53,7 +53,7 @@ class Places(unittest.TestCase):
         """The same on this machine, with the variables of each rank's place."""
         port = free_port()
         ended = start_by_hand([command] * len(places), [
-            environment(RANK=rank, WORLD_SIZE=len(places), MASTER_ADDR="localhost", QCCL_PORT=port, **place)
+            environment(RANK=rank, WORLD_SIZE=len(places), MASTER_ADDR="localhost", QCCL_PORT=port, **HERE_ALONE, **place)
             for rank, place in enumerate(places)], PATIENCE)
         self.assertEqual([status for status, _, _ in ended], [0] * len(places), ended)
         return [said for _, said, _ in ended]
