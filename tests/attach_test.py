@@ -154,7 +154,8 @@ class Attach(unittest.TestCase):
             self.assertEqual(job.all("reduce", 1 << 20), ["fine"] * RANKS)
             for rank in (0, 1):
                 job.tell(rank, "reduce", 1 << 20)
-            self.assertIn("ranks 0, 1 wait in call 2 (all_reduce) for rank 2", until("for rank 2", job.pid(0)))
+            wait = "ranks 0, 1 wait in call 2 (all_reduce) for rank 2"
+            self.assertIn(wait, until(wait, job.pid(0)))
             self.assertRegex(attach(job.pid(0)).stdout, r"waits for a chunk of rank 2, step \d+ of \d+, segment 1 of \d+, for")
 
     def test_a_call_that_is_another(self):
@@ -163,9 +164,10 @@ class Attach(unittest.TestCase):
             job.tell(1, "reduce", 100)
             job.tell(2, "reduce", 200)
             differ = "differ: rank 2 calls all_reduce with count 200, rank 1 with count 100, in call 2\n"
-            said = until(differ, job.pid(0))
+            wait = "ranks 1, 2 wait in call 2 (all_reduce) for rank 0\n"
+            said = until(wait, job.pid(0))
+            self.assertIn(wait, said)
             self.assertIn(differ, said)
-            self.assertIn("ranks 1, 2 wait in call 2 (all_reduce) for rank 0\n", said)
 
     def test_a_rank_that_is_stopped(self):
         with Job() as job:
@@ -174,7 +176,7 @@ class Attach(unittest.TestCase):
             job.ranks[2].send_signal(signal.SIGCONT)
             for rank in range(2):
                 job.tell(rank, "reduce", 100)
-            until("for rank 2", job.pid(0))
+            until("ranks 0, 1 wait in call 1 (all_reduce) for rank 2", job.pid(0))
             job.ranks[1].send_signal(signal.SIGSTOP)
             stopped = "rank 1 waits in call 1 (all_reduce) for rank 2, and is stopped\n"
             self.assertIn(stopped, until(stopped, job.pid(2)))
