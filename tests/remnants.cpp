@@ -6,11 +6,11 @@
 //
 // With several hosts, which are all this one, ranks of different hosts reach each other by the
 // network only.
+#include "mortals.hpp"
+
 #include <qccl/qccl.h>
 
 #include <chrono>
-#include <csignal>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,14 +19,13 @@
 #include <thread>
 #include <vector>
 
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
+using namespace mortals;
 
 constexpr int max_ranks = 16;
 constexpr double patience_s = 60; // with all of a run
@@ -49,15 +48,6 @@ struct Report {
     volatile int32_t has_ended;
     char wrong[300];
 };
-
-[[gnu::format(printf, 1, 2)]] std::string say(const char *format, ...) {
-    char text[600];
-    va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return text;
-}
 
 class Rank {
 public:
@@ -143,9 +133,6 @@ class Run {
 public:
     Run(int ranks, int hosts, std::mt19937_64 &random)
         : ranks_(ranks), hosts_(hosts), deaths_(static_cast<size_t>(ranks)) {
-        void *const memory = mmap(nullptr, sizeof(Report) * max_ranks, PROT_READ | PROT_WRITE,
-                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        reports_ = memory == MAP_FAILED ? nullptr : static_cast<Report *>(memory);
         const auto draw = [&](int below) {
             return static_cast<int>(random() % static_cast<uint64_t>(below));
         };
@@ -160,25 +147,16 @@ public:
         if (third != first && third != second)
             deaths_[static_cast<size_t>(third)] = {true, 1 + draw(2), 0, draw(6000)};
     }
-    Run(const Run &) = delete;
-    Run &operator=(const Run &) = delete;
-    ~Run() {
-        for (const pid_t pid : pids_) kill(pid, SIGKILL);
-        while (waitpid(-1, nullptr, 0) > 0) {}
-        if (reports_ != nullptr) munmap(reports_, sizeof(Report) * max_ranks);
-    }
 
     // An empty text, or what was wrong.
     std::string execute() {
         qcclUniqueId id;
-        if (reports_ == nullptr || qcclGetUniqueId(&id) != qcclSuccess) return "could not start";
+        if (!reports_.are_there() || qcclGetUniqueId(&id) != qcclSuccess) return "could not start";
         for (int rank = 0; rank < ranks_; rank++) {
-            const pid_t pid = fork();
-            if (pid < 0) return "could not start";
-            if (pid == 0)
-                Rank(rank, ranks_, hosts_, deaths_[static_cast<size_t>(rank)], reports_[rank])
-                    .run(id);
-            pids_.push_back(pid);
+            const Death &death = deaths_[static_cast<size_t>(rank)];
+            const bool has_started = processes_.start(
+                [&] { Rank(rank, ranks_, hosts_, death, reports_[rank]).run(id); });
+            if (!has_started) return "could not start";
         }
         return judge();
     }
@@ -204,13 +182,10 @@ private:
     std::string judge() {
         const auto until = Clock::now() + std::chrono::duration<double>(patience_s);
         for (int rank = 0; rank < ranks_; rank++) {
-            int status = 0;
-            while (waitpid(pids_[static_cast<size_t>(rank)], &status, WNOHANG) == 0) {
-                if (Clock::now() > until) return say("rank %d hangs", rank);
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            }
-            was_killed_[rank] = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-            if (WIFSIGNALED(status) && !was_killed_[rank]) return say("rank %d crashed", rank);
+            const auto status = processes_.reap(rank, [&] { return Clock::now() <= until; });
+            if (!status) return say("rank %d hangs", rank);
+            was_killed_[rank] = WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL;
+            if (WIFSIGNALED(*status) && !was_killed_[rank]) return say("rank %d crashed", rank);
             if (reports_[rank].wrong[0] != '\0')
                 return say("rank %d: %s", rank, reports_[rank].wrong);
         }
@@ -226,16 +201,10 @@ private:
 
     const int ranks_, hosts_;
     std::vector<Death> deaths_;
-    Report *reports_ = nullptr;
-    std::vector<pid_t> pids_;
+    const Reports<Report> reports_{max_ranks};
+    Processes processes_;
     bool was_killed_[max_ranks] = {};
 };
-
-long number_after(int argc, char **argv, const char *option, long otherwise) {
-    for (int i = 1; i + 1 < argc; i++)
-        if (std::strcmp(argv[i], option) == 0) return std::strtol(argv[i + 1], nullptr, 10);
-    return otherwise;
-}
 
 } // namespace
 

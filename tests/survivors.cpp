@@ -3,13 +3,12 @@
 // names the dead rank, in time; and that nothing stays behind. Uses the public API alone.
 //
 //     survivors --runs 1000 [--ranks 4] [--seed 1] [--verbose]
+#include "mortals.hpp"
 #include "workload.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,12 +19,11 @@
 #include <vector>
 
 #include <dirent.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
 
+using namespace mortals;
 using namespace workload;
 
 constexpr int max_ranks = 64;
@@ -34,15 +32,6 @@ constexpr double peer_timeout_s = 10;
 constexpr double timeout_s = 5;
 // From the kill to a survivor's return.
 constexpr double patience_s = peer_timeout_s;
-
-[[gnu::format(printf, 1, 2)]] std::string say(const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return text;
-}
 
 constexpr uint64_t calls_per_run = 400;
 
@@ -87,25 +76,14 @@ int entries(const char *folder) {
 class Run {
 public:
     Run(int ranks, bool registers, std::mt19937_64 &random)
-        : ranks_(ranks), registers_(registers), random_(random) {
-        void *memory = mmap(nullptr, sizeof(Report) * max_ranks, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        reports_ = memory == MAP_FAILED ? nullptr : static_cast<Report *>(memory);
-    }
-    Run(const Run &) = delete;
-    Run &operator=(const Run &) = delete;
-    ~Run() {
-        for (const pid_t pid : pids_) kill(pid, SIGKILL);
-        while (waitpid(-1, nullptr, 0) > 0) {}
-        if (reports_ != nullptr) munmap(reports_, sizeof(Report) * max_ranks);
-    }
+        : ranks_(ranks), registers_(registers), random_(random) {}
 
     // An empty text, or what was wrong.
     std::string execute() {
-        if (reports_ == nullptr || !start()) return "could not start";
+        if (!reports_.are_there() || !start()) return "could not start";
         victim_ = static_cast<int>(random_() % static_cast<uint64_t>(ranks_));
         await_moment();
-        kill(pids_[static_cast<size_t>(victim_)], SIGKILL);
+        processes_.kill(victim_);
         killed_at_ = now();
         return judge();
     }
@@ -125,10 +103,10 @@ private:
         int ends[2];
         if (pipe(ends) != 0) return false;
         for (int rank = 0; rank < ranks_; rank++) {
-            const pid_t pid = fork();
-            if (pid < 0) return false;
-            if (pid == 0) run_rank(reports_[rank], ends[0], ends[1], rank, ranks_, registers_);
-            pids_.push_back(pid);
+            const auto run = [&] {
+                run_rank(reports_[rank], ends[0], ends[1], rank, ranks_, registers_);
+            };
+            if (!processes_.start(run)) return false;
         }
         close(ends[0]);
         close(ends[1]);
@@ -148,13 +126,9 @@ private:
     }
 
     bool reap(int rank, double until) {
-        int status = 0;
-        while (waitpid(pids_[static_cast<size_t>(rank)], &status, WNOHANG) == 0) {
-            if (now() > until) return false;
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-        crashed_ = WIFSIGNALED(status) && rank != victim_;
-        return true;
+        const auto status = processes_.reap(rank, [&] { return now() <= until; });
+        crashed_ = status && WIFSIGNALED(*status) && rank != victim_;
+        return status.has_value();
     }
 
     std::string judge() {
@@ -187,18 +161,12 @@ private:
     const int ranks_;
     const bool registers_; // the ranks' buffers
     std::mt19937_64 &random_;
-    Report *reports_ = nullptr;
-    std::vector<pid_t> pids_;
+    const Reports<Report> reports_{max_ranks};
+    Processes processes_;
     int victim_ = 0;
     double killed_at_ = 0;
     bool crashed_ = false;
 };
-
-long option(int argc, char **argv, const char *name, long otherwise) {
-    for (int i = 1; i + 1 < argc; i++)
-        if (std::strcmp(argv[i], name) == 0) return std::strtol(argv[i + 1], nullptr, 10);
-    return otherwise;
-}
 
 bool has_flag(int argc, char **argv, const char *name) {
     return std::any_of(argv + 1, argv + argc,
@@ -208,10 +176,10 @@ bool has_flag(int argc, char **argv, const char *name) {
 } // namespace
 
 int main(int argc, char **argv) {
-    const long runs = option(argc, argv, "--runs", 50);
+    const long runs = number_after(argc, argv, "--runs", 50);
     const int ranks =
-        static_cast<int>(std::clamp(option(argc, argv, "--ranks", 4), 2L, long{max_ranks}));
-    const long seed = option(argc, argv, "--seed", 1);
+        static_cast<int>(std::clamp(number_after(argc, argv, "--ranks", 4), 2L, long{max_ranks}));
+    const long seed = number_after(argc, argv, "--seed", 1);
     const int shared_before = entries("/dev/shm");
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     long failed = 0, in_calls = 0;
