@@ -1,10 +1,10 @@
 #include "perf/attach.hpp"
 
 #include "base/process.hpp"
+#include "base/quantity.hpp"
 #include "perf/record_search.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -37,6 +37,10 @@ int64_t now_ns() {
 
 class Attachment {
 public:
+    Attachment() {
+        if (auto boot = boot_id()) boot_ = std::move(*boot);
+    }
+
     Done take_process(int64_t pid);
     Done take_folder(const std::string &folder);
     // Who runs beside those that are known.
@@ -45,12 +49,13 @@ public:
     const Sessions &sessions() const { return sessions_; }
 
 private:
+    void keep(RecordSource source, std::vector<RankRecord> records);
     void see(const RecordSource &source, RankRecord record);
     void miss(uint64_t session, const RecordedProcess &process);
     std::vector<RecordedProcess> missing(uint64_t session) const;
     std::set<uint64_t> incomplete() const;
 
-    const std::string boot_ = boot_id();
+    std::string boot_; // empty where it is not to be known
     std::vector<RecordSource> sources_;
     Sessions sessions_;
 };
@@ -85,6 +90,11 @@ void Attachment::see(const RecordSource &source, RankRecord record) {
     seen.record = std::move(record);
 }
 
+void Attachment::keep(RecordSource source, std::vector<RankRecord> records) {
+    for (RankRecord &record : records) see(source, std::move(record));
+    sources_.push_back(std::move(source));
+}
+
 Done Attachment::take_process(int64_t pid) {
     QCCL_TRY(auto sources, records_of_process(pid));
     if (sources.empty())
@@ -99,8 +109,7 @@ Done Attachment::take_process(int64_t pid) {
             last = records.error();
             continue;
         }
-        for (RankRecord &record : *records) see(source, std::move(record));
-        sources_.push_back(std::move(source));
+        keep(std::move(source), std::move(*records));
     }
     return sources_.empty() ? Done(last) : Done();
 }
@@ -115,8 +124,7 @@ Done Attachment::take_folder(const std::string &folder) {
             std::fprintf(stderr, "qccl-info: %s\n", records.error().text);
             continue;
         }
-        for (RankRecord &record : *records) see(source, std::move(record));
-        sources_.push_back(std::move(source));
+        keep(std::move(source), std::move(*records));
     }
     if (!sources_.empty()) return {};
     return Error::make(Code::damaged_data, "no record in %s can be read", folder.c_str());
@@ -145,8 +153,7 @@ void Attachment::take_siblings() {
             auto records = source.read();
             if (!records || records->empty() || !wanted.contains(records->front().head.session))
                 continue;
-            for (RankRecord &record : *records) see(source, std::move(record));
-            sources_.push_back(std::move(source));
+            keep(std::move(source), std::move(*records));
         }
     };
     std::set<int64_t> asked;
@@ -240,11 +247,9 @@ void print_communicator(uint64_t session, const SeenRanks &ranks, uint32_t last_
 }
 
 std::optional<int64_t> number_in(const std::string &text) {
-    int64_t number = 0;
-    const char *const end = text.data() + text.size();
-    const auto read = std::from_chars(text.data(), end, number);
-    return read.ec == std::errc() && read.ptr == end && number > 0 ? std::optional(number)
-                                                                   : std::nullopt;
+    const auto number = parse_count(text);
+    if (!number || *number == 0 || *number > INT64_MAX) return std::nullopt;
+    return static_cast<int64_t>(*number);
 }
 
 } // namespace

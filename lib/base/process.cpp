@@ -1,23 +1,25 @@
 #include "base/process.hpp"
 
+#include "base/file_descriptor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 
-namespace qccl {
+#include <fcntl.h>
 
-static std::string first_bytes(const char *path) {
-    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path, "re"), std::fclose);
-    char bytes[1024];
-    return file ? std::string(bytes, std::fread(bytes, 1, sizeof bytes, file.get()))
-                : std::string();
-}
+namespace qccl {
 
 std::optional<ProcessStatus> process_status(int64_t pid) {
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-    const std::string line = first_bytes(path);
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path, "re"), std::fclose);
+    char bytes[1024];
+    const std::string line(bytes, file ? std::fread(bytes, 1, sizeof bytes, file.get()) : 0);
     // Its second word is a name, which may contain anything.
     const size_t end_of_name = line.rfind(')');
     if (end_of_name == std::string::npos) return std::nullopt;
@@ -29,9 +31,14 @@ std::optional<ProcessStatus> process_status(int64_t pid) {
     return found == 2 ? std::optional(status) : std::nullopt;
 }
 
-std::string boot_id() {
-    std::string id = first_bytes("/proc/sys/kernel/random/boot_id");
-    return id.substr(0, id.find('\n'));
+Result<std::string> boot_id() {
+    static constexpr const char *path = "/proc/sys/kernel/random/boot_id";
+    const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));
+    if (!file.is_open() && errno != ENOENT && errno != EACCES)
+        return Error::make(Code::system_error, "cannot open %s: %s", path, std::strerror(errno));
+    std::array<char, 36> boot{}; // a UUID
+    const ssize_t got = file.is_open() ? read(file.number(), boot.data(), boot.size()) : 0;
+    return std::string(boot.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
 }
 
 } // namespace qccl

@@ -1,6 +1,8 @@
 // What the system tells about processes. Knows none of them.
 #pragma once
 
+#include "base/result.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,7 +18,8 @@ struct ProcessStatus {
 
 // Nothing where there is no such process, or none to be seen.
 std::optional<ProcessStatus> process_status(int64_t pid);
-// Differs from boot to boot and machine to machine; empty where the system does not tell.
-std::string boot_id();
+// Differs from boot to boot and machine to machine; empty where the system does not tell, which it
+// then tells nobody on the machine. An error where this process has only run short of something.
+Result<std::string> boot_id();
 
 } // namespace qccl

@@ -56,7 +56,7 @@ static RecordHead head_of(const TransportOptions &options, const Roster &roster,
                     .near_ranks = shape.near_ranks,
                     .pid = getpid(),
                     .process_start = process_status(getpid()).value_or(ProcessStatus()).start};
-    put(head.boot, boot_id());
+    if (const auto boot = boot_id()) put(head.boot, *boot);
     (void)gethostname(head.host, sizeof head.host - 1);
     put(head.name, options.record.communicator);
     return head;
