@@ -1,10 +1,10 @@
 #include "perf/record_search.hpp"
 
 #include "base/process.hpp"
+#include "base/quantity.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -19,9 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the library calls them (lib/transport/record_file.hpp).
-constexpr std::string_view memory_link = "/memfd:qccl_record";
-constexpr std::string_view name_beginning = "qccl-", name_end = ".record";
+// As the system shows it.
+const std::string memory_link = std::string("/memfd:") + record_memory_name;
 // No file of records is larger.
 constexpr uint64_t most_bytes = uint64_t{64} << 20;
 
@@ -68,7 +67,7 @@ std::vector<RecordSource> in_memory(int64_t pid) {
     char line[512];
     while (std::fgets(line, sizeof line, maps.get())) {
         uint64_t start, end, offset;
-        if (!std::strstr(line, memory_link.data()) ||
+        if (!std::strstr(line, memory_link.c_str()) ||
             std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64, &start, &end, &offset) !=
                 3 ||
             offset != 0)
@@ -124,7 +123,7 @@ Result<std::vector<RecordSource>> records_of_folder(const fs::path &folder) {
     for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
          entry.increment(problem)) {
         const std::string name = entry->path().filename().string();
-        if (name.starts_with(name_beginning) && name.ends_with(name_end))
+        if (name.starts_with(record_name_beginning) && name.ends_with(record_name_end))
             paths.push_back(entry->path());
     }
     if (problem)
@@ -148,9 +147,7 @@ std::vector<int64_t> all_processes() {
     for (fs::directory_iterator entry("/proc", problem), end; !problem && entry != end;
          entry.increment(problem)) {
         const std::string name = entry->path().filename().string();
-        int64_t pid = 0;
-        const auto read = std::from_chars(name.data(), name.data() + name.size(), pid);
-        if (read.ec == std::errc() && read.ptr == name.data() + name.size()) pids.push_back(pid);
+        if (const auto pid = parse_count(name)) pids.push_back(static_cast<int64_t>(*pid));
     }
     return pids;
 }

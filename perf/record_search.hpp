@@ -21,7 +21,6 @@ public:
 
     // As it is at the moment.
     Result<std::vector<RankRecord>> read() const;
-    const std::string &where() const { return where_; }
     // The process that it was found in; 0: it lies in a folder.
     int64_t pid() const { return pid_; }
 

@@ -12,6 +12,10 @@
 
 namespace qccl {
 
+// How its file is called: in the list of a process's files where it has no name, else in a folder.
+inline constexpr const char *record_memory_name = "qccl_record";
+inline constexpr const char *record_name_beginning = "qccl-", *record_name_end = ".record";
+
 // Of calls, on ranks that have a process each. A process with very many keeps fewer of each.
 inline constexpr uint32_t calls_recorded = 256;
 

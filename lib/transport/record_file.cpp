@@ -19,14 +19,14 @@ Result<std::shared_ptr<RecordFile>> RecordFile::create(const std::string &folder
         return made;
     }
     char name[64];
-    std::snprintf(name, sizeof name, "/%s%016" PRIx64 "-rank%" PRIu32 "%s", name_beginning, session,
-                  rank, name_end);
+    std::snprintf(name, sizeof name, "/%s%016" PRIx64 "-rank%" PRIu32 "%s", record_name_beginning,
+                  session, rank, record_name_end);
     QCCL_TRY(made->make_named(folder + name, bytes));
     return made;
 }
 
 Done RecordFile::make_memory(size_t bytes) {
-    QCCL_TRY(FileDescriptor file, create_shared_memory(bytes, memory_name));
+    QCCL_TRY(FileDescriptor file, create_shared_memory(bytes, record_memory_name));
     QCCL_TRY(const SharedFile described, describe(file.number()));
     QCCL_TRY(memory_, Mapping::shared(file.number(), bytes));
     file_ = described;

@@ -2,6 +2,7 @@
 // the process and gone with it, or in a folder. Knows not what is in it.
 #pragma once
 
+#include "record/record_layout.hpp"
 #include "transport/shared_memory.hpp"
 #include "transport/transport.hpp"
 
@@ -16,9 +17,6 @@ public:
     // Of the ranks from `rank` on.
     static Result<std::shared_ptr<RecordFile>> create(const std::string &folder, uint64_t session,
                                                       uint32_t rank, size_t bytes);
-    // How processes and folders list it.
-    static constexpr const char *memory_name = "qccl_record";
-    static constexpr const char *name_beginning = "qccl-", *name_end = ".record";
 
     RecordFile() = default;
     RecordFile(const RecordFile &) = delete;
