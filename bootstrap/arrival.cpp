@@ -2,10 +2,6 @@
 
 namespace qccl {
 
-static double in_seconds(std::chrono::nanoseconds time) {
-    return std::chrono::duration<double>(time).count();
-}
-
 Arrival::Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
                  TimePoint now)
     : where_(text(endpoints)), options_(options), deadline_(deadline_after(now, options.timeout)),

@@ -8,6 +8,11 @@ namespace qccl {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
+// As sentences have it.
+inline double in_seconds(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+}
+
 inline TimePoint deadline_after(TimePoint now, std::chrono::nanoseconds timeout) {
     const bool is_never = timeout.count() <= 0 || timeout > TimePoint::max() - now;
     return is_never ? TimePoint::max() : now + timeout;

@@ -1,5 +1,7 @@
 #include "transport/circle.hpp"
 
+#include "base/deadline.hpp"
+
 #include <cinttypes>
 #include <thread>
 
@@ -9,23 +11,19 @@ using namespace std::chrono_literals;
 
 static constexpr std::chrono::nanoseconds first_nap = 20us, longest_nap = 1ms;
 
-static double seconds(std::chrono::nanoseconds time) {
-    return std::chrono::duration<double>(time).count();
-}
-
 Done CircleWait::step(const Attendance &found) {
     const uint32_t missing = found.missing.value_or(circle_.members.front());
     const auto waited = Clock::now() - began_;
     if (waited >= manners_.warn_after && !found.is_led && !has_warned_) {
         has_warned_ = true;
-        const Error warning =
-            Error::make(Code::timeout, "rank %u (pid %" PRId64 ") has not come to %s for %g s",
-                        missing, party_.pids[missing], circle_.what, seconds(manners_.warn_after));
+        const Error warning = Error::make(
+            Code::timeout, "rank %u (pid %" PRId64 ") has not come to %s for %g s", missing,
+            party_.pids[missing], circle_.what, in_seconds(manners_.warn_after));
         if (manners_.warn) manners_.warn(warning.text);
     }
     if (circle_.timeout != 0ns && waited >= circle_.timeout)
         return Error::make(Code::timeout, "rank %u did not come to %s within %g s", missing,
-                           circle_.what, seconds(circle_.timeout))
+                           circle_.what, in_seconds(circle_.timeout))
             .at_rank(missing);
     if (circle_.is_called_off && circle_.is_called_off())
         return Error::make(Code::invalid_usage,

@@ -1,6 +1,7 @@
 // The steps of a wait, and the sentences in which it ends badly.
 #include "transport/vigil.hpp"
 
+#include "base/deadline.hpp"
 #include "transport/survey.hpp"
 
 #include <algorithm>
@@ -45,7 +46,6 @@ void relax() {
 #endif
 }
 
-double seconds(Vigil::Time time) { return std::chrono::duration<double>(time).count(); }
 int64_t count_ns(Vigil::Clock::time_point time) {
     return Vigil::Time(time.time_since_epoch()).count();
 }
@@ -221,7 +221,7 @@ Done Vigil::check_time(uint32_t on) {
     const char *what = history_.begun(peer) < call.call ? "come to" : "go on in";
     const Error error =
         Error::make(Code::timeout, "rank %u did not %s %s, call %" PRIu64 ", within %g s", peer,
-                    what, name(call.collective), call.call, seconds(timeout_));
+                    what, name(call.collective), call.call, in_seconds(timeout_));
     return verdict_.pass(explained(error).at_rank(peer));
 }
 
@@ -238,7 +238,7 @@ void Vigil::warn(uint32_t on) {
     const char *what = history_.begun(peer) < call.call ? "has not come to" : "does not go on in";
     const Error warning = Error::make(
         Code::timeout, "rank %u (pid %" PRId64 ") %s %s, call %" PRIu64 ", for %g s", peer,
-        party_.pids[peer], what, name(call.collective), call.call, seconds(options_.warn_after));
+        party_.pids[peer], what, name(call.collective), call.call, in_seconds(options_.warn_after));
     options_.warn(explained(warning).text);
 }
 
