@@ -14,29 +14,16 @@ static std::optional<bool> parse_flag(std::string_view text) {
     return text == "1";
 }
 
-static std::optional<uint64_t> parse_positive(std::string_view text) {
-    const auto value = parse_count(text);
-    return value && *value > 0 ? value : std::nullopt;
+// More than nothing of it.
+template <auto parse> static auto parse_some(std::string_view text) {
+    auto value = parse(text);
+    if (value && *value <= decltype(+*value){}) value.reset();
+    return value;
 }
 
 static std::optional<uint64_t> parse_port(std::string_view text) {
-    const auto value = parse_positive(text);
+    const auto value = parse_some<parse_count>(text);
     return value && *value <= UINT16_MAX ? value : std::nullopt;
-}
-
-static std::optional<uint64_t> parse_some_bytes(std::string_view text) {
-    const auto value = parse_bytes(text);
-    return value && *value > 0 ? value : std::nullopt;
-}
-
-static std::optional<std::chrono::nanoseconds> parse_some_time(std::string_view text) {
-    const auto value = parse_duration(text);
-    return value && value->count() > 0 ? value : std::nullopt;
-}
-
-static std::optional<uint64_t> parse_some_rate(std::string_view text) {
-    const auto value = parse_rate(text);
-    return value && *value > 0 ? value : std::nullopt;
 }
 
 template <auto field, auto parse>
@@ -82,7 +69,7 @@ static constexpr SettingRow table[] = {
      store_or_auto<&Settings::record, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
      "how long ranks that have met wait for each other's shared memory, and to say who disagrees",
-     store<&Settings::peer_timeout, parse_some_time>},
+     store<&Settings::peer_timeout, parse_some<parse_duration>>},
     {"QCCL_TIMEOUT", "1800s", "a time such as 1800 or 30m; 0: never",
      "how long creation and calls wait for a rank that lives but does not come",
      store<&Settings::timeout, parse_duration>},
@@ -93,21 +80,21 @@ static constexpr SettingRow table[] = {
      store_or_auto<&Settings::tier, parse_text>},
     {"QCCL_SEGMENT", "auto", "a size above 0 such as 256K, or auto",
      "bytes of a segment, the piece in which a message is encoded, sent and decoded",
-     store_or_auto<&Settings::segment_bytes, parse_some_bytes>},
+     store_or_auto<&Settings::segment_bytes, parse_some<parse_bytes>>},
     {"QCCL_ARENA", "auto", "a size above 0 such as 16M, or auto",
      "bytes of shared memory that a rank sends from",
-     store_or_auto<&Settings::arena_bytes, parse_some_bytes>},
+     store_or_auto<&Settings::arena_bytes, parse_some<parse_bytes>>},
     {"QCCL_LANES", "auto", "a number above 0, or auto", "segments in flight at a time",
-     store_or_auto<&Settings::lanes, parse_positive>},
+     store_or_auto<&Settings::lanes, parse_some<parse_count>>},
     {"QCCL_ONESHOT_MAX", "auto", "a size such as 2K, or auto",
      "largest message that every rank sends whole to all others",
      store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
     {"QCCL_LINK_LATENCY", "auto", "a time above 0, such as 30us, or auto",
      "what the planner takes a message between hosts to need; auto: 30us",
-     store_or_auto<&Settings::link_latency, parse_some_time>},
+     store_or_auto<&Settings::link_latency, parse_some<parse_duration>>},
     {"QCCL_LINK_RATE", "auto", "bits a second such as 10gbit or 100mbit, or auto",
      "what the planner takes a host's link to carry each way; auto: 1gbit",
-     store_or_auto<&Settings::link_rate, parse_some_rate>},
+     store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "
      "those",
