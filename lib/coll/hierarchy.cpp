@@ -78,17 +78,17 @@ public:
 
     // From the nearest groups to the top. What is sent below it is on its way to be summed further.
     void collect() {
-        parts_ = inputs(s_);
+        Parts parts = inputs(s_);
         for (uint32_t level = 0; level < nest_.levels(); level++) {
             const size_t first = s_.steps.size();
             const uint32_t own = nest_.group_of(level, t_.rank);
             for (const Group &group : groups(
                      level, [&](const Route &route) { return nest_.carrier(level, own, route); }))
-                phases(level).collect(s_, group, parts_);
+                phases(level).collect(s_, group, parts);
             for (size_t i = first; i < s_.steps.size() && !nest_.is_top(level); i++)
                 if (!computes(s_.steps[i].verb)) s_.steps[i].flags |= Step::inner;
         }
-        each_own([&](uint32_t c) { s_.finish(output(c), parts_[c]); });
+        each_own([&](uint32_t c) { s_.finish(output(c), parts[c]); });
     }
 
     void copy_own() {
@@ -161,7 +161,6 @@ private:
     const Choices &choices_;
     const Nest nest_;
     const std::vector<Route> routes_;
-    Parts parts_;
     Schedule s_;
 };
 
