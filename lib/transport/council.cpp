@@ -104,8 +104,7 @@ Result<bool> Council::take_share(const Circle &circle, uint32_t member,
         if (head->is_abandoned != 0) {
             Error error;
             if (rest.size() == sizeof error) std::memcpy(&error, rest.data(), sizeof error);
-            error.text[sizeof error.text - 1] = '\0';
-            return error;
+            return as_heard(error, member, party_.size());
         }
         if (head->round != circle.round) continue;
         if (rest.size() != to.size())
