@@ -114,7 +114,7 @@ static void a_revoking_rank_is_named(void **state)
 
 static void a_rank_that_never_joins_is_named(void **state)
 {
-    const scenario_t scenario = {sum_forever, NULL, 0.7, 2, 0, 0, NULL, NULL};
+    const scenario_t scenario = {sum_forever, NULL, 2, 2, 0, 0, NULL, NULL};
     int statuses[size] = {0}, rank;
     (void)state;
     play(&scenario, statuses);
@@ -170,7 +170,7 @@ static qcclResult_t stay_away(int rank, qcclComm_t comm, shared_t *noted)
     float value = 0;
     (void)noted;
     if (rank == 3) {
-        sleep_ms(1500);
+        sleep_ms(4000);
         return qcclSuccess;
     }
     return qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comm, NULL);
@@ -178,7 +178,7 @@ static qcclResult_t stay_away(int rank, qcclComm_t comm, shared_t *noted)
 
 static void a_live_rank_that_does_not_come_is_named(void **state)
 {
-    const scenario_t scenario = {stay_away, NULL, 0.5, -1, 0, 0, NULL, NULL};
+    const scenario_t scenario = {stay_away, NULL, 2, -1, 0, 0, NULL, NULL};
     int statuses[size] = {0};
     (void)state;
     play(&scenario, statuses);

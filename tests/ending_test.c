@@ -186,7 +186,7 @@ static void a_rank_that_does_not_come_is_named(void **state)
     }
     end_world(&world);
 
-    configs[1].timeout = 0.2;
+    configs[1].timeout = 1;
     world = join_world(size, configs);
     assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclTimeout);
     assert_says(qcclGetLastError(NULL), "rank 0 did not come");
