@@ -26,6 +26,8 @@ public:
     // rank order. Each call is bounded by the timeout the bootstrap was made with (0: never); an
     // error names the rank that did not come where that is known, and is final.
     virtual Done all_gather(const void *mine, void *all, size_t bytes) = 0;
+    // An error if a rank is known to come to no all-gather any more. Between all-gathers.
+    virtual Done check() { return {}; }
 };
 
 using Clock = std::chrono::steady_clock;

@@ -359,6 +359,21 @@ void who_does_not_come_is_named() {
     CHECK_EQ(count_descriptors(), before);
 }
 
+// Nobody waits for whom others know to be gone.
+void a_vain_wait_ends_early() {
+    auto star = FdStar::open();
+    CHECK_OK(star);
+    const auto begin = Clock::now();
+    const Prospect prospect = [&]() -> Done {
+        if (Clock::now() - begin < 50ms) return {};
+        return Error::make(Code::peer_lost, "rank 1 is gone");
+    };
+    const auto served = star->serve(FdPair{}, first_ranks(2), 60s, prospect);
+    CHECK(!served);
+    CHECK_EQ(std::string(served.error().text), std::string("rank 1 is gone"));
+    CHECK(Clock::now() - begin < 30s);
+}
+
 } // namespace
 
 int main() {
@@ -367,7 +382,7 @@ int main() {
         QTEST(another_user_is_turned_away),        QTEST(too_few_descriptors_are_told_at_once),
         QTEST(crowded_ways_cost_time_only),        QTEST(ways_that_stay_crowded_are_told),
         QTEST(nobody_waits_for_ever_for_a_reader), QTEST(rank_0_is_named_where_it_gives_nothing),
-        QTEST(who_does_not_come_is_named),
+        QTEST(who_does_not_come_is_named),         QTEST(a_vain_wait_ends_early),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -132,6 +132,21 @@ void who_is_not_there_is_named() {
     CHECK(late.error().code == Code::timeout && late.error().rank == 4);
 }
 
+// Nobody waits for whom others know to be gone.
+void a_vain_wait_ends_early() {
+    const LifePort here = port_at({"127.0.0.1"});
+    LifeMeeting waits(here, 0);
+    waits.expect(4);
+    const auto start = Clock::now();
+    const Prospect prospect = [&]() -> Done {
+        if (Clock::now() - start < 50ms) return {};
+        return Error::make(Code::peer_lost, "rank 4 is gone");
+    };
+    const Done vain = waits.run(start + 60s, prospect);
+    CHECK(!vain && Clock::now() - start < 30s);
+    CHECK_EQ(std::string(vain.error().text), std::string("rank 4 is gone"));
+}
+
 FileDescriptor knock(const LifePort &port) {
     const LifeAddress &address = port.contact().addresses[0];
     FileDescriptor stranger(socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -208,7 +223,7 @@ int main() {
         QTEST(ranks_meet_at_either_kind_of_address),    QTEST(one_of_many_addresses_is_enough),
         QTEST(an_address_that_is_not_here_is_left_out), QTEST(who_is_not_there_is_named),
         QTEST(strangers_keep_nobody_out_of_ipv4),       QTEST(strangers_keep_nobody_out_of_ipv6),
-        QTEST(a_replayed_greeting_is_too_late),
+        QTEST(a_replayed_greeting_is_too_late),         QTEST(a_vain_wait_ends_early),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -236,6 +236,7 @@ Result<TransportOptions> Creation::transport_options() const {
     options.record = {.is_kept = settings_.record != record_off,
                       .folder = settings_.record.value_or(""),
                       .communicator = wishes_.name};
+    options.prospect = [&bootstrap = bootstrap_] { return bootstrap.check(); };
     return options;
 }
 

@@ -19,6 +19,7 @@ public:
     Done all_gather(const void *mine, void *all, size_t bytes) override {
         return council_.all_gather(circle_, mine, all, bytes);
     }
+    Done check() override { return council_.check(circle_); }
 
 private:
     Council &council_;

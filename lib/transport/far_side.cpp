@@ -111,7 +111,7 @@ Done connect_neighbours(SharedTransport &transport, const LifePort &port,
     LifeMeeting meeting(port, rank);
     if (is_kept(roster, rank)) meeting.call(contacts[next], next);
     if (is_kept(roster, previous)) meeting.expect(previous);
-    QCCL_TRY(meeting.run(deadline));
+    QCCL_TRY(meeting.run(deadline, options.prospect));
     const auto keep = [&](uint32_t peer, FileDescriptor connection) {
         if (!connection.is_open()) return;
         watch_life(connection, options.peer_timeout);

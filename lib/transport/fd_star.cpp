@@ -207,13 +207,15 @@ Result<FdStar> FdStar::open() {
 }
 
 Result<std::vector<FdPair>> FdStar::serve(FdPair mine, std::span<const uint32_t> ranks,
-                                          Time timeout) {
+                                          Time timeout, const Prospect &prospect) {
     const TimePoint deadline = deadline_after(Clock::now(), timeout);
     Reception reception(listener_, address_, ranks);
     reception.put(0, std::move(mine));
     while (!reception.is_complete()) {
-        if (Clock::now() >= deadline) return reception.late();
-        QCCL_TRY(reception.attend(deadline));
+        const TimePoint now = Clock::now();
+        if (now >= deadline) return reception.late();
+        if (prospect) QCCL_TRY(prospect());
+        QCCL_TRY(reception.attend(next_look(now, deadline, prospect)));
     }
     QCCL_TRY(reception.spread(deadline));
     return reception.take();

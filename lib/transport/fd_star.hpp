@@ -4,6 +4,7 @@
 // Knows not what the descriptors are.
 #pragma once
 
+#include "base/prospect.hpp"
 #include "base/result.hpp"
 #include "transport/abstract_name.hpp"
 #include "transport/fd_message.hpp"
@@ -33,7 +34,8 @@ public:
     // has not come by the deadline, or does not take what it is given, or says that no descriptor
     // is left. Strangers are turned away and delay nobody.
     Result<std::vector<FdPair>> serve(FdPair mine, std::span<const uint32_t> ranks,
-                                      std::chrono::nanoseconds timeout);
+                                      std::chrono::nanoseconds timeout,
+                                      const Prospect &prospect = {});
 
 private:
     FileDescriptor listener_;

@@ -134,14 +134,16 @@ int LifeMeeting::look(std::vector<pollfd> &polls, TimePoint deadline) const {
     return poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), until));
 }
 
-Done LifeMeeting::run(TimePoint deadline) {
+Done LifeMeeting::run(TimePoint deadline, const Prospect &prospect) {
     std::vector<pollfd> polls;
     for (;;) {
         if (called_ && !to_called_.is_open()) connect_where_time_has_come();
         if (is_over()) return {};
         const bool is_hopeless = called_ && !to_called_.is_open() && attempts_.empty();
-        if (is_hopeless || Clock::now() >= deadline) return late();
-        if (look(polls, deadline) <= 0) continue;
+        const TimePoint now = Clock::now();
+        if (is_hopeless || now >= deadline) return late();
+        if (prospect) QCCL_TRY(prospect());
+        if (look(polls, next_look(now, deadline, prospect)) <= 0) continue;
         auto heard = polls.begin();
         const auto has_something = [&] { return (heard++)->revents != 0; };
         std::vector<const FileDescriptor *> doors;

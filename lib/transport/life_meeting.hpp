@@ -3,7 +3,7 @@
 // cookie. Whatever strangers do, it lasts no longer than its deadline.
 #pragma once
 
-#include "base/deadline.hpp"
+#include "base/prospect.hpp"
 #include "transport/life_port.hpp"
 
 #include <chrono>
@@ -20,7 +20,7 @@ public:
 
     void call(const LifeContact &contact, uint32_t rank);
     void expect(uint32_t rank) { expected_ = rank; }
-    Done run(TimePoint deadline);
+    Done run(TimePoint deadline, const Prospect &prospect = {});
 
     // What came of it, once.
     FileDescriptor take_called() { return std::move(to_called_); }

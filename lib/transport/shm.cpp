@@ -73,9 +73,10 @@ Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
         std::lower_bound(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
     StarAddress address;
     std::memcpy(&address, roster[ranks.front()].contact, sizeof address);
-    auto pairs = place == 0 ? door.star.serve(std::move(mine.pair), ranks, options.peer_timeout)
-                            : door.ray.join(address, place, ranks, std::move(mine.pair),
-                                            options.peer_timeout);
+    auto pairs =
+        place == 0
+            ? door.star.serve(std::move(mine.pair), ranks, options.peer_timeout, options.prospect)
+            : door.ray.join(address, place, ranks, std::move(mine.pair), options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
     const size_t bytes = mine.memory.bytes(); // everyone's: the shapes are equal

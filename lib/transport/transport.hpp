@@ -3,6 +3,7 @@
 // schedules and no codecs.
 #pragma once
 
+#include "base/prospect.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "record/call_descriptor.hpp"
@@ -189,6 +190,8 @@ struct TransportOptions {
     FarOptions far;
     RecordOptions record;
     std::chrono::nanoseconds peer_timeout{std::chrono::seconds(30)};
+    // Of all ranks, while the transport is made.
+    Prospect prospect;
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
     // Before the first yield. Obeyed where it is given; else none where ranks outnumber cores.
     std::optional<std::chrono::nanoseconds> spin;
