@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -62,7 +64,7 @@ void a_child_that_goes_on_hides_no_end() {
     if (parent == 0) {
         close(pair[0]);
         Lifelines lifelines({}, std::move(life->held));
-        lifelines.add_connection(0, FileDescriptor(pair[1]));
+        lifelines.add_connection(0, {0}, FileDescriptor(pair[1]));
         const pid_t child = fork();
         if (child != 0) meeting->board[0] = static_cast<uint64_t>(child);
         for (;;) pause();
@@ -73,7 +75,7 @@ void a_child_that_goes_on_hides_no_end() {
     std::vector<FileDescriptor> shown;
     shown.push_back(std::move(life->shown));
     Lifelines lifelines(std::move(shown), {});
-    lifelines.add_connection(1, FileDescriptor(pair[0]));
+    lifelines.add_connection(1, {1}, FileDescriptor(pair[0]));
     lifelines.look();
     CHECK(!lifelines.has_ended(0) && !lifelines.has_ended(1));
     kill(parent, SIGKILL);
@@ -85,6 +87,53 @@ void a_child_that_goes_on_hides_no_end() {
     CHECK(lifelines.has_ended(0));
     CHECK(lifelines.has_ended(1));
 }
+
+struct Connection {
+    FileDescriptor here, there;
+};
+
+Connection connect_here() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto *const any = reinterpret_cast<sockaddr *>(&address);
+    const FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    CHECK_EQ(bind(listener.number(), any, bytes), 0);
+    CHECK_EQ(listen(listener.number(), 1), 0);
+    CHECK_EQ(getsockname(listener.number(), any, &bytes), 0);
+    Connection made{FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), {}};
+    CHECK_EQ(connect(made.here.number(), any, bytes), 0);
+    made.there = FileDescriptor(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    CHECK(made.there.is_open());
+    return made;
+}
+
+// A host that falls silent takes all its ranks with it; a process that ends takes none.
+void check_silence(bool sends) {
+    Connection ended = connect_here(), silent = connect_here();
+    // What the other end does not take is a silence to TCP.
+    const int longest_silence_ms = 50;
+    setsockopt(silent.here.number(), IPPROTO_TCP, TCP_USER_TIMEOUT, &longest_silence_ms,
+               sizeof longest_silence_ms);
+    const std::vector<char> much(1 << 16);
+    while (send(silent.here.number(), much.data(), much.size(), MSG_DONTWAIT) > 0) {}
+    Lifelines lifelines;
+    lifelines.add_connection(1, {0, 1, 2}, std::move(ended.here));
+    lifelines.add_connection(4, {3, 4, 5}, std::move(silent.here));
+    ended.there = FileDescriptor();
+    const auto begin = Clock::now();
+    for (; sends && Clock::now() - begin < 1s; std::this_thread::sleep_for(1ms))
+        lifelines.say_farewell();
+    while (Clock::now() - begin < 20s && !(lifelines.has_ended(1) && lifelines.has_ended(4)))
+        lifelines.look();
+    for (uint32_t rank = 0; rank < 6; rank++)
+        CHECK_EQ(lifelines.has_ended(rank), rank != 0 && rank != 2);
+}
+
+void a_silent_host_has_lost_all_its_ranks() { check_silence(false); }
+// The system tells it once.
+void who_says_something_learns_of_silence() { check_silence(true); }
 
 void ends_are_seen_by_pidfd() { an_end_is_seen(&Lifeline::open); }
 void ends_are_seen_by_pipe() { an_end_is_seen(&Lifeline::open_pipe); }
@@ -131,6 +180,8 @@ int main() {
         QTEST(ends_are_seen_by_pipe),
         QTEST(shm_does_without_pidfds),
         QTEST(a_child_that_goes_on_hides_no_end),
+        QTEST(a_silent_host_has_lost_all_its_ranks),
+        QTEST(who_says_something_learns_of_silence),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -115,7 +115,7 @@ Done connect_neighbours(SharedTransport &transport, const LifePort &port,
     const auto keep = [&](uint32_t peer, FileDescriptor connection) {
         if (!connection.is_open()) return;
         watch_life(connection, options.peer_timeout);
-        transport.add_connection(peer, std::move(connection));
+        transport.add_connection(peer, roster.near_ranks(peer), std::move(connection));
     };
     keep(next, meeting.take_called());
     keep(previous, meeting.take_expected());

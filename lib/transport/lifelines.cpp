@@ -3,6 +3,8 @@
 
 #include "base/system_error.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -33,22 +35,26 @@ Lifelines::Lifelines(std::vector<FileDescriptor> shown, FileDescriptor held)
     }
 }
 
-void Lifelines::add_connection(uint32_t rank, FileDescriptor connection) {
-    while (lines_.size() <= rank) {
-        lines_.emplace_back();
-        polls_.push_back({-1, 0, 0});
+void Lifelines::add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+                               FileDescriptor connection) {
+    const size_t ranks = *std::max_element(neighbours.begin(), neighbours.end()) + size_t{1};
+    if (lines_.size() < ranks) {
+        lines_.resize(ranks);
+        polls_.resize(ranks, {-1, 0, 0});
     }
     polls_[rank] = {connection.number(), POLLIN | POLLRDHUP, 0};
     ForkShield shield(connection);
-    lines_[rank] = {
-        .shown = std::move(connection), .shield = std::move(shield), .is_connection = true};
+    lines_[rank] = {.shown = std::move(connection),
+                    .shield = std::move(shield),
+                    .is_connection = true,
+                    .neighbours = neighbours};
 }
 
 void Lifelines::look() {
     if (polls_.empty()) return;
     // On failure lines keep what the last look found; the next look comes soon.
-    if (poll(polls_.data(), polls_.size(), 0) <= 0) return;
-    for (uint32_t rank = 0; rank < lines_.size(); rank++) {
+    const bool is_news = poll(polls_.data(), polls_.size(), 0) > 0;
+    for (uint32_t rank = 0; rank < lines_.size() && is_news; rank++) {
         if (polls_[rank].revents == 0) continue;
         if (lines_[rank].is_connection)
             listen(rank);
@@ -57,6 +63,9 @@ void Lifelines::look() {
         // Nothing follows.
         if (lines_[rank].has_ended || lines_[rank].has_left) polls_[rank].fd = -1;
     }
+    for (const Line &line : lines_)
+        if (std::atomic_ref(line.is_silent).load(std::memory_order_relaxed))
+            for (const uint32_t rank : line.neighbours) lines_[rank].has_ended = true;
 }
 
 namespace {
@@ -69,11 +78,17 @@ struct Word {
     Error error;
 };
 
-void say(const FileDescriptor &connection, const Word &word, size_t bytes) {
-    send(connection.number(), &word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+} // namespace
+
+void Lifelines::say(const Line &line, const void *word, size_t bytes) {
+    if (send(line.shown.number(), word, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) note_silence(line);
 }
 
-} // namespace
+// By the error of a moment ago.
+void Lifelines::note_silence(const Line &line) {
+    if (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETDOWN)
+        std::atomic_ref(line.is_silent).store(true, std::memory_order_relaxed);
+}
 
 void Lifelines::listen(uint32_t rank) {
     Line &line = lines_[rank];
@@ -91,18 +106,19 @@ void Lifelines::listen(uint32_t rank) {
         line.has_left = true;
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         line.has_ended = true;
+        if (got < 0) note_silence(line);
     }
 }
 
 void Lifelines::say_farewell() const {
     for (const Line &line : lines_)
-        if (line.is_connection) say(line.shown, {}, 1);
+        if (line.is_connection) say(line, &Word::farewell, 1);
 }
 
 void Lifelines::tell(const Error &verdict) const {
     const Word word{Word::verdict, verdict};
     for (const Line &line : lines_)
-        if (line.is_connection) say(line.shown, word, sizeof word);
+        if (line.is_connection) say(line, &word, sizeof word);
 }
 
 } // namespace qccl

@@ -28,9 +28,11 @@ public:
     // What each rank has shown, by rank, and what this one holds.
     Lifelines(std::vector<FileDescriptor> shown, FileDescriptor held);
 
-    // A connection to a rank of another host. The kernel there answers for a process that is
-    // stopped, so it breaks when the process ends or the host cannot be reached.
-    void add_connection(uint32_t rank, FileDescriptor connection);
+    // A connection to a rank of another host, on which `neighbours` are, the rank among them. The
+    // kernel there answers for a process that is stopped, so it breaks when the process ends; or in
+    // silence when the host cannot be reached, which is the end of them all.
+    void add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+                        FileDescriptor connection);
 
     // Looks at all of them with one system call.
     void look();
@@ -55,7 +57,13 @@ private:
         ForkShield shield = {}; // of a connection
         bool is_connection = false;
         bool has_ended = false, has_left = false;
+        std::vector<uint32_t> neighbours = {}; // of a connection
+        // The connection has broken because nobody answers. Who sends learns it instead of who
+        // listens, if it is the first to ask; any thread's, atomically.
+        mutable bool is_silent = false;
     };
+    static void say(const Line &line, const void *word, size_t bytes);
+    static void note_silence(const Line &line);
     void listen(uint32_t rank);
 
     std::vector<Line> lines_; // by rank

@@ -24,8 +24,9 @@ public:
     // connections that show that some of them live.
     NetworkEvents network_events() { return courier_->events(); }
     Done use(Network network, uint64_t session);
-    void add_connection(uint32_t rank, FileDescriptor connection) {
-        vigil_.add_connection(rank, std::move(connection));
+    void add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+                        FileDescriptor connection) {
+        vigil_.add_connection(rank, neighbours, std::move(connection));
     }
 
     const char *name() const override { return name_.c_str(); }

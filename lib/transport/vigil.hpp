@@ -57,8 +57,9 @@ public:
     // This rank leaves in good order, or knows that the communicator has failed.
     void say_farewell() const { lifelines_.say_farewell(); }
     void tell(const Error &verdict) const { lifelines_.tell(verdict); }
-    void add_connection(uint32_t rank, FileDescriptor connection) {
-        lifelines_.add_connection(rank, std::move(connection));
+    void add_connection(uint32_t rank, const std::vector<uint32_t> &neighbours,
+                        FileDescriptor connection) {
+        lifelines_.add_connection(rank, neighbours, std::move(connection));
     }
 
 private:
