@@ -5,7 +5,7 @@
 //     remnants --runs 50 [--ranks 5] [--hosts 1] [--seed 1] [--verbose]
 //
 // With several hosts, which are all this one, ranks of different hosts reach each other by the
-// network only.
+// network only. `remnants --join` is one rank of a launcher's job, and prints who is left.
 #include "mortals.hpp"
 
 #include <qccl/qccl.h>
@@ -45,7 +45,6 @@ struct Death {
 struct Report {
     volatile int32_t shrunk; // times
     volatile uint32_t left;  // a bit for each rank that is, by the last sum
-    volatile int32_t has_ended;
     char wrong[300];
 };
 
@@ -57,23 +56,61 @@ public:
     [[noreturn]] void run(const qcclUniqueId &id) {
         setenv("QCCL_HOSTID", say("h%d", host_).c_str(), 1);
         setenv("QCCL_UCX_DEVICES", "lo", 1);
-        qcclConfig_t config = QCCL_CONFIG_INIT;
-        config.timeout = timeout_s;
-        config.log.function = [](int32_t, const char *, void *) {}; // the deaths are no news here
-        qcclResult_t result = qcclCommInitRankConfig(&comm_, ranks_, &id, rank_, &config);
+        const qcclConfig_t config = quiet_config();
+        const qcclResult_t result = qcclCommInitRankConfig(&comm_, ranks_, &id, rank_, &config);
         if (result != qcclSuccess) complain("creation", result);
-        // Until somebody dies, and then as long as somebody does.
-        while ((result = work(100000)) != qcclSuccess && shrink()) {}
-        qcclCommDestroy(comm_);
-        report_.has_ended = 1;
-        _exit(report_.wrong[0] == '\0' ? 0 : 1);
+        live();
+        _exit(0);
+    }
+
+    void join() {
+        qcclConfig_t config = quiet_config();
+        config.peer_timeout = 3;
+        const qcclResult_t result = qcclCommInitEnv(&comm_, &config);
+        if (result != qcclSuccess) complain("creation", result);
+        qcclCommUserRank(comm_, &rank_);
+        split();
+        std::printf("works\n");
+        std::fflush(stdout);
+        live();
+        std::printf("shrunk %d times, left %x\n", report_.shrunk, report_.left);
     }
 
 private:
+    static qcclConfig_t quiet_config() {
+        qcclConfig_t config = QCCL_CONFIG_INIT;
+        config.timeout = timeout_s;
+        config.log.function = [](int32_t, const char *, void *) {}; // the deaths are no news here
+        return config;
+    }
+
     void complain(const char *what, qcclResult_t result) {
         std::snprintf(report_.wrong, sizeof report_.wrong, "%s: %d: %s", what, result,
                       qcclGetLastError(result == qcclInternalError ? nullptr : comm_));
+        std::fprintf(stderr, "%s\n", report_.wrong);
         _exit(1);
+    }
+
+    // Until somebody dies, and then as long as somebody does.
+    void live() {
+        while (work(100000) != qcclSuccess && shrink()) {}
+        qcclCommDestroy(comm_);
+    }
+
+    // Odd and even ranks, the highest first.
+    void split() {
+        qcclComm_t half = nullptr;
+        qcclResult_t result = qcclCommSplit(comm_, rank_ % 2, -rank_, &half, nullptr);
+        if (result != qcclSuccess) complain("splitting", result);
+        int sum = rank_, ranks = 0, place = 0, expected = 0;
+        result = qcclAllReduce(&sum, &sum, 1, qcclInt32, qcclSum, half, nullptr);
+        if (result != qcclSuccess) complain("a sum of a half", result);
+        qcclCommCount(comm_, &ranks);
+        qcclCommUserRank(half, &place);
+        for (int rank = rank_ % 2; rank < ranks; rank += 2) expected += rank;
+        if (sum != expected || place != (ranks - 1 - rank_) / 2)
+            complain("a wrong half", qcclInternalError);
+        if (qcclCommDestroy(half) != qcclSuccess) complain("destruction", qcclInternalError);
     }
 
     // The last communicator's calls come to an end.
@@ -123,7 +160,8 @@ private:
         }).detach();
     }
 
-    const int rank_, ranks_, host_;
+    int rank_;
+    const int ranks_, host_;
     const Death death_;
     Report &report_;
     qcclComm_t comm_ = nullptr;
@@ -209,6 +247,11 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
+    if (argc == 2 && std::strcmp(argv[1], "--join") == 0) {
+        Report report{};
+        Rank(0, 1, 1, {}, report).join();
+        return 0;
+    }
     const long runs = number_after(argc, argv, "--runs", 50);
     const int ranks = static_cast<int>(number_after(argc, argv, "--ranks", 5));
     const int hosts = static_cast<int>(number_after(argc, argv, "--hosts", 1));
