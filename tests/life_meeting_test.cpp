@@ -194,6 +194,53 @@ void strangers_keep_nobody_out(const char *address) {
 void strangers_keep_nobody_out_of_ipv4() { strangers_keep_nobody_out("127.0.0.1"); }
 void strangers_keep_nobody_out_of_ipv6() { strangers_keep_nobody_out("::1"); }
 
+// Where strangers crowd at the port of who is called, a caller may have to give way before it has
+// been heard: it comes again.
+void a_caller_that_is_turned_away_comes_again() {
+    const LifePort here = port_at({"127.0.0.1"}), there = port_at({"127.0.0.1"});
+    std::thread crowded([&] {
+        const int door = there.listeners()[0].number();
+        pollfd first{door, POLLIN, 0};
+        CHECK_EQ(poll(&first, 1, 5000), 1);
+        const FileDescriptor gives_way(accept(door, nullptr, nullptr));
+        CHECK(gives_way.is_open());
+        shutdown(gives_way.number(), SHUT_RDWR);
+        LifeMeeting meeting(there, 1);
+        meeting.expect(0);
+        CHECK_OK(meeting.run(Clock::now() + 5s));
+    });
+    LifeMeeting meeting(here, 0);
+    meeting.call(there.contact(), 1);
+    const Done met = meeting.run(Clock::now() + 5s);
+    crowded.join();
+    CHECK_OK(met);
+}
+
+// No descriptor is free for whoever comes, or for the way there: nobody else's fault, and nothing
+// to wait for.
+void who_has_too_many_files_says_so() {
+    const LifePort here = port_at({"127.0.0.1"});
+    const FileDescriptor other = knock(here);
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit usual = limit;
+    limit.rlim_cur = static_cast<rlim_t>(FileDescriptor(dup(0)).number());
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (const bool calls : {false, true}) {
+        LifeMeeting meeting(here, 0);
+        if (calls)
+            meeting.call(here.contact(), 1);
+        else
+            meeting.expect(1);
+        const auto start = Clock::now();
+        const Done met = meeting.run(start + 5s);
+        CHECK(!met && Clock::now() - start < 2s);
+        CHECK(met.error().code == Code::system_error);
+        CHECK(std::string(met.error().text).find("Too many open files") != std::string::npos);
+    }
+    setrlimit(RLIMIT_NOFILE, &usual);
+}
+
 // Who has seen a greeting cannot come again as that rank.
 void a_replayed_greeting_is_too_late() {
     const LifePort port = port_at({"127.0.0.1"});
@@ -220,10 +267,11 @@ void a_replayed_greeting_is_too_late() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(ranks_meet_at_either_kind_of_address),    QTEST(one_of_many_addresses_is_enough),
-        QTEST(an_address_that_is_not_here_is_left_out), QTEST(who_is_not_there_is_named),
-        QTEST(strangers_keep_nobody_out_of_ipv4),       QTEST(strangers_keep_nobody_out_of_ipv6),
-        QTEST(a_replayed_greeting_is_too_late),         QTEST(a_vain_wait_ends_early),
+        QTEST(ranks_meet_at_either_kind_of_address),     QTEST(one_of_many_addresses_is_enough),
+        QTEST(an_address_that_is_not_here_is_left_out),  QTEST(who_is_not_there_is_named),
+        QTEST(strangers_keep_nobody_out_of_ipv4),        QTEST(strangers_keep_nobody_out_of_ipv6),
+        QTEST(a_caller_that_is_turned_away_comes_again), QTEST(who_has_too_many_files_says_so),
+        QTEST(a_replayed_greeting_is_too_late),          QTEST(a_vain_wait_ends_early),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

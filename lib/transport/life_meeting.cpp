@@ -26,6 +26,9 @@ constexpr size_t most_guests = 64;
 // A link may be down for a moment; who refuses is not there.
 constexpr auto between_attempts = std::chrono::milliseconds(100);
 
+// It would last: this rank's own files are what there are too many of.
+bool is_scarcity(int problem) { return problem == EMFILE || problem == ENFILE; }
+
 bool is_link_local(const LifeAddress &address) {
     return address.any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address.ipv6.sin6_addr);
 }
@@ -51,14 +54,20 @@ void LifeMeeting::call(const LifeContact &contact, uint32_t rank) {
     }
 }
 
-void LifeMeeting::start(Attempt &attempt) {
+Done LifeMeeting::start(Attempt &attempt) {
     attempt.has_greeted = false;
     attempt.connection = FileDescriptor(
         socket(attempt.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!attempt.connection.is_open()) return fail(attempt, errno);
+    if (!attempt.connection.is_open()) {
+        const int problem = errno;
+        if (is_scarcity(problem) && !send_guest_away()) return cannot("make a socket");
+        fail(attempt, problem);
+        return {};
+    }
     const int done =
         connect(attempt.connection.number(), &attempt.address.any, attempt.address.bytes());
     if (done != 0 && errno != EINPROGRESS && errno != EINTR) fail(attempt, errno);
+    return {};
 }
 
 void LifeMeeting::fail(Attempt &attempt, int problem) {
@@ -75,8 +84,10 @@ void LifeMeeting::go_on(Attempt &attempt) {
         const ssize_t got = recv(connection, &answer, sizeof answer, MSG_DONTWAIT);
         if (got == sizeof answer && answer == contact_.answer)
             to_called_ = std::move(attempt.connection);
-        else // somebody else, or who was called has ended
+        else if (got > 0) // somebody else
             fail(attempt, ECONNREFUSED);
+        else // who has given way to strangers may come again; an end shows at the next attempt
+            fail(attempt, ECONNRESET);
         return;
     }
     int problem = 0;
@@ -89,21 +100,33 @@ void LifeMeeting::go_on(Attempt &attempt) {
     attempt.has_greeted = true;
 }
 
-void LifeMeeting::connect_where_time_has_come() {
+Done LifeMeeting::connect_where_time_has_come() {
     const TimePoint now = Clock::now();
     for (Attempt &attempt : attempts_)
-        if (!attempt.connection.is_open() && attempt.again <= now) start(attempt);
+        if (!attempt.connection.is_open() && attempt.again <= now) QCCL_TRY(start(attempt));
     std::erase_if(attempts_, [](const Attempt &attempt) {
         return !attempt.connection.is_open() && attempt.again == TimePoint::max();
     });
+    return {};
 }
 
-void LifeMeeting::let_in(const FileDescriptor &listener) {
+Done LifeMeeting::let_in(const FileDescriptor &listener) {
     FileDescriptor guest(
         accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!guest.is_open()) return;
-    if (guests_.size() >= most_guests) guests_.erase(guests_.begin());
+    if (!guest.is_open()) {
+        if (is_scarcity(errno) && !send_guest_away())
+            return cannot("accept a connection of another host");
+        return {};
+    }
+    if (guests_.size() >= most_guests) send_guest_away();
     guests_.push_back(std::move(guest));
+    return {};
+}
+
+bool LifeMeeting::send_guest_away() {
+    if (guests_.empty()) return false;
+    guests_.erase(guests_.begin());
+    return true;
 }
 
 bool LifeMeeting::hear(FileDescriptor &guest) {
@@ -137,7 +160,7 @@ int LifeMeeting::look(std::vector<pollfd> &polls, TimePoint deadline) const {
 Done LifeMeeting::run(TimePoint deadline, const Prospect &prospect) {
     std::vector<pollfd> polls;
     for (;;) {
-        if (called_ && !to_called_.is_open()) connect_where_time_has_come();
+        if (called_ && !to_called_.is_open()) QCCL_TRY(connect_where_time_has_come());
         if (is_over()) return {};
         const bool is_hopeless = called_ && !to_called_.is_open() && attempts_.empty();
         const TimePoint now = Clock::now();
@@ -154,7 +177,7 @@ Done LifeMeeting::run(TimePoint deadline, const Prospect &prospect) {
         for (Attempt &attempt : attempts_)
             if (has_something() && !to_called_.is_open()) go_on(attempt);
         if (to_called_.is_open()) attempts_.clear();
-        for (const FileDescriptor *door : doors) let_in(*door);
+        for (const FileDescriptor *door : doors) QCCL_TRY(let_in(*door));
     }
 }
 

@@ -38,11 +38,14 @@ private:
     bool is_over() const {
         return (!called_ || to_called_.is_open()) && (!expected_ || from_expected_.is_open());
     }
-    void connect_where_time_has_come();
-    void start(Attempt &attempt);
+    Done connect_where_time_has_come();
+    // An error of this rank alone, as from `let_in`.
+    Done start(Attempt &attempt);
     void go_on(Attempt &attempt);
     void fail(Attempt &attempt, int problem);
-    void let_in(const FileDescriptor &listener);
+    Done let_in(const FileDescriptor &listener);
+    // False: there is none.
+    bool send_guest_away();
     // False: it has nothing more to say.
     bool hear(FileDescriptor &guest);
     int look(std::vector<pollfd> &polls, TimePoint deadline) const;
