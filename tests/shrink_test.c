@@ -262,6 +262,54 @@ static void aborted_under_a_thread(void **state)
     end_world(&world);
 }
 
+/* Of another rank. */
+static void await_failure(qcclComm_t comm)
+{
+    qcclResult_t result = qcclSuccess;
+    while (result == qcclSuccess)
+        assert_int_equal(qcclCommGetAsyncError(comm, &result), qcclSuccess);
+}
+
+static void linger(void *context)
+{
+    (void)context;
+    sleep_ms(10);
+}
+
+static void *shrink_with_abort(void *argument)
+{
+    waiter_t *waiter = argument;
+    qcclComm_t made = NULL;
+    waiter->result = qcclCommShrink(waiter->comm, NULL, 0, &made, NULL, QCCL_SHRINK_ABORT);
+    strcpy(waiter->sentence, qcclGetLastError(NULL));
+    return NULL;
+}
+
+/* Both wait for a thread that takes its time to come out; either may be first then. Memory that is
+ * given back, and used in spite of that, is seen with MALLOC_PERTURB_, which Meson sets. */
+static void aborted_while_it_waits_for_a_thread(void **state)
+{
+    int i;
+    (void)state;
+    for (i = 0; i < 16; i++) {
+        qcclConfig_t configs[2] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+        waiter_t inside, waiter;
+        world_t world;
+        configs[0].idle.function = linger;
+        world = join_world(2, configs);
+        start_waiter(&inside, world.comms[0]);
+        memset(&waiter, 0, sizeof waiter);
+        waiter.comm = world.comms[0];
+        assert_int_equal(pthread_create(&waiter.thread, NULL, shrink_with_abort, &waiter), 0);
+        await_failure(world.comms[1]); /* it has begun */
+        assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
+        check_waiter(&waiter, qcclInvalidUsage, "by another thread");
+        check_waiter(&inside, qcclRevoked, "shrinks the communicator");
+        world.comms[0] = NULL;
+        end_world(&world);
+    }
+}
+
 /* Of four processes one after the other dies in a call, the lowest first; the others go on. Rank 3
  * is slow, so that it learns of each death in another call. */
 static qcclResult_t sum_to_the_last(int rank, qcclComm_t comm, shared_t *noted)
@@ -316,6 +364,7 @@ int main(void)
         cmocka_unit_test(configs_that_differ_are_told),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(aborted_under_a_thread),
+        cmocka_unit_test(aborted_while_it_waits_for_a_thread),
         cmocka_unit_test(to_the_last_rank),
     };
     return cmocka_run_group_tests(tests, share_memory, NULL);

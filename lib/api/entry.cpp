@@ -36,13 +36,16 @@ Done check_outside(Comm &comm) {
                         "function); qcclCommRevoke can be called there");
 }
 
-Done enter(qcclComm_t handle, Entry when) {
-    QCCL_TRY(check_handle(handle));
-    Comm &comm = *handle->comm;
-    const Gate::Answer answer =
-        when == Entry::at_once ? comm.gate().enter() : comm.gate().enter_after_others();
+static Done let_in(Comm &comm, Gate::Answer answer) {
     if (answer == Gate::Answer::inside) return {};
     return refuse_entry(comm, answer);
 }
+
+Done enter(qcclComm_t handle) {
+    QCCL_TRY(check_handle(handle));
+    return let_in(*handle->comm, handle->comm->gate().enter());
+}
+
+Done enter_after_others(Comm &comm) { return let_in(comm, comm.gate().enter_after_others()); }
 
 } // namespace qccl

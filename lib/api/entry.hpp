@@ -18,8 +18,9 @@ namespace qccl {
 // For functions that any thread may call at any time.
 Done check_handle(qcclComm_t handle);
 // For the others; leave the gate when done.
-enum class Entry : uint8_t { at_once, after_others };
-Done enter(qcclComm_t handle, Entry when = Entry::at_once);
+Done enter(qcclComm_t handle);
+// Another thread may end the communicator meanwhile, which the caller keeps.
+Done enter_after_others(Comm &comm);
 // What cannot be done at this point; kept in the communicator, for whoever asks it later.
 Error refuse(Comm &comm, const char *sentence);
 // Why the gate did not let a thread in.
@@ -56,14 +57,19 @@ template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept 
 }
 
 // Behind the gate. The error is kept in the communicator too, for whoever asks it later.
-template <class Body>
-qcclResult_t inside(qcclComm_t handle, Body &&body, Entry when = Entry::at_once) noexcept {
-    if (const Done entered = enter(handle, when); !entered) return report(entered.error());
-    Comm &comm = *handle->comm;
+template <class Body> qcclResult_t do_and_leave(Comm &comm, Body &&body) noexcept {
     const Done done = contained([&]() -> Done { return body(comm); });
     if (!done) comm.errors().note(done.error());
     comm.gate().leave(); // from here on another thread may free it
     return done ? qcclSuccess : report(done.error());
+}
+template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexcept {
+    if (const Done entered = enter(handle); !entered) return report(entered.error());
+    return do_and_leave(*handle->comm, std::forward<Body>(body));
+}
+template <class Body> qcclResult_t inside_after_others(Comm &comm, Body &&body) noexcept {
+    if (const Done entered = enter_after_others(comm); !entered) return report(entered.error());
+    return do_and_leave(comm, std::forward<Body>(body));
 }
 
 } // namespace qccl

@@ -259,21 +259,19 @@ using namespace qccl;
 qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                             qcclComm_t *comm_out, const qcclConfig_t *config, int flags) {
     const ShrinkArguments given{exclude, exclude_count, comm_out, config, flags};
-    const bool aborts = flags == QCCL_SHRINK_ABORT;
-    if (aborts) {
-        const qcclResult_t ended =
-            ask(comm, [&](Comm &parent) { return end_calls(parent, given); });
-        if (ended != qcclSuccess) return ended;
-    }
-    return inside(
-        comm,
-        [&](Comm &parent) -> Done {
-            QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
-            QCCL_TRY(parent.finalize());
-            QCCL_TRY(auto made, Shrinking(parent, std::move(order.excluded), order.wishes).run());
-            *comm_out = make_handle(std::move(made)).release();
-            return {};
-        },
-        aborts ? Entry::after_others : Entry::at_once);
+    const auto shrink = [&](Comm &parent) -> Done {
+        QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
+        QCCL_TRY(parent.finalize());
+        QCCL_TRY(auto made, Shrinking(parent, std::move(order.excluded), order.wishes).run());
+        *comm_out = make_handle(std::move(made)).release();
+        return {};
+    };
+    if (flags != QCCL_SHRINK_ABORT) return inside(comm, shrink);
+    std::shared_ptr<Comm> kept; // while this thread waits for others to come out
+    const qcclResult_t ended = ask(comm, [&](Comm &parent) {
+        kept = parent.shared_from_this();
+        return end_calls(parent, given);
+    });
+    return ended == qcclSuccess ? inside_after_others(*kept, shrink) : ended;
 }
 QCCL_TWIN(qcclCommShrink);
