@@ -11,6 +11,7 @@
 #include <memory>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 namespace qccl::perf {
@@ -80,6 +81,14 @@ std::vector<RecordSource> in_memory(int64_t pid) {
     return found;
 }
 
+// A job may have more ranks than a process usually has files.
+void allow_many_files() {
+    rlimit most{};
+    if (getrlimit(RLIMIT_NOFILE, &most) != 0) return;
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
 } // namespace
 
 Result<std::vector<RankRecord>> RecordSource::read() const {
@@ -130,6 +139,7 @@ Result<std::vector<RecordSource>> records_of_folder(const fs::path &folder) {
         return Error::make(Code::invalid_argument, "%s: %s", folder.c_str(),
                            problem.message().c_str());
     std::sort(paths.begin(), paths.end());
+    allow_many_files();
     std::vector<RecordSource> found;
     for (const fs::path &path : paths) {
         auto source = open_source(path, O_NOFOLLOW, path.string(), 0);

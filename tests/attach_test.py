@@ -9,6 +9,7 @@ import os
 import pathlib
 import pwd
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -267,6 +268,23 @@ class Folder(unittest.TestCase):
             path.unlink()
             os.mkfifo(path)
             self.assertIn("is no file", attach(self.folder).stderr)
+
+    def test_there_may_be_more_than_files_that_are_open(self):
+        with Job(QCCL_RECORD=self.folder) as job:
+            job.ranks[0].kill()
+            job.ranks[0].wait()
+            whole = (pathlib.Path(self.folder) / self.names()[0]).read_bytes()
+        for session in range(100):
+            (pathlib.Path(self.folder) / f"qccl-{session:016x}-rank0.record").write_bytes(
+                whole[:24] + session.to_bytes(8, sys.byteorder) + whole[32:])
+        usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+        try:
+            said = attach(self.folder)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (usual, most))
+        self.assertEqual(said.stderr, "")
+        self.assertGreaterEqual(said.stdout.count("communicator "), 100)
 
     def test_one_that_cannot_be_used_fails_creation(self):
         file = pathlib.Path(self.folder) / "file"
