@@ -33,7 +33,7 @@ def load():
     qccl.qcclCommInitAll.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_void_p]
     qccl.qcclAllReduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_int32,
                                    ctypes.c_void_p, ctypes.c_void_p]
-    qccl.qcclCommDestroy.argtypes = [ctypes.c_void_p]
+    qccl.qcclCommDestroy.argtypes = qccl.qcclCommRevoke.argtypes = [ctypes.c_void_p]
     qccl.qcclGetLastError.argtypes = [ctypes.c_void_p]
     qccl.qcclGetLastError.restype = ctypes.c_char_p
     return qccl
@@ -71,6 +71,9 @@ class Rank:
 
     def leave(self):
         return self.said(self.qccl.qcclCommDestroy(self.comm))
+
+    def revoke(self):
+        return self.said(self.qccl.qcclCommRevoke(self.comm), self.comm)
 
     def obey(self):
         print(self.said(self.qccl.qcclCommInitEnv(ctypes.byref(self.comm), None)), flush=True)
@@ -251,6 +254,14 @@ class Folder(unittest.TestCase):
         with Job(QCCL_RECORD=self.folder, QCCL_TIMEOUT="500ms") as job:
             job.tell(0, "reduce", 100)
             job.answer(0)
+            self.assertEqual(job.all("leave"), ["fine"] * RANKS)
+            self.assertRegex(" ".join(self.names()), r"^qccl-\w+-rank0\.record$")
+
+    def test_who_fails_a_communicator_between_calls_says_so(self):
+        with Job(QCCL_RECORD=self.folder) as job:
+            job.tell(0, "revoke")
+            self.assertEqual(job.answer(0), "fine")
+            self.assertIn("rank 0 has failed before the first call\n", attach(self.folder).stdout)
             self.assertEqual(job.all("leave"), ["fine"] * RANKS)
             self.assertRegex(" ".join(self.names()), r"^qccl-\w+-rank0\.record$")
 

@@ -32,9 +32,41 @@ template <Kind kind> void who_is_done_is_not_blamed_for_who_is_late() {
     });
 }
 
+thread_local bool is_own_thread = false; // of a rank
+std::atomic<uint32_t> looks_of_others{0};
+
+// A call that has failed is over: what is still on its way has nobody else to see to it.
+void whose_call_has_failed_is_in_none() {
+    static NetworkModule watched = memory_network::module;
+    watched.progress = [](NetworkEnd *end) {
+        if (!is_own_thread) looks_of_others++;
+        return memory_network::progress(end);
+    };
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
+        is_own_thread = true;
+        Rank rank = plain;
+        rank.options.far.network = &watched;
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 50ms));
+        Done done;
+        while (done) done = transport->wait(1 - rank.rank);
+        CHECK(done.error().code == Code::timeout);
+        rank.meeting.barrier();
+        const uint32_t before = looks_of_others;
+        const auto start = Clock::now();
+        while (looks_of_others < before + 3 && Clock::now() - start < 5s)
+            std::this_thread::sleep_for(1ms); // computes
+        CHECK(looks_of_others >= before + 3);
+        rank.meeting.barrier();
+    });
+}
+
 } // namespace
 
 int main() {
-    const CMUnitTest tests[] = {ON_APART(who_is_done_is_not_blamed_for_who_is_late)};
+    const CMUnitTest tests[] = {
+        ON_APART(who_is_done_is_not_blamed_for_who_is_late),
+        QTEST(whose_call_has_failed_is_in_none),
+    };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

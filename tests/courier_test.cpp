@@ -217,6 +217,41 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
             options);
 }
 
+// Of the network, on a host of its own: a rank introduces the others alone.
+NetworkEnd &end_of(uint32_t rank) {
+    for (const auto &[end, _] : memory_network::living().ends)
+        if (!end->peers[rank]) return *end;
+    throw Failure{"no such end"};
+}
+
+// What only one rank has found out, when it sends or receives, not while it waits.
+void all_hosts_hear_of_a_step_that_fails() {
+    for (const bool is_lost : {true, false})
+        run_ranks(Kind::inproc_apart, 3, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            CHECK_OK(run(*transport, call_number(1), Way::mail));
+            rank.meeting.barrier();
+            if (rank.rank == 0 && is_lost) {
+                const std::lock_guard guard(memory_network::living().mutex);
+                end_of(0).tell(NetworkEnd::Lost{1});
+            }
+            CHECK_OK(transport->begin(call_number(2), 10s));
+            Room room = free_room(*transport);
+            room.memory = room.memory.first(7);
+            if (rank.rank == 1 && !is_lost) CHECK_OK(send(*transport, 0, *free_wire(*transport)));
+            Done done;
+            while (done && rank.rank != 0) done = transport->wait(0);
+            while (done && is_lost) done = outcome(transport->send(1, {}, *free_wire(*transport)));
+            while (done) {
+                done = outcome(transport->receive(1, {}, room));
+                if (done) done = transport->wait(1);
+            }
+            check_error(done.error(), is_lost ? Code::peer_lost : Code::damaged_data, 1,
+                        done.error().text);
+            rank.meeting.barrier();
+        });
+}
+
 // Another release, or a broken one.
 template <Kind kind> void a_failure_that_makes_no_sense_is_its_tellers() {
     run_ranks(kind, 2, [](const Rank &rank) {
@@ -241,6 +276,7 @@ int main() {
         ON_APART(mail_of_who_has_left_waits_for_its_room),
         ON_APART(awaited_mail_comes_to_its_room),
         ON_APART(a_call_that_is_given_up_leaves_no_room_taken),
+        QTEST(all_hosts_hear_of_a_step_that_fails),
         ON_APART(a_failure_that_makes_no_sense_is_its_tellers),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -91,7 +91,7 @@ void SharedTransport::clear_shelves() {
 
 Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire) {
     if (!party_.is_near(peer)) {
-        if (!courier_->send(peer, tag, wire)) return vigil_.lose(peer);
+        if (!courier_->send(peer, tag, wire)) return told(vigil_.lose(peer));
         vigil_.came();
         return true;
     }
@@ -149,11 +149,11 @@ Result<std::optional<Wire>> SharedTransport::receive_far(uint32_t peer, MessageT
     case Courier::Arrival::nothing: break;
     case Courier::Arrival::other_call: return mismatch(received.call);
     case Courier::Arrival::too_long:
-        return verdict_.pass(Error::make(Code::damaged_data,
-                                         "a message from rank %u has %" PRIu64
-                                         " bytes, more than its place",
-                                         peer, received.bytes)
-                                 .at_rank(peer));
+        return told(verdict_.pass(Error::make(Code::damaged_data,
+                                              "a message from rank %u has %" PRIu64
+                                              " bytes, more than its place",
+                                              peer, received.bytes)
+                                      .at_rank(peer)));
     case Courier::Arrival::here:
         vigil_.came();
         return std::optional<Wire>({.data = room.memory.data(),
@@ -173,22 +173,23 @@ Result<const Mail *> SharedTransport::next_mail(uint32_t peer) {
 }
 
 Result<Wire> SharedTransport::view(const Mail &mail) {
-    const auto outside = Error::make(Code::damaged_data, "a message points outside every outbox");
-    if (mail.origin >= size() || !party_.is_near(mail.origin)) return verdict_.pass(outside);
+    const auto outside = [this](const char *what) {
+        return told(verdict_.pass(
+            Error::make(Code::damaged_data, "a message points outside every %s", what)));
+    };
+    if (mail.origin >= size() || !party_.is_near(mail.origin)) return outside("outbox");
     const Segment &origin = party_.segments[mail.origin];
     const std::span<std::byte> arena = origin.arena();
     const bool is_sound = mail.slot < origin.slots() && mail.offset <= arena.size() &&
                           mail.bytes <= arena.size() - mail.offset;
-    if (!is_sound) return verdict_.pass(outside);
+    if (!is_sound) return outside("outbox");
     const std::byte *const data = arena.data() + mail.offset;
     Wire wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
     if (mail.loan == 0) return wire;
     const uint64_t window = mail.loan >> Mail::loan_offset_bits;
     const uint64_t offset = mail.loan & ((uint64_t{1} << Mail::loan_offset_bits) - 1);
     wire.loan = windows_.find(mail.origin, static_cast<uint32_t>(window - 1), offset);
-    if (!wire.loan.data)
-        return verdict_.pass(
-            Error::make(Code::damaged_data, "a message points outside every window"));
+    if (!wire.loan.data) return outside("window");
     return wire;
 }
 
@@ -205,7 +206,7 @@ Done SharedTransport::end() {
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
     if (attendant_) attendant_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (verdict_.is_passed()) return failed(*verdict_.failure());
+    if (verdict_.is_passed()) return told(*verdict_.failure());
     recorder_.ended(history_.current().call);
     return {};
 }
@@ -251,28 +252,19 @@ Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
 Done SharedTransport::wait(const Wait &what) {
     if (courier_ && courier_->progress()) return {};
     if (vigil_.linger()) return {};
-    return told([&]() -> Done {
-        QCCL_TRY(drain());
-        return vigil_.keep(what);
-    }());
+    QCCL_TRY(drain());
+    const Done kept = vigil_.keep(what);
+    return kept ? kept : told(kept.error());
 }
 
-Done SharedTransport::told(Done done) {
-    if (done) return done;
-    if (courier_) spread(done.error());
-    return failed(done.error());
-}
-
-const Error &SharedTransport::failed(const Error &error) {
+Error SharedTransport::told(const Error &standing) {
     recorder_.failed();
-    return error;
+    if (courier_) spread(standing);
+    if (attendant_) attendant_->call_ends();
+    return standing;
 }
 
-Error SharedTransport::mismatch(uint64_t call) {
-    const Error error = vigil_.mismatch(call);
-    if (courier_) spread(error);
-    return failed(error);
-}
+Error SharedTransport::mismatch(uint64_t call) { return told(vigil_.mismatch(call)); }
 
 void SharedTransport::spread(const Error &error) {
     if (has_spread_.exchange(true)) return;
@@ -287,10 +279,7 @@ Loan SharedTransport::lend(const void *data, size_t bytes) const {
     return windows_.lend(first, bytes);
 }
 
-void SharedTransport::fail(const Error &error) {
-    const Error standing = verdict_.pass(error);
-    if (courier_) spread(standing);
-}
+void SharedTransport::fail(const Error &error) { (void)told(verdict_.pass(error)); }
 
 std::optional<Error> SharedTransport::failure() const {
     // Whoever asks between calls hears of other hosts here.

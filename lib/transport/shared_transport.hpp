@@ -81,10 +81,9 @@ private:
 
     Done keep_together(uint64_t call);
     Result<std::optional<Wire>> receive_far(uint32_t peer, MessageTag tag, const Room &room);
-    // A step that has failed tells the other hosts why, once.
-    Done told(Done done);
-    // As every error of a call is noted for those who look from outside.
-    const Error &failed(const Error &error);
+    // Whoever has a failure tells the other hosts, once, and those who look from outside, and goes
+    // on in no call.
+    Error told(const Error &standing);
     Error mismatch(uint64_t call);
     void spread(const Error &error);
     void clear_shelves();
