@@ -176,6 +176,38 @@ template <Kind kind> void a_circle_hears_of_its_dead() {
     });
 }
 
+thread_local std::function<void()> after_a_look; // at the network, of a rank
+
+// Rank 1 gives what rank 0 waits for and leaves, which comes by a connection of its own, between
+// two of rank 0's looks.
+void what_was_given_before_leaving_counts() {
+    static NetworkModule watched = memory_network::module;
+    watched.progress = [](NetworkEnd *end) {
+        const bool has_moved = memory_network::progress(end);
+        if (after_a_look) after_a_look();
+        return has_moved;
+    };
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
+        Rank rank = plain;
+        rank.options.far.network = &watched;
+        auto transport = create(rank);
+        std::atomic<uint64_t> &looks = rank.meeting.board[0], &gone = rank.meeting.board[1];
+        Circle circle = circle_of({0, 1}, 1);
+        if (rank.rank == 0) {
+            after_a_look = [&] { // the first is part of giving
+                if (++looks == 2) await([&] { return gone == 1; });
+            };
+            exchange(transport->council(), circle, 0, 8);
+            after_a_look = nullptr;
+        } else {
+            await([&] { return looks == 2; });
+            exchange(transport->council(), circle, 1, 8);
+            transport.reset();
+            gone = 1;
+        }
+    });
+}
+
 template <Kind kind> void who_objects_says_so() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -268,6 +300,7 @@ int main() {
         ON_ALL(those_who_leave_are_left_out),
         PROCESSES(leaders_die),
         PROCESSES(a_circle_hears_of_its_dead),
+        QTEST(what_was_given_before_leaving_counts),
         ON_ALL(who_objects_says_so),
         ON_ALL(who_does_not_come_is_named),
         QTEST(those_who_are_cut_off_go_on_apart),
