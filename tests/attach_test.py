@@ -72,6 +72,10 @@ class Rank:
     def leave(self):
         return self.said(self.qccl.qcclCommDestroy(self.comm))
 
+    def move(self):
+        os.chdir("/")
+        return "fine"
+
     def revoke(self):
         return self.said(self.qccl.qcclCommRevoke(self.comm), self.comm)
 
@@ -249,6 +253,13 @@ class Folder(unittest.TestCase):
                 self.assertEqual(job.answer(rank), "fine")
             self.assertRegex(" ".join(self.names()), r"^qccl-\w+-rank2\.record$")
         self.assertIn("rank 2 has ended", attach(self.folder).stdout)
+
+    def test_files_go_wherever_the_program_has_gone(self):
+        with Job(QCCL_RECORD=os.path.relpath(self.folder)) as job:
+            self.assertEqual(job.all("move"), ["fine"] * RANKS)
+            self.assertEqual(len(self.names()), RANKS)
+            self.assertEqual(job.all("leave"), ["fine"] * RANKS)
+            self.assertEqual(self.names(), [])
 
     def test_files_stay_of_communicators_that_failed(self):
         with Job(QCCL_RECORD=self.folder, QCCL_TIMEOUT="500ms") as job:

@@ -1,17 +1,14 @@
 // transport/lifelines: a process is seen to live and to end, by pidfd and by pipe, and ranks over
 // shm do without pidfds where the system has none.
+#include "forbidden_call.hpp"
 #include "transport_ways.hpp"
 
 #include "transport/fd_star.hpp"
 #include "transport/lifelines.hpp"
 
 #include <csignal>
-#include <cstddef>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 using namespace qccl;
@@ -138,25 +135,13 @@ void who_says_something_learns_of_silence() { check_silence(true); }
 void ends_are_seen_by_pidfd() { an_end_is_seen(&Lifeline::open); }
 void ends_are_seen_by_pipe() { an_end_is_seen(&Lifeline::open_pipe); }
 
-void forbid_pidfds(int error) {
-    sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-    CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
-}
-
 // Some ranks have pidfds and some have not; the one that dies has none.
 void shm_does_without_pidfds() {
     for (const int error : {ENOSYS, EPERM}) {
         std::vector<pid_t> pids;
         const Shared<Meeting> meeting(3U);
         const auto body = [&](const Rank &rank) {
-            if (rank.rank != 0) forbid_pidfds(error);
+            if (rank.rank != 0) forbid(SYS_pidfd_open, error);
             const auto transport = create(rank);
             rank.meeting.board[0]++;
             const Error failure = run_until_failure(*transport, 1, Way::mail);

@@ -1,15 +1,23 @@
 // transport/shared_memory: what is created is whole, zero and mapped by others; what somebody could
-// shrink, or has another size, is refused.
+// shrink, or has another size, is refused. Files for others are whole too.
+#include "forbidden_call.hpp"
 #include "qtest.hpp"
 
 #include "transport/shared_memory.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <memory>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace qccl;
+using namespace qtest;
 
 namespace {
 
@@ -75,6 +83,48 @@ void another_size_is_refused() {
     check_refused(memory_file(F_SEAL_SHRINK), 2 * bytes);
 }
 
+// A child, whose system refuses that from then on.
+void without(uint32_t call, int error, const std::function<void()> &body) {
+    const pid_t child = fork();
+    if (child != 0) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        CHECK(WIFEXITED(status));
+        CHECK_EQ(WEXITSTATUS(status), 0);
+        return;
+    }
+    int status = 1;
+    try {
+        forbid(call, error);
+        body();
+        status = 0;
+    } catch (const Failure &failure) {
+        std::fprintf(stderr, "%s\n", failure.text.c_str());
+    }
+    _exit(status);
+}
+
+// Not on a file system that knows no other way.
+void a_file_is_filled_where_nothing_can_be_reserved() {
+    without(SYS_fallocate, EOPNOTSUPP, [] {
+        constexpr size_t most = (size_t{1} << 20) + 4097;
+        const std::unique_ptr<FILE, int (*)(FILE *)> plain(std::tmpfile(), std::fclose);
+        CHECK(plain != nullptr);
+        CHECK_OK(allocate_file(fileno(plain.get()), most));
+        const auto described = describe(fileno(plain.get()));
+        CHECK_OK(described);
+        CHECK_EQ(described->bytes, most);
+        const auto mapped = Mapping::shared(fileno(plain.get()), most);
+        CHECK_OK(mapped);
+        CHECK(std::all_of(mapped->base(), mapped->base() + most,
+                          [](std::byte each) { return each == std::byte{0}; }));
+    });
+    without(SYS_fallocate, ENOSPC, [] {
+        const std::unique_ptr<FILE, int (*)(FILE *)> plain(std::tmpfile(), std::fclose);
+        CHECK(!allocate_file(fileno(plain.get()), 4096));
+    });
+}
+
 } // namespace
 
 int main() {
@@ -83,6 +133,7 @@ int main() {
         QTEST(memory_that_may_shrink_is_refused),
         QTEST(a_plain_file_is_refused),
         QTEST(another_size_is_refused),
+        QTEST(a_file_is_filled_where_nothing_can_be_reserved),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -6,6 +6,8 @@
 #include <cinttypes>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <system_error>
 #include <unistd.h>
 
 namespace qccl {
@@ -21,7 +23,10 @@ Result<std::shared_ptr<RecordFile>> RecordFile::create(const std::string &folder
     char name[64];
     std::snprintf(name, sizeof name, "/%s%016" PRIx64 "-rank%" PRIu32 "%s", record_name_beginning,
                   session, rank, record_name_end);
-    QCCL_TRY(made->make_named(folder + name, bytes));
+    // The program may be elsewhere by the time the name is to go.
+    std::error_code nowhere;
+    const std::filesystem::path here = std::filesystem::absolute(folder, nowhere);
+    QCCL_TRY(made->make_named((nowhere ? folder : here.string()) + name, bytes));
     return made;
 }
 

@@ -2,12 +2,14 @@
 #include "transport/shared_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace qccl {
 
@@ -22,9 +24,25 @@ Error no_memory(size_t bytes, const char *why) {
                        static_cast<double>(bytes) / 1048576, why);
 }
 
+int write_zeros(int file, size_t offset, size_t bytes) {
+    static constexpr std::array<std::byte, 4096> zeros{};
+    for (const size_t end = offset + bytes; offset < end;) {
+        const ssize_t written = pwrite(file, zeros.data(), std::min(zeros.size(), end - offset),
+                                       static_cast<off_t>(offset));
+        if (written > 0)
+            offset += static_cast<size_t>(written);
+        else if (written == 0 || errno != EINTR)
+            return written == 0 ? ENOSPC : errno;
+    }
+    return 0;
+}
+
 int allocate(int file, size_t offset, size_t bytes) {
-    while (fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    while (fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+        // Some file systems, such as NFS of most versions, cannot.
+        if (errno == EOPNOTSUPP) return write_zeros(file, offset, bytes);
         if (errno != EINTR) return errno;
+    }
     return 0;
 }
 

@@ -17,7 +17,7 @@ size_t free_memory_bytes();
 // All of it is there from the start: what cannot be had is an error here and never a SIGBUS later.
 // The name is for those who look at the process from outside.
 Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name = "qccl");
-// Likewise in a file that there is.
+// Likewise in a file that there is, in which nothing is yet.
 Done allocate_file(int file, size_t bytes);
 
 // Refuses a file of another size, and one that somebody could shrink under our feet.
