@@ -5,7 +5,7 @@
 #include "base/quantity.hpp"
 #include "base/settings.hpp"
 #include "coll/algorithm.hpp"
-#include "engine/program.hpp"
+#include "engine/cut.hpp"
 #include "plan/explain.hpp"
 #include "schedule/place_codec.hpp"
 #include "schedule/text.hpp"
@@ -74,7 +74,8 @@ static Result<std::vector<Berth>> parse_berths(const std::string &text) {
     for (std::string_view rest = std::string_view(text).substr(0, text.find(':')); true;) {
         const size_t end = rest.find_first_of(",+/");
         const auto size = parse_count(rest.substr(0, end));
-        if (!size || *size == 0 || (ranks += *size) > most_ranks) return refuse_hosts(text);
+        if (!size || *size == 0 || *size > most_ranks - ranks) return refuse_hosts(text);
+        ranks += *size;
         berths.push_back({spot, *size});
         if (end == std::string_view::npos) return berths;
         spot.node = rest[end] == '+' ? spot.node + 1 : 0;
@@ -116,15 +117,11 @@ static double ranks_of_host(const ScheduleQuestion &question) {
 // The planner's tables of a communicator with these settings, whose hosts are as this machine.
 static Result<Tables> tables_here(const ScheduleQuestion &question) {
     QCCL_TRY(const Settings settings, read_settings(environ));
-    Cut cut;
-    cut.outbox_bytes = settings.arena_bytes.value_or(cut.outbox_bytes);
-    cut.segment_bytes = settings.segment_bytes.value_or(cut.segment_bytes);
-    cut.lanes =
-        static_cast<uint32_t>(std::min<uint64_t>(settings.lanes.value_or(cut.lanes), UINT32_MAX));
+    const bool has_hosts = question.places && question.places->hosts().groups() > 1;
     Tables tables;
     const double cores = std::max(1U, std::thread::hardware_concurrency());
     tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores));
-    tables.limits = limits_of(cut);
+    tables.limits = limits_of(cut_by(settings, has_hosts));
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;
 }

@@ -125,6 +125,11 @@ class Proofs(unittest.TestCase):
         for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "hierarchy:outer=halving"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
 
+    def test_hosts_are_given_larger_pieces(self):
+        # As the ranks of a communicator are.
+        for hosts, cut in (((), "256 segments in 4 lanes"), (("--hosts", "1,1"), "64 segments in 4 lanes")):
+            self.assertIn(cut, info("explain", "all_reduce", "--algo", "ring", "--ranks", "2", *hosts, "--bytes", "64M").stdout)
+
     def test_hosts_are_heard_of(self):
         for hosts in ("2,2", "2,2:round", "1,3"):
             for algorithm in ("ring", "hierarchy", "hierarchy:share=leader"):
@@ -147,8 +152,8 @@ class Proofs(unittest.TestCase):
         shared = [re.findall(r".* share a core", info("explain", "all_reduce", "--ranks", ranks, *hosts, "--bytes", "1K").stdout)
                   for ranks, hosts in (("4", []), ("16", ["--hosts", "4,4,4,4"]))]
         self.assertEqual(*shared)
-        for wrong in ("2,x", "2,0", "", "2,2:square", "2,3", "2+,2", "/4", "2//2"):
-            refused = info("verify", "all_reduce", "--algo", "ring", "--ranks", "4", "--hosts", wrong, expect=None)
+        for wrong in ("2,x", "2,0", "", "2,2:square", "2,3", "2+,2", "/4", "2//2", f"5,{2**64 - 1}"):
+            refused = info("verify", "all_reduce", "--algo", "ring", "--ranks", "4", "--hosts", wrong, expect=2)
             self.assertTrue(refused.stderr, wrong)
 
     def test_a_damaged_text_is_refused_with_the_step(self):

@@ -32,9 +32,6 @@ constexpr size_t smallest_arena = size_t{64} << 10;
 
 constexpr const char *record_off = "off";
 
-// Between hosts a message costs so much that it is worth it to leave the L2 cache for it.
-constexpr size_t network_segment_bytes = size_t{512} << 10;
-
 // What the transport's waits call: lives as long as the transport, outlives no communicator.
 struct Waiting {
     qcclIdle_t idle{};
@@ -172,7 +169,7 @@ public:
 private:
     Result<TransportOptions> transport_options() const;
     Result<FarOptions> far_options() const;
-    Cut cut(Transport &transport, size_t outbox_bytes) const;
+    Cut cut(Transport &transport) const;
     std::vector<InjectRule> own_faults() const;
 
     Bootstrap &bootstrap_;
@@ -240,16 +237,12 @@ Result<TransportOptions> Creation::transport_options() const {
     return options;
 }
 
-Cut Creation::cut(Transport &transport, size_t outbox_bytes) const {
-    Cut cut{.outbox_bytes = outbox_bytes,
-            .slots = transport.slots(),
-            .inbox_bytes = transport.inbox().size()};
-    if (!hosts_.empty()) cut.segment_bytes = network_segment_bytes;
-    if (settings_.segment_bytes) cut.segment_bytes = *settings_.segment_bytes;
-    if (settings_.lanes)
-        cut.lanes = static_cast<uint32_t>(std::min<uint64_t>(*settings_.lanes, UINT32_MAX));
+Cut Creation::cut(Transport &transport) const {
+    Cut cut = cut_by(settings_, !hosts_.empty());
+    cut.outbox_bytes = transport.outbox().size();
+    cut.slots = transport.slots();
+    cut.inbox_bytes = transport.inbox().size();
     cut.line_bytes = transport.line_bytes();
-    cut.seals = settings_.checksum;
     return cut;
 }
 
@@ -279,7 +272,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
     equipment.log->info("%s%srank %" PRIu32 " of %" PRIu32 " over %s, kernels %s",
                         wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
                         options.size, transport->name(), name(equipment.device.kernels->tier));
-    const Cut how = cut(*transport, options.outbox_bytes);
+    const Cut how = cut(*transport);
     const Speeds speeds = speeds_by(settings_, transport->ranks_per_core());
     return std::make_shared<Comm>(
         CommParts{.wishes = wishes_,

@@ -7,6 +7,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "engine/bound.hpp"
+#include "engine/cut.hpp"
 #include "engine/lendable.hpp"
 #include "engine/op.hpp"
 #include "schedule/layout.hpp"
@@ -37,38 +38,6 @@ struct Work {
         return step.has(Step::inner) ? inner_codec : codec;
     }
 };
-
-// How it is cut and what room there is; equal on all ranks.
-struct Cut {
-    // Of the transport: its outbox, and how many slots that may be cut into.
-    size_t outbox_bytes = size_t{16} << 20;
-    uint32_t slots = 1024;
-    // Of the transport: where what comes from other hosts lies, in as many slots; 0: nothing does.
-    size_t inbox_bytes = 0;
-    // Unencoded bytes of a chunk that an instance works on, and instances in flight.
-    size_t segment_bytes = size_t{128} << 10;
-    uint32_t lanes = 4;
-    // Bytes of the transport's line. Give them only for algorithms with one exchange: on every
-    // rank, all that is sent is there from the start (oneshot; never ring or direct). Then calls
-    // that fit run over the lines. 0: over the mailboxes alone.
-    size_t line_bytes = 0;
-    bool seals = false; // chunks carry a CRC32C, which receivers check
-    // Calls on vectors of at least so many bytes let peers read the caller's buffers in place where
-    // they can. Each rank may have its own idea of it.
-    uint64_t lending_bytes = uint64_t{64} << 10;
-    // Likewise where each rank's sum is written over what its peers have read. That costs more than
-    // a copy as long as the vectors stay in the caches (1.6 times as much for 1 MiB, between two
-    // cores of a Zen 4 that share one).
-    uint64_t overwriting_bytes = uint64_t{32} << 20;
-    bool joins = true; // false: every step runs over its whole segment (the slow twin of tiles)
-};
-
-inline ShapeLimits limits_of(const Cut &cut) {
-    return {.arena_bytes = cut.outbox_bytes,
-            .slots = cut.slots,
-            .segment_bytes = cut.segment_bytes,
-            .max_lanes = cut.lanes};
-}
 
 // What the engine issues at once: a send, a receive, or operations on one chunk that run tile by
 // tile together.
