@@ -43,7 +43,10 @@ public:
     bool progress();
     // What the caller's memory is read for. News to those who are in no call may take for ever.
     bool has_unsent_mail() const { return unsent_mail_ != 0; }
-    bool is_lost(uint32_t peer) const { return pen_pals_[peer].is_lost; }
+    bool is_lost(uint32_t peer) const {
+        const std::lock_guard guard(mutex_);
+        return pen_pals_[peer].is_lost;
+    }
     // Of the current call, and not all of it is in its room yet.
     bool has_mail_from(uint32_t peer) const;
     // To sleep until something comes. False: something has.

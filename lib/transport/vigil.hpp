@@ -70,7 +70,6 @@ private:
     Done check_time(uint32_t on);
     bool has_left(uint32_t peer) const;
     void sleep();
-    void ask_around();
     // When ranks of other hosts are asked where they are, so that the answers are there when one of
     // them is to be named.
     bool is_time_to_ask() const;
