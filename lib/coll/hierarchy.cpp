@@ -198,7 +198,6 @@ double encoded_at(const Team &t, const Nest &nest, const Choices &choices,
 } // namespace
 
 // A rank sends each chunk's part at most once, or encodes its result: no wire slot is waited for.
-
 Schedule all_reduce_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::all_reduce, t, choices);
     writer.collect();
