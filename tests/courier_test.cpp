@@ -219,6 +219,7 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
 
 // Of the network, on a host of its own: a rank introduces the others alone.
 NetworkEnd &end_of(uint32_t rank) {
+    const std::lock_guard guard(memory_network::living().mutex);
     for (const auto &[end, _] : memory_network::living().ends)
         if (!end->peers[rank]) return *end;
     throw Failure{"no such end"};
@@ -231,10 +232,7 @@ void all_hosts_hear_of_a_step_that_fails() {
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::mail));
             rank.meeting.barrier();
-            if (rank.rank == 0 && is_lost) {
-                const std::lock_guard guard(memory_network::living().mutex);
-                end_of(0).tell(NetworkEnd::Lost{1});
-            }
+            if (rank.rank == 0 && is_lost) end_of(0).tell(NetworkEnd::Lost{1});
             CHECK_OK(transport->begin(call_number(2), 10s));
             Room room = free_room(*transport);
             room.memory = room.memory.first(7);
@@ -250,6 +248,38 @@ void all_hosts_hear_of_a_step_that_fails() {
                         done.error().text);
             rank.meeting.barrier();
         });
+}
+
+// Where there is no memory to keep a message in, the communicator fails, and nobody finds it.
+void mail_that_cannot_be_kept_is_gone() {
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        rank.meeting.barrier();
+        if (rank.rank == 1) {
+            CHECK_OK(send(*transport, 0, *free_wire(*transport)));
+        } else {
+            NetworkEnd &end = end_of(0);
+            std::optional<NetworkEnd::Came> mail;
+            await([&] {
+                const std::lock_guard guard(end.mutex);
+                for (NetworkEnd::News &news : end.news)
+                    if (auto *const came = std::get_if<NetworkEnd::Came>(&news))
+                        mail = std::move(*came);
+                if (mail) end.news.clear();
+                return mail.has_value();
+            });
+            end.events.came(end.events.context, mail->head.data(), mail->head.size(),
+                            mail->bytes.data(), SIZE_MAX, nullptr);
+            CHECK(transport->failure().has_value());
+            const Room room = free_room(*transport);
+            const auto received =
+                transport->receive(1, {}, {room.slot, {room.memory.data(), SIZE_MAX}});
+            CHECK_OK(received);
+            CHECK(!*received);
+        }
+        rank.meeting.barrier();
+    });
 }
 
 // Another release, or a broken one.
@@ -277,6 +307,7 @@ int main() {
         ON_APART(awaited_mail_comes_to_its_room),
         ON_APART(a_call_that_is_given_up_leaves_no_room_taken),
         QTEST(all_hosts_hear_of_a_step_that_fails),
+        QTEST(mail_that_cannot_be_kept_is_gone),
         ON_APART(a_failure_that_makes_no_sense_is_its_tellers),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -186,18 +186,7 @@ void Courier::publish(uint64_t exchange, uint64_t bytes) {
 void Courier::came(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket) {
     take_note(letter);
     switch (letter.kind) {
-    case LetterKind::mail: {
-        FarMail &mail = boxes_[letter.from].emplace_back();
-        boxed_++;
-        mail.letter = letter;
-        mail.bytes = bytes;
-        mail.ticket = ticket;
-        mail.data = static_cast<const std::byte *>(data);
-        if (place_where_wanted(mail) || ticket) return;
-        mail.early.assign(mail.data, mail.data + bytes);
-        mail.data = mail.early.data();
-        return;
-    }
+    case LetterKind::mail: return take_mail(letter, data, bytes, ticket);
     case LetterKind::line: return take_line(letter, data, bytes, ticket);
     case LetterKind::question:
         pen_pals_[letter.from].asks = letter.about;

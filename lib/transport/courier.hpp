@@ -123,6 +123,7 @@ private:
     void sent(uint64_t token);
     void fetched(FarMail &mail, bool whole);
     void take_note(const Letter &letter);
+    void take_mail(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
     void take_line(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
     void show_line(const Letter &letter, uint64_t bytes);
     void take_notice(const Letter &letter, const void *data, uint64_t bytes);

@@ -39,6 +39,24 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
     return {};
 }
 
+// In the box as soon as nothing can go wrong with it any more.
+void Courier::take_mail(const Letter &letter, const void *data, uint64_t bytes,
+                        NetworkTicket *ticket) {
+    Box come(1);
+    FarMail &mail = come.front();
+    mail.letter = letter;
+    mail.bytes = bytes;
+    mail.ticket = ticket;
+    mail.data = static_cast<const std::byte *>(data);
+    if (!place_where_wanted(mail) && !ticket) {
+        mail.early.reserve(bytes); // refuses more than there can be, before it is counted through
+        mail.early.assign(mail.data, mail.data + bytes);
+        mail.data = mail.early.data();
+    }
+    boxes_[letter.from].splice(boxes_[letter.from].end(), come);
+    boxed_++;
+}
+
 void Courier::want(uint32_t peer, MessageTag tag, const Room &room) {
     std::vector<Wanted> &wanted = pen_pals_[peer].wanted;
     const auto is_it = [&](const Wanted &each) { return each.tag == tag; };
