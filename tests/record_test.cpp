@@ -216,6 +216,8 @@ void every_state_has_its_words() {
     states.push_back(waiting(9, 3));
     states[9].has_failed = true;
     states.push_back(waiting(10, 99));
+    states.push_back(waiting(11, 98));
+    states.back().call->collective = comm_split;
     const char *const sentences[] = {
         "ranks 0-2 wait in call 17 (all_reduce) for others to read",
         "rank 3 is busy in call 16 (all_reduce)",
@@ -226,6 +228,7 @@ void every_state_has_its_words() {
         "rank 8 waits in call 17 (all_reduce) for rank 3, but does not run",
         "rank 9 has failed in call 17 (all_reduce)",
         "rank 10 waits in call 17 (all_reduce) for rank 99",
+        "rank 11 waits in call 17 (comm_split) for rank 98",
     };
     const auto said = summarize(states);
     CHECK_EQ(said.size(), std::size(sentences));
