@@ -10,7 +10,7 @@ namespace qccl {
 // interfaces' names, of what such names begin with, and of addresses; behind a leading '^', of
 // those that are not to be used; behind '=', of names that stand for themselves alone. Empty: all
 // but the loopback, which is left where there is nothing else. Link-local addresses are taken where
-// their interface is asked for, or nothing else is there.
+// their interface is asked for, or nothing else is there. Errors name the setting that `wanted` is.
 Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted);
 
 // The endpoints as this machine can reach them: one that is link-local to a network, by each of the

@@ -69,7 +69,9 @@ class ByVariables(unittest.TestCase):
     def test_what_is_missing_is_said(self):
         for variables, because in (({}, "no launcher has said which rank this is"), ({"RANK": 1}, "RANK is set, but not WORLD_SIZE"),
                                    ({"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "x"}, "neither QCCL_PORT nor MASTER_PORT"),
-                                   ({"RANK": 0, "WORLD_SIZE": 2, "QCCL_PORT": 70000}, "QCCL_PORT=70000: expected a port")):
+                                   ({"RANK": 0, "WORLD_SIZE": 2, "QCCL_PORT": 70000}, "QCCL_PORT=70000: expected a port"),
+                                   ({"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "QCCL_PORT": free_port(), "QCCL_SOCKET_IFNAME": "nowhere0"},
+                                    'QCCL_SOCKET_IFNAME: "nowhere0" is neither')):
             (status, _, said), = self.by_hand(environment(**variables))
             self.assertEqual((status, said.count(because)), (1, 1), said)
 

@@ -76,18 +76,22 @@ static void lists_name_interfaces() {
         CHECK_EQ(chosen("nosuch,eth10"), "10.10.0.1");
         CHECK_EQ(chosen("^docker,eth1"), "10.10.0.1 10.2.0.1 [fd02::1]");
         CHECK_EQ(chosen("^eth,=ib,docker"), "10.2.0.1 [fd02::1]");
-        CHECK_EQ(chosen("=eth"),
-                 "\"=eth\" is neither an address nor an interface that is up (there are: docker0, "
-                 "eth1, eth10, ib0, lo)");
+        CHECK_EQ(chosen("=eth"), "QCCL_SOCKET_IFNAME: \"=eth\" is neither an address nor an "
+                                 "interface that is up (there are: docker0, "
+                                 "eth1, eth10, ib0, lo)");
         CHECK_EQ(chosen("10.1.0.1,ib0,fd01::1"),
                  "10.1.0.1 10.2.0.1 [fd02::1] [fe80::2%ib0] [fd01::1]");
         CHECK_EQ(chosen("lo"), "127.0.0.1 [::1]");
-        CHECK_EQ(chosen("eth1,^ib0"), "\"eth1,^ib0\": ^ stands before the whole list, and once");
-        CHECK_EQ(chosen("x,y").find("\"x,y\" names neither an address nor an interface"),
+        CHECK_EQ(chosen("eth1,^ib0"),
+                 "QCCL_SOCKET_IFNAME: \"eth1,^ib0\": ^ stands before the whole list, and once");
+        CHECK_EQ(chosen("x,y").find(
+                     "QCCL_SOCKET_IFNAME: \"x,y\" names neither an address nor an interface"),
                  size_t{0});
-        CHECK_EQ(chosen("^eth,ib,docker").find("\"^eth,ib,docker\" leaves no interface"),
+        CHECK_EQ(chosen("^eth,ib,docker")
+                     .find("QCCL_SOCKET_IFNAME: \"^eth,ib,docker\" leaves no interface"),
                  size_t{0});
-        CHECK_EQ(chosen("eth1,0.0.0.0"), "\"0.0.0.0\" is no address of one interface");
+        CHECK_EQ(chosen("eth1,0.0.0.0"),
+                 "QCCL_SOCKET_IFNAME: \"0.0.0.0\" is no address of one interface");
     });
     in_a_network(cable("net0", {"fe80::5/64"}), [] { CHECK_EQ(chosen(""), "[fe80::5%net0]"); });
     in_a_network("true", [] { CHECK_EQ(chosen(""), "127.0.0.1"); });

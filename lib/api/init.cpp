@@ -147,12 +147,9 @@ qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out) {
         const Surroundings surroundings = read_surroundings();
         QCCL_TRY(surroundings.readable);
         const Settings &settings = surroundings.settings;
-        const auto id = create_unique_id(rendezvous_options(settings, settings.timeout));
-        if (!id && id.error().code == Code::invalid_argument) // nothing else can be wrong
-            return Error::make(Code::invalid_argument, "QCCL_SOCKET_IFNAME: %.200s",
-                               id.error().text);
-        if (!id) return id.error();
-        std::memcpy(id_out->internal, id->data(), id->size());
+        QCCL_TRY(const UniqueId id,
+                 create_unique_id(rendezvous_options(settings, settings.timeout)));
+        std::memcpy(id_out->internal, id.data(), id.size());
         return {};
     });
 }
