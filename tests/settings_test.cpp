@@ -117,8 +117,11 @@ static void an_unknown_name_is_warned_about() {
              "QCCL_CODAC is not a setting of QCCL; did you mean QCCL_CODEC?");
     CHECK_EQ(settings->warnings[1],
              "QCCL_DEBUGFILE is not a setting of QCCL; did you mean QCCL_DEBUG_FILE?");
-    CHECK(settings->warnings[2].starts_with("QCCL_peer_timeout is not"));
+    CHECK_EQ(settings->warnings[2],
+             "QCCL_peer_timeout is not a setting of QCCL; did you mean QCCL_PEER_TIMEOUT?");
     CHECK_EQ(settings->codec, "none");
+    CHECK_EQ(read({"QCCL_FOO=1"})->warnings[0],
+             "QCCL_FOO is not a setting of QCCL; qccl-info settings lists those that there are");
     const std::string endless = "QCCL_" + std::string(100000, 'x');
     CHECK(read({endless.c_str()})->warnings[0].size() < 200);
 }

@@ -139,11 +139,19 @@ static void warn_of_unknown(std::string_view entry, std::vector<std::string> &wa
     // Long enough for every typing error; a longer name is no misspelt setting's.
     static constexpr size_t longest_name = 64;
     const std::string_view name = entry.substr(0, entry.find('=')).substr(0, longest_name);
-    if (!name.starts_with("QCCL_")) return;
+    static constexpr std::string_view prefix = "QCCL_";
+    if (!name.starts_with(prefix)) return;
     for (const SettingRow &row : table)
         if (name == row.name) return;
-    warnings.push_back(std::string(name) + " is not a setting of QCCL; did you mean " +
-                       std::string(*nearest(name, names_of(table), SIZE_MAX)) + "?");
+    // Of what stands behind QCCL_, so much may be wrong in a name that still looks like another.
+    const size_t most_edits = std::max<size_t>((name.size() - prefix.size()) / 2, 2);
+    const std::string sentence = std::string(name) + " is not a setting of QCCL; ";
+    std::string capitals(name);
+    for (char &letter : capitals)
+        if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+    const auto meant = nearest(capitals, names_of(table), most_edits);
+    warnings.push_back(meant ? sentence + "did you mean " + std::string(*meant) + "?"
+                             : sentence + "qccl-info settings lists those that there are");
 }
 
 // The first of several, as getenv has it.
