@@ -76,7 +76,8 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
                               ScheduleQuestion &question, Task &task,
                               Done (*answer)(const ScheduleQuestion &)) {
     CLI::App &command = *app.add_subcommand(name, help);
-    add_option(command, options, "collective", "all_reduce, ...",
+    add_option(command, options, "COLLECTIVE",
+               listed({collective_names.begin(), collective_names.end()}),
                take_collective(question.collective))
         ->required();
     add_option(command, options, "--algo", listed(names_of(algorithm_table())),
@@ -141,7 +142,7 @@ static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task)
 
 static void add_attach(CLI::App &app, AttachQuestion &question, Task &task) {
     CLI::App &command = *app.add_subcommand("attach", "what the ranks of a running job wait for");
-    add_option(command, options, "place", "a process of the job, or a folder (QCCL_RECORD)",
+    add_option(command, options, "PID|FOLDER", "a process of the job, or a folder (QCCL_RECORD)",
                take_text(question.place))
         ->required();
     add_option(command, options, "--calls", "list so many of each rank's last calls (0)",

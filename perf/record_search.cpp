@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace qccl::perf {
 
@@ -118,7 +119,8 @@ Result<std::vector<RecordSource>> records_of_process(int64_t pid) {
     if (problem.value() == EACCES || problem.value() == EPERM)
         return Error::make(
             Code::system_error,
-            "process %" PRId64 " cannot be looked at: only its user and root may do that", pid);
+            "process %" PRId64 " cannot be looked at: only its user and root may do that%s", pid,
+            geteuid() == 0 ? ", in a container only with the capability SYS_PTRACE" : "");
     if (problem)
         return Error::make(Code::system_error, "process %" PRId64 " cannot be looked at: %s", pid,
                            problem.message().c_str());

@@ -214,6 +214,8 @@ class Proofs(unittest.TestCase):
                 (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--type", "x"], 2, 'type is "x"'),
                 (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "x"], 2, 'operation is "x"'),
                 (["explain", "all_reduce", "--bytes", "1K", "--ranks", "3", "--op", "max", "--codec", "int4"], 2, "int4"),
+                (["verify", "--algo", "ring", "--ranks", "3"], 2, "COLLECTIVE is required"),
+                (["attach"], 2, "PID|FOLDER is required"),
                 (["dance"], 2, "dance")):
             said = info(*words, expect=status).stderr
             self.assertIn(because, said)
