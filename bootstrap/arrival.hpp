@@ -12,7 +12,8 @@ class Arrival {
 public:
     // Silent, or hanging up: which of them it is may differ from one attempt to the next.
     static constexpr const char *silence = "it gives no answer";
-    static constexpr const char *stranger = "who listens there does not hold the secret";
+    static constexpr const char *stranger =
+        "who listens there does not hold the secret: no rank 0 of this job";
 
     Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
             TimePoint now);
