@@ -292,7 +292,8 @@ QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int e
  * the communicator, if one has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
 /* Waits likewise, then frees, also what has failed (qcclSuccess). NULL does nothing. A peer that
- * still waits for this rank is told. */
+ * still waits for this rank is told. A process that ends without it has died for the others, whose
+ * call may fail though this rank's has returned. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
  * here. Callable while another thread is inside a collective on `comm`; that call returns first. */
@@ -311,7 +312,8 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  * Every rank of `comm` calls the same function with equal count, type, op, root, codec and
  * algorithm, in the same order; where ranks disagree every rank gets qcclMismatch, which names the
  * lowest rank that differs from rank 0 and both values (where rank 0 does not come within
- * peer_timeout: from the lowest that has come). count is in elements; 0 is allowed, with
+ * peer_timeout: from the lowest that has come). In a broadcast, whose root waits for nobody, some
+ * may get it from their next call only. count is in elements; 0 is allowed, with
  * NULL buffers, and is still checked for agreement. Buffers may overlap only in the in-place form
  * that each function names. config may be NULL. */
 
