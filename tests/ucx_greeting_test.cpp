@@ -61,6 +61,29 @@ struct Pair {
     }
 };
 
+void a_network_that_is_not_there_is_refused_by_name() {
+    const auto module = load_network_module(QCCL_UCX_MODULE);
+    CHECK_OK(module);
+    struct Wish {
+        const char *transports, *devices, *said;
+    };
+    for (const Wish &wish :
+         {Wish{"tcp", "nowhere0", "QCCL_UCX_TLS=tcp and QCCL_UCX_DEVICES=nowhere0"},
+          Wish{nullptr, "nowhere0", "with QCCL_UCX_DEVICES=nowhere0: "},
+          Wish{"nothing", nullptr, "with QCCL_UCX_TLS=nothing: "},
+          Wish{"shm", nullptr, "with QCCL_UCX_TLS=shm: "}}) {
+        Told told;
+        const NetworkSettings settings{.own = 0,
+                                       .peers = 2,
+                                       .peer_timeout_ns = 10'000'000'000,
+                                       .transports = wish.transports,
+                                       .devices = wish.devices};
+        const auto end = Network::open(**module, settings, telling(told));
+        CHECK(!end);
+        CHECK(std::string(end.error().text).find(wish.said) != std::string::npos);
+    }
+}
+
 constexpr int all_words = 20000; // looks, more than enough
 
 void words_arrive_in_their_order_from_both() {
@@ -125,6 +148,7 @@ int main() {
         QTEST(words_arrive_in_their_order_from_both),
         QTEST(whoever_stays_outlives_the_other),
         QTEST(a_stranger_is_not_listened_to),
+        QTEST(a_network_that_is_not_there_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 #else

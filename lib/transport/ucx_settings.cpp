@@ -80,6 +80,58 @@ void keep_quiet() {
     if (!std::getenv("UCX_LOG_LEVEL")) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
+struct Wish {
+    std::string variable;
+    std::string value; // empty: none
+};
+
+Wish wish(const char *setting, const char *variable, const char *ucx_variable) {
+    const char *const value = setting ? setting : std::getenv(ucx_variable);
+    return {setting ? variable : ucx_variable, value ? value : ""};
+}
+
+// What UCX has that carries nothing between hosts begins so: a process' own, and devices' copies.
+constexpr std::string_view staying[] = {"self", "cuda", "gdr", "rocm", "ze_"};
+
+// UCX opens also where no device that was asked for is there. It names those that it has opened
+// only in its description of itself; where that has another form, they are taken to be there.
+bool reaches_others(ucp_context_h context) {
+    char *text = nullptr;
+    size_t bytes = 0;
+    FILE *const stream = open_memstream(&text, &bytes);
+    if (!stream) return true;
+    ucp_context_print_info(context, stream);
+    std::fclose(stream);
+    const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+    static constexpr std::string_view row = " resource ", before_name = "-- ";
+    std::string_view rest(text, bytes);
+    size_t at = rest.find(row);
+    if (at == rest.npos) return true;
+    for (; at != rest.npos; at = rest.find(row)) {
+        rest.remove_prefix(at + row.size());
+        const std::string_view line = rest.substr(0, rest.find('\n'));
+        const size_t name = line.find(before_name);
+        const auto begins_name = [&](std::string_view word) {
+            return line.substr(name + before_name.size()).starts_with(word);
+        };
+        if (name == line.npos || std::none_of(std::begin(staying), std::end(staying), begins_name))
+            return true;
+    }
+    return false;
+}
+
+bool refuse_wishes(char *error, size_t error_bytes, const Wish &transports, const Wish &devices,
+                   ucs_status_t status) {
+    std::string said = "UCX finds no network";
+    const char *between = " with ";
+    for (const Wish &one : {transports, devices}) {
+        if (one.value.empty()) continue;
+        said += between + one.variable + "=" + one.value;
+        between = " and ";
+    }
+    return refuse(error, error_bytes, said.c_str(), status);
+}
+
 } // namespace
 
 bool refuse(char *error, size_t error_bytes, const char *what, ucs_status_t status) {
@@ -95,9 +147,9 @@ bool open_ucx(const NetworkSettings &settings, ucp_context_h &context, char *err
     if (status != UCS_OK) return refuse(error, error_bytes, "UCX's settings", status);
     const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> owner(config,
                                                                              ucp_config_release);
-    const char *wished = settings.transports ? settings.transports : std::getenv("UCX_TLS");
-    const std::string transports = allowed_transports(wished ? wished : "");
-    status = ucp_config_modify(config, "TLS", transports.c_str());
+    const Wish transports = wish(settings.transports, "QCCL_UCX_TLS", "UCX_TLS");
+    const Wish devices = wish(settings.devices, "QCCL_UCX_DEVICES", "UCX_NET_DEVICES");
+    status = ucp_config_modify(config, "TLS", allowed_transports(transports.value).c_str());
     if (status == UCS_OK && settings.devices)
         status = ucp_config_modify(config, "NET_DEVICES", settings.devices);
     if (status != UCS_OK) return refuse(error, error_bytes, "UCX's transports or devices", status);
@@ -112,8 +164,8 @@ bool open_ucx(const NetworkSettings &settings, ucp_context_h &context, char *err
     params.estimated_num_eps = settings.peers;
     params.name = "qccl";
     status = ucp_init(&params, config, &context);
-    if (status == UCS_OK) return true;
-    return refuse(error, error_bytes, ("UCX with transports " + transports).c_str(), status);
+    if (status == UCS_OK && !reaches_others(context)) status = UCS_ERR_NO_DEVICE;
+    return status == UCS_OK || refuse_wishes(error, error_bytes, transports, devices, status);
 }
 
 } // namespace qccl
