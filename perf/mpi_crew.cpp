@@ -9,12 +9,25 @@
 
 namespace qccl::perf {
 
-bool is_under_mpi() {
+namespace {
+
+struct Said {
+    const char *variable;
+    int ranks;
+};
+
+// 0 ranks where no variable speaks.
+Said said_by_launcher() {
     // Open MPI; MPICH and its kin.
     for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-        if (const char *size = std::getenv(name); size && std::atoi(size) > 0) return true;
-    return false;
+        if (const char *size = std::getenv(name); size && std::atoi(size) > 0)
+            return {name, std::atoi(size)};
+    return {"", 0};
 }
+
+} // namespace
+
+bool is_under_mpi() { return said_by_launcher().ranks > 0; }
 
 // Beside the program as in the build folder, else where it is installed.
 static void *load_module() {
@@ -43,7 +56,15 @@ Result<std::unique_ptr<MpiCrew>> MpiCrew::create() {
                            module ? module->abi : 0, MpiModule::current_abi);
     uint32_t rank = 0, size = 0;
     if (!module->start(&rank, &size)) return Error::make(Code::system_error, "MPI does not start");
-    return std::unique_ptr<MpiCrew>(new MpiCrew(*module, rank, size));
+    std::unique_ptr<MpiCrew> crew(new MpiCrew(*module, rank, size));
+    // Another MPI's launcher: every process would take itself for the whole job.
+    const Said said = said_by_launcher();
+    if (size == 1 && said.ranks > 1)
+        return Error::make(Code::invalid_argument,
+                           "the MPI of this qccl-perf (%s) counts one rank, %s=%d: another MPI's "
+                           "mpirun has started it; take that one's, or leave out --baseline",
+                           module->library(), said.variable, said.ranks);
+    return crew;
 }
 
 MpiCrew::~MpiCrew() { module_.finish(); }

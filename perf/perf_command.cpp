@@ -198,6 +198,9 @@ static int run_among(Crew &crew, Plan &plan, const std::function<Result<int>()> 
 
 static int run_under_mpi(Plan &plan) {
     const auto crew = MpiCrew::create();
+    // What was asked for cannot be, on all ranks alike; what else fails may fail on one.
+    if (!crew && crew.error().code == Code::invalid_argument && is_another_than_rank_0())
+        return status_of(crew.error());
     if (!crew) return complain(crew.error());
     return run_among(**crew, plan, [&]() -> Result<int> {
         const MpiModule &mpi = (*crew)->module();

@@ -23,7 +23,7 @@ Started how_started() {
     return started;
 }
 
-static bool is_another_than_rank_0() {
+bool is_another_than_rank_0() {
     const auto found = find_launcher(environ);
     return found && *found && (*found)->rank != 0;
 }

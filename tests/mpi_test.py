@@ -3,6 +3,7 @@
 usage: mpi_test.py QCCL_PERF MPIRUN
 """
 import re
+import shutil
 import sys
 import unittest
 
@@ -39,6 +40,11 @@ class Baseline(unittest.TestCase):
     def test_mpi_may_start_the_ranks_alone(self):
         rows = tool.rows_of(mpirun(3, "all_reduce", "-b", "4K", "-e", "4K", "-n", "3"))
         self.assertEqual([(row["ranks"], row["baseline"]) for row in rows], [(3, None)] * 2)
+
+    @unittest.skipUnless(shutil.which("mpiexec.mpich"), "no MPICH")
+    def test_ranks_of_another_mpi_are_told(self):
+        done = tool.run(["mpiexec.mpich", "-n", 2, PERF, "all_reduce", "-b", "4K", "-e", "4K", "--baseline", "mpi"], expect=2)
+        self.assertEqual(done.stderr.count("counts one rank, PMI_SIZE=2: another MPI's mpirun has started it"), 1, done.stderr)
 
     def test_nonsense_ends(self):
         for words, because in ((["all_reduce", "--ranks", "2"], "--ranks: is not possible under mpirun"),
