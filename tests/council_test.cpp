@@ -208,6 +208,31 @@ void what_was_given_before_leaving_counts() {
     });
 }
 
+// Whoever gives up says so to those who would have waited longer, and to who comes later, though
+// all have given what they had to; the next circle hears nothing of it.
+template <Kind kind> void giving_up_is_heard() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        Council &council = transport->council();
+        Circle circle = circle_of({0, 1, 2}, 1);
+        if (rank.rank == 0) circle.timeout = 300ms;
+        const auto give_up = [&] {
+            uint64_t mine = 0, all[3];
+            const Done done = council.all_gather(circle, &mine, all, sizeof mine);
+            CHECK(!done);
+            CHECK(done.error().code == Code::timeout);
+            CHECK(std::string(done.error().text).ends_with("within 0.3 s"));
+        };
+        if (rank.rank != 2) give_up();
+        rank.meeting.barrier();
+        if (rank.rank == 2) give_up();
+        rank.meeting.barrier();
+        Circle next = circle_of({0, 1, 2}, 2);
+        for (const size_t bytes : {8, 1, 100}) exchange(council, next, rank.rank, bytes);
+        rank.meeting.barrier();
+    });
+}
+
 template <Kind kind> void who_objects_says_so() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -301,6 +326,7 @@ int main() {
         PROCESSES(leaders_die),
         PROCESSES(a_circle_hears_of_its_dead),
         QTEST(what_was_given_before_leaving_counts),
+        ON_ALL(giving_up_is_heard),
         ON_ALL(who_objects_says_so),
         ON_ALL(who_does_not_come_is_named),
         QTEST(those_who_are_cut_off_go_on_apart),

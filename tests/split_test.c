@@ -145,6 +145,63 @@ static void one_groups_mismatch_is_its_own(void **state)
     end_world(&world);
 }
 
+static qcclResult_t split_all(int rank, qcclComm_t comm, void *context)
+{
+    qcclComm_t made = NULL;
+    qcclResult_t result = qcclCommSplit(comm, 0, 0, &made, NULL);
+    (void)rank;
+    (void)context;
+    if (result == qcclSuccess) result = qcclCommDestroy(made);
+    return result;
+}
+
+/* Rank 1 keeps the others waiting in the middle of it, until rank 0 has given up. */
+typedef struct {
+    volatile int has_given_up;
+    qcclResult_t result[3];
+} hindered_t;
+
+static void hinder(int32_t level, const char *line, void *context)
+{
+    const hindered_t *hindered = context;
+    int i;
+    (void)level;
+    if (strstr(line, "rank 1 of 3 over"))
+        for (i = 0; i < 2000 && !hindered->has_given_up; i++) sleep_ms(10);
+}
+
+static qcclResult_t split_hindered(int rank, qcclComm_t comm, void *context)
+{
+    hindered_t *hindered = context;
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclComm_t made = NULL;
+    config.timeout = rank == 0 ? 2 : 60;
+    config.log.function = hinder;
+    config.log.context = hindered;
+    hindered->result[rank] = qcclCommSplit(comm, 0, 0, &made, &config);
+    if (rank == 0) hindered->has_given_up = 1;
+    return made ? qcclInternalError : qcclSuccess;
+}
+
+/* All of the group hear of it, and the next one nothing. */
+static void one_that_is_given_up_leaves_nothing_behind(void **state)
+{
+    world_t world = join_world(3, NULL);
+    hindered_t hindered = {0, {qcclSuccess}};
+    outcome_t outcome;
+    int rank;
+    (void)state;
+    setenv("QCCL_DEBUG", "info", 1);
+    outcome = on_every_rank(&world, split_hindered, &hindered);
+    unsetenv("QCCL_DEBUG");
+    assert_all_succeed(&outcome, 3);
+    for (rank = 0; rank < 3; rank++) assert_int_equal(hindered.result[rank], qcclTimeout);
+    outcome = on_every_rank(&world, split_all, NULL);
+    assert_all_succeed(&outcome, 3);
+    assert_works(&world);
+    end_world(&world);
+}
+
 /* A NULL config is the parent's. */
 static qcclResult_t inherit(int rank, qcclComm_t comm, void *context)
 {
@@ -198,16 +255,6 @@ static void no_other_call_passes_for_it(void **state)
     assert_int_equal(qcclGetErrorInfo(world.comms[0], &info), qcclSuccess);
     assert_int_equal(info.collective, 5);
     end_world(&world);
-}
-
-static qcclResult_t split_all(int rank, qcclComm_t comm, void *context)
-{
-    qcclComm_t made = NULL;
-    qcclResult_t result = qcclCommSplit(comm, 0, 0, &made, NULL);
-    (void)rank;
-    (void)context;
-    if (result == qcclSuccess) result = qcclCommDestroy(made);
-    return result;
 }
 
 /* Nothing happens to whoever asks wrongly, and the right call completes. */
@@ -308,6 +355,7 @@ int main(void)
         cmocka_unit_test(by_color_and_key),
         cmocka_unit_test(splits_of_splits),
         cmocka_unit_test(one_groups_mismatch_is_its_own),
+        cmocka_unit_test(one_that_is_given_up_leaves_nothing_behind),
         cmocka_unit_test(a_config_is_inherited),
         cmocka_unit_test(no_other_call_passes_for_it),
         cmocka_unit_test(misuse_is_refused),

@@ -77,6 +77,7 @@ Done Council::exchange(Circle &circle, std::span<const std::byte> mine, std::byt
         Attendance found;
         for (size_t i = 0; i < has.size(); i++) {
             const uint32_t member = circle.members[i];
+            if (const auto why = abandonment(circle, member)) return *why;
             if (!has[i]) {
                 QCCL_TRY(has[i], take_share(circle, member, {all + i * stride, mine.size()}));
             }
@@ -101,13 +102,8 @@ Result<bool> Council::take_share(const Circle &circle, uint32_t member,
         const auto notice = read_notice(party_.segments[member], share + turn);
         const auto head = notice ? head_of<ShareHead>(*notice) : std::nullopt;
         if (!head || head->topic != circle.topic) continue;
+        if (head->is_abandoned != 0 || head->round != circle.round) continue;
         const auto rest = std::span(*notice).subspan(sizeof *head);
-        if (head->is_abandoned != 0) {
-            Error error;
-            if (rest.size() == sizeof error) std::memcpy(&error, rest.data(), sizeof error);
-            return as_heard(error, member, party_.size());
-        }
-        if (head->round != circle.round) continue;
         if (rest.size() != to.size())
             return Error::make(Code::mismatch, "%s: rank %u gives %zu bytes, rank %u gives %zu",
                                circle.what, member, rest.size(), party_.rank, to.size())
@@ -116,6 +112,21 @@ Result<bool> Council::take_share(const Circle &circle, uint32_t member,
         return true;
     }
     return false;
+}
+
+// Why the member has given up, also after it has given its share.
+std::optional<Error> Council::abandonment(const Circle &circle, uint32_t member) const {
+    Error error;
+    for (const uint32_t turn : {0U, 1U}) {
+        const auto notice =
+            read_notice(party_.segments[member], share + turn, sizeof(ShareHead) + sizeof error);
+        const auto head = notice ? head_of<ShareHead>(*notice) : std::nullopt;
+        if (!head || head->topic != circle.topic || head->is_abandoned == 0) continue;
+        if (notice->size() == sizeof *head + sizeof error)
+            std::memcpy(&error, notice->data() + sizeof *head, sizeof error);
+        return as_heard(error, member, party_.size());
+    }
+    return std::nullopt;
 }
 
 void Council::abandon(const Circle &circle, const Error &error) {

@@ -70,6 +70,7 @@ private:
 
     Done exchange(Circle &circle, std::span<const std::byte> mine, std::byte *all, size_t stride);
     Result<bool> take_share(const Circle &circle, uint32_t member, std::span<std::byte> to) const;
+    std::optional<Error> abandonment(const Circle &circle, uint32_t member) const;
     void abandon(const Circle &circle, const Error &error);
 
     Result<Bytes> decide_with(const Circle &circle, const Bytes &mine, const Objection &object,

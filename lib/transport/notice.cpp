@@ -19,17 +19,18 @@ void write_notice(const Segment &segment, uint32_t number, uint64_t version,
     head.version.store(2 * version, std::memory_order_release);
 }
 
-std::optional<std::vector<std::byte>> read_notice(const Segment &segment, uint32_t number) {
+std::optional<std::vector<std::byte>> read_notice(const Segment &segment, uint32_t number,
+                                                  size_t most) {
     const NoticeHead &head = segment.notice(number);
     const uint64_t version = head.version.load(std::memory_order_acquire);
     if (version == 0 || version % 2 == 1) return std::nullopt;
     const auto words = segment.notice_words(number);
     const uint64_t bytes = head.bytes.load(std::memory_order_acquire);
     if (bytes > words.size_bytes()) return std::nullopt;
-    std::vector<std::byte> copy(bytes);
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    std::vector<std::byte> copy(std::min(bytes, most));
+    for (size_t at = 0; at < copy.size(); at += sizeof(uint64_t)) {
         const uint64_t word = words[at / sizeof word].load(std::memory_order_acquire);
-        std::memcpy(&copy[at], &word, std::min(sizeof word, bytes - at));
+        std::memcpy(&copy[at], &word, std::min(sizeof word, copy.size() - at));
     }
     if (head.version.load(std::memory_order_relaxed) != version) return std::nullopt;
     return copy;

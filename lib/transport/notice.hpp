@@ -13,8 +13,10 @@ namespace qccl {
 // Of another version than 0; as many bytes as the shape has for them, at most.
 void write_notice(const Segment &segment, uint32_t number, uint64_t version,
                   std::span<const std::byte> bytes);
-// The latest as a copy. Nothing: there is none, or it is just being written.
-std::optional<std::vector<std::byte>> read_notice(const Segment &segment, uint32_t number);
+// The latest as a copy, of so many bytes at most. Nothing: there is none, or it is just being
+// written.
+std::optional<std::vector<std::byte>> read_notice(const Segment &segment, uint32_t number,
+                                                  size_t most = SIZE_MAX);
 uint64_t version_of_notice(const Segment &segment, uint32_t number);
 
 // Notices begin with something of their own.
