@@ -194,6 +194,40 @@ void strangers_keep_nobody_out(const char *address) {
 void strangers_keep_nobody_out_of_ipv4() { strangers_keep_nobody_out("127.0.0.1"); }
 void strangers_keep_nobody_out_of_ipv6() { strangers_keep_nobody_out("::1"); }
 
+// At the first address somebody is polite to everyone; at the second is who was called.
+void who_answers_with_something_else_is_somebody_else() {
+    const LifePort here = port_at({"127.0.0.1"}), there = port_at({"127.0.0.1"});
+    const LifePort polite = port_at({"127.0.0.1"});
+    std::thread stranger([&] {
+        const int door = polite.listeners()[0].number();
+        pollfd first{door, POLLIN, 0};
+        CHECK_EQ(poll(&first, 1, 5000), 1);
+        const FileDescriptor guest(accept(door, nullptr, nullptr));
+        std::array<std::byte, 20> heard{};
+        CHECK_EQ(recv(guest.number(), &heard, sizeof heard, MSG_WAITALL), ssize_t{sizeof heard});
+        // What it has heard, and no more.
+        CHECK_EQ(send(guest.number(), &heard, 16, MSG_NOSIGNAL), ssize_t{16});
+        std::this_thread::sleep_for(200ms); // before the other answers
+        LifeMeeting meeting(there, 1);
+        meeting.expect(0);
+        CHECK_OK(meeting.run(Clock::now() + 5s));
+        const FileDescriptor met = meeting.take_expected();
+        pollfd one{met.number(), POLLIN, 0};
+        CHECK_EQ(poll(&one, 1, 5000), 1);
+        char byte = 0;
+        CHECK_EQ(recv(met.number(), &byte, 1, MSG_DONTWAIT), ssize_t{1});
+    });
+    LifeContact contact = there.contact();
+    contact.addresses[1] = contact.addresses[0];
+    contact.addresses[0] = polite.contact().addresses[0];
+    LifeMeeting meeting(here, 0);
+    meeting.call(contact, 1);
+    const Done met = meeting.run(Clock::now() + 5s);
+    send(meeting.take_called().number(), "x", 1, MSG_NOSIGNAL);
+    stranger.join();
+    CHECK_OK(met);
+}
+
 // Where strangers crowd at the port of who is called, a caller may have to give way before it has
 // been heard: it comes again.
 void a_caller_that_is_turned_away_comes_again() {
@@ -267,11 +301,17 @@ void a_replayed_greeting_is_too_late() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(ranks_meet_at_either_kind_of_address),     QTEST(one_of_many_addresses_is_enough),
-        QTEST(an_address_that_is_not_here_is_left_out),  QTEST(who_is_not_there_is_named),
-        QTEST(strangers_keep_nobody_out_of_ipv4),        QTEST(strangers_keep_nobody_out_of_ipv6),
-        QTEST(a_caller_that_is_turned_away_comes_again), QTEST(who_has_too_many_files_says_so),
-        QTEST(a_replayed_greeting_is_too_late),          QTEST(a_vain_wait_ends_early),
+        QTEST(ranks_meet_at_either_kind_of_address),
+        QTEST(one_of_many_addresses_is_enough),
+        QTEST(an_address_that_is_not_here_is_left_out),
+        QTEST(who_is_not_there_is_named),
+        QTEST(strangers_keep_nobody_out_of_ipv4),
+        QTEST(strangers_keep_nobody_out_of_ipv6),
+        QTEST(who_answers_with_something_else_is_somebody_else),
+        QTEST(a_caller_that_is_turned_away_comes_again),
+        QTEST(who_has_too_many_files_says_so),
+        QTEST(a_replayed_greeting_is_too_late),
+        QTEST(a_vain_wait_ends_early),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

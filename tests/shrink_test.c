@@ -121,6 +121,33 @@ static void whoever_is_inside_comes_out(void **state)
     end_world(&world);
 }
 
+/* Of a communicator that has not failed, what is enqueued comes first. */
+static qcclResult_t shrink_behind_a_stream(int rank, qcclComm_t comm, void *context)
+{
+    static float values[2][4000000];
+    qcclStream_t stream = NULL;
+    qcclComm_t made = NULL;
+    qcclResult_t result = qcclStreamCreate(&stream);
+    (void)context;
+    if (result == qcclSuccess)
+        result =
+            qcclAllReduce(values[rank], values[rank], 4000000, qcclFloat32, qcclSum, comm, stream);
+    if (result == qcclSuccess) result = qcclCommShrink(comm, NULL, 0, &made, NULL, 0);
+    if (result == qcclSuccess) result = qcclStreamQuery(stream);
+    qcclStreamDestroy(stream);
+    qcclCommDestroy(made);
+    return result;
+}
+
+static void what_is_enqueued_comes_first(void **state)
+{
+    world_t world = make_world(2);
+    const outcome_t outcome = on_every_rank(&world, shrink_behind_a_stream, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, 2);
+    end_world(&world);
+}
+
 typedef struct {
     qcclResult_t result[3];
     char sentence[3][sentence_bytes];
@@ -363,6 +390,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(configs_that_differ_are_told),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(what_is_enqueued_comes_first),
         cmocka_unit_test(aborted_under_a_thread),
         cmocka_unit_test(aborted_while_it_waits_for_a_thread),
         cmocka_unit_test(to_the_last_rank),

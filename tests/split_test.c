@@ -281,6 +281,27 @@ static void misuse_is_refused(void **state)
     end_world(&world);
 }
 
+static qcclResult_t keep_what_is_made(int rank, qcclComm_t comm, void *context)
+{
+    qcclComm_t *made = context;
+    return qcclCommSplit(comm, 0, 0, &made[rank], NULL);
+}
+
+/* As of a communicator whose ranks are threads of one process. */
+static void one_thread_for_all_is_told_so(void **state)
+{
+    world_t world = make_world(2);
+    qcclComm_t made[2] = {NULL, NULL};
+    const outcome_t outcome = on_every_rank(&world, keep_what_is_made, made);
+    (void)state;
+    assert_all_succeed(&outcome, 2);
+    assert_int_equal(qcclBarrier(made[0], NULL), qcclInvalidUsage);
+    assert_says(qcclGetLastError(made[0]), "need a thread each");
+    assert_int_equal(qcclCommDestroy(made[0]), qcclSuccess);
+    assert_int_equal(qcclCommDestroy(made[1]), qcclSuccess);
+    end_world(&world);
+}
+
 /* On streams it has its place among the calls. */
 static qcclResult_t split_behind_a_stream(int rank, qcclComm_t comm, void *context)
 {
@@ -359,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_config_is_inherited),
         cmocka_unit_test(no_other_call_passes_for_it),
         cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(one_thread_for_all_is_told_so),
         cmocka_unit_test(it_has_its_place_among_calls),
         cmocka_unit_test(between_processes),
         cmocka_unit_test(a_dead_rank_is_named),
