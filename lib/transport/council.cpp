@@ -32,6 +32,7 @@ void Council::publish(const Circle &circle, uint32_t notice, std::span<const std
 // Whoever is gone stays so. What it said before comes another way, and counts: so what has come is
 // taken in last.
 void Council::look(const Circle &circle) {
+    if (courier_) courier_->progress(); // which tells who is out of reach
     vigil_.listen();
     for (const uint32_t rank : circle.members)
         if (rank != party_.rank && vigil_.is_gone(rank)) gone_[rank] = true;
