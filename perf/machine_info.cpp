@@ -2,6 +2,7 @@
 
 #include "base/choice.hpp"
 #include "base/settings.hpp"
+#include "bootstrap/secret_file.hpp"
 #include "codec/codec.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/processor.hpp"
@@ -52,18 +53,27 @@ Done print_codecs() {
     return {};
 }
 
-// What names mean and how much is possible only the library knows: it is given a job of one rank.
-static Done check_settings() {
+// What names mean and how much is possible only the library knows: it is given a job of one rank, a
+// stream, and a secret to read.
+static Done check_settings(const Settings &settings) {
     qcclConfig_t config = QCCL_CONFIG_INIT;
     config.log.function = [](int32_t, const char *, void *) {}; // what it warns of is printed here
     qcclUniqueId id;
     qcclComm_t comm = nullptr;
-    if (qcclGetUniqueId(&id) == qcclSuccess &&
-        qcclCommInitRankConfig(&comm, 1, &id, 0, &config) == qcclSuccess &&
-        qcclCommDestroy(comm) == qcclSuccess)
-        return {};
-    return Error::make(Code::invalid_argument, "no communicator can be made: %.200s",
-                       qcclGetLastError(nullptr));
+    if (qcclGetUniqueId(&id) != qcclSuccess ||
+        qcclCommInitRankConfig(&comm, 1, &id, 0, &config) != qcclSuccess ||
+        qcclCommDestroy(comm) != qcclSuccess)
+        return Error::make(Code::invalid_argument, "no communicator can be made: %.200s",
+                           qcclGetLastError(nullptr));
+    qcclStream_t stream = nullptr;
+    if (qcclStreamCreate(&stream) != qcclSuccess || qcclStreamDestroy(stream) != qcclSuccess)
+        return Error::make(Code::invalid_argument, "no stream can be made: %.200s",
+                           qcclGetLastError(nullptr));
+    if (settings.secret_file.empty()) return {};
+    const auto secret = read_secret_file(settings.secret_file);
+    return secret
+               ? Done()
+               : Error::make(secret.error().code, "QCCL_SECRET_FILE: %.200s", secret.error().text);
 }
 
 Done print_settings() {
@@ -79,7 +89,7 @@ Done print_settings() {
     }
     for (const std::string &warning : settings.warnings)
         std::printf("  warning: %s\n", warning.c_str());
-    return check_settings();
+    return check_settings(settings);
 }
 
 Done print_everything() {

@@ -51,12 +51,12 @@ class Topics(unittest.TestCase):
     def test_what_the_library_refuses_is_refused(self):
         for name, value in (("CODEC", "int9"), ("ALGO", "rang"), ("TIER", "mmx"), ("ARENA", "1"), ("ARENA", "9999G"),
                             ("ARENA", "18446744073709551615"), ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"),
-                            ("DEBUG_FILE", "/nowhere/at/all"),
+                            ("DEBUG_FILE", "/nowhere/at/all"), ("SECRET_FILE", "/nowhere/at/all"), ("PROGRESS_CPU", "100000"),
                             ("INJECT", "rank=1"), ("CHECKSUM", "2"), ("LANES", "0")):
             done = info("settings", expect=1, env={"QCCL_" + name: value})
             self.assertRegex(done.stderr, f"(?i){value}|memory")
         for name, value in (("CODEC", "int8"), ("ALGO", "ring"), ("TIER", "scalar"), ("ARENA", "1M"), ("SPIN", "0"),
-                            ("SOCKET_IFNAME", "lo"), ("INJECT", "call=1,kill"), ("HOSTID", "x")):
+                            ("SOCKET_IFNAME", "lo"), ("INJECT", "call=1,kill"), ("HOSTID", "x"), ("PROGRESS_CPU", "0")):
             self.assertRegex(info("settings", env={"QCCL_" + name: value}).stdout, f"QCCL_{name} +{value} +.environment")
 
     def test_the_columns_of_codecs_stand_under_their_names(self):
