@@ -92,6 +92,7 @@ class Job:
 
     def __init__(self, ranks=RANKS, **settings):
         port = launchers.free_port()
+        settings = {"QCCL_TIMEOUT": "100s", **settings}  # of who waits for one that has failed
         self.ranks = [subprocess.Popen([sys.executable, __file__, LIBRARY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                        env=launchers.environment(RANK=rank, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1",
                                                                  MASTER_PORT=port, QCCL_DEBUG_FILE="/dev/null", **settings))

@@ -1,4 +1,5 @@
 """What the tests of ranks that others start share: the launchers, and jobs that are started by hand. Knows no programs."""
+import contextlib
 import os
 import shutil
 import socket
@@ -17,10 +18,13 @@ PATIENCE = 120  # seconds
 
 
 def free_port():
-    """One whose follower is probably free as well."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """One whose follower is free as well, also of connections that have ended lately."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as next_one:
+            one.bind(("", 0))
+            port = one.getsockname()[1]
+            next_one.bind(("", port + 1))
+            return port
 
 
 def environment(**more):
