@@ -51,7 +51,7 @@ def write_ninja(build, root, highway, machine):
     flags = (f'{FLAGS} -I{root}/tests/cross -I{root}/lib -I{root} -I{root}/tests -isystem include '
              f'-DQCCL_TEST_DATA=\\"{root}/tests/data\\"'
              + (' -DQCCL_NATIVE_KERNELS' if machine['native'] else ''))
-    lines = [f'rule compile\n  description = $in\n  command = {machine["compiler"]} {flags} $extra -MMD -MF $out.d -c $in -o $out\n'
+    lines = [f'rule compile\n  description = $in\n  command = {machine["compiler"]} {flags} $extra -MD -MF $out.d -c $in -o $out\n'
              f'  depfile = $out.d\n  deps = gcc\n',
              f'rule link\n  description = $out\n  command = {machine["compiler"]} -static -pthread $in -o $out\n']
 
