@@ -23,16 +23,17 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
 
 // A cast's values in the payload, or those behind the coded ones, or all: a plain type.
 HWY_INLINE DataType plain_type(const ChunkRange &range) {
-    if (range.codec->id == CodecId::fp16) return DataType::float16;
-    return range.codec->id == CodecId::bf16 ? DataType::bfloat16 : range.type;
+    return range.codec->is_cast() ? range.codec->cast_type() : range.type;
 }
 
 template <class In, class Wire> struct CastStep {
-    static HWY_INLINE void run(uint16_t *dst, const Storage<In> *src) {
+    static HWY_INLINE void run(Storage<Wire> *dst, const Storage<In> *src) {
         store_narrow<Wire, Overflow::saturate>(load<In>(src), dst);
     }
 };
-template <class Wire> void encode_cast(DataType in, const void *src, uint16_t *dst, size_t count) {
+template <class Wire>
+void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begin, size_t count) {
+    auto *const dst = reinterpret_cast<Storage<Wire> *>(payload) + begin;
     switch (in) {
     case DataType::float16:
         return for_each_vector<CastStep<Half, Wire>>(lanes(), dst,
@@ -83,15 +84,17 @@ inline void encode(const ChunkRange &range, const Noise &noise, DataType in, con
         return copy(range.type, payload + offset, in, src, range.count, false);
     }
     if (!is_fast(range)) return scalar_kernels().encode(range, noise, in, src, payload);
-    auto *const casts = reinterpret_cast<uint16_t *>(payload) + range.begin;
+    const uint64_t begin = range.begin, count = range.count;
     switch (range.codec->id) {
-    case CodecId::fp16: return encode_cast<Half>(in, src, casts, range.count);
-    case CodecId::bf16: return encode_cast<Bfloat>(in, src, casts, range.count);
+    case CodecId::fp16: return encode_cast<Half>(in, src, payload, begin, count);
+    case CodecId::bf16: return encode_cast<Bfloat>(in, src, payload, begin, count);
+    case CodecId::fp8e4m3: return encode_cast<E4m3>(in, src, payload, begin, count);
+    case CodecId::fp8e5m2: return encode_cast<E5m2>(in, src, payload, begin, count);
     default: return encode_codes(range, noise, in, src, payload);
     }
 }
 
-// Between 16-bit formats there is no direct way: through fp32, a tile at a time.
+// Between narrow formats there is no direct way: through fp32, a tile at a time.
 inline void copy_plain(DataType out, void *dst, DataType in, const void *src, size_t count,
                        bool streams) {
     if (in == out || in == DataType::float32 || out == DataType::float32)

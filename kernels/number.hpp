@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace qccl {
 
@@ -35,6 +36,9 @@ struct E5m2 {
     static constexpr uint32_t sign = 0x80, infinity = 0x7C, nan = 0x7E, largest = 0x7B;
     static constexpr Overflow stored = Overflow::saturate;
 };
+
+// What holds a number of a format.
+template <class F> using Bits = std::conditional_t<(F::sign > 0xFF), uint16_t, uint8_t>;
 
 inline constexpr uint32_t float_nan = 0x7FC00000U;
 inline constexpr uint64_t double_nan = 0x7FF8000000000000ULL;

@@ -170,7 +170,7 @@ template <class F>
 void encode_cast(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
     for (uint64_t i = 0; i < range.count; i++)
         store_bits(payload, range.begin + i,
-                   static_cast<uint16_t>(narrow<F, Overflow::saturate>(load_float(in, src, i))));
+                   static_cast<Bits<F>>(narrow<F, Overflow::saturate>(load_float(in, src, i))));
 }
 
 void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
@@ -181,6 +181,8 @@ void encode(const ChunkRange &range, const Noise &noise, DataType in, const void
                     range.count, false);
     case CodecId::fp16: return encode_cast<Half>(range, in, src, payload);
     case CodecId::bf16: return encode_cast<Bfloat>(range, in, src, payload);
+    case CodecId::fp8e4m3: return encode_cast<E4m3>(range, in, src, payload);
+    case CodecId::fp8e5m2: return encode_cast<E5m2>(range, in, src, payload);
     case CodecId::integer: encode_integer(range, noise, in, src, payload); break;
     case CodecId::minmax:
         if (range.type == DataType::float64)
@@ -205,14 +207,11 @@ struct PlainValues {
     const std::byte *start;
 };
 PlainValues plain_values(const ChunkRange &range, const std::byte *payload) {
-    switch (range.codec->id) {
-    case CodecId::fp16: return {DataType::float16, payload + range.begin * sizeof(uint16_t)};
-    case CodecId::bf16: return {DataType::bfloat16, payload + range.begin * sizeof(uint16_t)};
-    case CodecId::none: return {range.type, payload + range.begin * type_bytes(range.type)};
-    case CodecId::integer:
-    case CodecId::minmax: break; // the values behind the coded ones
-    }
-    return {range.type, payload + range.layout->raw};
+    const Codec &codec = *range.codec;
+    // Else the values behind the coded ones.
+    if (!codec.is_lossless() && !codec.is_cast()) return {range.type, payload + range.layout->raw};
+    const DataType format = codec.is_cast() ? codec.cast_type() : range.type;
+    return {format, payload + range.begin * type_bytes(format)};
 }
 
 // What an element's code and scale give, in the accumulator's precision.

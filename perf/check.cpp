@@ -32,6 +32,8 @@ double encode_bound(const Codec &codec) {
     case CodecId::none: return 0;
     case CodecId::fp16: return 0x1p-11;
     case CodecId::bf16: return 0x1p-8;
+    case CodecId::fp8e4m3: return 0x1p-4;
+    case CodecId::fp8e5m2: return 0x1p-3;
     // A whole step: stochastic rounding takes either neighbour, and the largest value's opposite
     // has no code of its own.
     case CodecId::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
@@ -87,18 +89,20 @@ static double codec_bound(const Operation &operation, const Codec &codec, const 
     return operation.op == RedOp::avg ? sum / ranks : sum;
 }
 
-// fp16 saturates: what is beyond its range loses the rest, at worst at every rank.
+// Casts saturate: what is beyond the range loses the rest, at worst at every rank.
 static double saturation_bound(const Operation &operation, const Codec &codec,
                                const Findings &all) {
-    static constexpr double largest_half = 65504;
-    if (codec.id != CodecId::fp16) return 0;
+    if (!codec.is_cast() || codec.id == CodecId::bf16) return 0; // whose range is fp32's
+    const double largest_number = codec.id == CodecId::fp16      ? 65504
+                                  : codec.id == CodecId::fp8e5m2 ? 57344
+                                                                 : 448;
     const double ranks = operation.ranks;
     const bool adds = operation.op == RedOp::sum || operation.op == RedOp::avg;
     const double peak = !reduces(operation.collective) ? all.largest_input
                         : adds                         ? all.largest_input * ranks
                         : operation.op == RedOp::prod  ? std::pow(all.largest_input, ranks)
                                                        : all.largest_input;
-    return ranks * std::max(0.0, peak - largest_half);
+    return ranks * std::max(0.0, peak - largest_number);
 }
 
 static void look_at_integers(const Operation &operation, ExactResult &exact, uint32_t rank,

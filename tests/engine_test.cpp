@@ -16,6 +16,8 @@ constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp:
 constexpr const char *codecs[] = {"none",
                                   "fp16",
                                   "bf16",
+                                  "fp8e4m3",
+                                  "fp8e5m2",
                                   "int8",
                                   "int4",
                                   "int3:block=100",

@@ -61,6 +61,8 @@ std::vector<std::string> algorithm_specs() {
 constexpr const char *codecs[] = {"none",
                                   "fp16",
                                   "bf16",
+                                  "fp8e4m3",
+                                  "fp8e5m2",
                                   "int8",
                                   "int6:block=1",
                                   "int5",

@@ -106,6 +106,7 @@ inline std::vector<std::string> specs() {
               "bits=4,bucket=64,skip_incomplete=1,", "bits=3,bucket=100,skip_incomplete=1,"})
             list.push_back(std::string("minmax:") + more + key);
     }
+    list.insert(list.end(), {"fp8e4m3", "fp8e5m2"});
     return list;
 }
 

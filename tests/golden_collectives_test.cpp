@@ -90,7 +90,9 @@ constexpr const char *codecs[] = {"none",
                                   "minmax:bits=4",
                                   "minmax:bits=2,bucket=all",
                                   "minmax:bits=3,bucket=100,round=stochastic",
-                                  "minmax:bits=6,bucket=64,skip_incomplete=1"};
+                                  "minmax:bits=6,bucket=64,skip_incomplete=1",
+                                  "fp8e4m3",
+                                  "fp8e5m2"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -24,7 +24,11 @@ constexpr DataType float_types[] = {DataType::float32, DataType::float16,    Dat
 constexpr RedOp ops[] = {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg};
 
 std::vector<Codec> codecs() {
-    std::vector<Codec> all = {{.id = CodecId::none}, {.id = CodecId::fp16}, {.id = CodecId::bf16}};
+    std::vector<Codec> all = {{.id = CodecId::none},
+                              {.id = CodecId::fp16},
+                              {.id = CodecId::bf16},
+                              {.id = CodecId::fp8e4m3},
+                              {.id = CodecId::fp8e5m2}};
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
         for (const uint8_t bits : std::initializer_list<uint8_t>{8, 6, 5, 4, 3, 2})
             for (const uint32_t block : {32U, 64U, 96U, 1024U, 20U})

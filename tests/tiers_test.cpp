@@ -14,6 +14,7 @@ constexpr const char *outers[] = {"", ",outer=halving", ",outer=direct", ",outer
 constexpr const char *shares[] = {"", ",share=leader"};
 constexpr const char *codecs[] = {"none",
                                   "fp16",
+                                  "fp8e5m2",
                                   "int8",
                                   "int4:block=100",
                                   "minmax:bits=4,bucket=64",

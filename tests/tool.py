@@ -68,6 +68,8 @@ def payload_bytes(codec, count, type_bytes):
         return count * type_bytes
     if codec in ("fp16", "bf16"):
         return count * 2
+    if codec in ("fp8e4m3", "fp8e5m2"):
+        return count
     bits = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8}[codec]
     block, scale = (512, 8) if codec == "minmax" else (32, 2)
     end = 0
@@ -79,7 +81,7 @@ def payload_bytes(codec, count, type_bytes):
 
 def chunk_counts(count, ranks, codec):
     """Elements of each chunk of an all-reduce, cut at the codec's grain."""
-    block = {"none": 1, "fp16": 1, "bf16": 1, "minmax": 512}.get(codec, 32)
+    block = {"none": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)
     return [max(0, min(count, (c + 1) * length) - min(count, c * length)) for c in range(ranks)]

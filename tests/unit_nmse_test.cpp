@@ -81,7 +81,7 @@ static void errors_are_as_predicted() {
     for (const char *text :
          {"int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=6,bucket=32",
           "minmax:bits=5", "minmax:bits=4", "int4:block=128", "int4:round=stochastic",
-          "minmax:round=stochastic", "fp16", "bf16"})
+          "minmax:round=stochastic", "fp16", "bf16", "fp8e4m3", "fp8e5m2"})
         for (const size_t ranks : {1U, 2U, 5U, 16U}) {
             const Ratios ratios = ratios_of(text, ranks);
             check(text, ranks, "direct", ratios.direct, 1, 0.1);

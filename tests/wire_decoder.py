@@ -8,8 +8,9 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, INT, MINMAX = 0, 1, 2, 5, 6
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX = 0, 1, 2, 3, 4, 5, 6
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
+CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
 TYPE_BYTES = {**{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, BFLOAT16: 2, E4M3: 1, E5M2: 1}
 
@@ -94,8 +95,8 @@ def plane_widths(bits):
 
 
 def layout_of(codec, kind, bits, bucket, skips, n):
-    if codec in (NONE, FP16, BF16):
-        return Layout({}, 0, 0, n * (TYPE_BYTES[kind] if codec == NONE else 2), 0, 0, [])
+    if codec == NONE or codec in CASTS:
+        return Layout({}, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
     size = bucket or max(n, 1)
     raw_count = n % size if skips else 0
     coded = n - raw_count
@@ -160,10 +161,10 @@ def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
     need(h.magic == b"QCCL" and h.version == 1 and h.reserved0 == h.reserved1 == 0 and h.flags < 4, "fixed field")
-    need(h.codec in (NONE, FP16, BF16, INT, MINMAX) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
+    need(h.codec in (NONE, *CASTS, INT, MINMAX) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS, "type")
     skips = h.flags & 1
-    if h.codec in (NONE, FP16, BF16):
+    if h.codec == NONE or h.codec in CASTS:
         need(h.bits == h.bucket == h.rounding == skips == 0, "keys")
     elif h.codec == INT:
         need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30 and not skips, "keys")
@@ -183,8 +184,7 @@ def decode(chunk):
     need(not any(any(payload[a:b]) for a, b in layout.gaps), "gap")
     if h.codec == NONE:
         return Chunk(h, payload)
-    if h.codec in (FP16, BF16):
-        kind = FLOAT16 if h.codec == FP16 else BFLOAT16
+    if kind := CASTS.get(h.codec):
         return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type))
     with np.errstate(all="ignore"):
         y = (decode_int if h.codec == INT else decode_minmax)(h, payload, layout)

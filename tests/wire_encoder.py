@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import BF16, BFLOAT16, FLOAT16, FLOAT64, FP16, HEADER, INT, NONE, layout_of, narrow, plane_widths, store, widen
+from wire_decoder import BFLOAT16, CASTS, FLOAT64, HEADER, INT, NONE, layout_of, narrow, plane_widths, store, widen
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
 FLT_MIN = np.float32(2.0**-126)
@@ -125,8 +125,8 @@ def encode(header, values, plain):
     head = HEADER.pack(*header._replace(payload_bytes=layout.bytes, crc=0))
     if header.codec == NONE:
         return head + plain
-    if header.codec in (FP16, BF16):
-        return head + store(values, FLOAT16 if header.codec == FP16 else BFLOAT16, saturate=True)
+    if kind := CASTS.get(header.codec):
+        return head + store(values, kind, saturate=True)
     payload = bytearray(layout.bytes)
     with np.errstate(all="ignore"):
         coded = values[:layout.coded]

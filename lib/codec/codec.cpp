@@ -17,7 +17,9 @@ bool is_possible(const Codec &codec) {
     switch (codec.id) {
     case CodecId::none:
     case CodecId::fp16:
-    case CodecId::bf16: return is_plain && !codec.skips_incomplete;
+    case CodecId::bf16:
+    case CodecId::fp8e4m3:
+    case CodecId::fp8e5m2: return is_plain && !codec.skips_incomplete;
     case CodecId::integer:
         return is_block_bits(codec.bits) && codec.bucket >= 1 && !codec.skips_incomplete;
     case CodecId::minmax:
@@ -37,7 +39,7 @@ Done check_codec(const Codec &codec, Collective collective, DataType type, RedOp
     if (reduces(collective) && !codec.is_cast() && op != RedOp::sum && op != RedOp::avg)
         return Error::make(
             Code::invalid_argument,
-            "codec %s: possible with sum and avg, not with %s; fp16 and bf16 do every op",
+            "codec %s: possible with sum and avg, not with %s; fp16, bf16 and the fp8 do every op",
             spec(codec).c_str(), name(op));
     return {};
 }

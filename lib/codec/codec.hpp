@@ -15,7 +15,15 @@
 namespace qccl {
 
 // The numbers are on the wire and never reused.
-enum class CodecId : uint8_t { none = 0, fp16 = 1, bf16 = 2, integer = 5, minmax = 6 };
+enum class CodecId : uint8_t {
+    none = 0,
+    fp16 = 1,
+    bf16 = 2,
+    fp8e4m3 = 3,
+    fp8e5m2 = 4,
+    integer = 5,
+    minmax = 6,
+};
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
 
@@ -33,7 +41,16 @@ struct Codec {
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
-    bool is_cast() const { return id == CodecId::fp16 || id == CodecId::bf16; }
+    bool is_cast() const { return id >= CodecId::fp16 && id <= CodecId::fp8e5m2; }
+    // What a cast's values are on the wire.
+    DataType cast_type() const {
+        switch (id) {
+        case CodecId::bf16: return DataType::bfloat16;
+        case CodecId::fp8e4m3: return DataType::float8e4m3;
+        case CodecId::fp8e5m2: return DataType::float8e5m2;
+        default: return DataType::float16;
+        }
+    }
     // A bucket is a chunk: nothing can be cut.
     bool has_whole_buckets() const { return id == CodecId::minmax && bucket == whole_chunk; }
     bool operator==(const Codec &) const = default;

@@ -163,8 +163,10 @@ double cast_nmse(DataType wire, DataType type) {
 double unit_nmse(const Codec &codec, DataType type) {
     switch (codec.id) {
     case CodecId::none: return 0;
-    case CodecId::fp16: return cast_nmse(DataType::float16, type);
-    case CodecId::bf16: return cast_nmse(DataType::bfloat16, type);
+    case CodecId::fp16:
+    case CodecId::bf16:
+    case CodecId::fp8e4m3:
+    case CodecId::fp8e5m2: return cast_nmse(codec.cast_type(), type);
     case CodecId::integer: return block_nmse(codec);
     case CodecId::minmax: return bucket_nmse(codec);
     }

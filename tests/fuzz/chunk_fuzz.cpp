@@ -60,8 +60,8 @@ struct Dice {
 };
 
 Codec random_codec(Dice &dice) {
-    static const char *const specs[] = {"none", "fp16", "bf16", "int8", "int6",
-                                        "int5", "int4", "int3", "int2", "minmax"};
+    static const char *const specs[] = {"none", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8",
+                                        "int6", "int5", "int4", "int3",    "int2",    "minmax"};
     Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
     if (codec.bits == 0) return codec;
     codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
