@@ -33,14 +33,6 @@ using IntVector = hn::Vec<Ints>;
 
 HWY_INLINE size_t lanes() { return hn::Lanes(Floats()); }
 
-// What holds a value of a format in memory.
-template <class F> struct StorageOf { using Type = F; };
-template <> struct StorageOf<Half> { using Type = uint16_t; };
-template <> struct StorageOf<Bfloat> { using Type = uint16_t; };
-template <> struct StorageOf<E4m3> { using Type = uint8_t; };
-template <> struct StorageOf<E5m2> { using Type = uint8_t; };
-template <class F> using Storage = typename StorageOf<F>::Type;
-
 HWY_INLINE FloatVector float_vector(uint32_t bits) {
     return hn::BitCast(Floats(), hn::Set(Words(), bits));
 }

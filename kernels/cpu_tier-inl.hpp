@@ -21,11 +21,6 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     return codec.bucket % group_values == 0; // also the whole chunk, which is 0
 }
 
-// A cast's values in the payload, or those behind the coded ones, or all: a plain type.
-HWY_INLINE DataType plain_type(const ChunkRange &range) {
-    return range.codec->is_cast() ? range.codec->cast_type() : range.type;
-}
-
 template <class In, class Wire> struct CastStep {
     static HWY_INLINE void run(Storage<Wire> *dst, const Storage<In> *src) {
         store_narrow<Wire, Overflow::saturate>(load<In>(src), dst);
@@ -111,7 +106,7 @@ inline void copy_plain(DataType out, void *dst, DataType in, const void *src, si
 
 inline void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
                    bool streams) {
-    const DataType plain = plain_type(range);
+    const DataType plain = range.codec->plain_type(range.type);
     if (range.codec->bits == 0)
         return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
                           streams);
@@ -138,7 +133,7 @@ inline void reduce_plain(RedOp op, DataType type, void *accumulator, DataType in
 
 inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
                        void *accumulator) {
-    const DataType plain = plain_type(range), type = accumulator_of(range.type);
+    const DataType plain = range.codec->plain_type(range.type), type = accumulator_of(range.type);
     if (range.codec->bits == 0)
         return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
                             range.count);

@@ -37,8 +37,16 @@ struct E5m2 {
     static constexpr Overflow stored = Overflow::saturate;
 };
 
-// What holds a number of a format.
-template <class F> using Bits = std::conditional_t<(F::sign > 0xFF), uint16_t, uint8_t>;
+// What holds a number of a format, or of a type, in memory.
+template <class F> struct StorageOf {
+    using Type = std::conditional_t<(F::sign > 0xFF), uint16_t, uint8_t>;
+};
+template <class T>
+requires std::is_arithmetic_v<T>
+struct StorageOf<T> {
+    using Type = T;
+};
+template <class F> using Storage = typename StorageOf<F>::Type;
 
 inline constexpr uint32_t float_nan = 0x7FC00000U;
 inline constexpr uint64_t double_nan = 0x7FF8000000000000ULL;

@@ -170,7 +170,7 @@ template <class F>
 void encode_cast(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
     for (uint64_t i = 0; i < range.count; i++)
         store_bits(payload, range.begin + i,
-                   static_cast<Bits<F>>(narrow<F, Overflow::saturate>(load_float(in, src, i))));
+                   static_cast<Storage<F>>(narrow<F, Overflow::saturate>(load_float(in, src, i))));
 }
 
 void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
@@ -210,7 +210,7 @@ PlainValues plain_values(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
     // Else the values behind the coded ones.
     if (!codec.is_lossless() && !codec.is_cast()) return {range.type, payload + range.layout->raw};
-    const DataType format = codec.is_cast() ? codec.cast_type() : range.type;
+    const DataType format = codec.plain_type(range.type);
     return {format, payload + range.begin * type_bytes(format)};
 }
 

@@ -42,14 +42,18 @@ struct Codec {
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
     bool is_cast() const { return id >= CodecId::fp16 && id <= CodecId::fp8e5m2; }
-    // What a cast's values are on the wire.
-    DataType cast_type() const {
+    // What values that have no codes are on the wire: a cast's own type, else the tensor's.
+    DataType plain_type(DataType tensor) const {
         switch (id) {
+        case CodecId::fp16: return DataType::float16;
         case CodecId::bf16: return DataType::bfloat16;
         case CodecId::fp8e4m3: return DataType::float8e4m3;
         case CodecId::fp8e5m2: return DataType::float8e5m2;
-        default: return DataType::float16;
+        case CodecId::none:
+        case CodecId::integer:
+        case CodecId::minmax: break;
         }
+        return tensor;
     }
     // A bucket is a chunk: nothing can be cut.
     bool has_whole_buckets() const { return id == CodecId::minmax && bucket == whole_chunk; }

@@ -100,7 +100,7 @@ size_t scale_bytes(const Codec &codec) {
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) {
     PayloadLayout layout;
     if (codec.id == CodecId::none || codec.is_cast()) {
-        layout.bytes = count * type_bytes(codec.is_cast() ? codec.cast_type() : type);
+        layout.bytes = count * type_bytes(codec.plain_type(type));
         return layout;
     }
     const uint64_t bucket =

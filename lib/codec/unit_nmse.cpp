@@ -166,7 +166,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::fp16:
     case CodecId::bf16:
     case CodecId::fp8e4m3:
-    case CodecId::fp8e5m2: return cast_nmse(codec.cast_type(), type);
+    case CodecId::fp8e5m2: return cast_nmse(codec.plain_type(type), type);
     case CodecId::integer: return block_nmse(codec);
     case CodecId::minmax: return bucket_nmse(codec);
     }

@@ -40,7 +40,7 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
                               true);
     };
     if (codec.is_cast()) {
-        const size_t cast_bytes = type_bytes(codec.cast_type());
+        const size_t cast_bytes = type_bytes(codec.plain_type(context.type));
         return move(0, tile.begin * cast_bytes, tile.count * cast_bytes);
     }
     const uint64_t groups = (tile.layout->coded + group_values - 1) / group_values;
