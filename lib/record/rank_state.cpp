@@ -37,9 +37,10 @@ std::string place_text(const RankState &state) {
 }
 
 const RankState *find(std::span<const RankState> states, uint32_t rank) {
-    const auto found = std::find_if(states.begin(), states.end(),
-                                    [rank](const RankState &state) { return state.rank == rank; });
-    return found == states.end() ? nullptr : &*found;
+    const auto found = std::lower_bound(
+        states.begin(), states.end(), rank,
+        [](const RankState &state, uint32_t wanted) { return state.rank < wanted; });
+    return found == states.end() || found->rank != rank ? nullptr : &*found;
 }
 
 // The rank that it waits for in the end: where the chain ends of those of which each waits for the
