@@ -14,9 +14,9 @@
  * Rules for every function here, unless its comment says otherwise:
  * - It returns qcclSuccess or says what went wrong; qcclGetLastError gives the sentence.
  * - Handles and scalars are written only on success. A call that is refused for its arguments
- *   touches nothing, consumes no call number and leaves the communicator usable. (What
- *   one rank's qcclCommInit... refuses fails on all ranks; whom qcclCommSplit or qcclCommShrink
- *   refuses is waited for, and its right call completes those of the others.)
+ *   touches nothing, consumes no call number and leaves the communicator usable. (What one rank's
+ *   qcclCommInit... refuses fails on all ranks; whom qcclCommSplit or qcclCommShrink refuses is
+ *   waited for, and its right call completes those of the others.)
  * - A failed collective leaves its receive buffer undefined and its communicator failed: every
  *   later collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
  * - One thread at a time in one communicator; different communicators are independent.

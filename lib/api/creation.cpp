@@ -14,8 +14,8 @@
 #include <qccl/version.h>
 
 #include <array>
-#include <cinttypes>
 #include <cerrno>
+#include <cinttypes>
 #include <cstring>
 #include <functional>
 
