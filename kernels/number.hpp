@@ -61,7 +61,6 @@ template <class T> constexpr bool is_finite(T x) {
 // Exact: every value of the formats above is a float. Every NaN becomes the canonical one.
 template <class F> constexpr float widen(uint32_t bits) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
-    constexpr uint32_t fraction_mask = (1U << F::fraction_bits) - 1;
     const uint32_t magnitude = bits & (F::sign - 1);
     const float sign = (bits & F::sign) != 0 ? -1.0F : 1.0F;
     if (magnitude > F::largest) {
@@ -69,19 +68,14 @@ template <class F> constexpr float widen(uint32_t bits) {
             return sign * std::numeric_limits<float>::infinity();
         return std::bit_cast<float>(float_nan);
     }
-    if constexpr (F::exponent_bits == 8)
-        return std::bit_cast<float>(bits << 16); // a float's upper half
-    const uint32_t exponent = magnitude >> F::fraction_bits;
-    // Subnormals lie on the grid of the lowest normal numbers; both products are exact.
-    const uint32_t significand =
-        (magnitude & fraction_mask) | (exponent != 0 ? fraction_mask + 1 : 0);
-    const int scale = static_cast<int>(exponent != 0 ? exponent : 1) - bias - F::fraction_bits;
-    const float power = std::bit_cast<float>(static_cast<uint32_t>(scale + 127) << 23);
-    return sign * static_cast<float>(significand) * power;
+    // The fields where a float has them, and the difference of the biases in a product that is
+    // exact, also where the float is subnormal.
+    const float moved = std::bit_cast<float>(magnitude << (23 - F::fraction_bits));
+    constexpr float power = std::bit_cast<float>(static_cast<uint32_t>(254 - bias) << 23);
+    return sign * moved * power;
 }
 
-// One rounding to nearest even. A float argument widens exactly, so that this is one rounding for
-// it too; going from double through float would be two.
+// One rounding to nearest even; going from double through float would be two.
 template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(double x) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
     constexpr int lowest = 1 - bias; // exponent of the smallest normal number
@@ -105,6 +99,32 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(doub
     if (encoded > F::largest)
         return sign | (overflow == Overflow::saturate ? F::largest : F::infinity);
     return sign | static_cast<uint32_t>(encoded);
+}
+
+// The same of a float, in 32 bits: what a GPU is quick at.
+template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(float x) {
+    constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, dropped = 23 - F::fraction_bits;
+    const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & (~0U >> 1);
+    const uint32_t sign = (bits >> 31) != 0 ? F::sign : 0;
+    constexpr uint32_t float_infinity = 0x7F800000;
+    if (magnitude > float_infinity) return F::nan;
+    if (magnitude == float_infinity) return F::infinity == F::nan ? F::nan : sign | F::infinity;
+
+    constexpr uint32_t smallest_normal = static_cast<uint32_t>(128 - bias) << 23;
+    uint32_t encoded = 0;
+    if (F::exponent_bits == 8 || magnitude >= smallest_normal) {
+        const uint32_t rebiased = magnitude - (static_cast<uint32_t>(127 - bias) << 23);
+        const uint32_t is_odd = rebiased >> dropped & 1;
+        encoded = (rebiased + (1U << (dropped - 1)) - 1 + is_odd) >> dropped;
+    } else {
+        // A sum whose last bit is the smallest subnormal: the adder rounds to the grid.
+        constexpr uint32_t grid = static_cast<uint32_t>(128 - bias + dropped) << 23;
+        const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(grid);
+        encoded = std::bit_cast<uint32_t>(sum) - grid;
+    }
+    if (encoded > F::largest)
+        return sign | (overflow == Overflow::saturate ? F::largest : F::infinity);
+    return sign | encoded;
 }
 
 // One rounding to nearest even; NaN canonical.

@@ -5,6 +5,7 @@
 #include "kernels/number.hpp"
 
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 using namespace qccl;
@@ -84,11 +85,35 @@ template <class F> void check_no_double_rounding() {
     }
 }
 
+// From float as from double: over all floats (every 4099th by default), and beside all ties.
+template <class F> void check_float_twin() {
+    const auto agree = [](uint32_t pattern) {
+        const float value = std::bit_cast<float>(pattern);
+        const double wide = value;
+        CHECK_EQ(narrow<F>(value), narrow<F>(wide));
+        CHECK_EQ((narrow<F, Overflow::saturate>(value)), (narrow<F, Overflow::saturate>(wide)));
+    };
+    const uint64_t step = std::getenv("QTEST_FULL") != nullptr ? 1 : 4099;
+    for (uint64_t pattern = 0; pattern <= ~0U; pattern += step)
+        agree(static_cast<uint32_t>(pattern));
+    for (uint32_t low = 0; low <= F::largest; low++) {
+        const double beyond = low < F::largest
+                                  ? magnitude_of<F>(low + 1)
+                                  : 2 * magnitude_of<F>(low) - magnitude_of<F>(low - 1);
+        const auto middle = static_cast<float>((magnitude_of<F>(low) + beyond) / 2);
+        for (uint32_t i = 0; i < 3; i++) {
+            agree(std::bit_cast<uint32_t>(middle) - 1 + i);
+            agree((std::bit_cast<uint32_t>(middle) - 1 + i) | 0x80000000U);
+        }
+    }
+}
+
 template <class F> void check_format() {
     check_every_number<F>();
     check_every_tie<F>();
     check_overflow<F>();
     check_no_double_rounding<F>();
+    check_float_twin<F>();
 }
 
 } // namespace
@@ -108,8 +133,8 @@ static void pinned_values() {
     CHECK_EQ(widen<E5m2>(0x7B), 57344.0F);
     CHECK_EQ(widen<E5m2>(0x01), 0x1p-16F);
     CHECK_EQ(narrow<Half>(65519.9), 0x7BFFU);
-    CHECK_EQ(narrow<Half>(65520), 0x7C00U);
-    CHECK_EQ(narrow<E4m3>(464), 0x7EU);
+    CHECK_EQ(narrow<Half>(65520.0), 0x7C00U);
+    CHECK_EQ(narrow<E4m3>(464.0), 0x7EU);
     CHECK_EQ(narrow<Half>(0x1p-25), 0U);
     CHECK_EQ(narrow<Half>(-0x1.8p-25), 0x8001U);
     CHECK_EQ(narrow<Half>(4.9e-324), 0U);
