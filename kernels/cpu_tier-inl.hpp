@@ -17,6 +17,7 @@ namespace qccl::HWY_NAMESPACE {
 HWY_INLINE bool is_fast(const ChunkRange &range) {
     const Codec &codec = *range.codec;
     if (codec.is_cast()) return range.type != DataType::float64;
+    if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
     if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
     return codec.bucket % group_values == 0; // also the whole chunk, which is 0
 }
@@ -107,7 +108,7 @@ inline void copy_plain(DataType out, void *dst, DataType in, const void *src, si
 inline void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
                    bool streams) {
     const DataType plain = range.codec->plain_type(range.type);
-    if (range.codec->bits == 0)
+    if (range.codec->is_plain())
         return copy_plain(out, dst, plain, payload + range.begin * type_bytes(plain), range.count,
                           streams);
     if (!is_fast(range)) return scalar_kernels().decode(range, payload, out, dst, streams);
@@ -134,7 +135,7 @@ inline void reduce_plain(RedOp op, DataType type, void *accumulator, DataType in
 inline void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
                        void *accumulator) {
     const DataType plain = range.codec->plain_type(range.type), type = accumulator_of(range.type);
-    if (range.codec->bits == 0)
+    if (range.codec->is_plain())
         return reduce_plain(op, type, accumulator, plain, payload + range.begin * type_bytes(plain),
                             range.count);
     if (!is_fast(range)) return scalar_kernels().decode_add(range, op, payload, accumulator);

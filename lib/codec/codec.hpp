@@ -42,6 +42,8 @@ struct Codec {
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
     bool is_cast() const { return id >= CodecId::fp16 && id <= CodecId::fp8e5m2; }
+    // The payload is the values, one after the other.
+    bool is_plain() const { return is_lossless() || is_cast(); }
     // What values that have no codes are on the wire: a cast's own type, else the tensor's.
     DataType plain_type(DataType tensor) const {
         switch (id) {

@@ -93,53 +93,50 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
 
 } // namespace
 
-size_t scale_bytes(const Codec &codec) {
+// Of a block's scale, or a bucket's minimum and unit.
+static size_t scale_bytes(const Codec &codec) {
     return codec.id == CodecId::integer ? sizeof(uint16_t) : 2 * sizeof(float);
+}
+
+PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
+    if (codec.is_plain()) return;
+    for (const PlanePart &part : plane_parts)
+        if ((codec.bits & part.bits) != 0) add({part.start, group_values, part.group_bytes()});
+    const uint64_t bucket =
+        codec.bucket == Codec::whole_chunk ? std::max<uint64_t>(coded, 1) : codec.bucket;
+    add({&PayloadLayout::scales, bucket, scale_bytes(codec)});
 }
 
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) {
     PayloadLayout layout;
-    if (codec.id == CodecId::none || codec.is_cast()) {
+    if (codec.is_plain()) {
         layout.bytes = count * type_bytes(codec.plain_type(type));
         return layout;
     }
-    const uint64_t bucket =
-        codec.bucket == Codec::whole_chunk ? std::max<uint64_t>(count, 1) : codec.bucket;
-    const uint64_t skipped = codec.skips_incomplete ? count % bucket : 0;
+    const uint64_t skipped = codec.skips_incomplete ? count % codec.bucket : 0;
     layout.coded = count - skipped;
-    layout.scale_count = layout.coded / bucket + (layout.coded % bucket != 0 ? 1 : 0);
-
-    const uint64_t groups = (layout.coded + group_values - 1) / group_values;
-    size_t end = 0;
-    for (const PlanePart &part : plane_parts) {
-        if ((codec.bits & part.bits) == 0) continue;
-        layout.*part.start = align(end);
-        end = layout.*part.start + groups * part.group_bytes();
+    for (const PayloadSection &section : PayloadSections(codec, layout.coded)) {
+        layout.*section.start = align(layout.bytes);
+        layout.bytes = layout.*section.start + section.bytes(layout.coded);
+        if (section.start == &PayloadLayout::scales)
+            layout.scale_count = section.units(layout.coded);
     }
-    layout.scales = align(end);
-    end = layout.scales + layout.scale_count * scale_bytes(codec);
-    layout.bytes = end;
     if (skipped != 0) {
-        layout.raw = align(end);
+        layout.raw = align(layout.bytes);
         layout.bytes = layout.raw + skipped * type_bytes(type);
     }
     return layout;
 }
 
-std::array<Gap, 4> gaps(const Codec &codec, const PayloadLayout &layout) {
-    std::array<Gap, 4> found{};
-    if (codec.bits == 0) return found;
-    const uint64_t groups = (layout.coded + group_values - 1) / group_values;
+std::array<Gap, 5> gaps(const Codec &codec, const PayloadLayout &layout) {
+    std::array<Gap, 5> found{};
     size_t next = 0, end = 0;
-    const auto add = [&](size_t start) { found[next++] = {end, start - end}; };
-    for (const PlanePart &part : plane_parts) {
-        if ((codec.bits & part.bits) == 0) continue;
-        if (end != 0) add(layout.*part.start);
-        end = layout.*part.start + groups * part.group_bytes();
+    for (const PayloadSection &section : PayloadSections(codec, layout.coded)) {
+        const size_t start = layout.*section.start;
+        found[next++] = {end, start - end};
+        end = start + section.bytes(layout.coded);
     }
-    add(layout.scales);
-    end = layout.scales + layout.scale_count * scale_bytes(codec);
-    if (layout.raw != 0) add(layout.raw);
+    if (layout.raw != 0) found[next] = {end, layout.raw - end};
     return found;
 }
 
@@ -150,7 +147,7 @@ void clear_gaps(const Codec &codec, const PayloadLayout &layout, std::byte *payl
 
 Done check_payload(const Codec &codec, const PayloadLayout &layout,
                    std::span<const std::byte> payload) {
-    if (codec.bits == 0) return {};
+    if (codec.is_plain()) return {};
     if (!is_padding_zero(layout, codec.bits, payload) || !are_gaps_zero(codec, layout, payload))
         return Error::make(Code::damaged_data, "chunk: padding is not zero");
     if (!are_scales_valid(codec, layout, payload))

@@ -30,11 +30,7 @@ struct PayloadLayout {
 };
 
 inline constexpr uint64_t group_values = 32;
-// Of a block's scale, or a bucket's minimum and unit.
-size_t scale_bytes(const Codec &codec);
 
-// Exact for every count up to 2^56, beyond what an address space holds.
-PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
 // The planes a code may be split over, widest first; a code of b bits uses those that b is the sum
 // of.
 struct PlanePart {
@@ -50,11 +46,41 @@ inline constexpr PlanePart plane_parts[] = {
     {1, &PayloadLayout::plane1},
 };
 
+// What lies in a payload for the values that have codes: so many bytes for so many values, and as
+// many for the rest of them at the end.
+struct PayloadSection {
+    size_t PayloadLayout::*start = nullptr;
+    uint64_t unit_values = 1;
+    size_t unit_bytes = 0;
+
+    uint64_t units(uint64_t values) const {
+        return values / unit_values + (values % unit_values != 0 ? 1 : 0);
+    }
+    size_t bytes(uint64_t values) const { return units(values) * unit_bytes; }
+};
+// In their order in the payload, those that the codec has, of a chunk of which `coded` values have
+// codes.
+class PayloadSections {
+public:
+    PayloadSections(const Codec &codec, uint64_t coded);
+    const PayloadSection *begin() const { return sections_.data(); }
+    const PayloadSection *end() const { return sections_.data() + count_; }
+
+private:
+    void add(const PayloadSection &section) { sections_[count_++] = section; }
+
+    std::array<PayloadSection, 5> sections_; // a code has three planes at most
+    size_t count_ = 0;
+};
+
+// Exact for every count up to 2^56, beyond what an address space holds.
+PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count);
+
 // The bytes between the sections, at most 15 each; whoever encodes a chunk's end makes them zero.
 struct Gap {
     size_t start = 0, bytes = 0;
 };
-std::array<Gap, 4> gaps(const Codec &codec, const PayloadLayout &layout);
+std::array<Gap, 5> gaps(const Codec &codec, const PayloadLayout &layout);
 void clear_gaps(const Codec &codec, const PayloadLayout &layout, std::byte *payload);
 
 // Whether gaps, padding codes and scales are such as an encoder writes. `payload` has layout.bytes.

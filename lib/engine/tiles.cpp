@@ -43,16 +43,10 @@ void stream_payload(const TileContext &context, const Tile &tile, const std::byt
         const size_t cast_bytes = type_bytes(codec.plain_type(context.type));
         return move(0, tile.begin * cast_bytes, tile.count * cast_bytes);
     }
-    const uint64_t groups = (tile.layout->coded + group_values - 1) / group_values;
-    for (const PlanePart &part : plane_parts)
-        if ((codec.bits & part.bits) != 0)
-            move(tile.layout->*part.start,
-                 context.layout->*part.start + tile.begin / group_values * part.group_bytes(),
-                 groups * part.group_bytes());
-    const uint64_t bucket = codec.bucket == Codec::whole_chunk ? context.count : codec.bucket;
-    const size_t scale = scale_bytes(codec);
-    move(tile.layout->scales, context.layout->scales + tile.begin / bucket * scale,
-         tile.layout->scale_count * scale);
+    for (const PayloadSection &section : PayloadSections(codec, context.layout->coded))
+        move(tile.layout->*section.start,
+             context.layout->*section.start + section.bytes(tile.begin),
+             section.bytes(tile.layout->coded));
     if (tile.begin + tile.count != context.count) return;
     move(tile.layout->raw, context.layout->raw,
          (tile.count - tile.layout->coded) * type_bytes(context.type));

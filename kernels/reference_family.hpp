@@ -1,0 +1,61 @@
+// What the scalar reference has of each family of codecs, a file per family, and what they share:
+// elements one at a time, codes in their planes.
+#pragma once
+
+#include "kernels/code_rounding.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/philox.hpp"
+#include "kernels/value.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace qccl {
+
+// Encodes and decodes the elements of a range that have codes.
+struct CodecFamily {
+    // From the range's first value on, which `src` points to.
+    void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                   std::byte *payload);
+    // Elements [first, first + count) of the chunk; what the codec computes in fp32 is exact.
+    void (*decode)(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
+                   double *values);
+};
+extern const CodecFamily integer_family, minmax_family;
+
+// The end of the range's elements that have codes; those behind them travel as values.
+inline uint64_t coded_end(const ChunkRange &range) {
+    return std::clamp(range.layout->coded, range.begin, range.begin + range.count);
+}
+
+inline uint64_t bucket_values(const ChunkRange &range) {
+    return range.codec->bucket == Codec::whole_chunk ? range.whole : range.codec->bucket;
+}
+
+inline Draw draw_of(const ChunkRange &range, const Noise &noise, uint64_t element) {
+    if (range.codec->rounding == Rounding::nearest) return {};
+    return {noise_draw(noise.key, noise.call, noise.first_index + element)};
+}
+
+// What codecs of fp32 take; a double beyond fp32 becomes an infinity here.
+inline float block_input(DataType in, const void *src, uint64_t i) {
+    return narrow_to_float(load_float(in, src, i));
+}
+
+using GroupCodes = std::array<uint32_t, group_values>;
+void write_group(const ChunkRange &range, std::byte *payload, uint64_t group,
+                 const GroupCodes &codes);
+uint32_t read_code(const ChunkRange &range, const std::byte *payload, uint64_t element);
+
+// Fills the groups of the range with what `code(element)` gives, in order.
+template <class Code> void encode_groups(const ChunkRange &range, std::byte *payload, Code &&code) {
+    const uint64_t end = coded_end(range);
+    for (uint64_t start = range.begin; start < end; start += group_values) {
+        GroupCodes codes{};
+        const uint64_t stop = std::min(start + group_values, end);
+        for (uint64_t i = start; i < stop; i++) codes[i - start] = code(i);
+        write_group(range, payload, start / group_values, codes);
+    }
+}
+
+} // namespace qccl
