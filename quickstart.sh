@@ -19,6 +19,8 @@ needed_to_build="g++ meson ninja-build pkg-config libhwy-dev libsodium-dev libcl
 needed_to_test="libcmocka-dev python3-numpy openmpi-bin libopenmpi-dev mpich libmpich-dev clang-14 clang-format-14
     libclang-rt-14-dev valgrind libc6-dbg abigail-tools binutils groff-base
     iproute2 mpich libmpich-dev libucx-dev g++-aarch64-linux-gnu g++-powerpc64le-linux-gnu qemu-user"
+# Compilers for GPUs, which few need and not every system has.
+useful_to_test="clang-22 lld-22 llvm-22"
 
 stop() {
     echo "quickstart.sh: $*" >&2
@@ -72,9 +74,18 @@ install_packages() {
 # A tool that cannot be had skips its tests, which say so.
 install_test_packages() {
     # shellcheck disable=SC2086
-    install_packages $needed_to_test && return 0
-    for package in $(missing $needed_to_test); do
-        apt_install "$package" || echo "quickstart.sh: $package cannot be installed" >&2
+    install_packages $needed_to_test || install_one_by_one $needed_to_test
+    # shellcheck disable=SC2086
+    install_one_by_one $useful_to_test
+}
+
+# Installs those of its arguments that there are, and says which are left out.
+install_one_by_one() {
+    command -v dpkg-query >/dev/null && [ -n "$(missing "$@")" ] || return 0
+    [ "$(id -u)" -ne 0 ] || apt-get update >&2 || true
+    for package in $(missing "$@"); do
+        { [ "$(id -u)" -eq 0 ] && apt_install "$package"; } ||
+            echo "quickstart.sh: without $package, which is not installed; its tests are left out" >&2
     done
 }
 

@@ -1,0 +1,245 @@
+// The arithmetic of AMD GPUs that C++ has no operator for, one lane at a time: number formats,
+// NaNs, minimum and maximum, conversions. Rounds to nearest even and keeps subnormals, as the
+// translator has made sure that the code expects.
+#pragma once
+
+#include "wave.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+namespace amdgpu {
+
+// 16-bit floats are computed with as doubles, which hold any sum or product of two of them.
+struct f16 {};
+struct bf16 {};
+
+template <class T> struct Format {
+    using Bits = std::conditional_t<
+        sizeof(T) == 8, u64,
+        std::conditional_t<sizeof(T) == 4, u32,
+                           std::make_unsigned_t<std::conditional_t<sizeof(T) == 2, u16, u8>>>>;
+    using Value = T;
+    static Value value(Bits bits) { return std::bit_cast<T>(bits); }
+    static Bits bits(Value value) { return std::bit_cast<Bits>(value); }
+};
+
+// Floats of 16 bits, `fraction` of which are the fraction.
+template <int fraction> struct SmallFormat {
+    using Bits = u16;
+    using Value = f64;
+    static constexpr int bias = (1 << (14 - fraction)) - 1;
+    static constexpr u16 infinity = static_cast<u16>(0x7FFF >> fraction << fraction);
+    static constexpr u16 quiet = u16{1} << (fraction - 1);
+
+    static f64 value(u16 bits) {
+        const u64 sign = u64{bits} >> 15 << 63, magnitude = bits & 0x7FFF;
+        if (magnitude > infinity)
+            return std::bit_cast<f64>(sign | u64{0x7FF} << 52 | magnitude << (52 - fraction));
+        if (magnitude == infinity) return std::bit_cast<f64>(sign | u64{0x7FF} << 52);
+        // As a double of the same fields this is too small by the difference of the biases.
+        const f64 scale = std::bit_cast<f64>(u64(1023 - bias + 1023) << 52);
+        return std::bit_cast<f64>(sign | magnitude << (52 - fraction)) * scale;
+    }
+    static u16 bits(f64 value) {
+        const u64 pattern = std::bit_cast<u64>(value);
+        const u16 sign = static_cast<u16>(pattern >> 63 << 15);
+        if (value != value) {
+            const u64 kept = pattern >> (52 - fraction) & 0x7FFF & ~u64{infinity};
+            return static_cast<u16>(sign | infinity | quiet | kept);
+        }
+        // The unit in the last place of the result; adding 1.5 * 2^52 of them rounds.
+        const int exponent =
+            std::max(static_cast<int>(pattern >> 52 & 0x7FF) - 1023, 1 - bias) - fraction;
+        const f64 unit = std::ldexp(1.0, exponent);
+        const f64 rounded = std::nearbyint(std::fabs(value) / unit) * unit;
+        if (rounded >= std::ldexp(2.0, bias)) return sign | infinity;
+        const f64 scale = std::ldexp(1.0, bias - 1023);
+        return static_cast<u16>(sign | std::bit_cast<u64>(rounded * scale) >> (52 - fraction));
+    }
+};
+template <> struct Format<f16> : SmallFormat<10> {};
+template <> struct Format<bf16> : SmallFormat<7> {};
+
+template <class T> using Bits = typename Format<T>::Bits;
+template <class T> using Value = typename Format<T>::Value;
+template <class T> Value<T> from_bits(Bits<T> bits) { return Format<T>::value(bits); }
+template <class T, class V> Bits<T> to_bits(V value) {
+    if constexpr (std::integral<T>)
+        return static_cast<Bits<T>>(value);
+    else
+        return Format<T>::bits(static_cast<Value<T>>(value));
+}
+
+// ---- NaNs. The first that comes in goes out, quiet; one that arises is positive.
+
+template <std::floating_point T> T quiet(T nan) {
+    constexpr int digits = std::numeric_limits<T>::digits;
+    return std::bit_cast<T>(std::bit_cast<Bits<T>>(nan) | Bits<T>{1} << (digits - 2));
+}
+template <class T> T settle(T result) {
+    return result == result ? result : std::numeric_limits<T>::quiet_NaN();
+}
+template <class T, class... More> T settle(T result, T a, More... more) {
+    if (result == result) return result;
+    return a != a ? quiet(a) : settle(result, more...);
+}
+
+// ---- What the modifiers of operands and results do.
+
+template <std::floating_point T> T magnitude(T x) { return std::fabs(x); }
+template <std::floating_point T> T clamp(T x) { return x > 0 ? std::min(x, T(1)) : T(0); }
+template <std::integral T, std::integral V> V clamp_to(V x) {
+    using Limits = std::numeric_limits<T>;
+    return std::clamp<V>(x, static_cast<V>(Limits::min()), static_cast<V>(Limits::max()));
+}
+
+// ---- Minimum and maximum: a number rather than a NaN, and -0 is less than 0.
+
+template <std::floating_point T> bool is_less(T a, T b) {
+    return a < b || (a == b && std::signbit(a) && !std::signbit(b));
+}
+template <std::floating_point T> T minimum(T a, T b) {
+    if (a != a || b != b) return b != b ? (a != a ? quiet(a) : a) : b;
+    return is_less(b, a) ? b : a;
+}
+template <std::floating_point T> T maximum(T a, T b) {
+    if (a != a || b != b) return b != b ? (a != a ? quiet(a) : a) : b;
+    return is_less(a, b) ? b : a;
+}
+template <std::integral T> T minimum(T a, T b) { return a < b ? a : b; }
+template <std::integral T> T maximum(T a, T b) { return a < b ? b : a; }
+template <class T> T median(T a, T b, T c) {
+    if constexpr (std::floating_point<T>)
+        if (a != a || b != b || c != c) return minimum(minimum(a, b), c);
+    return maximum(minimum(a, b), minimum(maximum(a, b), c));
+}
+
+// ---- Classes of floats, as v_cmp_class counts them.
+
+template <std::floating_point T> bool is_signalling(T x) {
+    constexpr int digits = std::numeric_limits<T>::digits;
+    return x != x && (std::bit_cast<Bits<T>>(x) >> (digits - 2) & 1) == 0;
+}
+template <std::floating_point T>
+bool is_class(T x, u32 classes, T smallest = std::numeric_limits<T>::min()) {
+    if (x != x) return (classes >> (is_signalling(x) ? 0 : 1) & 1) != 0;
+    const bool is_negative = std::signbit(x);
+    const T m = std::fabs(x);
+    const unsigned size = m == 0 ? 3 : m < smallest ? 2 : std::isinf(m) ? 0 : 1;
+    // From -infinity (2) up to -0 (5), and from +0 (6) to +infinity (9).
+    return (classes >> (is_negative ? 2 + size : 9 - size) & 1) != 0;
+}
+
+// ---- Conversions to integers: toward zero, NaN is 0, what is too large the largest.
+
+template <std::integral T, std::floating_point F> T to_integer(F x) {
+    constexpr F below = static_cast<F>(std::numeric_limits<T>::min());
+    const F above = std::ldexp(F(1), std::numeric_limits<T>::digits);
+    if (x != x) return 0;
+    if (x >= above) return std::numeric_limits<T>::max();
+    return x <= below ? std::numeric_limits<T>::min() : static_cast<T>(x);
+}
+
+// Towards zero, in 16 bits.
+inline f64 toward_zero_f16(f32 x) {
+    const f64 nearest = from_bits<f16>(to_bits<f16>(f64{x}));
+    if (std::fabs(nearest) <= std::fabs(f64{x}) || x != x || std::isinf(x)) return nearest;
+    return from_bits<f16>(static_cast<u16>(to_bits<f16>(nearest) - 1));
+}
+
+// ---- Parts of floats.
+
+template <std::floating_point T> T fraction_of(T x) { // in [0, 1)
+    const T part = x - std::floor(x);
+    return std::min(part, std::nextafter(T(1), T(0)));
+}
+template <std::floating_point T> i32 exponent_of(T x) {
+    int exponent = 0;
+    if (std::isfinite(x)) std::frexp(x, &exponent);
+    return exponent;
+}
+template <std::floating_point T> T mantissa_of(T x) {
+    int exponent = 0;
+    return std::isfinite(x) ? std::frexp(x, &exponent) : x;
+}
+
+// a * b + c with one rounding for 16 bits: the sum in double is made odd where it is not exact, so
+// that rounding it again goes where rounding once would.
+inline f64 fused_f16(f64 a, f64 b, f64 c) {
+    const f64 product = a * b, sum = product + c;
+    const f64 part = sum - product;
+    const f64 error = (product - (sum - part)) + (c - part);
+    const u64 bits = std::bit_cast<u64>(sum);
+    if (!(error > 0 || error < 0) || (bits & 1) != 0 || !std::isfinite(sum)) return sum;
+    return std::bit_cast<f64>((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
+// ---- Bits.
+
+inline u32 rotate_left(u32 x, unsigned by) { return std::rotl(x, static_cast<int>(by)); }
+template <std::unsigned_integral T> T reverse_bits(T x) {
+    T reversed = 0;
+    for (unsigned i = 0; i < 8 * sizeof x; ++i)
+        reversed |= static_cast<T>((x >> i & 1) << (8 * sizeof x - 1 - i));
+    return reversed;
+}
+// From the highest or lowest bit on; all ones where there is none.
+template <std::unsigned_integral T> u32 first_high(T x) {
+    return x == 0 ? ~0U : static_cast<u32>(std::countl_zero(x));
+}
+template <std::unsigned_integral T> u32 first_low(T x) {
+    return x == 0 ? ~0U : static_cast<u32>(std::countr_zero(x));
+}
+// How many of the highest bits are equal to the sign, all ones where all are.
+template <std::unsigned_integral T> u32 sign_run(T x) {
+    const T flipped = x >> (8 * sizeof x - 1) != 0 ? static_cast<T>(~x) : x;
+    return first_high(flipped);
+}
+inline u64 low_bits(unsigned count) { return count >= 64 ? ~u64{0} : (u64{1} << count) - 1; }
+inline i32 signed_field(u32 x, unsigned offset, unsigned width) {
+    if (width == 0) return 0;
+    const i32 shifted = static_cast<i32>(x) >> offset;
+    return offset + width >= 32
+               ? shifted
+               : static_cast<i32>(static_cast<u32>(shifted) << (32 - width)) >> (32 - width);
+}
+
+// Byte `selector` of the eight of high:low, or one of the constants and signs that v_perm_b32 has.
+inline u32 picked_byte(u32 high, u32 low, u32 selector) {
+    const u64 both = u64{high} << 32 | low;
+    if (selector >= 13) return 0xFF;
+    if (selector == 12) return 0;
+    if (selector >= 8) return (both >> (16 * (selector - 8) + 15) & 1) != 0 ? 0xFF : 0;
+    return both >> (8 * selector) & 0xFF;
+}
+inline u32 permute_bytes(u32 high, u32 low, u32 selectors) {
+    u32 result = 0;
+    for (unsigned i = 0; i < 4; ++i)
+        result |= picked_byte(high, low, selectors >> (8 * i) & 0xFF) << (8 * i);
+    return result;
+}
+
+// ---- Approximate instructions. The machine promises less than one unit in the last place, or some
+// 24 bits of a double. Here the result of a float is the nearest in one order of the waves and the
+// next above the exact value in the other, and that of a double is too large or too small, so that
+// a result which depends on it is found out, and a division or root that corrects it is not. (The
+// next below would not do: the compiler's division is right for divisors whose significand is all
+// ones only where their reciprocal is not rounded down. That of doubles is wrong for such divisors
+// by one unit if the dividend's last bit is 0, here as on the machine, however good the reciprocal
+// is.)
+
+inline f32 approximate(f64 value, int direction) {
+    const f32 nearest = static_cast<f32>(value);
+    if (direction < 0 || f64{nearest} >= value || !std::isnormal(nearest)) return nearest;
+    return std::nextafter(nearest, std::numeric_limits<f32>::infinity());
+}
+inline f64 approximate_f64(f64 value, int direction) {
+    return std::isnormal(value) ? value * (1 + direction * 0x1p-25) : value;
+}
+
+} // namespace amdgpu
