@@ -7,7 +7,13 @@ namespace {
 
 // Of codecs whose values have codes.
 const CodecFamily &family_of(CodecId id) {
-    return id == CodecId::minmax ? minmax_family : integer_family;
+    switch (id) {
+    case CodecId::minmax: return minmax_family;
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3:
+    case CodecId::mxfp4: return mx_family;
+    default: return integer_family;
+    }
 }
 
 // ---- Encode

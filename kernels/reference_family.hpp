@@ -21,7 +21,7 @@ struct CodecFamily {
     void (*decode)(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
                    double *values);
 };
-extern const CodecFamily integer_family, minmax_family;
+extern const CodecFamily integer_family, minmax_family, mx_family;
 
 // The end of the range's elements that have codes; those behind them travel as values.
 inline uint64_t coded_end(const ChunkRange &range) {
@@ -40,6 +40,14 @@ inline Draw draw_of(const ChunkRange &range, const Noise &noise, uint64_t elemen
 // What codecs of fp32 take; a double beyond fp32 becomes an infinity here.
 inline float block_input(DataType in, const void *src, uint64_t i) {
     return narrow_to_float(load_float(in, src, i));
+}
+
+// As a pattern, so that one order has infinities and NaN above all.
+inline uint32_t largest_magnitude(DataType in, const void *src, uint64_t begin, uint64_t end) {
+    uint32_t largest = 0;
+    for (uint64_t i = begin; i < end; i++)
+        largest = std::max(largest, std::bit_cast<uint32_t>(block_input(in, src, i)) & 0x7FFFFFFF);
+    return largest;
 }
 
 using GroupCodes = std::array<uint32_t, group_values>;

@@ -38,6 +38,10 @@ double encode_bound(const Codec &codec) {
     // has no code of its own.
     case CodecId::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
     case CodecId::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
+    // A step beside the largest element, of which OCP's scale may cut as much.
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3: return 0x1p-3;
+    case CodecId::mxfp4: return 0x1p-1;
     }
     return 0;
 }

@@ -38,12 +38,12 @@ void print_transports() {
 
 Done print_codecs() {
     static constexpr uint64_t sample = uint64_t{1} << 20;
-    std::printf("codecs\n  %-8s %14s %18s  %s\n", "name", "bits per fp32", "NMSE, one encode",
+    std::printf("codecs\n  %-10s %14s %18s  %s\n", "name", "bits per fp32", "NMSE, one encode",
                 "keys");
     for (const CodecName &row : codec_names()) {
         QCCL_TRY(const Codec codec, parse_codec(row.name));
         const size_t bytes = encoded_bytes(codec, DataType::float32, sample);
-        std::printf("  %-8s %14.2f %18.2g  %s\n", row.name.data(),
+        std::printf("  %-10s %14.2f %18.2g  %s\n", row.name.data(),
                     static_cast<double>(bytes) * 8 / sample, unit_nmse(codec, DataType::float32),
                     row.keys.empty() ? "-" : listed(row.keys).c_str());
     }

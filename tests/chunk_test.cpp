@@ -92,7 +92,8 @@ static void what_is_written_is_read() {
 }
 
 static void every_length_but_one_is_refused() {
-    for (const char *text : {"none", "fp16", "int5", "minmax:bits=7,bucket=32,skip_incomplete=1"}) {
+    for (const char *text :
+         {"none", "fp16", "int5", "mxfp6e2m3", "minmax:bits=7,bucket=32,skip_incomplete=1"}) {
         const Bytes bytes = make_chunk(text, DataType::float32, 70);
         for (size_t length = 0; length < bytes.size(); length++) {
             const Bytes cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(
@@ -151,6 +152,14 @@ static void impossible_keys_are_refused() {
     chunk = make_chunk("fp16", DataType::float32, 70);
     check_byte_refused(chunk, 6, 2); // int32
     check_byte_refused(chunk, 7, 1); // stochastic
+    chunk = make_chunk("mxfp4", DataType::float32, 70);
+    check_byte_refused(chunk, 8, 8);   // bits
+    check_byte_refused(chunk, 12, 33); // block
+    check_byte_refused(chunk, 9, 8);   // a flag that is none
+    put(chunk, 9, uint8_t{4});         // OCP's scale
+    CHECK_OK(open_chunk(chunk));
+    chunk = make_chunk("int4", DataType::float32, 70);
+    check_byte_refused(chunk, 9, 4);
     chunk = make_chunk("int4:block=1", DataType::float32, 1);
     put(chunk, 12, uint32_t{0x40000001}); // a block beyond the largest
     check_damaged(chunk);
@@ -169,7 +178,7 @@ static void noise_belongs_to_stochastic_rounding() {
 static void padding_is_zero() {
     for (const std::string &text : golden::specs()) {
         const Codec codec = parsed(text);
-        if (codec.bits == 0) continue;
+        if (codec.is_plain()) continue;
         for (const uint64_t count : {1U, 31U, 70U}) {
             Bytes chunk = make_chunk(text, DataType::float32, count);
             const PayloadLayout layout = payload_layout(codec, DataType::float32, count);
@@ -183,7 +192,8 @@ static void padding_is_zero() {
     for (const auto &[text, padding_bits] : {std::pair{"int5", 26 * 5},
                                              {"int6", 26 * 6},
                                              {"int8", 26 * 8},
-                                             {"minmax:bits=7", 26 * 7}}) {
+                                             {"minmax:bits=7", 26 * 7},
+                                             {"mxfp6e2m3", 26 * 6}}) {
         const Bytes chunk = make_chunk(text, DataType::float32, 70);
         const PayloadLayout layout = layout_of(text, 70);
         size_t refused = 0, gap_bits = 0;
@@ -209,6 +219,13 @@ static void strange_scales_are_refused() {
     for (const int scale : {0x8000, 0x7F80, 0xFF80, 0xFFC0, 0x7FC1, 0x7F81, 0x7C00, 0xFC00})
         CHECK(!accepts("int8", static_cast<uint16_t>(scale)));
     CHECK(accepts("int2", uint16_t{0x7EFF}) && !accepts("int2", uint16_t{0x7F00}));
+
+    for (const int scale : {0, 1, 127, 246, 255}) CHECK(accepts("mxfp8e4m3", uint8_t(scale)));
+    for (const int scale : {247, 254}) CHECK(!accepts("mxfp8e4m3", uint8_t(scale)));
+    for (const char *text : {"mxfp6e2m3", "mxfp4"}) {
+        for (const int scale : {0, 247, 252, 255}) CHECK(accepts(text, uint8_t(scale)));
+        for (const int scale : {253, 254}) CHECK(!accepts(text, uint8_t(scale)));
+    }
 
     constexpr uint32_t nan = 0x7FC00000, one = 0x3F800000, infinity = 0x7F800000, zero = 0,
                        minus = 0x80000000;

@@ -59,7 +59,8 @@ static void shortest_specs_lead_back() {
     for (const char *text :
          {"none", "fp16", "bf16:min=1M", "fp8e4m3", "fp8e5m2:min=2", "int8", "int2:block=1",
           "int4:round=stochastic", "int6:block=64,round=stochastic,seed=9,min=3G", "minmax",
-          "minmax:bits=1", "minmax:bucket=all",
+          "minmax:bits=1", "minmax:bucket=all", "mxfp8e4m3", "mxfp6e2m3:min=1K,scale=ocp",
+          "mxfp4:round=stochastic,seed=3,scale=ocp",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
         CHECK_EQ(spec(parsed(text)), text);
         CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
@@ -80,7 +81,8 @@ static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int", "INT4", "int4 ", " int4", "none4",
                              "fp8", "topk", ":", "int4;"})
         check_refused(
-            text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax");
+            text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax, "
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -92,6 +94,8 @@ static void strange_keys_are_refused() {
         check_refused(text, "possible are block, round, seed, min");
     for (const char *text : {"minmax:block=32", "minmax:residual=on"})
         check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
+    for (const char *text : {"mxfp4:block=32", "mxfp8e4m3:bucket=32", "mxfp6e2m3:bits=6"})
+        check_refused(text, "possible are round, seed, min, scale");
     check_refused("fp16:round=nearest", "possible is min");
     check_refused("none:min=5", "none takes no keys");
     check_refused("int4:block", "write block=VALUE");
@@ -115,6 +119,8 @@ static void strange_values_are_refused() {
         check_refused(std::string("int4:min=") + value, "a number of bytes");
     for (const char *value : {"", "2", "yes"})
         check_refused(std::string("minmax:skip_incomplete=") + value, "possible are 0, 1");
+    for (const char *value : {"", "floor", "OCP"})
+        check_refused(std::string("mxfp4:scale=") + value, "possible are ceil, ocp");
 }
 
 static void impossible_combinations_are_refused() {
@@ -144,6 +150,7 @@ static void grids_hold_whole_buckets_and_lines() {
     CHECK_EQ(grain(parsed("int4:block=7")), 448U);
     CHECK_EQ(grain(parsed("int4:block=96")), 192U);
     CHECK_EQ(grain(parsed("minmax")), 512U);
+    CHECK_EQ(grain(parsed("mxfp4")), 64U);
     CHECK_EQ(grain(parsed("minmax:bucket=all")), 64U);
     CHECK_EQ(grain(parsed("minmax:bucket=1073741823")), size_t{1073741823} * 64);
 }
@@ -181,7 +188,16 @@ static void possible_is_what_a_spec_can_say() {
     codec.rounding = Rounding::stochastic;
     CHECK(!is_possible(codec));
     codec = parsed("none");
-    codec.id = static_cast<CodecId>(7);
+    codec.id = static_cast<CodecId>(14);
+    CHECK(!is_possible(codec));
+    codec = parsed("mxfp4");
+    codec.bits = 6;
+    CHECK(!is_possible(codec));
+    codec = parsed("mxfp6e2m3");
+    codec.bucket = 64;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.scaling = Scaling::ocp;
     CHECK(!is_possible(codec));
 }
 
@@ -197,6 +213,11 @@ static void errors_are_predicted() {
     CHECK(near(unit_nmse(parsed("int4"), DataType::float32), 7.4e-3));
     CHECK(near(unit_nmse(parsed("minmax"), DataType::float32), 4.8e-5));
     CHECK(near(unit_nmse(parsed("minmax:bits=4"), DataType::float32), 1.4e-2));
+    CHECK(near(unit_nmse(parsed("mxfp8e4m3"), DataType::float32), 7.0e-4));
+    CHECK(near(unit_nmse(parsed("mxfp8e4m3:scale=ocp"), DataType::float32), 8.9e-4));
+    CHECK(near(unit_nmse(parsed("mxfp6e2m3"), DataType::float32), 8.0e-4));
+    CHECK(near(unit_nmse(parsed("mxfp4"), DataType::float32), 1.37e-2));
+    CHECK(near(unit_nmse(parsed("mxfp4:scale=ocp"), DataType::float32), 1.34e-2));
     CHECK_EQ(unit_nmse(parsed("fp16"), DataType::float16), 0.0);
     CHECK_EQ(unit_nmse(parsed("fp16"), DataType::bfloat16), 0.0);
     CHECK(unit_nmse(parsed("bf16"), DataType::float16) > 0);

@@ -107,6 +107,9 @@ inline std::vector<std::string> specs() {
             list.push_back(std::string("minmax:") + more + key);
     }
     list.insert(list.end(), {"fp8e4m3", "fp8e5m2"});
+    for (const char *name : {"mxfp8e4m3", "mxfp6e2m3", "mxfp4"})
+        for (const char *keys : {"", ":round=stochastic", ":scale=ocp"})
+            list.push_back(std::string(name) + keys);
     return list;
 }
 

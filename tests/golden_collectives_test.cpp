@@ -92,7 +92,9 @@ constexpr const char *codecs[] = {"none",
                                   "minmax:bits=3,bucket=100,round=stochastic",
                                   "minmax:bits=6,bucket=64,skip_incomplete=1",
                                   "fp8e4m3",
-                                  "fp8e5m2"};
+                                  "fp8e5m2",
+                                  "mxfp8e4m3",
+                                  "mxfp4:round=stochastic"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -16,6 +16,7 @@ constexpr const char *codecs[] = {"none",
                                   "fp16",
                                   "fp8e5m2",
                                   "int8",
+                                  "mxfp8e4m3",
                                   "int4:block=100",
                                   "minmax:bits=4,bucket=64",
                                   "minmax:bits=3,bucket=all"};

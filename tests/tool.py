@@ -70,8 +70,9 @@ def payload_bytes(codec, count, type_bytes):
         return count * 2
     if codec in ("fp8e4m3", "fp8e5m2"):
         return count
-    bits = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8}[codec]
-    block, scale = (512, 8) if codec == "minmax" else (32, 2)
+    bits = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8,
+            "mxfp8e4m3": 8, "mxfp6e2m3": 6, "mxfp4": 4}[codec]
+    block, scale = (512, 8) if codec == "minmax" else (32, 1) if codec.startswith("mx") else (32, 2)
     end = 0
     for width in (8, 4, 2, 1):
         if bits & width:

@@ -9,7 +9,8 @@ using namespace trip;
 static void noise_is_unbiased() {
     constexpr size_t count = 1 << 16;
     for (const char *text : {"int4:round=stochastic", "int8:block=64,round=stochastic",
-                             "minmax:bits=2,round=stochastic"})
+                             "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
+                             "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic"})
         for (const float value : {0.123F, 0.77F, -0.4F}) {
             std::vector<float> values(count, value);
             for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
@@ -78,10 +79,28 @@ void check(const std::string &text, size_t ranks, const char *algorithm, double 
 } // namespace
 
 static void errors_are_as_predicted() {
-    for (const char *text :
-         {"int8", "int6", "int5", "int4", "int3", "int2", "minmax", "minmax:bits=6,bucket=32",
-          "minmax:bits=5", "minmax:bits=4", "int4:block=128", "int4:round=stochastic",
-          "minmax:round=stochastic", "fp16", "bf16", "fp8e4m3", "fp8e5m2"})
+    for (const char *text : {"int8",
+                             "int6",
+                             "int5",
+                             "int4",
+                             "int3",
+                             "int2",
+                             "minmax",
+                             "minmax:bits=6,bucket=32",
+                             "minmax:bits=5",
+                             "minmax:bits=4",
+                             "int4:block=128",
+                             "int4:round=stochastic",
+                             "minmax:round=stochastic",
+                             "fp16",
+                             "bf16",
+                             "fp8e4m3",
+                             "fp8e5m2",
+                             "mxfp8e4m3",
+                             "mxfp6e2m3",
+                             "mxfp4",
+                             "mxfp6e2m3:scale=ocp",
+                             "mxfp8e4m3:round=stochastic"})
         for (const size_t ranks : {1U, 2U, 5U, 16U}) {
             const Ratios ratios = ratios_of(text, ranks);
             check(text, ranks, "direct", ratios.direct, 1, 0.1);

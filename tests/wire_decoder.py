@@ -8,11 +8,15 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX = 0, 1, 2, 3, 4, 5, 6
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4 = range(10)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
 TYPE_BYTES = {**{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, BFLOAT16: 2, E4M3: 1, E5M2: 1}
+
+E2M3, E2M1 = "e2m3", "e2m1"  # elements alone, no tensor has them
+ELEMENTS = {MXFP8: E4M3, MXFP6: E2M3, MXFP4: E2M1}
+ELEMENT_BITS = {MXFP8: 8, MXFP6: 6, MXFP4: 4}
 
 # exponent bits, fraction bits, canonical NaN, largest finite, infinity (None: there is none)
 Small = namedtuple("Small", "exponent fraction nan largest infinity")
@@ -21,6 +25,8 @@ SMALL = {
     BFLOAT16: Small(8, 7, 0x7FC0, 0x7F7F, 0x7F80),
     E4M3: Small(4, 3, 0x7F, 0x7E, None),
     E5M2: Small(5, 2, 0x7E, 0x7B, 0x7C),
+    E2M3: Small(2, 3, None, 0x1F, None),
+    E2M1: Small(2, 1, None, 0x7, None),
 }
 SATURATING_TYPES = (E4M3, E5M2)
 
@@ -90,6 +96,13 @@ def store(values, kind, saturate=None):
     return values.tobytes()
 
 
+def scale_of(codec, bucket):
+    """Values that share a scale, and its bytes."""
+    if codec in ELEMENTS:
+        return 32, 1
+    return bucket, 2 if codec == INT else 8
+
+
 def plane_widths(bits):
     return [w for w in (8, 4, 2, 1) if bits & w]
 
@@ -100,7 +113,8 @@ def layout_of(codec, kind, bits, bucket, skips, n):
     size = bucket or max(n, 1)
     raw_count = n % size if skips else 0
     coded = n - raw_count
-    groups, scale_count = -(-coded // 32), -(-coded // size)
+    scale_values, scale_bytes = scale_of(codec, size)
+    groups, scale_count = -(-coded // 32), -(-coded // scale_values)
     planes, gaps, end = {}, [], 0
 
     def section(length):
@@ -112,7 +126,7 @@ def layout_of(codec, kind, bits, bucket, skips, n):
 
     for width in plane_widths(bits):
         planes[width] = section(groups * 4 * width)
-    scales = section(scale_count * (2 if codec == INT else 8))
+    scales = section(scale_count * scale_bytes)
     raw = section(raw_count * TYPE_BYTES[kind]) if raw_count else 0
     return Layout(planes, scales, raw, end, coded, scale_count, gaps)
 
@@ -157,19 +171,38 @@ def decode_minmax(header, payload, layout):
     return low.astype(t)[at] + unit.astype(t)[at] * codes.astype(t)
 
 
+def decode_mx(header, payload, layout):
+    w = np.frombuffer(payload, "u1", layout.scale_count, layout.scales).astype(np.int64)
+    need(((w == 255) | (w <= 254 - (8 if header.codec == MXFP8 else 2))).all(), "scale")
+    scale = np.where(w == 255, np.nan, np.ldexp(1.0, np.minimum(w, 254) - 127))
+    codes = read_codes(payload, layout, header.bits)
+    return (widen(codes, ELEMENTS[header.codec]) * np.repeat(scale, 32)[:layout.coded]).astype(np.float32)
+
+
+DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx}
+
+
+def check_keys(h):
+    skips, ocp = h.flags & 1, h.flags & 4
+    need(not ocp or h.codec in ELEMENTS, "keys")
+    need(not skips or (h.codec == MINMAX and h.bucket), "keys")
+    if h.codec == NONE or h.codec in CASTS:
+        need(h.bits == h.bucket == h.rounding == 0, "keys")
+    elif h.codec == INT:
+        need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30, "keys")
+    elif h.codec == MINMAX:
+        need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
+    else:
+        need(h.bits == ELEMENT_BITS[h.codec] and h.bucket == 32, "keys")
+
+
 def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
-    need(h.magic == b"QCCL" and h.version == 1 and h.reserved0 == h.reserved1 == 0 and h.flags < 4, "fixed field")
-    need(h.codec in (NONE, *CASTS, INT, MINMAX) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
+    need(h.magic == b"QCCL" and h.version == 1 and h.reserved0 == h.reserved1 == 0 and h.flags < 8, "fixed field")
+    need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS, "type")
-    skips = h.flags & 1
-    if h.codec == NONE or h.codec in CASTS:
-        need(h.bits == h.bucket == h.rounding == skips == 0, "keys")
-    elif h.codec == INT:
-        need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30 and not skips, "keys")
-    else:
-        need(1 <= h.bits <= 8 and h.bucket <= 1 << 30 and not (skips and h.bucket == 0), "keys")
+    check_keys(h)
     need(h.rounding or h.key == h.call == 0, "noise")
     need(h.flags & 2 or h.crc == 0, "seal")
     need(h.first + h.count < 1 << 64, "index")
@@ -187,5 +220,5 @@ def decode(chunk):
     if kind := CASTS.get(h.codec):
         return Chunk(h, payload if kind == h.type else store(load(payload, kind), h.type))
     with np.errstate(all="ignore"):
-        y = (decode_int if h.codec == INT else decode_minmax)(h, payload, layout)
+        y = DECODERS[h.codec](h, payload, layout)
         return Chunk(h, store(y.astype(np.float64), h.type) + (payload[layout.raw:] if layout.raw or not layout.coded else b""))

@@ -5,7 +5,8 @@
 
 import numpy as np
 
-from wire_decoder import BFLOAT16, CASTS, FLOAT64, HEADER, INT, NONE, layout_of, narrow, plane_widths, store, widen
+from wire_decoder import (BFLOAT16, CASTS, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, SMALL, layout_of, narrow,
+                          plane_widths, store, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
 FLT_MIN = np.float32(2.0**-126)
@@ -101,6 +102,42 @@ def encode_minmax(header, values, u):
     return codes, pairs.astype("<f4").tobytes()
 
 
+def element_codes(v, kind, u):
+    """fp32 values onto the grid of small floats, saturating; fp64 holds a / g exactly."""
+    f = SMALL[kind]
+    bias = (1 << (f.exponent - 1)) - 1
+    a = np.abs(v).astype(np.float64)
+    e = np.maximum(np.frexp(a)[1] - 1, 1 - bias)
+    steps = np.ldexp(a, f.fraction - e)
+    q = np.rint(steps) if u is None else np.floor((steps + u).astype(np.float32))
+    most = widen(np.array([f.largest]), kind)[0]
+    code = narrow(np.minimum(np.ldexp(q, e - f.fraction), most), kind, saturate=True)
+    return code.astype(np.int64) | np.signbit(v).astype(np.int64) << (f.exponent + f.fraction)
+
+
+def encode_mx(header, values, u):
+    kind = ELEMENTS[header.codec]
+    most, top = widen(np.array([SMALL[kind].largest]), kind)[0], 8 if header.codec == MXFP8 else 2
+    x = blocks_of(values.astype(np.float32), 32, np.float32(0))
+    finite = np.isfinite(x).all(axis=1)
+    m = np.where(finite, np.abs(x).max(axis=1).astype(np.float64), 0)
+    safe = np.where(m > 0, m, 1.0)
+    if header.flags & 4:
+        w = np.frexp(safe)[1] - 1 - top + 127
+    else:  # m / M is no exact fp64, but the comparison below is
+        w = np.frexp(safe / most)[1] + 127
+        w = np.where(safe <= np.ldexp(most, w - 128), w - 1, w)
+        w = np.where(safe <= np.ldexp(most, w - 128), w - 1, w)
+    w = np.where(m > 0, np.clip(w, 0, 254 - top), 0)
+    v = x * np.ldexp(np.float32(1), 127 - w)[:, None].astype(np.float32)
+    coded = np.repeat(m > 0, 32)[:len(values)]
+    codes = np.where(coded, element_codes(np.where(np.isfinite(v), v, 0).reshape(-1)[:len(values)], kind, u), 0)
+    return codes, np.where(finite, w, 255).astype(np.uint8).tobytes()
+
+
+ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx}
+
+
 def write_planes(payload, layout, bits, codes):
     groups = -(-layout.coded // 32)
     padded = np.zeros(groups * 32, np.int64)
@@ -132,9 +169,9 @@ def encode(header, values, plain):
         coded = values[:layout.coded]
         u = None
         if header.rounding:
-            t = np.float64 if header.codec != INT and header.type == FLOAT64 else np.float32
+            t = np.float64 if header.codec == MINMAX and header.type == FLOAT64 else np.float32
             u = noise(header, layout.coded).astype(t)
-        codes, scales = (encode_int if header.codec == INT else encode_minmax)(header, coded, u)
+        codes, scales = ENCODERS[header.codec](header, coded, u)
     write_planes(payload, layout, header.bits, codes)
     payload[layout.scales:layout.scales + len(scales)] = scales
     if n > layout.coded:

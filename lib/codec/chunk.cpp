@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
-constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2;
+constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4;
 constexpr uint64_t most_values_per_byte = 8; // codes of one bit
 constexpr Code damaged = Code::damaged_data;
 
@@ -44,6 +44,7 @@ Result<Codec> read_codec(const Header &header) {
     codec.bucket = header.bucket;
     codec.rounding = static_cast<Rounding>(header.rounding);
     codec.skips_incomplete = (header.flags & flag_skips_incomplete) != 0;
+    codec.scaling = (header.flags & flag_ocp_scale) != 0 ? Scaling::ocp : Scaling::ceil;
     if (!is_possible(codec))
         return Error::make(damaged,
                            "chunk: codec %u with %u bits, bucket %" PRIu32
@@ -59,8 +60,8 @@ Done check_fixed_fields(const Header &header) {
     if (header.version != chunk_version)
         return Error::make(damaged, "chunk: version %u, this library reads %u", header.version,
                            chunk_version);
-    if ((header.flags & ~(flag_skips_incomplete | flag_sealed)) != 0 || header.reserved_10 != 0 ||
-        header.reserved_60 != 0)
+    if ((header.flags & ~(flag_skips_incomplete | flag_sealed | flag_ocp_scale)) != 0 ||
+        header.reserved_10 != 0 || header.reserved_60 != 0)
         return Error::make(damaged, "chunk: reserved bits are set");
     if ((header.flags & flag_sealed) == 0 && header.crc != 0)
         return Error::make(damaged, "chunk: a checksum without a seal");
@@ -116,6 +117,12 @@ Encoding encoding_of(const Codec &codec, const Codec &other, DataType type) {
             }};
 }
 
+static uint8_t flags_of(const Codec &codec) {
+    const unsigned skips = codec.skips_incomplete ? flag_skips_incomplete : 0,
+                   ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0;
+    return static_cast<uint8_t>(skips | ocp);
+}
+
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
     const bool draws = codec.rounding == Rounding::stochastic;
     const Header header{
@@ -125,7 +132,7 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
         .type = static_cast<uint8_t>(chunk.type),
         .rounding = static_cast<uint8_t>(codec.rounding),
         .bits = codec.bits,
-        .flags = codec.skips_incomplete ? flag_skips_incomplete : uint8_t{0},
+        .flags = flags_of(codec),
         .reserved_10 = 0,
         .bucket = codec.bucket,
         .count = chunk.count,

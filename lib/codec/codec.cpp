@@ -8,24 +8,33 @@ namespace {
 
 bool is_block_bits(unsigned bits) { return bits == 8 || (bits >= 2 && bits <= 6); }
 
+unsigned element_bits(CodecId id) {
+    return id == CodecId::mxfp8e4m3 ? 8 : id == CodecId::mxfp6e2m3 ? 6 : 4;
+}
+
 } // namespace
 
 bool is_possible(const Codec &codec) {
     const bool is_plain =
         codec.bits == 0 && codec.bucket == 0 && codec.rounding == Rounding::nearest;
     if (codec.rounding > Rounding::stochastic || codec.bucket > largest_bucket) return false;
+    if (codec.skips_incomplete && codec.id != CodecId::minmax) return false;
+    if (codec.scaling != Scaling::ceil && !codec.is_mx()) return false;
     switch (codec.id) {
     case CodecId::none:
     case CodecId::fp16:
     case CodecId::bf16:
     case CodecId::fp8e4m3:
-    case CodecId::fp8e5m2: return is_plain && !codec.skips_incomplete;
-    case CodecId::integer:
-        return is_block_bits(codec.bits) && codec.bucket >= 1 && !codec.skips_incomplete;
+    case CodecId::fp8e5m2: return is_plain;
+    case CodecId::integer: return is_block_bits(codec.bits) && codec.bucket >= 1;
     case CodecId::minmax:
         // The bucket that is the whole chunk is never incomplete.
         return codec.bits >= 1 && codec.bits <= 8 &&
                !(codec.skips_incomplete && codec.bucket == Codec::whole_chunk);
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3:
+    case CodecId::mxfp4:
+        return codec.bits == element_bits(codec.id) && codec.bucket == mx_block_values;
     }
     return false;
 }

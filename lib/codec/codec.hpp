@@ -23,27 +23,38 @@ enum class CodecId : uint8_t {
     fp8e5m2 = 4,
     integer = 5,
     minmax = 6,
+    mxfp8e4m3 = 7,
+    mxfp6e2m3 = 8,
+    mxfp4 = 9,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
+
+// How the scales of small floats are rounded: up, so that none of a block's values saturates, or
+// as OCP's formats have it.
+enum class Scaling : uint8_t { ceil = 0, ocp = 1 };
 
 struct Codec {
     static constexpr uint32_t whole_chunk = 0; // bucket=all
 
     CodecId id = CodecId::none;
-    uint8_t bits = 0; // integer: 2 3 4 5 6 8; minmax: 1 .. 8; others 0
+    // Of a code that lies in planes. integer: 2 3 4 5 6 8; minmax: 1 .. 8; mx: of the element;
+    // others 0.
+    uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
-    uint32_t bucket = 0;           // values that share a scale (integer: "block"); others 0
+    uint32_t bucket = 0;           // values that share a scale (integer: "block"; mx: 32); others 0
     uint64_t seed = 0;             // stochastic rounding
     // Calls on fewer bytes go lossless; nothing: the planner's choice.
     std::optional<uint64_t> min_bytes{};
+    Scaling scaling = Scaling::ceil; // mx
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
     bool is_cast() const { return id >= CodecId::fp16 && id <= CodecId::fp8e5m2; }
     // The payload is the values, one after the other.
     bool is_plain() const { return is_lossless() || is_cast(); }
+    bool is_mx() const { return id >= CodecId::mxfp8e4m3 && id <= CodecId::mxfp4; }
     // What values that have no codes are on the wire: a cast's own type, else the tensor's.
     DataType plain_type(DataType tensor) const {
         switch (id) {
@@ -51,11 +62,8 @@ struct Codec {
         case CodecId::bf16: return DataType::bfloat16;
         case CodecId::fp8e4m3: return DataType::float8e4m3;
         case CodecId::fp8e5m2: return DataType::float8e5m2;
-        case CodecId::none:
-        case CodecId::integer:
-        case CodecId::minmax: break;
+        default: return tensor;
         }
-        return tensor;
     }
     // A bucket is a chunk: nothing can be cut.
     bool has_whole_buckets() const { return id == CodecId::minmax && bucket == whole_chunk; }
@@ -64,6 +72,9 @@ struct Codec {
 
 // Larger buckets are refused; bucket=all is what a caller means by them.
 inline constexpr uint32_t largest_bucket = 1U << 30;
+
+// Values that share a scale in OCP's formats.
+inline constexpr uint32_t mx_block_values = 32;
 
 // Whether the parameters go together; it holds for all that parse_codec gives and headers carry.
 bool is_possible(const Codec &codec);

@@ -15,7 +15,16 @@ constexpr uint32_t usual_block = 32, usual_bucket = 512;
 constexpr uint8_t usual_bits = 8;
 
 constexpr unsigned key_bit(unsigned index) { return 1U << index; }
-enum Key : unsigned { bits_key, bucket_key, block_key, round_key, seed_key, min_key, skip_key };
+enum Key : unsigned {
+    bits_key,
+    bucket_key,
+    block_key,
+    round_key,
+    seed_key,
+    min_key,
+    skip_key,
+    scale_key,
+};
 
 struct KeyRow {
     std::string_view name;
@@ -30,6 +39,7 @@ constexpr KeyRow key_table[] = {
     {"seed", {"0 to 18446744073709551615"}},
     {"min", {"a number of bytes, also with K, M, G or T behind it"}},
     {"skip_incomplete", {"0", "1"}},
+    {"scale", {"ceil", "ocp"}},
 };
 static_assert(largest_bucket == 1073741824);
 
@@ -38,6 +48,9 @@ constexpr unsigned block_keys =
     key_bit(block_key) | key_bit(round_key) | key_bit(seed_key) | key_bit(min_key);
 constexpr unsigned bucket_keys = key_bit(bits_key) | key_bit(bucket_key) | key_bit(round_key) |
                                  key_bit(seed_key) | key_bit(min_key) | key_bit(skip_key);
+
+constexpr unsigned mx_keys =
+    key_bit(scale_key) | key_bit(round_key) | key_bit(seed_key) | key_bit(min_key);
 
 struct NameRow {
     std::string_view name;
@@ -66,6 +79,9 @@ constexpr NameRow name_table[] = {
     {"int3", usual_codec(CodecId::integer, 3, usual_block), block_keys},
     {"int2", usual_codec(CodecId::integer, 2, usual_block), block_keys},
     {"minmax", usual_codec(CodecId::minmax, usual_bits, usual_bucket), bucket_keys},
+    {"mxfp8e4m3", usual_codec(CodecId::mxfp8e4m3, 8, mx_block_values), mx_keys},
+    {"mxfp6e2m3", usual_codec(CodecId::mxfp6e2m3, 6, mx_block_values), mx_keys},
+    {"mxfp4", usual_codec(CodecId::mxfp4, 4, mx_block_values), mx_keys},
 };
 
 // Those whose bit is set in `keys`.
@@ -153,6 +169,10 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
         if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
+    case scale_key:
+        if (text != "ceil" && text != "ocp") return bad_value(key, text);
+        codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
+        return {};
     }
     return {};
 }
@@ -230,6 +250,7 @@ std::string spec(const Codec &codec) {
         add(seed_key, std::to_string(codec.seed));
     if (codec.min_bytes) add(min_key, write_bytes(*codec.min_bytes));
     if (codec.skips_incomplete) add(skip_key, "1");
+    if (codec.scaling == Scaling::ocp) add(scale_key, "ocp");
     return text;
 }
 

@@ -139,6 +139,79 @@ double bucket_nmse(const Codec &codec) {
     return sum / (nodes * nodes);
 }
 
+// Small floats: zero, a power of two and its multiples up to the next one, and so on.
+struct SmallFloats {
+    int fraction_bits, lowest, highest; // exponents of the smallest normal number and the largest
+    double largest;
+
+    // Of a magnitude of the grid, to the next one.
+    double step(double level) const {
+        const int exponent = level == 0 ? lowest : std::max(std::ilogb(level), lowest);
+        return std::ldexp(1.0, exponent - fraction_bits);
+    }
+    // Integral over magnitudes up to `most` of the squared error times the density, all divided by
+    // `scale`.
+    double error(double most, double scale, Rounding rounding) const;
+    // Of one magnitude.
+    double error_at(double x, Rounding rounding) const;
+};
+constexpr SmallFloats e4m3{3, -6, 8, 448}, e2m3{3, 0, 2, 7.5}, e2m1{1, 0, 2, 6};
+
+double SmallFloats::error(double most, double scale, Rounding rounding) const {
+    const Interval support{0, most};
+    double sum = 0;
+    for (double level = 0, below = 0; level <= largest && below < most;) {
+        const double here = level * scale, next = (level + step(level)) * scale;
+        const bool is_last = level == largest;
+        const double edge = is_last ? everywhere : (here + next) / 2;
+        if (rounding == Rounding::nearest || is_last) {
+            const Interval cell = support.within(below, edge);
+            if (!cell.is_empty()) sum += cell.squared_distance(here);
+            below = edge;
+        } else {
+            const Interval between = support.within(here, next);
+            if (!between.is_empty()) sum += between.integral(-here * next, here + next, -1);
+            below = next;
+        }
+        level += step(level);
+    }
+    return sum;
+}
+
+double SmallFloats::error_at(double x, Rounding rounding) const {
+    if (x >= largest) return (x - largest) * (x - largest);
+    const double size = step(x), position = x / size, fraction = position - std::floor(position);
+    const double squares = rounding == Rounding::nearest
+                               ? std::pow(position - std::rint(position), 2)
+                               : fraction * (1 - fraction);
+    return squares * size * size;
+}
+
+const SmallFloats &element_of(CodecId id) {
+    return id == CodecId::mxfp8e4m3 ? e4m3 : id == CodecId::mxfp6e2m3 ? e2m3 : e2m1;
+}
+
+// Mean over the quantiles of the largest of a block's magnitudes, and over where between two powers
+// of two the variance lies.
+double mx_nmse(const Codec &codec) {
+    constexpr int nodes = 8, phases = 8;
+    const double n = codec.bucket;
+    const SmallFloats &element = element_of(codec.id);
+    double sum = 0;
+    for (int i = 0; i < nodes * phases; i++) {
+        const double most = quantile(root_complement((i / phases + 0.5) / nodes, n) / 2);
+        const double phase = std::exp2(static_cast<double>(i % phases) / phases);
+        const double exponent = codec.scaling == Scaling::ceil
+                                    ? std::ceil(std::log2(most * phase / element.largest))
+                                    : std::floor(std::log2(most * phase)) - element.highest;
+        const double scale = std::exp2(exponent) / phase;
+        const double own = element.error_at(most / scale, codec.rounding) * scale * scale;
+        const double rest = element.error(most, scale, codec.rounding) / Interval{0, most}.mass();
+        sum += (own + (n - 1) * rest) / n;
+    }
+    return sum / (nodes * phases);
+}
+
 int fraction_bits(DataType type) {
     switch (type) {
     case DataType::float16: return 10;
@@ -169,6 +242,9 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::fp8e5m2: return cast_nmse(codec.plain_type(type), type);
     case CodecId::integer: return block_nmse(codec);
     case CodecId::minmax: return bucket_nmse(codec);
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3:
+    case CodecId::mxfp4: return mx_nmse(codec);
     }
     return 0;
 }

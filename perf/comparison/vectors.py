@@ -54,6 +54,8 @@ def bits_of(codec):
         return 8
     if match := re.fullmatch(r"int(\d)", name):
         return int(match[1]) + 16 / int(keys.get("block", 32))
+    if match := re.fullmatch(r"mxfp(\d).*", name):
+        return int(match[1]) + 8 / 32
     if name == "minmax":
         return int(keys.get("bits", 8)) + 64 / int(keys.get("bucket", 512))
     return None

@@ -60,12 +60,17 @@ struct Dice {
 };
 
 Codec random_codec(Dice &dice) {
-    static const char *const specs[] = {"none", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8",
-                                        "int6", "int5", "int4", "int3",    "int2",    "minmax"};
+    static const char *const specs[] = {"none", "fp16",   "bf16",      "fp8e4m3",   "fp8e5m2",
+                                        "int8", "int6",   "int5",      "int4",      "int3",
+                                        "int2", "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4"};
     Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
-    if (codec.bits == 0) return codec;
-    codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
+    if (codec.is_plain()) return codec;
     codec.rounding = static_cast<Rounding>(dice.roll(2));
+    if (codec.is_mx()) {
+        codec.scaling = static_cast<Scaling>(dice.roll(2));
+        return codec;
+    }
+    codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
     if (codec.id != CodecId::minmax) return codec;
     codec.bits = static_cast<uint8_t>(1 + dice.roll(8));
     if (dice.roll(4) == 0)

@@ -1,0 +1,55 @@
+// The arithmetic of the MX codecs, once: a block of 32 values shares a power of two, E8M0, and its
+// codes are small floats. Scalar and portable, for CPUs and GPUs; WIRE.md says it in words. Knows
+// no memory: where values, codes and scales lie is the kernels' business.
+#pragma once
+
+#include "kernels/mx_element.hpp"
+
+namespace qccl {
+
+// 2^(wire - 127), or NaN. Without codes (a block of zeros, or one that is not finite) every code
+// is 0.
+struct MxScale {
+    static constexpr uint8_t nan = 0xFF;
+    uint8_t wire = 0;
+    bool has_codes = false;
+    float inverse = 0.0F;
+};
+
+// Exponent of the largest element of F. A larger scale than 2^(127 - exponent) is never used: what
+// is decoded is finite.
+template <class F>
+inline constexpr int
+    element_exponent = static_cast<int>(F::largest >> F::fraction_bits) - element_bias<F>;
+
+// `largest`: pattern of the largest magnitude in the block, of NaN where there is one. With
+// rounds_up the least scale that the block's values fit under, else OCP's, whose largest ones may
+// saturate.
+template <class F> constexpr MxScale mx_scale(uint32_t largest, bool rounds_up) {
+    constexpr uint32_t infinity = 0x7F800000, fraction_mask = 0x7FFFFF;
+    constexpr uint32_t element_fraction = F::largest << (23 - F::fraction_bits) & fraction_mask;
+    constexpr int most = 254 - element_exponent<F>;
+    if (largest >= infinity) return {.wire = MxScale::nan};
+    if (largest == 0) return {};
+    const bool is_beyond = (largest & fraction_mask) > element_fraction;
+    const int wanted =
+        static_cast<int>(largest >> 23) - element_exponent<F> + (rounds_up && is_beyond ? 1 : 0);
+    MxScale scale;
+    scale.wire = static_cast<uint8_t>(wanted < 0 ? 0 : wanted > most ? most : wanted);
+    scale.has_codes = true;
+    scale.inverse = std::bit_cast<float>((254U - scale.wire) << 23);
+    return scale;
+}
+
+template <class F> uint32_t mx_code(float x, const MxScale &scale, Draw draw) {
+    return scale.has_codes ? element_code<F>(x * scale.inverse, draw) : 0;
+}
+
+template <class F> constexpr float mx_value(uint32_t code, uint8_t wire) {
+    constexpr uint32_t lowest = 0x00400000; // 2^-127, subnormal
+    if (wire == MxScale::nan) return std::bit_cast<float>(float_nan);
+    const float scale = std::bit_cast<float>(wire == 0 ? lowest : uint32_t{wire} << 23);
+    return canonical(widen<F>(code) * scale);
+}
+
+} // namespace qccl

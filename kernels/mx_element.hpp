@@ -1,0 +1,43 @@
+// The elements of OCP's MX formats and of NVFP4: how a value rounds onto their grid, which grows
+// coarser from power of two to power of two. Scalar and portable, for CPUs and GPUs. Knows no
+// scales.
+#pragma once
+
+#include "kernels/code_rounding.hpp"
+#include "kernels/number.hpp"
+
+#include <bit>
+#include <cstdint>
+
+namespace qccl {
+
+// As E4m3, but neither has an infinity or a NaN: no magnitude is beyond the largest.
+struct E2m3 {
+    static constexpr int exponent_bits = 2, fraction_bits = 3;
+    static constexpr uint32_t sign = 0x20, infinity = 0x20, nan = 0x20, largest = 0x1F;
+};
+struct E2m1 {
+    static constexpr int exponent_bits = 2, fraction_bits = 1;
+    static constexpr uint32_t sign = 0x8, infinity = 0x8, nan = 0x8, largest = 0x7;
+};
+
+template <class F> inline constexpr int element_bias = (1 << (F::exponent_bits - 1)) - 1;
+
+// v onto the grid of F, saturating; v is finite. Its magnitude is rounded, and the sign kept, also
+// that of what becomes zero.
+template <class F> uint32_t element_code(float v, Draw draw) {
+    constexpr uint32_t lowest = 128 - element_bias<F>; // a float's exponent field, of the
+                                                       // smallest normal number
+    constexpr float most = 2 << F::fraction_bits;
+    const uint32_t pattern = std::bit_cast<uint32_t>(v), magnitude = pattern & 0x7FFFFFFFU;
+    const uint32_t field = magnitude >> 23 > lowest ? magnitude >> 23 : lowest;
+    // Steps of 2^(field - 127 - fraction_bits): the product is exact.
+    const float steps_in_one = std::bit_cast<float>((254 + F::fraction_bits - field) << 23);
+    const float steps = std::bit_cast<float>(magnitude) * steps_in_one;
+    // From the step above the largest significand the code goes on in the next power of two.
+    const uint32_t code = ((field - lowest) << F::fraction_bits) +
+                          static_cast<uint32_t>(round_code(steps, draw, 0.0F, most));
+    return ((pattern >> 31) != 0 ? F::sign : 0) | (code < F::largest ? code : F::largest);
+}
+
+} // namespace qccl
