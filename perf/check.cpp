@@ -41,7 +41,8 @@ double encode_bound(const Codec &codec) {
     // A step beside the largest element, of which OCP's scale may cut as much.
     case CodecId::mxfp8e4m3:
     case CodecId::mxfp6e2m3: return 0x1p-3;
-    case CodecId::mxfp4: return 0x1p-1;
+    case CodecId::mxfp4:
+    case CodecId::nvfp4: return 0x1p-1;
     }
     return 0;
 }

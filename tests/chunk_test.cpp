@@ -62,6 +62,11 @@ static void sections_lie_where_the_page_says() {
     CHECK_EQ(seven.raw, 208U);
     CHECK_EQ(seven.bytes, 208U + 5 * 4);
     CHECK_EQ(layout_of("minmax:bits=1,bucket=all", 1000000).scale_count, 1U);
+    const PayloadLayout four = layout_of("nvfp4:bucket=64", 70);
+    CHECK_EQ(four.scales, 48U);
+    CHECK_EQ(four.scale_count, 5U);
+    CHECK_EQ(four.bases, 64U);
+    CHECK_EQ(four.bytes, 72U);
     CHECK_EQ(layout_of("none", 3).bytes, 12U);
     CHECK_EQ(layout_of("bf16", 3).bytes, 6U);
     CHECK_EQ(encoded_bytes(parsed("int8"), DataType::float64, 32), 64U + 32 + 2);
@@ -158,6 +163,9 @@ static void impossible_keys_are_refused() {
     check_byte_refused(chunk, 9, 8);   // a flag that is none
     put(chunk, 9, uint8_t{4});         // OCP's scale
     CHECK_OK(open_chunk(chunk));
+    chunk = make_chunk("nvfp4:bucket=64", DataType::float32, 70);
+    check_byte_refused(chunk, 12, 65);
+    check_byte_refused(chunk, 8, 8);
     chunk = make_chunk("int4", DataType::float32, 70);
     check_byte_refused(chunk, 9, 4);
     chunk = make_chunk("int4:block=1", DataType::float32, 1);
@@ -226,6 +234,19 @@ static void strange_scales_are_refused() {
         for (const int scale : {0, 247, 252, 255}) CHECK(accepts(text, uint8_t(scale)));
         for (const int scale : {253, 254}) CHECK(!accepts(text, uint8_t(scale)));
     }
+
+    for (const int scale : {0, 1, 0x7E, 0x7F}) CHECK(accepts("nvfp4", uint8_t(scale)));
+    for (const int scale : {0x80, 0xFF}) CHECK(!accepts("nvfp4", uint8_t(scale)));
+    const auto accepts_base = [](uint32_t base) {
+        Bytes chunk = make_chunk("nvfp4:bucket=64", DataType::float32, 70);
+        put(chunk, header_bytes + layout_of("nvfp4:bucket=64", 70).bases + 4, base);
+        return open_chunk(chunk).is_ok();
+    };
+    for (const uint32_t base : {0U, 0x05000000U, 0x3F800000U, 0x79C00000U})
+        CHECK(accepts_base(base));
+    for (const uint32_t base :
+         {1U, 0x04FFFFFFU, 0x79C00001U, 0x7F800000U, 0x7FC00000U, 0x80000000U, 0xBF800000U})
+        CHECK(!accepts_base(base));
 
     constexpr uint32_t nan = 0x7FC00000, one = 0x3F800000, infinity = 0x7F800000, zero = 0,
                        minus = 0x80000000;

@@ -110,6 +110,8 @@ inline std::vector<std::string> specs() {
     for (const char *name : {"mxfp8e4m3", "mxfp6e2m3", "mxfp4"})
         for (const char *keys : {"", ":round=stochastic", ":scale=ocp"})
             list.push_back(std::string(name) + keys);
+    for (const char *keys : {"", ":round=stochastic", ":scale=ceil", ":bucket=32", ":bucket=all"})
+        list.push_back(std::string("nvfp4") + keys);
     return list;
 }
 

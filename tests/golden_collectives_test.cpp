@@ -94,7 +94,8 @@ constexpr const char *codecs[] = {"none",
                                   "fp8e4m3",
                                   "fp8e5m2",
                                   "mxfp8e4m3",
-                                  "mxfp4:round=stochastic"};
+                                  "mxfp4:round=stochastic",
+                                  "nvfp4:bucket=64"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -30,7 +30,8 @@ std::vector<Codec> codecs() {
                               {.id = CodecId::fp8e4m3},
                               {.id = CodecId::fp8e5m2}};
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
-        for (const char *name : {"mxfp8e4m3", "mxfp6e2m3", "mxfp4"})
+        for (const char *name :
+             {"mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "nvfp4:bucket=all", "nvfp4:bucket=96"})
             for (const Scaling scaling : {Scaling::ceil, Scaling::ocp}) {
                 all.push_back(*parse_codec(name));
                 all.back().rounding = rounding;

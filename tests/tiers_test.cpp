@@ -17,6 +17,7 @@ constexpr const char *codecs[] = {"none",
                                   "fp8e5m2",
                                   "int8",
                                   "mxfp8e4m3",
+                                  "nvfp4:bucket=96",
                                   "int4:block=100",
                                   "minmax:bits=4,bucket=64",
                                   "minmax:bits=3,bucket=all"};

@@ -8,9 +8,10 @@ using namespace trip;
 // y = x in the sense of the mean: over many elements that hold the same value.
 static void noise_is_unbiased() {
     constexpr size_t count = 1 << 16;
-    for (const char *text : {"int4:round=stochastic", "int8:block=64,round=stochastic",
-                             "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
-                             "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic"})
+    for (const char *text :
+         {"int4:round=stochastic", "int8:block=64,round=stochastic",
+          "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
+          "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic", "nvfp4:round=stochastic"})
         for (const float value : {0.123F, 0.77F, -0.4F}) {
             std::vector<float> values(count, value);
             for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
@@ -100,7 +101,11 @@ static void errors_are_as_predicted() {
                              "mxfp6e2m3",
                              "mxfp4",
                              "mxfp6e2m3:scale=ocp",
-                             "mxfp8e4m3:round=stochastic"})
+                             "mxfp8e4m3:round=stochastic",
+                             "nvfp4",
+                             "nvfp4:round=stochastic",
+                             "nvfp4:bucket=all",
+                             "nvfp4:bucket=32"})
         for (const size_t ranks : {1U, 2U, 5U, 16U}) {
             const Ratios ratios = ratios_of(text, ranks);
             check(text, ranks, "direct", ratios.direct, 1, 0.1);
@@ -113,7 +118,8 @@ static void coarse_codecs_drift_on_a_ring() {
     constexpr size_t ranks = 16, count = 1 << 18;
     for (const auto &[text, drift] :
          {std::pair("minmax:bits=4,round=stochastic", 1.12), std::pair("int2:block=256", 1.14),
-          std::pair("minmax:bits=3", 1.38)}) {
+          std::pair("minmax:bits=3", 1.38), std::pair("mxfp8e4m3:scale=ocp", 1.27),
+          std::pair("nvfp4:scale=ceil", 2.08)}) {
         const Ratios ratios = ratios_of(text, ranks, count);
         check(text, ranks, "direct", ratios.direct, 1, 0.1);
         check(text, ranks, "ring", ratios.ring, drift, 0.03);

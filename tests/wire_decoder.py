@@ -8,15 +8,15 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4 = range(10)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4 = range(11)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
 TYPE_BYTES = {**{t: int(d[1]) for t, d in INTEGERS.items()}, FLOAT16: 2, FLOAT32: 4, FLOAT64: 8, BFLOAT16: 2, E4M3: 1, E5M2: 1}
 
 E2M3, E2M1 = "e2m3", "e2m1"  # elements alone, no tensor has them
-ELEMENTS = {MXFP8: E4M3, MXFP6: E2M3, MXFP4: E2M1}
-ELEMENT_BITS = {MXFP8: 8, MXFP6: 6, MXFP4: 4}
+ELEMENTS = {MXFP8: E4M3, MXFP6: E2M3, MXFP4: E2M1, NVFP4: E2M1}
+ELEMENT_BITS = {MXFP8: 8, MXFP6: 6, MXFP4: 4, NVFP4: 4}
 
 # exponent bits, fraction bits, canonical NaN, largest finite, infinity (None: there is none)
 Small = namedtuple("Small", "exponent fraction nan largest infinity")
@@ -33,7 +33,7 @@ SATURATING_TYPES = (E4M3, E5M2)
 Header = namedtuple("Header", "magic version codec type rounding bits flags reserved0 bucket count first "
                               "payload_bytes key call crc reserved1")
 HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
-Layout = namedtuple("Layout", "planes scales raw bytes coded scale_count gaps")
+Layout = namedtuple("Layout", "planes scales bases raw bytes coded scale_count gaps")
 Chunk = namedtuple("Chunk", "header values")  # values: as bytes, in the tensor's type
 
 
@@ -99,7 +99,7 @@ def store(values, kind, saturate=None):
 def scale_of(codec, bucket):
     """Values that share a scale, and its bytes."""
     if codec in ELEMENTS:
-        return 32, 1
+        return 16 if codec == NVFP4 else 32, 1
     return bucket, 2 if codec == INT else 8
 
 
@@ -109,7 +109,7 @@ def plane_widths(bits):
 
 def layout_of(codec, kind, bits, bucket, skips, n):
     if codec == NONE or codec in CASTS:
-        return Layout({}, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
+        return Layout({}, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
     size = bucket or max(n, 1)
     raw_count = n % size if skips else 0
     coded = n - raw_count
@@ -127,8 +127,9 @@ def layout_of(codec, kind, bits, bucket, skips, n):
     for width in plane_widths(bits):
         planes[width] = section(groups * 4 * width)
     scales = section(scale_count * scale_bytes)
+    bases = section(-(-coded // size) * 4) if codec == NVFP4 else 0
     raw = section(raw_count * TYPE_BYTES[kind]) if raw_count else 0
-    return Layout(planes, scales, raw, end, coded, scale_count, gaps)
+    return Layout(planes, scales, bases, raw, end, coded, scale_count, gaps)
 
 
 def read_codes(payload, layout, bits):
@@ -179,7 +180,20 @@ def decode_mx(header, payload, layout):
     return (widen(codes, ELEMENTS[header.codec]) * np.repeat(scale, 32)[:layout.coded]).astype(np.float32)
 
 
-DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx}
+def decode_nvfp4(header, payload, layout):
+    scale = np.frombuffer(payload, "u1", layout.scale_count, layout.scales)
+    need((scale < 0x80).all(), "scale")
+    size = header.bucket or max(header.count, 1)
+    base = np.frombuffer(payload, "<f4", -(-layout.coded // size), layout.bases)
+    bounds = (base >= 2.0**-117) & (base <= 1.5 * 2.0**116)
+    need((bounds | (base.view("<u4") == 0)).all(), "base")
+    at = np.arange(layout.scale_count) * 16 // size
+    product = widen(scale, E4M3).astype(np.float32) * base[at]
+    codes = read_codes(payload, layout, header.bits)
+    return widen(codes, E2M1).astype(np.float32) * np.repeat(product, 16)[:layout.coded]
+
+
+DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4}
 
 
 def check_keys(h):
@@ -193,7 +207,8 @@ def check_keys(h):
     elif h.codec == MINMAX:
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
     else:
-        need(h.bits == ELEMENT_BITS[h.codec] and h.bucket == 32, "keys")
+        need(h.bits == ELEMENT_BITS[h.codec], "keys")
+        need(h.bucket % 32 == 0 and h.bucket <= 1 << 30 if h.codec == NVFP4 else h.bucket == 32, "keys")
 
 
 def read_header(chunk):

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, SMALL, layout_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, SMALL, layout_of, narrow,
                           plane_widths, store, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -135,7 +135,30 @@ def encode_mx(header, values, u):
     return codes, np.where(finite, w, 255).astype(np.uint8).tobytes()
 
 
-ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx}
+def encode_nvfp4(header, values, u):
+    one, count = np.float32(1), len(values)
+    x = blocks_of(values.astype(np.float32), 16, np.float32(0))
+    finite = np.isfinite(x).all(axis=1)
+    largest = np.where(finite, np.abs(x).max(axis=1), np.float32(0))
+    size = header.bucket or max(-(-count // 16) * 16, 1)
+    m = blocks_of(largest, max(size // 16, 1), np.float32(0)).max(axis=1)
+    t = np.clip(m / np.float32(2688), np.float32(2.0**-117), np.float32(1.5 * 2.0**116))
+    c = one / (np.float32(6) * t)
+    t = np.where(m > 0, t, np.float32(0))
+    at = np.arange(len(largest)) * 16 // size
+    r = largest * c[at]
+    scale = narrow(r, E4M3, saturate=True).astype(np.int64)
+    if not header.flags & 4:
+        scale = np.minimum(scale + (widen(scale, E4M3) < r), 0x7E)
+    product = widen(scale, E4M3).astype(np.float32) * t[at]
+    d = one / np.where(scale > 0, product, one)
+    v = np.where(finite[:, None], x, np.float32(0)) * d[:, None]
+    coded = np.repeat(finite & (scale > 0), 16)[:count]
+    codes = np.where(coded, element_codes(v.reshape(-1)[:count], E2M1, u), 0)
+    return codes, np.where(finite, scale, 0x7F).astype(np.uint8).tobytes(), t.astype("<f4").tobytes()
+
+
+ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4}
 
 
 def write_planes(payload, layout, bits, codes):
@@ -171,9 +194,11 @@ def encode(header, values, plain):
         if header.rounding:
             t = np.float64 if header.codec == MINMAX and header.type == FLOAT64 else np.float32
             u = noise(header, layout.coded).astype(t)
-        codes, scales = ENCODERS[header.codec](header, coded, u)
+        codes, scales, *bases = ENCODERS[header.codec](header, coded, u)
     write_planes(payload, layout, header.bits, codes)
     payload[layout.scales:layout.scales + len(scales)] = scales
+    if bases:
+        payload[layout.bases:layout.bases + len(bases[0])] = bases[0]
     if n > layout.coded:
         payload[layout.raw:] = plain[-(n - layout.coded) * (len(plain) // n):]
     return head + bytes(payload)

@@ -19,7 +19,8 @@ bool is_possible(const Codec &codec) {
         codec.bits == 0 && codec.bucket == 0 && codec.rounding == Rounding::nearest;
     if (codec.rounding > Rounding::stochastic || codec.bucket > largest_bucket) return false;
     if (codec.skips_incomplete && codec.id != CodecId::minmax) return false;
-    if (codec.scaling != Scaling::ceil && !codec.is_mx()) return false;
+    if (codec.scaling != Scaling::ceil && !codec.is_mx() && codec.id != CodecId::nvfp4)
+        return false;
     switch (codec.id) {
     case CodecId::none:
     case CodecId::fp16:
@@ -35,6 +36,7 @@ bool is_possible(const Codec &codec) {
     case CodecId::mxfp6e2m3:
     case CodecId::mxfp4:
         return codec.bits == element_bits(codec.id) && codec.bucket == mx_block_values;
+    case CodecId::nvfp4: return codec.bits == 4 && codec.bucket % nvfp4_bucket_step == 0;
     }
     return false;
 }

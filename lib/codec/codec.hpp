@@ -26,6 +26,7 @@ enum class CodecId : uint8_t {
     mxfp8e4m3 = 7,
     mxfp6e2m3 = 8,
     mxfp4 = 9,
+    nvfp4 = 10,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -38,8 +39,8 @@ struct Codec {
     static constexpr uint32_t whole_chunk = 0; // bucket=all
 
     CodecId id = CodecId::none;
-    // Of a code that lies in planes. integer: 2 3 4 5 6 8; minmax: 1 .. 8; mx: of the element;
-    // others 0.
+    // Of a code that lies in planes. integer: 2 3 4 5 6 8; minmax: 1 .. 8; mx and nvfp4: of
+    // the element; others 0.
     uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values
@@ -47,7 +48,7 @@ struct Codec {
     uint64_t seed = 0;             // stochastic rounding
     // Calls on fewer bytes go lossless; nothing: the planner's choice.
     std::optional<uint64_t> min_bytes{};
-    Scaling scaling = Scaling::ceil; // mx
+    Scaling scaling = Scaling::ceil; // mx and nvfp4
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
@@ -66,7 +67,9 @@ struct Codec {
         }
     }
     // A bucket is a chunk: nothing can be cut.
-    bool has_whole_buckets() const { return id == CodecId::minmax && bucket == whole_chunk; }
+    bool has_whole_buckets() const {
+        return (id == CodecId::minmax || id == CodecId::nvfp4) && bucket == whole_chunk;
+    }
     bool operator==(const Codec &) const = default;
 };
 
@@ -75,6 +78,8 @@ inline constexpr uint32_t largest_bucket = 1U << 30;
 
 // Values that share a scale in OCP's formats.
 inline constexpr uint32_t mx_block_values = 32;
+// nvfp4: buckets consist of whole groups of codes.
+inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
 
 // Whether the parameters go together; it holds for all that parse_codec gives and headers carry.
 bool is_possible(const Codec &codec);

@@ -19,19 +19,24 @@ size_t align(size_t at) {
 
 } // namespace
 
-// Of a block's scale, or a bucket's minimum and unit.
-static size_t scale_bytes(const Codec &codec) {
-    if (codec.is_mx()) return sizeof(uint8_t);
-    return codec.id == CodecId::integer ? sizeof(uint16_t) : 2 * sizeof(float);
-}
-
 PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
     if (codec.is_plain()) return;
     for (const PlanePart &part : plane_parts)
         if ((codec.bits & part.bits) != 0) add({part.start, group_values, part.group_bytes()});
     const uint64_t bucket =
         codec.bucket == Codec::whole_chunk ? std::max<uint64_t>(coded, 1) : codec.bucket;
-    add({&PayloadLayout::scales, bucket, scale_bytes(codec)});
+    constexpr auto scales = &PayloadLayout::scales;
+    switch (codec.id) {
+    case CodecId::integer: add({scales, bucket, sizeof(uint16_t)}); break;
+    case CodecId::nvfp4:
+        add({scales, nvfp4_block_values, sizeof(uint8_t)});
+        add({&PayloadLayout::bases, bucket, sizeof(float)});
+        break;
+    case CodecId::mxfp8e4m3:
+    case CodecId::mxfp6e2m3:
+    case CodecId::mxfp4: add({scales, bucket, sizeof(uint8_t)}); break;
+    default: add({scales, bucket, 2 * sizeof(float)}); // minmax
+    }
 }
 
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) {
@@ -47,6 +52,7 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
         layout.bytes = layout.*section.start + section.bytes(layout.coded);
         if (section.start == &PayloadLayout::scales)
             layout.scale_count = section.units(layout.coded);
+        if (section.start == &PayloadLayout::bases) layout.base_count = section.units(layout.coded);
     }
     if (skipped != 0) {
         layout.raw = align(layout.bytes);

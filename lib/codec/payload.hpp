@@ -22,11 +22,15 @@ namespace qccl {
 // values alone, from the payload's start.
 struct PayloadLayout {
     size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
-    size_t scales = 0; // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket
+    // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
+    // nvfp4: E4M3 per block.
+    size_t scales = 0;
+    size_t bases = 0; // nvfp4: an fp32 per bucket, in which its scales are given
     size_t raw = 0; // minmax with skip_incomplete: the values of the incomplete bucket, in the type
     size_t bytes = 0;   // to the end of the last section, exactly
     uint64_t coded = 0; // values that have codes: all, save those in `raw`; 0 for none and casts
     uint64_t scale_count = 0; // blocks or buckets
+    uint64_t base_count = 0;  // buckets of blocks
 };
 
 inline constexpr uint64_t group_values = 32;

@@ -71,6 +71,15 @@ uint8_t is_strange_mx_scale(uint8_t scale, uint8_t most) {
     return (scale > most) & (scale != nan);
 }
 
+// The sign of E4M3, which a scale has not.
+uint8_t is_strange_nvfp4_scale(uint8_t scale) { return scale & 0x80; }
+
+// Zero, or within the bounds that keep products normal and finite.
+int32_t is_strange_nvfp4_base(int32_t base) {
+    constexpr int32_t least = 0x05000000, most = 0x79C00000; // 2^-117, 1.5 * 2^116
+    return !((base == 0) | ((base >= least) & (base <= most)));
+}
+
 // Whether `is_strange(i)` is 0 for every i.
 template <class Strange, class IsStrange>
 bool are_usual(uint64_t count, Strange, IsStrange &&is_strange) {
@@ -95,6 +104,15 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
         return are_usual(count, uint8_t{}, [=](uint64_t i) {
             return is_strange_mx_scale(read<uint8_t>(scales + i), most);
         });
+    }
+    if (codec.id == CodecId::nvfp4) {
+        const std::byte *bases = payload.data() + layout.bases;
+        return are_usual(
+                   count, uint8_t{},
+                   [=](uint64_t i) { return is_strange_nvfp4_scale(read<uint8_t>(scales + i)); }) &&
+               are_usual(layout.base_count, int32_t{}, [=](uint64_t i) {
+                   return is_strange_nvfp4_base(read<int32_t>(bases + 4 * i));
+               });
     }
     return are_usual(count, int32_t{}, [=](uint64_t i) {
         return is_strange_bucket_scale(read<int32_t>(scales + 8 * i),

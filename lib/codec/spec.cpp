@@ -11,7 +11,7 @@
 namespace qccl {
 namespace {
 
-constexpr uint32_t usual_block = 32, usual_bucket = 512;
+constexpr uint32_t usual_block = 32, usual_bucket = 512, usual_nvfp4_bucket = 1024;
 constexpr uint8_t usual_bits = 8;
 
 constexpr unsigned key_bit(unsigned index) { return 1U << index; }
@@ -66,6 +66,14 @@ constexpr Codec usual_codec(CodecId id, uint8_t bits, uint32_t bucket) {
     return codec;
 }
 
+// Its scales have a fraction: rounded to the nearest they are right on average, rounded up they
+// make a block's largest value larger at every hop.
+constexpr Codec usual_nvfp4 = [] {
+    Codec codec = usual_codec(CodecId::nvfp4, 4, usual_nvfp4_bucket);
+    codec.scaling = Scaling::ocp;
+    return codec;
+}();
+
 constexpr NameRow name_table[] = {
     {"none", usual_codec(CodecId::none, 0, 0), 0},
     {"fp16", usual_codec(CodecId::fp16, 0, 0), cast_keys},
@@ -82,6 +90,7 @@ constexpr NameRow name_table[] = {
     {"mxfp8e4m3", usual_codec(CodecId::mxfp8e4m3, 8, mx_block_values), mx_keys},
     {"mxfp6e2m3", usual_codec(CodecId::mxfp6e2m3, 6, mx_block_values), mx_keys},
     {"mxfp4", usual_codec(CodecId::mxfp4, 4, mx_block_values), mx_keys},
+    {"nvfp4", usual_nvfp4, mx_keys | key_bit(bucket_key)},
 };
 
 // Those whose bit is set in `keys`.
@@ -130,6 +139,9 @@ Done set_bucket(Codec &codec, Key key, std::string_view text) {
     }
     const auto number = parse_count(text);
     if (!number || *number < 1 || *number > largest_bucket) return bad_value(key, text);
+    if (codec.id == CodecId::nvfp4 && *number % nvfp4_bucket_step != 0)
+        return Error::make(Code::invalid_argument,
+                           "codec: bucket of nvfp4 is a multiple of %u, or all", nvfp4_bucket_step);
     codec.bucket = static_cast<uint32_t>(*number);
     return {};
 }
@@ -243,14 +255,15 @@ std::string spec(const Codec &codec) {
     };
     if (codec.bits != row->usual.bits) add(bits_key, std::to_string(codec.bits));
     if (codec.bucket != row->usual.bucket)
-        add(codec.id == CodecId::minmax ? bucket_key : block_key,
+        add(codec.id == CodecId::integer ? block_key : bucket_key,
             codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));
     if (codec.rounding == Rounding::stochastic) add(round_key, "stochastic");
     if (codec.rounding == Rounding::stochastic && codec.seed != 0)
         add(seed_key, std::to_string(codec.seed));
     if (codec.min_bytes) add(min_key, write_bytes(*codec.min_bytes));
     if (codec.skips_incomplete) add(skip_key, "1");
-    if (codec.scaling == Scaling::ocp) add(scale_key, "ocp");
+    if (codec.scaling != row->usual.scaling)
+        add(scale_key, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
     return text;
 }
 

@@ -154,6 +154,7 @@ struct SmallFloats {
     double error(double most, double scale, Rounding rounding) const;
     // Of one magnitude.
     double error_at(double x, Rounding rounding) const;
+    double rounded(double x, Scaling scaling) const;
 };
 constexpr SmallFloats e4m3{3, -6, 8, 448}, e2m3{3, 0, 2, 7.5}, e2m1{1, 0, 2, 6};
 
@@ -187,6 +188,19 @@ double SmallFloats::error_at(double x, Rounding rounding) const {
     return squares * size * size;
 }
 
+double SmallFloats::rounded(double x, Scaling scaling) const {
+    const double size = step(x), steps = x / size;
+    return std::min(largest,
+                    size * (scaling == Scaling::ceil ? std::ceil(steps) : std::rint(steps)));
+}
+
+// Of a block of n values under `scale`, of which the largest magnitude is `most`.
+double block_error(const SmallFloats &element, double n, double most, double scale,
+                   Rounding rounding) {
+    const double own = element.error_at(most / scale, rounding) * scale * scale;
+    return (own + (n - 1) * element.error(most, scale, rounding) / Interval{0, most}.mass()) / n;
+}
+
 const SmallFloats &element_of(CodecId id) {
     return id == CodecId::mxfp8e4m3 ? e4m3 : id == CodecId::mxfp6e2m3 ? e2m3 : e2m1;
 }
@@ -205,11 +219,32 @@ double mx_nmse(const Codec &codec) {
                                     ? std::ceil(std::log2(most * phase / element.largest))
                                     : std::floor(std::log2(most * phase)) - element.highest;
         const double scale = std::exp2(exponent) / phase;
-        const double own = element.error_at(most / scale, codec.rounding) * scale * scale;
-        const double rest = element.error(most, scale, codec.rounding) / Interval{0, most}.mass();
-        sum += (own + (n - 1) * rest) / n;
+        sum += block_error(element, n, most, scale, codec.rounding);
     }
     return sum / (nodes * phases);
+}
+
+// Mean over the quantiles of the largest of a bucket's magnitudes, and of those of its blocks under
+// it, of which one has it.
+double nvfp4_nmse(const Codec &codec) {
+    constexpr int nodes = 6, block_nodes = 32;
+    constexpr double n = nvfp4_block_values;
+    const double values = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double tail = root_complement((i + 0.5) / nodes, values), most = quantile(tail / 2);
+        const double base = most / (e2m1.largest * e4m3.largest);
+        const auto error = [&](double largest) {
+            const double scale = e4m3.rounded(largest / (e2m1.largest * base), codec.scaling);
+            return block_error(e2m1, n, largest, scale * base, codec.rounding);
+        };
+        const double below = std::pow(1 - tail, n); // how many blocks lie under it
+        double others = 0;
+        for (int j = 0; j < block_nodes; j++)
+            others += error(quantile(root_complement(below * (j + 0.5) / block_nodes, n) / 2));
+        sum += (error(most) * n + others / block_nodes * (values - n)) / values;
+    }
+    return sum / nodes;
 }
 
 int fraction_bits(DataType type) {
@@ -245,6 +280,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::mxfp8e4m3:
     case CodecId::mxfp6e2m3:
     case CodecId::mxfp4: return mx_nmse(codec);
+    case CodecId::nvfp4: return nvfp4_nmse(codec);
     }
     return 0;
 }

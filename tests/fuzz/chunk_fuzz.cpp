@@ -60,14 +60,19 @@ struct Dice {
 };
 
 Codec random_codec(Dice &dice) {
-    static const char *const specs[] = {"none", "fp16",   "bf16",      "fp8e4m3",   "fp8e5m2",
-                                        "int8", "int6",   "int5",      "int4",      "int3",
-                                        "int2", "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4"};
+    static const char *const specs[] = {
+        "none", "fp16", "bf16", "fp8e4m3", "fp8e5m2",   "int8",      "int6",  "int5",
+        "int4", "int3", "int2", "minmax",  "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4"};
     Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
     if (codec.is_plain()) return codec;
     codec.rounding = static_cast<Rounding>(dice.roll(2));
     if (codec.is_mx()) {
         codec.scaling = static_cast<Scaling>(dice.roll(2));
+        return codec;
+    }
+    if (codec.id == CodecId::nvfp4) {
+        codec.scaling = static_cast<Scaling>(dice.roll(2));
+        codec.bucket = dice.roll(8) * nvfp4_bucket_step;
         return codec;
     }
     codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
