@@ -43,6 +43,7 @@ double encode_bound(const Codec &codec) {
     case CodecId::mxfp6e2m3: return 0x1p-3;
     case CodecId::mxfp4:
     case CodecId::nvfp4: return 0x1p-1;
+    case CodecId::onebit: return 1; // a mean of anything up to the largest value
     }
     return 0;
 }

@@ -261,6 +261,15 @@ static void strange_scales_are_refused() {
         CHECK(!accepts_pair(one, unit));
     for (const uint32_t minimum : {nan, infinity, minus | infinity, minus, nan | 1, nan | minus})
         CHECK(!accepts_pair(minimum, one));
+    const auto accepts_means = [&](uint32_t mean, uint32_t negative) {
+        return accepts("onebit", mean, negative);
+    };
+    CHECK(accepts_means(nan, nan) && accepts_means(zero, zero) && accepts_means(one, minus | one) &&
+          accepts_means(1, minus | 1) && accepts_means(0x7F7FFFFF, 0xFF7FFFFF));
+    for (const uint32_t mean : {nan, infinity, minus, minus | one, nan | 1})
+        CHECK(!accepts_means(mean, minus | one));
+    for (const uint32_t mean : {nan, infinity, minus, one, minus | infinity, nan | minus, 1U})
+        CHECK(!accepts_means(one, mean));
     CHECK(!accepts_pair(nan | 1, nan) && !accepts_pair(nan, nan | 1));
 }
 

@@ -57,10 +57,25 @@ static void keys_are_read() {
 
 static void shortest_specs_lead_back() {
     for (const char *text :
-         {"none", "fp16", "bf16:min=1M", "fp8e4m3", "fp8e5m2:min=2", "int8", "int2:block=1",
-          "int4:round=stochastic", "int6:block=64,round=stochastic,seed=9,min=3G", "minmax",
-          "minmax:bits=1", "minmax:bucket=all", "mxfp8e4m3", "mxfp6e2m3:min=1K,scale=ocp",
-          "mxfp4:round=stochastic,seed=3,scale=ocp", "nvfp4", "nvfp4:bucket=all",
+         {"none",
+          "fp16",
+          "bf16:min=1M",
+          "fp8e4m3",
+          "fp8e5m2:min=2",
+          "int8",
+          "int2:block=1",
+          "int4:round=stochastic",
+          "int6:block=64,round=stochastic,seed=9,min=3G",
+          "minmax",
+          "minmax:bits=1",
+          "minmax:bucket=all",
+          "mxfp8e4m3",
+          "mxfp6e2m3:min=1K,scale=ocp",
+          "mxfp4:round=stochastic,seed=3,scale=ocp",
+          "nvfp4",
+          "nvfp4:bucket=all",
+          "onebit",
+          "onebit:bucket=100,min=4",
           "nvfp4:bucket=32,scale=ceil",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
         CHECK_EQ(spec(parsed(text)), text);
@@ -83,7 +98,7 @@ static void strange_names_are_refused() {
                              "fp8", "topk", ":", "int4;"})
         check_refused(
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax, "
-                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4");
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -124,6 +139,8 @@ static void strange_values_are_refused() {
         check_refused(std::string("mxfp4:scale=") + value, "possible are ceil, ocp");
     for (const char *value : {"1", "16", "1000"})
         check_refused(std::string("nvfp4:bucket=") + value, "a multiple of 32, or all");
+    check_refused("onebit:bucket=all", "here it is a number");
+    check_refused("onebit:round=nearest", "possible are bucket, min");
     check_refused("nvfp4:bucket=0", "possible are 1 to 1073741824, all");
 }
 
@@ -206,6 +223,9 @@ static void possible_is_what_a_spec_can_say() {
     codec = parsed("nvfp4");
     codec.bucket = 48;
     CHECK(!is_possible(codec));
+    codec = parsed("onebit");
+    codec.rounding = Rounding::stochastic;
+    CHECK(!is_possible(codec));
     codec = parsed("int4");
     codec.scaling = Scaling::ocp;
     CHECK(!is_possible(codec));
@@ -230,6 +250,8 @@ static void errors_are_predicted() {
     CHECK(near(unit_nmse(parsed("mxfp4:scale=ocp"), DataType::float32), 1.34e-2));
     CHECK(near(unit_nmse(parsed("nvfp4:scale=ceil"), DataType::float32), 1.01e-2));
     CHECK(near(unit_nmse(parsed("nvfp4"), DataType::float32), 9.1e-3));
+    CHECK(near(unit_nmse(parsed("onebit"), DataType::float32), 0.362));
+    CHECK_EQ(unit_nmse(parsed("onebit:bucket=1"), DataType::float32), 0.0);
     CHECK_EQ(unit_nmse(parsed("fp16"), DataType::float16), 0.0);
     CHECK_EQ(unit_nmse(parsed("fp16"), DataType::bfloat16), 0.0);
     CHECK(unit_nmse(parsed("bf16"), DataType::float16) > 0);

@@ -112,6 +112,7 @@ inline std::vector<std::string> specs() {
             list.push_back(std::string(name) + keys);
     for (const char *keys : {"", ":round=stochastic", ":scale=ceil", ":bucket=32", ":bucket=all"})
         list.push_back(std::string("nvfp4") + keys);
+    list.insert(list.end(), {"onebit", "onebit:bucket=33", "onebit:bucket=1"});
     return list;
 }
 

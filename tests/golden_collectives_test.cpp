@@ -95,7 +95,8 @@ constexpr const char *codecs[] = {"none",
                                   "fp8e5m2",
                                   "mxfp8e4m3",
                                   "mxfp4:round=stochastic",
-                                  "nvfp4:bucket=64"};
+                                  "nvfp4:bucket=64",
+                                  "onebit"};
 
 using AlgorithmNames = std::vector<const char *>;
 

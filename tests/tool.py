@@ -71,8 +71,8 @@ def payload_bytes(codec, count, type_bytes):
     if codec in ("fp8e4m3", "fp8e5m2"):
         return count
     bits = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8,
-            "mxfp8e4m3": 8, "mxfp6e2m3": 6, "mxfp4": 4, "nvfp4": 4}[codec]
-    scales = [(512, 8)] if codec == "minmax" else [(32, 1)] if codec.startswith("mx") else \
+            "mxfp8e4m3": 8, "mxfp6e2m3": 6, "mxfp4": 4, "nvfp4": 4, "onebit": 1}[codec]
+    scales = [(512, 8)] if codec in ("minmax", "onebit") else [(32, 1)] if codec.startswith("mx") else \
         [(16, 1), (1024, 4)] if codec == "nvfp4" else [(32, 2)]
     end = 0
     for width in (8, 4, 2, 1):
@@ -86,7 +86,7 @@ def payload_bytes(codec, count, type_bytes):
 def chunk_counts(count, ranks, codec):
     """Elements of each chunk of an all-reduce, cut at the codec's grain."""
     block = {"none": 1, "fp16": 1, "bf16": 1, "fp8e4m3": 1, "fp8e5m2": 1, "minmax": 512,
-             "nvfp4": 1024}.get(codec, 32)
+             "nvfp4": 1024, "onebit": 512}.get(codec, 32)
     grain = max(block, 64)  # blocks are powers of two here
     length = round_up(-(-count // ranks), grain)
     return [max(0, min(count, (c + 1) * length) - min(count, c * length)) for c in range(ranks)]

@@ -113,6 +113,14 @@ static void errors_are_as_predicted() {
         }
 }
 
+// Of codecs that keep little, what one encode loses.
+static void one_encode_is_as_predicted() {
+    for (const char *text : {"onebit", "onebit:bucket=32", "onebit:bucket=3"}) {
+        const Ratios ratios = ratios_of(text, 1, 1 << 18);
+        check(text, 1, "direct", ratios.direct, 1, 0.02);
+    }
+}
+
 // What README.md says of the others: where sums are encoded again and again, they drift.
 static void coarse_codecs_drift_on_a_ring() {
     constexpr size_t ranks = 16, count = 1 << 18;
@@ -130,6 +138,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(noise_is_unbiased),
         QTEST(errors_are_as_predicted),
+        QTEST(one_encode_is_as_predicted),
         QTEST(coarse_codecs_drift_on_a_ring),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

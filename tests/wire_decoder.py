@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4 = range(11)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT = range(12)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
@@ -193,7 +193,17 @@ def decode_nvfp4(header, payload, layout):
     return widen(codes, E2M1).astype(np.float32) * np.repeat(product, 16)[:layout.coded]
 
 
-DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4}
+def decode_onebit(header, payload, layout):
+    raw = np.frombuffer(payload, "<u4", 2 * layout.scale_count, layout.scales).reshape(-1, 2)
+    means = raw.view("<f4")
+    is_nan = (raw == 0x7FC00000).all(axis=1)
+    is_number = np.isfinite(means).all(axis=1) & (raw[:, 0] < 1 << 31) & ((raw[:, 1] == 0) | (means[:, 1] < 0))
+    need((is_nan | is_number).all(), "means")
+    codes = read_codes(payload, layout, 1)
+    return means[np.arange(layout.coded) // header.bucket, codes]
+
+
+DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit}
 
 
 def check_keys(h):
@@ -206,6 +216,8 @@ def check_keys(h):
         need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
+    elif h.codec == ONEBIT:
+        need(h.bits == 1 and 1 <= h.bucket <= 1 << 30 and not h.rounding, "keys")
     else:
         need(h.bits == ELEMENT_BITS[h.codec], "keys")
         need(h.bucket % 32 == 0 and h.bucket <= 1 << 30 if h.codec == NVFP4 else h.bucket == 32, "keys")

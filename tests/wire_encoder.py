@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, SMALL, layout_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, ONEBIT, SMALL, layout_of, narrow,
                           plane_widths, store, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -158,7 +158,38 @@ def encode_nvfp4(header, values, u):
     return codes, np.where(finite, scale, 0x7F).astype(np.uint8).tobytes(), t.astype("<f4").tobytes()
 
 
-ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4}
+def sum_rows(x):
+    """In fp32, as 32 lanes go: of each row."""
+    rows, count = x.shape
+    padded = np.zeros((rows, -(-count // 32) * 32), np.float32)
+    padded[:, :count] = x
+    sums = np.zeros((rows, 32), np.float32)
+    for step in range(0, padded.shape[1], 32):
+        sums = sums + padded[:, step:step + 32]
+    for distance in (16, 8, 4, 2, 1):
+        sums = sums + sums[:, np.arange(32) ^ distance]
+    return sums[:, 0]
+
+
+def encode_onebit(header, values, u):
+    size, count = min(header.bucket, max(len(values), 1)), len(values)
+    x = blocks_of(values.astype(np.float32), size, np.float32(0))
+    is_there = blocks_of(np.ones(count, bool), size, False)
+    finite = np.isfinite(x).all(axis=1)
+    x = np.where(finite[:, None], x, np.float32(0))
+    means = []
+    for is_code in (is_there & ~(x < 0), x < 0):
+        number = np.maximum(is_code.sum(axis=1), 1).astype(np.float32)
+        part = np.where(is_code, x, np.float32(0))
+        total, low = sum_rows(part), sum_rows(part * np.float32(2.0**-32))
+        lifted = np.clip(low / number * np.float32(2.0**32), -FLT_MAX, FLT_MAX)
+        means.append(np.where(finite, np.where(np.isfinite(total), total / number, lifted), np.float32(np.nan)))
+    means = np.stack(means, axis=1).astype("<f4")
+    means[np.isnan(means)] = np.nan
+    return (x < 0).reshape(-1)[:count].astype(np.int64), means.tobytes()
+
+
+ENCODERS = {INT: encode_int, MINMAX: encode_minmax, MXFP8: encode_mx, MXFP6: encode_mx, MXFP4: encode_mx, NVFP4: encode_nvfp4, ONEBIT: encode_onebit}
 
 
 def write_planes(payload, layout, bits, codes):

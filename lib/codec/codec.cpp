@@ -37,6 +37,8 @@ bool is_possible(const Codec &codec) {
     case CodecId::mxfp4:
         return codec.bits == element_bits(codec.id) && codec.bucket == mx_block_values;
     case CodecId::nvfp4: return codec.bits == 4 && codec.bucket % nvfp4_bucket_step == 0;
+    case CodecId::onebit:
+        return codec.bits == 1 && codec.bucket >= 1 && codec.rounding == Rounding::nearest;
     }
     return false;
 }

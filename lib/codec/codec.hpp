@@ -27,6 +27,7 @@ enum class CodecId : uint8_t {
     mxfp6e2m3 = 8,
     mxfp4 = 9,
     nvfp4 = 10,
+    onebit = 11,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -40,7 +41,7 @@ struct Codec {
 
     CodecId id = CodecId::none;
     // Of a code that lies in planes. integer: 2 3 4 5 6 8; minmax: 1 .. 8; mx and nvfp4: of
-    // the element; others 0.
+    // the element; onebit: 1; others 0.
     uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;
     bool skips_incomplete = false; // minmax: a last, incomplete bucket travels as values

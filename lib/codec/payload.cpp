@@ -35,7 +35,7 @@ PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
     case CodecId::mxfp8e4m3:
     case CodecId::mxfp6e2m3:
     case CodecId::mxfp4: add({scales, bucket, sizeof(uint8_t)}); break;
-    default: add({scales, bucket, 2 * sizeof(float)}); // minmax
+    default: add({scales, bucket, 2 * sizeof(float)}); // minmax and onebit
     }
 }
 

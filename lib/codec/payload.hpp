@@ -23,7 +23,7 @@ namespace qccl {
 struct PayloadLayout {
     size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
     // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
-    // nvfp4: E4M3 per block.
+    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1.
     size_t scales = 0;
     size_t bases = 0; // nvfp4: an fp32 per bucket, in which its scales are given
     size_t raw = 0; // minmax with skip_incomplete: the values of the incomplete bucket, in the type

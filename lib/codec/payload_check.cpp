@@ -80,6 +80,17 @@ int32_t is_strange_nvfp4_base(int32_t base) {
     return !((base == 0) | ((base >= least) & (base <= most)));
 }
 
+// A bucket's two means: both the canonical NaN, or finite, the first +0 or positive, the second +0
+// or negative.
+int32_t are_strange_means(int32_t mean, int32_t negative_mean) {
+    constexpr int32_t nan = 0x7FC00000, infinity = 0x7F800000, magnitude = 0x7FFFFFFF;
+    const bool is_nan = (mean == nan) & (negative_mean == nan);
+    const bool is_mean = (mean >= 0) & (mean < infinity);
+    const int32_t size = negative_mean & magnitude;
+    const bool is_negative = (negative_mean < 0) & (size != 0) & (size < infinity);
+    return !(is_nan | (is_mean & (is_negative | (negative_mean == 0))));
+}
+
 // Whether `is_strange(i)` is 0 for every i.
 template <class Strange, class IsStrange>
 bool are_usual(uint64_t count, Strange, IsStrange &&is_strange) {
@@ -114,6 +125,11 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
                    return is_strange_nvfp4_base(read<int32_t>(bases + 4 * i));
                });
     }
+    if (codec.id == CodecId::onebit)
+        return are_usual(count, int32_t{}, [=](uint64_t i) {
+            return are_strange_means(read<int32_t>(scales + 8 * i),
+                                     read<int32_t>(scales + 8 * i + 4));
+        });
     return are_usual(count, int32_t{}, [=](uint64_t i) {
         return is_strange_bucket_scale(read<int32_t>(scales + 8 * i),
                                        read<int32_t>(scales + 8 * i + 4));

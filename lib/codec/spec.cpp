@@ -91,6 +91,8 @@ constexpr NameRow name_table[] = {
     {"mxfp6e2m3", usual_codec(CodecId::mxfp6e2m3, 6, mx_block_values), mx_keys},
     {"mxfp4", usual_codec(CodecId::mxfp4, 4, mx_block_values), mx_keys},
     {"nvfp4", usual_nvfp4, mx_keys | key_bit(bucket_key)},
+    {"onebit", usual_codec(CodecId::onebit, 1, usual_bucket),
+     key_bit(bucket_key) | key_bit(min_key)},
 };
 
 // Those whose bit is set in `keys`.
@@ -133,6 +135,9 @@ std::string write_bytes(uint64_t bytes) {
 }
 
 Done set_bucket(Codec &codec, Key key, std::string_view text) {
+    if (codec.id == CodecId::onebit && text == "all")
+        return Error::make(Code::invalid_argument,
+                           "codec: bucket=all is of minmax and nvfp4; here it is a number");
     if (key == bucket_key && text == "all") {
         codec.bucket = Codec::whole_chunk;
         return {};

@@ -247,6 +247,13 @@ double nvfp4_nmse(const Codec &codec) {
     return sum / nodes;
 }
 
+// The variance of half a Gaussian about its mean, less what the means of a bucket's own values are
+// nearer to them: one value's worth for either sign that the bucket has.
+double onebit_nmse(const Codec &codec) {
+    const double n = codec.bucket, signs = 2 * (1 - std::exp2(-n));
+    return (1 - 2 / std::numbers::pi) * (1 - signs / n);
+}
+
 int fraction_bits(DataType type) {
     switch (type) {
     case DataType::float16: return 10;
@@ -281,6 +288,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::mxfp6e2m3:
     case CodecId::mxfp4: return mx_nmse(codec);
     case CodecId::nvfp4: return nvfp4_nmse(codec);
+    case CodecId::onebit: return onebit_nmse(codec);
     }
     return 0;
 }

@@ -58,6 +58,8 @@ def bits_of(codec):
         return int(match[1]) + 8 / 32
     if name == "nvfp4":
         return 4 + 8 / 16 + 32 / int(keys.get("bucket", 1024))
+    if name == "onebit":
+        return 1 + 64 / int(keys.get("bucket", 512))
     if name == "minmax":
         return int(keys.get("bits", 8)) + 64 / int(keys.get("bucket", 512))
     return None
