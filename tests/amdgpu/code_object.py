@@ -11,8 +11,9 @@ from operand import ACCUMULATORS
 LOADED, EXECUTABLE = 1, 1  # a program header's type, and its flag
 NOTE, SYMBOLS, RELOCATIONS = 7, 2, 4  # types of sections
 METADATA_NOTE = 32
-# Rounds to nearest even and keeps subnormals, in all formats: how QCCL's arithmetic is defined.
-EXACT_FLOATS = 0xF0
+# Rounds to nearest even and keeps subnormals in all formats, as QCCL's arithmetic is defined; minima
+# and maxima do not overlook a signalling NaN, and a NaN is clamped to 0.
+EXPECTED_MODE = 0xAF0
 
 
 @dataclasses.dataclass
@@ -109,7 +110,7 @@ class CodeObject:
         return Kernel(
             name=row[".name"], entry=descriptor + entry + skipped, local_bytes=local, scratch_bytes=scratch,
             vector_registers=_vector_registers(row),
-            argument_bytes=arguments, is_wave32=bool(properties >> 10 & 1), float_mode=rsrc1 >> 12 & 0xFF,
+            argument_bytes=arguments, is_wave32=bool(properties >> 10 & 1), float_mode=rsrc1 >> 12 & 0xFFF,
             arguments=[(argument[".value_kind"], argument[".offset"], argument[".size"])
                        for argument in row.get(".args", [])],
             starts=_starts(rsrc2, properties, preload))

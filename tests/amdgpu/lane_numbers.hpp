@@ -98,18 +98,24 @@ template <std::integral T, std::integral V> V clamp_to(V x) {
     return std::clamp<V>(x, static_cast<V>(Limits::min()), static_cast<V>(Limits::max()));
 }
 
-// ---- Minimum and maximum: a number rather than a NaN, and -0 is less than 0.
+template <std::floating_point T> bool is_signalling(T x) {
+    constexpr int digits = std::numeric_limits<T>::digits;
+    return x != x && (std::bit_cast<Bits<T>>(x) >> (digits - 2) & 1) == 0;
+}
 
-template <std::floating_point T> bool is_less(T a, T b) {
-    return a < b || (a == b && std::signbit(a) && !std::signbit(b));
+// ---- Minimum and maximum: a number rather than a NaN, unless it signals, and -0 is less than 0.
+
+// Of two that are equal, or of which one is a NaN.
+template <std::floating_point T> T either(T a, T b, bool wants_negative) {
+    if (a == b) return std::signbit(a) == wants_negative ? a : b;
+    if (is_signalling(a) || is_signalling(b)) return quiet(is_signalling(a) ? a : b);
+    return a != a && b == b ? b : a;
 }
 template <std::floating_point T> T minimum(T a, T b) {
-    if (a != a || b != b) return b != b ? (a != a ? quiet(a) : a) : b;
-    return is_less(b, a) ? b : a;
+    return a < b ? a : b < a ? b : either(a, b, true);
 }
 template <std::floating_point T> T maximum(T a, T b) {
-    if (a != a || b != b) return b != b ? (a != a ? quiet(a) : a) : b;
-    return is_less(a, b) ? b : a;
+    return a > b ? a : b > a ? b : either(a, b, false);
 }
 template <std::integral T> T minimum(T a, T b) { return a < b ? a : b; }
 template <std::integral T> T maximum(T a, T b) { return a < b ? b : a; }
@@ -121,10 +127,6 @@ template <class T> T median(T a, T b, T c) {
 
 // ---- Classes of floats, as v_cmp_class counts them.
 
-template <std::floating_point T> bool is_signalling(T x) {
-    constexpr int digits = std::numeric_limits<T>::digits;
-    return x != x && (std::bit_cast<Bits<T>>(x) >> (digits - 2) & 1) == 0;
-}
 template <std::floating_point T>
 bool is_class(T x, u32 classes, T smallest = std::numeric_limits<T>::min()) {
     if (x != x) return (classes >> (is_signalling(x) ? 0 : 1) & 1) != 0;

@@ -82,6 +82,7 @@ template <const CodeObject &code> void floats() {
     check_operation<probe::FromInteger>(code, "FromInteger");
     check_operation<probe::Halves>(code, "Halves");
     check_operation<probe::EightBits>(code, "EightBits");
+    check_operation<probe::PackedHalves>(code, "PackedHalves");
 }
 template <const CodeObject &code> void doubles() {
     check_operation<probe::DivideDoubles>(code, "DivideDoubles");
@@ -90,6 +91,8 @@ template <const CodeObject &code> void integers() {
     check_operation<probe::WideProduct>(code, "WideProduct");
     check_operation<probe::WideDivision>(code, "WideDivision");
     check_operation<probe::BitCounts>(code, "BitCounts");
+    check_operation<probe::PackedIntegers>(code, "PackedIntegers");
+    check_operation<probe::SmallIntegers>(code, "SmallIntegers");
 }
 template <const CodeObject &code> void divergence() {
     check_operation<probe::Collatz>(code, "Collatz", 5000);

@@ -79,6 +79,41 @@ struct DivideDoubles {
     }
 };
 
+// ---- Two values of 16 bits at once, and one by one.
+
+struct PackedHalves {
+    using Pair = _Float16 __attribute__((vector_size(4)));
+    PROBED static u32 of(float a, float b) {
+        const Pair x = {static_cast<_Float16>(a), static_cast<_Float16>(b)}, y = x * x - x;
+        const Pair swapped = {y[1], y[0]}, sum = swapped + x;
+        return bits(static_cast<float>(sum[0])) ^ bits(static_cast<float>(sum[1])) << 1;
+    }
+};
+struct PackedIntegers {
+    using Pair = uint16_t __attribute__((vector_size(4)));
+    PROBED static u32 of(float a, float b) {
+        const Pair x = as<Pair>(a), y = as<Pair>(b), shifts = y & 15;
+        const Pair product = x * y + x, shifted = (product << shifts) ^ (x >> shifts);
+        const Pair larger = {x[0] < y[1] ? y[1] : x[0], x[1] < y[0] ? y[0] : x[1]};
+        return as<u32>(shifted - larger);
+    }
+};
+struct SmallIntegers {
+    PROBED static u32 of(float a, float b) {
+        const u32 x = as<u32>(a), y = as<u32>(b);
+        uint16_t word[4] = {};
+        for (u32 i = 0; i < 4; ++i) {
+            const auto low = static_cast<uint16_t>(x >> (4 * i)),
+                       high = static_cast<uint16_t>(y >> (8 * i));
+            const auto least = low < high ? low : high;
+            word[i] = static_cast<uint16_t>(static_cast<u32>(least) << (i + 1));
+            word[i] = static_cast<uint16_t>(word[i] | (high >> 3));
+            word[i] = static_cast<uint16_t>(u32{word[i]} * low + (word[i] & 0xFF0));
+        }
+        return (u32{word[0]} << 16 | word[1]) ^ (u32{word[3]} << 16 | word[2]);
+    }
+};
+
 // ---- Integers.
 
 struct WideProduct {

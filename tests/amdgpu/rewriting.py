@@ -180,12 +180,17 @@ def _upper_halves(instruction):
     row = VECTOR[instruction.name]
     bits = [int(bit) for bit in re.findall(r"\d", modifiers.pop("op_sel"))]
     operands = list(instruction.operands)
-    for i, kind in enumerate(row.right):
-        if BITS.get(kind) == 16 and _REGISTER.search(operands[i + 1]):
-            register = _REGISTER.search(operands[i + 1])[0]
-            operands[i + 1] = operands[i + 1].replace(register, register + (".h" if bits[i] else ".l"))
+    # Some machines print the half in the operand, too.
+    kinds = dict(enumerate(row.right, 1))
     if len(bits) > len(row.right):
-        operands[0] += ".h" if bits[-1] else ".l"
+        kinds[0] = row.left[0].rstrip("+")
+        bits.insert(0, bits.pop())
+    else:
+        bits.insert(0, 0)
+    for i, kind in kinds.items():
+        match = _REGISTER.search(operands[i])
+        if BITS.get(kind) == 16 and match is not None and match[5] is None:
+            operands[i] = operands[i].replace(match[0], match[0] + (".h" if bits[i] else ".l"))
     return [_like(instruction, instruction.name, operands, modifiers)]
 
 

@@ -12,7 +12,7 @@ import control_flow
 import disassembly
 import memory_access
 import rewriting
-from code_object import EXACT_FLOATS, CodeObject
+from code_object import EXPECTED_MODE, CodeObject
 from step import Step, Unknown
 
 _MEANINGS = {"by_value": "value", "global_buffer": "value", "hidden_block_count_x": "block_count_x",
@@ -75,7 +75,7 @@ class Program:
         if self.code.has_relocations():
             self.refused.add("relocations")
         for kernel in self.code.kernels:
-            if kernel.float_mode != EXACT_FLOATS:
+            if kernel.float_mode != EXPECTED_MODE:
                 self.refused.add(f"float mode 0x{kernel.float_mode:x}")
             self.refused |= {kind for kind, _, _ in kernel.arguments if kind not in _MEANINGS}
 

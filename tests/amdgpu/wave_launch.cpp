@@ -160,9 +160,9 @@ void run_wave(Wave &wave, Launch &launch) {
 
 class Group {
 public:
-    explicit Group(Launch &launch)
-        : launch_(launch),
-          waves_((launch.shape.threads.volume() + launch.code.lanes - 1) / launch.code.lanes),
+    // `waves` are there to be used, so that no launch has to make them.
+    Group(Launch &launch, std::vector<Wave> &waves)
+        : launch_(launch), waves_(enough(waves, launch)),
           local_(launch.kernel.local_bytes + launch.shape.dynamic_local_bytes),
           own_(waves_.size() * most_lanes * launch.kernel.scratch_bytes) {}
 
@@ -182,6 +182,12 @@ public:
     }
 
 private:
+    static std::span<Wave> enough(std::vector<Wave> &waves, const Launch &launch) {
+        const size_t count =
+            (launch.shape.threads.volume() + launch.code.lanes - 1) / launch.code.lanes;
+        if (waves.size() < count) waves.resize(count);
+        return std::span(waves).first(count);
+    }
     bool is_over() const {
         return std::all_of(waves_.begin(), waves_.end(),
                            [](const Wave &wave) { return wave.state == State::ended; });
@@ -197,7 +203,7 @@ private:
     }
 
     Launch &launch_;
-    std::vector<Wave> waves_;
+    std::span<Wave> waves_;
     std::vector<std::byte> local_, own_;
 };
 
@@ -239,7 +245,7 @@ std::string Gpu::run(const Kernel &kernel, const Shape &shape, std::span<const s
                   arguments, memory_,          reinterpret_cast<std::uintptr_t>(image_.data()),
                   order,     packet_of(shape), {}};
     memory_.lend(&launch.packet, sizeof launch.packet, Memory::Use::read_only);
-    Group group(launch);
+    Group group(launch, waves_);
     const unsigned count = shape.groups.volume();
     for (unsigned i = 0; i < count; ++i) {
         const unsigned index = order == Order::forward ? i : count - 1 - i;

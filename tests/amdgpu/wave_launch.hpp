@@ -50,6 +50,7 @@ private:
     const CodeObject &code_;
     std::vector<std::byte> image_; // the code object's constants, where the code expects them
     Memory memory_;
+    std::vector<Wave> waves_;
 };
 
 } // namespace amdgpu
