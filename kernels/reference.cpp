@@ -14,6 +14,7 @@ const CodecFamily &family_of(CodecId id) {
     case CodecId::mxfp4: return mx_family;
     case CodecId::nvfp4: return nvfp4_family;
     case CodecId::onebit: return onebit_family;
+    case CodecId::terngrad: return terngrad_family;
     default: return integer_family;
     }
 }

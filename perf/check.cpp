@@ -43,7 +43,8 @@ double encode_bound(const Codec &codec) {
     case CodecId::mxfp6e2m3: return 0x1p-3;
     case CodecId::mxfp4:
     case CodecId::nvfp4: return 0x1p-1;
-    case CodecId::onebit: return 1; // a mean of anything up to the largest value
+    case CodecId::onebit:
+    case CodecId::terngrad: return 1; // anything up to the largest value, or nothing
     }
     return 0;
 }

@@ -76,6 +76,8 @@ static void shortest_specs_lead_back() {
           "nvfp4:bucket=all",
           "onebit",
           "onebit:bucket=100,min=4",
+          "terngrad",
+          "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
           "nvfp4:bucket=32,scale=ceil",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
         CHECK_EQ(spec(parsed(text)), text);
@@ -98,7 +100,7 @@ static void strange_names_are_refused() {
                              "fp8", "topk", ":", "int4;"})
         check_refused(
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax, "
-                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit");
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -139,6 +141,11 @@ static void strange_values_are_refused() {
         check_refused(std::string("mxfp4:scale=") + value, "possible are ceil, ocp");
     for (const char *value : {"1", "16", "1000"})
         check_refused(std::string("nvfp4:bucket=") + value, "a multiple of 32, or all");
+    for (const char *value :
+         {"", "0", "-1", "0.0001", "1000.001", "2.", ".5", "1e3", "2.5.1", "+1"})
+        check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
+    check_refused("terngrad:bucket=all", "here it is a number");
+    check_refused("terngrad:round=stochastic", "possible are bucket, seed, min, clip");
     check_refused("onebit:bucket=all", "here it is a number");
     check_refused("onebit:round=nearest", "possible are bucket, min");
     check_refused("nvfp4:bucket=0", "possible are 1 to 1073741824, all");
@@ -226,6 +233,15 @@ static void possible_is_what_a_spec_can_say() {
     codec = parsed("onebit");
     codec.rounding = Rounding::stochastic;
     CHECK(!is_possible(codec));
+    codec = parsed("terngrad");
+    codec.rounding = Rounding::nearest;
+    CHECK(!is_possible(codec));
+    codec = parsed("terngrad");
+    codec.clip = 0;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.clip = usual_clip;
+    CHECK(!is_possible(codec));
     codec = parsed("int4");
     codec.scaling = Scaling::ocp;
     CHECK(!is_possible(codec));
@@ -252,6 +268,9 @@ static void errors_are_predicted() {
     CHECK(near(unit_nmse(parsed("nvfp4"), DataType::float32), 9.1e-3));
     CHECK(near(unit_nmse(parsed("onebit"), DataType::float32), 0.362));
     CHECK_EQ(unit_nmse(parsed("onebit:bucket=1"), DataType::float32), 0.0);
+    CHECK_EQ(parsed("terngrad").clip, 2500U);
+    CHECK_EQ(spec(parsed("terngrad:clip=2.500")), "terngrad");
+    CHECK_EQ(spec(parsed("terngrad:clip=1000")), "terngrad:clip=1000");
     CHECK_EQ(unit_nmse(parsed("fp16"), DataType::float16), 0.0);
     CHECK_EQ(unit_nmse(parsed("fp16"), DataType::bfloat16), 0.0);
     CHECK(unit_nmse(parsed("bf16"), DataType::float16) > 0);

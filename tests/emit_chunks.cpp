@@ -1,6 +1,6 @@
 // Writes chunks, with the values that went in and those that the reference decodes, to standard
-// output for wire_decoder_test.py: records of (input type, input, chunk, decoded values), each part
-// after its length.
+// output for wire_decoder_test.py: records of (input type and clip, input, chunk, decoded values),
+// each part after its length.
 #include "golden_cases.hpp"
 
 #include <cstdio>
@@ -23,8 +23,8 @@ static bool emit(const Codec &codec, DataType type, DataType in, golden::Kind ki
         fprintf(stderr, "%s: %s\n", spec(codec).c_str(), open.error().text);
         return false;
     }
-    const auto number = static_cast<int32_t>(in);
-    write_part(std::as_bytes(std::span(&number, 1)));
+    const uint32_t numbers[] = {static_cast<uint32_t>(in), codec.clip};
+    write_part(std::as_bytes(std::span(numbers)));
     write_part(input);
     write_part(bytes);
     write_part(golden::decode_chunk(scalar_kernels(), *open, type));

@@ -113,6 +113,7 @@ inline std::vector<std::string> specs() {
     for (const char *keys : {"", ":round=stochastic", ":scale=ceil", ":bucket=32", ":bucket=all"})
         list.push_back(std::string("nvfp4") + keys);
     list.insert(list.end(), {"onebit", "onebit:bucket=33", "onebit:bucket=1"});
+    list.insert(list.end(), {"terngrad", "terngrad:bucket=33,clip=1", "terngrad:bucket=1"});
     return list;
 }
 

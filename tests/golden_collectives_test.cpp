@@ -96,7 +96,8 @@ constexpr const char *codecs[] = {"none",
                                   "mxfp8e4m3",
                                   "mxfp4:round=stochastic",
                                   "nvfp4:bucket=64",
-                                  "onebit"};
+                                  "onebit",
+                                  "terngrad:bucket=100"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -55,12 +55,25 @@ static void rates_are_bits_a_second() {
         CHECK(!parse_rate(bad));
 }
 
+static void decimals_are_counted() {
+    const auto read = [](const char *text) { return parse_decimal(text, 3); };
+    CHECK(read("2.5") == 2500U && read("0.001") == 1U && read("7") == 7000U &&
+          read("1.250") == 1250U);
+    CHECK(parse_decimal("12", 0) == 12U && parse_decimal("0.000001", 6) == 1U);
+    for (const char *text : {"", ".", "1.", ".5", "1.2345", "-1", "+1", "1e3", "1.2.3", " 1", "1,5",
+                             "18446744073709551616", "1.-5"})
+        CHECK(!read(text));
+    CHECK_EQ(write_decimal(2500, 3), "2.5");
+    CHECK_EQ(write_decimal(1, 3), "0.001");
+    CHECK_EQ(write_decimal(1000000, 3), "1000");
+    CHECK_EQ(write_decimal(0, 6), "0");
+    CHECK_EQ(write_decimal(30, 0), "30");
+}
+
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(sizes_take_units),
-        QTEST(counts_are_digits),
-        QTEST(durations_take_units),
-        QTEST(rates_are_bits_a_second),
+        QTEST(decimals_are_counted), QTEST(sizes_take_units),        QTEST(counts_are_digits),
+        QTEST(durations_take_units), QTEST(rates_are_bits_a_second),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -8,10 +8,10 @@ using namespace trip;
 // y = x in the sense of the mean: over many elements that hold the same value.
 static void noise_is_unbiased() {
     constexpr size_t count = 1 << 16;
-    for (const char *text :
-         {"int4:round=stochastic", "int8:block=64,round=stochastic",
-          "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
-          "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic", "nvfp4:round=stochastic"})
+    for (const char *text : {"int4:round=stochastic", "int8:block=64,round=stochastic",
+                             "minmax:bits=2,round=stochastic", "mxfp8e4m3:round=stochastic",
+                             "mxfp6e2m3:round=stochastic", "mxfp4:round=stochastic",
+                             "nvfp4:round=stochastic", "terngrad"})
         for (const float value : {0.123F, 0.77F, -0.4F}) {
             std::vector<float> values(count, value);
             for (size_t i = 0; i < count; i += 16) values[i] = (i / 16) % 2 == 0 ? 1.0F : -0.9F;
@@ -115,7 +115,8 @@ static void errors_are_as_predicted() {
 
 // Of codecs that keep little, what one encode loses.
 static void one_encode_is_as_predicted() {
-    for (const char *text : {"onebit", "onebit:bucket=32", "onebit:bucket=3"}) {
+    for (const char *text : {"onebit", "onebit:bucket=32", "onebit:bucket=3", "terngrad",
+                             "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000"}) {
         const Ratios ratios = ratios_of(text, 1, 1 << 18);
         check(text, 1, "direct", ratios.direct, 1, 0.02);
     }

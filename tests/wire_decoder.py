@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT = range(12)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD = range(13)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
@@ -33,7 +33,7 @@ SATURATING_TYPES = (E4M3, E5M2)
 Header = namedtuple("Header", "magic version codec type rounding bits flags reserved0 bucket count first "
                               "payload_bytes key call crc reserved1")
 HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
-Layout = namedtuple("Layout", "planes scales bases raw bytes coded scale_count gaps")
+Layout = namedtuple("Layout", "planes digits scales bases raw bytes coded scale_count gaps")
 Chunk = namedtuple("Chunk", "header values")  # values: as bytes, in the tensor's type
 
 
@@ -98,9 +98,16 @@ def store(values, kind, saturate=None):
 
 def scale_of(codec, bucket):
     """Values that share a scale, and its bytes."""
+    if codec == TERNGRAD:
+        return bucket, 4
     if codec in ELEMENTS:
         return 16 if codec == NVFP4 else 32, 1
     return bucket, 2 if codec == INT else 8
+
+
+def ternary_bytes(values):
+    """Five to a byte, rounded up to words."""
+    return -(-(-(-values // 5)) // 4) * 4
 
 
 def plane_widths(bits):
@@ -109,7 +116,7 @@ def plane_widths(bits):
 
 def layout_of(codec, kind, bits, bucket, skips, n):
     if codec == NONE or codec in CASTS:
-        return Layout({}, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
+        return Layout({}, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
     size = bucket or max(n, 1)
     raw_count = n % size if skips else 0
     coded = n - raw_count
@@ -126,10 +133,11 @@ def layout_of(codec, kind, bits, bucket, skips, n):
 
     for width in plane_widths(bits):
         planes[width] = section(groups * 4 * width)
+    digits = section(coded // size * ternary_bytes(size) + ternary_bytes(coded % size)) if codec == TERNGRAD else 0
     scales = section(scale_count * scale_bytes)
     bases = section(-(-coded // size) * 4) if codec == NVFP4 else 0
     raw = section(raw_count * TYPE_BYTES[kind]) if raw_count else 0
-    return Layout(planes, scales, bases, raw, end, coded, scale_count, gaps)
+    return Layout(planes, digits, scales, bases, raw, end, coded, scale_count, gaps)
 
 
 def read_codes(payload, layout, bits):
@@ -203,7 +211,24 @@ def decode_onebit(header, payload, layout):
     return means[np.arange(layout.coded) // header.bucket, codes]
 
 
-DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit}
+def decode_terngrad(header, payload, layout):
+    raw = np.frombuffer(payload, "<u4", layout.scale_count, layout.scales)
+    need(((raw == 0x7FC00000) | (raw < 0x7F800000)).all(), "scale")
+    scale, size, rows, at = raw.view("<f4"), header.bucket, [], layout.digits
+    for start in range(0, layout.coded, size):
+        count = min(size, layout.coded - start)
+        packed = np.frombuffer(payload, "u1", ternary_bytes(count), at).astype(np.int64)
+        need((packed < 243).all(), "digits")
+        digits = np.concatenate([packed // 3**row % 3 for row in range(5)])
+        need(not digits[count:].any(), "digits of no value")
+        rows.append(digits[:count])
+        at += len(packed)
+    digits = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+    return np.array([0, 1, -1], np.float32)[digits] * np.repeat(scale, size)[:layout.coded]
+
+
+DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
+            TERNGRAD: decode_terngrad}
 
 
 def check_keys(h):
@@ -216,6 +241,8 @@ def check_keys(h):
         need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
+    elif h.codec == TERNGRAD:
+        need(h.bits == 0 and 1 <= h.bucket <= 1 << 30 and h.rounding, "keys")
     elif h.codec == ONEBIT:
         need(h.bits == 1 and 1 <= h.bucket <= 1 << 30 and not h.rounding, "keys")
     else:

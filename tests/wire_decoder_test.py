@@ -18,11 +18,11 @@ def plain_values(data, kind, out):
     return data if kind == out else store(load(data, kind), out)
 
 
-def check(kind, data, chunk, decoded):
+def check(kind, clip, data, chunk, decoded):
     got = decode(chunk)
     if got.values != decoded:
         return "decoded values differ"
-    if encode(got.header, load(data, kind), plain_values(data, kind, got.header.type)) != chunk:
+    if encode(got.header, load(data, kind), plain_values(data, kind, got.header.type), clip / 1000) != chunk:
         return "encoded bytes differ"
     return None
 
@@ -40,8 +40,8 @@ def main():
     stream = parts(emitter.stdout)
     cases = failures = 0
     for kind, data, chunk, decoded in zip(stream, stream, stream, stream):
-        kind = struct.unpack("<i", kind)[0]
-        problem = check(kind, data, chunk, decoded)
+        kind, clip = struct.unpack("<II", kind)
+        problem = check(kind, clip, data, chunk, decoded)
         if cases % 97 == 0 and not (refuses(chunk[:-1]) and refuses(chunk + b"\0")):
             problem = "a wrong length is accepted"
         cases += 1

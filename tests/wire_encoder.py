@@ -5,8 +5,8 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, ONEBIT, SMALL, layout_of, narrow,
-                          plane_widths, store, widen)
+from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, ONEBIT, SMALL, TERNGRAD, layout_of, narrow,
+                          plane_widths, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
 FLT_MIN = np.float32(2.0**-126)
@@ -171,6 +171,30 @@ def sum_rows(x):
     return sums[:, 0]
 
 
+def encode_terngrad(header, values, u, clip):
+    size, count = header.bucket, len(values)
+    digits, scales = [], []
+    for start in range(0, count, size):
+        x = values[start:start + size].astype(np.float32)
+        a = np.abs(x).max()
+        h = np.ldexp(np.float32(1), 1 - max(int(np.frexp(a)[1]) - 1, -126)) if np.isfinite(a) else np.float32(1)
+        p = sum_rows(((x * h) * (x * h))[None, :])[0]
+        most = np.float32(clip) * np.sqrt(p / np.float32(len(x)))
+        s = (min(a * h, most) / h).astype(np.float32) if np.isfinite(a) else np.float32(np.nan)
+        q = np.zeros(len(x), np.int64)
+        if s > 0:
+            v = (np.abs(x) * h) * (np.float32(1) / (s * h))
+            q = quantize(v, u[start:start + size], 0, 1) * np.where(x < 0, 2, 1)
+        m = ternary_bytes(len(x))
+        padded = np.zeros(5 * m, np.int64)
+        padded[:len(x)] = q
+        digits.append((padded.reshape(5, m) * np.array([[1], [3], [9], [27], [81]])).sum(axis=0))
+        scales.append(s)
+    scales = np.array(scales, "<f4")
+    scales[np.isnan(scales)] = np.nan
+    return np.concatenate(digits).astype(np.uint8).tobytes() if digits else b"", scales.tobytes()
+
+
 def encode_onebit(header, values, u):
     size, count = min(header.bucket, max(len(values), 1)), len(values)
     x = blocks_of(values.astype(np.float32), size, np.float32(0))
@@ -209,7 +233,7 @@ def write_planes(payload, layout, bits, codes):
         low += width
 
 
-def encode(header, values, plain):
+def encode(header, values, plain, clip=2.5):
     """`plain`: the same values converted to the tensor's type, as bytes, for what travels as it is."""
     n = header.count
     layout = layout_of(header.codec, header.type, header.bits, header.bucket, header.flags & 1, n)
@@ -225,8 +249,12 @@ def encode(header, values, plain):
         if header.rounding:
             t = np.float64 if header.codec == MINMAX and header.type == FLOAT64 else np.float32
             u = noise(header, layout.coded).astype(t)
-        codes, scales, *bases = ENCODERS[header.codec](header, coded, u)
-    write_planes(payload, layout, header.bits, codes)
+        if header.codec == TERNGRAD:
+            digits, scales, *bases = encode_terngrad(header, coded, u, clip)
+            payload[:len(digits)] = digits
+        else:
+            codes, scales, *bases = ENCODERS[header.codec](header, coded, u)
+            write_planes(payload, layout, header.bits, codes)
     payload[layout.scales:layout.scales + len(scales)] = scales
     if bases:
         payload[layout.bases:layout.bases + len(bases[0])] = bases[0]

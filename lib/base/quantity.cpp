@@ -15,6 +15,28 @@ std::optional<uint64_t> parse_count(std::string_view text) {
     return value;
 }
 
+std::optional<uint64_t> parse_decimal(std::string_view text, unsigned decimals) {
+    const size_t point = std::min(text.find('.'), text.size());
+    const std::string_view behind = text.substr(std::min(point + 1, text.size()));
+    // A point has digits on both sides.
+    if (point == 0 || behind.size() > decimals || (point < text.size() && behind.empty()))
+        return std::nullopt;
+    std::string digits(text.substr(0, point));
+    digits.append(behind).append(decimals - behind.size(), '0');
+    return parse_count(digits);
+}
+
+std::string write_decimal(uint64_t value, unsigned decimals) {
+    const std::string number = std::to_string(value);
+    const size_t missing = number.size() <= decimals ? decimals + 1 - number.size() : 0;
+    const std::string digits = std::string(missing, '0') + number;
+    std::string text = digits.substr(0, digits.size() - decimals);
+    text.append(".").append(digits, digits.size() - decimals);
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+    return text;
+}
+
 // The powers of 2 of a unit.
 static std::optional<unsigned> parse_unit(std::string_view text) {
     if (text.empty()) return 0;

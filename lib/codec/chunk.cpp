@@ -45,6 +45,7 @@ Result<Codec> read_codec(const Header &header) {
     codec.rounding = static_cast<Rounding>(header.rounding);
     codec.skips_incomplete = (header.flags & flag_skips_incomplete) != 0;
     codec.scaling = (header.flags & flag_ocp_scale) != 0 ? Scaling::ocp : Scaling::ceil;
+    if (codec.id == CodecId::terngrad) codec.clip = usual_clip; // no decoder needs it
     if (!is_possible(codec))
         return Error::make(damaged,
                            "chunk: codec %u with %u bits, bucket %" PRIu32
@@ -173,6 +174,7 @@ static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type,
     Codec expected = codec;
     expected.seed = 0;
     expected.min_bytes.reset();
+    expected.clip = open.codec.clip;
     if (open.codec != expected || open.chunk.type != type)
         return Error::make(damaged, "chunk: %s of %s came where %s of %s was expected",
                            spec(open.codec).c_str(), name(open.chunk.type), spec(expected).c_str(),

@@ -37,7 +37,7 @@ Encoding encoding_of(const Codec &codec, const Codec &other, DataType type);
 void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst);
 
 struct OpenChunk {
-    Codec codec; // as far as it is on the wire: no seed, no min_bytes
+    Codec codec; // as far as it is on the wire: no seed, no min_bytes, the usual clip
     ChunkInfo chunk;
     std::span<const std::byte> payload;
 };

@@ -21,6 +21,7 @@ bool is_possible(const Codec &codec) {
     if (codec.skips_incomplete && codec.id != CodecId::minmax) return false;
     if (codec.scaling != Scaling::ceil && !codec.is_mx() && codec.id != CodecId::nvfp4)
         return false;
+    if (codec.clip != 0 && codec.id != CodecId::terngrad) return false;
     switch (codec.id) {
     case CodecId::none:
     case CodecId::fp16:
@@ -39,6 +40,9 @@ bool is_possible(const Codec &codec) {
     case CodecId::nvfp4: return codec.bits == 4 && codec.bucket % nvfp4_bucket_step == 0;
     case CodecId::onebit:
         return codec.bits == 1 && codec.bucket >= 1 && codec.rounding == Rounding::nearest;
+    case CodecId::terngrad:
+        return codec.bits == 0 && codec.bucket >= 1 && codec.rounding == Rounding::stochastic &&
+               codec.clip >= 1 && codec.clip <= largest_clip;
     }
     return false;
 }

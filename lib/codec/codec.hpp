@@ -28,6 +28,7 @@ enum class CodecId : uint8_t {
     mxfp4 = 9,
     nvfp4 = 10,
     onebit = 11,
+    terngrad = 12,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -50,6 +51,8 @@ struct Codec {
     // Calls on fewer bytes go lossless; nothing: the planner's choice.
     std::optional<uint64_t> min_bytes{};
     Scaling scaling = Scaling::ceil; // mx and nvfp4
+    // terngrad: values beyond so many thousandths of their root mean square are clipped; others 0.
+    uint32_t clip = 0;
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
@@ -79,6 +82,7 @@ inline constexpr uint32_t largest_bucket = 1U << 30;
 
 // Values that share a scale in OCP's formats.
 inline constexpr uint32_t mx_block_values = 32;
+inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
 

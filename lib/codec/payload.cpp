@@ -22,20 +22,24 @@ size_t align(size_t at) {
 PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
     if (codec.is_plain()) return;
     for (const PlanePart &part : plane_parts)
-        if ((codec.bits & part.bits) != 0) add({part.start, group_values, part.group_bytes()});
+        if ((codec.bits & part.bits) != 0) add(part.start, group_values, part.group_bytes());
     const uint64_t bucket =
         codec.bucket == Codec::whole_chunk ? std::max<uint64_t>(coded, 1) : codec.bucket;
     constexpr auto scales = &PayloadLayout::scales;
     switch (codec.id) {
-    case CodecId::integer: add({scales, bucket, sizeof(uint16_t)}); break;
+    case CodecId::integer: add(scales, bucket, sizeof(uint16_t)); break;
     case CodecId::nvfp4:
-        add({scales, nvfp4_block_values, sizeof(uint8_t)});
-        add({&PayloadLayout::bases, bucket, sizeof(float)});
+        add(scales, nvfp4_block_values, sizeof(uint8_t));
+        add(&PayloadLayout::bases, bucket, sizeof(float));
         break;
     case CodecId::mxfp8e4m3:
     case CodecId::mxfp6e2m3:
-    case CodecId::mxfp4: add({scales, bucket, sizeof(uint8_t)}); break;
-    default: add({scales, bucket, 2 * sizeof(float)}); // minmax and onebit
+    case CodecId::mxfp4: add(scales, bucket, sizeof(uint8_t)); break;
+    case CodecId::terngrad:
+        add({&PayloadLayout::digits, bucket, ternary_step_values, ternary_step_bytes});
+        add(scales, bucket, sizeof(float));
+        break;
+    default: add(scales, bucket, 2 * sizeof(float)); // minmax and onebit
     }
 }
 

@@ -20,12 +20,17 @@ namespace qccl {
 // A code of b bits is split from its low bits up over the planes that make b: 7 = 4 + 2 + 1.
 // The last group is padded with codes 0; gaps before sections are zero. `none` and casts have the
 // values alone, from the payload's start.
+//
+// Of a terngrad bucket of c values, byte i of ternary_bytes(c) = m holds the digits of values i,
+// i + m, ..., i + 4 m, in base 3 from the lowest up; those of no value are 0.
 struct PayloadLayout {
     size_t plane8 = 0, plane4 = 0, plane2 = 0, plane1 = 0;
     // integer: a bf16 per block; minmax: fp32 minimum and unit per bucket; mx: E8M0 per block;
-    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1.
+    // nvfp4: E4M3 per block; onebit: two fp32 means per bucket, of codes 0 and 1;
+    // terngrad: an fp32 per bucket.
     size_t scales = 0;
-    size_t bases = 0; // nvfp4: an fp32 per bucket, in which its scales are given
+    size_t digits = 0; // terngrad, in the place of planes
+    size_t bases = 0;  // nvfp4: an fp32 per bucket, in which its scales are given
     size_t raw = 0; // minmax with skip_incomplete: the values of the incomplete bucket, in the type
     size_t bytes = 0;   // to the end of the last section, exactly
     uint64_t coded = 0; // values that have codes: all, save those in `raw`; 0 for none and casts
@@ -50,17 +55,28 @@ inline constexpr PlanePart plane_parts[] = {
     {1, &PayloadLayout::plane1},
 };
 
-// What lies in a payload for the values that have codes: so many bytes for so many values, and as
-// many for the rest of them at the end.
+// Five digits to a byte, and whole words.
+inline constexpr uint64_t ternary_step_values = 20;
+inline constexpr size_t ternary_step_bytes = 4;
+constexpr size_t ternary_bytes(uint64_t values) {
+    return (values + ternary_step_values - 1) / ternary_step_values * ternary_step_bytes;
+}
+
+// What lies in a payload for the values that have codes: units (groups, blocks, buckets) of so many
+// values, and one for the rest at the end; a unit has so many bytes for every step of values.
 struct PayloadSection {
     size_t PayloadLayout::*start = nullptr;
-    uint64_t unit_values = 1;
-    size_t unit_bytes = 0;
+    uint64_t unit_values = 1, step_values = 1;
+    size_t step_bytes = 0;
 
     uint64_t units(uint64_t values) const {
         return values / unit_values + (values % unit_values != 0 ? 1 : 0);
     }
-    size_t bytes(uint64_t values) const { return units(values) * unit_bytes; }
+    size_t bytes(uint64_t values) const {
+        const auto steps = [this](uint64_t of) { return (of + step_values - 1) / step_values; };
+        return step_bytes *
+               (values / unit_values * steps(unit_values) + steps(values % unit_values));
+    }
 };
 // In their order in the payload, those that the codec has, of a chunk of which `coded` values have
 // codes.
@@ -72,6 +88,9 @@ public:
 
 private:
     void add(const PayloadSection &section) { sections_[count_++] = section; }
+    void add(size_t PayloadLayout::*start, uint64_t unit_values, size_t unit_bytes) {
+        add({start, unit_values, unit_values, unit_bytes});
+    }
 
     std::array<PayloadSection, 5> sections_; // a code has three planes at most
     size_t count_ = 0;

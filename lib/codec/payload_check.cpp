@@ -38,6 +38,34 @@ bool is_padding_zero(const PayloadLayout &layout, uint8_t bits,
     return true;
 }
 
+// Of a bucket of `values`: every byte is below the power of 3 that its digits have.
+bool are_digits_valid(uint64_t values, std::span<const std::byte> bytes) {
+    uint64_t from = 0;
+    uint32_t limit = 243;
+    for (uint64_t row = 5; row-- > 0; limit /= 3) { // bytes with a digit in this row and all below
+        const uint64_t start = std::min(values, row * bytes.size());
+        const uint64_t to = std::min<uint64_t>(values - start, bytes.size());
+        uint8_t strange = 0;
+        for (; from < to; from++)
+            strange |= static_cast<uint8_t>(std::to_integer<uint32_t>(bytes[from]) >= limit);
+        if (strange != 0) return false;
+    }
+    return is_zero(bytes.subspan(from));
+}
+
+bool are_ternary_valid(const Codec &codec, const PayloadLayout &layout,
+                       std::span<const std::byte> payload) {
+    if (codec.id != CodecId::terngrad) return true;
+    const uint64_t stride = ternary_bytes(codec.bucket);
+    for (uint64_t i = 0; i < layout.scale_count; i++) {
+        const uint64_t values = std::min<uint64_t>(codec.bucket, layout.coded - i * codec.bucket);
+        if (!are_digits_valid(values,
+                              payload.subspan(layout.digits + i * stride, ternary_bytes(values))))
+            return false;
+    }
+    return true;
+}
+
 bool are_gaps_zero(const Codec &codec, const PayloadLayout &layout,
                    std::span<const std::byte> payload) {
     for (const Gap &gap : gaps(codec, layout))
@@ -91,6 +119,12 @@ int32_t are_strange_means(int32_t mean, int32_t negative_mean) {
     return !(is_nan | (is_mean & (is_negative | (negative_mean == 0))));
 }
 
+// The canonical NaN, or finite, +0 or positive.
+int32_t is_strange_terngrad_scale(int32_t scale) {
+    constexpr int32_t nan = 0x7FC00000, infinity = 0x7F800000;
+    return !((scale == nan) | ((scale >= 0) & (scale < infinity)));
+}
+
 // Whether `is_strange(i)` is 0 for every i.
 template <class Strange, class IsStrange>
 bool are_usual(uint64_t count, Strange, IsStrange &&is_strange) {
@@ -125,6 +159,10 @@ bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
                    return is_strange_nvfp4_base(read<int32_t>(bases + 4 * i));
                });
     }
+    if (codec.id == CodecId::terngrad)
+        return are_usual(count, int32_t{}, [=](uint64_t i) {
+            return is_strange_terngrad_scale(read<int32_t>(scales + 4 * i));
+        });
     if (codec.id == CodecId::onebit)
         return are_usual(count, int32_t{}, [=](uint64_t i) {
             return are_strange_means(read<int32_t>(scales + 8 * i),
@@ -143,6 +181,8 @@ Done check_payload(const Codec &codec, const PayloadLayout &layout,
     if (codec.is_plain()) return {};
     if (!is_padding_zero(layout, codec.bits, payload) || !are_gaps_zero(codec, layout, payload))
         return Error::make(Code::damaged_data, "chunk: padding is not zero");
+    if (!are_ternary_valid(codec, layout, payload))
+        return Error::make(Code::damaged_data, "chunk: digits that no encoder writes");
     if (!are_scales_valid(codec, layout, payload))
         return Error::make(Code::damaged_data, "chunk: a scale is none that an encoder writes");
     return {};

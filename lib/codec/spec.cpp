@@ -24,6 +24,7 @@ enum Key : unsigned {
     min_key,
     skip_key,
     scale_key,
+    clip_key,
 };
 
 struct KeyRow {
@@ -40,8 +41,10 @@ constexpr KeyRow key_table[] = {
     {"min", {"a number of bytes, also with K, M, G or T behind it"}},
     {"skip_incomplete", {"0", "1"}},
     {"scale", {"ceil", "ocp"}},
+    {"clip", {"0.001 to 1000"}},
 };
-static_assert(largest_bucket == 1073741824);
+static_assert(largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
+constexpr unsigned clip_decimals = 3;
 
 constexpr unsigned cast_keys = key_bit(min_key);
 constexpr unsigned block_keys =
@@ -74,6 +77,13 @@ constexpr Codec usual_nvfp4 = [] {
     return codec;
 }();
 
+constexpr Codec usual_terngrad = [] {
+    Codec codec = usual_codec(CodecId::terngrad, 0, usual_bucket);
+    codec.rounding = Rounding::stochastic; // always
+    codec.clip = usual_clip;
+    return codec;
+}();
+
 constexpr NameRow name_table[] = {
     {"none", usual_codec(CodecId::none, 0, 0), 0},
     {"fp16", usual_codec(CodecId::fp16, 0, 0), cast_keys},
@@ -93,6 +103,8 @@ constexpr NameRow name_table[] = {
     {"nvfp4", usual_nvfp4, mx_keys | key_bit(bucket_key)},
     {"onebit", usual_codec(CodecId::onebit, 1, usual_bucket),
      key_bit(bucket_key) | key_bit(min_key)},
+    {"terngrad", usual_terngrad,
+     key_bit(bucket_key) | key_bit(clip_key) | key_bit(seed_key) | key_bit(min_key)},
 };
 
 // Those whose bit is set in `keys`.
@@ -135,7 +147,7 @@ std::string write_bytes(uint64_t bytes) {
 }
 
 Done set_bucket(Codec &codec, Key key, std::string_view text) {
-    if (codec.id == CodecId::onebit && text == "all")
+    if ((codec.id == CodecId::onebit || codec.id == CodecId::terngrad) && text == "all")
         return Error::make(Code::invalid_argument,
                            "codec: bucket=all is of minmax and nvfp4; here it is a number");
     if (key == bucket_key && text == "all") {
@@ -186,6 +198,13 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
         if (text != "0" && text != "1") return bad_value(key, text);
         codec.skips_incomplete = text == "1";
         return {};
+    case clip_key: {
+        const auto thousandths = parse_decimal(text, clip_decimals);
+        if (!thousandths || *thousandths < 1 || *thousandths > largest_clip)
+            return bad_value(key, text);
+        codec.clip = static_cast<uint32_t>(*thousandths);
+        return {};
+    }
     case scale_key:
         if (text != "ceil" && text != "ocp") return bad_value(key, text);
         codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
@@ -262,13 +281,14 @@ std::string spec(const Codec &codec) {
     if (codec.bucket != row->usual.bucket)
         add(codec.id == CodecId::integer ? block_key : bucket_key,
             codec.bucket == Codec::whole_chunk ? "all" : std::to_string(codec.bucket));
-    if (codec.rounding == Rounding::stochastic) add(round_key, "stochastic");
+    if (codec.rounding != row->usual.rounding) add(round_key, "stochastic");
     if (codec.rounding == Rounding::stochastic && codec.seed != 0)
         add(seed_key, std::to_string(codec.seed));
     if (codec.min_bytes) add(min_key, write_bytes(*codec.min_bytes));
     if (codec.skips_incomplete) add(skip_key, "1");
     if (codec.scaling != row->usual.scaling)
         add(scale_key, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
+    if (codec.clip != row->usual.clip) add(clip_key, write_decimal(codec.clip, clip_decimals));
     return text;
 }
 

@@ -254,6 +254,23 @@ double onebit_nmse(const Codec &codec) {
     return (1 - 2 / std::numbers::pi) * (1 - signs / n);
 }
 
+// Mean over the quantiles of the largest magnitude, beside which the root mean square hardly moves:
+// a value below the scale errs by it or by the rest up to it, one above by what is clipped.
+double terngrad_nmse(const Codec &codec) {
+    constexpr int nodes = 64;
+    const double n = codec.bucket, clip = codec.clip / 1000.0;
+    double sum = 0;
+    for (int i = 0; i < nodes; i++) {
+        const double most = quantile(root_complement((i + 0.5) / nodes, n) / 2);
+        const double scale = std::min(most, clip), own = (most - scale) * (most - scale);
+        const Interval kept{0, scale}, clipped{scale, most};
+        const double error = kept.integral(0, scale, -1) +
+                             (clipped.is_empty() ? 0 : clipped.squared_distance(scale));
+        sum += (own + (n - 1) * error / Interval{0, most}.mass()) / n;
+    }
+    return sum / nodes;
+}
+
 int fraction_bits(DataType type) {
     switch (type) {
     case DataType::float16: return 10;
@@ -289,6 +306,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::mxfp4: return mx_nmse(codec);
     case CodecId::nvfp4: return nvfp4_nmse(codec);
     case CodecId::onebit: return onebit_nmse(codec);
+    case CodecId::terngrad: return terngrad_nmse(codec);
     }
     return 0;
 }

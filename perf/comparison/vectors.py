@@ -60,6 +60,9 @@ def bits_of(codec):
         return 4 + 8 / 16 + 32 / int(keys.get("bucket", 1024))
     if name == "onebit":
         return 1 + 64 / int(keys.get("bucket", 512))
+    if name == "terngrad":
+        bucket = int(keys.get("bucket", 512))
+        return (32 * -(-bucket // 20) + 32) / bucket
     if name == "minmax":
         return int(keys.get("bits", 8)) + 64 / int(keys.get("bucket", 512))
     return None

@@ -61,8 +61,8 @@ struct Dice {
 
 Codec random_codec(Dice &dice) {
     static const char *const specs[] = {
-        "none", "fp16", "bf16",   "fp8e4m3",   "fp8e5m2",   "int8",  "int6",  "int5",  "int4",
-        "int3", "int2", "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit"};
+        "none", "fp16", "bf16",   "fp8e4m3",   "fp8e5m2",   "int8",  "int6",  "int5",   "int4",
+        "int3", "int2", "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad"};
     Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
     if (codec.is_plain()) return codec;
     codec.rounding = static_cast<Rounding>(dice.roll(2));
@@ -77,6 +77,7 @@ Codec random_codec(Dice &dice) {
     }
     codec.bucket = 1 + dice.roll(dice.roll(2) == 0 ? 40 : 700);
     if (codec.id == CodecId::onebit) codec.rounding = Rounding::nearest;
+    if (codec.id == CodecId::terngrad) codec.rounding = Rounding::stochastic;
     if (codec.id != CodecId::minmax) return codec;
     codec.bits = static_cast<uint8_t>(1 + dice.roll(8));
     if (dice.roll(4) == 0)

@@ -1,0 +1,56 @@
+// The arithmetic of `terngrad`, once: a value becomes plus or minus its bucket's scale, or zero, so
+// that it is right on average. Scalar and portable, for CPUs and GPUs; WIRE.md says it in words.
+// Knows no memory: where values, digits and scales lie is the kernels' business.
+#pragma once
+
+#include "kernels/code_rounding.hpp"
+#include "kernels/number.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace qccl {
+
+// A power of two that takes the largest magnitude to 2 ... 4 (subnormal ones nearly so): squares of
+// such values neither overflow nor vanish. `largest` is its pattern, of a finite number.
+constexpr float terngrad_lift(uint32_t largest) {
+    const uint32_t field = largest >> 23 != 0 ? largest >> 23 : 1;
+    return std::bit_cast<float>((255 - field) << 23);
+}
+
+// What digits are computed with. Without an inverse every digit is 0.
+struct TerngradScale {
+    float wire = 0.0F;
+    float lift = 1.0F;
+    float inverse = 0.0F; // of the lifted scale
+};
+
+// `squares`: the pinned sum of the lifted values' squares. `clip` counts thousandths.
+inline TerngradScale terngrad_scale(uint32_t largest, float squares, uint64_t count,
+                                    uint32_t clip) {
+    constexpr uint32_t infinity = 0x7F800000;
+    if (largest >= infinity) return {.wire = std::bit_cast<float>(float_nan)};
+    if (largest == 0) return {};
+    TerngradScale scale{.lift = terngrad_lift(largest)};
+    const float deviation = std::sqrt(squares / static_cast<float>(count));
+    const float most = static_cast<float>(clip) / 1000.0F * deviation;
+    const float lifted = std::bit_cast<float>(largest) * scale.lift;
+    scale.wire = (lifted < most ? lifted : most) / scale.lift;
+    if (scale.wire != 0) scale.inverse = 1.0F / (scale.wire * scale.lift);
+    return scale;
+}
+
+// 0: zero, 1: plus, 2: minus the scale. x is finite where the scale has an inverse.
+inline uint32_t terngrad_digit(float x, const TerngradScale &scale, Draw draw) {
+    if (scale.inverse == 0) return 0;
+    const float magnitude = x < 0 ? -x : x;
+    const auto is_kept =
+        static_cast<uint32_t>(round_code(magnitude * scale.lift * scale.inverse, draw, 0.0F, 1.0F));
+    return x < 0 ? 2 * is_kept : is_kept;
+}
+
+constexpr float terngrad_value(uint32_t digit, float scale) {
+    return canonical((digit == 0 ? 0.0F : digit == 1 ? 1.0F : -1.0F) * scale);
+}
+
+} // namespace qccl
