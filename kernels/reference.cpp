@@ -15,6 +15,7 @@ const CodecFamily &family_of(CodecId id) {
     case CodecId::nvfp4: return nvfp4_family;
     case CodecId::onebit: return onebit_family;
     case CodecId::terngrad: return terngrad_family;
+    case CodecId::topk: return topk_family;
     default: return integer_family;
     }
 }

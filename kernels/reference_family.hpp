@@ -22,7 +22,7 @@ struct CodecFamily {
                    double *values);
 };
 extern const CodecFamily integer_family, minmax_family, mx_family, nvfp4_family, onebit_family,
-    terngrad_family;
+    terngrad_family, topk_family;
 
 // The end of the range's elements that have codes; those behind them travel as values.
 inline uint64_t coded_end(const ChunkRange &range) {

@@ -44,7 +44,8 @@ double encode_bound(const Codec &codec) {
     case CodecId::mxfp4:
     case CodecId::nvfp4: return 0x1p-1;
     case CodecId::onebit:
-    case CodecId::terngrad: return 1; // anything up to the largest value, or nothing
+    case CodecId::terngrad:
+    case CodecId::topk: return 1; // anything up to the largest value, or nothing
     }
     return 0;
 }

@@ -163,6 +163,12 @@ static void impossible_keys_are_refused() {
     check_byte_refused(chunk, 9, 8);   // a flag that is none
     put(chunk, 9, uint8_t{4});         // OCP's scale
     CHECK_OK(open_chunk(chunk));
+    chunk = make_chunk("topk", DataType::float32, 70);
+    check_byte_refused(chunk, 7, 1); // stochastic
+    put(chunk, 12, uint32_t{0});     // ratio
+    check_damaged(chunk);
+    put(chunk, 12, uint32_t{1000001});
+    check_damaged(chunk);
     chunk = make_chunk("terngrad", DataType::float32, 70);
     check_byte_refused(chunk, 7, 0); // nearest
     check_byte_refused(chunk, 8, 2);
@@ -184,29 +190,6 @@ static void noise_belongs_to_stochastic_rounding() {
     chunk = make_chunk("int4:round=stochastic", DataType::float32, 70);
     put(chunk, 40, ~uint64_t{0});
     CHECK_OK(open_chunk(chunk));
-}
-
-// Of every byte, all values that no encoder writes.
-static void digits_of_no_value_are_refused() {
-    for (const uint64_t count : {1U, 3U, 20U, 21U, 70U, 133U}) {
-        const Bytes chunk = make_chunk("terngrad:bucket=64", DataType::float32, count);
-        const PayloadLayout layout = layout_of("terngrad:bucket=64", count);
-        size_t at = header_bytes;
-        for (uint64_t start = 0; start < count; start += 64) {
-            const uint64_t values = std::min<uint64_t>(64, count - start),
-                           bytes = ternary_bytes(values);
-            for (uint64_t i = 0; i < bytes; i++, at++) {
-                int limit = 1;
-                for (uint64_t value = i; value < values; value += bytes) limit *= 3;
-                for (int value = 0; value < 256; value++) {
-                    Bytes copy = chunk;
-                    copy[at] = std::byte(value);
-                    CHECK_EQ(open_chunk(copy).is_ok(), value < limit);
-                }
-            }
-        }
-        CHECK_EQ(layout.scales, (at - header_bytes + 15) / 16 * 16);
-    }
 }
 
 // In every byte of every gap, and in every bit of the last group that no value has.
@@ -275,46 +258,6 @@ static void strange_scales_are_refused() {
     CHECK(!accepts_pair(nan_bits | 1, nan_bits) && !accepts_pair(nan_bits, nan_bits | 1));
 }
 
-static void strange_scales_of_small_floats_are_refused() {
-    const auto accepts_byte = [](const char *text, int scale) {
-        return accepts(text, static_cast<uint8_t>(scale));
-    };
-    for (const int scale : {0, 1, 127, 246, 255}) CHECK(accepts_byte("mxfp8e4m3", scale));
-    for (const int scale : {247, 254}) CHECK(!accepts_byte("mxfp8e4m3", scale));
-    for (const char *text : {"mxfp6e2m3", "mxfp4"}) {
-        for (const int scale : {0, 247, 252, 255}) CHECK(accepts_byte(text, scale));
-        for (const int scale : {253, 254}) CHECK(!accepts_byte(text, scale));
-    }
-    for (const int scale : {0, 1, 0x7E, 0x7F}) CHECK(accepts_byte("nvfp4", scale));
-    for (const int scale : {0x80, 0xFF}) CHECK(!accepts_byte("nvfp4", scale));
-    const auto accepts_base = [](uint32_t base) {
-        Bytes chunk = make_chunk("nvfp4:bucket=64", DataType::float32, 70);
-        put(chunk, header_bytes + layout_of("nvfp4:bucket=64", 70).bases + 4, base);
-        return open_chunk(chunk).is_ok();
-    };
-    for (const uint32_t base : {zero, 0x05000000U, one, 0x79C00000U}) CHECK(accepts_base(base));
-    for (const uint32_t base :
-         {1U, 0x04FFFFFFU, 0x79C00001U, infinity, nan_bits, minus, minus | one})
-        CHECK(!accepts_base(base));
-}
-
-static void strange_means_and_maxima_are_refused() {
-    const auto accepts_means = [&](uint32_t mean, uint32_t negative) {
-        return accepts("onebit", mean, negative);
-    };
-    CHECK(accepts_means(nan_bits, nan_bits) && accepts_means(zero, zero) &&
-          accepts_means(one, minus | one) && accepts_means(1, minus | 1) &&
-          accepts_means(most, minus | most));
-    for (const uint32_t mean : {nan_bits, infinity, minus, minus | one, nan_bits | 1})
-        CHECK(!accepts_means(mean, minus | one));
-    for (const uint32_t mean :
-         {nan_bits, infinity, minus, one, minus | infinity, nan_bits | minus, 1U})
-        CHECK(!accepts_means(one, mean));
-    for (const uint32_t scale : {nan_bits, zero, one, 1U, most}) CHECK(accepts("terngrad", scale));
-    for (const uint32_t scale : {nan_bits | 1, infinity, minus, minus | one, minus | nan_bits})
-        CHECK(!accepts("terngrad", scale));
-}
-
 static void another_chunk_than_expected_is_refused() {
     const Bytes chunk = make_chunk("int4", DataType::float32, 70);
     CHECK_OK(open_chunk(chunk, parsed("int4:min=4K"), DataType::float32, 70));
@@ -370,11 +313,8 @@ int main() {
         QTEST(hostile_counts_are_refused),
         QTEST(impossible_keys_are_refused),
         QTEST(noise_belongs_to_stochastic_rounding),
-        QTEST(digits_of_no_value_are_refused),
         QTEST(padding_is_zero),
         QTEST(strange_scales_are_refused),
-        QTEST(strange_scales_of_small_floats_are_refused),
-        QTEST(strange_means_and_maxima_are_refused),
         QTEST(another_chunk_than_expected_is_refused),
         QTEST(seals_see_every_bit),
         QTEST(checksums_are_castagnoli),

@@ -77,6 +77,9 @@ static void shortest_specs_lead_back() {
           "onebit",
           "onebit:bucket=100,min=4",
           "terngrad",
+          "topk",
+          "topk:min=5,ratio=0.000001",
+          "topk:ratio=1",
           "terngrad:bucket=7,seed=3,min=1K,clip=0.125",
           "nvfp4:bucket=32,scale=ceil",
           "minmax:bits=4,bucket=1073741824,round=stochastic,seed=1,min=1025,skip_incomplete=1"}) {
@@ -97,10 +100,10 @@ static void shortest_specs_lead_back() {
 
 static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int", "INT4", "int4 ", " int4", "none4",
-                             "fp8", "topk", ":", "int4;"})
+                             "fp8", "topK", ":", "int4;"})
         check_refused(
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax, "
-                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad");
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -144,6 +147,9 @@ static void strange_values_are_refused() {
     for (const char *value :
          {"", "0", "-1", "0.0001", "1000.001", "2.", ".5", "1e3", "2.5.1", "+1"})
         check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
+    for (const char *value : {"", "0", "1.000001", "0.0000001", "2", "-0.1", "1e-3"})
+        check_refused(std::string("topk:ratio=") + value, "possible is 0.000001 to 1");
+    check_refused("topk:select=exact", "possible are min, ratio");
     check_refused("terngrad:bucket=all", "here it is a number");
     check_refused("terngrad:round=stochastic", "possible are bucket, seed, min, clip");
     check_refused("onebit:bucket=all", "here it is a number");
@@ -179,6 +185,8 @@ static void grids_hold_whole_buckets_and_lines() {
     CHECK_EQ(grain(parsed("int4:block=96")), 192U);
     CHECK_EQ(grain(parsed("minmax")), 512U);
     CHECK_EQ(grain(parsed("mxfp4")), 64U);
+    CHECK_EQ(grain(parsed("topk")), 64U);
+    CHECK(parsed("topk").has_whole_buckets());
     CHECK_EQ(grain(parsed("nvfp4")), 1024U);
     CHECK_EQ(grain(parsed("nvfp4:bucket=all")), 64U);
     CHECK_EQ(grain(parsed("nvfp4:bucket=96")), 192U);
@@ -239,6 +247,15 @@ static void possible_is_what_a_spec_can_say() {
     codec = parsed("terngrad");
     codec.clip = 0;
     CHECK(!is_possible(codec));
+    codec = parsed("topk");
+    codec.share = whole_share + 1;
+    CHECK(!is_possible(codec));
+    codec = parsed("topk");
+    codec.bucket = 64;
+    CHECK(!is_possible(codec));
+    codec = parsed("int4");
+    codec.share = 1;
+    CHECK(!is_possible(codec));
     codec = parsed("int4");
     codec.clip = usual_clip;
     CHECK(!is_possible(codec));
@@ -268,6 +285,7 @@ static void errors_are_predicted() {
     CHECK(near(unit_nmse(parsed("nvfp4"), DataType::float32), 9.1e-3));
     CHECK(near(unit_nmse(parsed("onebit"), DataType::float32), 0.362));
     CHECK_EQ(unit_nmse(parsed("onebit:bucket=1"), DataType::float32), 0.0);
+    CHECK_EQ(parsed("topk").share, 1000U);
     CHECK_EQ(parsed("terngrad").clip, 2500U);
     CHECK_EQ(spec(parsed("terngrad:clip=2.500")), "terngrad");
     CHECK_EQ(spec(parsed("terngrad:clip=1000")), "terngrad:clip=1000");

@@ -114,6 +114,7 @@ inline std::vector<std::string> specs() {
         list.push_back(std::string("nvfp4") + keys);
     list.insert(list.end(), {"onebit", "onebit:bucket=33", "onebit:bucket=1"});
     list.insert(list.end(), {"terngrad", "terngrad:bucket=33,clip=1", "terngrad:bucket=1"});
+    list.insert(list.end(), {"topk", "topk:ratio=0.1", "topk:ratio=1"});
     return list;
 }
 

@@ -97,7 +97,8 @@ constexpr const char *codecs[] = {"none",
                                   "mxfp4:round=stochastic",
                                   "nvfp4:bucket=64",
                                   "onebit",
-                                  "terngrad:bucket=100"};
+                                  "terngrad:bucket=100",
+                                  "topk:ratio=0.05"};
 
 using AlgorithmNames = std::vector<const char *>;
 

@@ -116,7 +116,8 @@ static void errors_are_as_predicted() {
 // Of codecs that keep little, what one encode loses.
 static void one_encode_is_as_predicted() {
     for (const char *text : {"onebit", "onebit:bucket=32", "onebit:bucket=3", "terngrad",
-                             "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000"}) {
+                             "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000",
+                             "topk", "topk:ratio=0.1", "topk:ratio=0.9"}) {
         const Ratios ratios = ratios_of(text, 1, 1 << 18);
         check(text, 1, "direct", ratios.direct, 1, 0.02);
     }

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD = range(13)
+NONE, FP16, BF16, FP8E4M3, FP8E5M2, INT, MINMAX, MXFP8, MXFP6, MXFP4, NVFP4, ONEBIT, TERNGRAD, TOPK = range(14)
 FLOAT16, FLOAT32, FLOAT64, BFLOAT16, E4M3, E5M2 = 6, 7, 8, 9, 10, 11
 CASTS = {FP16: FLOAT16, BF16: BFLOAT16, FP8E4M3: E4M3, FP8E5M2: E5M2}
 INTEGERS = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8"}
@@ -33,7 +33,7 @@ SATURATING_TYPES = (E4M3, E5M2)
 Header = namedtuple("Header", "magic version codec type rounding bits flags reserved0 bucket count first "
                               "payload_bytes key call crc reserved1")
 HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
-Layout = namedtuple("Layout", "planes digits scales bases raw bytes coded scale_count gaps")
+Layout = namedtuple("Layout", "planes digits scales bases kept raw bytes coded scale_count gaps")
 Chunk = namedtuple("Chunk", "header values")  # values: as bytes, in the tensor's type
 
 
@@ -116,7 +116,14 @@ def plane_widths(bits):
 
 def layout_of(codec, kind, bits, bucket, skips, n):
     if codec == NONE or codec in CASTS:
-        return Layout({}, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
+        return Layout({}, 0, 0, 0, 0, 0, n * TYPE_BYTES[CASTS.get(codec, kind)], 0, 0, [])
+    if codec == TOPK:  # bucket is the ratio in millionths
+        kept = -(-n * bucket // 1000000)
+        pages = -(-n // 65536) * 4
+        indices = -(-pages // 16) * 16
+        values = -(-(indices + kept * 2) // 16) * 16
+        gaps = [(pages, indices), (indices + kept * 2, values)]
+        return Layout({}, 0, 0, 0, (kept, indices, values), 0, values + kept * TYPE_BYTES[kind], n, 0, gaps)
     size = bucket or max(n, 1)
     raw_count = n % size if skips else 0
     coded = n - raw_count
@@ -137,7 +144,7 @@ def layout_of(codec, kind, bits, bucket, skips, n):
     scales = section(scale_count * scale_bytes)
     bases = section(-(-coded // size) * 4) if codec == NVFP4 else 0
     raw = section(raw_count * TYPE_BYTES[kind]) if raw_count else 0
-    return Layout(planes, digits, scales, bases, raw, end, coded, scale_count, gaps)
+    return Layout(planes, digits, scales, bases, 0, raw, end, coded, scale_count, gaps)
 
 
 def read_codes(payload, layout, bits):
@@ -227,8 +234,20 @@ def decode_terngrad(header, payload, layout):
     return np.array([0, 1, -1], np.float32)[digits] * np.repeat(scale, size)[:layout.coded]
 
 
+def decode_topk(header, payload, layout):
+    kept, indices, values = layout.kept
+    counts = np.frombuffer(payload, "<u4", -(-header.count // 65536)).astype(np.int64)
+    need(counts.sum() == kept, "numbers of kept values")
+    at = np.frombuffer(payload, "<u2", kept, indices) + np.repeat(np.arange(len(counts)) * 65536, counts)
+    page = np.repeat(np.arange(len(counts)), counts)
+    need((np.diff(at) > 0).all() and (at < header.count).all() and (at // 65536 == page).all(), "indices")
+    y = np.zeros(header.count)
+    y[at] = load(payload[values:], header.type)
+    return y
+
+
 DECODERS = {INT: decode_int, MINMAX: decode_minmax, MXFP8: decode_mx, MXFP6: decode_mx, MXFP4: decode_mx, NVFP4: decode_nvfp4, ONEBIT: decode_onebit,
-            TERNGRAD: decode_terngrad}
+            TERNGRAD: decode_terngrad, TOPK: decode_topk}
 
 
 def check_keys(h):
@@ -241,6 +260,8 @@ def check_keys(h):
         need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
+    elif h.codec == TOPK:
+        need(h.bits == h.rounding == 0 and 1 <= h.bucket <= 1000000, "keys")
     elif h.codec == TERNGRAD:
         need(h.bits == 0 and 1 <= h.bucket <= 1 << 30 and h.rounding, "keys")
     elif h.codec == ONEBIT:

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, ONEBIT, SMALL, TERNGRAD, layout_of, narrow,
+from wire_decoder import (BFLOAT16, CASTS, E2M1, E4M3, ELEMENTS, FLOAT64, HEADER, INT, MINMAX, MXFP4, MXFP6, MXFP8, NONE, NVFP4, ONEBIT, SMALL, TERNGRAD, TOPK, TYPE_BYTES, layout_of, narrow,
                           plane_widths, store, ternary_bytes, widen)
 
 FLT_MAX = np.float32(2.0**128 - 2.0**104)
@@ -195,6 +195,21 @@ def encode_terngrad(header, values, u, clip):
     return np.concatenate(digits).astype(np.uint8).tobytes() if digits else b"", scales.tobytes()
 
 
+def encode_topk(header, values, layout):
+    kept, indices, at_values = layout.kept
+    payload = bytearray(layout.bytes)
+    width = TYPE_BYTES[header.type]
+    patterns = np.frombuffer(store(values, header.type), f"<u{width}")
+    magnitude = patterns & np.array((1 << (8 * width - 1)) - 1, patterns.dtype)
+    order = np.lexsort((np.arange(len(values)), ~magnitude))
+    at = np.sort(order[:kept])
+    counts = np.bincount(at // 65536, minlength=-(-len(values) // 65536)).astype("<u4").tobytes()
+    payload[:len(counts)] = counts
+    payload[indices:indices + 2 * kept] = (at % 65536).astype("<u2").tobytes()
+    payload[at_values:] = patterns[at].tobytes()
+    return bytes(payload)
+
+
 def encode_onebit(header, values, u):
     size, count = min(header.bucket, max(len(values), 1)), len(values)
     x = blocks_of(values.astype(np.float32), size, np.float32(0))
@@ -242,6 +257,8 @@ def encode(header, values, plain, clip=2.5):
         return head + plain
     if kind := CASTS.get(header.codec):
         return head + store(values, kind, saturate=True)
+    if header.codec == TOPK:
+        return head + encode_topk(header, values, layout)
     payload = bytearray(layout.bytes)
     with np.errstate(all="ignore"):
         coded = values[:layout.coded]

@@ -358,9 +358,9 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
 
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A codec is named by a spec string: none fp16 bf16 fp8e4m3 fp8e5m2 int8 int6 int5 int4 int3 int2
- * minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad, then ":key=value,..." (block, bits,
- * bucket, round, seed, min, skip_incomplete, scale, clip). A wrong spec is refused with what is
- * possible. Codecs are immutable: any thread, any communicator. */
+ * minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block, bits,
+ * bucket, round, seed, min, skip_incomplete, scale, clip, ratio). A wrong spec is refused with what
+ * is possible. Codecs are immutable: any thread, any communicator. */
 
 QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
 /* NULL does nothing. Calls that have been made keep their own copy. */

@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace qccl {
 namespace {
@@ -15,8 +16,12 @@ namespace {
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
 constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4;
-constexpr uint64_t most_values_per_byte = 8; // codes of one bit
 constexpr Code damaged = Code::damaged_data;
+
+// A code has a bit at least; of topk each page has a number.
+uint64_t most_values_per_byte(const Codec &codec) {
+    return codec.id == CodecId::topk ? topk_page_values / sizeof(uint32_t) : 8;
+}
 
 struct Header {
     uint32_t magic;
@@ -45,6 +50,7 @@ Result<Codec> read_codec(const Header &header) {
     codec.rounding = static_cast<Rounding>(header.rounding);
     codec.skips_incomplete = (header.flags & flag_skips_incomplete) != 0;
     codec.scaling = (header.flags & flag_ocp_scale) != 0 ? Scaling::ocp : Scaling::ceil;
+    if (codec.id == CodecId::topk) std::swap(codec.share, codec.bucket);
     if (codec.id == CodecId::terngrad) codec.clip = usual_clip; // no decoder needs it
     if (!is_possible(codec))
         return Error::make(damaged,
@@ -72,7 +78,7 @@ Done check_fixed_fields(const Header &header) {
 // Count and lengths; the count is bounded first, so that no product below can overflow.
 Done check_lengths(const Header &header, const Codec &codec, DataType type,
                    uint64_t payload_bytes) {
-    if (header.count / most_values_per_byte > payload_bytes)
+    if (header.count / most_values_per_byte(codec) > payload_bytes)
         return Error::make(damaged, "chunk: %" PRIu64 " values cannot lie in %" PRIu64 " bytes",
                            header.count, payload_bytes);
     const uint64_t expected = payload_layout(codec, type, header.count).bytes;
@@ -135,7 +141,7 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
         .bits = codec.bits,
         .flags = flags_of(codec),
         .reserved_10 = 0,
-        .bucket = codec.bucket,
+        .bucket = codec.id == CodecId::topk ? codec.share : codec.bucket,
         .count = chunk.count,
         .first_index = chunk.first_index,
         .payload_bytes = payload_layout(codec, chunk.type, chunk.count).bytes,

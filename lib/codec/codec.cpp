@@ -21,6 +21,7 @@ bool is_possible(const Codec &codec) {
     if (codec.skips_incomplete && codec.id != CodecId::minmax) return false;
     if (codec.scaling != Scaling::ceil && !codec.is_mx() && codec.id != CodecId::nvfp4)
         return false;
+    if (codec.share != 0 && codec.id != CodecId::topk) return false;
     if (codec.clip != 0 && codec.id != CodecId::terngrad) return false;
     switch (codec.id) {
     case CodecId::none:
@@ -43,6 +44,7 @@ bool is_possible(const Codec &codec) {
     case CodecId::terngrad:
         return codec.bits == 0 && codec.bucket >= 1 && codec.rounding == Rounding::stochastic &&
                codec.clip >= 1 && codec.clip <= largest_clip;
+    case CodecId::topk: return is_plain && codec.share >= 1 && codec.share <= whole_share;
     }
     return false;
 }

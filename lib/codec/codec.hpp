@@ -29,6 +29,7 @@ enum class CodecId : uint8_t {
     nvfp4 = 10,
     onebit = 11,
     terngrad = 12,
+    topk = 13,
 };
 
 enum class Rounding : uint8_t { nearest = 0, stochastic = 1 };
@@ -53,6 +54,7 @@ struct Codec {
     Scaling scaling = Scaling::ceil; // mx and nvfp4
     // terngrad: values beyond so many thousandths of their root mean square are clipped; others 0.
     uint32_t clip = 0;
+    uint32_t share = 0; // topk: millionths of a chunk's values that are kept; others 0
 
     bool is_lossless() const { return id == CodecId::none; }
     // Casts act on each value alone, so that every operation makes sense on them.
@@ -72,7 +74,8 @@ struct Codec {
     }
     // A bucket is a chunk: nothing can be cut.
     bool has_whole_buckets() const {
-        return (id == CodecId::minmax || id == CodecId::nvfp4) && bucket == whole_chunk;
+        return id == CodecId::topk ||
+               ((id == CodecId::minmax || id == CodecId::nvfp4) && bucket == whole_chunk);
     }
     bool operator==(const Codec &) const = default;
 };
@@ -82,6 +85,7 @@ inline constexpr uint32_t largest_bucket = 1U << 30;
 
 // Values that share a scale in OCP's formats.
 inline constexpr uint32_t mx_block_values = 32;
+inline constexpr uint32_t whole_share = 1000000; // all values of a chunk
 inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;

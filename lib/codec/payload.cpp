@@ -35,12 +35,21 @@ PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
     case CodecId::mxfp8e4m3:
     case CodecId::mxfp6e2m3:
     case CodecId::mxfp4: add(scales, bucket, sizeof(uint8_t)); break;
+    case CodecId::topk: add(&PayloadLayout::page_counts, topk_page_values, sizeof(uint32_t)); break;
     case CodecId::terngrad:
         add({&PayloadLayout::digits, bucket, ternary_step_values, ternary_step_bytes});
         add(scales, bucket, sizeof(float));
         break;
     default: add(scales, bucket, 2 * sizeof(float)); // minmax and onebit
     }
+}
+
+// Of a topk chunk, exactly.
+static uint64_t kept_values(const Codec &codec, uint64_t count) {
+    const uint64_t wholes = count / whole_share, rest = count % whole_share;
+    const uint64_t kept =
+        wholes * codec.share + (rest * codec.share + whole_share - 1) / whole_share;
+    return kept; // one at least, of any value
 }
 
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) {
@@ -58,6 +67,12 @@ PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) 
             layout.scale_count = section.units(layout.coded);
         if (section.start == &PayloadLayout::bases) layout.base_count = section.units(layout.coded);
     }
+    if (codec.id == CodecId::topk) {
+        layout.kept = kept_values(codec, count);
+        layout.indices = align(layout.bytes);
+        layout.kept_values = align(layout.indices + layout.kept * sizeof(uint16_t));
+        layout.bytes = layout.kept_values + layout.kept * type_bytes(type);
+    }
     if (skipped != 0) {
         layout.raw = align(layout.bytes);
         layout.bytes = layout.raw + skipped * type_bytes(type);
@@ -74,6 +89,11 @@ std::array<Gap, 5> gaps(const Codec &codec, const PayloadLayout &layout) {
         end = start + section.bytes(layout.coded);
     }
     if (layout.raw != 0) found[next] = {end, layout.raw - end};
+    if (codec.id == CodecId::topk) {
+        const size_t indices_end = layout.indices + layout.kept * sizeof(uint16_t);
+        found[next++] = {end, layout.indices - end};
+        found[next] = {indices_end, layout.kept_values - indices_end};
+    }
     return found;
 }
 

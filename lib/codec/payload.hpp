@@ -32,6 +32,9 @@ struct PayloadLayout {
     size_t digits = 0; // terngrad, in the place of planes
     size_t bases = 0;  // nvfp4: an fp32 per bucket, in which its scales are given
     size_t raw = 0; // minmax with skip_incomplete: the values of the incomplete bucket, in the type
+    // topk: how many values each page keeps, their indices in it, and they themselves in the type.
+    size_t page_counts = 0, indices = 0, kept_values = 0;
+    uint64_t kept = 0;
     size_t bytes = 0;   // to the end of the last section, exactly
     uint64_t coded = 0; // values that have codes: all, save those in `raw`; 0 for none and casts
     uint64_t scale_count = 0; // blocks or buckets
@@ -54,6 +57,9 @@ inline constexpr PlanePart plane_parts[] = {
     {2, &PayloadLayout::plane2},
     {1, &PayloadLayout::plane1},
 };
+
+// topk: indices within a page have 16 bits, its number of kept values 32.
+inline constexpr uint64_t topk_page_values = 65536;
 
 // Five digits to a byte, and whole words.
 inline constexpr uint64_t ternary_step_values = 20;

@@ -66,6 +66,27 @@ bool are_ternary_valid(const Codec &codec, const PayloadLayout &layout,
     return true;
 }
 
+// Every page says how many values it keeps, and which, in order.
+bool are_pages_valid(const Codec &codec, const PayloadLayout &layout,
+                     std::span<const std::byte> payload) {
+    if (codec.id != CodecId::topk) return true;
+    uint64_t seen = 0;
+    for (uint64_t begin = 0; begin < layout.coded; begin += topk_page_values) {
+        const uint64_t values = std::min(topk_page_values, layout.coded - begin);
+        const auto kept = read<uint32_t>(payload.data() + layout.page_counts +
+                                         begin / topk_page_values * sizeof(uint32_t));
+        if (kept > layout.kept - seen) return false;
+        int64_t last = -1;
+        for (const uint64_t end = seen + kept; seen < end; seen++) {
+            const int64_t index =
+                read<uint16_t>(payload.data() + layout.indices + seen * sizeof(uint16_t));
+            if (index <= last || index >= static_cast<int64_t>(values)) return false;
+            last = index;
+        }
+    }
+    return seen == layout.kept;
+}
+
 bool are_gaps_zero(const Codec &codec, const PayloadLayout &layout,
                    std::span<const std::byte> payload) {
     for (const Gap &gap : gaps(codec, layout))
@@ -135,6 +156,7 @@ bool are_usual(uint64_t count, Strange, IsStrange &&is_strange) {
 
 bool are_scales_valid(const Codec &codec, const PayloadLayout &layout,
                       std::span<const std::byte> payload) {
+    if (layout.scale_count == 0) return true;
     const std::byte *scales = payload.data() + layout.scales;
     const uint64_t count = layout.scale_count;
     if (codec.id == CodecId::integer) {
@@ -181,6 +203,8 @@ Done check_payload(const Codec &codec, const PayloadLayout &layout,
     if (codec.is_plain()) return {};
     if (!is_padding_zero(layout, codec.bits, payload) || !are_gaps_zero(codec, layout, payload))
         return Error::make(Code::damaged_data, "chunk: padding is not zero");
+    if (!are_pages_valid(codec, layout, payload))
+        return Error::make(Code::damaged_data, "chunk: indices that no encoder writes");
     if (!are_ternary_valid(codec, layout, payload))
         return Error::make(Code::damaged_data, "chunk: digits that no encoder writes");
     if (!are_scales_valid(codec, layout, payload))

@@ -25,6 +25,7 @@ enum Key : unsigned {
     skip_key,
     scale_key,
     clip_key,
+    ratio_key,
 };
 
 struct KeyRow {
@@ -42,9 +43,11 @@ constexpr KeyRow key_table[] = {
     {"skip_incomplete", {"0", "1"}},
     {"scale", {"ceil", "ocp"}},
     {"clip", {"0.001 to 1000"}},
+    {"ratio", {"0.000001 to 1"}},
 };
 static_assert(largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
-constexpr unsigned clip_decimals = 3;
+static_assert(whole_share == 1000 * 1000);
+constexpr unsigned clip_decimals = 3, ratio_decimals = 6;
 
 constexpr unsigned cast_keys = key_bit(min_key);
 constexpr unsigned block_keys =
@@ -84,6 +87,12 @@ constexpr Codec usual_terngrad = [] {
     return codec;
 }();
 
+constexpr Codec usual_topk = [] {
+    Codec codec = usual_codec(CodecId::topk, 0, 0);
+    codec.share = whole_share / 1000;
+    return codec;
+}();
+
 constexpr NameRow name_table[] = {
     {"none", usual_codec(CodecId::none, 0, 0), 0},
     {"fp16", usual_codec(CodecId::fp16, 0, 0), cast_keys},
@@ -105,6 +114,7 @@ constexpr NameRow name_table[] = {
      key_bit(bucket_key) | key_bit(min_key)},
     {"terngrad", usual_terngrad,
      key_bit(bucket_key) | key_bit(clip_key) | key_bit(seed_key) | key_bit(min_key)},
+    {"topk", usual_topk, key_bit(ratio_key) | key_bit(min_key)},
 };
 
 // Those whose bit is set in `keys`.
@@ -205,6 +215,13 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
         codec.clip = static_cast<uint32_t>(*thousandths);
         return {};
     }
+    case ratio_key: {
+        const auto millionths = parse_decimal(text, ratio_decimals);
+        if (!millionths || *millionths < 1 || *millionths > whole_share)
+            return bad_value(key, text);
+        codec.share = static_cast<uint32_t>(*millionths);
+        return {};
+    }
     case scale_key:
         if (text != "ceil" && text != "ocp") return bad_value(key, text);
         codec.scaling = text == "ceil" ? Scaling::ceil : Scaling::ocp;
@@ -289,6 +306,7 @@ std::string spec(const Codec &codec) {
     if (codec.scaling != row->usual.scaling)
         add(scale_key, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
     if (codec.clip != row->usual.clip) add(clip_key, write_decimal(codec.clip, clip_decimals));
+    if (codec.share != row->usual.share) add(ratio_key, write_decimal(codec.share, ratio_decimals));
     return text;
 }
 

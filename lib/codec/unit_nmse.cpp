@@ -271,6 +271,12 @@ double terngrad_nmse(const Codec &codec) {
     return sum / nodes;
 }
 
+// What is dropped, of a large chunk.
+double topk_nmse(const Codec &codec) {
+    const double least = quantile(static_cast<double>(codec.share) / whole_share / 2);
+    return 2 * Interval{0, least}.integral(0, 0, 1);
+}
+
 int fraction_bits(DataType type) {
     switch (type) {
     case DataType::float16: return 10;
@@ -307,6 +313,7 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::nvfp4: return nvfp4_nmse(codec);
     case CodecId::onebit: return onebit_nmse(codec);
     case CodecId::terngrad: return terngrad_nmse(codec);
+    case CodecId::topk: return topk_nmse(codec);
     }
     return 0;
 }

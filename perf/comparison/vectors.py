@@ -63,6 +63,8 @@ def bits_of(codec):
     if name == "terngrad":
         bucket = int(keys.get("bucket", 512))
         return (32 * -(-bucket // 20) + 32) / bucket
+    if name == "topk":
+        return float(keys.get("ratio", 0.001)) * (32 + 16) + 32 / 65536
     if name == "minmax":
         return int(keys.get("bits", 8)) + 64 / int(keys.get("bucket", 512))
     return None

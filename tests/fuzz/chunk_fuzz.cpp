@@ -19,7 +19,10 @@ namespace {
 
 constexpr size_t largest_input = 4096;
 
+constexpr uint64_t most_values = 1 << 20; // of a few bytes, where values are dropped
+
 void decode_all(const OpenChunk &open) {
+    if (open.chunk.count > most_values) return;
     const PayloadLayout layout = payload_layout(open.codec, open.chunk.type, open.chunk.count);
     const ChunkRange whole{&open.codec,      &layout, open.chunk.type,
                            open.chunk.count, 0,       open.chunk.count};
@@ -60,12 +63,18 @@ struct Dice {
 };
 
 Codec random_codec(Dice &dice) {
-    static const char *const specs[] = {
-        "none", "fp16", "bf16",   "fp8e4m3",   "fp8e5m2",   "int8",  "int6",  "int5",   "int4",
-        "int3", "int2", "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4", "onebit", "terngrad"};
+    static const char *const specs[] = {"none",  "fp16",   "bf16",      "fp8e4m3",   "fp8e5m2",
+                                        "int8",  "int6",   "int5",      "int4",      "int3",
+                                        "int2",  "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4",
+                                        "nvfp4", "onebit", "terngrad",  "topk"};
     Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
     if (codec.is_plain()) return codec;
     codec.rounding = static_cast<Rounding>(dice.roll(2));
+    if (codec.id == CodecId::topk) {
+        codec.rounding = Rounding::nearest;
+        codec.share = 1 + dice.roll(dice.roll(2) == 0 ? whole_share / 10 : whole_share);
+        return codec;
+    }
     if (codec.is_mx()) {
         codec.scaling = static_cast<Scaling>(dice.roll(2));
         return codec;
@@ -85,6 +94,18 @@ Codec random_codec(Dice &dice) {
     else
         codec.skips_incomplete = dice.roll(3) == 0;
     return codec;
+}
+
+// Indices and numbers that hold, of a chunk of one page or none.
+void write_indices(Dice &dice, const PayloadLayout &layout, uint64_t count, uint8_t *payload) {
+    if (count == 0) return;
+    const auto kept = static_cast<uint32_t>(layout.kept);
+    std::memcpy(payload + layout.page_counts, &kept, sizeof kept);
+    const auto skipped = static_cast<uint16_t>(dice.roll(static_cast<uint32_t>(count - kept) + 1));
+    for (uint16_t i = 0; i < kept; i++) {
+        const auto index = static_cast<uint16_t>(skipped + i);
+        std::memcpy(payload + layout.indices + i * sizeof index, &index, sizeof index);
+    }
 }
 
 } // namespace
@@ -117,5 +138,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t mo
                           : layout.bytes - dice.roll(static_cast<uint32_t>(layout.bytes) + 1);
     if (dice.roll(4) != 0)
         std::memset(data + header_bytes + zeros_from, 0, wanted - header_bytes - zeros_from);
+    if (codec.id == CodecId::topk && dice.roll(4) != 0)
+        write_indices(dice, layout, chunk.count, data + header_bytes);
     return wanted;
 }
