@@ -42,24 +42,28 @@ constexpr uint16_t round_scale(float extreme, unsigned bits) {
     return static_cast<uint16_t>(sign | (encoded < too_large ? encoded : too_large - 1));
 }
 
-// `is_finite`: whether all values of the block are; then `extreme` is extreme_of them all.
-constexpr BlockScale block_scale(float extreme, bool is_finite, unsigned bits) {
-    if (!is_finite) return {.wire = static_cast<uint16_t>(Bfloat::nan)};
-    if (extreme == 0) return {};
+// What a scale on the wire means to an encoder.
+constexpr BlockScale block_scale(uint16_t wire) {
     constexpr uint32_t smallest_normal = 0x0080, magnitude = 0x7FFF;
-    BlockScale scale;
-    scale.wire = round_scale(extreme, bits);
+    BlockScale scale{.wire = wire};
+    if (wire == 0 || wire == Bfloat::nan) return scale;
     scale.has_codes = true;
-    if ((scale.wire & magnitude) < smallest_normal) scale.lift = 0x1p64F;
-    scale.inverse = 1.0F / (widen<Bfloat>(scale.wire) * scale.lift);
+    if ((wire & magnitude) < smallest_normal) scale.lift = 0x1p64F;
+    scale.inverse = 1.0F / (widen<Bfloat>(wire) * scale.lift);
     return scale;
 }
 
-inline int32_t block_code(float x, const BlockScale &scale, unsigned bits, Draw draw) {
+// `is_finite`: whether all values of the block are; then `extreme` is extreme_of them all.
+constexpr BlockScale block_scale(float extreme, bool is_finite, unsigned bits) {
+    if (!is_finite) return block_scale(static_cast<uint16_t>(Bfloat::nan));
+    return block_scale(extreme == 0 ? uint16_t{0} : round_scale(extreme, bits));
+}
+
+QCCL_ANYWHERE inline int32_t block_code(float x, const BlockScale &scale, unsigned bits,
+                                        Draw draw) {
     if (!scale.has_codes) return 0;
-    const float bound = static_cast<float>(1U << (bits - 1));
-    return static_cast<int32_t>(
-        round_code(x * scale.lift * scale.inverse, draw, -bound, bound - 1));
+    const int32_t bound = 1 << (bits - 1);
+    return round_code(x * scale.lift * scale.inverse, draw, -bound, bound - 1);
 }
 
 // A NaN scale gives NaN, made canonical for processors that do not keep it so.

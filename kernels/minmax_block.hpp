@@ -19,14 +19,14 @@ template <class T> struct BucketScale {
 };
 
 // (maximum - minimum) / (2^bits - 1) as fp32; +0 where that is no normal number.
-inline float bucket_unit(float minimum, float maximum, unsigned bits) {
+QCCL_ANYWHERE inline float bucket_unit(float minimum, float maximum, unsigned bits) {
     const float steps = static_cast<float>((1U << bits) - 1), range = maximum - minimum;
     constexpr float largest = std::numeric_limits<float>::max(),
                     smallest = std::numeric_limits<float>::min();
     const float unit = range <= largest ? range / steps : (maximum / 2 - minimum / 2) / steps * 2;
     return unit < smallest ? 0.0F : unit > largest ? largest : unit;
 }
-inline float bucket_unit(double minimum, double maximum, unsigned bits) {
+QCCL_ANYWHERE inline float bucket_unit(double minimum, double maximum, unsigned bits) {
     constexpr float largest = std::numeric_limits<float>::max(),
                     smallest = std::numeric_limits<float>::min();
     const float unit =
@@ -34,33 +34,36 @@ inline float bucket_unit(double minimum, double maximum, unsigned bits) {
     return unit < smallest ? 0.0F : unit > largest ? largest : unit;
 }
 
-// The bucket's extremes; a bucket with a value that fp32 cannot hold, or that is not finite, is
-// NaN.
-template <class T>
-BucketScale<T> bucket_scale(T minimum, T maximum, bool are_finite, unsigned bits) {
-    BucketScale<T> scale;
-    const float low = static_cast<float>(minimum), high = static_cast<float>(maximum);
-    if (!are_finite || !is_finite(low) || !is_finite(high)) {
-        scale.minimum = scale.unit = std::bit_cast<float>(float_nan);
-        return scale;
-    }
-    scale.minimum = low + 0.0F; // -0 becomes +0
-    scale.unit = bucket_unit(minimum, maximum, bits);
-    if (scale.unit == 0) return scale;
+// What a scale on the wire means to an encoder.
+template <class T> QCCL_ANYWHERE BucketScale<T> bucket_scale(float minimum, float unit) {
+    BucketScale<T> scale{.minimum = minimum, .unit = unit};
+    if (!(unit > 0)) return scale;
     scale.has_codes = true;
-    scale.inverse = T(1) / static_cast<T>(scale.unit);
+    scale.inverse = T(1) / static_cast<T>(unit);
     return scale;
 }
 
+// The bucket's extremes; a bucket with a value that fp32 cannot hold, or that is not finite, is
+// NaN.
 template <class T>
-uint32_t bucket_code(T x, const BucketScale<T> &scale, unsigned bits, Draw draw) {
-    if (!scale.has_codes) return 0;
-    const T offset = x - static_cast<T>(scale.minimum);
-    return static_cast<uint32_t>(
-        round_code(offset * scale.inverse, draw, T(0), static_cast<T>((1U << bits) - 1)));
+QCCL_ANYWHERE BucketScale<T> bucket_scale(T minimum, T maximum, bool are_finite, unsigned bits) {
+    const float low = static_cast<float>(minimum), high = static_cast<float>(maximum);
+    if (!are_finite || !is_finite(low) || !is_finite(high)) {
+        const float nan = std::bit_cast<float>(float_nan);
+        return bucket_scale<T>(nan, nan);
+    }
+    return bucket_scale<T>(low + 0.0F, bucket_unit(minimum, maximum, bits)); // -0 becomes +0
 }
 
-template <class T> T bucket_value(uint32_t code, float minimum, float unit) {
+template <class T>
+QCCL_ANYWHERE uint32_t bucket_code(T x, const BucketScale<T> &scale, unsigned bits, Draw draw) {
+    if (!scale.has_codes) return 0;
+    const T offset = x - static_cast<T>(scale.minimum);
+    const auto highest = static_cast<int32_t>((1U << bits) - 1);
+    return static_cast<uint32_t>(round_code(offset * scale.inverse, draw, 0, highest));
+}
+
+template <class T> QCCL_ANYWHERE T bucket_value(uint32_t code, float minimum, float unit) {
     return canonical(static_cast<T>(minimum) + static_cast<T>(unit) * static_cast<T>(code));
 }
 

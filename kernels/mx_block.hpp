@@ -41,7 +41,7 @@ template <class F> constexpr MxScale mx_scale(uint32_t largest, bool rounds_up) 
     return scale;
 }
 
-template <class F> uint32_t mx_code(float x, const MxScale &scale, Draw draw) {
+template <class F> QCCL_ANYWHERE uint32_t mx_code(float x, const MxScale &scale, Draw draw) {
     return scale.has_codes ? element_code<F>(x * scale.inverse, draw) : 0;
 }
 

@@ -25,10 +25,10 @@ template <class F> inline constexpr int element_bias = (1 << (F::exponent_bits -
 
 // v onto the grid of F, saturating; v is finite. Its magnitude is rounded, and the sign kept, also
 // that of what becomes zero.
-template <class F> uint32_t element_code(float v, Draw draw) {
+template <class F> QCCL_ANYWHERE uint32_t element_code(float v, Draw draw) {
     constexpr uint32_t lowest = 128 - element_bias<F>; // a float's exponent field, of the
                                                        // smallest normal number
-    constexpr float most = 2 << F::fraction_bits;
+    constexpr int32_t most = 2 << F::fraction_bits;
     const uint32_t pattern = std::bit_cast<uint32_t>(v), magnitude = pattern & 0x7FFFFFFFU;
     const uint32_t field = magnitude >> 23 > lowest ? magnitude >> 23 : lowest;
     // Steps of 2^(field - 127 - fraction_bits): the product is exact.
@@ -36,7 +36,7 @@ template <class F> uint32_t element_code(float v, Draw draw) {
     const float steps = std::bit_cast<float>(magnitude) * steps_in_one;
     // From the step above the largest significand the code goes on in the next power of two.
     const uint32_t code = ((field - lowest) << F::fraction_bits) +
-                          static_cast<uint32_t>(round_code(steps, draw, 0.0F, most));
+                          static_cast<uint32_t>(round_code(steps, draw, 0, most));
     return ((pattern >> 31) != 0 ? F::sign : 0) | (code < F::largest ? code : F::largest);
 }
 

@@ -1,0 +1,143 @@
+// The one place that knows whose GPU it is: how functions are marked for it, and what lanes, warps
+// and blocks are there. Three vendors: NVIDIA, AMD, and the CPU, which runs a GPU's kernels in
+// lockstep (emulated.hpp), compiled once for 32 and once for 64 lanes. Knows no codecs.
+//
+// A warp is what runs in lockstep, NVIDIA's warp or AMD's wavefront; a lane is one of its threads.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#elif defined(__HIP__)
+#include <hip/hip_runtime.h>
+#elif defined(QCCL_EMULATED_LANES)
+#include "kernels/emulated.hpp"
+#endif
+
+// For functions that host and device share.
+#if defined(__CUDACC__) || defined(__HIP__)
+#define QCCL_ANYWHERE __host__ __device__
+#else
+#define QCCL_ANYWHERE
+#endif
+
+#if defined(__CUDACC__) || defined(__HIP__)
+#define QCCL_IS_GPU 1
+#define QCCL_GPU gpu
+#define QCCL_DEVICE __device__ __forceinline__
+#define QCCL_SHARED(T, name, count) __shared__ T name[count]
+// A block's threads, and how many blocks a multiprocessor should have registers for.
+#ifdef __CUDACC__
+#define QCCL_KERNEL(threads, resident) __global__ __launch_bounds__(threads, resident) void
+#define QCCL_ARGUMENT(T) const __grid_constant__ T // read where it lies, by computed indices too
+#else
+#define QCCL_KERNEL(threads, resident) __global__ __launch_bounds__(threads) void
+#define QCCL_ARGUMENT(T) const T
+#endif
+#elif defined(QCCL_EMULATED_LANES)
+#define QCCL_IS_GPU 1
+#define QCCL_GPU_OF_LANES(lanes) gpu##lanes
+#define QCCL_GPU_OF(lanes) QCCL_GPU_OF_LANES(lanes)
+#define QCCL_GPU QCCL_GPU_OF(QCCL_EMULATED_LANES) // kernels of both widths live in one program
+#define QCCL_DEVICE inline
+#define QCCL_KERNEL(threads, resident) static void
+#define QCCL_SHARED(T, name, count) const auto name = emulated::shared<T>(count)
+#define QCCL_ARGUMENT(T) const T
+#endif
+
+#ifdef QCCL_IS_GPU
+namespace qccl::QCCL_GPU {
+
+#if defined(__CUDACC__)
+inline constexpr unsigned lanes = 32;
+#elif defined(__HIP__)
+// The host's pass sees a width too, and uses none: it computes nothing.
+#if defined(__HIP_DEVICE_COMPILE__) && !defined(__GFX9__)
+inline constexpr unsigned lanes = 32;
+#else
+inline constexpr unsigned lanes = 64;
+#endif
+#else
+inline constexpr unsigned lanes = QCCL_EMULATED_LANES;
+#endif
+
+// ---- Where a thread is
+
+#if defined(__CUDACC__) || defined(__HIP__)
+QCCL_DEVICE unsigned thread() { return threadIdx.x; } // of its block
+QCCL_DEVICE unsigned block() { return blockIdx.x; }
+QCCL_DEVICE unsigned blocks() { return gridDim.x; }
+#else
+inline unsigned thread() { return emulated::thread(); }
+inline unsigned block() { return emulated::block(); }
+inline unsigned blocks() { return emulated::blocks(); }
+#endif
+QCCL_DEVICE unsigned lane() { return thread() % lanes; }
+QCCL_DEVICE unsigned warp() { return thread() / lanes; }
+
+// ---- What lanes do together. All lanes of the warp, or of the block, take part.
+
+// What the lane has whose number differs in the bits of `mask`. Of 4 or 8 bytes.
+template <class T> QCCL_DEVICE T shuffle_xor(T value, unsigned mask) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+#if defined(__CUDACC__)
+    const Word other = __shfl_xor_sync(~0U, std::bit_cast<Word>(value), static_cast<int>(mask));
+#elif defined(__HIP__)
+    const Word other = __shfl_xor(std::bit_cast<Word>(value), static_cast<int>(mask));
+#else
+    const Word other = static_cast<Word>(emulated::exchange(std::bit_cast<Word>(value), mask));
+#endif
+    return std::bit_cast<T>(other);
+}
+
+// Whether it holds for any lane of the warp.
+QCCL_DEVICE bool any(bool holds) {
+#if defined(__CUDACC__)
+    return __any_sync(~0U, holds) != 0;
+#elif defined(__HIP__)
+    return __any(holds) != 0;
+#else
+    return emulated::ballot(holds) != 0;
+#endif
+}
+
+// The block's threads wait for each other; what was written before is seen behind it.
+QCCL_DEVICE void barrier() {
+#if defined(__CUDACC__)
+    __syncthreads();
+#elif defined(__HIP__)
+    // What HIP's __syncthreads() is, without the library that some versions of it need.
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+#else
+    emulated::barrier();
+#endif
+}
+
+// ---- Arithmetic that has an instruction. Of NaN and of zeros of two signs either may come.
+
+QCCL_DEVICE float least(float a, float b) {
+#if defined(__CUDACC__) || defined(__HIP__)
+    return fminf(a, b);
+#else
+    return a < b ? a : b;
+#endif
+}
+QCCL_DEVICE float greatest(float a, float b) {
+#if defined(__CUDACC__) || defined(__HIP__)
+    return fmaxf(a, b);
+#else
+    return a > b ? a : b;
+#endif
+}
+QCCL_DEVICE double least(double a, double b) { return a < b ? a : b; }
+QCCL_DEVICE double greatest(double a, double b) { return a > b ? a : b; }
+
+} // namespace qccl::QCCL_GPU
+#endif
