@@ -1,0 +1,54 @@
+// The kernels that GPUs run, for whichever compiler reads this: each is one fold, or the measuring
+// ahead of one.
+#include "kernels/gpu_kernels.hpp"
+#include "kernels/gpu_measure.hpp"
+
+namespace qccl::QCCL_GPU {
+
+#define QCCL_DEFINE(name, resident, body)                                                          \
+    QCCL_KERNEL(block_threads, resident) name(QCCL_ARGUMENT(Batch) batch) { body; }
+#define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
+#define QCCL_FOLD_CODED(name, Form, T)                                                             \
+    QCCL_DEFINE(name, 1, (fold_coded<Form<T>, T, Sources::any>(batch)))
+#define QCCL_ENCODE(name, Form, T)                                                                 \
+    QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, (fold_coded<Form<T>, T, Sources::one_plain>(batch)))
+#define QCCL_MEASURE(name, Form, T) QCCL_DEFINE(name, 2, (measure<Form<T>, T>(batch)))
+
+QCCL_FOLD(fold_int8, int8_t)
+QCCL_FOLD(fold_uint8, uint8_t)
+QCCL_FOLD(fold_int32, int32_t)
+QCCL_FOLD(fold_uint32, uint32_t)
+QCCL_FOLD(fold_int64, int64_t)
+QCCL_FOLD(fold_uint64, uint64_t)
+QCCL_FOLD(fold_float, float)
+QCCL_FOLD(fold_double, double)
+QCCL_FOLD_CODED(fold_integer_float, IntegerForm, float)
+QCCL_ENCODE(encode_integer_float, IntegerForm, float)
+QCCL_ENCODE(encode_integer_double, IntegerForm, double)
+QCCL_FOLD_CODED(fold_minmax_float, MinmaxForm, float)
+QCCL_ENCODE(encode_minmax_float, MinmaxForm, float)
+QCCL_ENCODE(encode_minmax_double, MinmaxForm, double)
+QCCL_FOLD_CODED(fold_mxfp8e4m3_float, Mxfp8e4m3Form, float)
+QCCL_ENCODE(encode_mxfp8e4m3_float, Mxfp8e4m3Form, float)
+QCCL_ENCODE(encode_mxfp8e4m3_double, Mxfp8e4m3Form, double)
+QCCL_FOLD_CODED(fold_mxfp6e2m3_float, Mxfp6e2m3Form, float)
+QCCL_ENCODE(encode_mxfp6e2m3_float, Mxfp6e2m3Form, float)
+QCCL_ENCODE(encode_mxfp6e2m3_double, Mxfp6e2m3Form, double)
+QCCL_FOLD_CODED(fold_mxfp4_float, Mxfp4Form, float)
+QCCL_ENCODE(encode_mxfp4_float, Mxfp4Form, float)
+QCCL_ENCODE(encode_mxfp4_double, Mxfp4Form, double)
+QCCL_MEASURE(measure_integer_float, IntegerForm, float)
+QCCL_MEASURE(measure_integer_double, IntegerForm, double)
+QCCL_MEASURE(measure_minmax_float, MinmaxForm, float)
+QCCL_MEASURE(measure_minmax_double, MinmaxForm, double)
+
+KernelFunction kernel(KernelId id) {
+    static constexpr KernelFunction kernels[] = {
+#define QCCL_KERNEL_FUNCTION(name) name,
+        QCCL_KERNELS(QCCL_KERNEL_FUNCTION)
+#undef QCCL_KERNEL_FUNCTION
+    };
+    return kernels[static_cast<size_t>(id)];
+}
+
+} // namespace qccl::QCCL_GPU

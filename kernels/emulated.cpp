@@ -1,0 +1,269 @@
+// The lockstep of emulated.hpp: who runs, who waits at which meeting, and what shared memory has
+// seen since the last barrier.
+#include "kernels/emulated.hpp"
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace qccl::emulated {
+namespace {
+
+using boost::context::fiber;
+
+constexpr size_t stack_bytes = size_t{64} << 10;
+constexpr size_t most_shared_bytes = size_t{48} << 10; // what every GPU gives a block unasked
+
+enum class State : uint8_t { ready, exchanges, votes, at_barrier, ended };
+
+// Between two barriers, what one byte of shared memory has seen.
+struct Mark {
+    static constexpr int nobody = -1, several = -2;
+    uint64_t epoch = 0;
+    int writer = nobody, reader = nobody;
+};
+
+struct Thread {
+    unsigned number = 0; // in its block
+    State state = State::ended;
+    const void *site = nullptr; // where it met the others last
+    uint64_t given = 0;         // what it brought there
+    size_t shared_bytes = 0;    // that it has declared
+    fiber context, scheduler;
+};
+
+class Machine {
+public:
+    Done run(const Grid &grid, Order order, const std::function<void()> &kernel);
+
+    unsigned block() const { return block_; }
+    const Grid &grid() const { return grid_; }
+    Thread &current() { return *current_; }
+
+    // Stops the current thread until all have come whom it meets.
+    void meet(State state, const void *site, uint64_t given);
+    // What a lane of the current thread's warp brought to the meeting that has just been.
+    uint64_t given_by(unsigned lane) const {
+        return seen_[current_->number / grid_.lanes * grid_.lanes + lane];
+    }
+    // What a GPU leaves undefined: the launch ends, and the thread never goes on.
+    void refuse(const char *what);
+
+    std::byte *shared_memory(size_t bytes, size_t alignment);
+    void note(const void *at, size_t bytes, bool writes);
+
+private:
+    struct alignas(16) SharedBlock {
+        std::byte bytes[16];
+    };
+
+    void start(Thread &thread);
+    void resume(Thread &thread);
+    Done run_block();
+    void run_ready();
+    bool release_warps();
+    bool release_barrier();
+
+    Grid grid_;
+    Order order_ = Order::forward;
+    const std::function<void()> *kernel_ = nullptr;
+    unsigned block_ = 0;
+    uint64_t epoch_ = 0; // a barrier begins the next
+    Thread *current_ = nullptr;
+    std::vector<Thread> threads_; // kept from launch to launch: most of their cost is their stacks
+    std::vector<uint64_t> seen_;  // given by each thread at its warp's last meeting
+    std::vector<Mark> marks_ = std::vector<Mark>(most_shared_bytes);
+    std::vector<SharedBlock> shared_ =
+        std::vector<SharedBlock>(most_shared_bytes / sizeof(SharedBlock));
+    Done outcome_;
+};
+
+// Kernels call free functions, as they do on a GPU; what runs on a thread of the host is known by
+// that thread alone.
+thread_local Machine machine;
+
+Done Machine::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
+    if (grid.threads % grid.lanes != 0)
+        return Error::make(Code::internal_error, "emulated GPU: a block of %u threads and %u lanes",
+                           grid.threads, grid.lanes);
+    grid_ = grid;
+    order_ = order;
+    kernel_ = &kernel;
+    if (threads_.size() != grid.threads) {
+        threads_ = std::vector<Thread>(grid.threads);
+        seen_.resize(grid.threads);
+        for (unsigned i = 0; i < grid.threads; i++) threads_[i].number = i;
+    }
+    for (block_ = 0; block_ < grid.blocks; block_++) {
+        Done outcome = run_block();
+        if (outcome) continue;
+        threads_.clear(); // some will never go on
+        outcome_ = {};
+        return outcome;
+    }
+    return {};
+}
+
+Done Machine::run_block() {
+    epoch_++;
+    for (Thread &thread : threads_) {
+        thread.state = State::ready;
+        thread.shared_bytes = 0;
+        if (!thread.context) start(thread);
+    }
+    while (true) {
+        run_ready();
+        if (!outcome_) return outcome_;
+        if (std::ranges::all_of(threads_, [](const Thread &t) { return t.state == State::ended; }))
+            return {};
+        if (release_warps()) continue;
+        if (!outcome_) return outcome_;
+        if (!release_barrier())
+            return Error::make(Code::internal_error,
+                               "emulated GPU: a thread has ended while others wait at a barrier");
+    }
+}
+
+// Fibers are made once, and run block after block.
+void Machine::start(Thread &thread) {
+    thread.context = fiber(std::allocator_arg, boost::context::fixedsize_stack(stack_bytes),
+                           [this, &thread](fiber &&scheduler) {
+                               thread.scheduler = std::move(scheduler);
+                               while (true) {
+                                   (*kernel_)();
+                                   thread.state = State::ended;
+                                   thread.scheduler = std::move(thread.scheduler).resume();
+                               }
+                               return fiber();
+                           });
+}
+
+void Machine::resume(Thread &thread) {
+    current_ = &thread;
+    thread.context = std::move(thread.context).resume();
+}
+
+void Machine::run_ready() {
+    const auto run_one = [&](Thread &thread) {
+        if (thread.state == State::ready && outcome_) resume(thread);
+    };
+    if (order_ == Order::forward)
+        std::for_each(threads_.begin(), threads_.end(), run_one);
+    else
+        std::for_each(threads_.rbegin(), threads_.rend(), run_one);
+}
+
+// Lets warps go on whose lanes have all come to one place.
+bool Machine::release_warps() {
+    bool has_released = false;
+    for (auto first = threads_.begin(); first != threads_.end(); first += grid_.lanes) {
+        const std::span lanes(first, grid_.lanes);
+        const auto meets = [](const Thread &t) {
+            return t.state == State::exchanges || t.state == State::votes;
+        };
+        if (std::ranges::none_of(lanes, meets)) continue;
+        if (!std::ranges::all_of(lanes, [&](const Thread &t) {
+                return t.state == lanes[0].state && t.site == lanes[0].site;
+            })) {
+            outcome_ = Error::make(Code::internal_error,
+                                   "emulated GPU: lanes of a warp meet at different places");
+            return false;
+        }
+        for (Thread &thread : lanes) {
+            seen_[thread.number] = thread.given;
+            thread.state = State::ready;
+        }
+        has_released = true;
+    }
+    return has_released;
+}
+
+bool Machine::release_barrier() {
+    if (!std::ranges::all_of(threads_,
+                             [](const Thread &t) { return t.state == State::at_barrier; }))
+        return false;
+    epoch_++;
+    for (Thread &thread : threads_) thread.state = State::ready;
+    return true;
+}
+
+void Machine::meet(State state, const void *site, uint64_t given) {
+    Thread &self = *current_;
+    self.state = state;
+    self.site = site;
+    self.given = given;
+    self.scheduler = std::move(self.scheduler).resume();
+}
+
+void Machine::refuse(const char *what) {
+    if (outcome_)
+        outcome_ = Error::make(Code::internal_error, "emulated GPU: %s (block %u, thread %u)", what,
+                               block_, current_->number);
+    meet(State::ended, nullptr, 0);
+}
+
+std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
+    Thread &self = *current_;
+    const size_t start = (self.shared_bytes + alignment - 1) / alignment * alignment;
+    self.shared_bytes = start + bytes;
+    if (self.shared_bytes > most_shared_bytes) refuse("more shared memory than a block has");
+    return shared_.front().bytes + start;
+}
+
+void Machine::note(const void *at, size_t bytes, bool writes) {
+    const auto start =
+        static_cast<size_t>(static_cast<const std::byte *>(at) - shared_.front().bytes);
+    // The arrays that the thread declared end here; the next one's bytes are not its own.
+    if (start + bytes > current_->shared_bytes) return refuse("beyond the end of shared memory");
+    const int self = static_cast<int>(current_->number);
+    for (size_t i = start; i < start + bytes; i++) {
+        Mark &mark = marks_[i];
+        if (mark.epoch != epoch_) mark = {.epoch = epoch_};
+        const bool others_wrote = mark.writer != Mark::nobody && mark.writer != self;
+        const bool others_read = mark.reader != Mark::nobody && mark.reader != self;
+        if (others_wrote || (writes && others_read))
+            return refuse("threads touch the same shared memory without a barrier between");
+        if (writes)
+            mark.writer = self;
+        else
+            mark.reader = others_read ? Mark::several : self;
+    }
+}
+
+} // namespace
+
+Done launch(const Grid &grid, Order order, const std::function<void()> &kernel) {
+    return machine.run(grid, order, kernel);
+}
+
+unsigned thread() { return machine.current().number; }
+unsigned block() { return machine.block(); }
+unsigned blocks() { return machine.grid().blocks; }
+
+uint64_t exchange(uint64_t value, unsigned mask) {
+    machine.meet(State::exchanges, __builtin_return_address(0), value);
+    const unsigned lanes = machine.grid().lanes, other = (thread() % lanes) ^ mask;
+    if (other >= lanes) machine.refuse("a lane that the warp does not have");
+    return machine.given_by(other);
+}
+
+uint64_t ballot(bool yes) {
+    machine.meet(State::votes, __builtin_return_address(0), yes ? 1 : 0);
+    uint64_t votes = 0;
+    for (unsigned lane = 0; lane < machine.grid().lanes; lane++)
+        votes |= machine.given_by(lane) << lane;
+    return votes;
+}
+
+void barrier() { machine.meet(State::at_barrier, nullptr, 0); }
+
+std::byte *shared_memory(size_t bytes, size_t alignment) {
+    return machine.shared_memory(bytes, alignment);
+}
+void note_read(const void *at, size_t bytes) { machine.note(at, bytes, false); }
+void note_write(const void *at, size_t bytes) { machine.note(at, bytes, true); }
+
+} // namespace qccl::emulated

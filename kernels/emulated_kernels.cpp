@@ -1,0 +1,23 @@
+// Which of the two widths' kernels a launch means.
+#include "kernels/emulated_kernels.hpp"
+
+namespace qccl {
+
+// What codec_kernels.cu defines, once for each width.
+namespace gpu32 {
+using KernelFunction = void (*)(Batch batch);
+KernelFunction kernel(KernelId id);
+} // namespace gpu32
+namespace gpu64 {
+using KernelFunction = void (*)(Batch batch);
+KernelFunction kernel(KernelId id);
+} // namespace gpu64
+
+Done launch_emulated(unsigned lanes, emulated::Order order, KernelId kernel, unsigned blocks,
+                     const Batch &batch) {
+    const auto function = lanes == 32 ? gpu32::kernel(kernel) : gpu64::kernel(kernel);
+    return emulated::launch({.blocks = blocks, .threads = block_threads, .lanes = lanes}, order,
+                            [&] { function(batch); });
+}
+
+} // namespace qccl

@@ -1,0 +1,84 @@
+// The scales of buckets that do not lie in a warp's turn, ahead of the fold that makes their codes:
+// a warp reads a bucket, or a whole block where it is large.
+#pragma once
+
+#include "kernels/gpu_fold.hpp"
+
+namespace qccl::QCCL_GPU {
+
+// From here on a bucket is a block's.
+inline constexpr uint64_t large_bucket = 8192;
+
+// Of the values that threads `first`, `first` + `stride`, ... of a bucket's readers see.
+template <class Form, class T>
+QCCL_DEVICE typename Form::Extremes scan(const Operand &source, uint64_t start, uint64_t end,
+                                         unsigned first, unsigned stride) {
+    auto extremes = Form::Extremes::none();
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        for (uint64_t place = start + first; place < end; place += stride) {
+            const Bits bits[1] = {load_one<Bits>(source.at + place * sizeof(Bits))};
+            T value[1];
+            widen_values(source.type, bits, value);
+            extremes.add(value[0]);
+        }
+    });
+    for (unsigned mask = 1; mask < lanes; mask *= 2) extremes.merge_lane(mask);
+    return extremes;
+}
+
+struct Span {
+    uint64_t start, end;
+};
+QCCL_DEVICE Span bucket_span(const Tensor &tensor, uint64_t values, uint64_t bucket) {
+    const uint64_t start = bucket * values;
+    return {start, start + values < tensor.count ? start + values : tensor.count};
+}
+
+template <class Form, class T>
+QCCL_DEVICE void measure_small(const Tensor &tensor, const Operand *operands, uint64_t values,
+                               uint64_t buckets) {
+    const Operand &sink = operands[0], &source = operands[1];
+    const uint64_t stride = uint64_t{blocks()} * block_warps;
+    for (uint64_t i = uint64_t{block()} * block_warps + warp(); i < buckets; i += stride) {
+        const Span span = bucket_span(tensor, values, i);
+        const auto extremes = scan<Form, T>(source, span.start, span.end, lane(), lanes);
+        if (lane() == 0)
+            Form::store_scale(scales_of(sink), bucket_of(sink, span.start), extremes.scale(sink));
+    }
+}
+
+template <class Form, class T>
+QCCL_DEVICE void measure_large(const Tensor &tensor, const Operand *operands, uint64_t values,
+                               uint64_t buckets) {
+    using Extremes = typename Form::Extremes;
+    QCCL_SHARED(Extremes, parts, block_warps);
+    const Operand &sink = operands[0], &source = operands[1];
+    for (uint64_t i = block(); i < buckets; i += blocks()) {
+        const Span span = bucket_span(tensor, values, i);
+        const auto part = scan<Form, T>(source, span.start, span.end, thread(), block_threads);
+        if (lane() == 0) parts[warp()] = part;
+        barrier();
+        if (thread() == 0) {
+            Extremes extremes = Extremes::none();
+            for (unsigned w = 0; w < block_warps; w++) extremes.merge(parts[w]);
+            Form::store_scale(scales_of(sink), bucket_of(sink, span.start), extremes.scale(sink));
+        }
+        barrier(); // the next bucket's parts take the same places
+    }
+}
+
+template <class Form, class T> QCCL_DEVICE void measure(const Batch &batch) {
+    for (uint32_t i = 0; i < batch.tensors; i++) {
+        const Tensor &tensor = batch.tensor[i];
+        if (tensor.count == 0) continue;
+        const Operand *const operands = &batch.operand[tensor.first_source - 1];
+        const uint64_t values = operands[0].bucket == 0 ? tensor.count : operands[0].bucket;
+        const uint64_t buckets = (tensor.count - 1) / values + 1;
+        if (values < large_bucket)
+            measure_small<Form, T>(tensor, operands, values, buckets);
+        else
+            measure_large<Form, T>(tensor, operands, values, buckets);
+    }
+}
+
+} // namespace qccl::QCCL_GPU

@@ -1,0 +1,66 @@
+// Where a fold's values come from: memory, or the codes and scales of a chunk. An octet at a time,
+// in the accumulator's type T. Knows no sinks.
+#pragma once
+
+#include "kernels/gpu_forms.hpp"
+#include "kernels/gpu_planes.hpp"
+
+namespace qccl::QCCL_GPU {
+
+// The bucket of a value `at` places behind the operand's first.
+QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t at) {
+    return operand.bucket == 0 ? 0 : (operand.begin + at) / operand.bucket;
+}
+QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
+QCCL_DEVICE std::byte *scales_of(const Operand &operand) {
+    return operand.at + operand.section[static_cast<size_t>(ChunkPart::scales)];
+}
+
+template <class T>
+QCCL_DEVICE void take_plain(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        Octet<Bits> bits;
+        load_eight(source.at, spot.place(), count, bits);
+        widen_values(source.type, bits, values);
+    });
+}
+
+template <class Form, class T>
+QCCL_DEVICE void take_coded(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+    const uint64_t last = count - 1;
+    if (spot.group > last / 32) spot.group = last / 32; // stands for those behind it
+    Octet<uint32_t> codes;
+    load_codes(source, spot, codes);
+    const std::byte *const scales = scales_of(source);
+    if (has_bucket_per_group(source)) {
+        const auto step = Form::load_step(scales, bucket_of(source, spot.group * 32));
+        for_each_value([&](unsigned i) { values[i] = Form::value(codes[i], step, source); });
+        return;
+    }
+#pragma unroll 1
+    for (unsigned i = 0; i < 8; i++) {
+        const uint64_t place = spot.place() + i < last ? spot.place() + i : last;
+        const auto step = Form::load_step(scales, bucket_of(source, place));
+        set(values, i, Form::value(pick(codes, i), step, source));
+    }
+}
+
+// Values beyond the `count` that there are, at least one, are anything.
+template <class T>
+QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+    if constexpr (std::is_floating_point_v<T>) {
+        switch (source.codec) {
+        case CodecId::integer: return take_coded<IntegerForm<T>, T>(source, spot, count, values);
+        case CodecId::minmax: return take_coded<MinmaxForm<T>, T>(source, spot, count, values);
+        case CodecId::mxfp8e4m3:
+            return take_coded<Mxfp8e4m3Form<T>, T>(source, spot, count, values);
+        case CodecId::mxfp6e2m3:
+            return take_coded<Mxfp6e2m3Form<T>, T>(source, spot, count, values);
+        case CodecId::mxfp4: return take_coded<Mxfp4Form<T>, T>(source, spot, count, values);
+        default: break;
+        }
+    }
+    take_plain<T>(source, spot, count, values);
+}
+
+} // namespace qccl::QCCL_GPU

@@ -1,0 +1,58 @@
+// The kernels of a GPU, by name: X(name) for each. `fold` combines any sources, into values or into
+// codes; `encode` makes codes of one source of values; `measure` makes scales ahead of either. Last
+// comes the accumulator's type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+#define QCCL_KERNELS(X)                                                                            \
+    X(fold_int8)                                                                                   \
+    X(fold_uint8)                                                                                  \
+    X(fold_int32)                                                                                  \
+    X(fold_uint32)                                                                                 \
+    X(fold_int64)                                                                                  \
+    X(fold_uint64)                                                                                 \
+    X(fold_float)                                                                                  \
+    X(fold_double)                                                                                 \
+    X(fold_integer_float)                                                                          \
+    X(fold_minmax_float)                                                                           \
+    X(encode_integer_float)                                                                        \
+    X(encode_integer_double)                                                                       \
+    X(encode_minmax_float)                                                                         \
+    X(encode_minmax_double)                                                                        \
+    X(fold_mxfp8e4m3_float)                                                                        \
+    X(encode_mxfp8e4m3_float)                                                                      \
+    X(encode_mxfp8e4m3_double)                                                                     \
+    X(fold_mxfp6e2m3_float)                                                                        \
+    X(encode_mxfp6e2m3_float)                                                                      \
+    X(encode_mxfp6e2m3_double)                                                                     \
+    X(fold_mxfp4_float)                                                                            \
+    X(encode_mxfp4_float)                                                                          \
+    X(encode_mxfp4_double)                                                                         \
+    X(measure_integer_float)                                                                       \
+    X(measure_integer_double)                                                                      \
+    X(measure_minmax_float)                                                                        \
+    X(measure_minmax_double)
+
+namespace qccl {
+
+enum class KernelId : uint8_t {
+#define QCCL_KERNEL_ID(name) name,
+    QCCL_KERNELS(QCCL_KERNEL_ID)
+#undef QCCL_KERNEL_ID
+};
+
+inline constexpr std::string_view kernel_names[] = {
+#define QCCL_KERNEL_NAME(name) #name,
+    QCCL_KERNELS(QCCL_KERNEL_NAME)
+#undef QCCL_KERNEL_NAME
+};
+inline constexpr size_t kernel_count = std::size(kernel_names);
+constexpr std::string_view name(KernelId kernel) {
+    return kernel_names[static_cast<size_t>(kernel)];
+}
+
+} // namespace qccl

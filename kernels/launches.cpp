@@ -1,0 +1,278 @@
+// How chunks become operands, and operands launches.
+#include "kernels/launches.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace qccl {
+namespace {
+
+Operand plain(DataType type, const void *values) {
+    // A sink's memory is the caller's to write; a source's is only read.
+    return {.type = type, .at = static_cast<std::byte *>(const_cast<void *>(values))};
+}
+
+// The first coded value of a range at the place of its codes.
+Operand coded(const ChunkRange &range, const std::byte *payload) {
+    const Codec &codec = *range.codec;
+    const PayloadLayout &layout = *range.layout;
+    return {.codec = codec.id,
+            .bits = codec.bits,
+            .is_stochastic = codec.rounding == Rounding::stochastic,
+            .rounds_up = codec.scaling == Scaling::ceil,
+            .type = range.type,
+            .bucket = codec.bucket,
+            .at = const_cast<std::byte *>(payload),
+            .begin = range.begin,
+            .section = {layout.plane8, layout.plane4, layout.plane2, layout.plane1, layout.scales,
+                        layout.bases, layout.raw}};
+}
+
+// The gaps of a chunk, each before the section that it leads to.
+void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &layout) {
+    for (const Gap &gap : gaps(codec, layout)) {
+        if (gap.bytes == 0) continue;
+        for (size_t i = 0; i < chunk_parts; i++)
+            if (sink.section[i] == gap.start + gap.bytes)
+                sink.gap[i] = static_cast<uint8_t>(gap.bytes);
+    }
+}
+
+// Of the range's values those with codes come first.
+uint64_t coded_count(const ChunkRange &range) {
+    return std::clamp(range.layout->coded, range.begin, range.begin + range.count) - range.begin;
+}
+
+// Where the values without codes lie: all of the range, or those behind the coded ones.
+const std::byte *plain_start(const ChunkRange &range, const std::byte *payload) {
+    if (range.codec->is_plain())
+        return payload + range.begin * type_bytes(range.codec->plain_type(range.type));
+    return payload + range.layout->raw;
+}
+
+const std::byte *behind(const void *values, DataType type, uint64_t count) {
+    return static_cast<const std::byte *>(values) + count * type_bytes(type);
+}
+
+// For values between these types, one of which may be the accumulator's of the other.
+DataType wider(DataType a, DataType b) {
+    return accumulator_of(type_bytes(a) < type_bytes(b) ? b : a);
+}
+
+KernelId fold_kernel(DataType accumulator) {
+    switch (accumulator) {
+    case DataType::int8: return KernelId::fold_int8;
+    case DataType::uint8: return KernelId::fold_uint8;
+    case DataType::int32: return KernelId::fold_int32;
+    case DataType::uint32: return KernelId::fold_uint32;
+    case DataType::int64: return KernelId::fold_int64;
+    case DataType::uint64: return KernelId::fold_uint64;
+    case DataType::float64: return KernelId::fold_double;
+    default: return KernelId::fold_float;
+    }
+}
+
+// What makes codes; of encode and measure there is one for accumulators of fp32 and one of fp64.
+struct CodecKernels {
+    CodecId codec;
+    KernelId fold;
+    std::array<KernelId, 2> encode;
+    std::optional<std::array<KernelId, 2>> measure; // where buckets may be larger than a row
+};
+using enum KernelId;
+constexpr CodecKernels codec_table[] = {
+    {CodecId::integer,
+     fold_integer_float,
+     {encode_integer_float, encode_integer_double},
+     {{measure_integer_float, measure_integer_double}}},
+    {CodecId::minmax,
+     fold_minmax_float,
+     {encode_minmax_float, encode_minmax_double},
+     {{measure_minmax_float, measure_minmax_double}}},
+    {CodecId::mxfp8e4m3,
+     fold_mxfp8e4m3_float,
+     {encode_mxfp8e4m3_float, encode_mxfp8e4m3_double},
+     {}},
+    {CodecId::mxfp6e2m3,
+     fold_mxfp6e2m3_float,
+     {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double},
+     {}},
+    {CodecId::mxfp4, fold_mxfp4_float, {encode_mxfp4_float, encode_mxfp4_double}, {}},
+};
+const CodecKernels *find_kernels(CodecId codec) {
+    const auto found = std::ranges::find(codec_table, codec, &CodecKernels::codec);
+    return found == std::end(codec_table) ? nullptr : found;
+}
+size_t column_of(DataType type) { return accumulator_of(type) == DataType::float64 ? 1 : 0; }
+
+// Whether the lanes of a warp of 32 have whole buckets together (gpu_sinks.hpp, put_fused).
+bool is_in_a_row(const Codec &codec) {
+    return std::has_single_bit(codec.bucket) && codec.bucket >= 32 && codec.bucket <= 512;
+}
+
+// The sink of a range's coded values; who writes the chunk's end clears its gaps.
+Operand coded_sink(const ChunkRange &range, std::byte *payload) {
+    Operand sink = coded(range, payload);
+    if (range.begin + range.count == range.whole) set_gaps(sink, *range.codec, *range.layout);
+    sink.is_measured = !is_in_a_row(*range.codec);
+    return sink;
+}
+bool is_nothing_to_do(const ChunkRange &range, uint64_t count) {
+    return count == 0 && range.begin + range.count != range.whole;
+}
+
+// The noise of a range of a chunk.
+Noise noise_from(const ChunkRange &range, Noise noise) {
+    noise.first_index += range.begin;
+    return noise;
+}
+
+// The sink of what a codec leaves as values: a cast saturates.
+Operand plain_sink(const ChunkRange &range, const std::byte *payload) {
+    Operand sink = plain(range.codec->plain_type(range.type), plain_start(range, payload));
+    sink.saturates = range.codec->is_cast();
+    return sink;
+}
+
+Done check(const Codec &codec) {
+    if (Launches::knows(codec)) return {};
+    return Error::make(Code::invalid_argument, "codec: no GPU kernels for \"%s\"",
+                       spec(codec).c_str());
+}
+
+} // namespace
+
+bool Launches::knows(const Codec &codec) {
+    return codec.is_plain() || find_kernels(codec.id) != nullptr;
+}
+
+Done Launches::encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                      std::byte *payload) {
+    const Codec &codec = *range.codec;
+    QCCL_TRY(check(codec));
+    const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
+    if (!codec.is_plain())
+        QCCL_TRY(encode_coded(range, noise, plain(in, src), payload, coded_values));
+    const Operand sink = plain_sink(range, payload);
+    const std::byte *const values = behind(src, in, coded_values);
+    // A cast computes, so that NaN becomes canonical also where the format is the input's own.
+    if (!codec.is_cast()) return copy(sink.type, sink.at, in, values, rest);
+    if (rest == 0) return {};
+    return add({fold_kernel(accumulator_of(range.type))}, rest, {}, sink, {plain(in, values)});
+}
+
+Done Launches::encode_coded(const ChunkRange &range, const Noise &noise, const Operand &source,
+                            std::byte *payload, uint64_t count) {
+    if (is_nothing_to_do(range, count)) return {};
+    const CodecKernels &kernels = *find_kernels(range.codec->id);
+    const size_t column = column_of(range.type);
+    const Operand sink = coded_sink(range, payload);
+    if (sink.is_measured) QCCL_TRY(add({(*kernels.measure)[column]}, count, {}, sink, {source}));
+    return add({kernels.encode[column]}, count, noise_from(range, noise), sink, {source});
+}
+
+bool Launches::can_fuse(const Codec &codec, DataType type) {
+    return codec.is_plain() || (is_in_a_row(codec) && column_of(type) == 0);
+}
+
+Done Launches::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
+                                 const std::byte *received, DataType in, const void *src,
+                                 const Noise &noise, std::byte *payload) {
+    QCCL_TRY(check(*range.codec));
+    const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
+    if (!range.codec->is_plain() && !is_nothing_to_do(range, coded_values))
+        QCCL_TRY(add({find_kernels(range.codec->id)->fold, op, divisor}, coded_values,
+                     noise_from(range, noise), coded_sink(range, payload),
+                     {plain(in, src), coded(range, received)}));
+    if (rest == 0) return {};
+    return add({fold_kernel(accumulator_of(range.type)), op, divisor}, rest, {},
+               plain_sink(range, payload),
+               {plain(in, behind(src, in, coded_values)),
+                plain(range.codec->plain_type(range.type), plain_start(range, received))});
+}
+
+Done Launches::decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst) {
+    QCCL_TRY(check(*range.codec));
+    const uint64_t coded_values = coded_count(range);
+    if (coded_values != 0)
+        QCCL_TRY(add({fold_kernel(accumulator_of(range.type))}, coded_values, {}, plain(out, dst),
+                     {coded(range, payload)}));
+    return copy(out, const_cast<std::byte *>(behind(dst, out, coded_values)),
+                range.codec->plain_type(range.type), plain_start(range, payload),
+                range.count - coded_values);
+}
+
+Done Launches::decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
+                          void *accumulator) {
+    QCCL_TRY(check(*range.codec));
+    const DataType type = accumulator_of(range.type);
+    const uint64_t coded_values = coded_count(range);
+    const Operand sum = plain(type, accumulator);
+    if (coded_values != 0)
+        QCCL_TRY(add({fold_kernel(type), op}, coded_values, {}, sum, {sum, coded(range, payload)}));
+    return reduce(op, type, const_cast<std::byte *>(behind(accumulator, type, coded_values)),
+                  range.codec->plain_type(range.type), plain_start(range, payload),
+                  range.count - coded_values);
+}
+
+Done Launches::reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
+                      const void *src, size_t count) {
+    if (count == 0) return {};
+    const Operand sum = plain(accumulator_type, accumulator);
+    return add({fold_kernel(accumulator_type), op}, count, {}, sum, {sum, plain(in, src)});
+}
+
+Done Launches::copy(DataType out, void *dst, DataType in, const void *src, size_t count) {
+    if (count == 0) return {};
+    if (out != in)
+        return add({fold_kernel(wider(in, out))}, count, {}, plain(out, dst), {plain(in, src)});
+    // Bits are kept: they are moved as integers, the widest that size and places allow.
+    const size_t bytes = count * type_bytes(out);
+    const bool is_wide = bytes % sizeof(uint64_t) == 0 &&
+                         reinterpret_cast<uintptr_t>(dst) % sizeof(uint64_t) == 0 &&
+                         reinterpret_cast<uintptr_t>(src) % sizeof(uint64_t) == 0;
+    const DataType words = is_wide ? DataType::uint64 : DataType::uint8;
+    return add({fold_kernel(words)}, bytes / type_bytes(words), {}, plain(words, dst),
+               {plain(words, src)});
+}
+
+Done Launches::divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks) {
+    if (count == 0) return {};
+    const Operand sum = plain(accumulator_type, accumulator);
+    return add({fold_kernel(accumulator_type), RedOp::sum, ranks}, count, {}, sum, {sum});
+}
+
+Done Launches::add(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
+                   std::initializer_list<Operand> sources) {
+    const auto needed = static_cast<uint32_t>(1 + sources.size());
+    if (shape_ != shape || batch_.tensors == Batch::most_tensors ||
+        operands_ + needed > Batch::most_operands)
+        QCCL_TRY(flush());
+    shape_ = shape;
+    batch_.tensor[batch_.tensors++] = {.first_source = operands_ + 1,
+                                       .sources = static_cast<uint32_t>(sources.size()),
+                                       .count = count,
+                                       .noise = noise};
+    batch_.operand[operands_] = sink;
+    std::ranges::copy(sources, &batch_.operand[operands_ + 1]);
+    operands_ += needed;
+    values_ += count;
+    return {};
+}
+
+Done Launches::flush() {
+    if (batch_.tensors == 0) return {};
+    batch_.op = shape_->op;
+    batch_.divisor = shape_->divisor;
+    batch_.call = call_;
+    const uint64_t blocks =
+        std::clamp<uint64_t>((values_ + block_values - 1) / block_values, 1, most_blocks_);
+    const KernelId kernel = shape_->kernel;
+    const Batch batch = batch_;
+    batch_.tensors = 0;
+    operands_ = 0;
+    values_ = 0;
+    return launch_(device_, kernel, static_cast<unsigned>(blocks), batch);
+}
+
+} // namespace qccl

@@ -1,0 +1,71 @@
+// From operations on chunks to launches of GPU kernels: which kernel, how many blocks, and what it
+// is told. Operations that one kernel serves go together in one launch; those of one launch must
+// not touch what another of them writes. Knows no device: whoever has one says how to launch.
+//
+// Plain memory starts at multiples of its values' size, payloads at multiples of 16.
+#pragma once
+
+#include "base/result.hpp"
+#include "kernels/batch.hpp"
+#include "kernels/kernel_list.hpp"
+#include "kernels/kernels.hpp"
+
+#include <optional>
+
+namespace qccl {
+
+class Launches {
+public:
+    // Launches on the stream and returns; blocks of block_threads.
+    using Launch = Done (*)(void *device, KernelId kernel, unsigned blocks, const Batch &batch);
+
+    // At most `most_blocks` to a launch. `call`, where it is given, is memory of the device whose
+    // number is added to that of the noise when the kernel runs.
+    Launches(Launch launch, void *device, unsigned most_blocks, const uint64_t *call = nullptr)
+        : launch_(launch), device_(device), most_blocks_(most_blocks), call_(call) {}
+
+    // Whether there are GPU kernels for it; the calls below refuse any other.
+    static bool knows(const Codec &codec);
+
+    // As in Kernels.
+    Done encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                std::byte *payload);
+    Done decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst);
+    Done decode_add(const ChunkRange &range, RedOp op, const std::byte *payload, void *accumulator);
+    // payload = encoded (value op what `received`, of the same range, decodes to) / divisor, as a
+    // hop of a ring does it, in one launch. Only where can_fuse(*range.codec, range.type).
+    Done decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
+                           const std::byte *received, DataType in, const void *src,
+                           const Noise &noise, std::byte *payload);
+    static bool can_fuse(const Codec &codec, DataType type);
+    Done reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
+                const void *src, size_t count);
+    Done copy(DataType out, void *dst, DataType in, const void *src, size_t count);
+    Done divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
+
+    // Launches what has been gathered.
+    Done flush();
+
+private:
+    struct Shape { // what the tensors of a launch share
+        KernelId kernel;
+        RedOp op = RedOp::sum;
+        uint32_t divisor = 1;
+        bool operator==(const Shape &) const = default;
+    };
+    Done add(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
+             std::initializer_list<Operand> sources);
+    Done encode_coded(const ChunkRange &range, const Noise &noise, const Operand &source,
+                      std::byte *payload, uint64_t count);
+
+    Launch launch_;
+    void *device_;
+    unsigned most_blocks_;
+    const uint64_t *call_;
+    std::optional<Shape> shape_;
+    uint64_t values_ = 0; // of the tensors gathered
+    uint32_t operands_ = 0;
+    Batch batch_;
+};
+
+} // namespace qccl

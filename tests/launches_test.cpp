@@ -1,0 +1,173 @@
+// launches: operations that one kernel serves go together, in order and without losing one; a hop
+// of a ring in one launch is its three steps; what no kernel can do is refused.
+#include "kernel_operands.hpp"
+#include "qtest.hpp"
+
+#include "kernels/emulated_kernels.hpp"
+#include "kernels/launches.hpp"
+
+#include <vector>
+
+using namespace qccl;
+using namespace operands;
+
+namespace {
+
+// Launches on the emulated GPU, and counts.
+struct Gpu {
+    unsigned lanes = 32, launches = 0, tensors = 0;
+    static Done launch(void *device, KernelId kernel, unsigned blocks, const Batch &batch) {
+        auto *const self = static_cast<Gpu *>(device);
+        self->launches++;
+        self->tensors += batch.tensors;
+        return launch_emulated(self->lanes, emulated::Order::forward, kernel, blocks, batch);
+    }
+    Launches begin(unsigned most_blocks = 3) { return Launches(launch, this, most_blocks); }
+};
+
+struct Chunk {
+    Codec codec;
+    DataType type;
+    size_t count;
+    PayloadLayout layout = payload_layout(codec, type, count);
+    ChunkRange range() const {
+        return {.codec = &codec,
+                .layout = &layout,
+                .type = type,
+                .whole = count,
+                .begin = 0,
+                .count = count};
+    }
+};
+
+} // namespace
+
+static void many_tensors_share_launches() {
+    constexpr size_t tensors = 50;
+    Values random(1);
+    for (const unsigned lanes : {32U, 64U}) {
+        Gpu gpu{.lanes = lanes};
+        Launches launches = gpu.begin();
+        std::vector<Chunk> chunks;
+        std::vector<Buffer> inputs, payloads, wanted;
+        for (size_t i = 0; i < tensors; i++) {
+            chunks.push_back({*parse_codec("int4"), DataType::float32, random.pick(3000)});
+            inputs.emplace_back(chunks[i].count * sizeof(float));
+            payloads.emplace_back(chunks[i].layout.bytes);
+            wanted.emplace_back(chunks[i].layout.bytes);
+            fill(random, Pattern::gauss, DataType::float32, inputs[i].data(), chunks[i].count);
+        }
+        for (size_t i = 0; i < tensors; i++) {
+            const ChunkRange range = chunks[i].range();
+            CHECK_OK(launches.encode(range, {}, DataType::float32, inputs[i].data(),
+                                     payloads[i].data()));
+            scalar_kernels().encode(range, {}, DataType::float32, inputs[i].data(),
+                                    wanted[i].data());
+        }
+        CHECK_OK(launches.flush());
+        for (size_t i = 0; i < tensors; i++) CHECK(same(payloads[i], wanted[i]));
+        CHECK_EQ(gpu.tensors, tensors);
+        CHECK_EQ(gpu.launches, (tensors + Batch::most_tensors - 1) / Batch::most_tensors);
+    }
+}
+
+static void what_is_gathered_keeps_its_order() {
+    Values random(2);
+    constexpr size_t count = 1000;
+    Buffer sums(count * sizeof(float)), terms(count * sizeof(float));
+    fill(random, Pattern::gauss, DataType::float32, sums.data(), count);
+    fill(random, Pattern::gauss, DataType::float32, terms.data(), count);
+    Buffer want = sums;
+    Gpu gpu;
+    Launches launches = gpu.begin();
+    const DataType type = DataType::float32;
+    // Each needs another launch than the one before.
+    CHECK_OK(launches.reduce(RedOp::sum, type, sums.data(), type, terms.data(), count));
+    CHECK_OK(launches.reduce(RedOp::max, type, sums.data(), type, terms.data(), count));
+    CHECK_OK(launches.divide(type, sums.data(), count, 3));
+    CHECK_OK(launches.reduce(RedOp::prod, type, sums.data(), type, terms.data(), count));
+    CHECK_OK(launches.flush());
+    CHECK_OK(launches.flush()); // nothing more
+    CHECK_EQ(gpu.launches, 4U);
+    const Kernels &scalar = scalar_kernels();
+    scalar.reduce(RedOp::sum, type, want.data(), type, terms.data(), count);
+    scalar.reduce(RedOp::max, type, want.data(), type, terms.data(), count);
+    scalar.divide(type, want.data(), count, 3);
+    scalar.reduce(RedOp::prod, type, want.data(), type, terms.data(), count);
+    CHECK(same(sums, want));
+}
+
+static void a_hop_is_its_three_steps() {
+    Values random(3);
+    for (const char *spec :
+         {"none", "bf16", "fp8e4m3", "int8", "int5:round=stochastic", "minmax:bits=3,bucket=64",
+          "minmax:bits=8,skip_incomplete=1", "mxfp8e4m3", "mxfp4:round=stochastic"})
+        for (const DataType type : {DataType::float32, DataType::bfloat16})
+            for (const size_t count : std::initializer_list<size_t>{1, 33, 512, 1441})
+                for (const RedOp op : {RedOp::sum, RedOp::avg}) {
+                    const Chunk chunk{*parse_codec(spec), type, count};
+                    const ChunkRange range = chunk.range();
+                    const Noise noise{.key = 5, .call = 6, .first_index = 77};
+                    const uint32_t divisor = op == RedOp::avg ? 5 : 1;
+                    Buffer own(count * type_bytes(type)), sum(count * sizeof(float)),
+                        received(chunk.layout.bytes), want(chunk.layout.bytes),
+                        got(chunk.layout.bytes);
+                    fill(random, Pattern::special, type, own.data(), count);
+                    fill(random, Pattern::special, DataType::float32, sum.data(), count);
+                    const Kernels &scalar = scalar_kernels();
+                    scalar.encode(range, noise, DataType::float32, sum.data(), received.data());
+                    scalar.decode(range, received.data(), DataType::float32, sum.data(), false);
+                    scalar.reduce(op, DataType::float32, sum.data(), type, own.data(), count);
+                    scalar.divide(DataType::float32, sum.data(), count, divisor);
+                    scalar.encode(range, noise, DataType::float32, sum.data(), want.data());
+
+                    CHECK(Launches::can_fuse(chunk.codec, type));
+                    Gpu gpu;
+                    Launches launches = gpu.begin();
+                    CHECK_OK(launches.decode_add_encode(range, op, divisor, received.data(), type,
+                                                        own.data(), noise, got.data()));
+                    CHECK_OK(launches.flush());
+                    CHECK(same(got, want));
+                }
+}
+
+// Replays of one launch: the number of the call is in the device's memory.
+static void the_call_may_come_from_memory() {
+    Values random(4);
+    const Chunk chunk{*parse_codec("int4:round=stochastic"), DataType::float32, 1000};
+    const ChunkRange range = chunk.range();
+    Buffer input(1000 * sizeof(float)), got(chunk.layout.bytes), want(chunk.layout.bytes);
+    fill(random, Pattern::gauss, DataType::float32, input.data(), 1000);
+    const uint64_t call = 40;
+    Gpu gpu;
+    Launches launches(Gpu::launch, &gpu, 2, &call);
+    CHECK_OK(launches.encode(range, {.key = 1, .call = 2, .first_index = 3}, DataType::float32,
+                             input.data(), got.data()));
+    CHECK_OK(launches.flush());
+    scalar_kernels().encode(range, {.key = 1, .call = 42, .first_index = 3}, DataType::float32,
+                            input.data(), want.data());
+    CHECK(same(got, want));
+}
+
+static void what_has_no_kernels_is_refused() {
+    const Chunk chunk{*parse_codec("onebit"), DataType::float32, 100};
+    Gpu gpu;
+    Launches launches = gpu.begin();
+    CHECK(!Launches::knows(chunk.codec));
+    CHECK(!launches.encode(chunk.range(), {}, DataType::float32, nullptr, nullptr));
+    CHECK(!launches.decode(chunk.range(), nullptr, DataType::float32, nullptr));
+    CHECK(!launches.decode_add(chunk.range(), RedOp::sum, nullptr, nullptr));
+    CHECK(!Launches::can_fuse(*parse_codec("minmax:bucket=1024"), DataType::float32));
+    CHECK(!Launches::can_fuse(*parse_codec("minmax:bucket=100"), DataType::float32));
+    CHECK(!Launches::can_fuse(*parse_codec("int8"), DataType::float64));
+    CHECK_EQ(gpu.launches, 0U);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(many_tensors_share_launches),    QTEST(what_is_gathered_keeps_its_order),
+        QTEST(a_hop_is_its_three_steps),       QTEST(the_call_may_come_from_memory),
+        QTEST(what_has_no_kernels_is_refused),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

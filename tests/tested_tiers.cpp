@@ -1,0 +1,19 @@
+// The CPU's tiers: all that run here, or with QTEST_TIER the one it names. Slow emulators of
+// processors ask for one.
+#include "tested_kernels.hpp"
+
+#include <cstdlib>
+
+static std::vector<TestedKernels> chosen_tiers() {
+    const char *const only = std::getenv("QTEST_TIER");
+    std::vector<TestedKernels> chosen;
+    for (const qccl::Kernels *tier : qccl::available_kernels())
+        if (only == nullptr || std::string(only) == name(tier->tier))
+            chosen.push_back({name(tier->tier), tier, [](const qccl::Codec &) { return true; }});
+    return chosen;
+}
+
+const std::vector<TestedKernels> &tested_kernels() {
+    static const std::vector<TestedKernels> chosen = chosen_tiers();
+    return chosen;
+}
