@@ -230,10 +230,9 @@ inline u32 permute_bytes(u32 high, u32 low, u32 selectors) {
 // 24 bits of a double. Here the result of a float is the nearest in one order of the waves and the
 // next above the exact value in the other, and that of a double is too large or too small, so that
 // a result which depends on it is found out, and a division or root that corrects it is not. (The
-// next below would not do: the compiler's division is right for divisors whose significand is all
-// ones only where their reciprocal is not rounded down. That of doubles is wrong for such divisors
-// by one unit if the dividend's last bit is 0, here as on the machine, however good the reciprocal
-// is.)
+// next below would not do: the compiler's division of 1 by a significand that is all ones is right
+// only where the reciprocal of that is not rounded down. That of doubles is one unit less then,
+// here as on the machine, whatever the reciprocal.)
 
 inline f32 approximate(f64 value, int direction) {
     const f32 nearest = static_cast<f32>(value);

@@ -71,8 +71,7 @@ struct Halves {
 };
 struct DivideDoubles {
     PROBED static u32 of(float a, float b) {
-        // No divisor of which all bits are ones: those are divided by less exactly
-        // (lane_numbers.hpp).
+        // No divisor of which all bits are ones: its reciprocal is not exact (lane_numbers.hpp).
         const double x = a, y = static_cast<double>(b) * 3;
         const u64 all = bits(x / y) ^ bits(__builtin_sqrt(x)) ^ bits(x * y - x);
         return static_cast<u32>(all ^ all >> 32) ^ bits(static_cast<float>(x / y));
