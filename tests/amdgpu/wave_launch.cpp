@@ -276,7 +276,8 @@ std::string Gpu::launch_with(const char *name, const Shape &shape, const Argumen
         error = run(*kernel, shape, arguments, Order::backward);
         if (error.empty() && memory_.contents() != after)
             error = std::string(name) + " (" + code_.target +
-                    "): the result depends on the order of waves";
+                    "): the result depends on the order of waves, on an approximate "
+                    "instruction, or on what nobody has set";
     }
     memory_.forget(arguments.data());
     return error;
