@@ -1,4 +1,4 @@
-// kernels: every tier that runs here, and the GPU's kernels on the emulated one, give the scalar
+// kernels: every tier that runs here, and the GPU's kernels wherever they run, give the scalar
 // reference's bytes, whatever the codec, type, operation, count, alignment, part of the chunk and
 // values, and writes nothing else.
 #include "kernel_operands.hpp"

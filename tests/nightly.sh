@@ -30,8 +30,16 @@ part() {
     "$@" || failed="$failed $*"
 }
 
+# Every case of the kernels in machine code, where it could be made.
+machine_code() {
+    for name in golden_chunks kernels; do
+        program=build-night-full/tests/amdgpu/machine_code_${name}_test
+        [ ! -x "$program" ] || QTEST_EVERY=1 "$program" || return 1
+    done
+}
+
 full() {
-    set_up full -Dwerror=true -Ddebug=true &&
+    set_up full -Dwerror=true -Ddebug=true && machine_code &&
         QTEST_FULL=1 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 engine accuracy lending tiers far_results places_env
 }
 

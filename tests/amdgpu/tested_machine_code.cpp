@@ -1,0 +1,41 @@
+// The GPU's kernels as the compiler made them for AMD GPUs with waves of 32 and of 64 lanes.
+#include "tests/amdgpu/wave_launch.hpp"
+#include "tests/launched_kernels.hpp"
+#include "tests/tested_kernels.hpp"
+
+namespace amdgpu {
+extern const CodeObject codecs_gfx1100, codecs_gfx942;
+} // namespace amdgpu
+
+using namespace qccl;
+using amdgpu::Memory;
+
+namespace {
+
+template <const amdgpu::CodeObject &code> struct MachineCode {
+    static amdgpu::Gpu &gpu() {
+        static amdgpu::Gpu only(code);
+        return only;
+    }
+    static Done launch(void *, KernelId kernel, unsigned blocks, const Batch &batch) {
+        const std::string name = "qccl::gpu::" + std::string(qccl::name(kernel));
+        const std::string outcome = gpu().launch(name.c_str(), {{blocks}, {block_threads}}, batch);
+        if (outcome.empty()) return {};
+        return Error::make(Code::unhandled_device_error, "%s", outcome.c_str());
+    }
+    static void lend(void *memory, size_t bytes, bool is_written) {
+        gpu().memory().lend(memory, bytes,
+                            is_written ? Memory::Use::read_write : Memory::Use::read_only);
+    }
+    static void take_back(void *memory) { gpu().memory().forget(memory); }
+};
+
+} // namespace
+
+const std::vector<TestedKernels> &tested_kernels() {
+    static const std::vector<TestedKernels> tested = {
+        {"gfx1100", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx1100>>::kernels,
+         Launches::knows},
+        {"gfx942", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx942>>::kernels, Launches::knows}};
+    return tested;
+}
