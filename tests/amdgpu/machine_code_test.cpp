@@ -172,7 +172,7 @@ template <const CodeObject &code> void atomics() {
 
 template <const CodeObject &code> void bytes() {
     constexpr u32 count = 1000;
-    for (const size_t misalignment : {0, 1, 2, 3}) {
+    for (size_t misalignment = 0; misalignment < 4; ++misalignment) {
         Gpu gpu(code);
         const auto in = buffer<u8>(gpu, 4 * count, misalignment),
                    out = buffer<u8>(gpu, 4 * count, 3 - misalignment);

@@ -9,12 +9,40 @@
 #define PROBED __attribute__((host, device))
 #else
 #define PROBED
+#include "kernels/number.hpp"
 #endif
 
 namespace probe {
 
 using u32 = uint32_t;
 using u64 = uint64_t;
+
+#ifdef __HIP__
+using Half = _Float16;
+using HalfPair = _Float16 __attribute__((vector_size(4)));
+#else
+// Not every host's compiler has 16-bit floats. A sum or product of two is exact as a double.
+class Half {
+public:
+    explicit Half(double x) : pattern_(qccl::narrow<qccl::Half>(x)) {}
+    explicit operator float() const { return qccl::widen<qccl::Half>(pattern_); }
+    friend Half operator+(Half a, Half b) { return Half(a.wide() + b.wide()); }
+    friend Half operator-(Half a, Half b) { return Half(a.wide() - b.wide()); }
+    friend Half operator*(Half a, Half b) { return Half(a.wide() * b.wide()); }
+    friend bool operator<(Half a, Half b) { return a.wide() < b.wide(); }
+
+private:
+    double wide() const { return static_cast<float>(*this); }
+    u32 pattern_;
+};
+struct HalfPair {
+    Half at[2];
+    Half operator[](int i) const { return at[i]; }
+    friend HalfPair operator+(HalfPair a, HalfPair b) { return {{a[0] + b[0], a[1] + b[1]}}; }
+    friend HalfPair operator-(HalfPair a, HalfPair b) { return {{a[0] - b[0], a[1] - b[1]}}; }
+    friend HalfPair operator*(HalfPair a, HalfPair b) { return {{a[0] * b[0], a[1] * b[1]}}; }
+};
+#endif
 
 template <class To, class From> constexpr To as(From from) { return __builtin_bit_cast(To, from); }
 // Which NaN comes out of an operation is the processor's choice.
@@ -63,8 +91,8 @@ struct FromInteger {
 };
 struct Halves {
     PROBED static u32 of(float a, float b) {
-        const auto x = static_cast<_Float16>(a), y = static_cast<_Float16>(b);
-        const _Float16 sum = x + y, product = x * y;
+        const auto x = static_cast<Half>(a), y = static_cast<Half>(b);
+        const Half sum = x + y, product = x * y;
         const float back = static_cast<float>(sum) - static_cast<float>(product);
         return bits(back) ^ bits(static_cast<float>(x < y ? x : y)) << 1;
     }
@@ -81,10 +109,9 @@ struct DivideDoubles {
 // ---- Two values of 16 bits at once, and one by one.
 
 struct PackedHalves {
-    using Pair = _Float16 __attribute__((vector_size(4)));
     PROBED static u32 of(float a, float b) {
-        const Pair x = {static_cast<_Float16>(a), static_cast<_Float16>(b)}, y = x * x - x;
-        const Pair swapped = {y[1], y[0]}, sum = swapped + x;
+        const HalfPair x = {static_cast<Half>(a), static_cast<Half>(b)}, y = x * x - x;
+        const HalfPair swapped = {y[1], y[0]}, sum = swapped + x;
         return bits(static_cast<float>(sum[0])) ^ bits(static_cast<float>(sum[1])) << 1;
     }
 };
