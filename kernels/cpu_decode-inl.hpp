@@ -1,5 +1,5 @@
-// Decoding `int` and `minmax` in fp32: codes and scales to values that are stored, or added at
-// once. Included once per target.
+// Decoding `int`, `minmax` and the MX codecs in fp32: codes and scales to values that are stored,
+// or added at once. Included once per target.
 #if defined(QCCL_CPU_DECODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_DECODE_INL
 #undef QCCL_CPU_DECODE_INL
@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/cpu_group-inl.hpp"
+#include "kernels/mx_block.hpp"
 
 #include <utility>
 
@@ -40,6 +41,20 @@ struct MinmaxScale {
     }
     static HWY_INLINE FloatVector value(FloatVector code, FloatVector minimum, FloatVector unit) {
         return hn::Add(minimum, hn::Mul(unit, code));
+    }
+};
+
+// y = code * scale, the code a small float, the scale a power of two.
+template <class F> struct ElementScale {
+    using Byte = uint8_t;
+    static constexpr size_t numbers = 1;
+    static constexpr size_t wire_bytes = sizeof(uint8_t);
+    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
+        for (size_t i = 0; i < blocks; i++) dst[i] = mx_power(load_bits<uint8_t>(wire, i));
+    }
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector scale, FloatVector) {
+        const WordVector pattern = hn::BitCast(Words(), hn::ConvertTo(Ints(), code));
+        return hn::Mul(widen_vector<F>(pattern), scale);
     }
 };
 
@@ -272,10 +287,20 @@ HWY_INLINE void put_scaled(const ChunkRange &range, const Groups &groups, const 
 template <Put put>
 HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const std::byte *payload,
                            size_t first, size_t count, float *dst) {
-    if (range.codec->id == CodecId::integer)
-        put_scaled<put, IntegerScale>(range, groups, payload, first, count, dst);
-    else
-        put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
+    switch (range.codec->id) {
+    case CodecId::integer:
+        return put_scaled<put, IntegerScale>(range, groups, payload, first, count, dst);
+    case CodecId::mxfp8e4m3:
+        return put_packed<put, Packing::bytes, ElementScale<E4m3>>(range, groups, payload, first,
+                                                                   count, dst);
+    case CodecId::mxfp6e2m3:
+        return put_packed<put, Packing::bytes, ElementScale<E2m3>>(range, groups, payload, first,
+                                                                   count, dst);
+    case CodecId::mxfp4:
+        return put_packed<put, Packing::nibbles, ElementScale<E2m1>>(range, groups, payload, first,
+                                                                     count, dst);
+    default: return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
+    }
 }
 
 inline void decode_codes(const ChunkRange &range, const Groups &groups, const std::byte *payload,

@@ -10,6 +10,7 @@
 #include "kernels/cpu_decode-inl.hpp"
 #include "kernels/cpu_integer-inl.hpp"
 #include "kernels/cpu_minmax-inl.hpp"
+#include "kernels/cpu_mx-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
@@ -17,6 +18,7 @@ namespace qccl::HWY_NAMESPACE {
 HWY_INLINE bool is_fast(const ChunkRange &range) {
     const Codec &codec = *range.codec;
     if (codec.is_cast()) return range.type != DataType::float64;
+    if (codec.is_mx()) return true;
     if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
     if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
     return codec.bucket % group_values == 0; // also the whole chunk, which is 0
@@ -58,8 +60,14 @@ HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise 
         encode_minmax<rounding>(range, noise, in, src, payload);
 }
 
-inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
-                         std::byte *payload) {
+HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataType in,
+                              const void *src, std::byte *payload) {
+    switch (range.codec->id) {
+    case CodecId::mxfp8e4m3: return encode_mx<E4m3>(range, noise, in, src, payload);
+    case CodecId::mxfp6e2m3: return encode_mx<E2m3>(range, noise, in, src, payload);
+    case CodecId::mxfp4: return encode_mx<E2m1>(range, noise, in, src, payload);
+    default: break;
+    }
     const bool is_integer = range.codec->id == CodecId::integer;
     if (range.codec->rounding == Rounding::stochastic)
         encode_as<CodeRounding::stochastic>(is_integer, range, noise, in, src, payload);
@@ -67,6 +75,11 @@ inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType i
         encode_as<CodeRounding::saturate>(is_integer, range, noise, in, src, payload);
     else
         encode_as<CodeRounding::nearest>(is_integer, range, noise, in, src, payload);
+}
+
+inline void encode_codes(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
+                         std::byte *payload) {
+    encode_blocks(range, noise, in, src, payload);
     if (range.begin + range.count == range.whole) clear_gaps(*range.codec, *range.layout, payload);
     const size_t coded = groups_of(range).values;
     copy(range.type, payload + range.layout->raw, in,

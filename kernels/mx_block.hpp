@@ -45,11 +45,14 @@ template <class F> QCCL_ANYWHERE uint32_t mx_code(float x, const MxScale &scale,
     return scale.has_codes ? element_code<F>(x * scale.inverse, draw) : 0;
 }
 
-template <class F> constexpr float mx_value(uint32_t code, uint8_t wire) {
+constexpr float mx_power(uint8_t wire) {
     constexpr uint32_t lowest = 0x00400000; // 2^-127, subnormal
-    if (wire == MxScale::nan) return std::bit_cast<float>(float_nan);
-    const float scale = std::bit_cast<float>(wire == 0 ? lowest : uint32_t{wire} << 23);
-    return canonical(widen<F>(code) * scale);
+    const uint32_t pattern = wire == 0 ? lowest : uint32_t{wire} << 23;
+    return std::bit_cast<float>(wire == MxScale::nan ? float_nan : pattern);
+}
+
+template <class F> constexpr float mx_value(uint32_t code, uint8_t wire) {
+    return canonical(widen<F>(code) * mx_power(wire));
 }
 
 } // namespace qccl
