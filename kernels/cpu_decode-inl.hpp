@@ -1,5 +1,5 @@
-// Decoding `int`, `minmax` and the MX codecs in fp32: codes and scales to values that are stored,
-// or added at once. Included once per target.
+// Decoding `int`, `minmax`, the MX codecs and `nvfp4` in fp32: codes and scales to values that are
+// stored, or added at once. Included once per target.
 #if defined(QCCL_CPU_DECODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_DECODE_INL
 #undef QCCL_CPU_DECODE_INL
@@ -9,6 +9,7 @@
 
 #include "kernels/cpu_group-inl.hpp"
 #include "kernels/mx_block.hpp"
+#include "kernels/nvfp4_block.hpp"
 
 #include <utility>
 
@@ -20,6 +21,7 @@ inline constexpr size_t put_groups_most = 64;
 
 // y = code * scale. A block has one number.
 struct IntegerScale {
+    static constexpr bool is_of_halves = false; // whether the second number scales values 16 to 31
     using Byte = int8_t;
     static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint16_t);
@@ -33,6 +35,7 @@ struct IntegerScale {
 };
 // y = minimum + unit * code.
 struct MinmaxScale {
+    static constexpr bool is_of_halves = false;
     using Byte = uint8_t;
     static constexpr size_t numbers = 2;
     static constexpr size_t wire_bytes = 2 * sizeof(float);
@@ -46,6 +49,7 @@ struct MinmaxScale {
 
 // y = code * scale, the code a small float, the scale a power of two.
 template <class F> struct ElementScale {
+    static constexpr bool is_of_halves = false;
     using Byte = uint8_t;
     static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint8_t);
@@ -55,6 +59,16 @@ template <class F> struct ElementScale {
     static HWY_INLINE FloatVector value(FloatVector code, FloatVector scale, FloatVector) {
         const WordVector pattern = hn::BitCast(Words(), hn::ConvertTo(Ints(), code));
         return hn::Mul(widen_vector<F>(pattern), scale);
+    }
+};
+
+// A group has the scales of its two blocks, which are applied to what `value` gives.
+struct Nvfp4Scales {
+    static constexpr bool is_of_halves = true;
+    using Byte = uint8_t;
+    static constexpr size_t numbers = 2;
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector, FloatVector) {
+        return widen_vector<E2m1>(hn::BitCast(Words(), hn::ConvertTo(Ints(), code)));
     }
 };
 
@@ -162,6 +176,10 @@ HWY_INLINE void put_groups(const float *scale, const uint8_t *codes, size_t grou
     const auto put_pair = [&](const uint8_t *from, float *to, FloatVector &suspects) HWY_ATTR {
         FloatVector y = hn::Zero(d), y_high = y;
         read_values<packing, Scale>(first, second, table, from, y, y_high);
+        if constexpr (Scale::is_of_halves) {
+            y = hn::Mul(y, first);
+            y_high = hn::Mul(y_high, second);
+        }
         if constexpr (put == Put::add) {
             y = hn::Add(hn::LoadU(d, to), y);
             y_high = hn::Add(hn::LoadU(d, to + half), y_high);
@@ -225,6 +243,45 @@ private:
     const std::byte *wire_;
     const float *at_ = numbers_;
     float numbers_[Scale::numbers * put_groups_most];
+};
+
+// The products of scales and bases, a pair for every group.
+template <> class Scales<Nvfp4Scales> {
+public:
+    Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
+           size_t first_group)
+        : range_(range), payload_(payload), group_(groups.first + first_group),
+          per_bucket_(groups.per_block) {}
+
+    HWY_INLINE void begin_tile() {
+        const PayloadLayout &layout = *range_.layout;
+        const uint64_t first = 2 * group_,
+                       count = std::min<uint64_t>(2 * put_groups_most, layout.scale_count - first);
+        for (uint64_t i = 0; i < count; i++) {
+            const auto scale = load_bits<uint8_t>(payload_ + layout.scales, first + i);
+            const auto base =
+                load_bits<float>(payload_ + layout.bases, (first + i) / 2 / per_bucket_);
+            numbers_[i] = widen<E4m3>(scale) * base;
+        }
+        if (count % 2 != 0) numbers_[count] = 0; // of no value
+        at_ = numbers_;
+    }
+    HWY_INLINE const float *next() {
+        group_++;
+        return std::exchange(at_, at_ + Nvfp4Scales::numbers);
+    }
+    HWY_INLINE const float *next(size_t, size_t &groups) {
+        groups = 1;
+        return next();
+    }
+
+private:
+    const ChunkRange &range_;
+    const std::byte *payload_;
+    uint64_t group_;
+    size_t per_bucket_; // groups
+    const float *at_ = numbers_;
+    float numbers_[Nvfp4Scales::numbers * put_groups_most];
 };
 
 template <Put put, Packing packing, class Scale>
@@ -299,6 +356,9 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
     case CodecId::mxfp4:
         return put_packed<put, Packing::nibbles, ElementScale<E2m1>>(range, groups, payload, first,
                                                                      count, dst);
+    case CodecId::nvfp4:
+        return put_packed<put, Packing::nibbles, Nvfp4Scales>(range, groups, payload, first, count,
+                                                              dst);
     default: return put_scaled<put, MinmaxScale>(range, groups, payload, first, count, dst);
     }
 }

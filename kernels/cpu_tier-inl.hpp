@@ -10,7 +10,7 @@
 #include "kernels/cpu_decode-inl.hpp"
 #include "kernels/cpu_integer-inl.hpp"
 #include "kernels/cpu_minmax-inl.hpp"
-#include "kernels/cpu_mx-inl.hpp"
+#include "kernels/cpu_nvfp4-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
@@ -18,7 +18,7 @@ namespace qccl::HWY_NAMESPACE {
 HWY_INLINE bool is_fast(const ChunkRange &range) {
     const Codec &codec = *range.codec;
     if (codec.is_cast()) return range.type != DataType::float64;
-    if (codec.is_mx()) return true;
+    if (codec.is_mx() || codec.id == CodecId::nvfp4) return true;
     if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
     if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
     return codec.bucket % group_values == 0; // also the whole chunk, which is 0
@@ -66,6 +66,10 @@ HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataT
     case CodecId::mxfp8e4m3: return encode_mx<E4m3>(range, noise, in, src, payload);
     case CodecId::mxfp6e2m3: return encode_mx<E2m3>(range, noise, in, src, payload);
     case CodecId::mxfp4: return encode_mx<E2m1>(range, noise, in, src, payload);
+    case CodecId::nvfp4:
+        return range.codec->rounding == Rounding::stochastic
+                   ? encode_nvfp4<true>(range, noise, in, src, payload)
+                   : encode_nvfp4<false>(range, noise, in, src, payload);
     default: break;
     }
     const bool is_integer = range.codec->id == CodecId::integer;
