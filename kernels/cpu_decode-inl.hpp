@@ -7,70 +7,10 @@
 #define QCCL_CPU_DECODE_INL
 #endif
 
-#include "kernels/cpu_group-inl.hpp"
-#include "kernels/mx_block.hpp"
-#include "kernels/nvfp4_block.hpp"
-
-#include <utility>
+#include "kernels/cpu_scales-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
-
-// Groups decoded between two looks for NaN; their values stay in the first-level cache.
-inline constexpr size_t put_groups_most = 64;
-
-// y = code * scale. A block has one number.
-struct IntegerScale {
-    static constexpr bool is_of_halves = false; // whether the second number scales values 16 to 31
-    using Byte = int8_t;
-    static constexpr size_t numbers = 1;
-    static constexpr size_t wire_bytes = sizeof(uint16_t);
-    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
-        for (size_t i = 0; i < blocks; i++)
-            dst[i] = std::bit_cast<float>(uint32_t{load_bits<uint16_t>(wire, i)} << 16);
-    }
-    static HWY_INLINE FloatVector value(FloatVector code, FloatVector scale, FloatVector) {
-        return hn::Mul(code, scale);
-    }
-};
-// y = minimum + unit * code.
-struct MinmaxScale {
-    static constexpr bool is_of_halves = false;
-    using Byte = uint8_t;
-    static constexpr size_t numbers = 2;
-    static constexpr size_t wire_bytes = 2 * sizeof(float);
-    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
-        std::memcpy(dst, wire, blocks * wire_bytes);
-    }
-    static HWY_INLINE FloatVector value(FloatVector code, FloatVector minimum, FloatVector unit) {
-        return hn::Add(minimum, hn::Mul(unit, code));
-    }
-};
-
-// y = code * scale, the code a small float, the scale a power of two.
-template <class F> struct ElementScale {
-    static constexpr bool is_of_halves = false;
-    using Byte = uint8_t;
-    static constexpr size_t numbers = 1;
-    static constexpr size_t wire_bytes = sizeof(uint8_t);
-    static HWY_INLINE void load(const std::byte *wire, size_t blocks, float *dst) {
-        for (size_t i = 0; i < blocks; i++) dst[i] = mx_power(load_bits<uint8_t>(wire, i));
-    }
-    static HWY_INLINE FloatVector value(FloatVector code, FloatVector scale, FloatVector) {
-        const WordVector pattern = hn::BitCast(Words(), hn::ConvertTo(Ints(), code));
-        return hn::Mul(widen_vector<F>(pattern), scale);
-    }
-};
-
-// A group has the scales of its two blocks, which are applied to what `value` gives.
-struct Nvfp4Scales {
-    static constexpr bool is_of_halves = true;
-    using Byte = uint8_t;
-    static constexpr size_t numbers = 2;
-    static HWY_INLINE FloatVector value(FloatVector code, FloatVector, FloatVector) {
-        return widen_vector<E2m1>(hn::BitCast(Words(), hn::ConvertTo(Ints(), code)));
-    }
-};
 
 // How codes lie where they are read: in bytes, or two to a byte as in the plane of 4 bits.
 enum class Packing : uint8_t { bytes, nibbles };
@@ -199,90 +139,6 @@ HWY_INLINE void make_canonical(float *values, size_t count) {
     for (size_t i = 0; i < count; i += lanes())
         hn::StoreU(canonical_vector(hn::LoadU(Floats(), values + i)), Floats(), values + i);
 }
-
-// Which block a group is of, and the scales of a tile's blocks as floats: where a vector is filled
-// from memory, that costs no shuffle.
-template <class Scale> class Scales {
-public:
-    Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
-           size_t first_group)
-        : block_((groups.first + first_group) / groups.per_block),
-          left_(groups.per_block - (groups.first + first_group) % groups.per_block),
-          per_block_(groups.per_block), end_(range.layout->scale_count),
-          wire_(payload + range.layout->scales) {}
-
-    // Before the first group of every tile.
-    HWY_INLINE void begin_tile() {
-        const size_t count = std::min<uint64_t>(
-            per_block_ == 1 ? put_groups_most : put_groups_most / 2 + 1, end_ - block_);
-        Scale::load(wire_ + block_ * Scale::wire_bytes, count, numbers_);
-        at_ = numbers_;
-    }
-    // The next groups of one block, `most` of them at most; where their scale is.
-    HWY_INLINE const float *next(size_t most, size_t &groups) {
-        const float *const scale = at_;
-        groups = std::min(most, left_);
-        left_ -= groups;
-        if (left_ == 0) {
-            left_ = per_block_;
-            block_++;
-            at_ += Scale::numbers;
-        }
-        return scale;
-    }
-    // The same for blocks of one group.
-    HWY_INLINE const float *next() {
-        block_++;
-        return std::exchange(at_, at_ + Scale::numbers);
-    }
-
-private:
-    uint64_t block_;
-    size_t left_, per_block_; // groups
-    uint64_t end_;
-    const std::byte *wire_;
-    const float *at_ = numbers_;
-    float numbers_[Scale::numbers * put_groups_most];
-};
-
-// The products of scales and bases, a pair for every group.
-template <> class Scales<Nvfp4Scales> {
-public:
-    Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
-           size_t first_group)
-        : range_(range), payload_(payload), group_(groups.first + first_group),
-          per_bucket_(groups.per_block) {}
-
-    HWY_INLINE void begin_tile() {
-        const PayloadLayout &layout = *range_.layout;
-        const uint64_t first = 2 * group_,
-                       count = std::min<uint64_t>(2 * put_groups_most, layout.scale_count - first);
-        for (uint64_t i = 0; i < count; i++) {
-            const auto scale = load_bits<uint8_t>(payload_ + layout.scales, first + i);
-            const auto base =
-                load_bits<float>(payload_ + layout.bases, (first + i) / 2 / per_bucket_);
-            numbers_[i] = widen<E4m3>(scale) * base;
-        }
-        if (count % 2 != 0) numbers_[count] = 0; // of no value
-        at_ = numbers_;
-    }
-    HWY_INLINE const float *next() {
-        group_++;
-        return std::exchange(at_, at_ + Nvfp4Scales::numbers);
-    }
-    HWY_INLINE const float *next(size_t, size_t &groups) {
-        groups = 1;
-        return next();
-    }
-
-private:
-    const ChunkRange &range_;
-    const std::byte *payload_;
-    uint64_t group_;
-    size_t per_bucket_; // groups
-    const float *at_ = numbers_;
-    float numbers_[Nvfp4Scales::numbers * put_groups_most];
-};
 
 template <Put put, Packing packing, class Scale>
 HWY_INLINE void put_tile(Scales<Scale> &scales, bool are_single, const uint8_t *codes,
