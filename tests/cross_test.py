@@ -29,7 +29,7 @@ MACHINES = {
 
 # Whole layers, so that no list must agree with another; the linker takes what it needs.
 LAYERS = ['lib/base', 'lib/codec']
-KERNELS = ['kernels/cpu.cpp', 'kernels/cpu_generic.cpp', 'kernels/reference.cpp']
+KERNELS = ['kernels/cpu.cpp', 'kernels/cpu_generic.cpp', 'tests/tested_tiers.cpp']
 PROGRAMS = ['kernels_test', 'golden_chunks_test']
 FLAGS = '-std=c++20 -O2 -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror'
 # Every how many cases of kernels_test: qemu is some twenty times slower than the processor.
@@ -47,6 +47,7 @@ def write_ninja(build, root, highway, machine):
     if not link.is_symlink():
         link.symlink_to(pathlib.Path(highway) / 'hwy')
     sources = [str(path.relative_to(root)) for layer in LAYERS for path in sorted((root / layer).glob('*.cpp'))]
+    sources += [str(path.relative_to(root)) for path in sorted((root / 'kernels').glob('reference*.cpp'))]
     sources += KERNELS + (['kernels/cpu_native.cpp'] if machine['native'] else [])
     flags = (f'{FLAGS} -I{root}/tests/cross -I{root}/lib -I{root} -I{root}/tests -isystem include '
              f'-DQCCL_TEST_DATA=\\"{root}/tests/data\\"'
