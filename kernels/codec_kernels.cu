@@ -1,7 +1,7 @@
 // The kernels that GPUs run, for whichever compiler reads this: each is one fold, or the measuring
 // ahead of one.
 #include "kernels/gpu_kernels.hpp"
-#include "kernels/gpu_measure.hpp"
+#include "kernels/gpu_means.hpp"
 
 namespace qccl::QCCL_GPU {
 
@@ -37,10 +37,18 @@ QCCL_ENCODE(encode_mxfp6e2m3_double, Mxfp6e2m3Form, double)
 QCCL_FOLD_CODED(fold_mxfp4_float, Mxfp4Form, float)
 QCCL_ENCODE(encode_mxfp4_float, Mxfp4Form, float)
 QCCL_ENCODE(encode_mxfp4_double, Mxfp4Form, double)
+QCCL_ENCODE(encode_nvfp4_float, Nvfp4Form, float)
+QCCL_ENCODE(encode_nvfp4_double, Nvfp4Form, double)
+QCCL_ENCODE(encode_onebit_float, OnebitForm, float)
+QCCL_ENCODE(encode_onebit_double, OnebitForm, double)
 QCCL_MEASURE(measure_integer_float, IntegerForm, float)
 QCCL_MEASURE(measure_integer_double, IntegerForm, double)
 QCCL_MEASURE(measure_minmax_float, MinmaxForm, float)
 QCCL_MEASURE(measure_minmax_double, MinmaxForm, double)
+QCCL_MEASURE(measure_nvfp4_float, Nvfp4Form, float)
+QCCL_MEASURE(measure_nvfp4_double, Nvfp4Form, double)
+QCCL_DEFINE(measure_onebit_float, 2, measure_means<float>(batch))
+QCCL_DEFINE(measure_onebit_double, 2, measure_means<double>(batch))
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

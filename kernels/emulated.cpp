@@ -26,12 +26,18 @@ struct Mark {
     int writer = nobody, reader = nobody;
 };
 
+struct Site {
+    const char *file = nullptr;
+    unsigned line = 0;
+    bool operator==(const Site &) const = default;
+};
+
 struct Thread {
     unsigned number = 0; // in its block
     State state = State::ended;
-    const void *site = nullptr; // where it met the others last
-    uint64_t given = 0;         // what it brought there
-    size_t shared_bytes = 0;    // that it has declared
+    Site site;               // where it met the others last
+    uint64_t given = 0;      // what it brought there
+    size_t shared_bytes = 0; // that it has declared
     fiber context, scheduler;
 };
 
@@ -44,7 +50,7 @@ public:
     Thread &current() { return *current_; }
 
     // Stops the current thread until all have come whom it meets.
-    void meet(State state, const void *site, uint64_t given);
+    void meet(State state, Site site, uint64_t given);
     // What a lane of the current thread's warp brought to the meeting that has just been.
     uint64_t given_by(unsigned lane) const {
         return seen_[current_->number / grid_.lanes * grid_.lanes + lane];
@@ -190,7 +196,7 @@ bool Machine::release_barrier() {
     return true;
 }
 
-void Machine::meet(State state, const void *site, uint64_t given) {
+void Machine::meet(State state, Site site, uint64_t given) {
     Thread &self = *current_;
     self.state = state;
     self.site = site;
@@ -202,7 +208,7 @@ void Machine::refuse(const char *what) {
     if (outcome_)
         outcome_ = Error::make(Code::internal_error, "emulated GPU: %s (block %u, thread %u)", what,
                                block_, current_->number);
-    meet(State::ended, nullptr, 0);
+    meet(State::ended, {}, 0);
 }
 
 std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
@@ -243,22 +249,22 @@ unsigned thread() { return machine.current().number; }
 unsigned block() { return machine.block(); }
 unsigned blocks() { return machine.grid().blocks; }
 
-uint64_t exchange(uint64_t value, unsigned mask) {
-    machine.meet(State::exchanges, __builtin_return_address(0), value);
+uint64_t exchange(uint64_t value, unsigned mask, const char *file, unsigned line) {
+    machine.meet(State::exchanges, {file, line}, value);
     const unsigned lanes = machine.grid().lanes, other = (thread() % lanes) ^ mask;
     if (other >= lanes) machine.refuse("a lane that the warp does not have");
     return machine.given_by(other);
 }
 
-uint64_t ballot(bool yes) {
-    machine.meet(State::votes, __builtin_return_address(0), yes ? 1 : 0);
+uint64_t ballot(bool yes, const char *file, unsigned line) {
+    machine.meet(State::votes, {file, line}, yes ? 1 : 0);
     uint64_t votes = 0;
     for (unsigned lane = 0; lane < machine.grid().lanes; lane++)
         votes |= machine.given_by(lane) << lane;
     return votes;
 }
 
-void barrier() { machine.meet(State::at_barrier, nullptr, 0); }
+void barrier() { machine.meet(State::at_barrier, {}, 0); }
 
 std::byte *shared_memory(size_t bytes, size_t alignment) {
     return machine.shared_memory(bytes, alignment);

@@ -24,15 +24,17 @@ enum class Order : uint8_t { forward, reverse };
 // have left undefined; memory is then in an undefined state, too.
 Done launch(const Grid &grid, Order order, const std::function<void()> &kernel);
 
-// ---- For the thread of a kernel: port.hpp gives these their common names.
+// ---- For the thread of a kernel: port.hpp gives these their common names. Lanes meet at a place
+// in the source; of its code a compiler may make copies.
 
 unsigned thread();
 unsigned block();
 unsigned blocks();
 // What the lane of the own warp gives whose number differs in the bits of `mask`.
-uint64_t exchange(uint64_t value, unsigned mask);
+uint64_t exchange(uint64_t value, unsigned mask, const char *file = __builtin_FILE(),
+                  unsigned line = __builtin_LINE());
 // A bit for each lane of the warp that says yes.
-uint64_t ballot(bool yes);
+uint64_t ballot(bool yes, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE());
 void barrier();
 
 // ---- Shared memory that knows who touched it.

@@ -1,6 +1,7 @@
 // The codecs whose values share scales, each as a form: what a lane learns of its values, how lanes
-// put that together, and what scale, code and value come of it. The arithmetic is that of
-// the *_block.hpp; a new codec is a new form. T is the accumulator's type.
+// put that together, what scale, code and value come of it, and where the scale lies. The
+// arithmetic is that of the *_block.hpp; a new codec is a new form. T is the accumulator's type,
+// `place` that of a value behind the operand's first.
 #pragma once
 
 #include "kernels/batch.hpp"
@@ -8,13 +9,28 @@
 #include "kernels/integer_block.hpp"
 #include "kernels/minmax_block.hpp"
 #include "kernels/mx_block.hpp"
+#include "kernels/nvfp4_block.hpp"
+#include "kernels/onebit_block.hpp"
 
 #include <limits>
 
 namespace qccl::QCCL_GPU {
 
+QCCL_DEVICE std::byte *part_of(const Operand &operand, ChunkPart part) {
+    return operand.at + operand.section[static_cast<size_t>(part)];
+}
+QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t place) {
+    return operand.bucket == 0 ? 0 : (operand.begin + place) / operand.bucket;
+}
+// Whether values of one group share what they share.
+QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
+
+// Where a bucket's scale lies, which takes as many bytes as Wire.
+template <class Wire> QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
+    return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(Wire);
+}
+
 template <class T> struct IntegerForm {
-    static constexpr size_t scale_bytes = sizeof(uint16_t);
     using Scale = BlockScale;
 
     // A value's magnitude, above that its sign: one number whose order is that of extreme_of, and
@@ -37,11 +53,15 @@ template <class T> struct IntegerForm {
         }
     };
 
-    QCCL_DEVICE static Scale load_scale(const std::byte *scales, uint64_t bucket) {
-        return block_scale(load_one<uint16_t>(scales + bucket * scale_bytes));
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        return block_scale(load_one<uint16_t>(scale_at<uint16_t>(sink, place)));
     }
-    QCCL_DEVICE static void store_scale(std::byte *scales, uint64_t bucket, const Scale &scale) {
-        store_one(scales + bucket * scale_bytes, scale.wire);
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        store_one(scale_at<uint16_t>(sink, place), scale.wire);
+    }
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
+                                           const Extremes &extremes) {
+        store_scale(sink, place, extremes.scale(sink));
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
         const int32_t code = block_code(static_cast<float>(x), scale, sink.bits, draw);
@@ -52,8 +72,8 @@ template <class T> struct IntegerForm {
     struct Step {
         float scale;
     };
-    QCCL_DEVICE static Step load_step(const std::byte *scales, uint64_t bucket) {
-        return {widen<Bfloat>(load_one<uint16_t>(scales + bucket * scale_bytes))};
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        return {widen<Bfloat>(load_one<uint16_t>(scale_at<uint16_t>(source, place)))};
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &source) {
         const uint32_t sign = 1U << (source.bits - 1);
@@ -63,7 +83,7 @@ template <class T> struct IntegerForm {
 };
 
 template <class T> struct MinmaxForm {
-    static constexpr size_t scale_bytes = 2 * sizeof(float);
+    using Wire = float[2]; // minimum and unit
     using Scale = BucketScale<T>;
 
     // What is not finite makes the least value -infinity. The sign of a zero does not matter: the
@@ -90,13 +110,17 @@ template <class T> struct MinmaxForm {
         }
     };
 
-    QCCL_DEVICE static Scale load_scale(const std::byte *scales, uint64_t bucket) {
-        const Step step = load_step(scales, bucket);
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        const Step step = load_step(sink, place);
         return bucket_scale<T>(step.minimum, step.unit);
     }
-    QCCL_DEVICE static void store_scale(std::byte *scales, uint64_t bucket, const Scale &scale) {
-        const float wire[2] = {scale.minimum, scale.unit};
-        store(scales + bucket * scale_bytes, wire);
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        const Wire wire = {scale.minimum, scale.unit};
+        store(scale_at<Wire>(sink, place), wire);
+    }
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
+                                           const Extremes &extremes) {
+        store_scale(sink, place, extremes.scale(sink));
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &sink, Draw draw) {
         return bucket_code(x, scale, sink.bits, draw);
@@ -105,9 +129,9 @@ template <class T> struct MinmaxForm {
     struct Step {
         float minimum, unit;
     };
-    QCCL_DEVICE static Step load_step(const std::byte *scales, uint64_t bucket) {
-        float wire[2];
-        load(scales + bucket * scale_bytes, wire);
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        Wire wire;
+        load(scale_at<Wire>(source, place), wire);
         return {wire[0], wire[1]};
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
@@ -140,16 +164,16 @@ template <class F, class T> struct MxForm {
         }
     };
 
-    QCCL_DEVICE static void store_scale(std::byte *scales, uint64_t block, const Scale &scale) {
-        store_one(scales + block, scale.wire);
+    QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
+        store_one(scale_at<uint8_t>(sink, place), scale.wire);
     }
     QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw draw) {
         return mx_code<F>(static_cast<float>(x), scale, draw);
     }
 
     using Step = uint8_t;
-    QCCL_DEVICE static Step load_step(const std::byte *scales, uint64_t block) {
-        return load_one<uint8_t>(scales + block);
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        return load_one<uint8_t>(scale_at<uint8_t>(source, place));
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
         return static_cast<T>(mx_value<F>(code, step));
@@ -158,5 +182,78 @@ template <class F, class T> struct MxForm {
 template <class T> using Mxfp8e4m3Form = MxForm<E4m3, T>;
 template <class T> using Mxfp6e2m3Form = MxForm<E2m3, T>;
 template <class T> using Mxfp4Form = MxForm<E2m1, T>;
+
+// Blocks of 16, half a group, under the base of their bucket, which is there first.
+template <class T> struct Nvfp4Form {
+    using Base = Nvfp4Base;
+    using Scale = Nvfp4Scale;
+
+    QCCL_DEVICE static std::byte *base_at(const Operand &operand, uint64_t place) {
+        return part_of(operand, ChunkPart::bases) + bucket_of(operand, place) * sizeof(float);
+    }
+    QCCL_DEVICE static std::byte *block_scale_at(const Operand &operand, uint64_t place) {
+        return part_of(operand, ChunkPart::scales) + (operand.begin + place) / nvfp4_block_values;
+    }
+    // Of the blocks that are finite; what a warp reads at once is whole blocks.
+    struct Extremes : Magnitude<T> {
+        QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
+        QCCL_DEVICE void add_lanes(T x, bool is_there) {
+            constexpr uint32_t infinity = 0x7F800000;
+            auto block = Magnitude<T>::none();
+            if (is_there) block.add(x);
+            for (unsigned mask = 1; mask < nvfp4_block_values; mask *= 2) block.merge_lane(mask);
+            if (block.largest < infinity) this->merge(block);
+        }
+    };
+    QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
+                                           const Extremes &extremes) {
+        store_one(base_at(sink, place), nvfp4_base(extremes.largest).wire);
+    }
+    QCCL_DEVICE static Base load_base(const Operand &sink, uint64_t place) {
+        return nvfp4_base_of(load_one<float>(base_at(sink, place)));
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw draw) {
+        return nvfp4_code(static_cast<float>(x), scale, draw);
+    }
+
+    struct Step {
+        uint8_t scale;
+        float base;
+    };
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        return {load_one<uint8_t>(block_scale_at(source, place)),
+                load_one<float>(base_at(source, place))};
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
+        return static_cast<T>(nvfp4_value(code, step.scale, step.base));
+    }
+};
+
+// Always with means that are there already.
+template <class T> struct OnebitForm {
+    using Wire = float[2]; // means of codes 0 and 1
+
+    struct Scale {
+        bool has_codes = false;
+    };
+    QCCL_DEVICE static Scale load_scale(const Operand &sink, uint64_t place) {
+        return {is_finite(load_step(sink, place).mean)};
+    }
+    QCCL_DEVICE static uint32_t code(T x, const Scale &scale, const Operand &, Draw) {
+        return scale.has_codes ? onebit_code(static_cast<float>(x)) : 0;
+    }
+
+    struct Step {
+        float mean, negative_mean;
+    };
+    QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
+        Wire wire;
+        load(scale_at<Wire>(source, place), wire);
+        return {wire[0], wire[1]};
+    }
+    QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
+        return static_cast<T>(onebit_value(code, step.mean, step.negative_mean));
+    }
+};
 
 } // namespace qccl::QCCL_GPU

@@ -9,21 +9,39 @@ namespace qccl::QCCL_GPU {
 // From here on a bucket is a block's.
 inline constexpr uint64_t large_bucket = 8192;
 
-// Of the values that threads `first`, `first` + `stride`, ... of a bucket's readers see.
-template <class Form, class T>
-QCCL_DEVICE typename Form::Extremes scan(const Operand &source, uint64_t start, uint64_t end,
-                                         unsigned first, unsigned stride) {
-    auto extremes = Form::Extremes::none();
+// Calls see(x, is_there) for the values that threads `first`, `first` + `stride`, ... of a bucket's
+// readers read: as often for all lanes of a warp.
+template <class T, class See>
+QCCL_DEVICE void scan(const Operand &source, uint64_t start, uint64_t end, unsigned first,
+                      unsigned stride, See &&see) {
     with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        for (uint64_t place = start + first; place < end; place += stride) {
-            const Bits bits[1] = {load_one<Bits>(source.at + place * sizeof(Bits))};
+        for (uint64_t row = start + (first - first % lanes); row < end; row += stride) {
+            const uint64_t place = row + first % lanes;
+            Bits bits[1] = {};
             T value[1];
+            if (place < end) bits[0] = load_one<Bits>(source.at + place * sizeof(Bits));
             widen_values(source.type, bits, value);
-            extremes.add(value[0]);
+            see(value[0], place < end);
         }
+    });
+}
+
+template <class Form, class T>
+QCCL_DEVICE typename Form::Extremes extremes_of(const Operand &source, uint64_t start, uint64_t end,
+                                                unsigned first, unsigned stride) {
+    auto extremes = Form::Extremes::none();
+    scan<T>(source, start, end, first, stride, [&](T x, bool is_there) {
+        if constexpr (requires { extremes.add_lanes(x, is_there); })
+            extremes.add_lanes(x, is_there);
+        else if (is_there)
+            extremes.add(x);
     });
     for (unsigned mask = 1; mask < lanes; mask *= 2) extremes.merge_lane(mask);
     return extremes;
+}
+
+QCCL_DEVICE uint64_t bucket_values(const Tensor &tensor, const Operand &sink) {
+    return sink.bucket == 0 ? tensor.count : sink.bucket;
 }
 
 struct Span {
@@ -41,9 +59,8 @@ QCCL_DEVICE void measure_small(const Tensor &tensor, const Operand *operands, ui
     const uint64_t stride = uint64_t{blocks()} * block_warps;
     for (uint64_t i = uint64_t{block()} * block_warps + warp(); i < buckets; i += stride) {
         const Span span = bucket_span(tensor, values, i);
-        const auto extremes = scan<Form, T>(source, span.start, span.end, lane(), lanes);
-        if (lane() == 0)
-            Form::store_scale(scales_of(sink), bucket_of(sink, span.start), extremes.scale(sink));
+        const auto extremes = extremes_of<Form, T>(source, span.start, span.end, lane(), lanes);
+        if (lane() == 0) Form::store_measured(sink, span.start, extremes);
     }
 }
 
@@ -55,13 +72,14 @@ QCCL_DEVICE void measure_large(const Tensor &tensor, const Operand *operands, ui
     const Operand &sink = operands[0], &source = operands[1];
     for (uint64_t i = block(); i < buckets; i += blocks()) {
         const Span span = bucket_span(tensor, values, i);
-        const auto part = scan<Form, T>(source, span.start, span.end, thread(), block_threads);
+        const auto part =
+            extremes_of<Form, T>(source, span.start, span.end, thread(), block_threads);
         if (lane() == 0) parts[warp()] = part;
         barrier();
         if (thread() == 0) {
             Extremes extremes = Extremes::none();
             for (unsigned w = 0; w < block_warps; w++) extremes.merge(parts[w]);
-            Form::store_scale(scales_of(sink), bucket_of(sink, span.start), extremes.scale(sink));
+            Form::store_measured(sink, span.start, extremes);
         }
         barrier(); // the next bucket's parts take the same places
     }
@@ -72,7 +90,7 @@ template <class Form, class T> QCCL_DEVICE void measure(const Batch &batch) {
         const Tensor &tensor = batch.tensor[i];
         if (tensor.count == 0) continue;
         const Operand *const operands = &batch.operand[tensor.first_source - 1];
-        const uint64_t values = operands[0].bucket == 0 ? tensor.count : operands[0].bucket;
+        const uint64_t values = bucket_values(tensor, operands[0]);
         const uint64_t buckets = (tensor.count - 1) / values + 1;
         if (values < large_bucket)
             measure_small<Form, T>(tensor, operands, values, buckets);

@@ -94,7 +94,6 @@ QCCL_DEVICE void put_scaled(const Row<T> &row, const typename Form::Scale &scale
 
 // With scales that are in the payload already, and a bucket for each value.
 template <class Form, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
-    const std::byte *const scales = scales_of(row.sink);
     const uint64_t last = row.tensor.count - 1;
     Octet<uint32_t> codes[2];
 #pragma unroll
@@ -104,7 +103,7 @@ template <class Form, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
 #pragma unroll 1
         for (unsigned i = 0; i < 8; i++) {
             const uint64_t at = place + i;
-            const auto scale = Form::load_scale(scales, bucket_of(row.sink, at < last ? at : last));
+            const auto scale = Form::load_scale(row.sink, at < last ? at : last);
             const Draw drawn = draws.next(i);
             const uint32_t code = Form::code(pick(row.values[half], i), scale, row.sink,
                                              row.sink.is_stochastic ? drawn : Draw{});
@@ -118,8 +117,7 @@ template <class Form, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
 template <class Form, class T> QCCL_DEVICE void put_measured(const Row<T> &row) {
     if (!has_bucket_per_group(row.sink)) return put_each<Form>(row);
     typename Form::Scale scale;
-    if (row.is_inside())
-        scale = Form::load_scale(scales_of(row.sink), bucket_of(row.sink, row.first()));
+    if (row.is_inside()) scale = Form::load_scale(row.sink, row.first());
     put_scaled<Form>(row, scale);
 }
 
@@ -137,16 +135,43 @@ template <class Form, class T> QCCL_DEVICE void put_fused(const Row<T> &row) {
     const unsigned team = row.sink.bucket / 32 * columns; // lanes that have a bucket together
     for (unsigned mask = 1; mask < team; mask *= 2) extremes.merge_lane(mask);
     const auto scale = extremes.scale(row.sink);
-    if (row.is_inside() && lane() % team == 0)
-        Form::store_scale(scales_of(row.sink), bucket_of(row.sink, row.first()), scale);
+    if (row.is_inside() && lane() % team == 0) Form::store_scale(row.sink, row.first(), scale);
     put_scaled<Form>(row, scale);
 }
 
-// Blocks that are never larger than a row need no measuring.
+// Blocks of half a group, with bases that are in the payload already.
+template <class Form, class T> QCCL_DEVICE void put_based(const Row<T> &row) {
+    typename Form::Base base;
+    if (row.is_inside()) base = Form::load_base(row.sink, row.first());
+    typename Form::Scale scales[2];
+#pragma unroll
+    for (unsigned half = 0; half < 2; half++) {
+        const uint64_t place = row.spot(half).place();
+        const unsigned there = present(place, row.tensor.count);
+        auto magnitude = Magnitude<T>::none();
+        for_each_value([&](unsigned i) {
+            if (i < there) magnitude.add(row.values[half][i]);
+        });
+        magnitude.merge_lane(1);
+        scales[half] = nvfp4_scale(magnitude.largest, base, row.sink.rounds_up);
+        if (column() == 0 && there != 0)
+            store_one(Form::block_scale_at(row.sink, place), scales[half].wire);
+    }
+    put_codes(row, [&](unsigned half, unsigned i, Draw draw) {
+        return Form::code(row.values[half][i], scales[half], row.sink, draw);
+    });
+}
+
 template <class Form, class T> QCCL_DEVICE void put_coded(const Row<T> &row) {
-    if constexpr (requires { &Form::load_scale; })
-        if (row.sink.is_measured) return put_measured<Form>(row);
-    put_fused<Form>(row);
+    if constexpr (requires { typename Form::Base; })
+        return put_based<Form>(row);
+    else if constexpr (
+        requires { &Form::load_scale; } && !requires { typename Form::Extremes; })
+        return put_measured<Form>(row);
+    else if constexpr (requires { &Form::load_scale; })
+        return row.sink.is_measured ? put_measured<Form>(row) : put_fused<Form>(row);
+    else
+        return put_fused<Form>(row); // blocks are never larger than a row
 }
 
 } // namespace qccl::QCCL_GPU

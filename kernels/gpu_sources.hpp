@@ -7,15 +7,6 @@
 
 namespace qccl::QCCL_GPU {
 
-// The bucket of a value `at` places behind the operand's first.
-QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t at) {
-    return operand.bucket == 0 ? 0 : (operand.begin + at) / operand.bucket;
-}
-QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
-QCCL_DEVICE std::byte *scales_of(const Operand &operand) {
-    return operand.at + operand.section[static_cast<size_t>(ChunkPart::scales)];
-}
-
 template <class T>
 QCCL_DEVICE void take_plain(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
     with_bits<T>(source.type, [&]<class Bits>(Bits) {
@@ -31,16 +22,16 @@ QCCL_DEVICE void take_coded(const Operand &source, Spot spot, uint64_t count, Oc
     if (spot.group > last / 32) spot.group = last / 32; // stands for those behind it
     Octet<uint32_t> codes;
     load_codes(source, spot, codes);
-    const std::byte *const scales = scales_of(source);
     if (has_bucket_per_group(source)) {
-        const auto step = Form::load_step(scales, bucket_of(source, spot.group * 32));
+        const uint64_t first = spot.group * 32 + spot.half * 16; // of the half
+        const auto step = Form::load_step(source, first < last ? first : last);
         for_each_value([&](unsigned i) { values[i] = Form::value(codes[i], step, source); });
         return;
     }
 #pragma unroll 1
     for (unsigned i = 0; i < 8; i++) {
         const uint64_t place = spot.place() + i < last ? spot.place() + i : last;
-        const auto step = Form::load_step(scales, bucket_of(source, place));
+        const auto step = Form::load_step(source, place);
         set(values, i, Form::value(pick(codes, i), step, source));
     }
 }
@@ -57,6 +48,8 @@ QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T>
         case CodecId::mxfp6e2m3:
             return take_coded<Mxfp6e2m3Form<T>, T>(source, spot, count, values);
         case CodecId::mxfp4: return take_coded<Mxfp4Form<T>, T>(source, spot, count, values);
+        case CodecId::nvfp4: return take_coded<Nvfp4Form<T>, T>(source, spot, count, values);
+        case CodecId::onebit: return take_coded<OnebitForm<T>, T>(source, spot, count, values);
         default: break;
         }
     }

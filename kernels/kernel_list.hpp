@@ -32,10 +32,18 @@
     X(fold_mxfp4_float)                                                                            \
     X(encode_mxfp4_float)                                                                          \
     X(encode_mxfp4_double)                                                                         \
+    X(encode_nvfp4_float)                                                                          \
+    X(encode_nvfp4_double)                                                                         \
+    X(encode_onebit_float)                                                                         \
+    X(encode_onebit_double)                                                                        \
     X(measure_integer_float)                                                                       \
     X(measure_integer_double)                                                                      \
     X(measure_minmax_float)                                                                        \
-    X(measure_minmax_double)
+    X(measure_minmax_double)                                                                       \
+    X(measure_nvfp4_float)                                                                         \
+    X(measure_nvfp4_double)                                                                        \
+    X(measure_onebit_float)                                                                        \
+    X(measure_onebit_double)
 
 namespace qccl {
 

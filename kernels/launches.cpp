@@ -75,9 +75,9 @@ KernelId fold_kernel(DataType accumulator) {
 // What makes codes; of encode and measure there is one for accumulators of fp32 and one of fp64.
 struct CodecKernels {
     CodecId codec;
-    KernelId fold;
+    std::optional<KernelId> fold; // where a bucket lies in a row
     std::array<KernelId, 2> encode;
-    std::optional<std::array<KernelId, 2>> measure; // where buckets may be larger than a row
+    std::optional<std::array<KernelId, 2>> measure; // where it may not
 };
 using enum KernelId;
 constexpr CodecKernels codec_table[] = {
@@ -98,6 +98,14 @@ constexpr CodecKernels codec_table[] = {
      {encode_mxfp6e2m3_float, encode_mxfp6e2m3_double},
      {}},
     {CodecId::mxfp4, fold_mxfp4_float, {encode_mxfp4_float, encode_mxfp4_double}, {}},
+    {CodecId::nvfp4,
+     {},
+     {encode_nvfp4_float, encode_nvfp4_double},
+     {{measure_nvfp4_float, measure_nvfp4_double}}},
+    {CodecId::onebit,
+     {},
+     {encode_onebit_float, encode_onebit_double},
+     {{measure_onebit_float, measure_onebit_double}}},
 };
 const CodecKernels *find_kernels(CodecId codec) {
     const auto found = std::ranges::find(codec_table, codec, &CodecKernels::codec);
@@ -107,7 +115,8 @@ size_t column_of(DataType type) { return accumulator_of(type) == DataType::float
 
 // Whether the lanes of a warp of 32 have whole buckets together (gpu_sinks.hpp, put_fused).
 bool is_in_a_row(const Codec &codec) {
-    return std::has_single_bit(codec.bucket) && codec.bucket >= 32 && codec.bucket <= 512;
+    return find_kernels(codec.id)->fold && std::has_single_bit(codec.bucket) &&
+           codec.bucket >= 32 && codec.bucket <= 512;
 }
 
 // The sink of a range's coded values; who writes the chunk's end clears its gaps.
@@ -172,7 +181,7 @@ Done Launches::encode_coded(const ChunkRange &range, const Noise &noise, const O
 }
 
 bool Launches::can_fuse(const Codec &codec, DataType type) {
-    return codec.is_plain() || (is_in_a_row(codec) && column_of(type) == 0);
+    return codec.is_plain() || (knows(codec) && is_in_a_row(codec) && column_of(type) == 0);
 }
 
 Done Launches::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t divisor,
@@ -181,7 +190,7 @@ Done Launches::decode_add_encode(const ChunkRange &range, RedOp op, uint32_t div
     QCCL_TRY(check(*range.codec));
     const uint64_t coded_values = coded_count(range), rest = range.count - coded_values;
     if (!range.codec->is_plain() && !is_nothing_to_do(range, coded_values))
-        QCCL_TRY(add({find_kernels(range.codec->id)->fold, op, divisor}, coded_values,
+        QCCL_TRY(add({*find_kernels(range.codec->id)->fold, op, divisor}, coded_values,
                      noise_from(range, noise), coded_sink(range, payload),
                      {plain(in, src), coded(range, received)}));
     if (rest == 0) return {};

@@ -13,18 +13,23 @@ struct Nvfp4Base {
     float inverse = 0.0F; // of 6 times the base: what a block's largest value is divided by
 };
 
+inline constexpr float nvfp4_largest_element = 6;
+
+// What a base on the wire means to an encoder.
+constexpr Nvfp4Base nvfp4_base_of(float wire) {
+    if (wire == 0) return {};
+    return {.wire = wire, .inverse = 1.0F / (nvfp4_largest_element * wire)};
+}
+
 // `largest`: pattern of the largest magnitude in the blocks of the bucket that are finite.
 constexpr Nvfp4Base nvfp4_base(uint32_t largest) {
-    constexpr float largest_element = 6, largest_scale = 448;
+    constexpr float largest_scale = 448;
     // Between these bounds every scale times the base is a normal number, and no code decodes to
     // an infinity.
     constexpr float least = 0x1p-117F, most = 0x1.8p116F;
     if (largest == 0) return {};
-    const float wanted = std::bit_cast<float>(largest) / (largest_element * largest_scale);
-    Nvfp4Base base;
-    base.wire = wanted < least ? least : wanted > most ? most : wanted;
-    base.inverse = 1.0F / (largest_element * base.wire);
-    return base;
+    const float wanted = std::bit_cast<float>(largest) / (nvfp4_largest_element * largest_scale);
+    return nvfp4_base_of(wanted < least ? least : wanted > most ? most : wanted);
 }
 
 struct Nvfp4Scale {
@@ -33,7 +38,8 @@ struct Nvfp4Scale {
 };
 
 // `largest`: pattern of the largest magnitude in the block, of NaN where there is one.
-inline Nvfp4Scale nvfp4_scale(uint32_t largest, const Nvfp4Base &base, bool rounds_up) {
+QCCL_ANYWHERE inline Nvfp4Scale nvfp4_scale(uint32_t largest, const Nvfp4Base &base,
+                                            bool rounds_up) {
     constexpr uint32_t infinity = 0x7F800000;
     if (largest >= infinity) return {.wire = E4m3::nan};
     const float wanted = std::bit_cast<float>(largest) * base.inverse;
@@ -44,7 +50,7 @@ inline Nvfp4Scale nvfp4_scale(uint32_t largest, const Nvfp4Base &base, bool roun
 }
 
 // Of a value of a block that is finite.
-inline uint32_t nvfp4_code(float x, const Nvfp4Scale &scale, Draw draw) {
+QCCL_ANYWHERE inline uint32_t nvfp4_code(float x, const Nvfp4Scale &scale, Draw draw) {
     return scale.inverse != 0 ? element_code<E2m1>(x * scale.inverse, draw) : 0;
 }
 

@@ -81,8 +81,15 @@ QCCL_DEVICE unsigned warp() { return thread() / lanes; }
 
 // ---- What lanes do together. All lanes of the warp, or of the block, take part.
 
+// Where the source has lanes meet, which the emulation compares.
+#if defined(QCCL_EMULATED_LANES)
+#define QCCL_SITE , const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
+#else
+#define QCCL_SITE
+#endif
+
 // What the lane has whose number differs in the bits of `mask`. Of 4 or 8 bytes.
-template <class T> QCCL_DEVICE T shuffle_xor(T value, unsigned mask) {
+template <class T> QCCL_DEVICE T shuffle_xor(T value, unsigned mask QCCL_SITE) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 #if defined(__CUDACC__)
@@ -90,19 +97,20 @@ template <class T> QCCL_DEVICE T shuffle_xor(T value, unsigned mask) {
 #elif defined(__HIP__)
     const Word other = __shfl_xor(std::bit_cast<Word>(value), static_cast<int>(mask));
 #else
-    const Word other = static_cast<Word>(emulated::exchange(std::bit_cast<Word>(value), mask));
+    const Word other =
+        static_cast<Word>(emulated::exchange(std::bit_cast<Word>(value), mask, file, line));
 #endif
     return std::bit_cast<T>(other);
 }
 
 // Whether it holds for any lane of the warp.
-QCCL_DEVICE bool any(bool holds) {
+QCCL_DEVICE bool any(bool holds QCCL_SITE) {
 #if defined(__CUDACC__)
     return __any_sync(~0U, holds) != 0;
 #elif defined(__HIP__)
     return __any(holds) != 0;
 #else
-    return emulated::ballot(holds) != 0;
+    return emulated::ballot(holds, file, line) != 0;
 #endif
 }
 

@@ -150,7 +150,7 @@ static void the_call_may_come_from_memory() {
 }
 
 static void what_has_no_kernels_is_refused() {
-    const Chunk chunk{*parse_codec("onebit"), DataType::float32, 100};
+    const Chunk chunk{*parse_codec("topk"), DataType::float32, 100};
     Gpu gpu;
     Launches launches = gpu.begin();
     CHECK(!Launches::knows(chunk.codec));

@@ -102,6 +102,15 @@ static void lanes_that_part_are_found() {
                                ballot(true);
                        }),
               "different places"));
+    // The same exchange, at two places. (All lines of a macro's argument would be one.)
+    const auto meets_twice = [] {
+        if (thread() % 2 == 0)
+            exchange(1, 2);
+        else
+            exchange(1, 2);
+    };
+    CHECK(
+        has(fault_of({.blocks = 1, .threads = 32, .lanes = 32}, meets_twice), "different places"));
     CHECK(has(fault_of({.blocks = 1, .threads = 64, .lanes = 64},
                        [] {
                            if (thread() == 7) return;
