@@ -14,6 +14,7 @@ KERNEL = re.compile(r"_ZN4qccl3gpu\d+(\w+?)ENS_5BatchE")
 # One line for each kernel, beside it the lines that say what it needs.
 NVIDIA = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'(.*?)(?=Compiling entry|\Z)", re.S)
 NVIDIA_MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+RETURN_BYTES = 8  # of a stack frame: where the call of a division's rare cases returns to
 AMD = re.compile(r"Function Name: (\w+)(.*?)(?=Function Name|\Z)", re.S)
 AMD_MEMORY = re.compile(r"(?:VGPRs Spill|ScratchSize \[bytes/lane\]): (\d+)")
 
@@ -22,7 +23,10 @@ def kernels_of(report):
     """Name of each kernel, for whom, and the bytes or values that it keeps in memory."""
     text = report.read_text()
     for name, target, rest in NVIDIA.findall(text):
-        yield name, target, [int(number) for found in NVIDIA_MEMORY.findall(rest)[:1] for number in found]
+        in_memory = [int(number) for found in NVIDIA_MEMORY.findall(rest)[:1] for number in found]
+        if in_memory and in_memory[0] == RETURN_BYTES:
+            in_memory[0] = 0
+        yield name, target, in_memory
     for name, rest in AMD.findall(text):
         yield name, report.stem.split("_")[-1], [int(number) for number in AMD_MEMORY.findall(rest)]
 
