@@ -15,8 +15,8 @@
 namespace qccl {
 
 // The sections of a chunk's payload, in their order.
-enum class ChunkPart : uint8_t { plane8, plane4, plane2, plane1, scales, bases, raw };
-inline constexpr size_t chunk_parts = 7;
+enum class ChunkPart : uint8_t { plane8, plane4, plane2, plane1, digits, scales, bases, raw };
+inline constexpr size_t chunk_parts = 8;
 
 // Values in memory, or those of a chunk that have codes, from `begin` on.
 struct Operand {
@@ -30,8 +30,10 @@ struct Operand {
     bool rounds_up = false;            // sink: scales of small floats, so that no value saturates
     DataType type = DataType::float32; // plain: of the values
     uint32_t bucket = 0;               // values that share a scale; 0: all
+    uint32_t clip = 0;                 // sink, terngrad: thousandths of the deviation
     std::array<uint8_t, chunk_parts> gap{};      // sink: bytes before each section that become zero
     std::byte *at = nullptr;                     // plain: the first value; else the chunk's payload
+    uint64_t coded = 0;                          // codes: values of the chunk that have them
     uint64_t begin = 0;                          // codes: place of the first value in its chunk
     std::array<uint64_t, chunk_parts> section{}; // codes: where each starts in the payload
 };
@@ -47,7 +49,7 @@ inline constexpr unsigned block_threads = 256;
 inline constexpr uint64_t block_values = 4096;
 
 struct Batch {
-    static constexpr size_t most_tensors = 8, most_operands = 32;
+    static constexpr size_t most_tensors = 8, most_operands = 28;
 
     uint32_t tensors = 0;
     RedOp op = RedOp::sum;

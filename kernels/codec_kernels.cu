@@ -2,6 +2,7 @@
 // ahead of one.
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/gpu_means.hpp"
+#include "kernels/gpu_ternary.hpp"
 
 namespace qccl::QCCL_GPU {
 
@@ -41,6 +42,8 @@ QCCL_ENCODE(encode_nvfp4_float, Nvfp4Form, float)
 QCCL_ENCODE(encode_nvfp4_double, Nvfp4Form, double)
 QCCL_ENCODE(encode_onebit_float, OnebitForm, float)
 QCCL_ENCODE(encode_onebit_double, OnebitForm, double)
+QCCL_DEFINE(encode_terngrad_float, 2, encode_ternary<float>(batch))
+QCCL_DEFINE(encode_terngrad_double, 2, encode_ternary<double>(batch))
 QCCL_MEASURE(measure_integer_float, IntegerForm, float)
 QCCL_MEASURE(measure_integer_double, IntegerForm, double)
 QCCL_MEASURE(measure_minmax_float, MinmaxForm, float)

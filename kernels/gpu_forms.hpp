@@ -4,6 +4,7 @@
 // `place` that of a value behind the operand's first.
 #pragma once
 
+#include "codec/payload.hpp"
 #include "kernels/batch.hpp"
 #include "kernels/gpu_memory.hpp"
 #include "kernels/integer_block.hpp"
@@ -11,6 +12,7 @@
 #include "kernels/mx_block.hpp"
 #include "kernels/nvfp4_block.hpp"
 #include "kernels/onebit_block.hpp"
+#include "kernels/terngrad_block.hpp"
 
 #include <limits>
 
@@ -255,5 +257,17 @@ template <class T> struct OnebitForm {
         return static_cast<T>(onebit_value(code, step.mean, step.negative_mean));
     }
 };
+
+// No form: terngrad's digits are packed bucket by bucket.
+struct Ternary {
+    std::byte *packed;
+    uint64_t first, values, bytes; // of the bucket, in its chunk
+};
+QCCL_DEVICE Ternary ternary_of(const Operand &operand, uint64_t bucket) {
+    const uint64_t first = bucket * operand.bucket, rest = operand.coded - first;
+    const uint64_t values = rest < operand.bucket ? rest : operand.bucket;
+    return {part_of(operand, ChunkPart::digits) + bucket * ternary_bytes(operand.bucket), first,
+            values, ternary_bytes(values)};
+}
 
 } // namespace qccl::QCCL_GPU

@@ -1,9 +1,7 @@
-// The means of onebit's buckets, ahead of the fold that makes their codes. Teams of 32 lanes sum up
-// in the order that pinned_sum.hpp has, whatever the width of a warp.
+// The means of onebit's buckets, ahead of the fold that makes their codes.
 #pragma once
 
-#include "kernels/gpu_measure.hpp"
-#include "kernels/pinned_sum.hpp"
+#include "kernels/gpu_team.hpp"
 
 namespace qccl::QCCL_GPU {
 
@@ -42,43 +40,21 @@ struct MeanParts {
     }
 };
 
-template <class T>
-QCCL_DEVICE MeanParts mean_parts(const Operand &source, const Span &span, unsigned team_lane) {
+template <class T> QCCL_DEVICE MeanParts mean_parts(const Operand &source, const Span &span) {
     MeanParts parts;
-    with_bits<T>(source.type, [&]<class Bits>(Bits) {
-        for (uint64_t place = span.start + team_lane; place < span.end; place += sum_lanes) {
-            const Bits bits[1] = {load_one<Bits>(source.at + place * sizeof(Bits))};
-            T value[1];
-            widen_values(source.type, bits, value);
-            parts.add(static_cast<float>(value[0]));
-        }
-    });
+    for_each_team_value<T>(source, span, [&](float x) { parts.add(x); });
     for (unsigned mask = sum_lanes / 2; mask != 0; mask /= 2) parts.merge_lane(mask);
     return parts;
 }
 
 template <class T> QCCL_DEVICE void measure_means(const Batch &batch) {
     using Wire = typename OnebitForm<T>::Wire;
-    constexpr unsigned teams = block_threads / sum_lanes;
-    const uint64_t stride = uint64_t{blocks()} * teams;
-    for (uint32_t i = 0; i < batch.tensors; i++) {
-        const Tensor &tensor = batch.tensor[i];
-        const Operand &sink = batch.operand[tensor.first_source - 1],
-                      &source = batch.operand[tensor.first_source];
-        const uint64_t values = bucket_values(tensor, sink);
-        const uint64_t buckets = (tensor.count + values - 1) / values;
-        // Two teams may share a warp, whose lanes take as many turns.
-        const uint64_t turns = (buckets + stride - 1) / stride;
-        uint64_t bucket = uint64_t{block()} * teams + thread() / sum_lanes;
-        for (uint64_t turn = 0; turn < turns; turn++, bucket += stride) {
-            const bool is_there = bucket < buckets;
-            const Span span = is_there ? bucket_span(tensor, values, bucket) : Span{0, 0};
-            const MeanParts parts = mean_parts<T>(source, span, thread() % sum_lanes);
-            if (!is_there || thread() % sum_lanes != 0) continue;
-            const Wire wire = {parts.mean(0), parts.mean(1)};
-            store(scale_at<Wire>(sink, span.start), wire);
-        }
-    }
+    for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
+        const MeanParts parts = mean_parts<T>(bucket.source, bucket.span);
+        if (!bucket.is_there || team_lane() != 0) return;
+        const Wire wire = {parts.mean(0), parts.mean(1)};
+        store(scale_at<Wire>(bucket.sink, bucket.span.start), wire);
+    });
 }
 
 } // namespace qccl::QCCL_GPU

@@ -40,6 +40,13 @@ QCCL_DEVICE uint32_t word_of(const std::array<uint32_t, 4> &words, unsigned i) {
     return i < 2 ? (i == 0 ? words[0] : words[1]) : i == 2 ? words[2] : words[3];
 }
 
+QCCL_DEVICE Draw draw_at(const Noise &noise, uint64_t base_call, uint64_t place) {
+    const uint64_t index = noise.first_index + place;
+    const auto number = static_cast<unsigned>(index % philox_draws);
+    const auto words = noise_block(noise.key, noise.call + base_call, index / philox_draws);
+    return {word_of(words, number / 2) >> (number % 2 * 16) & 0xFFFF};
+}
+
 // The draws of values from `place` on in the tensor: of one block of the generator, or of two where
 // the tensor's places in the caller's are no multiples of eight.
 class Draws {

@@ -36,6 +36,22 @@ QCCL_DEVICE void take_coded(const Operand &source, Spot spot, uint64_t count, Oc
     }
 }
 
+// Five digits to a byte: those of values that lie ternary_bytes of their bucket apart.
+template <class T>
+QCCL_DEVICE void take_ternary(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+    const uint64_t last = count - 1;
+#pragma unroll 1
+    for (unsigned i = 0; i < 8; i++) {
+        const uint64_t place = spot.place() + i < last ? spot.place() + i : last;
+        const Ternary ternary = ternary_of(source, bucket_of(source, place));
+        const uint64_t at = source.begin + place - ternary.first;
+        auto digits = load_one<uint8_t>(ternary.packed + at % ternary.bytes);
+        for (uint64_t k = at / ternary.bytes; k > 0; k--) digits /= 3;
+        const auto scale = load_one<float>(scale_at<float>(source, place));
+        set(values, i, static_cast<T>(terngrad_value(digits % 3U, scale)));
+    }
+}
+
 // Values beyond the `count` that there are, at least one, are anything.
 template <class T>
 QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
@@ -50,6 +66,7 @@ QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T>
         case CodecId::mxfp4: return take_coded<Mxfp4Form<T>, T>(source, spot, count, values);
         case CodecId::nvfp4: return take_coded<Nvfp4Form<T>, T>(source, spot, count, values);
         case CodecId::onebit: return take_coded<OnebitForm<T>, T>(source, spot, count, values);
+        case CodecId::terngrad: return take_ternary<T>(source, spot, count, values);
         default: break;
         }
     }

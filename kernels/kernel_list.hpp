@@ -36,6 +36,8 @@
     X(encode_nvfp4_double)                                                                         \
     X(encode_onebit_float)                                                                         \
     X(encode_onebit_double)                                                                        \
+    X(encode_terngrad_float)                                                                       \
+    X(encode_terngrad_double)                                                                      \
     X(measure_integer_float)                                                                       \
     X(measure_integer_double)                                                                      \
     X(measure_minmax_float)                                                                        \

@@ -22,10 +22,12 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
             .rounds_up = codec.scaling == Scaling::ceil,
             .type = range.type,
             .bucket = codec.bucket,
+            .clip = codec.clip,
             .at = const_cast<std::byte *>(payload),
+            .coded = layout.coded,
             .begin = range.begin,
-            .section = {layout.plane8, layout.plane4, layout.plane2, layout.plane1, layout.scales,
-                        layout.bases, layout.raw}};
+            .section = {layout.plane8, layout.plane4, layout.plane2, layout.plane1, layout.digits,
+                        layout.scales, layout.bases, layout.raw}};
 }
 
 // The gaps of a chunk, each before the section that it leads to.
@@ -106,6 +108,7 @@ constexpr CodecKernels codec_table[] = {
      {},
      {encode_onebit_float, encode_onebit_double},
      {{measure_onebit_float, measure_onebit_double}}},
+    {CodecId::terngrad, {}, {encode_terngrad_float, encode_terngrad_double}, {}},
 };
 const CodecKernels *find_kernels(CodecId codec) {
     const auto found = std::ranges::find(codec_table, codec, &CodecKernels::codec);
@@ -123,7 +126,7 @@ bool is_in_a_row(const Codec &codec) {
 Operand coded_sink(const ChunkRange &range, std::byte *payload) {
     Operand sink = coded(range, payload);
     if (range.begin + range.count == range.whole) set_gaps(sink, *range.codec, *range.layout);
-    sink.is_measured = !is_in_a_row(*range.codec);
+    sink.is_measured = find_kernels(range.codec->id)->measure && !is_in_a_row(*range.codec);
     return sink;
 }
 bool is_nothing_to_do(const ChunkRange &range, uint64_t count) {

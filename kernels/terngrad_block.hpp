@@ -26,8 +26,8 @@ struct TerngradScale {
 };
 
 // `squares`: the pinned sum of the lifted values' squares. `clip` counts thousandths.
-inline TerngradScale terngrad_scale(uint32_t largest, float squares, uint64_t count,
-                                    uint32_t clip) {
+QCCL_ANYWHERE inline TerngradScale terngrad_scale(uint32_t largest, float squares, uint64_t count,
+                                                  uint32_t clip) {
     constexpr uint32_t infinity = 0x7F800000;
     if (largest >= infinity) return {.wire = std::bit_cast<float>(float_nan)};
     if (largest == 0) return {};
@@ -41,11 +41,11 @@ inline TerngradScale terngrad_scale(uint32_t largest, float squares, uint64_t co
 }
 
 // 0: zero, 1: plus, 2: minus the scale. x is finite where the scale has an inverse.
-inline uint32_t terngrad_digit(float x, const TerngradScale &scale, Draw draw) {
+QCCL_ANYWHERE inline uint32_t terngrad_digit(float x, const TerngradScale &scale, Draw draw) {
     if (scale.inverse == 0) return 0;
     const float magnitude = x < 0 ? -x : x;
     const auto is_kept =
-        static_cast<uint32_t>(round_code(magnitude * scale.lift * scale.inverse, draw, 0.0F, 1.0F));
+        static_cast<uint32_t>(round_code(magnitude * scale.lift * scale.inverse, draw, 0, 1));
     return x < 0 ? 2 * is_kept : is_kept;
 }
 
