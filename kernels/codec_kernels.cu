@@ -7,7 +7,10 @@
 namespace qccl::QCCL_GPU {
 
 #define QCCL_DEFINE(name, resident, body)                                                          \
-    QCCL_KERNEL(block_threads, resident) name(QCCL_ARGUMENT(Batch) batch) { body; }
+    QCCL_KERNEL(block_threads, resident) name(QCCL_ARGUMENT(Batch) argument) {                     \
+        const Batch &batch = in_place(argument);                                                   \
+        body;                                                                                      \
+    }
 #define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
 #define QCCL_FOLD_CODED(name, Form, T)                                                             \
     QCCL_DEFINE(name, 1, (fold_coded<Form<T>, T, Sources::any>(batch)))

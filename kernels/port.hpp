@@ -128,6 +128,19 @@ QCCL_DEVICE void barrier() {
 #endif
 }
 
+// ---- The arguments of a kernel
+
+// The kernel's only argument, read where the driver has put it. Clang sometimes keeps a copy for
+// each lane of what is read by computed indices.
+template <class T> QCCL_DEVICE const T &in_place(const T &argument) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    (void)argument;
+    return *(const T *)__builtin_amdgcn_kernarg_segment_ptr(); // from another address space
+#else
+    return argument;
+#endif
+}
+
 // ---- Arithmetic that has an instruction. Of NaN and of zeros of two signs either may come.
 
 QCCL_DEVICE float least(float a, float b) {
