@@ -234,6 +234,7 @@ void all_hosts_hear_of_a_step_that_fails() {
             rank.meeting.barrier();
             if (rank.rank == 0 && is_lost) end_of(0).tell(NetworkEnd::Lost{1});
             CHECK_OK(transport->begin(call_number(2), 10s));
+            rank.meeting.barrier(); // who begins later may hear of the failure at once
             Room room = free_room(*transport);
             room.memory = room.memory.first(7);
             if (rank.rank == 1 && !is_lost) CHECK_OK(send(*transport, 0, *free_wire(*transport)));
