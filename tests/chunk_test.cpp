@@ -1,28 +1,13 @@
 // chunk: sizes and sections, every damaged field refused, truncation at every length, padding and
 // scales that no encoder writes, seals.
-#include "golden_cases.hpp"
-#include "qtest.hpp"
+#include "chunk_kit.hpp"
 
 #include "codec/crc32c.hpp"
 
 using namespace qccl;
+using namespace chunks;
 
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Codec parsed(const std::string &text) {
-    const auto codec = parse_codec(text);
-    CHECK_OK(codec);
-    return *codec;
-}
-
-Bytes make_chunk(const std::string &text, DataType type, uint64_t count,
-                 golden::Kind kind = golden::Kind::spread) {
-    const auto input = golden::make_input(type, kind, count);
-    return golden::encode_chunk(scalar_kernels(), parsed(text), golden::chunk_info(type, count),
-                                type, input.data());
-}
 
 void check_damaged(std::span<const std::byte> bytes) {
     const auto open = open_chunk(bytes);
@@ -35,14 +20,6 @@ void check_byte_refused(const Bytes &chunk, size_t at, uint8_t value) {
     Bytes copy = chunk;
     copy[at] = std::byte{value};
     check_damaged(copy);
-}
-
-template <class T> void put(Bytes &chunk, size_t at, T value) {
-    std::memcpy(chunk.data() + at, &value, sizeof value);
-}
-
-PayloadLayout layout_of(const std::string &text, uint64_t count) {
-    return payload_layout(parsed(text), DataType::float32, count);
 }
 
 } // namespace
@@ -224,17 +201,6 @@ static void padding_is_zero() {
         CHECK_EQ(refused, static_cast<size_t>(padding_bits) + gap_bits);
     }
 }
-
-// A chunk with other first scales.
-template <class... Scale> static bool accepts(const std::string &text, Scale... scale) {
-    Bytes chunk = make_chunk(text, DataType::float32, 70);
-    size_t at = header_bytes + layout_of(text, 70).scales;
-    ((put(chunk, at, scale), at += sizeof scale), ...);
-    return open_chunk(chunk).is_ok();
-}
-
-static constexpr uint32_t nan_bits = 0x7FC00000, one = 0x3F800000, infinity = 0x7F800000, zero = 0,
-                          minus = 0x80000000, most = 0x7F7FFFFF;
 
 static void strange_scales_are_refused() {
     for (const int scale : {0x0000, 0x0001, 0x8001, 0x7FC0, 0x3F80, 0xBF80, 0x7BFF, 0xFBFF})

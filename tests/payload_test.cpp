@@ -1,49 +1,11 @@
 // payload: what lies in the sections of the codecs that have more than codes and usual scales, and
 // what no encoder writes there.
-#include "golden_cases.hpp"
-#include "qtest.hpp"
+#include "chunk_kit.hpp"
 
 #include <tuple>
 
 using namespace qccl;
-
-namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Codec parsed(const std::string &text) {
-    const auto codec = parse_codec(text);
-    CHECK_OK(codec);
-    return *codec;
-}
-
-Bytes make_chunk(const std::string &text, DataType type, uint64_t count,
-                 golden::Kind kind = golden::Kind::spread) {
-    const auto input = golden::make_input(type, kind, count);
-    return golden::encode_chunk(scalar_kernels(), parsed(text), golden::chunk_info(type, count),
-                                type, input.data());
-}
-
-template <class T> void put(Bytes &chunk, size_t at, T value) {
-    std::memcpy(chunk.data() + at, &value, sizeof value);
-}
-
-PayloadLayout layout_of(const std::string &text, uint64_t count) {
-    return payload_layout(parsed(text), DataType::float32, count);
-}
-
-} // namespace
-
-// A chunk with other first scales.
-template <class... Scale> static bool accepts(const std::string &text, Scale... scale) {
-    Bytes chunk = make_chunk(text, DataType::float32, 70);
-    size_t at = header_bytes + layout_of(text, 70).scales;
-    ((put(chunk, at, scale), at += sizeof scale), ...);
-    return open_chunk(chunk).is_ok();
-}
-
-static constexpr uint32_t nan_bits = 0x7FC00000, one = 0x3F800000, infinity = 0x7F800000, zero = 0,
-                          minus = 0x80000000, most = 0x7F7FFFFF;
+using namespace chunks;
 
 static void strange_scales_of_small_floats_are_refused() {
     const auto accepts_byte = [](const char *text, int scale) {
