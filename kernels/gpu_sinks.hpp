@@ -36,17 +36,6 @@ template <class T> struct Row {
     QCCL_DEVICE bool is_whole() const { return (number + 1) * row_values <= tensor.count; }
 };
 
-QCCL_DEVICE uint32_t word_of(const std::array<uint32_t, 4> &words, unsigned i) {
-    return i < 2 ? (i == 0 ? words[0] : words[1]) : i == 2 ? words[2] : words[3];
-}
-
-QCCL_DEVICE Draw draw_at(const Noise &noise, uint64_t base_call, uint64_t place) {
-    const uint64_t index = noise.first_index + place;
-    const auto number = static_cast<unsigned>(index % philox_draws);
-    const auto words = noise_block(noise.key, noise.call + base_call, index / philox_draws);
-    return {word_of(words, number / 2) >> (number % 2 * 16) & 0xFFFF};
-}
-
 // The draws of values from `place` on in the tensor: of one block of the generator, or of two where
 // the tensor's places in the caller's are no multiples of eight.
 class Draws {
@@ -58,9 +47,9 @@ public:
 
     // Of the value i places behind the first; asked for in order.
     QCCL_DEVICE Draw next(unsigned i) {
-        const auto number = static_cast<unsigned>((first_ + i) % philox_draws);
+        const auto number = static_cast<uint32_t>((first_ + i) % philox_draws);
         if (i != 0 && number == 0) words_ = noise_block(key_, call_, first_ / philox_draws + 1);
-        return {word_of(words_, number / 2) >> (number % 2 * 16) & 0xFFFF};
+        return {draw_of(words_, number)};
     }
 
 private:

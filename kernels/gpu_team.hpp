@@ -13,7 +13,6 @@ struct TeamBucket {
     const Tensor &tensor;
     const Operand &sink, &source;
     bool is_there; // else the team only keeps the other one of its warp company
-    uint64_t number;
     Span span;
 };
 
@@ -31,7 +30,7 @@ template <class Visit> QCCL_DEVICE void for_each_team_bucket(const Batch &batch,
         uint64_t number = uint64_t{block()} * teams + thread() / sum_lanes;
         for (uint64_t turn = 0; turn < turns; turn++, number += stride) {
             const bool is_there = number < buckets;
-            visit(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there, number,
+            visit(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there,
                              is_there ? bucket_span(tensor, values, number) : Span{0, 0}});
         }
     }

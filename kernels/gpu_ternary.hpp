@@ -29,13 +29,15 @@ template <class T> QCCL_DEVICE void encode_ternary(const Batch &batch) {
         const TerngradScale scale = team_scale<T>(bucket);
         if (!bucket.is_there) return;
         const Operand &sink = bucket.sink;
+        const Noise &noise = bucket.tensor.noise;
         if (team_lane() == 0) store_one(scale_at<float>(sink, bucket.span.start), scale.wire);
         const Ternary ternary = ternary_of(sink, bucket_of(sink, bucket.span.start));
         for (uint64_t byte = team_lane(); byte < ternary.bytes; byte += sum_lanes) {
             uint32_t digits = 0, power = 1;
             for (uint64_t i = byte; i < ternary.values; i += ternary.bytes, power *= 3) {
                 const uint64_t place = bucket.span.start + i;
-                const Draw draw = draw_at(bucket.tensor.noise, base_call, place);
+                const Draw draw{
+                    noise_draw(noise.key, noise.call + base_call, noise.first_index + place)};
                 digits +=
                     power * terngrad_digit(load_float_value<T>(bucket.source, place), scale, draw);
             }

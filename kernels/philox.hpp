@@ -37,10 +37,17 @@ constexpr std::array<uint32_t, 4> noise_block(uint64_t key, uint64_t call, uint6
                         {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
 }
 
-// k of u = k / 2^16 for the element at `index` of the caller's tensor.
+// k of u = k / 2^16 for the `number`th element that a block serves. A GPU's registers have no
+// indices: the word is chosen among the four.
+constexpr uint32_t draw_of(const std::array<uint32_t, 4> &block, uint32_t number) {
+    const uint32_t low = number < 2 ? block[0] : block[1], high = number < 6 ? block[2] : block[3];
+    return (number < 4 ? low : high) >> (number % 2 * 16) & 0xFFFF;
+}
+
+// That of the element at `index` of the caller's tensor.
 constexpr uint32_t noise_draw(uint64_t key, uint64_t call, uint64_t index) {
-    const uint32_t lane = static_cast<uint32_t>(index % philox_draws);
-    return noise_block(key, call, index / philox_draws)[lane / 2] >> (lane % 2 * 16) & 0xFFFF;
+    return draw_of(noise_block(key, call, index / philox_draws),
+                   static_cast<uint32_t>(index % philox_draws));
 }
 
 } // namespace qccl
