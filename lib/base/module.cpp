@@ -1,0 +1,33 @@
+// Modules are looked for beside the library first: in a build folder that is where they lie.
+#include "base/module.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include <dlfcn.h>
+
+namespace qccl {
+
+// The folder of the file that this code was loaded from.
+static std::filesystem::path own_folder() {
+    Dl_info info{};
+    if (dladdr(reinterpret_cast<const void *>(&find_in_module), &info) == 0) return {};
+    return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+Result<void *> find_in_module(const char *file_name, const char *symbol) {
+    const std::filesystem::path beside = own_folder() / file_name;
+    std::error_code ignored;
+    const bool is_beside = std::filesystem::exists(beside, ignored);
+    void *const library =
+        dlopen(is_beside ? beside.c_str() : file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library)
+        return Error::make(Code::system_error, "%s cannot be loaded: %.200s", file_name, dlerror());
+    void *const found = dlsym(library, symbol);
+    if (!found)
+        return Error::make(Code::system_error, "%s is no module of this library: it has no %s",
+                           file_name, symbol);
+    return found;
+}
+
+} // namespace qccl
