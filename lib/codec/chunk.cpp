@@ -162,18 +162,24 @@ static Result<Header> take_header(std::span<const std::byte> bytes) {
     return header;
 }
 
-static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::byte> payload) {
+static Result<OpenChunk> open_header(const Header &header, uint64_t payload_bytes) {
     QCCL_TRY(const Codec codec, read_codec(header));
     const auto type = to_type(header.type);
     if (!type || (!codec.is_lossless() && !info(*type).is_float))
         return Error::make(damaged, "chunk: type %u cannot be in it", header.type);
-    QCCL_TRY(check_lengths(header, codec, *type, payload.size()));
+    QCCL_TRY(check_lengths(header, codec, *type, payload_bytes));
     if (codec.rounding == Rounding::nearest && (header.noise_key != 0 || header.call != 0))
         return Error::make(damaged, "chunk: noise without stochastic rounding");
-
-    QCCL_TRY(check_payload(codec, payload_layout(codec, *type, header.count), payload));
     return OpenChunk{
-        codec, {*type, header.count, header.first_index, header.noise_key, header.call}, payload};
+        codec, {*type, header.count, header.first_index, header.noise_key, header.call}, {}};
+}
+
+static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::byte> payload) {
+    QCCL_TRY(OpenChunk open, open_header(header, payload.size()));
+    QCCL_TRY(check_payload(
+        open.codec, payload_layout(open.codec, open.chunk.type, open.chunk.count), payload));
+    open.payload = payload;
+    return open;
 }
 
 static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type, uint64_t count) {
@@ -209,6 +215,14 @@ Result<OpenChunk> open_chunk(std::span<const std::byte> header, std::span<const 
                              const Codec &codec, DataType type, uint64_t count) {
     QCCL_TRY(const Header taken, take_header(header));
     QCCL_TRY(const OpenChunk open, open_chunk(taken, payload));
+    QCCL_TRY(check_kind(open, codec, type, count));
+    return open;
+}
+
+Result<OpenChunk> open_header(std::span<const std::byte> header, uint64_t payload_bytes,
+                              const Codec &codec, DataType type, uint64_t count) {
+    QCCL_TRY(const Header taken, take_header(header));
+    QCCL_TRY(const OpenChunk open, open_header(taken, payload_bytes));
     QCCL_TRY(check_kind(open, codec, type, count));
     return open;
 }

@@ -50,6 +50,10 @@ Result<OpenChunk> open_chunk(std::span<const std::byte> bytes, const Codec &code
 // The same, where the payload does not lie behind the header.
 Result<OpenChunk> open_chunk(std::span<const std::byte> header, std::span<const std::byte> payload,
                              const Codec &codec, DataType type, uint64_t count);
+// The same of the header alone: `payload_bytes` lie out of sight, in a GPU's memory, and nothing is
+// known of their padding and their scales. Kernels decode any, within their bounds.
+Result<OpenChunk> open_header(std::span<const std::byte> header, uint64_t payload_bytes,
+                              const Codec &codec, DataType type, uint64_t count);
 
 // The stand-alone container of qcclCodecEncode: a chunk whose header carries a CRC32C of it all.
 void seal_chunk(std::span<std::byte> chunk);
