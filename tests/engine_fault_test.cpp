@@ -115,9 +115,9 @@ void no_call_ends_well_after_a_failure() {
 // Allocations until one fails; of this thread, which is a rank.
 thread_local uint64_t allocations_left = ~uint64_t{0};
 
-Result<std::byte *> allocate_a_few(size_t bytes) {
+Result<std::byte *> allocate_a_few(Gpu *, size_t bytes) {
     if (allocations_left-- == 0) return Error::make(Code::system_error, "no %zu bytes left", bytes);
-    return host_device().allocate(bytes);
+    return host_device().allocate(nullptr, bytes);
 }
 
 bool tells_of_memory(const Error &error) {

@@ -4,12 +4,12 @@ namespace qccl {
 
 Result<DeviceMemory> DeviceMemory::create(const Device &device, size_t bytes) {
     if (bytes == 0) return DeviceMemory();
-    QCCL_TRY(std::byte *const memory, device.allocate(bytes));
-    return DeviceMemory(device.free, {memory, bytes});
+    QCCL_TRY(std::byte *const memory, device.allocate(device.gpu.get(), bytes));
+    return DeviceMemory(device.free, device.gpu, {memory, bytes});
 }
 
 DeviceMemory::~DeviceMemory() {
-    if (free_) free_(data(), bytes());
+    if (free_) free_(gpu_.get(), data(), bytes());
 }
 
 Done grow(DeviceMemory &memory, const Device &device, size_t bytes) {

@@ -10,7 +10,7 @@ namespace {
 // From this size on a huge page saves more misses of the TLB than it wastes memory.
 constexpr size_t huge_page_bytes = size_t{2} << 20;
 
-Result<std::byte *> host_allocate(size_t bytes) {
+Result<std::byte *> host_allocate(Gpu *, size_t bytes) {
     // Pages of one's own rather than the heap's: aligned beyond any vector, zeroed, and given back
     // whole.
     void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -22,14 +22,13 @@ Result<std::byte *> host_allocate(size_t bytes) {
     return static_cast<std::byte *>(memory);
 }
 
-void host_free(std::byte *memory, size_t bytes) { munmap(memory, bytes); }
+void host_free(Gpu *, std::byte *memory, size_t bytes) { munmap(memory, bytes); }
 
 } // namespace
 
 Device host_device(uint32_t tiers) {
-    return {.name = "host",
-            .memory = MemoryKind::host,
-            .kernels = &best_kernels(tiers),
+    return {.kernels = &best_kernels(tiers),
+            .gpu = nullptr,
             .allocate = host_allocate,
             .free = host_free};
 }

@@ -1,0 +1,63 @@
+// A GPU as a device: what the engine launches there and on which of its streams, and memory of the
+// host that it reaches.
+#pragma once
+
+#include "device/device.hpp"
+
+namespace qccl {
+
+// `host` beside a GPU: of its kernels the host's are what headers and other ranks' chunks need.
+Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu);
+
+// A stream of a GPU that ends with its owner.
+class OwnStream {
+public:
+    static Result<OwnStream> create(std::shared_ptr<Gpu> gpu);
+
+    OwnStream() = default;
+    OwnStream(OwnStream &&other) noexcept { swap(other); }
+    OwnStream &operator=(OwnStream &&other) noexcept {
+        OwnStream(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~OwnStream() {
+        if (gpu_) gpu_->destroy_stream(stream_);
+    }
+    GpuStream get() const { return stream_; }
+
+private:
+    void swap(OwnStream &other) noexcept {
+        std::swap(gpu_, other.gpu_);
+        std::swap(stream_, other.stream_);
+    }
+    std::shared_ptr<Gpu> gpu_;
+    GpuStream stream_ = nullptr;
+};
+
+// A mark that ends with its owner.
+class OwnMark {
+public:
+    static Result<OwnMark> create(std::shared_ptr<Gpu> gpu);
+
+    OwnMark() = default;
+    OwnMark(OwnMark &&other) noexcept { swap(other); }
+    OwnMark &operator=(OwnMark &&other) noexcept {
+        OwnMark(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~OwnMark() {
+        if (gpu_) gpu_->destroy_mark(mark_);
+    }
+    Done set(GpuStream stream) { return gpu_->set_mark(mark_, stream); }
+    Result<bool> is_passed() const { return gpu_->is_passed(mark_); }
+
+private:
+    void swap(OwnMark &other) noexcept {
+        std::swap(gpu_, other.gpu_);
+        std::swap(mark_, other.mark_);
+    }
+    std::shared_ptr<Gpu> gpu_;
+    GpuMark mark_ = nullptr;
+};
+
+} // namespace qccl

@@ -1,0 +1,98 @@
+// Which module drives whose GPUs.
+#include "device/loader.hpp"
+
+#include "base/choice.hpp"
+#include "base/module.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace qccl {
+namespace {
+
+struct Vendor {
+    std::string_view name, first; // its first GPU
+};
+constexpr Vendor vendors[] = {
+    {"cuda", "cuda:0"}, {"hip", "hip:0"}, {"emulated", "emulated:0"}};
+
+struct DeviceSpec {
+    std::string_view vendor; // empty: the host
+    uint32_t number = 0;
+};
+
+// Nothing where the text has not the form of a device's name.
+std::optional<DeviceSpec> parse(std::string_view spec) {
+    if (spec == "host") return DeviceSpec{};
+    const size_t colon = spec.find(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    DeviceSpec parsed{.vendor = spec.substr(0, colon)};
+    if (std::ranges::find(vendors, parsed.vendor, &Vendor::name) == std::end(vendors))
+        return std::nullopt;
+    const char *const end = spec.data() + spec.size();
+    const auto [stop, error] = std::from_chars(spec.data() + colon + 1, end, parsed.number);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    return parsed;
+}
+
+Result<const GpuModule *> load(std::string_view vendor) {
+    const std::string file = "libqccl_" + std::string(vendor) + ".so";
+    QCCL_TRY(void *const found, find_in_module(file.c_str(), gpu_module_symbol));
+    const GpuModule *const module = reinterpret_cast<GpuModuleFunction *>(found)();
+    if (module->abi != GpuModule::current_abi)
+        return Error::make(Code::system_error,
+                           "%s belongs to another version: built for %u, need %u", file.c_str(),
+                           module->abi, GpuModule::current_abi)
+            .compared(GpuModule::current_abi, module->abi);
+    return module;
+}
+
+Result<uint32_t> count_of(const GpuModule &module) {
+    std::array<char, 200> why{};
+    const uint32_t count = module.count(why.data(), why.size());
+    if (count != 0) return count;
+    return Error::make(Code::system_error, "%s: there is no GPU: %.180s", module.vendor,
+                       why.data());
+}
+
+} // namespace
+
+std::vector<std::string> gpu_vendors() {
+    std::vector<std::string> names;
+    for (const Vendor &vendor : vendors) names.emplace_back(vendor.name);
+    return names;
+}
+
+Done check_device(const std::string &who, std::string_view spec) {
+    if (parse(spec)) return {};
+    Names possible{"host"};
+    for (const Vendor &vendor : vendors) possible.push_back(vendor.first);
+    return no_choice(who, spec, possible);
+}
+
+Result<uint32_t> count_gpus(const std::string &vendor) {
+    QCCL_TRY(const GpuModule *const module, load(vendor));
+    return count_of(*module);
+}
+
+Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec) {
+    const std::string name(spec);
+    const auto parsed = parse(spec);
+    if (!parsed)
+        return Error::make(Code::invalid_argument, "\"%.100s\" names no device", name.c_str());
+    if (parsed->vendor.empty()) return std::shared_ptr<Gpu>();
+    QCCL_TRY(const GpuModule *const module, load(parsed->vendor));
+    QCCL_TRY(const uint32_t count, count_of(*module));
+    if (parsed->number >= count)
+        return Error::make(Code::invalid_argument, "%s: this machine has %u GPUs of the kind, from "
+                                                   "%s:0 on",
+                           name.c_str(), count, module->vendor)
+            .compared(count, parsed->number);
+    Error error;
+    Gpu *const gpu = module->open(parsed->number, &error);
+    if (!gpu) return error;
+    return std::shared_ptr<Gpu>(gpu);
+}
+
+} // namespace qccl
