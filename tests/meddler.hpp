@@ -77,6 +77,10 @@ public:
     void hide(const std::byte *base) override { inner_->hide(base); }
     void look_at_windows() override { inner_->look_at_windows(); }
     Loan lend(const void *data, size_t bytes) const override { return inner_->lend(data, bytes); }
+    void use_device_memory(std::vector<std::span<std::byte>> by_rank) override {
+        inner_->use_device_memory(std::move(by_rank));
+    }
+    std::vector<std::span<std::byte>> arenas() override { return inner_->arenas(); }
 
     size_t line_bytes() const override { return inner_->line_bytes(); }
     Result<std::byte *> line() override {

@@ -94,7 +94,7 @@ uint32_t to_32_bits(uint64_t number) {
 
 Wait wait_of(const RecordedState &state) {
     Wait wait(to_32_bits(state.on));
-    if (state.phase <= static_cast<uint64_t>(WaitPhase::network))
+    if (state.phase <= static_cast<uint64_t>(WaitPhase::device))
         wait.phase = static_cast<WaitPhase>(state.phase);
     wait.step = to_32_bits(state.step);
     wait.steps = to_32_bits(state.steps);

@@ -98,6 +98,7 @@ std::string wait_text(const RankState &state) {
     case WaitPhase::room: return "waits for " + other + " to take a chunk";
     case WaitPhase::readers: return "waits for others to read a chunk";
     case WaitPhase::network: return "waits for the network to take a chunk";
+    case WaitPhase::device: return "waits for its device to compute";
     case WaitPhase::unknown: break;
     }
     return wait.on == state.rank ? "waits for others to read" : "waits for " + other;

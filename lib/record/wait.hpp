@@ -14,6 +14,7 @@ enum class WaitPhase : uint32_t {
     room = 4,    // another to take a chunk
     readers = 5, // others to read a chunk of its own
     network = 6, // what it sent to leave for other hosts
+    device = 7,  // its own device to compute
 };
 
 struct Wait {
@@ -25,6 +26,9 @@ struct Wait {
     // none.
     uint32_t step = 0, steps = 0;
     uint64_t segment = 0, segments = 0;
+    // It waits for something else, too, of which nobody wakes it: the wait lasts no longer than it
+    // may sleep between two looks.
+    bool is_brief = false;
 };
 
 } // namespace qccl

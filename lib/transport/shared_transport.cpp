@@ -279,6 +279,12 @@ Loan SharedTransport::lend(const void *data, size_t bytes) const {
     return windows_.lend(first, bytes);
 }
 
+std::vector<std::span<std::byte>> SharedTransport::arenas() {
+    std::vector<std::span<std::byte>> arenas;
+    for (const uint32_t near : party_.near_ranks) arenas.push_back(party_.segments[near].arena());
+    return arenas;
+}
+
 void SharedTransport::fail(const Error &error) { (void)told(verdict_.pass(error)); }
 
 std::optional<Error> SharedTransport::failure() const {

@@ -57,6 +57,10 @@ public:
     void hide(const std::byte *base) override { windows_.hide(base); }
     void look_at_windows() override { windows_.look(); }
     Loan lend(const void *data, size_t bytes) const override;
+    void use_device_memory(std::vector<std::span<std::byte>> by_rank) override {
+        windows_.use_device_memory(std::move(by_rank));
+    }
+    std::vector<std::span<std::byte>> arenas() override;
 
     size_t line_bytes() const override { return shape_.line_bytes; }
     Result<std::byte *> line() override;

@@ -45,6 +45,8 @@ struct Loan {
     uint64_t bytes = 0;              // that may be read there
     uint32_t window = 0;             // number, of the owner
 };
+// The window of memory that is no host's: Transport::use_device_memory.
+inline constexpr uint32_t device_window = 1U << 15;
 
 // Where bytes from another host come to lie: part of this rank's inbox, which holds nothing that
 // anybody reads. Of bytes from the same host nothing comes there.
@@ -121,6 +123,14 @@ public:
     // The bytes at `data` as a loan, if all of them lie in one window. Then they may go with a wire
     // of this rank's outbox, and may be changed when nobody reads the wire's slot.
     virtual Loan lend(const void *data, size_t bytes) const = 0;
+
+    // Memory of devices that every rank has shown to all others, by rank, as this rank reaches it.
+    // Once, before the first call, where all ranks are on one host; loans may lie in it from then
+    // on. Nothing reads it here.
+    virtual void use_device_memory(std::vector<std::span<std::byte>> by_rank) = 0;
+    // All of which wires are parts: the outboxes and inboxes of this host's ranks, as this rank has
+    // them mapped.
+    virtual std::vector<std::span<std::byte>> arenas() = 0;
 
     // Small messages: every rank has a line that all others read. `line` gives this rank's to write
     // (aligned to 32; it waits until everyone is done with what it held), `publish` shows its first

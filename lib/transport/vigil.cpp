@@ -28,6 +28,8 @@ constexpr Vigil::Time shortest_turn = 1us;
 constexpr Vigil::Time longest_turn = 100us;
 constexpr Vigil::Time shortest_nap = 1ms;
 constexpr Vigil::Time longest_nap = 50ms;
+// Between two looks at a device, which wakes nobody.
+constexpr Vigil::Time brief_nap = 50us;
 // Who waits looks around after each nap; who has not for so long has been stopped.
 constexpr Vigil::Time stale = 1s;
 // Where a wait for another host is long, the question shows whether anybody is there to get it.
@@ -92,14 +94,14 @@ Done Vigil::keep(const Wait &what) {
     QCCL_TRY(examine(what.on));
     // What a rank gave before it was lost may have come since the last look.
     if (suspect_ != suspect) return {};
-    sleep();
+    sleep(what.is_brief ? brief_nap : nap_);
     nap_ = std::min(2 * nap_, longest_nap);
     return {};
 }
 
-void Vigil::sleep() {
-    if (!courier_) return sleeper_.sleep(nap_);
-    if (courier_->arm()) sleeper_.sleep(nap_, party_.bell, courier_->descriptor());
+void Vigil::sleep(Time longest) {
+    if (!courier_) return sleeper_.sleep(longest);
+    if (courier_->arm()) sleeper_.sleep(longest, party_.bell, courier_->descriptor());
 }
 
 void Vigil::end() {

@@ -69,7 +69,7 @@ private:
     Done check_peers(uint32_t on);
     Done check_time(uint32_t on);
     bool has_left(uint32_t peer) const;
-    void sleep();
+    void sleep(Time longest);
     // When ranks of other hosts are asked where they are, so that the answers are there when one of
     // them is to be named.
     bool is_time_to_ask() const;

@@ -99,6 +99,9 @@ void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
 }
 
 std::span<const std::byte> Windows::memory(uint32_t owner, uint32_t number) const {
+    if (number == device_window)
+        return owner < device_memory_.size() ? device_memory_[owner] : std::span<std::byte>();
+    if (number >= windows_kept) return {};
     if (owner != party_.rank) {
         const Mapping &mapping = views_[owner].windows[number].mapping;
         return {mapping.base(), mapping.bytes()};
@@ -124,7 +127,6 @@ Loan Windows::lend(const std::byte *data, size_t bytes) const {
 }
 
 Loan Windows::find(uint32_t owner, uint32_t number, uint64_t offset) const {
-    if (number >= windows_kept) return {};
     const std::span<const std::byte> window = memory(owner, number);
     if (window.empty() || offset > window.size()) return {};
     return {.data = window.data() + offset, .bytes = window.size() - offset, .window = number};

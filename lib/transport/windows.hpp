@@ -18,6 +18,10 @@ public:
     // Counted by base; the last `hide` hides. Between calls. False: not all that is shown has room.
     bool show(const OwnMemory &memory);
     void hide(const std::byte *base);
+    // By rank, as this rank reaches it; never read here.
+    void use_device_memory(std::vector<std::span<std::byte>> by_rank) {
+        device_memory_ = std::move(by_rank);
+    }
 
     // Maps what peers have shown, and unmaps what they have hidden, since the last look.
     void look();
@@ -61,6 +65,7 @@ private:
     std::vector<Shown> shown_;
     std::vector<PeerViews> views_; // by rank
     uint64_t offers_ = 0;          // made so far
+    std::vector<std::span<std::byte>> device_memory_; // by rank; empty: there is none
 };
 
 } // namespace qccl
