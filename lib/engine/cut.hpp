@@ -33,6 +33,7 @@ struct Cut {
     // a copy as long as the vectors stay in the caches (1.6 times as much for 1 MiB, between two
     // cores of a Zen 4 that share one).
     uint64_t overwriting_bytes = uint64_t{32} << 20;
+    bool whole_tiles = false; // what computes has no cache to keep tiles in; each rank its own
     bool joins = true; // false: every step runs over its whole segment (the slow twin of tiles)
 };
 

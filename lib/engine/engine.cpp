@@ -32,7 +32,11 @@ Done Engine::run_tasks(const Program &program, const Call &call) {
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
     const bool streams =
         program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
-    return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
+    const Done done =
+        Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
+    // Whoever has an error may free its buffers.
+    if (!done && memory_.gpu) memory_.gpu->drain();
+    return done;
 }
 
 Done Engine::run_lines(const Program &program, const Call &call) {

@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "device/device.hpp"
 #include "engine/counters.hpp"
+#include "engine/gpu_lanes.hpp"
 #include "engine/lanes.hpp"
 #include "engine/program.hpp"
 #include "engine/store_choice.hpp"
@@ -15,6 +16,8 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace qccl {
@@ -42,6 +45,9 @@ struct EngineOptions {
     // full (Zen 4: at half as much the way through the cache takes two thirds of the time, at twice
     // as much both take the same or longer).
     uint64_t streaming_bytes = uint64_t{16} << 20;
+    // Memory of a GPU, as large as the transport's outbox, that all ranks reach and have shown
+    // (Transport::use_device_memory): payloads lie in it. Else they lie in the outbox.
+    std::span<std::byte> device_outbox{};
 };
 
 // What calls run in, kept from one to the next.
@@ -59,13 +65,19 @@ struct EngineMemory {
     // nobody reads any.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_rooms = 0;
+    std::span<std::byte> device_outbox; // as EngineOptions has it
+    // On a GPU; last, so that nothing is under way when the others end.
+    std::unique_ptr<GpuLanes> gpu;
 };
 
 class Engine {
 public:
     // `transport` outlives the engine.
     Engine(Transport &transport, const Device &device, const EngineOptions &options)
-        : transport_(transport), device_(device), options_(options) {}
+        : transport_(transport), device_(device), options_(options) {
+        if (device.gpu) memory_.gpu = std::make_unique<GpuLanes>(device.gpu);
+        memory_.device_outbox = options.device_outbox;
+    }
 
     // Runs the call to its end; one thread at a time. Every rank runs programs compiled for the
     // same work and cut in the same order. After an error recv is undefined, and the caller fails

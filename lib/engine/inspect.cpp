@@ -6,15 +6,18 @@
 namespace qccl {
 
 static Result<OpenChunk> open(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-                              std::span<const std::byte> lent) {
-    if (!lent.data()) return open_chunk(bytes, *expected.codec, expected.type, expected.count);
+                              const LentPayload &lent) {
+    if (!lent.bytes.data()) return open_chunk(bytes, *expected.codec, expected.type, expected.count);
     const uint64_t payload = payload_layout(*expected.codec, expected.type, expected.count).bytes;
-    return open_chunk(bytes, lent.first(std::min(lent.size(), payload)), *expected.codec,
-                      expected.type, expected.count);
+    const uint64_t bounded = std::min<uint64_t>(lent.bytes.size(), payload);
+    if (lent.is_out_of_sight)
+        return open_header(bytes, bounded, *expected.codec, expected.type, expected.count);
+    return open_chunk(bytes, lent.bytes.first(bounded), *expected.codec, expected.type,
+                      expected.count);
 }
 
 static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-                  std::span<const std::byte> lent) {
+                  const LentPayload &lent) {
     const auto opened = open(bytes, expected, lent);
     if (!opened) return opened.error();
     const uint64_t index = opened->chunk.first_index;
@@ -28,7 +31,7 @@ static Done check(std::span<const std::byte> bytes, const ExpectedChunk &expecte
 }
 
 Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-             std::span<const std::byte> lent) {
+             const LentPayload &lent) {
     const Done checked = check(bytes, expected, lent);
     if (checked) return {};
     const Error &error = checked.error();

@@ -20,8 +20,13 @@ struct ExpectedChunk {
     bool is_sealed = false;
 };
 
-// `lent` is where the payload begins if it does not lie behind the header, as far as one may read.
+// Where the payload begins if it does not lie behind the header, as far as one may read.
+struct LentPayload {
+    std::span<const std::byte> bytes{};
+    bool is_out_of_sight = false; // the host cannot read it
+};
+
 Done inspect(std::span<const std::byte> bytes, const ExpectedChunk &expected,
-             std::span<const std::byte> lent = {});
+             const LentPayload &lent = {});
 
 } // namespace qccl

@@ -28,13 +28,19 @@ Done Interpreter::run() {
 Done Interpreter::prepare() {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     const Geometry &geometry = program_.geometry;
-    QCCL_TRY(grow(memory_.tiles, device_, program_.tile_buffers * program_.tile * sum_bytes));
-    QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
+    // Of the rank, which does one task at a time; on a GPU lanes work side by side.
+    const size_t tile_owners = memory_.gpu ? geometry.lanes : 1;
+    QCCL_TRY(grow(memory_.tiles, device_,
+                  tile_owners * program_.tile_buffers * program_.tile * sum_bytes));
+    if (memory_.gpu)
+        QCCL_TRY(memory_.gpu->prepare(geometry.lanes));
+    else
+        QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
     QCCL_TRY(
         grow(memory_.segments, device_,
              size_t{geometry.lanes} * program_.segment_buffers * geometry.segment * sum_bytes));
     QCCL_TRY(cut_outbox());
-    if (program_.may_lend) lend();
+    if (program_.may_lend && !memory_.gpu) lend();
     if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
     for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
@@ -112,7 +118,8 @@ Result<bool> Interpreter::advance_any() {
 }
 
 Result<bool> Interpreter::advance(Lane &lane, bool is_oldest) {
-    bool has_moved = false, has_worked = false;
+    bool has_worked = false;
+    QCCL_TRY(bool has_moved, take_done(lane));
     const uint32_t end = lane.base() + lane.in_window();
     for (uint32_t i = lane.base(); i < end; i++) {
         if (!lane.is_ready(i)) continue;
@@ -120,9 +127,9 @@ Result<bool> Interpreter::advance(Lane &lane, bool is_oldest) {
         const bool is_work = task.kind == Task::Kind::work;
         // Computing takes long enough for something to have come for an older instance.
         if (has_worked && is_work && !is_oldest) continue;
-        QCCL_TRY(const bool is_done, try_task(lane, task));
-        if (!is_done) continue;
-        lane.finish(i);
+        QCCL_TRY(const Progress progress, try_task(lane, i));
+        if (progress == Progress::none) continue;
+        if (progress == Progress::done) lane.finish(i);
         has_moved = true;
         has_worked |= is_work;
     }
@@ -151,6 +158,10 @@ Wait Interpreter::what_to_await() {
     Wait wait(program_.work.team.rank);
     wait.segment = lane.instance() + 1;
     wait.segments = program_.geometry.instances;
+    if (memory_.gpu && memory_.gpu->is_busy()) {
+        wait.phase = WaitPhase::device;
+        wait.is_brief = true;
+    }
     for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++) {
         if (!lane.is_ready(i)) continue;
         const Task &task = program_.tasks[i];
@@ -164,13 +175,12 @@ Wait Interpreter::what_to_await() {
     return wait;
 }
 
-Result<bool> Interpreter::try_task(Lane &lane, const Task &task) {
-    switch (task.kind) {
-    case Task::Kind::send: return try_send(lane, task);
-    case Task::Kind::recv: return try_recv(lane, task);
-    case Task::Kind::work: break;
-    }
-    return try_work(lane, task);
+Result<Interpreter::Progress> Interpreter::try_task(Lane &lane, uint32_t number) {
+    const Task &task = program_.tasks[number];
+    if (task.kind == Task::Kind::work) return try_work(lane, number);
+    QCCL_TRY(const bool is_done,
+             task.kind == Task::Kind::send ? try_send(lane, task) : try_recv(lane, task));
+    return is_done ? Progress::done : Progress::none;
 }
 
 Result<bool> Interpreter::try_send(Lane &lane, const Task &task) {
@@ -203,7 +213,8 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
                       .index = range.index,
                       .from = step.peer,
                       .is_sealed = program_.cut.seals},
-                     {wire->loan.data, wire->loan.bytes}));
+                     {.bytes = {wire->loan.data, wire->loan.bytes},
+                      .is_out_of_sight = wire->loan.window == device_window}));
     if (task.readers == 0) transport_.release(*wire);
     HeldWire &held = lane.wire(step.dst.index);
     held = {.wire = *wire, .readers = task.readers};
@@ -216,13 +227,43 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     return true;
 }
 
-bool Interpreter::try_work(Lane &lane, const Task &task) {
-    if (!may_begin(lane, task)) return false;
+Result<Interpreter::Progress> Interpreter::try_work(Lane &lane, uint32_t number) {
+    const Task &task = program_.tasks[number];
+    if (!may_begin(lane, task)) return Progress::none;
+    if (memory_.gpu) return try_start(lane, number);
     charge(counters_.wait_ticks);
     const uint32_t stored = workbench_.run(lane, task, store_.streams());
+    workbench_.seal(lane, task);
     release_uses(lane, task);
     charge_work(stored, workbench_.range(lane, {}, program_.ops[task.first].chunk).count);
-    return true;
+    return Progress::done;
+}
+
+Result<Interpreter::Progress> Interpreter::try_start(Lane &lane, uint32_t number) {
+    if (!memory_.gpu->has_room(lane.number())) return Progress::none;
+    charge(counters_.wait_ticks);
+    QCCL_TRY(workbench_.launch(lane, program_.tasks[number],
+                               memory_.gpu->launches(lane.number())));
+    QCCL_TRY(memory_.gpu->start(lane.number(), number));
+    lane.start(number);
+    charge(counters_.encode_ticks);
+    return Progress::started;
+}
+
+Result<bool> Interpreter::take_done(Lane &lane) {
+    if (!memory_.gpu) return false;
+    bool has_moved = false;
+    while (true) {
+        QCCL_TRY(const auto number, memory_.gpu->take_done(lane.number()));
+        if (!number) break;
+        const Task &task = program_.tasks[*number];
+        workbench_.seal(lane, task);
+        release_uses(lane, task);
+        lane.finish_started(*number);
+        has_moved = true;
+    }
+    if (has_moved) charge(counters_.copy_ticks);
+    return has_moved;
 }
 
 // Nobody reads what the task is going to write.

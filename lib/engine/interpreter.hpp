@@ -25,6 +25,8 @@ private:
     void lend();
     Done take_back();
 
+    enum class Progress : uint8_t { none, started, done };
+
     // True: something has moved.
     Result<bool> advance_any();
     Result<bool> advance(Lane &lane, bool is_oldest);
@@ -33,11 +35,15 @@ private:
     Lane &oldest();
     Wait what_to_await();
 
+    // What the lane's GPU has done of what was started there. True: something.
+    Result<bool> take_done(Lane &lane);
+
     // Each does its task, or says that it cannot be done just now.
-    Result<bool> try_task(Lane &lane, const Task &task);
+    Result<Progress> try_task(Lane &lane, uint32_t number);
     Result<bool> try_send(Lane &lane, const Task &task);
     Result<bool> try_recv(Lane &lane, const Task &task);
-    bool try_work(Lane &lane, const Task &task);
+    Result<Progress> try_work(Lane &lane, uint32_t number);
+    Result<Progress> try_start(Lane &lane, uint32_t number);
     bool may_begin(Lane &lane, const Task &task);
     bool is_read_by_peers(Lane &lane, const Op &op);
 

@@ -47,9 +47,13 @@ public:
         return std::min(window, static_cast<uint32_t>(program_->tasks.size()) - base_);
     }
     bool is_ready(uint32_t task) const {
-        return waits_[task] == 0 && (done_ >> (task - base_) & 1) == 0;
+        return waits_[task] == 0 && ((done_ | started_) >> (task - base_) & 1) == 0;
     }
     void finish(uint32_t task);
+    // Of work on a device, in whose order it is done: what else is work may be started behind it
+    // before it is finished.
+    void start(uint32_t task);
+    void finish_started(uint32_t task);
     // Moves the window past the tasks that are done.
     void advance();
 
@@ -61,7 +65,7 @@ public:
 private:
     const Program *program_ = nullptr;
     uint64_t instance_ = 0;
-    uint64_t done_ = 0; // of the window
+    uint64_t done_ = 0, started_ = 0; // of the window; what has been started stays so
     uint32_t number_ = 0;
     uint32_t base_ = 0;
     std::vector<uint32_t> waits_;
@@ -78,6 +82,7 @@ inline void Lane::advance() {
     const auto passed = static_cast<uint32_t>(std::countr_one(done_));
     base_ += passed;
     done_ = passed == window ? 0 : done_ >> passed;
+    started_ = passed == window ? 0 : started_ >> passed;
 }
 
 } // namespace qccl

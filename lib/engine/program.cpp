@@ -156,7 +156,8 @@ private:
 };
 
 uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, uint64_t grain) {
-    if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins)
+    if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins ||
+        cut.whole_tiles)
         return geometry.segment;
     const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
     return std::min(geometry.segment, std::max(grain, target / grain * grain));

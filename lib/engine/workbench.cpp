@@ -1,6 +1,7 @@
 #include "engine/workbench.hpp"
 
 #include "codec/noise.hpp"
+#include "engine/gpu_steps.hpp"
 
 #include <algorithm>
 
@@ -35,10 +36,9 @@ void Workbench::lend(const Loans &loans) {
     if (!overwrites || program_.raw_bytes >= program_.cut.overwriting_bytes) loans_ = loans;
 }
 
-uint32_t Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
+void Workbench::gather(Lane &lane, const Task &task, bool streams_payloads) {
     const Work &work = program_.work;
-    const std::span<const Op> ops =
-        std::span(program_.ops).subspan(task.first, task.last - task.first);
+    const std::span<const Op> ops = ops_of(task);
     const ElementRange segment = range(lane, {}, ops.front().chunk);
     if (segment.count != context_.count) {
         layout_ = payload_layout(work.codec, work.type, segment.count);
@@ -56,15 +56,26 @@ uint32_t Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
             label(lane, op, segment);
         else
             resolve(lane, op, segment);
-    run_tiles(context_, memory_.steps, program_.tile);
+}
 
-    if (!program_.cut.seals) return stored_;
-    for (const Op &op : ops) {
+uint32_t Workbench::run(Lane &lane, const Task &task, bool streams_payloads) {
+    gather(lane, task, streams_payloads);
+    run_tiles(context_, memory_.steps, program_.tile);
+    return stored_;
+}
+
+Done Workbench::launch(Lane &lane, const Task &task, Launches &launches) {
+    gather(lane, task, false);
+    return launch_steps(launches, context_, memory_.steps);
+}
+
+void Workbench::seal(Lane &lane, const Task &task) {
+    if (!program_.cut.seals) return;
+    for (const Op &op : ops_of(task)) {
         if (op.what != Op::What::label) continue;
         const Wire &wire = lane.wire(op.dst.index).wire;
         seal_chunk({slot_address(lane, op.dst.index), wire.bytes});
     }
-    return stored_;
 }
 
 void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
@@ -119,6 +130,14 @@ void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {
                      .bytes = header_bytes + payload_bytes,
                      .origin = work.team.rank,
                      .slot = slot(lane, op.dst.index)}};
+    if (!memory_.device_outbox.empty()) {
+        const size_t offset = static_cast<size_t>(start - outbox_.data());
+        held.wire.loan = {.data = memory_.device_outbox.data() + offset,
+                          .bytes = payload_bytes,
+                          .window = device_window};
+        held.wire.bytes = header_bytes;
+        return;
+    }
     if (segment.count == 0 || !lends()) return;
     held.wire.loan = find_loan(lane, op);
     if (!held.is_lent()) return;
@@ -178,7 +197,8 @@ std::byte *Workbench::writable(Lane &lane, Place place, uint32_t chunk) const {
     case Place::Kind::output:
         return static_cast<std::byte *>(call_.recv) +
                range(lane, output(place.index), chunk).offset * type_bytes(program_.work.type);
-    case Place::Kind::tile: return memory_.tiles.data() + place.index * program_.tile * sum_bytes;
+    case Place::Kind::tile:
+        return memory_.tiles.data() + tile_number(lane, place.index) * program_.tile * sum_bytes;
     case Place::Kind::segment:
         return memory_.segments.data() + (lane.number() * program_.segment_buffers + place.index) *
                                              program_.geometry.segment * sum_bytes;

@@ -30,6 +30,10 @@ public:
     // Runs the operations; what they encode is held by the lane from then on. With
     // `streams_payloads` it is stored past the cache. How many operations stored what peers read.
     uint32_t run(Lane &lane, const Task &task, bool streams_payloads);
+    // The same on a GPU, which does it later; until then nothing that it names may go.
+    Done launch(Lane &lane, const Task &task, Launches &launches);
+    // What the task has encoded is there: it gets its checksums, if there are any.
+    void seal(Lane &lane, const Task &task);
 
     // Where the operation writes in the caller's memory; empty: elsewhere.
     std::span<const std::byte> overwritten(Lane &lane, const Op &op) const;
@@ -46,6 +50,8 @@ public:
     }
 
 private:
+    // Finds what the task's operations come to.
+    void gather(Lane &lane, const Task &task, bool streams_payloads);
     void resolve(Lane &lane, const Op &op, const ElementRange &segment);
     // Peers have read what the operation writes over.
     bool was_lent(Lane &lane, const Op &op) const;
@@ -53,7 +59,14 @@ private:
     std::byte *scratch(const Op &op);
     void label(Lane &lane, const Op &op, const ElementRange &segment);
     Noise noise(const Op &op, const ElementRange &segment) const;
+    // On a GPU lanes work side by side, and each has tiles of its own.
+    size_t tile_number(const Lane &lane, uint32_t index) const {
+        return (memory_.gpu ? lane.number() * program_.tile_buffers : 0) + index;
+    }
     std::byte *slot_address(const Lane &lane, uint32_t wire) const;
+    std::span<const Op> ops_of(const Task &task) const {
+        return std::span(program_.ops).subspan(task.first, task.last - task.first);
+    }
     std::byte *writable(Lane &lane, Place place, uint32_t chunk) const;
     const std::byte *readable(Lane &lane, Place place, uint32_t chunk) const;
 

@@ -1,0 +1,59 @@
+#include "engine/gpu_lanes.hpp"
+
+namespace qccl {
+
+// Of a launch, for each multiprocessor: as many as find room in it, and some that wait.
+static constexpr unsigned blocks_per_multiprocessor = 4;
+
+Done GpuLanes::prepare(uint32_t lanes) {
+    while (lanes_.size() < lanes) {
+        auto lane = std::make_unique<Lane>(
+            launch, blocks_per_multiprocessor * gpu_->traits().multiprocessors);
+        lane->gpu = gpu_.get();
+        QCCL_TRY(lane->stream, OwnStream::create(gpu_));
+        while (lane->marks.size() < most_under_way) {
+            QCCL_TRY(OwnMark mark, OwnMark::create(gpu_));
+            lane->marks.push_back(std::move(mark));
+        }
+        lanes_.push_back(std::move(lane));
+    }
+    return {};
+}
+
+Done GpuLanes::launch(void *lane, KernelId kernel, unsigned blocks, const Batch &batch) {
+    const Lane &own = *static_cast<Lane *>(lane);
+    return own.gpu->launch(own.stream.get(), kernel, blocks, batch);
+}
+
+Done GpuLanes::start(uint32_t number, uint32_t task) {
+    Lane &lane = *lanes_[number];
+    QCCL_TRY(lane.marks[lane.started % most_under_way].set(lane.stream.get()));
+    lane.started++;
+    lane.under_way.push_back(task);
+    under_way_++;
+    return {};
+}
+
+Result<std::optional<uint32_t>> GpuLanes::take_done(uint32_t number) {
+    Lane &lane = *lanes_[number];
+    if (lane.under_way.empty()) return std::optional<uint32_t>();
+    QCCL_TRY(const bool is_passed, lane.marks[lane.done % most_under_way].is_passed());
+    if (!is_passed) return std::optional<uint32_t>();
+    const uint32_t task = lane.under_way.front();
+    lane.under_way.pop_front();
+    lane.done++;
+    under_way_--;
+    return std::optional(task);
+}
+
+// Whatever the streams say: the caller has an error already, or nobody to tell.
+void GpuLanes::drain() {
+    for (const auto &lane : lanes_) {
+        (void)gpu_->synchronize(lane->stream.get());
+        lane->done += lane->under_way.size();
+        lane->under_way.clear();
+    }
+    under_way_ = 0;
+}
+
+} // namespace qccl
