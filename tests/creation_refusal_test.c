@@ -72,7 +72,7 @@ static int lonely_gather(const void *mine, void *all, size_t bytes, void *contex
 
 static void wrong_arguments_are_named(void **state)
 {
-    static const char *const devices[] = {"host", "cuda:0"};
+    static const char *const devices[] = {"host", "cuda"};
     qcclConfig_t config = QCCL_CONFIG_INIT;
     qcclOob_t oob = {no_gather, NULL}, lonely = {lonely_gather, NULL};
     qcclComm_t comm = NULL;
@@ -90,15 +90,15 @@ static void wrong_arguments_are_named(void **state)
     refused(qcclCommInitAll(&comm, INT32_MAX, NULL), qcclInvalidArgument,
             "nranks is 2147483647; one process");
     refused(qcclCommInitAll(&comm, 2, devices), qcclInvalidArgument,
-            "devices[1] is \"cuda:0\"; possible is host");
+            "devices[1] is \"cuda\"; possible are host, cuda:0, hip:0, emulated:0");
     refused(qcclCommInitOob(&comm, 2, 0, NULL, NULL), qcclInvalidArgument, "oob is NULL");
     refused(qcclCommInitOob(&comm, 2, 2, &oob, NULL), qcclInvalidArgument, "rank is 2");
     refused(qcclCommInitOob(&comm, 2, 0, &oob, NULL), qcclSystemError, "returned 7");
     refused(qcclCommInitOob(&comm, 2, 0, &lonely, NULL), qcclRemoteError,
             "another rank will not come");
-    config.device = "hip:1";
+    config.device = "hip:1x";
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "device is \"hip:1\"");
+            "device is \"hip:1x\"");
     config.device = NULL;
     config.codec = "int4:colour=red";
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument, "config: ");

@@ -101,6 +101,13 @@ Done check_agreements(std::span<const Agreement> all) {
     return {};
 }
 
+size_t gpus_of(std::span<const Agreement> all) {
+    Agreement::Text host;
+    Agreement::set(host, "host");
+    return static_cast<size_t>(std::ranges::count_if(
+        all, [&](const Agreement &each) { return each.device != host; }));
+}
+
 // Equal texts have equal numbers, from 0 on.
 static std::vector<uint32_t> numbers_of(std::span<const Agreement> all,
                                         Agreement::Text Agreement::*field) {

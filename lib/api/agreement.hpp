@@ -43,6 +43,7 @@ struct Agreement {
     Text host{};
     Text node{};
     Text rack{};
+    Text device{}; // likewise not compared
     Text codec{};
     Text algorithm{};
     Text checksum{};
@@ -62,6 +63,8 @@ struct Agreement {
 Done check_agreements(std::span<const Agreement> all);
 // By rank, numbers of hosts from 0 on; empty where all are on one.
 std::vector<uint32_t> hosts_of(std::span<const Agreement> all);
+// Ranks whose device is not the host.
+size_t gpus_of(std::span<const Agreement> all);
 // By rank; a host and a node have one number throughout. Empty where all are in one place.
 std::vector<Whereabouts> spots_of(std::span<const Agreement> all);
 // Whether no lower rank has the same to warn about: one speaks for all.

@@ -122,6 +122,44 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramK
     return take_codec(comm, config, key);
 }
 
+static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {
+    CallStream where;
+    if (!comm.parts().device.gpu) {
+        QCCL_TRY(where.host, take_stream(stream));
+        return where;
+    }
+    if (stream != QCCL_STREAM_SYNC) where.gpu = static_cast<GpuStream>(stream);
+    return where;
+}
+
+static const char *text_of(GpuPlace::Kind kind) {
+    switch (kind) {
+    case GpuPlace::Kind::pageable:
+    case GpuPlace::Kind::pinned: return "memory of the host";
+    case GpuPlace::Kind::gpu: return "memory of another GPU";
+    case GpuPlace::Kind::managed: break;
+    }
+    return "managed memory";
+}
+
+static Done check_place(const Gpu &gpu, const Buffer &buffer) {
+    if (buffer.bytes == 0) return {};
+    QCCL_TRY(const GpuPlace place, gpu.find(buffer.start));
+    const bool is_own = place.kind == GpuPlace::Kind::gpu && place.number == gpu.traits().number;
+    if (is_own || place.kind == GpuPlace::Kind::managed) return {};
+    return Error::make(Code::invalid_argument,
+                       "%s is %p, %s, but the communicator's device is %s", buffer.name,
+                       buffer.start, text_of(place.kind), gpu.traits().name.c_str());
+}
+
+static Done check_buffers(const Comm &comm, const Buffers &buffers) {
+    QCCL_TRY(check_buffers(buffers));
+    const Gpu *const gpu = comm.parts().device.gpu.get();
+    if (!gpu) return {};
+    QCCL_TRY(check_place(*gpu, buffers.send));
+    return check_place(*gpu, buffers.recv);
+}
+
 static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
 
 static Spelling spelling_of(const Given &given) {
@@ -133,8 +171,9 @@ static Spelling spelling_of(const Given &given) {
 }
 
 // A call that has been made before in the same words needs no look at them.
-static Done run_again(Comm &comm, const Given &given, const Remembered &call, Stream *stream) {
-    QCCL_TRY(check_buffers(buffers_of(given, call.key, team_of(comm))));
+static Done run_again(Comm &comm, const Given &given, const Remembered &call,
+                      const CallStream &stream) {
+    QCCL_TRY(check_buffers(comm, buffers_of(given, call.key, team_of(comm))));
     return comm.run(call.program,
                     {.send = given.send,
                      .recv = given.recv,
@@ -145,14 +184,14 @@ static Done run_again(Comm &comm, const Given &given, const Remembered &call, St
 }
 
 static Done run(Comm &comm, const Given &given) {
-    QCCL_TRY(Stream * stream, take_stream(given.stream));
+    QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
     if (!given.config)
         if (const Remembered *call = comm.memo().find(spelling_of(given)))
             return run_again(comm, given, *call, stream);
 
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
-    QCCL_TRY(check_buffers(buffers_of(given, key, team_of(comm))));
+    QCCL_TRY(check_buffers(comm, buffers_of(given, key, team_of(comm))));
     QCCL_TRY(take_call_config(comm, given.config, key, request));
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));

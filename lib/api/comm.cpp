@@ -6,6 +6,7 @@
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 
 #include <unistd.h>
@@ -31,13 +32,30 @@ Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
                                       .rank = parts_.transport->rank(),
                                       .places = parts_.places.get()},
-      programs_(team_, parts_.cut, parts_.tables), engine_(*parts_.transport, parts_.device, {}),
+      programs_(team_, parts_.cut, parts_.tables),
+      engine_(*parts_.transport, parts_.device,
+              {.device_outbox =
+                   parts_.device_share ? parts_.device_share->outbox() : std::span<std::byte>()}),
       registrations_(*parts_.transport, *parts_.log) {}
 
-Comm::~Comm() { parts_.transport->leave(); }
+// Nobody reads a device's memory that is gone. After a failure nobody says when that is.
+static constexpr std::chrono::milliseconds grace_after_failure{50};
 
-Done Comm::run(const ProgramRef &program, const Request &request, Stream *stream) {
+Comm::~Comm() {
+    queue_.reset();
+    if (!engine_.await_readers()) std::this_thread::sleep_for(grace_after_failure);
+    parts_.transport->leave();
+}
+
+Done Comm::start_queue(std::optional<uint64_t> cpu) {
+    QCCL_TRY(queue_, GpuQueue::create(parts_.device.gpu, cpu,
+                                      [this] { return failure().has_value() || is_closed(); }));
+    return {};
+}
+
+Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
     if (errors_.has_failed()) return errors_.failure()->error;
+    if (queue_) return run_on_gpu(program, request, stream.gpu);
     const bool is_first = turns_.is_idle();
     if (!is_first && turns_.is_running_here())
         return Error::make(Code::invalid_usage,
@@ -51,7 +69,7 @@ Done Comm::run(const ProgramRef &program, const Request &request, Stream *stream
                     .tag = request.tag,
                     .timeout = request.timeout};
     if (parts_.family) parts_.family->issued(team_.rank, call.number);
-    if (stream) return enqueue(program, call, *stream);
+    if (stream.host) return enqueue(program, call, *stream.host);
     if (!is_first) return take_turn(*program, call, false);
     turns_.skip_to(call.number);
     return execute(*program, call);
@@ -68,8 +86,63 @@ Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size
     // No call of the caller's own must pass for it.
     own->descriptor.collective = call;
     own->fingerprint = own->descriptor.hash();
-    QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, nullptr));
+    if (queue_) return gather_on_gpu(*own, mine, all, bytes, timeout);
+    QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, {}));
     return turns_.issued();
+}
+
+// The GPU reaches neither what the caller gives nor what it wants.
+Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, void *all,
+                                     size_t bytes, std::chrono::nanoseconds timeout) {
+    const size_t all_bytes = bytes * size();
+    QCCL_TRY(const PinnedMemory send, PinnedMemory::create(parts_.device.gpu, bytes));
+    QCCL_TRY(const PinnedMemory recv, PinnedMemory::create(parts_.device.gpu, all_bytes));
+    std::memcpy(send.data(), mine, bytes);
+    queue_->await_all();
+    QCCL_TRY(const uint64_t call, take_next_turn(program, {.send = send.data(),
+                                                           .recv = recv.data(),
+                                                           .timeout = timeout}));
+    std::memcpy(all, recv.data(), all_bytes);
+    return call;
+}
+
+// Calls get their numbers when they run: a graph may replay one at any time.
+Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
+                      const std::optional<GpuStream> &stream) {
+    if (is_running_here())
+        return Error::make(Code::invalid_usage,
+                           "a collective on a communicator from inside one of its own (in an idle "
+                           "or log function)");
+    if (stream)
+        return queue_->enqueue(*stream, [this, program, request](const Done &arrived) {
+            run_arrived(*program, request, arrived);
+        });
+    queue_->await_all();
+    return outcome(take_next_turn(*program, request));
+}
+
+Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request) {
+    const auto number = turns_.await_next();
+    if (!number) return ended();
+    const Call call{.send = request.send,
+                    .recv = request.recv,
+                    .number = *number,
+                    .noise_seed = request.noise_seed,
+                    .tag = request.tag,
+                    .timeout = request.timeout};
+    if (parts_.family) parts_.family->issued(team_.rank, *number);
+    const Done done = execute(program, call);
+    turns_.finish(*number, false);
+    QCCL_TRY(done);
+    return *number;
+}
+
+void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived) {
+    (void)contained([&]() -> Done {
+        if (arrived) return outcome(take_next_turn(program, request));
+        return failed(arrived.error(),
+                      {static_cast<int32_t>(program.descriptor.collective), 0, request.tag});
+    });
 }
 
 Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
@@ -88,13 +161,15 @@ Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) 
 }
 
 Done Comm::take_turn(const Program &program, const Call &call, bool was_enqueued) {
-    if (!turns_.await(call.number)) {
-        if (const auto failure = this->failure()) return failure->error;
-        return Error::make(Code::invalid_usage, "the communicator was destroyed before the call");
-    }
+    if (!turns_.await(call.number)) return ended();
     const Done done = execute(program, call);
     turns_.finish(call.number, was_enqueued);
     return done;
+}
+
+Error Comm::ended() const {
+    if (const auto failure = this->failure()) return failure->error;
+    return Error::make(Code::invalid_usage, "the communicator was destroyed before the call");
 }
 
 Done Comm::execute(const Program &program, const Call &call) {
@@ -160,6 +235,7 @@ Done Comm::finalize() {
                            "a communicator cannot wait for the call that this thread is in (in an "
                            "idle or log function)");
     turns_.await_all();
+    if (queue_) queue_->await_all();
     return {};
 }
 

@@ -6,7 +6,9 @@
 #include "api/comm_errors.hpp"
 #include "api/family.hpp"
 #include "api/fork_mark.hpp"
+#include "api/device_share.hpp"
 #include "api/gate.hpp"
+#include "api/gpu_queue.hpp"
 #include "api/memo.hpp"
 #include "api/programs.hpp"
 #include "api/registrations.hpp"
@@ -36,6 +38,7 @@ struct CommParts {
     std::shared_ptr<const Log> log;
     std::unique_ptr<Transport> transport;
     Device device;
+    std::unique_ptr<DeviceShare> device_share;
     Cut cut;
     Tables tables; // of the planner, equal on all ranks
     // Of the ranks; none: all are in one place.
@@ -57,9 +60,18 @@ struct Request {
     uint64_t tag = 0;
 };
 
+// Where a call is done: now (neither), or in the order of a stream of the host or of the GPU.
+struct CallStream {
+    Stream *host = nullptr;
+    std::optional<GpuStream> gpu;
+};
+
 class Comm final : public std::enable_shared_from_this<Comm> {
 public:
     explicit Comm(CommParts parts);
+    // Once, before the first call, where the device is a GPU: its calls run on one CPU, where it is
+    // given.
+    Done start_queue(std::optional<uint64_t> cpu);
     ~Comm();
     Comm(const Comm &) = delete;
     Comm &operator=(const Comm &) = delete;
@@ -75,7 +87,7 @@ public:
     //
     // Runs the call, or gives it to `stream`. An error before the call has a number leaves the
     // communicator usable; any other has failed it.
-    Done run(const ProgramRef &program, const Request &request, Stream *stream);
+    Done run(const ProgramRef &program, const Request &request, const CallStream &stream);
     Result<ProgramRef> program(const ProgramKey &key) { return programs_.get(key); }
     // A call of the library's own, in which every rank gives `bytes` bytes and gets all ranks', and
     // which shows as `call`. Its number, which is equal on all ranks.
@@ -98,7 +110,9 @@ public:
     // Fails the communicator on every rank.
     void fail(const Error &error) { parts_.transport->fail(error); }
     std::optional<RecordedError> failure() const;
-    bool is_busy() const { return !turns_.is_idle(); }
+    bool is_busy() const {
+        return !turns_.is_idle() || (queue_ && !queue_->is_idle());
+    }
     Counts counts() const { return engine_.counts(); }
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.
     void close() { turns_.close(); }
@@ -107,6 +121,14 @@ public:
 
 private:
     Done execute(const Program &program, const Call &call);
+    Done run_on_gpu(const ProgramRef &program, const Request &request,
+                    const std::optional<GpuStream> &stream);
+    Result<uint64_t> gather_on_gpu(const Program &program, const void *mine, void *all,
+                                   size_t bytes, std::chrono::nanoseconds timeout);
+    Error ended() const; // before the call
+    // Its number.
+    Result<uint64_t> take_next_turn(const Program &program, const Request &request);
+    void run_arrived(const Program &program, const Request &request, const Done &arrived);
     Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);
@@ -125,7 +147,8 @@ private:
     Registrations registrations_;
     CommErrors errors_;
     bool has_told_lossy_ = false;
-    std::vector<std::string> told_; // codecs that were passed over
+    std::vector<std::string> told_;   // codecs that were passed over
+    std::unique_ptr<GpuQueue> queue_; // on a GPU
 };
 
 } // namespace qccl

@@ -7,7 +7,9 @@
 #include "api/tiers.hpp"
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
+#include "device/gpu_device.hpp"
 #include "device/host.hpp"
+#include "device/loader.hpp"
 #include "topology/numa_node.hpp"
 #include "transport/network.hpp"
 
@@ -31,6 +33,11 @@ namespace {
 constexpr size_t smallest_arena = size_t{64} << 10;
 
 constexpr const char *record_off = "off";
+constexpr const char *host_name = "host"; // as a device
+
+// Where GPUs take part: a few segments for each of a few ranks, each as long as it takes to hide
+// the launches of the next.
+constexpr size_t gpu_segment = size_t{4} << 20, gpu_arena = size_t{64} << 20;
 
 // What the transport's waits call: lives as long as the transport, outlives no communicator.
 struct Waiting {
@@ -84,6 +91,7 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
     Agreement::set(mine.host, host);
     Agreement::set(mine.node, settings.node.value_or(node_here()));
     Agreement::set(mine.rack, settings.rack.value_or(""));
+    Agreement::set(mine.device, wishes.device);
     // The environment's reaches less than the communicator's: the same spec is not the same wish.
     Agreement::set(mine.codec, policy.of_communicator ? spec(*policy.of_communicator)
                                : policy.of_environment
@@ -151,7 +159,10 @@ Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundi
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(ForkMark mark, ForkMark::create());
     QCCL_TRY(std::string host, host_identity(surroundings.settings));
-    return Equipment{std::move(log), host_device(tiers), std::move(mark), std::move(host)};
+    Device device = host_device(tiers);
+    QCCL_TRY(auto gpu, open_gpu(wishes.device));
+    if (gpu) device = gpu_device(device, std::move(gpu));
+    return Equipment{std::move(log), std::move(device), std::move(mark), std::move(host)};
 }
 
 class Creation {
@@ -178,6 +189,7 @@ private:
     const Settings &settings_;
     Exchange exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty where there is one
+    size_t gpus_ = 0;             // ranks that have one
     std::shared_ptr<const Places> places_;
 };
 
@@ -196,6 +208,7 @@ Done Creation::compare(const Equipment &equipment) {
         for (const std::string &warning : warnings) equipment.log->warn("%s", warning.c_str());
     QCCL_TRY(check_agreements(all));
     hosts_ = hosts_of(all);
+    gpus_ = gpus_of(all);
     if (auto spots = spots_of(all); !spots.empty())
         places_ = std::make_shared<const Places>(std::move(spots));
     return {};
@@ -227,6 +240,7 @@ Result<TransportOptions> Creation::transport_options() const {
     }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();
+    if (gpus_ != 0) options.outbox_bytes = gpu_arena;
     if (settings_.arena_bytes) options.outbox_bytes = *settings_.arena_bytes;
     options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
     options.spin = settings_.spin;
@@ -243,6 +257,12 @@ Cut Creation::cut(Transport &transport) const {
     cut.slots = transport.slots();
     cut.inbox_bytes = transport.inbox().size();
     cut.line_bytes = transport.line_bytes();
+    if (gpus_ == 0) return cut;
+    // Launches cost more than what they do with small segments, and no GPU looks at lines.
+    if (!settings_.segment_bytes) cut.segment_bytes = gpu_segment;
+    cut.line_bytes = 0;
+    cut.lending_bytes = UINT64_MAX;
+    cut.whole_tiles = wishes_.device != host_name;
     return cut;
 }
 
@@ -269,17 +289,27 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
     QCCL_TRY(std::unique_ptr<Transport> transport, create(options, all_gather));
     waiting->fail = [raw = transport.get()](const Error &error) { raw->fail(error); };
 
-    equipment.log->info("%s%srank %" PRIu32 " of %" PRIu32 " over %s, kernels %s",
-                        wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", options.rank,
-                        options.size, transport->name(), name(equipment.device.kernels->tier));
+    std::unique_ptr<DeviceShare> share;
+    if (gpus_ != 0) {
+        const bool may_lend = gpus_ == options.size && hosts_.empty() && !settings_.checksum;
+        QCCL_TRY(share,
+                 DeviceShare::create(equipment.device.gpu, may_lend, *transport, all_gather));
+    }
+
+    equipment.log->info(
+        "%s%srank %" PRIu32 " of %" PRIu32 " over %s%s, kernels %s", wishes_.name.c_str(),
+        wishes_.name.empty() ? "" : ": ", options.rank, options.size, transport->name(),
+        share && !share->outbox().empty() ? " and memory of GPUs" : "",
+        equipment.device.gpu ? equipment.device.name() : name(equipment.device.kernels->tier));
     const Cut how = cut(*transport);
     const Speeds speeds = speeds_by(settings_, transport->ranks_per_core());
-    return std::make_shared<Comm>(
+    const auto comm = std::make_shared<Comm>(
         CommParts{.wishes = wishes_,
                   .reach = reach_,
                   .log = std::move(equipment.log),
                   .transport = std::move(transport),
                   .device = equipment.device,
+                  .device_share = std::move(share),
                   .cut = how,
                   .tables = {.speeds = speeds,
                              .limits = limits_of(how),
@@ -291,6 +321,8 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .inject = own_faults(),
                   .family = family,
                   .mark = std::move(equipment.mark)});
+    if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_.progress_cpu));
+    return comm;
 }
 
 } // namespace

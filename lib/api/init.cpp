@@ -1,8 +1,8 @@
 // Making communicators, for C.
 #include "api/creation.hpp"
 #include "api/entry.hpp"
-#include "base/choice.hpp"
 #include "base/quiet_thread.hpp"
+#include "device/loader.hpp"
 
 #include <cstring>
 #include <latch>
@@ -64,8 +64,9 @@ EnvironmentOptions environment_options(const CommWishes &wishes, const Settings 
 // threads are there: a rank without one would keep the others waiting.
 class FamilyCreation {
 public:
-    explicit FamilyCreation(uint32_t size)
-        : size_(size), surroundings_(read_surroundings()),
+    // A name for each rank; null: all are on the host.
+    FamilyCreation(uint32_t size, const char *const *devices)
+        : size_(size), devices_(devices), surroundings_(read_surroundings()),
           bootstraps_(create_local_bootstraps(size, surroundings_.settings.timeout)),
           family_(std::make_shared<Family>(size)), comms_(size), dones_(size) {}
 
@@ -99,7 +100,8 @@ private:
         return {};
     }
     Done create(uint32_t rank) {
-        const CommWishes wishes;
+        CommWishes wishes;
+        if (devices_) wishes.device = devices_[rank];
         const std::unique_ptr<Bootstrap> bootstrap = std::move(bootstraps_[rank]);
         QCCL_TRY(comms_[rank],
                  create_comm(*bootstrap, Reach::process, wishes, surroundings_, family_));
@@ -107,6 +109,7 @@ private:
     }
 
     const uint32_t size_;
+    const char *const *const devices_;
     const Surroundings surroundings_;
     std::vector<std::unique_ptr<Bootstrap>> bootstraps_;
     std::shared_ptr<Family> family_;
@@ -130,9 +133,8 @@ Done check_local_ranks(int nranks) {
 
 Done check_devices(const char *const *devices, int nranks) {
     for (int rank = 0; devices && rank < nranks; rank++)
-        if (!devices[rank] || std::string_view(devices[rank]) != "host")
-            return no_choice("devices[" + std::to_string(rank) + "]",
-                             devices[rank] ? devices[rank] : "(NULL)", {"host"});
+        QCCL_TRY(check_device("devices[" + std::to_string(rank) + "]",
+                              devices[rank] ? devices[rank] : "(NULL)"));
     return {};
 }
 
@@ -179,7 +181,7 @@ qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *cons
         if (!comms_out) return Error::make(Code::invalid_argument, "comms_out is NULL");
         QCCL_TRY(check_local_ranks(nranks));
         QCCL_TRY(check_devices(devices, nranks));
-        QCCL_TRY(auto comms, FamilyCreation(static_cast<uint32_t>(nranks)).run());
+        QCCL_TRY(auto comms, FamilyCreation(static_cast<uint32_t>(nranks), devices).run());
         std::vector<std::unique_ptr<qcclComm>> handles;
         for (auto &comm : comms) handles.push_back(make_handle(std::move(comm)));
         for (size_t rank = 0; rank < handles.size(); rank++)

@@ -16,6 +16,14 @@ bool Turns::await(uint64_t call) {
     return true;
 }
 
+std::optional<uint64_t> Turns::await_next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || runner_ == std::thread::id(); });
+    if (closed_) return std::nullopt;
+    runner_ = std::this_thread::get_id();
+    return ++issued_;
+}
+
 void Turns::finish(uint64_t call, bool was_enqueued) {
     const std::lock_guard lock(mutex_);
     done_ = call;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace qccl {
@@ -29,6 +30,9 @@ public:
 
     // Waits for the turn of `call`; false: the communicator is closed, and nothing may run.
     bool await(uint64_t call);
+    // Numbers the next call when it is its turn, where it is known only then which one is next;
+    // nothing: the communicator is closed.
+    std::optional<uint64_t> await_next();
     void finish(uint64_t call, bool was_enqueued);
 
     // Until nothing is enqueued, or the communicator is closed.
@@ -42,7 +46,7 @@ public:
 private:
     std::mutex mutex_;
     std::condition_variable changed_;
-    uint64_t issued_ = 0; // under the gate
+    uint64_t issued_ = 0; // under the gate; where await_next is used, under the mutex
     uint64_t done_ = 0;
     std::atomic<uint64_t> enqueued_{0}; // and not done
     std::thread::id runner_;            // of a turn that was awaited

@@ -3,7 +3,7 @@
 
 #include "api/config.hpp"
 #include "api/creation.hpp"
-#include "base/choice.hpp"
+#include "device/loader.hpp"
 
 #include <string>
 #include <string_view>
@@ -17,8 +17,10 @@ Result<CommWishes> take_wishes(const qcclConfig_t *config) {
     CommWishes wishes;
     wishes.idle = given.idle;
     wishes.log = given.log;
-    if (given.device && std::string_view(given.device) != "host")
-        return no_choice("config: device", given.device, {"host"});
+    if (given.device) {
+        QCCL_TRY(check_device("config: device", given.device));
+        wishes.device = given.device;
+    }
     if (given.codec) {
         const auto codec = parse_codec(given.codec);
         if (!codec)

@@ -16,6 +16,7 @@ namespace qccl {
 // A config that has been checked as far as one rank can alone; holds copies of its strings.
 struct CommWishes {
     std::string name;
+    std::string device = "host";
     std::optional<Codec> codec;
     Algorithm algorithm;
     std::optional<std::chrono::nanoseconds> timeout, peer_timeout;

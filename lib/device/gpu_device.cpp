@@ -23,4 +23,11 @@ Result<OwnMark> OwnMark::create(std::shared_ptr<Gpu> gpu) {
     return own;
 }
 
+Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<Gpu> gpu, size_t bytes) {
+    PinnedMemory own;
+    QCCL_TRY(own.memory_, gpu->allocate_pinned(bytes));
+    own.gpu_ = std::move(gpu);
+    return own;
+}
+
 } // namespace qccl

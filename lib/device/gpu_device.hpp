@@ -50,6 +50,7 @@ public:
     }
     Done set(GpuStream stream) { return gpu_->set_mark(mark_, stream); }
     Result<bool> is_passed() const { return gpu_->is_passed(mark_); }
+    bool is_there() const { return gpu_ != nullptr; }
 
 private:
     void swap(OwnMark &other) noexcept {
@@ -58,6 +59,31 @@ private:
     }
     std::shared_ptr<Gpu> gpu_;
     GpuMark mark_ = nullptr;
+};
+
+// Memory of the host that a GPU reaches, too, and that ends with its owner.
+class PinnedMemory {
+public:
+    static Result<PinnedMemory> create(std::shared_ptr<Gpu> gpu, size_t bytes);
+
+    PinnedMemory() = default;
+    PinnedMemory(PinnedMemory &&other) noexcept { swap(other); }
+    PinnedMemory &operator=(PinnedMemory &&other) noexcept {
+        PinnedMemory(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~PinnedMemory() {
+        if (gpu_) gpu_->free_pinned(memory_);
+    }
+    std::byte *data() const { return memory_; }
+
+private:
+    void swap(PinnedMemory &other) noexcept {
+        std::swap(gpu_, other.gpu_);
+        std::swap(memory_, other.memory_);
+    }
+    std::shared_ptr<Gpu> gpu_;
+    std::byte *memory_ = nullptr;
 };
 
 } // namespace qccl

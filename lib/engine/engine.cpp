@@ -51,4 +51,12 @@ Done Engine::run_lines(const Program &program, const Call &call) {
                       .lines = memory_.lines});
 }
 
+Done Engine::await_readers() {
+    if (memory_.device_outbox.empty()) return {};
+    for (uint32_t slot = 0; slot < memory_.used_slots; slot++)
+        while (!transport_.is_free(slot))
+            QCCL_TRY(transport_.wait({transport_.rank(), WaitPhase::readers}));
+    return {};
+}
+
 } // namespace qccl

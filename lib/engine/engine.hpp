@@ -84,6 +84,10 @@ public:
     // the transport: the others wait for this rank.
     Done run(const Program &program, const Call &call);
 
+    // Until no peer reads what this rank has lent of its device's memory, or the communicator has
+    // failed. Between calls.
+    Done await_readers();
+
     // Any thread, any time.
     Counts counts() const {
         Counts counts = counters_.read();

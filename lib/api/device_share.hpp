@@ -1,0 +1,46 @@
+// How the GPUs of a communicator reach what ranks send each other: in memory of the GPUs where each
+// of them reaches all others', else in outboxes of the host, which the GPU reaches too. Made with
+// the communicator; knows no calls.
+#pragma once
+
+#include "device/device.hpp"
+#include "transport/transport.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+class DeviceShare {
+public:
+    // Of a rank with a GPU or without one; all ranks make theirs together, with the same
+    // `may_lend`: all have GPUs and are on one host, and nothing has to be read by it.
+    static Result<std::unique_ptr<DeviceShare>> create(std::shared_ptr<Gpu> gpu, bool may_lend,
+                                                       Transport &transport,
+                                                       const AllGather &all_gather);
+    ~DeviceShare();
+    DeviceShare(const DeviceShare &) = delete;
+
+    // As the engine has it; empty: payloads lie in the transport's outbox.
+    std::span<std::byte> outbox() const { return outbox_; }
+
+private:
+    explicit DeviceShare(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+    Done show(size_t bytes);
+    // Whether this rank reaches all of them.
+    bool map(std::span<const GpuMemoryName> names);
+    void forget();
+    Done pin(std::span<const std::span<std::byte>> arenas);
+
+    struct Mapped {
+        GpuMemoryName name;
+        std::byte *memory = nullptr;
+    };
+    std::shared_ptr<Gpu> gpu_;
+    std::span<std::byte> outbox_; // of the GPU; the own one
+    std::vector<Mapped> mapped_;  // of others
+    std::vector<std::byte *> pinned_;
+};
+
+} // namespace qccl

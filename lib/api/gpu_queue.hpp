@@ -1,0 +1,82 @@
+// Calls on streams of a GPU: a stream that has come to one waits at a gate until a thread of the
+// communicator's own has done it. Knows nothing of what a call is, and runs them in the order in
+// which they were made; those that a graph replays, in which streams come to them.
+#pragma once
+
+#include "base/quiet_thread.hpp"
+#include "base/result.hpp"
+#include "device/gpu_device.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+class GpuQueue {
+public:
+    // What is done when the stream has come; with an error where it never will.
+    using Work = std::function<void(const Done &arrived)>;
+
+    // `is_over` says that calls need not wait for streams any more: any thread, any time.
+    static Result<std::unique_ptr<GpuQueue>> create(std::shared_ptr<Gpu> gpu,
+                                                    std::optional<uint64_t> cpu,
+                                                    std::function<bool()> is_over);
+    // Does what is left, and waits until every stream has passed its gates.
+    ~GpuQueue();
+    GpuQueue(const GpuQueue &) = delete;
+
+    // One thread at a time. After an error of a call that is not refused the stream may have come
+    // through the call without it.
+    Done enqueue(GpuStream stream, Work work);
+    bool is_idle();
+    // Until everything that streams have come to is done.
+    void await_all();
+
+private:
+    struct Item {
+        Work work;
+        OwnMark arrival;     // nothing where the stream has arrived
+        uint32_t *gate = nullptr;
+        uint32_t opens = 0;  // the gate's word
+    };
+    // A call in a graph: lives as long as the process, because nobody says when a graph ends.
+    struct Replay {
+        GpuQueue *queue; // under `mutex`; null: the communicator has ended
+        std::mutex mutex;
+        Work work;
+        uint32_t *gate;
+    };
+
+    GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over)
+        : gpu_(std::move(gpu)), is_over_(std::move(is_over)) {}
+    Done check(GpuStream stream) const;
+    Done capture(GpuStream stream, Work work);
+    static void begin_replay(void *replay);
+    Done gate_stream(GpuStream stream, const Item &item);
+    Result<OwnMark> take_mark();
+    void recycle_passed();
+    void push(Item item);
+    void run();
+    Done await(const Item &item) const;
+    bool await_passages();
+
+    std::shared_ptr<Gpu> gpu_;
+    std::function<bool()> is_over_;
+    uint32_t *gate_ = nullptr; // counts calls
+    uint32_t issued_ = 0;
+    std::vector<Replay *> replays_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Item> queue_; // the front one is being done
+    std::vector<OwnMark> spare_;
+    std::deque<OwnMark> passages_; // behind the gates of calls, the oldest first
+    bool ends_ = false;
+    QuietThread thread_; // last: it uses the others
+};
+
+} // namespace qccl
