@@ -6,6 +6,7 @@
 #include <boost/context/fixedsize_stack.hpp>
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -19,11 +20,18 @@ constexpr size_t most_shared_bytes = size_t{48} << 10; // what every GPU gives a
 
 enum class State : uint8_t { ready, exchanges, votes, at_barrier, ended };
 
-// Between two barriers, what one byte of shared memory has seen.
+enum class Access : uint8_t { read, write, add };
+
+// Between two barriers, what one byte of shared memory has seen: who touched it in each way.
 struct Mark {
     static constexpr int nobody = -1, several = -2;
     uint64_t epoch = 0;
-    int writer = nobody, reader = nobody;
+    std::array<int, 3> by{nobody, nobody, nobody};
+
+    int &who(Access access) { return by[static_cast<size_t>(access)]; }
+    bool is_of_others(Access access, int self) {
+        return who(access) != nobody && who(access) != self;
+    }
 };
 
 struct Site {
@@ -59,7 +67,7 @@ public:
     void refuse(const char *what);
 
     std::byte *shared_memory(size_t bytes, size_t alignment);
-    void note(const void *at, size_t bytes, bool writes);
+    void note(const void *at, size_t bytes, Access access);
 
 private:
     struct alignas(16) SharedBlock {
@@ -219,7 +227,7 @@ std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
     return shared_.front().bytes + start;
 }
 
-void Machine::note(const void *at, size_t bytes, bool writes) {
+void Machine::note(const void *at, size_t bytes, Access access) {
     const auto start =
         static_cast<size_t>(static_cast<const std::byte *>(at) - shared_.front().bytes);
     // The arrays that the thread declared end here; the next one's bytes are not its own.
@@ -228,14 +236,10 @@ void Machine::note(const void *at, size_t bytes, bool writes) {
     for (size_t i = start; i < start + bytes; i++) {
         Mark &mark = marks_[i];
         if (mark.epoch != epoch_) mark = {.epoch = epoch_};
-        const bool others_wrote = mark.writer != Mark::nobody && mark.writer != self;
-        const bool others_read = mark.reader != Mark::nobody && mark.reader != self;
-        if (others_wrote || (writes && others_read))
-            return refuse("threads touch the same shared memory without a barrier between");
-        if (writes)
-            mark.writer = self;
-        else
-            mark.reader = others_read ? Mark::several : self;
+        for (const Access other : {Access::read, Access::write, Access::add})
+            if ((access != other || access == Access::write) && mark.is_of_others(other, self))
+                return refuse("threads touch the same shared memory without a barrier between");
+        mark.who(access) = mark.is_of_others(access, self) ? Mark::several : self;
     }
 }
 
@@ -269,7 +273,8 @@ void barrier() { machine.meet(State::at_barrier, {}, 0); }
 std::byte *shared_memory(size_t bytes, size_t alignment) {
     return machine.shared_memory(bytes, alignment);
 }
-void note_read(const void *at, size_t bytes) { machine.note(at, bytes, false); }
-void note_write(const void *at, size_t bytes) { machine.note(at, bytes, true); }
+void note_read(const void *at, size_t bytes) { machine.note(at, bytes, Access::read); }
+void note_write(const void *at, size_t bytes) { machine.note(at, bytes, Access::write); }
+void note_add(const void *at, size_t bytes) { machine.note(at, bytes, Access::add); }
 
 } // namespace qccl::emulated

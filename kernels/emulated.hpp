@@ -1,8 +1,9 @@
 // A GPU on the CPU: the threads of a block are fibers that run one after the other, and meet where
 // the kernel has them meet. What a GPU leaves undefined is an error here: lanes of a warp that meet
 // at different places, a thread that ends while others wait for it, and shared memory that two
-// threads touch, one of them writing, without a barrier between. One launch per host thread at a
-// time. Shows right results, neither speed nor the ordering of memory between blocks.
+// threads touch, one of them writing, without a barrier between, save where all of them add. One
+// launch per host thread at a time. Shows right results, neither speed nor the ordering of memory
+// between blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -42,6 +43,7 @@ void barrier();
 std::byte *shared_memory(size_t bytes, size_t alignment);
 void note_read(const void *at, size_t bytes);
 void note_write(const void *at, size_t bytes);
+void note_add(const void *at, size_t bytes);
 
 template <class T> class SharedCell {
 public:
@@ -56,6 +58,11 @@ public:
         return *this;
     }
     const SharedCell &operator=(const SharedCell &other) const { return *this = T(other); }
+    // Atomic: several threads may, without a barrier between.
+    void add(T value) const {
+        note_add(at_, sizeof(T));
+        *at_ = static_cast<T>(*at_ + value);
+    }
 
 private:
     T *at_;

@@ -114,6 +114,17 @@ QCCL_DEVICE bool any(bool holds QCCL_SITE) {
 #endif
 }
 
+// A bit for each lane of the warp: whether it holds for it.
+QCCL_DEVICE uint64_t ballot(bool holds QCCL_SITE) {
+#if defined(__CUDACC__)
+    return __ballot_sync(~0U, holds);
+#elif defined(__HIP__)
+    return __ballot(holds);
+#else
+    return emulated::ballot(holds, file, line);
+#endif
+}
+
 // The block's threads wait for each other; what was written before is seen behind it.
 QCCL_DEVICE void barrier() {
 #if defined(__CUDACC__)
@@ -127,6 +138,34 @@ QCCL_DEVICE void barrier() {
     emulated::barrier();
 #endif
 }
+
+// ---- What many threads add to, in any order
+
+// In global memory: of any block. What it comes to is for the next launch to read.
+QCCL_DEVICE void atomic_add(uint64_t *sum, uint64_t value) {
+#if defined(__CUDACC__)
+    atomicAdd(reinterpret_cast<unsigned long long *>(sum), value);
+#elif defined(__HIP__)
+    __hip_atomic_fetch_add(sum, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#else
+    __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+#endif
+}
+
+// In shared memory: of the own block. What it comes to is read behind a barrier.
+#if defined(QCCL_EMULATED_LANES)
+inline void atomic_add(const emulated::SharedCell<uint32_t> &sum, uint32_t value) {
+    sum.add(value);
+}
+#else
+QCCL_DEVICE void atomic_add(uint32_t &sum, uint32_t value) {
+#if defined(__CUDACC__)
+    atomicAdd(&sum, value);
+#else
+    __hip_atomic_fetch_add(&sum, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+#endif
+}
+#endif
 
 // ---- The arguments of a kernel
 

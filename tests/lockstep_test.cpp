@@ -93,6 +93,41 @@ static void a_missing_barrier_is_found() {
               "without a barrier"));
 }
 
+static void what_all_add_to_needs_no_barrier_between() {
+    for (const unsigned lanes : widths)
+        for (const Order order : orders) {
+            std::vector<unsigned> seen(64);
+            CHECK_OK(launch({.blocks = 2, .threads = 64, .lanes = lanes}, order, [&] {
+                const auto sums = shared<unsigned>(2);
+                if (thread() < 2) sums[thread()] = 0;
+                barrier();
+                sums[thread() % 2].add(thread());
+                sums[thread() % 2].add(1);
+                barrier();
+                seen[thread()] = sums[thread() % 2];
+            }));
+            for (unsigned i = 0; i < 64; i++) CHECK_EQ(seen[i], i % 2 == 0 ? 1024U : 1056U);
+        }
+    // To add is neither to read nor to write.
+    const Grid grid{.blocks = 1, .threads = 64, .lanes = 32};
+    CHECK(has(fault_of(grid,
+                       [] {
+                           const auto sum = shared<unsigned>(1);
+                           if (thread() % 2 == 0)
+                               sum[0].add(1);
+                           else
+                               (void)unsigned(sum[0]);
+                       }),
+              "without a barrier"));
+    CHECK(has(fault_of(grid,
+                       [] {
+                           const auto sum = shared<unsigned>(1);
+                           if (thread() == 0) sum[0] = 0;
+                           sum[0].add(1);
+                       }),
+              "without a barrier"));
+}
+
 static void lanes_that_part_are_found() {
     CHECK(has(fault_of({.blocks = 1, .threads = 32, .lanes = 32},
                        [] {
@@ -153,13 +188,10 @@ static void a_launch_after_a_fault_is_whole() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(every_thread_of_every_block_runs_once),
-        QTEST(lanes_exchange_and_vote),
-        QTEST(a_barrier_orders_shared_memory),
-        QTEST(a_missing_barrier_is_found),
-        QTEST(lanes_that_part_are_found),
-        QTEST(what_a_block_does_not_have_is_refused),
-        QTEST(a_launch_after_a_fault_is_whole),
+        QTEST(every_thread_of_every_block_runs_once),    QTEST(lanes_exchange_and_vote),
+        QTEST(a_barrier_orders_shared_memory),           QTEST(a_missing_barrier_is_found),
+        QTEST(what_all_add_to_needs_no_barrier_between), QTEST(lanes_that_part_are_found),
+        QTEST(what_a_block_does_not_have_is_refused),    QTEST(a_launch_after_a_fault_is_whole),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
