@@ -14,14 +14,28 @@
 
 namespace qccl {
 
-// The sections of a chunk's payload, in their order.
-enum class ChunkPart : uint8_t { plane8, plane4, plane2, plane1, digits, scales, bases, raw };
+// The sections of a chunk's payload, in their order; those of topk, which has none of the others,
+// take the first places.
+enum class ChunkPart : uint8_t {
+    plane8,
+    plane4,
+    plane2,
+    plane1,
+    digits,
+    scales,
+    bases,
+    raw,
+    page_counts = 0,
+    indices,
+    kept_values,
+};
 inline constexpr size_t chunk_parts = 8;
 
 // Values in memory, or those of a chunk that have codes, from `begin` on.
 struct Operand {
     CodecId codec = CodecId::none; // of codes; none: plain values, one after the other
-    uint8_t bits = 0;              // of a code
+    // Of a code. Of topk's scratch memory: which of several like launches reads it.
+    uint8_t bits = 0;
     // Plain: what becomes of values beyond the type's largest, as a cast codec has it.
     bool saturates = false;
     // Sink: the scales are there already; else the launch makes them.
@@ -34,6 +48,7 @@ struct Operand {
     std::array<uint8_t, chunk_parts> gap{};      // sink: bytes before each section that become zero
     std::byte *at = nullptr;                     // plain: the first value; else the chunk's payload
     uint64_t coded = 0;                          // codes: values of the chunk that have them
+    uint64_t kept = 0;                           // topk: of those
     uint64_t begin = 0;                          // codes: place of the first value in its chunk
     std::array<uint64_t, chunk_parts> section{}; // codes: where each starts in the payload
 };

@@ -1,8 +1,9 @@
 // The kernels that GPUs run, for whichever compiler reads this: each is one fold, or the measuring
-// ahead of one.
+// ahead of one, or a step of topk.
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/gpu_means.hpp"
 #include "kernels/gpu_ternary.hpp"
+#include "kernels/gpu_topk.hpp"
 
 namespace qccl::QCCL_GPU {
 
@@ -55,6 +56,16 @@ QCCL_MEASURE(measure_nvfp4_float, Nvfp4Form, float)
 QCCL_MEASURE(measure_nvfp4_double, Nvfp4Form, double)
 QCCL_DEFINE(measure_onebit_float, 2, measure_means<float>(batch))
 QCCL_DEFINE(measure_onebit_double, 2, measure_means<double>(batch))
+// Most of a step's time goes to waiting for memory: many blocks share a multiprocessor.
+#define QCCL_TOPK(step)                                                                            \
+    QCCL_DEFINE(topk_##step##_float, 4, topk_##step<float>(batch))                                 \
+    QCCL_DEFINE(topk_##step##_double, 2, topk_##step<double>(batch))
+QCCL_DEFINE(clear_sums, 4, clear(batch))
+QCCL_TOPK(sample)
+QCCL_TOPK(first)
+QCCL_TOPK(digit)
+QCCL_TOPK(count)
+QCCL_TOPK(write)
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

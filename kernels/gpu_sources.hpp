@@ -52,6 +52,65 @@ QCCL_DEVICE void take_ternary(const Operand &source, Spot spot, uint64_t count, 
     }
 }
 
+// How many values the pages before one keep: the lanes of a warp add them up together.
+QCCL_DEVICE uint64_t kept_before(const Operand &source, uint64_t page) {
+    const std::byte *const counts = part_of(source, ChunkPart::page_counts);
+    uint64_t kept = 0;
+    for (uint64_t i = lane(); i < page / 4; i += lanes) {
+        uint32_t four[4];
+        load(counts + i * sizeof four, four);
+#pragma unroll
+        for (const uint32_t number : four) kept += number;
+    }
+    if (lane() < page % 4)
+        kept += load_one<uint32_t>(counts + (page / 4 * 4 + lane()) * sizeof(uint32_t));
+    for (unsigned mask = 1; mask < lanes; mask *= 2) kept += shuffle_xor(kept, mask);
+    return kept;
+}
+
+// The few values that topk keeps, and zeros. All lanes of the warp call, for one row. Whatever the
+// payload's pages and indices say, nothing beyond the kept values is read.
+template <class T>
+QCCL_DEVICE void take_kept(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
+    const uint64_t row = source.begin + (spot.group - lane() / columns) * 32;
+    const uint64_t place = source.begin + spot.place();
+    const uint64_t first_page = row / topk_page_values, page = place / topk_page_values;
+    uint64_t low = kept_before(source, first_page);
+    for_each_value([&](unsigned i) { values[i] = T(0); });
+    if (spot.place() >= count) return;
+    const auto number_of = [&](uint64_t of) {
+        return load_one<uint32_t>(part_of(source, ChunkPart::page_counts) + of * sizeof(uint32_t));
+    };
+    const auto index = [&](uint64_t at) {
+        return load_one<uint16_t>(part_of(source, ChunkPart::indices) + at * sizeof(uint16_t));
+    };
+    const auto at_most = [](uint64_t a, uint64_t b) { return a < b ? a : b; };
+    if (page != first_page) low += number_of(first_page);
+    const uint64_t end = at_most(low + number_of(page), source.kept);
+    // The page's first that is not before the octet: before it are no more than there are places.
+    const auto inside = static_cast<uint32_t>(place % topk_page_values);
+    for (uint64_t high = at_most(end, low + inside); low < high;) {
+        const uint64_t middle = (low + high) / 2;
+        if (index(middle) < inside)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    with_bits<T>(source.type, [&]<class Bits>(Bits) {
+        const std::byte *const kept = part_of(source, ChunkPart::kept_values);
+        const uint64_t stop = at_most(end, low + 8);
+#pragma unroll 1
+        for (; low < stop; low++) {
+            const uint32_t i = index(low) - inside;
+            if (i >= 8) return;
+            const Bits bits[1] = {load_one<Bits>(kept + low * sizeof(Bits))};
+            T value[1];
+            widen_values(source.type, bits, value);
+            set(values, i, value[0]);
+        }
+    });
+}
+
 // Values beyond the `count` that there are, at least one, are anything.
 template <class T>
 QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
@@ -67,6 +126,7 @@ QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T>
         case CodecId::nvfp4: return take_coded<Nvfp4Form<T>, T>(source, spot, count, values);
         case CodecId::onebit: return take_coded<OnebitForm<T>, T>(source, spot, count, values);
         case CodecId::terngrad: return take_ternary<T>(source, spot, count, values);
+        case CodecId::topk: return take_kept<T>(source, spot, count, values);
         default: break;
         }
     }

@@ -1,6 +1,7 @@
 // The kernels of a GPU, by name: X(name) for each. `fold` combines any sources, into values or into
-// codes; `encode` makes codes of one source of values; `measure` makes scales ahead of either. Last
-// comes the accumulator's type.
+// codes; `encode` makes codes of one source of values; `measure` makes scales ahead of either. The
+// launches of topk follow each other, behind one that clears their sums. Last comes the
+// accumulator's type.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +46,18 @@
     X(measure_nvfp4_float)                                                                         \
     X(measure_nvfp4_double)                                                                        \
     X(measure_onebit_float)                                                                        \
-    X(measure_onebit_double)
+    X(measure_onebit_double)                                                                       \
+    X(clear_sums)                                                                                  \
+    X(topk_sample_float)                                                                           \
+    X(topk_sample_double)                                                                          \
+    X(topk_first_float)                                                                            \
+    X(topk_first_double)                                                                           \
+    X(topk_digit_float)                                                                            \
+    X(topk_digit_double)                                                                           \
+    X(topk_count_float)                                                                            \
+    X(topk_count_double)                                                                           \
+    X(topk_write_float)                                                                            \
+    X(topk_write_double)
 
 namespace qccl {
 

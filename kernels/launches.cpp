@@ -1,6 +1,8 @@
 // How chunks become operands, and operands launches.
 #include "kernels/launches.hpp"
 
+#include "kernels/topk_scratch.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -16,6 +18,11 @@ Operand plain(DataType type, const void *values) {
 Operand coded(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
     const PayloadLayout &layout = *range.layout;
+    std::array<uint64_t, chunk_parts> sections{layout.plane8, layout.plane4, layout.plane2,
+                                               layout.plane1, layout.digits, layout.scales,
+                                               layout.bases,  layout.raw};
+    if (codec.id == CodecId::topk)
+        sections = {layout.page_counts, layout.indices, layout.kept_values};
     return {.codec = codec.id,
             .bits = codec.bits,
             .is_stochastic = codec.rounding == Rounding::stochastic,
@@ -25,9 +32,9 @@ Operand coded(const ChunkRange &range, const std::byte *payload) {
             .clip = codec.clip,
             .at = const_cast<std::byte *>(payload),
             .coded = layout.coded,
+            .kept = layout.kept,
             .begin = range.begin,
-            .section = {layout.plane8, layout.plane4, layout.plane2, layout.plane1, layout.digits,
-                        layout.scales, layout.bases, layout.raw}};
+            .section = sections};
 }
 
 // The gaps of a chunk, each before the section that it leads to.
@@ -109,6 +116,7 @@ constexpr CodecKernels codec_table[] = {
      {encode_onebit_float, encode_onebit_double},
      {{measure_onebit_float, measure_onebit_double}}},
     {CodecId::terngrad, {}, {encode_terngrad_float, encode_terngrad_double}, {}},
+    {CodecId::topk, {}, {topk_write_float, topk_write_double}, {}}, // behind other steps
 };
 const CodecKernels *find_kernels(CodecId codec) {
     const auto found = std::ranges::find(codec_table, codec, &CodecKernels::codec);
@@ -176,11 +184,46 @@ Done Launches::encode(const ChunkRange &range, const Noise &noise, DataType in, 
 Done Launches::encode_coded(const ChunkRange &range, const Noise &noise, const Operand &source,
                             std::byte *payload, uint64_t count) {
     if (is_nothing_to_do(range, count)) return {};
+    if (range.codec->id == CodecId::topk) return encode_kept(range, source, payload);
     const CodecKernels &kernels = *find_kernels(range.codec->id);
     const size_t column = column_of(range.type);
     const Operand sink = coded_sink(range, payload);
     if (sink.is_measured) QCCL_TRY(add({(*kernels.measure)[column]}, count, {}, sink, {source}));
     return add({kernels.encode[column]}, count, noise_from(range, noise), sink, {source});
+}
+
+size_t Launches::scratch_bytes(const Codec &codec, DataType type, uint64_t count) {
+    return codec.id == CodecId::topk ? TopkScratch(type_bytes(type), count).bytes() : 0;
+}
+
+// Each step is a launch of its own: it reads what all blocks of the one before have left.
+Done Launches::encode_kept(const ChunkRange &range, const Operand &source, std::byte *payload) {
+    if (range.begin != 0 || range.count != range.whole || range.whole >> 32 != 0)
+        return Error::make(Code::internal_error,
+                           "topk: a GPU encodes whole chunks of less than 2^32 values");
+    if (range.whole == 0) return {};
+    const TopkScratch layout(type_bytes(range.type), range.whole);
+    if (scratch_.size() < layout.bytes() || reinterpret_cast<uintptr_t>(scratch_.data()) % 16 != 0)
+        return Error::make(Code::internal_error, "topk: %zu bytes of scratch memory, not %zu",
+                           scratch_.size(), static_cast<size_t>(layout.bytes()));
+    const Operand sink = coded_sink(range, payload);
+    Operand scratch{.at = scratch_.data()};
+    QCCL_TRY(flush());
+    QCCL_TRY(add({clear_sums}, layout.sums_end() / sizeof(uint64_t), {},
+                 plain(DataType::uint64, scratch.at), {}));
+    const auto step = [&](const std::array<KernelId, 2> &kernels, unsigned number) -> Done {
+        scratch.bits = static_cast<uint8_t>(number);
+        QCCL_TRY(flush());
+        return add({kernels[column_of(range.type)]}, range.count, {}, sink, {source, scratch});
+    };
+    QCCL_TRY(step({topk_sample_float, topk_sample_double}, 0));
+    for (unsigned turn = 0; turn < 2; turn++)
+        QCCL_TRY(step({topk_first_float, topk_first_double}, turn));
+    for (unsigned digit = 1; digit < layout.digits.count(); digit++)
+        QCCL_TRY(step({topk_digit_float, topk_digit_double}, digit));
+    QCCL_TRY(step({topk_count_float, topk_count_double}, 0));
+    QCCL_TRY(step({topk_write_float, topk_write_double}, 0));
+    return flush();
 }
 
 bool Launches::can_fuse(const Codec &codec, DataType type) {

@@ -11,6 +11,7 @@
 #include "kernels/kernels.hpp"
 
 #include <optional>
+#include <span>
 
 namespace qccl {
 
@@ -26,6 +27,13 @@ public:
 
     // Whether there are GPU kernels for it; the calls below refuse any other.
     static bool knows(const Codec &codec);
+
+    // What encoding a chunk of so many values takes of the device's memory, beside payload and
+    // values; of most codecs nothing.
+    static size_t scratch_bytes(const Codec &codec, DataType type, uint64_t count);
+    // Memory for that, from here on, at a multiple of 16; anything may lie in it. One encode after
+    // the other has it, those of other Launches only where their streams follow each other.
+    void use_scratch(std::span<std::byte> scratch) { scratch_ = scratch; }
 
     // As in Kernels.
     Done encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
@@ -58,10 +66,13 @@ private:
     Done encode_coded(const ChunkRange &range, const Noise &noise, const Operand &source,
                       std::byte *payload, uint64_t count);
 
+    Done encode_kept(const ChunkRange &range, const Operand &source, std::byte *payload);
+
     Launch launch_;
     void *device_;
     unsigned most_blocks_;
     const uint64_t *call_;
+    std::span<std::byte> scratch_;
     std::optional<Shape> shape_;
     uint64_t values_ = 0; // of the tensors gathered
     uint32_t operands_ = 0;

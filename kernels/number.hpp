@@ -75,6 +75,12 @@ template <class F> constexpr float widen(uint32_t bits) {
     return sign * moved * power;
 }
 
+// The same number with the only NaN that is written.
+template <class F> constexpr uint32_t canonical_pattern(uint32_t bits) {
+    constexpr uint32_t last = F::infinity == F::nan ? F::largest : F::infinity;
+    return (bits & (F::sign - 1)) > last ? F::nan : bits;
+}
+
 // One rounding to nearest even; going from double through float would be two.
 template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(double x) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;

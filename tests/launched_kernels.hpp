@@ -29,6 +29,10 @@ template <class Gpu> class LaunchedKernels {
     using RedOp = qccl::RedOp;
     using Launches = qccl::Launches;
 
+    struct alignas(16) Line {
+        std::byte bytes[16];
+    };
+
     // Memory at a multiple of `alignment`: the caller's own, or a copy that goes back in the end.
     class Lent {
     public:
@@ -51,9 +55,6 @@ template <class Gpu> class LaunchedKernels {
         }
 
     private:
-        struct alignas(16) Line {
-            std::byte bytes[16];
-        };
         void *memory_;
         size_t bytes_;
         std::vector<Line> copy_;
@@ -77,7 +78,13 @@ template <class Gpu> class LaunchedKernels {
     static void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                        std::byte *payload) {
         Lent values = read(src, in, range.count), to = chunk(range, payload, true);
+        // Of what was in it nothing counts.
+        std::vector<Line> lines(Launches::scratch_bytes(*range.codec, range.type, range.whole) /
+                                    sizeof(Line),
+                                Line{std::byte{0xA5}, std::byte{0x5A}, std::byte{0xFF}});
+        Lent scratch(lines.data(), lines.size() * sizeof(Line), sizeof(Line), true);
         run([&](Launches &launches) {
+            launches.use_scratch({scratch.data(), lines.size() * sizeof(Line)});
             return launches.encode(range, noise, in, values.data(), to.data());
         });
     }

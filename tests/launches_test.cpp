@@ -1,5 +1,6 @@
 // launches: operations that one kernel serves go together, in order and without losing one; a hop
-// of a ring in one launch is its three steps; what no kernel can do is refused.
+// of a ring in one launch is its three steps; topk's launches stand where it was asked for, and
+// want memory of their own.
 #include "kernel_operands.hpp"
 #include "qtest.hpp"
 
@@ -149,25 +150,87 @@ static void the_call_may_come_from_memory() {
     CHECK(same(got, want));
 }
 
-static void what_has_no_kernels_is_refused() {
-    const Chunk chunk{*parse_codec("topk"), DataType::float32, 100};
+// Steps of topk are launches of their own, between what was gathered before and comes behind;
+// chunks have the same scratch memory one after the other.
+static void topk_keeps_its_place() {
+    Values random(5);
+    const Chunk chunk{*parse_codec("topk:ratio=0.1"), DataType::float32, 3000};
+    const ChunkRange range = chunk.range();
+    const DataType type = chunk.type;
+    const size_t bytes = chunk.count * sizeof(float);
+    const size_t scratch_bytes = Launches::scratch_bytes(chunk.codec, type, chunk.count);
+    Buffer scratch(scratch_bytes), terms(bytes);
+    std::vector<Buffer> sums, want_sums, got(2, Buffer(chunk.layout.bytes)), want = got;
+    fill(random, Pattern::gauss, type, terms.data(), chunk.count);
     Gpu gpu;
     Launches launches = gpu.begin();
-    CHECK(!Launches::knows(chunk.codec));
-    CHECK(!launches.encode(chunk.range(), {}, DataType::float32, nullptr, nullptr));
-    CHECK(!launches.decode(chunk.range(), nullptr, DataType::float32, nullptr));
-    CHECK(!launches.decode_add(chunk.range(), RedOp::sum, nullptr, nullptr));
-    CHECK(!Launches::can_fuse(*parse_codec("minmax:bucket=1024"), DataType::float32));
-    CHECK(!Launches::can_fuse(*parse_codec("minmax:bucket=100"), DataType::float32));
-    CHECK(!Launches::can_fuse(*parse_codec("int8"), DataType::float64));
+    launches.use_scratch({scratch.data(), scratch_bytes});
+    for (size_t i = 0; i < 2; i++) {
+        sums.emplace_back(bytes);
+        fill(random, Pattern::gauss, type, sums[i].data(), chunk.count);
+    }
+    want_sums = sums;
+    for (size_t i = 0; i < 2; i++)
+        CHECK_OK(launches.reduce(RedOp::sum, type, sums[i].data(), type, terms.data(), 3000));
+    for (size_t i = 0; i < 2; i++)
+        CHECK_OK(launches.encode(range, {}, type, sums[i].data(), got[i].data()));
+    for (size_t i = 0; i < 2; i++)
+        CHECK_OK(launches.decode(range, got[i].data(), type, sums[i].data()));
+    CHECK_OK(launches.flush());
+    const Kernels &scalar = scalar_kernels();
+    for (size_t i = 0; i < 2; i++) {
+        scalar.reduce(RedOp::sum, type, want_sums[i].data(), type, terms.data(), chunk.count);
+        scalar.encode(range, {}, type, want_sums[i].data(), want[i].data());
+        scalar.decode(range, want[i].data(), type, want_sums[i].data(), false);
+        CHECK(same(got[i], want[i]));
+        CHECK(same(sums[i], want_sums[i]));
+    }
+    // Sums, sample, a first digit in two, two more, numbers, values; around them the others.
+    CHECK_EQ(gpu.launches, 1U + 2 * 8 + 1);
+}
+
+static void topk_wants_a_whole_chunk_and_scratch_memory() {
+    const Chunk chunk{*parse_codec("topk"), DataType::float32, 10000};
+    const size_t bytes = Launches::scratch_bytes(chunk.codec, chunk.type, chunk.count);
+    CHECK(bytes > 0);
+    CHECK_EQ(Launches::scratch_bytes(*parse_codec("int4"), chunk.type, chunk.count), 0U);
+    Buffer scratch(bytes), values(chunk.count * sizeof(float)), payload(chunk.layout.bytes);
+    Gpu gpu;
+    const auto outcome = [&](const ChunkRange &range, std::span<std::byte> lent) {
+        Launches launches = gpu.begin();
+        launches.use_scratch(lent);
+        const Done done = launches.encode(range, {}, chunk.type, values.data(), payload.data());
+        return done ? Code::success : done.error().code;
+    };
+    CHECK(outcome(chunk.range(), {}) == Code::internal_error);
+    CHECK(outcome(chunk.range(), {scratch.data(), bytes - 1}) == Code::internal_error);
+    CHECK(outcome(chunk.range(), {scratch.data() + 8, bytes}) == Code::internal_error);
+    ChunkRange part = chunk.range();
+    part.count = 9984;
+    CHECK(outcome(part, {scratch.data(), bytes}) == Code::internal_error);
+    part = chunk.range();
+    part.begin = 64;
+    part.count -= 64;
+    CHECK(outcome(part, {scratch.data(), bytes}) == Code::internal_error);
     CHECK_EQ(gpu.launches, 0U);
+    CHECK(outcome(chunk.range(), {scratch.data(), bytes}) == Code::success);
+}
+
+static void what_no_kernel_does_at_once_is_said() {
+    for (const char *spec : {"minmax:bucket=1024", "minmax:bucket=100", "topk"})
+        CHECK(!Launches::can_fuse(*parse_codec(spec), DataType::float32));
+    CHECK(!Launches::can_fuse(*parse_codec("int8"), DataType::float64));
 }
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(many_tensors_share_launches),    QTEST(what_is_gathered_keeps_its_order),
-        QTEST(a_hop_is_its_three_steps),       QTEST(the_call_may_come_from_memory),
-        QTEST(what_has_no_kernels_is_refused),
+        QTEST(many_tensors_share_launches),
+        QTEST(what_is_gathered_keeps_its_order),
+        QTEST(a_hop_is_its_three_steps),
+        QTEST(the_call_may_come_from_memory),
+        QTEST(topk_keeps_its_place),
+        QTEST(topk_wants_a_whole_chunk_and_scratch_memory),
+        QTEST(what_no_kernel_does_at_once_is_said),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -28,6 +28,7 @@ template <class F> void check_every_number() {
     for (uint32_t pattern = 0; pattern < patterns<F>; pattern++) {
         const uint32_t magnitude = pattern & (F::sign - 1), sign = pattern & F::sign;
         const float value = widen<F>(pattern);
+        CHECK_EQ(canonical_pattern<F>(pattern), narrow<F>(value));
         if (magnitude <= F::largest) {
             CHECK_EQ(static_cast<double>(value),
                      sign != 0 ? -magnitude_of<F>(magnitude) : magnitude_of<F>(magnitude));
