@@ -41,6 +41,7 @@ struct GpuMemoryName {
     std::array<std::byte, 16> gpu{};    // names it on this machine
     uint64_t process = 0;               // drawn at random by each
     uint64_t address = 0, bytes = 0;    // there
+    uint64_t offset = 0;                // from where the handle leads
     std::array<std::byte, 64> handle{}; // the vendor's own
 };
 

@@ -17,7 +17,7 @@ MAY_KNOW = {
     "lib/coll": ["lib/base", "lib/schedule"],
     "lib/codec": ["lib/base"],
     "lib/plan": ["lib/base", "lib/schedule", "lib/coll", "lib/codec", "topology/graph"],
-    "kernels": ["lib/base", "lib/codec"],
+    "kernels": ["lib/base", "lib/codec", "include/qccl/emulated.h"],
     "lib/device": ["lib/base", "lib/codec", "kernels"],
     "lib/record": ["lib/base"],
     "lib/transport": ["lib/base", "lib/record"],
@@ -34,7 +34,7 @@ IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|
                     r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"
                     r"\b(getenv|environ|clock_gettime)\b")
 VENDOR = re.compile(r"\b(cuda|hip|rocm|hsa|cu|nv)_?[A-Z]\w*|\b(CUDA|HIP|CU|ROCM)_\w+|\b(cuda|hip|rocm)\b")
-VENDOR_ROOMS = ("kernels/port.hpp", "kernels/module.cu", "lib/device/loader.cpp")
+VENDOR_ROOMS = ("kernels/port.hpp", "kernels/module.cu", "kernels/runtime_cuda.hpp", "kernels/runtime_hip.hpp", "lib/device/loader.cpp")
 SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")

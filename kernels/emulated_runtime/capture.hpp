@@ -1,0 +1,65 @@
+// What streams have been asked for while they captured, as a graph: nodes in the order in which
+// they came, each with those that it waits for. Knows no runtime.
+#pragma once
+
+#include "kernels/emulated_runtime/workers.hpp"
+
+#include <map>
+#include <thread>
+
+namespace qccl::emulated {
+
+struct Node {
+    std::function<Outcome()> run;
+    std::vector<size_t> after;
+    size_t lane = 0; // nodes of one stream
+};
+
+struct Graph {
+    std::vector<Node> nodes;
+    size_t lanes = 1;
+};
+
+struct GraphExec {
+    Graph graph;
+    PointPtr last; // launch of it
+};
+
+// Where a stream stands in a capture: what its next node waits for.
+using Tips = std::vector<size_t>;
+
+class Capture {
+public:
+    Capture(const Stream *origin, qcclEmulatedCaptureMode_t mode)
+        : origin_(origin), mode_(mode), thread_(std::this_thread::get_id()) {
+        join(origin, {});
+    }
+
+    void join(const Stream *stream, const Tips &tips);
+    void add(const Stream *stream, std::function<Outcome()> run);
+    const Tips &tips(const Stream *stream) const { return lanes_.at(stream).tips; }
+
+    void spoil() { is_spoilt_ = true; }
+    bool is_spoilt() const { return is_spoilt_; }
+    // Whether a thread, with a mode of its own, must not wait for the GPU meanwhile.
+    bool forbids(qcclEmulatedCaptureMode_t own) const;
+    // Whether the calling thread may end it there.
+    Outcome check_end(const Stream *stream) const;
+    // An error where not all that was captured leads back to the first stream.
+    Outcome finish(Graph &graph) const;
+
+private:
+    struct Lane {
+        size_t number = 0;
+        Tips tips;
+    };
+
+    const Stream *origin_;
+    qcclEmulatedCaptureMode_t mode_;
+    std::thread::id thread_;
+    bool is_spoilt_ = false;
+    std::vector<Node> nodes_;
+    std::map<const Stream *, Lane> lanes_;
+};
+
+} // namespace qccl::emulated

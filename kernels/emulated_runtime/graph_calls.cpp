@@ -1,0 +1,137 @@
+// The C API's calls for captures and graphs.
+#include "kernels/emulated_runtime/runtime.hpp"
+
+#include <utility>
+
+namespace qccl::emulated {
+namespace {
+
+// A stream for each lane save the first, which is that of the launch: what did not depend on each
+// other when it was captured does not now.
+Outcome launch(Runtime &runtime, GraphExec &exec, const StreamPtr &stream) {
+    if (Outcome start = runtime.put(stream, nullptr,
+                                    exec.last ? std::vector<Dependency>{{exec.last}}
+                                              : std::vector<Dependency>{});
+        !start.is_ok())
+        return start;
+    if (Outcome few = runtime.workers.prepare(exec.graph.lanes); !few.is_ok()) return few;
+    const Dependency start{.point = stream->last, .shares_failure = true};
+    std::vector<StreamPtr> lanes{stream};
+    while (lanes.size() < exec.graph.lanes) {
+        lanes.push_back(std::make_shared<Stream>());
+        lanes.back()->device = stream->device;
+    }
+    std::vector<PointPtr> points;
+    for (const Node &node : exec.graph.nodes) {
+        std::vector<Dependency> after{start};
+        for (const size_t before : node.after)
+            after.push_back({.point = points[before], .shares_failure = true});
+        const StreamPtr &lane = lanes[node.lane];
+        Outcome put =
+            runtime.workers.put(lane, {.run = node.run, .after = after, .point = nullptr});
+        if (!put.is_ok()) return put;
+        points.push_back(lane->last);
+    }
+    std::vector<Dependency> all;
+    for (const PointPtr &point : points) all.push_back({.point = point, .shares_failure = true});
+    Outcome end = runtime.put(stream, nullptr, std::move(all));
+    exec.last = stream->last;
+    return end;
+}
+
+} // namespace
+} // namespace qccl::emulated
+
+using namespace qccl::emulated;
+
+qcclEmulatedResult_t qcclEmulatedStreamBeginCapture(qcclEmulatedStream_t handle,
+                                                    qcclEmulatedCaptureMode_t mode) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (stream->is_default) return qcclEmulatedErrorStreamCaptureUnsupported;
+        if (stream->capture || mode < qcclEmulatedCaptureModeGlobal ||
+            mode > qcclEmulatedCaptureModeRelaxed)
+            return qcclEmulatedErrorInvalidValue;
+        if (!stream->failure.is_ok()) return stream->failure;
+        stream->capture = std::make_shared<Capture>(stream.get(), mode);
+        runtime.captures.insert(stream->capture);
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamEndCapture(qcclEmulatedStream_t handle,
+                                                  qcclEmulatedGraph_t *graph) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!graph) return qcclEmulatedErrorInvalidValue;
+        const std::shared_ptr<Capture> capture = stream->capture;
+        if (!capture) return qcclEmulatedErrorStreamCaptureUnmatched;
+        if (Outcome refused = capture->check_end(stream.get()); !refused.is_ok()) return refused;
+        runtime.end_capture(capture);
+        auto made = std::make_unique<Graph>();
+        if (Outcome outcome = capture->finish(*made); !outcome.is_ok()) return outcome;
+        *graph = reinterpret_cast<qcclEmulatedGraph_t>(made.get());
+        runtime.graphs.emplace(made.get(), std::move(made));
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamIsCapturing(qcclEmulatedStream_t handle, int *is_capturing) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!is_capturing) return qcclEmulatedErrorInvalidValue;
+        if (runtime.captor(*stream)) return qcclEmulatedErrorStreamCaptureImplicit;
+        *is_capturing = stream->capture ? 1 : 0;
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedThreadExchangeCaptureMode(qcclEmulatedCaptureMode_t *mode) {
+    return called(tells, [&](Runtime &, Lock &) -> Outcome {
+        if (!mode || *mode < qcclEmulatedCaptureModeGlobal ||
+            *mode > qcclEmulatedCaptureModeRelaxed)
+            return qcclEmulatedErrorInvalidValue;
+        std::swap(*mode, self().mode);
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedGraphInstantiate(qcclEmulatedGraphExec_t *exec,
+                                                  qcclEmulatedGraph_t graph) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const auto found = runtime.graphs.find(graph);
+        if (!exec || found == runtime.graphs.end()) return qcclEmulatedErrorInvalidValue;
+        auto made = std::make_unique<GraphExec>(GraphExec{.graph = *found->second, .last = {}});
+        *exec = reinterpret_cast<qcclEmulatedGraphExec_t>(made.get());
+        runtime.execs.emplace(made.get(), std::move(made));
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedGraphLaunch(qcclEmulatedGraphExec_t exec,
+                                             qcclEmulatedStream_t handle) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        const auto found = runtime.execs.find(exec);
+        if (!stream || found == runtime.execs.end()) return qcclEmulatedErrorInvalidHandle;
+        if (stream->capture)
+            return runtime.refuse_capture(stream, qcclEmulatedErrorStreamCaptureUnsupported);
+        return launch(runtime, *found->second, stream);
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedGraphDestroy(qcclEmulatedGraph_t graph) {
+    return called(gives_back, [&](Runtime &runtime, Lock &) -> Outcome {
+        return runtime.graphs.erase(graph) == 1 ? qcclEmulatedSuccess
+                                                : qcclEmulatedErrorInvalidValue;
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedGraphExecDestroy(qcclEmulatedGraphExec_t exec) {
+    return called(gives_back, [&](Runtime &runtime, Lock &) -> Outcome {
+        return runtime.execs.erase(exec) == 1 ? qcclEmulatedSuccess : qcclEmulatedErrorInvalidValue;
+    });
+}

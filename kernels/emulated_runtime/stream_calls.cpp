@@ -1,0 +1,233 @@
+// The C API's calls for streams and events.
+#include "kernels/emulated_runtime/kernel_launch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include <sys/prctl.h>
+
+namespace qccl::emulated {
+namespace {
+
+// For whoever waits for memory that the host writes, and tells nobody. Longer and longer, so that
+// many streams that wait long leave the processors to others.
+void sleep_until_reached(const uint32_t *at, uint32_t value) {
+    using namespace std::chrono_literals;
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    const std::atomic_ref word(*const_cast<uint32_t *>(at));
+    for (auto nap = 10us; static_cast<int32_t>(word.load() - value) < 0;
+         nap = std::min<std::chrono::microseconds>(nap + nap / 8 + 1us, 1ms))
+        std::this_thread::sleep_for(nap);
+}
+
+qcclEmulatedResult_t create_stream(qcclEmulatedStream_t *stream, bool is_blocking) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        if (!stream) return qcclEmulatedErrorInvalidValue;
+        const StreamPtr made = runtime.create_stream(is_blocking);
+        runtime.streams.emplace(made.get(), made);
+        *stream = reinterpret_cast<qcclEmulatedStream_t>(made.get());
+        return {};
+    });
+}
+
+Event *event_of(Runtime &runtime, qcclEmulatedEvent_t handle) {
+    const auto found = runtime.events.find(handle);
+    return found == runtime.events.end() ? nullptr : found->second.get();
+}
+
+// What a stream may be asked for by those that wait for it.
+Outcome check_wait(Runtime &runtime, const StreamPtr &stream) {
+    if (!stream) return qcclEmulatedErrorInvalidHandle;
+    if (stream->capture)
+        return runtime.refuse_capture(stream, qcclEmulatedErrorStreamCaptureUnsupported);
+    // The default stream's end is that of others, too.
+    return stream->is_default || !stream->last ? runtime.put(stream, nullptr) : Outcome();
+}
+
+Outcome join_capture(Runtime &runtime, const StreamPtr &stream, const Event &event) {
+    if (!runtime.captures.contains(event.capture)) return qcclEmulatedErrorCapturedEvent;
+    if (event.capture->is_spoilt()) return qcclEmulatedErrorStreamCaptureInvalidated;
+    if (stream->capture && stream->capture != event.capture)
+        return runtime.refuse_capture(stream, qcclEmulatedErrorStreamCaptureIsolation);
+    if (stream->is_default) {
+        event.capture->spoil();
+        return qcclEmulatedErrorStreamCaptureImplicit;
+    }
+    stream->capture = event.capture;
+    event.capture->join(stream.get(), event.tips);
+    return {};
+}
+
+Outcome record(Runtime &runtime, Event &event, const StreamPtr &stream) {
+    if (event.device != stream->device)
+        return {qcclEmulatedErrorInvalidHandle, "an event of one GPU, a stream of another"};
+    if (stream->capture) {
+        if (stream->capture->is_spoilt()) return qcclEmulatedErrorStreamCaptureInvalidated;
+        event.capture = stream->capture;
+        event.tips = stream->capture->tips(stream.get());
+        event.point = nullptr;
+        return {};
+    }
+    if (Outcome put = runtime.put(stream, nullptr); !put.is_ok()) return put;
+    event.point = stream->last;
+    event.capture = nullptr;
+    return {};
+}
+
+// Finds both, and calls `body`.
+template <class Body>
+qcclEmulatedResult_t called_with(const Manner &manner, qcclEmulatedEvent_t event,
+                                 qcclEmulatedStream_t stream, Body &&body) {
+    return called(manner, [&](Runtime &runtime, Lock &) -> Outcome {
+        Event *const known = event_of(runtime, event);
+        const StreamPtr own = runtime.stream(stream);
+        if (!known || !own) return qcclEmulatedErrorInvalidHandle;
+        return body(runtime, *known, own);
+    });
+}
+
+} // namespace
+} // namespace qccl::emulated
+
+using namespace qccl::emulated;
+
+qcclEmulatedResult_t qcclEmulatedStreamCreate(qcclEmulatedStream_t *stream) {
+    return create_stream(stream, true);
+}
+qcclEmulatedResult_t qcclEmulatedStreamCreateNonBlocking(qcclEmulatedStream_t *stream) {
+    return create_stream(stream, false);
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamDestroy(qcclEmulatedStream_t handle) {
+    return called(gives_back, [&](Runtime &runtime, Lock &) -> Outcome {
+        const auto found = runtime.streams.find(handle);
+        if (found == runtime.streams.end()) return qcclEmulatedErrorInvalidHandle;
+        runtime.destroy_stream(StreamPtr(found->second));
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamSynchronize(qcclEmulatedStream_t handle) {
+    return called(waits, [&](Runtime &runtime, Lock &lock) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (Outcome refused = check_wait(runtime, stream); !refused.is_ok()) return refused;
+        return runtime.waited(stream->device, Workers::wait(lock, PointPtr(stream->last)));
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamQuery(qcclEmulatedStream_t handle) {
+    return called(waits, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (Outcome refused = check_wait(runtime, stream); !refused.is_ok()) return refused;
+        return stream->last->is_done ? stream->last->outcome : qcclEmulatedErrorNotReady;
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedEventCreate(qcclEmulatedEvent_t *event) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        if (!event) return qcclEmulatedErrorInvalidValue;
+        auto made = std::make_unique<Event>();
+        made->device = self().device;
+        *event = reinterpret_cast<qcclEmulatedEvent_t>(made.get());
+        runtime.events.emplace(made.get(), std::move(made));
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedEventDestroy(qcclEmulatedEvent_t event) {
+    return called(gives_back, [&](Runtime &runtime, Lock &) -> Outcome {
+        return runtime.events.erase(event) == 1 ? qcclEmulatedSuccess
+                                                : qcclEmulatedErrorInvalidHandle;
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedEventRecord(qcclEmulatedEvent_t event,
+                                             qcclEmulatedStream_t stream) {
+    return called_with(asks, event, stream, record);
+}
+
+qcclEmulatedResult_t qcclEmulatedEventQuery(qcclEmulatedEvent_t handle) {
+    return called(waits, [&](Runtime &runtime, Lock &) -> Outcome {
+        const Event *const event = event_of(runtime, handle);
+        if (!event) return qcclEmulatedErrorInvalidHandle;
+        if (event->capture) return qcclEmulatedErrorCapturedEvent;
+        if (!event->point) return {};
+        return event->point->is_done ? event->point->outcome : qcclEmulatedErrorNotReady;
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedEventSynchronize(qcclEmulatedEvent_t handle) {
+    return called(waits, [&](Runtime &runtime, Lock &lock) -> Outcome {
+        const Event *const event = event_of(runtime, handle);
+        if (!event) return qcclEmulatedErrorInvalidHandle;
+        if (event->capture) return qcclEmulatedErrorCapturedEvent;
+        if (!event->point) return {};
+        const int device = event->device;
+        return runtime.waited(device, Workers::wait(lock, PointPtr(event->point)));
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamWaitEvent(qcclEmulatedStream_t stream,
+                                                 qcclEmulatedEvent_t handle) {
+    return called_with(
+        asks, handle, stream,
+        [](Runtime &runtime, const Event &event, const StreamPtr &own) -> Outcome {
+            if (event.capture) return join_capture(runtime, own, event);
+            if (!event.point) return {};
+            if (own->capture)
+                return runtime.refuse_capture(own, qcclEmulatedErrorStreamCaptureIsolation);
+            return runtime.put(own, nullptr, {{.point = event.point, .shares_failure = true}});
+        });
+}
+
+qcclEmulatedResult_t qcclEmulatedLaunchKernel(qcclEmulatedKernel_t kernel, unsigned blocks,
+                                              unsigned threads, const void *argument, size_t bytes,
+                                              qcclEmulatedStream_t stream) {
+    return called(asks, [&](Runtime &runtime, Lock &) {
+        return put_kernel(runtime, runtime.stream(stream), kernel, blocks, threads, argument,
+                          bytes);
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedLaunchHostFunc(qcclEmulatedStream_t handle,
+                                                qcclEmulatedHostFn_t function, void *context) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!function) return qcclEmulatedErrorInvalidValue;
+        return runtime.put(stream, [=]() -> Outcome {
+            self().is_in_host_function = true;
+            function(context);
+            self().is_in_host_function = false;
+            return {};
+        });
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamWaitValue32(qcclEmulatedStream_t handle, const uint32_t *at,
+                                                   uint32_t value) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!runtime.reaches(stream->device, at, sizeof *at)) return qcclEmulatedErrorInvalidValue;
+        return runtime.put(stream, [=]() -> Outcome {
+            sleep_until_reached(at, value);
+            return {};
+        });
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamWriteValue32(qcclEmulatedStream_t handle, uint32_t *at,
+                                                    uint32_t value) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!runtime.reaches(stream->device, at, sizeof *at)) return qcclEmulatedErrorInvalidValue;
+        return runtime.put(stream, [=]() -> Outcome {
+            std::atomic_ref(*at).store(value);
+            return {};
+        });
+    });
+}

@@ -1,0 +1,104 @@
+// Threads are as many as streams have had work at once, so that one that waits keeps no other from
+// being served.
+#include "kernels/emulated_runtime/workers.hpp"
+
+#include <algorithm>
+
+namespace qccl::emulated {
+
+static bool can_begin(const Work &work) {
+    return std::ranges::all_of(work.after,
+                               [](const Dependency &before) { return before.point->is_done; });
+}
+
+// The failure of another stream that the work waits for.
+static Outcome inherited(const Work &work) {
+    for (const Dependency &before : work.after)
+        if (before.shares_failure && !before.point->outcome.is_ok()) return before.point->outcome;
+    return {};
+}
+
+Outcome Workers::prepare(size_t streams) {
+    while (threads_.size() < served_ + streams) {
+        auto thread = QuietThread::start("emulated-gpu", [this] { work_for_ever(); });
+        if (!thread) return thread.error();
+        threads_.push_back(std::move(*thread));
+    }
+    return {};
+}
+
+Outcome Workers::put(const StreamPtr &stream, Work work) {
+    work.point = std::make_shared<Point>();
+    if (!stream->is_served) {
+        if (!work.run && can_begin(work)) {
+            stream->last = work.point;
+            come_by(*stream, work, inherited(work));
+            return {};
+        }
+        if (Outcome outcome = prepare(1); !outcome.is_ok()) return outcome;
+        stream->is_served = true;
+        served_++;
+        ready_.push_back(stream);
+        has_ready_.notify_one();
+    }
+    stream->last = work.point;
+    stream->work.push_back(std::move(work));
+    return {};
+}
+
+Outcome Workers::wait(Lock &lock, const PointPtr &point) {
+    point->done.wait(lock, [&] { return point->is_done; });
+    return point->outcome;
+}
+
+void Workers::work_for_ever() {
+    Lock lock(mutex_);
+    while (true) {
+        has_ready_.wait(lock, [this] { return !ready_.empty(); });
+        const StreamPtr stream = std::move(ready_.front());
+        ready_.pop_front();
+        serve(stream, lock);
+    }
+}
+
+void Workers::serve(const StreamPtr &stream, Lock &lock) {
+    while (!stream->work.empty()) {
+        for (const Dependency &before : stream->work.front().after)
+            if (!before.point->is_done) {
+                before.point->waiting.push_back(stream);
+                return;
+            }
+        Work work = std::move(stream->work.front());
+        stream->work.pop_front();
+        Outcome outcome = inherited(work);
+        if (stream->failure.is_ok() && outcome.is_ok() && work.run)
+            outcome = run(std::move(work.run), lock);
+        come_by(*stream, work, outcome);
+    }
+    stream->is_served = false;
+    served_--;
+}
+
+Outcome Workers::run(std::function<Outcome()> body, Lock &lock) {
+    if (fails_in_ > 0 && --fails_in_ == 0) return {failure_, "this work was to fail"};
+    lock.unlock();
+    Outcome outcome = body();
+    body = nullptr; // what it holds goes before others hear that it is done
+    lock.lock();
+    return outcome;
+}
+
+void Workers::come_by(Stream &stream, const Work &work, const Outcome &outcome) {
+    if (stream.failure.is_ok()) stream.failure = outcome;
+    Point &point = *work.point;
+    point.is_done = true;
+    point.outcome = stream.failure;
+    point.done.notify_all();
+    for (StreamPtr &waiting : point.waiting) {
+        ready_.push_back(std::move(waiting));
+        has_ready_.notify_one();
+    }
+    point.waiting.clear();
+}
+
+} // namespace qccl::emulated

@@ -1,0 +1,391 @@
+// A vendor's GPUs, over the names that runtime_*.hpp give its runtime: one source for all vendors.
+// Compiled into a module of its own for each; knows no ranks and no schedules.
+#if defined(__CUDACC__)
+#include "kernels/runtime_cuda.hpp"
+#elif defined(__HIP__)
+#include "kernels/runtime_hip.hpp"
+#else
+#include "kernels/runtime_emulated.hpp"
+#endif
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <sys/random.h>
+#include <unistd.h>
+
+namespace qccl {
+namespace {
+
+using runtime::Status;
+using runtime::Visit;
+
+struct Pin {
+    size_t uses = 0, bytes = 0;
+    bool is_ours = false; // else whoever uses QCCL has pinned it
+};
+
+struct Opening {
+    size_t uses = 0;
+    void *base = nullptr;
+};
+
+// What the driver keeps once for a process.
+struct Process {
+    const pid_t id = getpid();
+    uint64_t number = 0;
+    std::mutex mutex;
+    std::map<void *, Pin> pins;
+    std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
+};
+
+// A registry of its own for each communicator would pin and open twice what the driver takes once.
+// A forked child is another process, to which the parent's is of no use.
+Process &process() {
+    static std::mutex mutex;
+    static Process *process = nullptr;
+    const std::lock_guard lock(mutex);
+    if (!process || process->id != getpid()) {
+        process = new Process;
+        if (getrandom(&process->number, sizeof process->number, 0) < 0)
+            process->number = reinterpret_cast<uintptr_t>(process) ^ static_cast<uint64_t>(getpid());
+    }
+    return *process;
+}
+
+runtime::Stream own(GpuStream stream) { return reinterpret_cast<runtime::Stream>(stream); }
+runtime::Event own(GpuMark mark) { return reinterpret_cast<runtime::Event>(mark); }
+
+std::array<char, 8> vendor_name() {
+    std::array<char, 8> name{};
+    std::copy_n(runtime::vendor, std::min(std::strlen(runtime::vendor), name.size()), name.data());
+    return name;
+}
+
+class ModuleGpu final : public Gpu {
+public:
+    static Result<std::unique_ptr<ModuleGpu>> open(uint32_t number);
+    ~ModuleGpu() override {
+        const Visit visit(device_);
+        if (stream_) runtime::destroy(stream_);
+    }
+
+    const GpuTraits &traits() const override { return traits_; }
+
+    Result<std::byte *> allocate(size_t bytes) override;
+    void free(std::byte *memory) override {
+        const Visit visit(device_);
+        runtime::forget(runtime::free(memory));
+    }
+    Result<std::byte *> allocate_private(size_t bytes) override;
+    void free_private(std::byte *memory) override {
+        const Visit visit(device_);
+        runtime::forget(runtime::free_in_order(memory, stream_));
+    }
+    Result<std::byte *> allocate_pinned(size_t bytes) override;
+    void free_pinned(std::byte *memory) override {
+        const Visit visit(device_);
+        runtime::forget(runtime::free_pinned(memory));
+    }
+
+    Result<GpuPlace> find(const void *memory) const override;
+    Done pin(std::byte *memory, size_t bytes) override;
+    void unpin(std::byte *memory) override;
+
+    Result<GpuMemoryName> name_memory(std::byte *memory, size_t bytes) const override;
+    Result<std::byte *> map(const GpuMemoryName &name) override;
+    void unmap(const GpuMemoryName &name, std::byte *memory) override;
+
+    Result<GpuStream> create_stream() override {
+        runtime::Stream stream{};
+        QCCL_TRY(doing("create a stream", [&] { return runtime::create(&stream); }));
+        return reinterpret_cast<GpuStream>(stream);
+    }
+    void destroy_stream(GpuStream stream) override {
+        const Visit visit(device_);
+        runtime::forget(runtime::destroy(own(stream)));
+    }
+    Result<bool> is_capturing(GpuStream stream) const override {
+        bool is = false;
+        QCCL_TRY(doing("ask a stream whether it captures",
+                       [&] { return runtime::is_capturing(own(stream), &is); }));
+        return is;
+    }
+
+    Done launch(GpuStream stream, KernelId kernel, unsigned blocks, const Batch &batch) override {
+        return doing("launch a kernel",
+                     [&] { return runtime::launch(own(stream), kernel, blocks, batch); });
+    }
+    Done copy(GpuStream stream, void *to, const void *from, size_t bytes) override {
+        return doing("copy", [&] { return runtime::copy(own(stream), to, from, bytes); });
+    }
+    Done call_host(GpuStream stream, void (*function)(void *), void *context) override {
+        return doing("have a stream call the host",
+                     [&] { return runtime::call_host(own(stream), function, context); });
+    }
+    Done synchronize(GpuStream stream) override {
+        return doing("wait for a stream", [&] { return runtime::synchronize(own(stream)); });
+    }
+
+    Result<GpuMark> create_mark() override {
+        runtime::Event event{};
+        QCCL_TRY(doing("create an event", [&] { return runtime::create(&event); }));
+        return reinterpret_cast<GpuMark>(event);
+    }
+    void destroy_mark(GpuMark mark) override {
+        const Visit visit(device_);
+        runtime::forget(runtime::destroy(own(mark)));
+    }
+    Done set_mark(GpuMark mark, GpuStream stream) override {
+        return doing("record an event", [&] { return runtime::record(own(mark), own(stream)); });
+    }
+    Result<bool> is_passed(GpuMark mark) const override {
+        const Visit visit(device_);
+        const Status status = runtime::query(own(mark));
+        if (runtime::is_ok(status)) return true;
+        if (runtime::is_not_ready(status)) {
+            runtime::forget(status);
+            return false;
+        }
+        return failed("ask for an event", status);
+    }
+    Done await_mark(GpuStream stream, GpuMark mark) override {
+        return doing("have a stream wait for an event",
+                     [&] { return runtime::await(own(stream), own(mark)); });
+    }
+
+    Result<uint32_t *> create_gate() override {
+        QCCL_TRY(std::byte *const memory, allocate_pinned(sizeof(uint32_t)));
+        return reinterpret_cast<uint32_t *>(memory);
+    }
+    void destroy_gate(uint32_t *gate) override { free_pinned(reinterpret_cast<std::byte *>(gate)); }
+    Done await_gate(GpuStream stream, const uint32_t *gate, uint32_t value) override {
+        return doing("have a stream wait for the host",
+                     [&] { return runtime::await_value(own(stream), gate, value); });
+    }
+
+private:
+    explicit ModuleGpu(uint32_t number) : device_(static_cast<int>(number)) {
+        traits_.number = number;
+        traits_.name = std::string(runtime::vendor) + ":" + std::to_string(number);
+    }
+
+    Error failed(const char *what, Status status) const {
+        const Error error = Error::make(Code::unhandled_device_error, "%s: cannot %s: %.300s",
+                                        traits_.name.c_str(), what, runtime::text(status));
+        runtime::forget(status);
+        return error;
+    }
+    template <class Call> Done doing(const char *what, Call &&call) const {
+        const Visit visit(device_);
+        const Status status = call();
+        if (runtime::is_ok(status)) return {};
+        return failed(what, status);
+    }
+    Done zero(void *memory, size_t bytes) {
+        QCCL_TRY(doing("clear memory", [&] { return runtime::zero(stream_, memory, bytes); }));
+        return doing("clear memory", [&] { return runtime::synchronize(stream_); });
+    }
+    Done reach(int device) const;
+    Result<int> find_owner(const GpuMemoryName &name) const;
+
+    int device_;
+    GpuTraits traits_;
+    runtime::Uuid uuid_{};
+    runtime::Stream stream_{}; // of its own
+};
+
+Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
+    std::unique_ptr<ModuleGpu> gpu(new ModuleGpu(number));
+    if (Status status = runtime::prepare(gpu->device_); !runtime::is_ok(status))
+        return gpu->failed("begin", status);
+    QCCL_TRY(gpu->doing("describe itself", [&] {
+        return runtime::describe(gpu->device_, gpu->traits_, gpu->uuid_);
+    }));
+    QCCL_TRY(gpu->doing("create a stream", [&] { return runtime::create(&gpu->stream_); }));
+    return gpu;
+}
+
+Result<std::byte *> ModuleGpu::allocate(size_t bytes) {
+    void *memory = nullptr;
+    QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
+    auto *const start = static_cast<std::byte *>(memory);
+    if (const Done zeroed = zero(memory, bytes); !zeroed) {
+        free(start);
+        return zeroed.error();
+    }
+    return start;
+}
+
+Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
+    void *memory = nullptr;
+    QCCL_TRY(doing("allocate memory",
+                   [&] { return runtime::allocate_in_order(&memory, bytes, stream_); }));
+    auto *const start = static_cast<std::byte *>(memory);
+    if (const Done zeroed = zero(memory, bytes); !zeroed) {
+        free_private(start);
+        return zeroed.error();
+    }
+    return start;
+}
+
+Result<std::byte *> ModuleGpu::allocate_pinned(size_t bytes) {
+    void *memory = nullptr;
+    QCCL_TRY(doing("allocate memory of the host",
+                   [&] { return runtime::allocate_pinned(&memory, bytes); }));
+    std::memset(memory, 0, bytes);
+    return static_cast<std::byte *>(memory);
+}
+
+Result<GpuPlace> ModuleGpu::find(const void *memory) const {
+    GpuPlace place;
+    QCCL_TRY(doing("find out whose memory it is", [&] { return runtime::find(memory, place); }));
+    return place;
+}
+
+Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
+    Process &all = process();
+    const std::lock_guard lock(all.mutex);
+    const auto known = all.pins.find(memory);
+    if (known != all.pins.end()) {
+        if (known->second.bytes < bytes)
+            return Error::make(Code::invalid_usage,
+                               "%s: %zu bytes are pinned there already, not %zu",
+                               traits_.name.c_str(), known->second.bytes, bytes);
+        known->second.uses++;
+        return {};
+    }
+    QCCL_TRY(const GpuPlace first, find(memory));
+    QCCL_TRY(const GpuPlace last, find(memory + bytes - 1));
+    const bool is_pinned = first.kind != GpuPlace::Kind::pageable && last.kind == first.kind;
+    if (!is_pinned) QCCL_TRY(doing("pin memory", [&] { return runtime::pin(memory, bytes); }));
+    all.pins.emplace(memory, Pin{.uses = 1, .bytes = bytes, .is_ours = !is_pinned});
+    return {};
+}
+
+void ModuleGpu::unpin(std::byte *memory) {
+    Process &all = process();
+    const std::lock_guard lock(all.mutex);
+    const auto known = all.pins.find(memory);
+    if (known == all.pins.end() || --known->second.uses > 0) return;
+    const Visit visit(device_);
+    if (known->second.is_ours) runtime::forget(runtime::unpin(memory));
+    all.pins.erase(known);
+}
+
+Result<GpuMemoryName> ModuleGpu::name_memory(std::byte *memory, size_t bytes) const {
+    static_assert(sizeof(runtime::Handle) == sizeof(GpuMemoryName::handle));
+    void *base = nullptr;
+    runtime::Handle handle;
+    QCCL_TRY(doing("find the beginning of memory",
+                   [&] { return runtime::find_base(memory, &base); }));
+    QCCL_TRY(doing("name memory", [&] { return runtime::name(&handle, memory); }));
+    GpuMemoryName name{.vendor = vendor_name(),
+                       .gpu = uuid_,
+                       .process = process().number,
+                       .address = reinterpret_cast<uintptr_t>(memory),
+                       .bytes = bytes,
+                       .offset = static_cast<uint64_t>(memory - static_cast<std::byte *>(base))};
+    std::memcpy(name.handle.data(), &handle, sizeof handle);
+    return name;
+}
+
+// Lets kernels of this GPU touch memory of another.
+Done ModuleGpu::reach(int device) const {
+    if (device == device_) return {};
+    int can = 0;
+    QCCL_TRY(doing("ask for access to another GPU",
+                   [&] { return runtime::can_reach(&can, device_, device); }));
+    if (can == 0)
+        return Error::make(Code::unhandled_device_error, "%s: cannot reach the memory of %s:%d",
+                           traits_.name.c_str(), runtime::vendor, device);
+    const Visit visit(device_);
+    const Status status = runtime::reach(device);
+    if (runtime::is_ok(status)) return {};
+    if (!runtime::is_enabled_already(status)) return failed("reach another GPU", status);
+    runtime::forget(status);
+    return {};
+}
+
+Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
+    if (name.vendor != vendor_name())
+        return Error::make(Code::unhandled_device_error, "%s: cannot reach memory of another make",
+                           traits_.name.c_str());
+    int devices = 0;
+    QCCL_TRY(doing("count GPUs", [&] { return runtime::count(&devices); }));
+    for (int device = 0; device < devices; device++) {
+        GpuTraits ignored;
+        runtime::Uuid uuid{};
+        QCCL_TRY(doing("describe a GPU", [&] { return runtime::describe(device, ignored, uuid); }));
+        if (uuid == name.gpu) return device;
+    }
+    return Error::make(Code::unhandled_device_error,
+                       "%s: cannot reach memory of a GPU that this process does not see",
+                       traits_.name.c_str());
+}
+
+Result<std::byte *> ModuleGpu::map(const GpuMemoryName &name) {
+    QCCL_TRY(const int owner, find_owner(name));
+    QCCL_TRY(reach(owner));
+    Process &all = process();
+    if (name.process == all.number)
+        return reinterpret_cast<std::byte *>(static_cast<uintptr_t>(name.address));
+    const std::lock_guard lock(all.mutex);
+    Opening &opening = all.openings[{device_, name.handle}];
+    if (opening.uses == 0) {
+        runtime::Handle handle;
+        std::memcpy(&handle, name.handle.data(), sizeof handle);
+        const Done opened = doing("open memory of another process",
+                                  [&] { return runtime::open(&opening.base, handle); });
+        if (!opened) {
+            all.openings.erase({device_, name.handle});
+            return opened.error();
+        }
+    }
+    opening.uses++;
+    return static_cast<std::byte *>(opening.base) + name.offset;
+}
+
+void ModuleGpu::unmap(const GpuMemoryName &name, std::byte *) {
+    Process &all = process();
+    if (name.process == all.number) return;
+    const std::lock_guard lock(all.mutex);
+    const auto known = all.openings.find({device_, name.handle});
+    if (known == all.openings.end() || --known->second.uses > 0) return;
+    const Visit visit(device_);
+    runtime::forget(runtime::close(known->second.base));
+    all.openings.erase(known);
+}
+
+uint32_t count(char *why, size_t why_bytes) {
+    int devices = 0;
+    const Status status = runtime::count(&devices);
+    if (runtime::is_ok(status) && devices > 0) return static_cast<uint32_t>(devices);
+    std::snprintf(why, why_bytes, "%s",
+                  runtime::is_ok(status) ? "there is none" : runtime::text(status));
+    runtime::forget(status);
+    return 0;
+}
+
+Gpu *open(uint32_t number, Error *error) {
+    auto gpu = contained([&] { return ModuleGpu::open(number); });
+    if (gpu) return gpu->release();
+    *error = gpu.error();
+    return nullptr;
+}
+
+} // namespace
+} // namespace qccl
+
+extern "C" [[gnu::visibility("default")]] qccl::GpuModuleFunction qccl_gpu_module;
+
+const qccl::GpuModule *qccl_gpu_module() {
+    static constexpr qccl::GpuModule module{.abi = qccl::GpuModule::current_abi,
+                                            .vendor = qccl::runtime::vendor,
+                                            .count = qccl::count,
+                                            .open = qccl::open};
+    return &module;
+}

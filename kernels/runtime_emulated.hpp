@@ -1,0 +1,141 @@
+// The names by which module.cu knows a vendor's runtime: the emulated one's.
+#pragma once
+
+#include "kernels/emulated_runtime/kernel_launch.hpp"
+#include "kernels/gpu.hpp"
+
+#include <cstring>
+
+namespace qccl::runtime {
+
+inline constexpr const char *vendor = "emulated";
+inline constexpr bool has_graphs = true;
+
+using Status = qcclEmulatedResult_t;
+using Stream = qcclEmulatedStream_t;
+using Event = qcclEmulatedEvent_t;
+using Handle = qcclEmulatedIpcMemHandle_t;
+using Uuid = std::array<std::byte, 16>;
+
+inline constexpr Status success = qcclEmulatedSuccess;
+inline bool is_ok(Status status) { return status == qcclEmulatedSuccess; }
+inline bool is_not_ready(Status status) { return status == qcclEmulatedErrorNotReady; }
+inline bool is_enabled_already(Status status) {
+    return status == qcclEmulatedErrorPeerAccessAlreadyEnabled;
+}
+inline const char *text(Status) { return qcclEmulatedGetErrorSentence(); }
+inline void forget(Status) {} // only other runtimes remember it
+
+// The thread's GPU for now, with leave to call whatever others capture.
+class Visit {
+public:
+    explicit Visit(int device) {
+        qcclEmulatedGetDevice(&before_);
+        qcclEmulatedSetDevice(device);
+        qcclEmulatedThreadExchangeCaptureMode(&mode_);
+    }
+    ~Visit() {
+        qcclEmulatedThreadExchangeCaptureMode(&mode_);
+        qcclEmulatedSetDevice(before_);
+    }
+    Visit(const Visit &) = delete;
+    Visit &operator=(const Visit &) = delete;
+
+private:
+    int before_ = 0;
+    qcclEmulatedCaptureMode_t mode_ = qcclEmulatedCaptureModeRelaxed;
+};
+
+inline Status prepare(int) { return success; }
+inline Status count(int *devices) { return qcclEmulatedGetDeviceCount(devices); }
+inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
+    qcclEmulatedDeviceProp_t properties;
+    const Status status = qcclEmulatedGetDeviceProperties(&properties, device);
+    if (!is_ok(status)) return status;
+    traits.model = properties.name;
+    traits.lanes = static_cast<uint32_t>(properties.warpSize);
+    traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
+    traits.has_gates = true;
+    traits.can_capture = has_graphs;
+    std::memcpy(uuid.data(), properties.uuid, uuid.size());
+    return status;
+}
+
+inline Status allocate(void **memory, size_t bytes) { return qcclEmulatedMalloc(memory, bytes); }
+inline Status free(void *memory) { return qcclEmulatedFree(memory); }
+inline Status allocate_in_order(void **memory, size_t bytes, Stream stream) {
+    return qcclEmulatedMallocAsync(memory, bytes, stream);
+}
+inline Status free_in_order(void *memory, Stream stream) {
+    return qcclEmulatedFreeAsync(memory, stream);
+}
+inline Status allocate_pinned(void **memory, size_t bytes) {
+    return qcclEmulatedMallocHost(memory, bytes);
+}
+inline Status free_pinned(void *memory) { return qcclEmulatedFreeHost(memory); }
+inline Status pin(void *memory, size_t bytes) { return qcclEmulatedHostRegister(memory, bytes); }
+inline Status unpin(void *memory) { return qcclEmulatedHostUnregister(memory); }
+
+inline Status find(const void *memory, GpuPlace &place) {
+    qcclEmulatedPointerAttributes_t found;
+    const Status status = qcclEmulatedPointerGetAttributes(&found, memory);
+    if (!is_ok(status)) return status;
+    place = {};
+    if (found.type == qcclEmulatedMemoryTypeHost) place.kind = GpuPlace::Kind::pinned;
+    if (found.type == qcclEmulatedMemoryTypeDevice)
+        place = {.kind = GpuPlace::Kind::gpu, .number = static_cast<uint32_t>(found.device)};
+    return status;
+}
+inline Status find_base(void *memory, void **base) {
+    qcclEmulatedPointerAttributes_t found;
+    const Status status = qcclEmulatedPointerGetAttributes(&found, memory);
+    if (is_ok(status)) *base = found.base;
+    return status;
+}
+
+inline Status name(Handle *handle, void *memory) {
+    return qcclEmulatedIpcGetMemHandle(handle, memory);
+}
+inline Status open(void **memory, const Handle &handle) {
+    return qcclEmulatedIpcOpenMemHandle(memory, &handle);
+}
+inline Status close(void *memory) { return qcclEmulatedIpcCloseMemHandle(memory); }
+inline Status can_reach(int *can, int device, int peer) {
+    return qcclEmulatedDeviceCanAccessPeer(can, device, peer);
+}
+inline Status reach(int peer) { return qcclEmulatedDeviceEnablePeerAccess(peer); }
+
+inline Status create(Stream *stream) { return qcclEmulatedStreamCreateNonBlocking(stream); }
+inline Status destroy(Stream stream) { return qcclEmulatedStreamDestroy(stream); }
+inline Status synchronize(Stream stream) { return qcclEmulatedStreamSynchronize(stream); }
+inline Status is_capturing(Stream stream, bool *is) {
+    int answer = 0;
+    const Status status = qcclEmulatedStreamIsCapturing(stream, &answer);
+    *is = answer != 0;
+    return status;
+}
+inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
+    return emulated::launch(stream, kernel, blocks, batch);
+}
+inline Status copy(Stream stream, void *to, const void *from, size_t bytes) {
+    return qcclEmulatedMemcpyAsync(to, from, bytes, stream);
+}
+inline Status zero(Stream stream, void *memory, size_t bytes) {
+    return qcclEmulatedMemsetAsync(memory, 0, bytes, stream);
+}
+inline Status call_host(Stream stream, void (*function)(void *), void *context) {
+    return qcclEmulatedLaunchHostFunc(stream, function, context);
+}
+
+inline Status create(Event *event) { return qcclEmulatedEventCreate(event); }
+inline Status destroy(Event event) { return qcclEmulatedEventDestroy(event); }
+inline Status record(Event event, Stream stream) { return qcclEmulatedEventRecord(event, stream); }
+inline Status query(Event event) { return qcclEmulatedEventQuery(event); }
+inline Status await(Stream stream, Event event) {
+    return qcclEmulatedStreamWaitEvent(stream, event);
+}
+inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
+    return qcclEmulatedStreamWaitValue32(stream, at, value);
+}
+
+} // namespace qccl::runtime

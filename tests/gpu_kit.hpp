@@ -1,0 +1,82 @@
+// For tests of GPUs: the emulated module's, opened; a child process with a runtime of its own; and
+// memory of the host that both see.
+#pragma once
+
+#include "qtest.hpp"
+
+#include "kernels/gpu.hpp"
+
+#include "qccl/emulated.h"
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern "C" qccl::GpuModuleFunction qccl_gpu_module;
+
+namespace gpu_kit {
+
+inline std::unique_ptr<qccl::Gpu> open_gpu(uint32_t number) {
+    qccl::Error error;
+    std::unique_ptr<qccl::Gpu> gpu(qccl_gpu_module()->open(number, &error));
+    if (!gpu) throw qtest::Failure{error.text};
+    return gpu;
+}
+
+// Of this process and of those that it forks.
+template <class T> class Common {
+public:
+    Common()
+        : memory_(
+              mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+        CHECK(memory_ != MAP_FAILED);
+    }
+    ~Common() { munmap(memory_, sizeof(T)); }
+    Common(const Common &) = delete;
+    Common &operator=(const Common &) = delete;
+    T *operator->() { return static_cast<T *>(memory_); }
+    T &operator*() { return *static_cast<T *>(memory_); }
+
+private:
+    void *memory_;
+};
+
+// Runs `body` in a child that begins the runtime again; throws what it failed with.
+template <class Body> void in_child(Body &&body) {
+    Common<char[2048]> said;
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        qcclEmulatedBeginAgain();
+        try {
+            body();
+        } catch (const qtest::Failure &failure) {
+            snprintf(*said, sizeof *said, "in the child: %s", failure.text.c_str());
+        }
+        _exit((*said)[0] == 0 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    if (status != 0)
+        throw qtest::Failure{(*said)[0] != 0 ? *said
+                                             : "the child ended with " + std::to_string(status)};
+}
+
+// Nothing that a test took is left when it ends.
+class Ledger {
+public:
+    Ledger() : held_(qcclEmulatedCountHeld()) {}
+    void check() const { CHECK_EQ(qcclEmulatedCountHeld(), held_); }
+
+private:
+    size_t held_;
+};
+
+inline void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+} // namespace gpu_kit

@@ -1,0 +1,347 @@
+// gpu: the interface to a GPU as the library uses it, over the emulated module: memory of each
+// kind, streams, marks, gates, launches, names for other processes, and failures.
+#include "gpu_kit.hpp"
+
+#include "kernels/batch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+
+using namespace qccl;
+using namespace gpu_kit;
+
+namespace {
+
+// A kernel's task: *sink = a + b, of so many floats.
+Batch sum_of(float *sink, const float *a, const float *b, uint64_t count) {
+    Batch batch;
+    batch.tensors = 1;
+    batch.tensor[0] = {.first_source = 1, .sources = 2, .count = count, .noise = {}};
+    const auto plain = [](const float *at) {
+        Operand operand;
+        operand.at = reinterpret_cast<std::byte *>(const_cast<float *>(at));
+        return operand;
+    };
+    batch.operand[0] = plain(sink);
+    batch.operand[1] = plain(a);
+    batch.operand[2] = plain(b);
+    return batch;
+}
+
+// Three vectors of so many floats on a GPU: 1, 2, 3, ..., the same again, and room for the sum.
+struct Vectors {
+    Vectors(Gpu &owner, size_t n) : gpu(owner), count(n) {
+        std::vector<float> values(count);
+        std::iota(values.begin(), values.end(), 1.0F);
+        for (float *&vector : at) {
+            const auto memory = gpu.allocate(bytes());
+            CHECK_OK(memory);
+            vector = reinterpret_cast<float *>(*memory);
+            std::memcpy(vector, values.data(), bytes());
+        }
+        std::memset(at[0], 0, bytes());
+    }
+    ~Vectors() {
+        for (float *vector : at) gpu.free(reinterpret_cast<std::byte *>(vector));
+    }
+    size_t bytes() const { return count * sizeof(float); }
+    Batch batch() const { return sum_of(at[0], at[1], at[2], count); }
+    void check_sum() const {
+        for (size_t i = 0; i < count; i++) CHECK_EQ(at[0][i], 2.0F * static_cast<float>(i + 1));
+    }
+
+    Gpu &gpu;
+    size_t count;
+    float *at[3] = {};
+};
+
+// A stream and a mark that go with the test.
+struct Stream {
+    explicit Stream(Gpu &owner) : gpu(owner) {
+        const auto made = gpu.create_stream();
+        CHECK_OK(made);
+        handle = *made;
+    }
+    ~Stream() { gpu.destroy_stream(handle); }
+    Gpu &gpu;
+    GpuStream handle;
+};
+
+bool is_zero(const std::byte *memory, size_t bytes) {
+    return std::all_of(memory, memory + bytes, [](std::byte b) { return b == std::byte{}; });
+}
+
+} // namespace
+
+static void the_module_knows_its_gpus() {
+    const GpuModule &module = *qccl_gpu_module();
+    char why[100] = "";
+    CHECK_EQ(module.abi, GpuModule::current_abi);
+    CHECK_EQ(std::string(module.vendor), "emulated");
+    CHECK_EQ(module.count(why, sizeof why), 8U);
+    for (const uint32_t number : {0U, 1U, 6U}) {
+        const auto gpu = open_gpu(number);
+        CHECK_EQ(gpu->traits().name, "emulated:" + std::to_string(number));
+        CHECK_EQ(gpu->traits().lanes, number % 2 == 0 ? 32U : 64U);
+        CHECK(gpu->traits().has_gates && gpu->traits().can_capture);
+        CHECK(!gpu->traits().model.empty());
+    }
+    qcclEmulatedFailCall(1, qcclEmulatedErrorInitialization);
+    CHECK_EQ(module.count(why, sizeof why), 0U);
+    CHECK_EQ(std::string(why), "this call was to fail");
+    Error error;
+    CHECK(!module.open(8, &error));
+    CHECK_EQ(std::string(error.text), "emulated:8: cannot describe itself: invalid device ordinal");
+}
+
+static void memory_of_each_kind_is_zeroed_and_found() {
+    const auto gpu = open_gpu(3);
+    const Ledger ledger;
+    for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{100000}}) {
+        const auto named = gpu->allocate(bytes), alone = gpu->allocate_private(bytes),
+                   pinned = gpu->allocate_pinned(bytes);
+        CHECK(named && alone && pinned);
+        for (std::byte *const memory : {*named, *alone, *pinned}) {
+            CHECK(is_zero(memory, bytes));
+            CHECK_EQ(reinterpret_cast<uintptr_t>(memory) % 256, 0U);
+            const auto place = gpu->find(memory + bytes - 1);
+            CHECK_OK(place);
+            CHECK(place->kind ==
+                  (memory == *pinned ? GpuPlace::Kind::pinned : GpuPlace::Kind::gpu));
+            CHECK_EQ(place->number, memory == *pinned ? 0U : 3U);
+        }
+        gpu->free(*named);
+        gpu->free_private(*alone);
+        gpu->free_pinned(*pinned);
+    }
+    int local = 0;
+    const auto place = gpu->find(&local);
+    CHECK_OK(place);
+    CHECK(place->kind == GpuPlace::Kind::pageable);
+    CHECK_EQ(qcclEmulatedSetDevice(3), 0);
+    CHECK_EQ(qcclEmulatedDeviceSynchronize(), 0);
+    CHECK_EQ(qcclEmulatedSetDevice(0), 0);
+    ledger.check();
+}
+
+static void memory_may_be_short() {
+    const auto gpu = open_gpu(0);
+    qcclEmulatedLimitMemory(10000);
+    const auto fits = gpu->allocate(8000);
+    CHECK_OK(fits);
+    const auto refused = gpu->allocate(4000);
+    CHECK(!refused);
+    CHECK(refused.error().code == Code::unhandled_device_error);
+    CHECK_EQ(std::string(refused.error().text),
+             "emulated:0: cannot allocate memory: out of memory");
+    CHECK(!gpu->allocate_private(4000));
+    CHECK_OK(open_gpu(1)->allocate_private(4000)); // another's; left to the end of the process
+    gpu->free(*fits);
+    const auto again = gpu->allocate(8000);
+    CHECK_OK(again);
+    gpu->free(*again);
+    qcclEmulatedLimitMemory(SIZE_MAX);
+}
+
+static void kernels_copies_and_host_calls_go_in_order() {
+    for (const uint32_t number : {0U, 1U}) {
+        const auto gpu = open_gpu(number);
+        const Ledger ledger;
+        {
+            Vectors vectors(*gpu, 5000);
+            const Stream stream(*gpu);
+            std::vector<float> result(vectors.count);
+            CHECK_OK(gpu->launch(stream.handle, KernelId::fold_float, 2, vectors.batch()));
+            CHECK_OK(gpu->copy(stream.handle, result.data(), vectors.at[0], vectors.bytes()));
+            struct Seen {
+                const std::vector<float> *result;
+                float last = 0;
+            } seen{&result};
+            CHECK_OK(gpu->call_host(
+                stream.handle,
+                [](void *context) {
+                    auto *const self = static_cast<Seen *>(context);
+                    self->last = self->result->back();
+                },
+                &seen));
+            CHECK_OK(gpu->synchronize(stream.handle));
+            vectors.check_sum();
+            CHECK_EQ(seen.last, 10000.0F);
+        }
+        ledger.check();
+    }
+}
+
+static void a_thread_keeps_the_gpu_of_its_choice() {
+    const auto gpu = open_gpu(5);
+    CHECK_EQ(qcclEmulatedSetDevice(2), 0);
+    const auto memory = gpu->allocate(100);
+    CHECK_OK(memory);
+    const Stream stream(*gpu);
+    CHECK_OK(gpu->synchronize(stream.handle));
+    gpu->free(*memory);
+    int device = -1;
+    CHECK_EQ(qcclEmulatedGetDevice(&device), 0);
+    CHECK_EQ(device, 2);
+    CHECK_EQ(qcclEmulatedSetDevice(0), 0);
+}
+
+static void marks_tell_when_a_stream_has_come_by() {
+    const auto gpu = open_gpu(0);
+    const Ledger ledger;
+    {
+        const Stream first(*gpu), second(*gpu);
+        const auto mark = gpu->create_mark();
+        const auto gate = gpu->create_gate();
+        CHECK(mark && gate);
+        const auto passed = [&] {
+            const auto is = gpu->is_passed(*mark);
+            CHECK_OK(is);
+            return *is;
+        };
+        CHECK(passed()); // nothing to wait for yet
+        std::atomic<bool> is_through = false;
+        const auto tell = [](void *flag) { *static_cast<std::atomic<bool> *>(flag) = true; };
+        CHECK_OK(gpu->await_gate(first.handle, *gate, 1));
+        CHECK_OK(gpu->set_mark(*mark, first.handle));
+        CHECK_OK(gpu->await_mark(second.handle, *mark));
+        CHECK_OK(gpu->call_host(second.handle, tell, &is_through));
+        nap();
+        CHECK(!passed());
+        CHECK(!is_through);
+        std::atomic_ref(**gate).store(1);
+        CHECK_OK(gpu->synchronize(second.handle));
+        CHECK(is_through);
+        CHECK(passed());
+        gpu->destroy_mark(*mark);
+        gpu->destroy_gate(*gate);
+    }
+    ledger.check();
+}
+
+static void gates_count_beyond_zero() {
+    const auto gpu = open_gpu(0);
+    const Stream stream(*gpu);
+    const auto gate = gpu->create_gate();
+    CHECK_OK(gate);
+    CHECK_EQ(**gate, 0U);
+    std::atomic_ref word(**gate);
+    const auto mark = gpu->create_mark();
+    CHECK_OK(mark);
+    struct Case {
+        uint32_t word, value;
+        bool opens;
+    };
+    for (const Case c :
+         {Case{5, 5, true}, Case{6, 5, true}, Case{4, 5, false}, Case{0, 0xFFFFFFFF, true},
+          Case{0xFFFFFFFF, 0, false}, Case{0x7FFFFFFF, 0, true}}) {
+        word.store(c.word);
+        CHECK_OK(gpu->await_gate(stream.handle, *gate, c.value));
+        CHECK_OK(gpu->set_mark(*mark, stream.handle));
+        if (!c.opens) {
+            nap();
+            const auto is = gpu->is_passed(*mark);
+            CHECK_OK(is);
+            CHECK(!*is);
+            word.store(c.value);
+        }
+        CHECK_OK(gpu->synchronize(stream.handle));
+    }
+    gpu->destroy_mark(*mark);
+    gpu->destroy_gate(*gate);
+}
+
+static void private_memory_waits_for_nobody() {
+    const auto gpu = open_gpu(0);
+    const Stream busy(*gpu);
+    const auto gate = gpu->create_gate();
+    CHECK_OK(gate);
+    CHECK_OK(gpu->await_gate(busy.handle, *gate, 1));
+    CHECK_OK(gpu->await_gate(nullptr, *gate, 1)); // the default stream as well
+    const auto memory = gpu->allocate_private(1000);
+    CHECK_OK(memory);
+    gpu->free_private(*memory);
+    std::atomic_ref(**gate).store(1);
+    CHECK_OK(gpu->synchronize(nullptr));
+    CHECK_OK(gpu->synchronize(busy.handle));
+    gpu->destroy_gate(*gate);
+}
+
+static void a_failed_kernel_fails_its_stream() {
+    const auto gpu = open_gpu(0);
+    const Stream stream(*gpu), other(*gpu), third(*gpu);
+    std::vector<float> pageable(100);
+    const auto mark = gpu->create_mark();
+    CHECK_OK(mark);
+    static bool is_called = false;
+    CHECK_OK(gpu->launch(stream.handle, KernelId::fold_float, 1,
+                         sum_of(pageable.data(), pageable.data(), pageable.data(), 100)));
+    (void)gpu->call_host(
+        stream.handle, [](void *) { is_called = true; }, nullptr);
+    const Done failed = gpu->synchronize(stream.handle);
+    CHECK(!failed);
+    CHECK_EQ(std::string(failed.error().text),
+             "emulated:0: cannot wait for a stream: a kernel touches memory that GPU 0 does not "
+             "reach");
+    CHECK(!is_called);
+    CHECK(!gpu->synchronize(stream.handle)); // for ever
+    CHECK(!gpu->set_mark(*mark, stream.handle));
+    CHECK_OK(gpu->synchronize(third.handle));
+    gpu->destroy_mark(*mark);
+
+    const Ledger ledger;
+    qcclEmulatedFailWork(1, qcclEmulatedErrorLaunchFailure); // the clearing
+    const auto memory = gpu->allocate(100);
+    CHECK(!memory);
+    CHECK_EQ(std::string(memory.error().text),
+             "emulated:0: cannot clear memory: this work was to fail");
+    ledger.check();
+}
+
+static void what_is_pinned_is_counted() {
+    const auto gpu = open_gpu(0), second = open_gpu(1);
+    const Ledger ledger;
+    std::vector<std::byte> memory(10000);
+    const auto kind = [&] {
+        const auto place = gpu->find(memory.data() + 5000);
+        CHECK_OK(place);
+        return place->kind;
+    };
+    CHECK_OK(gpu->pin(memory.data(), memory.size()));
+    CHECK_OK(second->pin(memory.data(), memory.size()));
+    CHECK_OK(gpu->pin(memory.data(), 100));
+    CHECK(kind() == GpuPlace::Kind::pinned);
+    const Done longer = gpu->pin(memory.data(), memory.size() + 1);
+    CHECK(!longer);
+    CHECK(longer.error().code == Code::invalid_usage);
+    gpu->unpin(memory.data());
+    gpu->unpin(memory.data());
+    CHECK(kind() == GpuPlace::Kind::pinned);
+    second->unpin(memory.data());
+    CHECK(kind() == GpuPlace::Kind::pageable);
+    // What the program has pinned stays pinned.
+    CHECK_EQ(qcclEmulatedHostRegister(memory.data(), memory.size()), 0);
+    CHECK_OK(gpu->pin(memory.data() + 1000, 1000));
+    gpu->unpin(memory.data() + 1000);
+    CHECK(kind() == GpuPlace::Kind::pinned);
+    CHECK_EQ(qcclEmulatedHostUnregister(memory.data()), 0);
+    ledger.check();
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(the_module_knows_its_gpus),
+        QTEST(memory_of_each_kind_is_zeroed_and_found),
+        QTEST(memory_may_be_short),
+        QTEST(kernels_copies_and_host_calls_go_in_order),
+        QTEST(a_thread_keeps_the_gpu_of_its_choice),
+        QTEST(marks_tell_when_a_stream_has_come_by),
+        QTEST(gates_count_beyond_zero),
+        QTEST(private_memory_waits_for_nobody),
+        QTEST(a_failed_kernel_fails_its_stream),
+        QTEST(what_is_pinned_is_counted),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
