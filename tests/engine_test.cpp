@@ -1,5 +1,6 @@
 // Real bytes over ranks as threads: every case of the table against the slow twin, under cuts that
 // must not show. QTEST_FULL=1 runs the table whole, without it a fair sample.
+#include "case_table.hpp"
 #include "engine_ranks.hpp"
 #include "sample.hpp"
 
@@ -10,31 +11,6 @@ using namespace qtest;
 
 namespace {
 
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                      Collective::all_gather, Collective::broadcast};
-constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
-constexpr const char *codecs[] = {"none",
-                                  "fp16",
-                                  "bf16",
-                                  "fp8e4m3",
-                                  "fp8e5m2",
-                                  "int8",
-                                  "int4",
-                                  "int3:block=100",
-                                  "int2:round=stochastic",
-                                  "int6:block=1",
-                                  "mxfp6e2m3",
-                                  "mxfp4:scale=ocp,round=stochastic",
-                                  "nvfp4:bucket=64,scale=ceil",
-                                  "nvfp4:bucket=all",
-                                  "onebit:bucket=100",
-                                  "terngrad:bucket=100,clip=1.5",
-                                  "topk:ratio=0.01",
-                                  "minmax:bits=4,bucket=64",
-                                  "minmax:bits=8,bucket=33,round=stochastic",
-                                  "minmax:bits=2,bucket=all",
-                                  "minmax:bits=5,bucket=100,skip_incomplete=1"};
-constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 constexpr uint32_t sizes[] = {1, 2, 3, 4, 5, 8};
 
 // Cuts that must not show in a byte: many small segments in few or many lanes, one large one, tiles
@@ -58,15 +34,6 @@ std::vector<Cut> cuts_of(const TransportOptions &options, bool is_one_exchange) 
     return cuts;
 }
 
-std::string describe(const TwinCall &call, bool in_place) {
-    char text[256];
-    snprintf(text, sizeof text, "%s %s %s %s %s count %llu ranks %u root %u%s",
-             name(call.collective), call.algorithm.c_str(), name(call.type), name(call.op),
-             spec(call.codec).c_str(), static_cast<unsigned long long>(call.count), call.ranks,
-             call.root, in_place ? " in place" : "");
-    return text;
-}
-
 void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_place) {
     const auto inputs = make_inputs(call, kind);
     const auto cuts = cuts_of(Cluster::test_options(), call.algorithm == "oneshot");
@@ -79,36 +46,12 @@ void check_case(Cluster &cluster, TwinCall call, golden::Kind kind, bool in_plac
             if (outputs[i][r] == expected[r]) continue;
             const auto at =
                 std::mismatch(expected[r].begin(), expected[r].end(), outputs[i][r].begin());
-            throw Failure{describe(call, in_place) + ": cut " + std::to_string(i) + ", rank " +
+            throw Failure{words_of(call, in_place) + ": cut " + std::to_string(i) + ", rank " +
                           std::to_string(r) + ": byte " +
                           std::to_string(at.first - expected[r].begin()) +
                           " is not the slow twin's"};
         }
     }
-}
-
-// Calls visit(call) for every combination that the library accepts.
-template <class Visit> void each_case(uint32_t ranks, Visit visit) {
-    for (const Collective collective : collectives)
-        for (const Algorithm &algorithm : algorithms())
-            for (const TypeInfo &type : type_table)
-                for (const RedOp op : ops)
-                    for (const char *codec : codecs)
-                        for (const uint64_t count : counts) {
-                            if (!reduces(collective) && op != RedOp::sum) continue;
-                            if (!algorithm.has(collective)) continue;
-                            TwinCall call{.collective = collective,
-                                          .algorithm = spec(algorithm),
-                                          .type = type.type,
-                                          .op = op,
-                                          .codec = *parse_codec(codec),
-                                          .count = count,
-                                          .ranks = ranks,
-                                          .seed = 77};
-                            if (collective == Collective::broadcast)
-                                call.root = static_cast<uint32_t>(count % ranks);
-                            if (check_codec(call.codec, collective, call.type, op)) visit(call);
-                        }
 }
 
 void every_case_gives_the_slow_twins_bytes() {

@@ -87,7 +87,17 @@ typedef struct qcclCodec *qcclCodec_t;
 
 /* A stream in which work is done in order. On a host communicator NULL and QCCL_STREAM_SYNC both
  * mean: return when the work is done. Otherwise a stream from qcclStreamCreate: the call returns at
- * once, and its buffers stay in use until the stream has come past it. */
+ * once, and its buffers stay in use until the stream has come past it.
+ *
+ * On a communicator of a GPU it is a stream of that GPU, as the vendor's runtime gives it (a
+ * cudaStream_t), NULL its default stream: the call returns at once, is done when the stream has
+ * come to it, and the stream goes on when it is done, also where it has failed: then
+ * qcclCommGetAsyncError says why. A call may be captured into a graph, on every rank, and is made
+ * anew by each replay, which all ranks replay; the communicator has to live as long. With
+ * QCCL_STREAM_SYNC the call returns when it is done; what the caller's streams still do to its
+ * buffers has to be awaited before. AMD's runtime lets no stream wait for the host: there
+ * QCCL_STREAM_SYNC alone is possible. Ranks that are threads and share a GPU need a stream each, as
+ * what stands in one stream waits for what stands before it. */
 typedef void *qcclStream_t;
 #define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
 
@@ -154,7 +164,8 @@ typedef struct {
     size_t size;
     uint32_t magic;
     uint32_t version;
-    const char *device;     /* "host" (default) */
+    const char *device;     /* "host" (default), "cuda:0", "hip:1", "emulated:0": where the buffers
+                             * of this rank's calls lie; others' may be elsewhere */
     const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
     const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not
@@ -220,10 +231,10 @@ QCCL_API qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks,
                                              const qcclConfig_t *config);
 
 /* Makes all ranks of a communicator at once, for the threads of one process: rank r's is
- * comms_out[r]. devices is NULL, or names a device for each rank ("host"). A blocking call returns
- * when all ranks have made theirs, so each rank needs a thread of its own; one thread can serve
- * several ranks with host streams, one for each: what stands in one stream waits for what stands
- * before it. A process whose only thread waits for its own next call gets
+ * comms_out[r]. devices is NULL, or names a device for each rank, as config.device does. A
+ * blocking call returns when all ranks have made theirs, so each rank needs a thread of its own;
+ * one thread can serve several ranks with host streams, one for each: what stands in one stream
+ * waits for what stands before it. A process whose only thread waits for its own next call gets
  * qcclInvalidUsage. */
 QCCL_API qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks,
                                       const char *const devices[]);

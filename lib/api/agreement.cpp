@@ -104,8 +104,8 @@ Done check_agreements(std::span<const Agreement> all) {
 size_t gpus_of(std::span<const Agreement> all) {
     Agreement::Text host;
     Agreement::set(host, "host");
-    return static_cast<size_t>(std::ranges::count_if(
-        all, [&](const Agreement &each) { return each.device != host; }));
+    return static_cast<size_t>(
+        std::ranges::count_if(all, [&](const Agreement &each) { return each.device != host; }));
 }
 
 // Equal texts have equal numbers, from 0 on.

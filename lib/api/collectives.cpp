@@ -147,9 +147,8 @@ static Done check_place(const Gpu &gpu, const Buffer &buffer) {
     QCCL_TRY(const GpuPlace place, gpu.find(buffer.start));
     const bool is_own = place.kind == GpuPlace::Kind::gpu && place.number == gpu.traits().number;
     if (is_own || place.kind == GpuPlace::Kind::managed) return {};
-    return Error::make(Code::invalid_argument,
-                       "%s is %p, %s, but the communicator's device is %s", buffer.name,
-                       buffer.start, text_of(place.kind), gpu.traits().name.c_str());
+    return Error::make(Code::invalid_argument, "%s is %p, %s, but the communicator's device is %s",
+                       buffer.name, buffer.start, text_of(place.kind), gpu.traits().name.c_str());
 }
 
 static Done check_buffers(const Comm &comm, const Buffers &buffers) {

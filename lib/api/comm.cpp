@@ -99,9 +99,9 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
     QCCL_TRY(const PinnedMemory recv, PinnedMemory::create(parts_.device.gpu, all_bytes));
     std::memcpy(send.data(), mine, bytes);
     queue_->await_all();
-    QCCL_TRY(const uint64_t call, take_next_turn(program, {.send = send.data(),
-                                                           .recv = recv.data(),
-                                                           .timeout = timeout}));
+    QCCL_TRY(
+        const uint64_t call,
+        take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout}));
     std::memcpy(all, recv.data(), all_bytes);
     return call;
 }

@@ -110,9 +110,7 @@ public:
     // Fails the communicator on every rank.
     void fail(const Error &error) { parts_.transport->fail(error); }
     std::optional<RecordedError> failure() const;
-    bool is_busy() const {
-        return !turns_.is_idle() || (queue_ && !queue_->is_idle());
-    }
+    bool is_busy() const { return !turns_.is_idle() || (queue_ && !queue_->is_idle()); }
     Counts counts() const { return engine_.counts(); }
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.
     void close() { turns_.close(); }

@@ -88,7 +88,7 @@ Done GpuQueue::enqueue(GpuStream stream, Work work) {
         set(gate_, issued_); // whether or not it waits there
         return gated;
     }
-    push(std::move(item));
+    push(queue_, std::move(item));
     return {};
 }
 
@@ -123,6 +123,7 @@ void GpuQueue::begin_replay(void *context) {
     const std::lock_guard lock(replay->mutex);
     if (replay->queue)
         replay->queue->push(
+            replay->queue->arrived_replays_,
             {.work = replay->work, .arrival = {}, .gate = replay->gate, .opens = 1});
     else
         set(replay->gate, 1);
@@ -148,44 +149,56 @@ void GpuQueue::recycle_passed() {
 
 bool GpuQueue::is_idle() {
     const std::lock_guard lock(mutex_);
-    return queue_.empty();
+    return !has_work();
 }
 
 void GpuQueue::await_all() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return queue_.empty(); });
+    changed_.wait(lock, [this] { return !has_work(); });
 }
 
-void GpuQueue::push(Item item) {
+void GpuQueue::push(std::deque<Item> &queue, Item item) {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(item));
+    queue.push_back(std::move(item));
     changed_.notify_all();
 }
 
 void GpuQueue::run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-        changed_.wait(lock, [this] { return ends_ || !queue_.empty(); });
-        if (queue_.empty()) return;
-        Item &item = queue_.front(); // stays where it is while others are pushed
-        lock.unlock();
-        item.work(await(item));
-        set(item.gate, item.opens);
-        lock.lock();
-        if (item.arrival.is_there()) spare_.push_back(std::move(item.arrival));
-        queue_.pop_front();
-        changed_.notify_all();
+        changed_.wait(lock, [this] { return ends_ || has_work(); });
+        if (!has_work()) return;
+        if (!arrived_replays_.empty())
+            serve(arrived_replays_, {}, lock);
+        else if (const auto arrived = await_arrival(lock))
+            serve(queue_, *arrived, lock);
     }
 }
 
-Done GpuQueue::await(const Item &item) const {
-    if (!item.arrival.is_there()) return {};
-    for (auto nap = shortest_nap; !is_over_(); nap = std::min(2 * nap, longest_nap)) {
-        QCCL_TRY(const bool is_passed, item.arrival.is_passed());
-        if (is_passed) return {};
-        std::this_thread::sleep_for(nap);
+void GpuQueue::serve(std::deque<Item> &queue, const Done &arrived,
+                     std::unique_lock<std::mutex> &lock) {
+    Item &item = queue.front(); // stays where it is while others are pushed
+    lock.unlock();
+    item.work(arrived);
+    set(item.gate, item.opens);
+    lock.lock();
+    if (item.arrival.is_there()) spare_.push_back(std::move(item.arrival));
+    queue.pop_front();
+    changed_.notify_all();
+}
+
+std::optional<Done> GpuQueue::await_arrival(std::unique_lock<std::mutex> &lock) {
+    const OwnMark &arrival = queue_.front().arrival;
+    for (auto nap = shortest_nap; arrived_replays_.empty(); nap = std::min(2 * nap, longest_nap)) {
+        lock.unlock();
+        const bool is_over = is_over_();
+        const auto is_passed = arrival.is_passed();
+        const bool must_wait = !is_over && is_passed && !*is_passed;
+        if (must_wait) std::this_thread::sleep_for(nap);
+        lock.lock();
+        if (!must_wait) return outcome(is_passed);
     }
-    return {};
+    return std::nullopt;
 }
 
 } // namespace qccl

@@ -1,6 +1,6 @@
 // Calls on streams of a GPU: a stream that has come to one waits at a gate until a thread of the
 // communicator's own has done it. Knows nothing of what a call is, and runs them in the order in
-// which they were made; those that a graph replays, in which streams come to them.
+// which they were made; those that a graph replays as soon as a stream comes to them.
 #pragma once
 
 #include "base/quiet_thread.hpp"
@@ -23,9 +23,8 @@ public:
     using Work = std::function<void(const Done &arrived)>;
 
     // `is_over` says that calls need not wait for streams any more: any thread, any time.
-    static Result<std::unique_ptr<GpuQueue>> create(std::shared_ptr<Gpu> gpu,
-                                                    std::optional<uint64_t> cpu,
-                                                    std::function<bool()> is_over);
+    static Result<std::unique_ptr<GpuQueue>>
+    create(std::shared_ptr<Gpu> gpu, std::optional<uint64_t> cpu, std::function<bool()> is_over);
     // Does what is left, and waits until every stream has passed its gates.
     ~GpuQueue();
     GpuQueue(const GpuQueue &) = delete;
@@ -40,9 +39,9 @@ public:
 private:
     struct Item {
         Work work;
-        OwnMark arrival;     // nothing where the stream has arrived
+        OwnMark arrival; // nothing where the stream has arrived
         uint32_t *gate = nullptr;
-        uint32_t opens = 0;  // the gate's word
+        uint32_t opens = 0; // the gate's word
     };
     // A call in a graph: lives as long as the process, because nobody says when a graph ends.
     struct Replay {
@@ -55,14 +54,17 @@ private:
     GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over)
         : gpu_(std::move(gpu)), is_over_(std::move(is_over)) {}
     Done check(GpuStream stream) const;
+    bool has_work() const { return !queue_.empty() || !arrived_replays_.empty(); }
     Done capture(GpuStream stream, Work work);
     static void begin_replay(void *replay);
     Done gate_stream(GpuStream stream, const Item &item);
     Result<OwnMark> take_mark();
     void recycle_passed();
-    void push(Item item);
+    void push(std::deque<Item> &queue, Item item);
     void run();
-    Done await(const Item &item) const;
+    void serve(std::deque<Item> &queue, const Done &arrived, std::unique_lock<std::mutex> &lock);
+    // Until the front call's stream has come, or a replay has.
+    std::optional<Done> await_arrival(std::unique_lock<std::mutex> &lock);
     bool await_passages();
 
     std::shared_ptr<Gpu> gpu_;
@@ -72,7 +74,8 @@ private:
     std::vector<Replay *> replays_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Item> queue_; // the front one is being done
+    // The front one of either may be being done. A call may stand behind replays in its stream.
+    std::deque<Item> queue_, arrived_replays_;
     std::vector<OwnMark> spare_;
     std::deque<OwnMark> passages_; // behind the gates of calls, the oldest first
     bool ends_ = false;

@@ -176,8 +176,8 @@ static Result<OpenChunk> open_header(const Header &header, uint64_t payload_byte
 
 static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::byte> payload) {
     QCCL_TRY(OpenChunk open, open_header(header, payload.size()));
-    QCCL_TRY(check_payload(
-        open.codec, payload_layout(open.codec, open.chunk.type, open.chunk.count), payload));
+    QCCL_TRY(check_payload(open.codec,
+                           payload_layout(open.codec, open.chunk.type, open.chunk.count), payload));
     open.payload = payload;
     return open;
 }

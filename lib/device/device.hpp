@@ -15,7 +15,7 @@ namespace qccl {
 
 // What a rank computes with: this machine's cores, or a GPU beside them.
 struct Device {
-    const Kernels *kernels; // of the host
+    const Kernels *kernels;   // of the host
     std::shared_ptr<Gpu> gpu; // null: values live in the host's memory
 
     // Zeroed memory, aligned for every kernel and for streaming stores; of a GPU this process's

@@ -14,8 +14,7 @@ namespace {
 struct Vendor {
     std::string_view name, first; // its first GPU
 };
-constexpr Vendor vendors[] = {
-    {"cuda", "cuda:0"}, {"hip", "hip:0"}, {"emulated", "emulated:0"}};
+constexpr Vendor vendors[] = {{"cuda", "cuda:0"}, {"hip", "hip:0"}, {"emulated", "emulated:0"}};
 
 struct DeviceSpec {
     std::string_view vendor; // empty: the host
@@ -85,8 +84,9 @@ Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec) {
     QCCL_TRY(const GpuModule *const module, load(parsed->vendor));
     QCCL_TRY(const uint32_t count, count_of(*module));
     if (parsed->number >= count)
-        return Error::make(Code::invalid_argument, "%s: this machine has %u GPUs of the kind, from "
-                                                   "%s:0 on",
+        return Error::make(Code::invalid_argument,
+                           "%s: this machine has %u GPUs of the kind, from "
+                           "%s:0 on",
                            name.c_str(), count, module->vendor)
             .compared(count, parsed->number);
     Error error;

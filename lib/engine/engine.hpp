@@ -53,7 +53,7 @@ struct EngineOptions {
 // What calls run in, kept from one to the next.
 struct EngineMemory {
     DeviceMemory tiles;    // accumulators of the tile at hand
-    DeviceMemory scratch;  // the payload of the tile at hand
+    DeviceMemory scratch;  // the payload of the tile at hand; on a GPU what launches leave
     DeviceMemory segments; // accumulators that live longer; for a bound call its only one
     std::vector<Lane> lanes;
     std::vector<TileStep> steps; // of the task at hand

@@ -7,8 +7,8 @@ static constexpr unsigned blocks_per_multiprocessor = 4;
 
 Done GpuLanes::prepare(uint32_t lanes) {
     while (lanes_.size() < lanes) {
-        auto lane = std::make_unique<Lane>(
-            launch, blocks_per_multiprocessor * gpu_->traits().multiprocessors);
+        auto lane = std::make_unique<Lane>(launch, blocks_per_multiprocessor *
+                                                       gpu_->traits().multiprocessors);
         lane->gpu = gpu_.get();
         QCCL_TRY(lane->stream, OwnStream::create(gpu_));
         while (lane->marks.size() < most_under_way) {

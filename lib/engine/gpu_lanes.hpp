@@ -44,8 +44,8 @@ private:
 
         Gpu *gpu = nullptr;
         OwnStream stream;
-        std::vector<OwnMark> marks;      // task n of the lane has mark n mod most_under_way
-        std::deque<uint32_t> under_way;  // tasks, the oldest first
+        std::vector<OwnMark> marks;     // task n of the lane has mark n mod most_under_way
+        std::deque<uint32_t> under_way; // tasks, the oldest first
         uint64_t started = 0, done = 0;
         Launches launches;
     };

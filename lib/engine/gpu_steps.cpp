@@ -17,8 +17,7 @@ static Done launch_step(Launches &launches, const TileContext &context, const Ti
     case Op::What::reduce:
         return launches.reduce(context.op, sum_type, step.dst, step.src_type, step.src,
                                context.count);
-    case Op::What::divide:
-        return launches.divide(sum_type, step.dst, context.count, context.ranks);
+    case Op::What::divide: return launches.divide(sum_type, step.dst, context.count, context.ranks);
     case Op::What::encode:
         return launches.encode(range, step.noise, step.src_type, step.src, step.dst);
     case Op::What::decode: return launches.decode(range, step.src, step.dst_type, step.dst);

@@ -7,7 +7,8 @@ namespace qccl {
 
 static Result<OpenChunk> open(std::span<const std::byte> bytes, const ExpectedChunk &expected,
                               const LentPayload &lent) {
-    if (!lent.bytes.data()) return open_chunk(bytes, *expected.codec, expected.type, expected.count);
+    if (!lent.bytes.data())
+        return open_chunk(bytes, *expected.codec, expected.type, expected.count);
     const uint64_t payload = payload_layout(*expected.codec, expected.type, expected.count).bytes;
     const uint64_t bounded = std::min<uint64_t>(lent.bytes.size(), payload);
     if (lent.is_out_of_sight)

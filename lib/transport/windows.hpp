@@ -63,8 +63,8 @@ private:
 
     const Party &party_;
     std::vector<Shown> shown_;
-    std::vector<PeerViews> views_; // by rank
-    uint64_t offers_ = 0;          // made so far
+    std::vector<PeerViews> views_;                    // by rank
+    uint64_t offers_ = 0;                             // made so far
     std::vector<std::span<std::byte>> device_memory_; // by rank; empty: there is none
 };
 

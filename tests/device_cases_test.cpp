@@ -1,0 +1,200 @@
+// Collectives on buffers of emulated GPUs: the table of cases against the slow twin, with ranks as
+// threads and as processes, on one to four GPUs of both widths, beside ranks on the host, and with
+// checksums. QTEST_FULL=1 runs the table whole, without it a fair sample.
+#include "case_table.hpp"
+#include "device_kit.hpp"
+#include "mortals.hpp"
+#include "sample.hpp"
+
+#include <array>
+#include <cstdio>
+
+using namespace qtest;
+
+namespace {
+
+using Devices = std::vector<std::string>; // by rank
+
+// What one rank does of the sampled cases, each compared with the slow twin: the same cases in the
+// same order on every rank.
+class RankOfCases {
+public:
+    RankOfCases(uint32_t rank, const Devices &devices, qcclComm_t comm)
+        : rank_(rank), devices_(devices), comm_(comm) {
+        const auto gpu = gpu_number(devices[rank]);
+        if (!gpu) return;
+        CHECK_EMULATED(qcclEmulatedSetDevice(*gpu));
+        CHECK_EMULATED(qcclEmulatedStreamCreate(&stream_));
+    }
+    ~RankOfCases() {
+        if (stream_) (void)qcclEmulatedStreamDestroy(stream_);
+    }
+    RankOfCases(const RankOfCases &) = delete;
+
+    uint64_t run(uint64_t rarity) {
+        Sample sample;
+        const auto ranks = static_cast<uint32_t>(devices_.size());
+        each_case(ranks, [&](TwinCall call) {
+            if (!sample.takes(call.count > 4000 ? 2 * rarity : rarity)) return;
+            call.number = ++number_;
+            const bool in_place = sample.taken % 3 == 0;
+            const auto kind =
+                sample.taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread;
+            const auto inputs = make_inputs(call, kind);
+            const Bytes output = run_on_device(call, rank_, comm_, inputs[rank_], in_place, stream_,
+                                               sample.taken % 2 == 0);
+            if (output != slow_twin(call, inputs)[rank_])
+                throw Failure{words_of(call, in_place) + ": not the slow twin's bytes"};
+        });
+        return sample.taken;
+    }
+
+private:
+    const uint32_t rank_;
+    const Devices &devices_;
+    const qcclComm_t comm_;
+    qcclEmulatedStream_t stream_ = nullptr;
+    uint64_t number_ = 0;
+};
+
+void run_as_threads(const Devices &devices, uint64_t rarity) {
+    std::vector<const char *> names;
+    for (const std::string &device : devices) names.push_back(device.c_str());
+    std::vector<qcclComm_t> comms(devices.size());
+    if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), names.data()) !=
+        qcclSuccess)
+        throw Failure{qcclGetLastError(nullptr)};
+    std::vector<std::string> said(devices.size());
+    std::vector<uint64_t> taken(devices.size());
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        threads.emplace_back([&, rank] {
+            try {
+                taken[rank] = RankOfCases(rank, devices, comms[rank]).run(rarity);
+            } catch (const Failure &failure) {
+                said[rank] = failure.text;
+                (void)qcclCommRevoke(comms[rank]);
+            }
+        });
+    for (std::thread &thread : threads) thread.join();
+    for (const qcclComm_t comm : comms) (void)qcclCommDestroy(comm);
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        if (!said[rank].empty()) throw Failure{"rank " + std::to_string(rank) + ": " + said[rank]};
+    CHECK(taken[0] > 5 / thinning());
+}
+
+struct Report {
+    bool is_done;
+    std::array<char, 500> text;
+};
+
+std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqueId &id,
+                          uint64_t rarity) {
+    qcclEmulatedBeginAgain();
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    config.device = devices[rank].c_str();
+    qcclComm_t comm = nullptr;
+    if (qcclCommInitRankConfig(&comm, static_cast<int>(devices.size()), &id, static_cast<int>(rank),
+                               &config) != qcclSuccess)
+        return qcclGetLastError(nullptr);
+    std::string said;
+    try {
+        (void)RankOfCases(rank, devices, comm).run(rarity);
+    } catch (const Failure &failure) {
+        said = failure.text;
+        (void)qcclCommRevoke(comm);
+    }
+    if (qcclCommDestroy(comm) != qcclSuccess && said.empty()) said = qcclGetLastError(nullptr);
+    return said;
+}
+
+void run_as_processes(const Devices &devices, uint64_t rarity) {
+    const mortals::Reports<Report> reports(static_cast<int>(devices.size()));
+    CHECK(reports.are_there());
+    qcclUniqueId id;
+    if (qcclGetUniqueId(&id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
+    mortals::Processes processes;
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        CHECK(processes.start([&] {
+            Report &report = reports[static_cast<int>(rank)];
+            const std::string said = run_as_one_of(rank, devices, id, rarity);
+            snprintf(report.text.data(), report.text.size(), "%s", said.c_str());
+            report.is_done = true;
+            _exit(0);
+        }));
+    for (uint32_t rank = 0; rank < devices.size(); rank++)
+        (void)processes.reap(static_cast<int>(rank), [] { return true; });
+    for (uint32_t rank = 0; rank < devices.size(); rank++) {
+        const Report &report = reports[static_cast<int>(rank)];
+        if (!report.is_done || report.text[0] != 0)
+            throw Failure{"rank " + std::to_string(rank) + ": " +
+                          (report.is_done ? report.text.data() : "it died")};
+    }
+}
+
+const Devices one_gpu{"emulated:0", "emulated:0"};
+const Devices two_gpus{"emulated:0", "emulated:1"};
+const Devices four_gpus{"emulated:0", "emulated:1", "emulated:2", "emulated:3"};
+const Devices five_ranks{"emulated:1", "emulated:0", "emulated:2", "emulated:0", "emulated:1"};
+const Devices mixed{"host", "emulated:1", "emulated:0", "host"};
+
+void threads_on_one_gpu() { run_as_threads(one_gpu, 150); }
+void threads_on_two_gpus() { run_as_threads(two_gpus, 150); }
+void threads_on_four_gpus() { run_as_threads(four_gpus, 250); }
+void threads_that_share_three_gpus() { run_as_threads(five_ranks, 250); }
+void threads_beside_the_host() { run_as_threads(mixed, 250); }
+void a_rank_alone() { run_as_threads({"emulated:1"}, 400); }
+void processes_on_one_gpu() { run_as_processes(one_gpu, 150); }
+void processes_on_four_gpus() { run_as_processes(four_gpus, 250); }
+void processes_beside_the_host() { run_as_processes(mixed, 400); }
+
+// The host reads what it checks: payloads take the way through it.
+void checksums_are_of_what_came() {
+    setenv("QCCL_CHECKSUM", "1", 1);
+    try {
+        run_as_threads(two_gpus, 400);
+        run_as_processes(two_gpus, 400);
+    } catch (...) {
+        unsetenv("QCCL_CHECKSUM");
+        throw;
+    }
+    unsetenv("QCCL_CHECKSUM");
+}
+
+void gpus_that_do_not_reach_each_other() {
+    qcclEmulatedForbidPeers(1);
+    try {
+        run_as_threads(two_gpus, 400);
+    } catch (...) {
+        qcclEmulatedForbidPeers(0);
+        throw;
+    }
+    qcclEmulatedForbidPeers(0);
+}
+
+void nothing_is_left_behind() {
+    const size_t before = qcclEmulatedCountHeld();
+    run_as_threads(two_gpus, 1500);
+    run_as_threads(mixed, 1500);
+    CHECK_EQ(qcclEmulatedCountHeld(), before);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(processes_on_one_gpu),
+        QTEST(processes_on_four_gpus),
+        QTEST(processes_beside_the_host),
+        QTEST(threads_on_one_gpu),
+        QTEST(threads_on_two_gpus),
+        QTEST(threads_on_four_gpus),
+        QTEST(threads_that_share_three_gpus),
+        QTEST(threads_beside_the_host),
+        QTEST(a_rank_alone),
+        QTEST(checksums_are_of_what_came),
+        QTEST(gpus_that_do_not_reach_each_other),
+        QTEST(nothing_is_left_behind),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

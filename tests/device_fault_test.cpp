@@ -1,0 +1,145 @@
+// The n-th call to the runtime of emulated GPUs fails, for every n: while a communicator is made,
+// and in each collective. Every rank hears of it or ends with the right bytes, no stream stands
+// still, and nothing is left behind.
+#include "device_ranks.hpp"
+#include "thinning.hpp"
+
+#include <chrono>
+#include <cstdlib>
+
+using namespace qtest;
+
+namespace {
+
+constexpr size_t count = 3000;
+const std::vector<const char *> devices{"emulated:0", "emulated:1"};
+
+// Every n up to here, then by steps of a quarter.
+constexpr uint64_t every_up_to = 150;
+uint64_t next(uint64_t n) { return n < every_up_to ? n + thinning() : n + n / 4; }
+
+// What goes in and comes out of one rank's call: floats of value 1.
+struct Buffers {
+    GpuFloats send{2 * count, 1}, recv{2 * count, 0};
+};
+
+qcclResult_t call(Collective collective, Buffers &buffers, const GpuRank &rank) {
+    float *const send = buffers.send.data(), *const recv = buffers.recv.data();
+    switch (collective) {
+    case Collective::all_reduce:
+        return qcclAllReduce(send, recv, count, qcclFloat32, qcclSum, rank.comm, rank.stream);
+    case Collective::reduce_scatter:
+        return qcclReduceScatter(send, recv, count, qcclFloat32, qcclSum, rank.comm, rank.stream);
+    case Collective::all_gather:
+        return qcclAllGather(send, recv, count, qcclFloat32, rank.comm, rank.stream);
+    case Collective::broadcast:
+        return qcclBroadcast(send, recv, count, qcclFloat32, 0, rank.comm, rank.stream);
+    default: return qcclBarrier(rank.comm, rank.stream);
+    }
+}
+
+float expected(Collective collective) {
+    return reduces(collective) ? 2.0F : collective == Collective::barrier ? 0.0F : 1.0F;
+}
+
+// Whether the call failed, and for the reason that was made.
+bool has_failed(Collective collective, Buffers &buffers, GpuRank &rank) {
+    const qcclResult_t result = call(collective, buffers, rank);
+    if (result == qcclSuccess) {
+        (void)qcclEmulatedStreamSynchronize(rank.stream);
+        while (async_error(rank.comm) == qcclInProgress)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const qcclResult_t error = result != qcclSuccess ? result : async_error(rank.comm);
+    if (error == qcclSuccess) return false;
+    const std::string said = qcclGetLastError(rank.comm);
+    if (said.find("emulated:") == std::string::npos) throw Failure{"it says: " + said};
+    return true;
+}
+
+// One call with the n-th call to the runtime failing; whether there was one.
+bool run_with_failure(Collective collective, uint64_t n) {
+    Threads ranks(devices);
+    std::vector<std::unique_ptr<Buffers>> buffers(ranks.size());
+    ranks.on_each([&](size_t number, GpuRank &) { buffers[number] = std::make_unique<Buffers>(); });
+    const uint64_t before = qcclEmulatedCountCalls();
+    qcclEmulatedFailCall(n, qcclEmulatedErrorLaunchFailure);
+    std::vector<char> failed(ranks.size());
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        failed[number] = has_failed(collective, *buffers[number], rank) ? 1 : 0;
+    });
+    const bool was_reached = qcclEmulatedCountCalls() - before >= n;
+    qcclEmulatedFailCall(0, qcclEmulatedSuccess);
+    for (size_t rank = 0; rank < ranks.size(); rank++) {
+        if (failed[rank] != 0) continue;
+        const auto values = buffers[rank]->recv.read();
+        CHECK(std::all_of(values.begin(), values.begin() + count,
+                          [&](float v) { return v == expected(collective); }));
+    }
+    return was_reached;
+}
+
+void check_collective(Collective collective) {
+    const size_t held = qcclEmulatedCountHeld();
+    uint64_t failures = 0;
+    for (uint64_t n = 1; run_with_failure(collective, n); n = next(n)) {
+        failures++;
+        CHECK_EQ(qcclEmulatedCountHeld(), held);
+    }
+    CHECK(failures > 10 / thinning());
+}
+
+void in_all_reduce() { check_collective(Collective::all_reduce); }
+void in_reduce_scatter() { check_collective(Collective::reduce_scatter); }
+void in_all_gather() { check_collective(Collective::all_gather); }
+void in_broadcast() { check_collective(Collective::broadcast); }
+void in_barrier() { check_collective(Collective::barrier); }
+
+void while_communicators_are_made() {
+    const size_t held = qcclEmulatedCountHeld();
+    uint64_t failures = 0;
+    for (uint64_t n = 1;; n = next(n)) {
+        const uint64_t before = qcclEmulatedCountCalls();
+        qcclEmulatedFailCall(n, qcclEmulatedErrorMemoryAllocation);
+        qcclComm_t comms[2] = {};
+        const qcclResult_t made = qcclCommInitAll(comms, 2, devices.data());
+        const bool was_reached = qcclEmulatedCountCalls() - before >= n;
+        qcclEmulatedFailCall(0, qcclEmulatedSuccess);
+        if (made == qcclSuccess)
+            for (const qcclComm_t comm : comms) check(qcclCommDestroy(comm));
+        else
+            CHECK(std::string(qcclGetLastError(nullptr)).find("emulated:") != std::string::npos);
+        CHECK_EQ(qcclEmulatedCountHeld(), held);
+        if (!was_reached) break;
+        failures++;
+    }
+    CHECK(failures > 10 / thinning());
+}
+
+// A GPU without room for the outbox says so.
+void without_memory_there_is_no_communicator() {
+    qcclEmulatedLimitMemory(size_t{1} << 20);
+    qcclComm_t comms[2] = {};
+    const qcclResult_t made = qcclCommInitAll(comms, 2, devices.data());
+    qcclEmulatedLimitMemory(SIZE_MAX);
+    CHECK_EQ(made, qcclUnhandledDeviceError);
+    CHECK(std::string(qcclGetLastError(nullptr)).find("emulated:") != std::string::npos);
+}
+
+} // namespace
+
+int main() {
+    setenv("QCCL_TIMEOUT", "20", 1);
+    setenv("QCCL_DEBUG_FILE", "/dev/null", 1);
+    setenv("QCCL_ARENA", "1M", 1); // of which each communicator fills two anew
+    const CMUnitTest tests[] = {
+        QTEST(while_communicators_are_made),
+        QTEST(without_memory_there_is_no_communicator),
+        QTEST(in_all_reduce),
+        QTEST(in_reduce_scatter),
+        QTEST(in_all_gather),
+        QTEST(in_broadcast),
+        QTEST(in_barrier),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,107 @@
+// Ranks of a communicator as threads, each with an emulated GPU and a stream there, and floats in
+// such a GPU's memory.
+#pragma once
+
+#include "device_kit.hpp"
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace qtest {
+
+// A rank of a communicator of threads, with a GPU and a stream there.
+struct GpuRank {
+    int gpu = 0;
+    qcclComm_t comm = nullptr;
+    qcclEmulatedStream_t stream = nullptr;
+};
+
+class Threads {
+public:
+    explicit Threads(std::vector<const char *> devices) : ranks_(devices.size()) {
+        std::vector<qcclComm_t> comms(devices.size());
+        if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), devices.data()) !=
+            qcclSuccess)
+            throw Failure{qcclGetLastError(nullptr)};
+        for (size_t i = 0; i < ranks_.size(); i++) {
+            ranks_[i].comm = comms[i];
+            ranks_[i].gpu = *gpu_number(devices[i]);
+            CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
+            CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&ranks_[i].stream));
+        }
+    }
+    ~Threads() {
+        for (GpuRank &rank : ranks_) {
+            if (rank.comm) (void)qcclCommDestroy(rank.comm);
+            (void)qcclEmulatedStreamDestroy(rank.stream);
+        }
+    }
+    Threads(const Threads &) = delete;
+    GpuRank &operator[](size_t rank) { return ranks_[rank]; }
+    size_t size() const { return ranks_.size(); }
+
+    void on_each(const std::function<void(size_t rank, GpuRank &)> &body) {
+        std::vector<std::string> said(ranks_.size());
+        std::vector<std::thread> threads;
+        for (size_t i = 0; i < ranks_.size(); i++)
+            threads.emplace_back([&, i] {
+                try {
+                    CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
+                    body(i, ranks_[i]);
+                } catch (const Failure &failure) {
+                    said[i] = failure.text;
+                    (void)qcclCommRevoke(ranks_[i].comm);
+                }
+            });
+        for (std::thread &thread : threads) thread.join();
+        for (size_t i = 0; i < ranks_.size(); i++)
+            if (!said[i].empty()) throw Failure{"rank " + std::to_string(i) + ": " + said[i]};
+    }
+
+private:
+    std::vector<GpuRank> ranks_;
+};
+
+// Floats in a GPU's memory.
+class GpuFloats {
+public:
+    GpuFloats(size_t count, float value) : count_(count) {
+        CHECK_EMULATED(qcclEmulatedMalloc(&memory_, count * sizeof(float)));
+        fill(value);
+    }
+    ~GpuFloats() { (void)qcclEmulatedFree(memory_); }
+    GpuFloats(const GpuFloats &) = delete;
+    float *data() { return static_cast<float *>(memory_); }
+    size_t count() const { return count_; }
+    void fill(float value) {
+        const std::vector<float> values(count_, value);
+        CHECK_EMULATED(qcclEmulatedMemcpy(memory_, values.data(), count_ * sizeof(float)));
+    }
+    std::vector<float> read() {
+        std::vector<float> values(count_);
+        CHECK_EMULATED(qcclEmulatedMemcpy(values.data(), memory_, count_ * sizeof(float)));
+        return values;
+    }
+    bool are(float value) {
+        const auto values = read();
+        return std::ranges::all_of(values, [=](float v) { return v == value; });
+    }
+
+private:
+    const size_t count_;
+    void *memory_ = nullptr;
+};
+
+inline void check(qcclResult_t result) {
+    if (result != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
+}
+
+inline qcclResult_t async_error(qcclComm_t comm) {
+    qcclResult_t result = qcclSuccess;
+    check(qcclCommGetAsyncError(comm, &result));
+    return result;
+}
+
+} // namespace qtest

@@ -1,0 +1,381 @@
+// Calls on streams of emulated GPUs: they wait for what stands before them and hold up what stands
+// behind, may be captured and replayed, and let no stream stand still when they fail.
+#include "device_ranks.hpp"
+#include "mortals.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+using namespace qtest;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::vector<const char *> two{"emulated:0", "emulated:1"};
+
+qcclResult_t all_reduce(GpuFloats &values, const GpuRank &rank, qcclStream_t stream,
+                        const qcclCollConfig_t *config = nullptr) {
+    return qcclAllReduceConfig(values.data(), values.data(), values.count(), qcclFloat32, qcclSum,
+                               rank.comm, stream, config);
+}
+
+// Holds a stream up until it is opened.
+class Latch {
+public:
+    static void hold(void *latch) {
+        auto *const self = static_cast<Latch *>(latch);
+        self->has_come_ = true;
+        while (!self->is_open_) std::this_thread::sleep_for(1ms);
+    }
+    void await_arrival() const {
+        while (!has_come_) std::this_thread::sleep_for(1ms);
+    }
+    void open() { is_open_ = true; }
+
+private:
+    std::atomic<bool> has_come_{false}, is_open_{false};
+};
+
+void wait_a_while(void *) { std::this_thread::sleep_for(30ms); }
+
+// Before the call the stream makes its input, and behind it takes its result.
+void calls_keep_their_place_in_the_stream() {
+    Threads ranks(two);
+    ranks.on_each([](size_t, GpuRank &rank) {
+        GpuFloats values(5000, 0), ones(5000, 1), result(5000, 0);
+        const size_t bytes = values.count() * sizeof(float);
+        CHECK_EMULATED(qcclEmulatedLaunchHostFunc(rank.stream, wait_a_while, nullptr));
+        CHECK_EMULATED(qcclEmulatedMemcpyAsync(values.data(), ones.data(), bytes, rank.stream));
+        check(all_reduce(values, rank, rank.stream));
+        check(all_reduce(values, rank, rank.stream));
+        CHECK_EMULATED(qcclEmulatedMemcpyAsync(result.data(), values.data(), bytes, rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK(result.are(4));
+        CHECK_EQ(async_error(rank.comm), qcclSuccess);
+    });
+}
+
+void the_call_returns_before_the_stream_comes_to_it() {
+    Threads ranks(two);
+    ranks.on_each([](size_t, GpuRank &rank) {
+        GpuFloats values(100, 1);
+        Latch latch;
+        CHECK_EMULATED(qcclEmulatedLaunchHostFunc(rank.stream, Latch::hold, &latch));
+        check(all_reduce(values, rank, rank.stream));
+        CHECK_EQ(async_error(rank.comm), qcclInProgress);
+        CHECK(values.are(1));
+        latch.open();
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK(values.are(2));
+    });
+}
+
+void the_default_stream_of_each_gpu() {
+    Threads ranks(two);
+    ranks.on_each([](size_t, GpuRank &rank) {
+        GpuFloats values(1000, 3);
+        check(all_reduce(values, rank, nullptr));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(nullptr));
+        CHECK(values.are(6));
+        check(all_reduce(values, rank, qcclEmulatedStreamPerThread));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(qcclEmulatedStreamPerThread));
+        CHECK(values.are(12));
+    });
+}
+
+// Whatever the streams, calls are done in the order in which they were made.
+void calls_on_several_streams_keep_their_order() {
+    Threads ranks(two);
+    ranks.on_each([](size_t, GpuRank &rank) {
+        qcclEmulatedStream_t other = nullptr;
+        CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&other));
+        GpuFloats values(1000, 1);
+        for (int i = 0; i < 5; i++) {
+            check(all_reduce(values, rank, rank.stream));
+            check(all_reduce(values, rank, other));
+        }
+        check(all_reduce(values, rank, QCCL_STREAM_SYNC));
+        CHECK(values.are(2048));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(other));
+        CHECK_EMULATED(qcclEmulatedStreamDestroy(other));
+    });
+}
+
+void buffers_of_another_kind_are_refused_by_name() {
+    Threads ranks(two);
+    ranks.on_each([](size_t number, GpuRank &rank) {
+        std::vector<float> host(10);
+        GpuFloats values(10, 1);
+        CHECK_EQ(qcclAllReduce(values.data(), host.data(), 10, qcclFloat32, qcclSum, rank.comm,
+                               rank.stream),
+                 qcclInvalidArgument);
+        const std::string said = qcclGetLastError(rank.comm);
+        CHECK(said.starts_with("recv is 0x"));
+        CHECK(said.ends_with(", memory of the host, but the communicator's device is emulated:" +
+                             std::to_string(number)));
+        CHECK_EMULATED(qcclEmulatedSetDevice(3));
+        GpuFloats others(10, 1);
+        CHECK_EQ(all_reduce(others, rank, rank.stream), qcclInvalidArgument);
+        CHECK(std::string(qcclGetLastError(rank.comm)).find("memory of another GPU") !=
+              std::string::npos);
+        CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+        check(all_reduce(values, rank, QCCL_STREAM_SYNC));
+        CHECK(values.are(2));
+    });
+}
+
+// ---- Graphs
+
+// What a stream captures while `body` runs, instantiated.
+qcclEmulatedGraphExec_t capture(qcclEmulatedStream_t stream, const std::function<void()> &body) {
+    CHECK_EMULATED(qcclEmulatedStreamBeginCapture(stream, qcclEmulatedCaptureModeThreadLocal));
+    body();
+    qcclEmulatedGraph_t graph = nullptr;
+    CHECK_EMULATED(qcclEmulatedStreamEndCapture(stream, &graph));
+    qcclEmulatedGraphExec_t exec = nullptr;
+    CHECK_EMULATED(qcclEmulatedGraphInstantiate(&exec, graph));
+    CHECK_EMULATED(qcclEmulatedGraphDestroy(graph));
+    return exec;
+}
+
+void a_captured_call_is_made_by_every_replay() {
+    Threads ranks(two);
+    ranks.on_each([](size_t, GpuRank &rank) {
+        GpuFloats values(1000, 1);
+        const auto graph = capture(rank.stream, [&] {
+            check(all_reduce(values, rank, rank.stream));
+            check(all_reduce(values, rank, rank.stream));
+        });
+        CHECK(values.are(1)); // nothing has been done yet
+        for (int i = 0; i < 3; i++) CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+        check(all_reduce(values, rank, rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK(values.are(128));
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+}
+
+// Of one sign: of the other one codes go less far, and what is beyond them is cut off.
+float input_of(size_t rank, size_t i) {
+    return 0.1F + std::abs(std::sin(static_cast<float>(i + 31 * rank + 1)));
+}
+
+// Every replay draws noise of its own: the mean of many has the error of the mean of many.
+void replays_draw_other_noise() {
+    constexpr size_t count = 64;
+    constexpr int replays = 400; // the script of the night takes more
+    const char *const more = std::getenv("QTEST_REPLAYS");
+    const int times = more ? std::atoi(more) : replays;
+    Threads ranks(two);
+    std::array<std::vector<double>, 2> sums;
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        std::vector<float> input(count);
+        for (size_t i = 0; i < count; i++) input[i] = input_of(number, i);
+        GpuFloats send(count, 0), recv(count, 0);
+        CHECK_EMULATED(qcclEmulatedMemcpy(send.data(), input.data(), count * sizeof(float)));
+        const CodecHandle codec(*parse_codec("int4:round=stochastic"), 9);
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        config.codec = codec.get();
+        config.algorithm = "direct";
+        const auto graph = capture(rank.stream, [&] {
+            check(qcclAllReduceConfig(send.data(), recv.data(), count, qcclFloat32, qcclSum,
+                                      rank.comm, rank.stream, &config));
+        });
+        sums[number].assign(count, 0);
+        for (int i = 0; i < times; i++) {
+            CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+            CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+            const auto result = recv.read();
+            for (size_t k = 0; k < count; k++) sums[number][k] += static_cast<double>(result[k]);
+        }
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+    CHECK(sums[0] == sums[1]);
+    // Each value is rounded twice, by units of an eighth of the largest magnitude of a sum at most:
+    // the standard deviation of the mean is below a unit over the root of the number of replays.
+    double worst = 0, mean = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double exact =
+            static_cast<double>(input_of(0, i)) + static_cast<double>(input_of(1, i));
+        const double error = sums[0][i] / times - exact;
+        worst = std::max(worst, std::abs(error));
+        mean += error / count;
+    }
+    const double unit = 2.2 / 8, sigma = unit / std::sqrt(times);
+    CHECK(worst < 6 * sigma);
+    CHECK(std::abs(mean) < 6 * sigma / std::sqrt(count));
+    CHECK(worst > 0);
+}
+
+void a_graph_may_outlive_its_communicator() {
+    Threads ranks(two);
+    std::array<qcclEmulatedGraphExec_t, 2> graphs{};
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        GpuFloats values(10, 1);
+        graphs[number] =
+            capture(rank.stream, [&] { check(all_reduce(values, rank, rank.stream)); });
+        check(qcclCommDestroy(rank.comm));
+        rank.comm = nullptr;
+        CHECK_EMULATED(qcclEmulatedGraphLaunch(graphs[number], rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK(values.are(1));
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graphs[number]));
+    });
+}
+
+// ---- What goes wrong
+
+void a_rank_that_does_not_come_lets_the_stream_go_on() {
+    Threads ranks(two);
+    GpuRank &rank = ranks[0];
+    CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+    GpuFloats values(1000, 1);
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    config.timeout = 0.3;
+    check(all_reduce(values, rank, rank.stream, &config));
+    CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+    CHECK_EQ(async_error(rank.comm), qcclTimeout);
+    CHECK(std::string(qcclGetLastError(rank.comm)).find("rank 1") != std::string::npos);
+    CHECK_EQ(all_reduce(values, rank, rank.stream), qcclTimeout);
+}
+
+void an_abort_lets_the_stream_go_on() {
+    Threads ranks(two);
+    for (const bool aborts : {false, true}) {
+        GpuRank &rank = ranks[aborts ? 1 : 0];
+        CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+        GpuFloats values(1000, 1);
+        if (async_error(rank.comm) == qcclSuccess) check(all_reduce(values, rank, rank.stream));
+        std::this_thread::sleep_for(20ms);
+        if (aborts) {
+            check(qcclCommAbort(rank.comm));
+            rank.comm = nullptr;
+        } else {
+            check(qcclCommRevoke(rank.comm));
+        }
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+    }
+}
+
+// What stands before the call fails when the stream comes to it.
+void a_stream_that_fails_fails_the_call_on_every_rank() {
+    Threads ranks(two);
+    GpuRank &rank = ranks[0];
+    CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+    GpuFloats values(1000, 1);
+    Latch latch;
+    CHECK_EMULATED(qcclEmulatedLaunchHostFunc(rank.stream, Latch::hold, &latch));
+    latch.await_arrival();
+    qcclEmulatedFailWork(1, qcclEmulatedErrorLaunchFailure);
+    CHECK_EMULATED(qcclEmulatedMemcpyAsync(values.data(), values.data() + 500, 100, rank.stream));
+    check(all_reduce(values, rank, rank.stream));
+    latch.open();
+    CHECK_EQ(qcclEmulatedStreamSynchronize(rank.stream), qcclEmulatedErrorLaunchFailure);
+    while (async_error(rank.comm) == qcclInProgress) std::this_thread::sleep_for(1ms);
+    CHECK_EQ(async_error(rank.comm), qcclUnhandledDeviceError);
+    GpuRank &other = ranks[1];
+    CHECK_EMULATED(qcclEmulatedSetDevice(other.gpu));
+    GpuFloats others(1000, 1);
+    (void)all_reduce(others, other, other.stream);
+    CHECK_EMULATED(qcclEmulatedStreamSynchronize(other.stream));
+    CHECK_EQ(async_error(other.comm), qcclUnhandledDeviceError);
+}
+
+void a_dead_process_lets_the_streams_of_others_go_on() {
+    const mortals::Reports<int> reports(2);
+    CHECK(reports.are_there());
+    qcclUniqueId id;
+    check(qcclGetUniqueId(&id));
+    mortals::Processes processes;
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(processes.start([&, rank] {
+            qcclEmulatedBeginAgain();
+            qcclConfig_t config = QCCL_CONFIG_INIT;
+            config.device = rank == 0 ? "emulated:0" : "emulated:1";
+            GpuRank own{.gpu = rank, .comm = nullptr, .stream = nullptr};
+            if (qcclCommInitRankConfig(&own.comm, 2, &id, rank, &config) != qcclSuccess) _exit(1);
+            (void)qcclEmulatedSetDevice(rank);
+            (void)qcclEmulatedStreamCreateNonBlocking(&own.stream);
+            GpuFloats values(1 << 20, 1);
+            for (int i = 0; rank == 0 || i < 3; i++) {
+                if (all_reduce(values, own, own.stream) != qcclSuccess) break;
+                if (qcclEmulatedStreamSynchronize(own.stream) != qcclEmulatedSuccess) _exit(2);
+                if (async_error(own.comm) != qcclSuccess) break;
+            }
+            if (rank == 1) ::kill(getpid(), SIGKILL);
+            reports[0] = async_error(own.comm);
+            _exit(qcclCommDestroy(own.comm) == qcclSuccess ? 0 : 3);
+        }));
+    const auto status = processes.reap(0, [start = std::chrono::steady_clock::now()] {
+        return std::chrono::steady_clock::now() - start < 60s;
+    });
+    CHECK(status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0);
+    CHECK_EQ(reports[0], qcclPeerLost);
+}
+
+// The device's memory that a rank lends stays until its last reader is through.
+void a_rank_may_leave_while_others_still_read() {
+    for (int round = 0; round < 5; round++) {
+        Threads ranks(two);
+        ranks.on_each([&](size_t number, GpuRank &rank) {
+            GpuFloats values(100000, number == 0 ? 7.0F : 0.0F);
+            if (number == 1) std::this_thread::sleep_for(20ms);
+            check(qcclBroadcast(values.data(), values.data(), values.count(), qcclFloat32, 0,
+                                rank.comm, QCCL_STREAM_SYNC));
+            check(qcclCommDestroy(rank.comm));
+            rank.comm = nullptr;
+            CHECK(values.are(7));
+        });
+    }
+}
+
+void splits_keep_their_devices() {
+    Threads ranks({"emulated:0", "emulated:1", "emulated:2"});
+    ranks.on_each([](size_t number, GpuRank &rank) {
+        qcclComm_t part = nullptr;
+        check(qcclCommSplit(rank.comm, number == 1 ? 1 : 0, 0, &part, nullptr));
+        GpuFloats values(3000, 1);
+        check(qcclAllReduce(values.data(), values.data(), values.count(), qcclFloat32, qcclSum,
+                            part, rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK(values.are(number == 1 ? 1.0F : 2.0F));
+        check(qcclCommDestroy(part));
+    });
+}
+
+void devices_that_are_not_there_are_refused() {
+    qcclComm_t comms[2] = {};
+    const char *const beyond[] = {"emulated:0", "emulated:8"};
+    CHECK_EQ(qcclCommInitAll(comms, 2, beyond), qcclInvalidArgument);
+    CHECK(std::string(qcclGetLastError(nullptr)).find("8 GPUs") != std::string::npos);
+    const char *const unknown[] = {"emulated:0", "gpu:0"};
+    CHECK_EQ(qcclCommInitAll(comms, 2, unknown), qcclInvalidArgument);
+    CHECK(std::string(qcclGetLastError(nullptr))
+              .starts_with("devices[1] is \"gpu:0\"; possible are host, cuda:0"));
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_dead_process_lets_the_streams_of_others_go_on),
+        QTEST(calls_keep_their_place_in_the_stream),
+        QTEST(the_call_returns_before_the_stream_comes_to_it),
+        QTEST(the_default_stream_of_each_gpu),
+        QTEST(calls_on_several_streams_keep_their_order),
+        QTEST(buffers_of_another_kind_are_refused_by_name),
+        QTEST(a_captured_call_is_made_by_every_replay),
+        QTEST(replays_draw_other_noise),
+        QTEST(a_graph_may_outlive_its_communicator),
+        QTEST(a_rank_that_does_not_come_lets_the_stream_go_on),
+        QTEST(an_abort_lets_the_stream_go_on),
+        QTEST(a_stream_that_fails_fails_the_call_on_every_rank),
+        QTEST(a_rank_may_leave_while_others_still_read),
+        QTEST(splits_keep_their_devices),
+        QTEST(devices_that_are_not_there_are_refused),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
