@@ -8,7 +8,11 @@
 #include "kernels/runtime_emulated.hpp"
 #endif
 
+#include "base/contained.hpp"
+
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,6 +42,7 @@ struct Process {
     const pid_t id = getpid();
     uint64_t number = 0;
     std::mutex mutex;
+    std::map<runtime::Uuid, int> devices; // that names of memory have named
     std::map<void *, Pin> pins;
     std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
 };
@@ -70,7 +75,7 @@ public:
     static Result<std::unique_ptr<ModuleGpu>> open(uint32_t number);
     ~ModuleGpu() override {
         const Visit visit(device_);
-        if (stream_) runtime::destroy(stream_);
+        if (stream_) runtime::forget(runtime::destroy(stream_));
     }
 
     const GpuTraits &traits() const override { return traits_; }
@@ -206,7 +211,7 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
         return runtime::describe(gpu->device_, gpu->traits_, gpu->uuid_);
     }));
     QCCL_TRY(gpu->doing("create a stream", [&] { return runtime::create(&gpu->stream_); }));
-    return gpu;
+    return Result<std::unique_ptr<ModuleGpu>>(std::move(gpu));
 }
 
 Result<std::byte *> ModuleGpu::allocate(size_t bytes) {
@@ -314,12 +319,17 @@ Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
     if (name.vendor != vendor_name())
         return Error::make(Code::unhandled_device_error, "%s: cannot reach memory of another make",
                            traits_.name.c_str());
+    Process &all = process();
+    const std::lock_guard lock(all.mutex);
+    if (const auto known = all.devices.find(name.gpu); known != all.devices.end())
+        return known->second;
     int devices = 0;
     QCCL_TRY(doing("count GPUs", [&] { return runtime::count(&devices); }));
     for (int device = 0; device < devices; device++) {
         GpuTraits ignored;
         runtime::Uuid uuid{};
         QCCL_TRY(doing("describe a GPU", [&] { return runtime::describe(device, ignored, uuid); }));
+        all.devices[uuid] = device;
         if (uuid == name.gpu) return device;
     }
     return Error::make(Code::unhandled_device_error,

@@ -9,7 +9,6 @@
 namespace qccl::runtime {
 
 inline constexpr const char *vendor = "emulated";
-inline constexpr bool has_graphs = true;
 
 using Status = qcclEmulatedResult_t;
 using Stream = qcclEmulatedStream_t;
@@ -27,24 +26,25 @@ inline const char *text(Status) { return qcclEmulatedGetErrorSentence(); }
 inline void forget(Status) {} // only other runtimes remember it
 
 // The thread's GPU for now, with leave to call whatever others capture.
-class Visit {
+class EmulatedVisit {
 public:
-    explicit Visit(int device) {
+    explicit EmulatedVisit(int device) {
         qcclEmulatedGetDevice(&before_);
         qcclEmulatedSetDevice(device);
         qcclEmulatedThreadExchangeCaptureMode(&mode_);
     }
-    ~Visit() {
+    ~EmulatedVisit() {
         qcclEmulatedThreadExchangeCaptureMode(&mode_);
         qcclEmulatedSetDevice(before_);
     }
-    Visit(const Visit &) = delete;
-    Visit &operator=(const Visit &) = delete;
+    EmulatedVisit(const EmulatedVisit &) = delete;
+    EmulatedVisit &operator=(const EmulatedVisit &) = delete;
 
 private:
     int before_ = 0;
     qcclEmulatedCaptureMode_t mode_ = qcclEmulatedCaptureModeRelaxed;
 };
+using Visit = EmulatedVisit;
 
 inline Status prepare(int) { return success; }
 inline Status count(int *devices) { return qcclEmulatedGetDeviceCount(devices); }
@@ -56,7 +56,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_gates = true;
-    traits.can_capture = has_graphs;
+    traits.can_capture = true;
     std::memcpy(uuid.data(), properties.uuid, uuid.size());
     return status;
 }

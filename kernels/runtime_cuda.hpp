@@ -1,0 +1,228 @@
+// The names by which module.cu knows a vendor's runtime: NVIDIA's. Nothing is linked of the driver:
+// what only it has is asked for at run time.
+#pragma once
+
+#include "kernels/gpu.hpp"
+#include "kernels/gpu_kernels.hpp"
+
+#include <atomic>
+#include <cstring>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+namespace qccl::runtime {
+
+inline constexpr const char *vendor = "cuda";
+
+using Status = cudaError_t;
+using Stream = cudaStream_t;
+using Event = cudaEvent_t;
+using Handle = cudaIpcMemHandle_t;
+using Uuid = std::array<std::byte, 16>;
+
+inline constexpr Status success = cudaSuccess;
+inline bool is_ok(Status status) { return status == cudaSuccess; }
+inline bool is_not_ready(Status status) { return status == cudaErrorNotReady; }
+inline bool is_enabled_already(Status status) {
+    return status == cudaErrorPeerAccessAlreadyEnabled;
+}
+inline const char *text(Status status) { return cudaGetErrorString(status); }
+// The thread's last error is for what the program itself does.
+inline void forget(Status status) {
+    if (!is_ok(status)) cudaGetLastError();
+}
+
+// What the driver alone has; null where it has not.
+struct Driver {
+    PFN_cuDeviceGet_v2000 get_device = nullptr;
+    PFN_cuDevicePrimaryCtxRetain_v7000 retain = nullptr;
+    PFN_cuCtxPushCurrent_v4000 push = nullptr;
+    PFN_cuCtxPopCurrent_v4000 pop = nullptr;
+    PFN_cuMemGetAddressRange_v3020 find_range = nullptr;
+    PFN_cuStreamWaitValue32_v11070 await_value = nullptr;
+};
+
+template <class Function>
+void find_in_driver(const char *name, unsigned version, Function &function) {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult how{};
+#if CUDART_VERSION >= 12050
+    const Status status =
+        cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &how);
+#else
+    (void)version;
+    const Status status = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &how);
+#endif
+    forget(status);
+    if (is_ok(status) && how == cudaDriverEntryPointSuccess)
+        function = reinterpret_cast<Function>(found);
+}
+
+// There is one driver.
+inline const Driver &driver() {
+    static const Driver driver = [] {
+        Driver found;
+        find_in_driver("cuDeviceGet", 2000, found.get_device);
+        find_in_driver("cuDevicePrimaryCtxRetain", 7000, found.retain);
+        find_in_driver("cuCtxPushCurrent", 4000, found.push);
+        find_in_driver("cuCtxPopCurrent", 4000, found.pop);
+        find_in_driver("cuMemGetAddressRange", 3020, found.find_range);
+        find_in_driver("cuStreamWaitValue32", 11070, found.await_value);
+        return found;
+    }();
+    return driver;
+}
+
+// The runtime gives the driver's errors the driver's numbers.
+inline Status status_of(CUresult result) { return static_cast<Status>(result); }
+
+// The context that each GPU has for the runtime; the process keeps it.
+inline constexpr int most_devices = 256;
+inline std::atomic<CUcontext> &context(int device) {
+    static std::array<std::atomic<CUcontext>, most_devices> contexts{};
+    return contexts[static_cast<size_t>(device)];
+}
+inline Status prepare(int device) {
+    int devices = 0;
+    if (const Status status = cudaGetDeviceCount(&devices); !is_ok(status)) return status;
+    if (device >= devices || device >= most_devices) return cudaErrorInvalidDevice;
+    if (context(device).load()) return cudaSuccess;
+    const Driver &now = driver();
+    if (!now.get_device || !now.retain || !now.push || !now.pop) return cudaErrorNotSupported;
+    CUdevice own = 0;
+    CUcontext made = nullptr;
+    if (const CUresult result = now.get_device(&own, device); result != CUDA_SUCCESS)
+        return status_of(result);
+    if (const CUresult result = now.retain(&made, own); result != CUDA_SUCCESS)
+        return status_of(result);
+    context(device).store(made);
+    return cudaSuccess;
+}
+
+// The thread's GPU for now, with leave to call whatever others capture. By contexts, because to set
+// the thread's GPU back to its first would make a context there, for which none may have asked.
+class CudaVisit {
+public:
+    explicit CudaVisit(int device) {
+        const CUcontext own = device < most_devices ? context(device).load() : nullptr;
+        is_pushed_ = own && driver().push(own) == CUDA_SUCCESS;
+        forget(cudaThreadExchangeStreamCaptureMode(&mode_));
+    }
+    ~CudaVisit() {
+        forget(cudaThreadExchangeStreamCaptureMode(&mode_));
+        CUcontext popped = nullptr;
+        if (is_pushed_) driver().pop(&popped);
+    }
+    CudaVisit(const CudaVisit &) = delete;
+    CudaVisit &operator=(const CudaVisit &) = delete;
+
+private:
+    bool is_pushed_ = false;
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+using Visit = CudaVisit;
+
+inline Status count(int *devices) { return cudaGetDeviceCount(devices); }
+inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
+    cudaDeviceProp properties;
+    const Status status = cudaGetDeviceProperties(&properties, device);
+    if (!is_ok(status)) return status;
+    traits.model = properties.name;
+    traits.lanes = static_cast<uint32_t>(properties.warpSize);
+    traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
+    traits.has_gates = driver().await_value != nullptr;
+    traits.can_capture = traits.has_gates;
+    std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
+    return status;
+}
+
+inline Status allocate(void **memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+inline Status free(void *memory) { return cudaFree(memory); }
+inline Status allocate_in_order(void **memory, size_t bytes, Stream stream) {
+    return cudaMallocAsync(memory, bytes, stream);
+}
+inline Status free_in_order(void *memory, Stream stream) { return cudaFreeAsync(memory, stream); }
+inline Status allocate_pinned(void **memory, size_t bytes) {
+    return cudaHostAlloc(memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+}
+inline Status free_pinned(void *memory) { return cudaFreeHost(memory); }
+inline Status pin(void *memory, size_t bytes) {
+    return cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+}
+inline Status unpin(void *memory) { return cudaHostUnregister(memory); }
+
+inline Status find(const void *memory, GpuPlace &place) {
+    cudaPointerAttributes found;
+    const Status status = cudaPointerGetAttributes(&found, memory);
+    if (!is_ok(status)) return status;
+    place = {};
+    const auto of_a_gpu = [&](GpuPlace::Kind kind) {
+        place = {.kind = kind, .number = static_cast<uint32_t>(found.device)};
+    };
+    if (found.type == cudaMemoryTypeHost) place.kind = GpuPlace::Kind::pinned;
+    if (found.type == cudaMemoryTypeDevice) of_a_gpu(GpuPlace::Kind::gpu);
+    if (found.type == cudaMemoryTypeManaged) of_a_gpu(GpuPlace::Kind::managed);
+    return status;
+}
+inline Status find_base(void *memory, void **base) {
+    if (!driver().find_range) return cudaErrorNotSupported;
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    const CUresult result =
+        driver().find_range(&start, &bytes, reinterpret_cast<CUdeviceptr>(memory));
+    *base = reinterpret_cast<void *>(start);
+    return status_of(result);
+}
+
+inline Status name(Handle *handle, void *memory) { return cudaIpcGetMemHandle(handle, memory); }
+inline Status open(void **memory, const Handle &handle) {
+    return cudaIpcOpenMemHandle(memory, handle, cudaIpcMemLazyEnablePeerAccess);
+}
+inline Status close(void *memory) { return cudaIpcCloseMemHandle(memory); }
+inline Status can_reach(int *can, int device, int peer) {
+    return cudaDeviceCanAccessPeer(can, device, peer);
+}
+inline Status reach(int peer) { return cudaDeviceEnablePeerAccess(peer, 0); }
+
+inline Status create(Stream *stream) {
+    return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+}
+inline Status destroy(Stream stream) { return cudaStreamDestroy(stream); }
+inline Status synchronize(Stream stream) { return cudaStreamSynchronize(stream); }
+inline Status is_capturing(Stream stream, bool *is) {
+    cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
+    const Status status = cudaStreamIsCapturing(stream, &answer);
+    *is = answer != cudaStreamCaptureStatusNone;
+    return status;
+}
+inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
+    void *arguments[] = {const_cast<Batch *>(&batch)};
+    return cudaLaunchKernel(reinterpret_cast<const void *>(gpu::kernel(kernel)), dim3(blocks),
+                            dim3(block_threads), arguments, 0, stream);
+}
+inline Status copy(Stream stream, void *to, const void *from, size_t bytes) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+inline Status zero(Stream stream, void *memory, size_t bytes) {
+    return cudaMemsetAsync(memory, 0, bytes, stream);
+}
+inline Status call_host(Stream stream, void (*function)(void *), void *context_of_it) {
+    return cudaLaunchHostFunc(stream, function, context_of_it);
+}
+
+inline Status create(Event *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+}
+inline Status destroy(Event event) { return cudaEventDestroy(event); }
+inline Status record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
+inline Status query(Event event) { return cudaEventQuery(event); }
+inline Status await(Stream stream, Event event) { return cudaStreamWaitEvent(stream, event, 0); }
+inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
+    if (!driver().await_value) return cudaErrorNotSupported;
+    return status_of(driver().await_value(stream, reinterpret_cast<CUdeviceptr>(at), value,
+                                          CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+} // namespace qccl::runtime

@@ -1,0 +1,195 @@
+// The names by which module.cu knows a vendor's runtime: AMD's, of ROCm 5.2 or newer. It has no
+// gates: a stream that waits for a word of the host holds a compute unit there.
+#pragma once
+
+#include "kernels/gpu.hpp"
+#include "kernels/gpu_kernels.hpp"
+
+#include <cstring>
+#include <memory>
+
+#include <hip/hip_runtime.h>
+
+namespace qccl::runtime {
+
+inline constexpr const char *vendor = "hip";
+
+using Status = hipError_t;
+using Stream = hipStream_t;
+using Event = hipEvent_t;
+using Handle = hipIpcMemHandle_t;
+using Uuid = std::array<std::byte, 16>;
+
+inline constexpr Status success = hipSuccess;
+inline bool is_ok(Status status) { return status == hipSuccess; }
+inline bool is_not_ready(Status status) { return status == hipErrorNotReady; }
+inline bool is_enabled_already(Status status) { return status == hipErrorPeerAccessAlreadyEnabled; }
+inline const char *text(Status status) { return hipGetErrorString(status); }
+// The thread's last error is for what the program itself does.
+inline void forget(Status status) {
+    if (!is_ok(status)) static_cast<void>(hipGetLastError());
+}
+
+// The thread's GPU for now, with leave to call whatever others capture.
+class HipVisit {
+public:
+    explicit HipVisit(int device) {
+        forget(hipGetDevice(&before_));
+        forget(hipSetDevice(device));
+#if HIP_VERSION_MAJOR >= 6
+        forget(hipThreadExchangeStreamCaptureMode(&mode_));
+#endif
+    }
+    ~HipVisit() {
+#if HIP_VERSION_MAJOR >= 6
+        forget(hipThreadExchangeStreamCaptureMode(&mode_));
+#endif
+        forget(hipSetDevice(before_));
+    }
+    HipVisit(const HipVisit &) = delete;
+    HipVisit &operator=(const HipVisit &) = delete;
+
+private:
+    int before_ = 0;
+#if HIP_VERSION_MAJOR >= 6
+    hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
+#endif
+};
+using Visit = HipVisit;
+
+inline Status prepare(int device) {
+    int devices = 0;
+    if (const Status status = hipGetDeviceCount(&devices); !is_ok(status)) return status;
+    return device < devices ? hipSuccess : hipErrorInvalidDevice;
+}
+inline Status count(int *devices) { return hipGetDeviceCount(devices); }
+inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
+    hipDeviceProp_t properties;
+    if (const Status status = hipGetDeviceProperties(&properties, device); !is_ok(status))
+        return status;
+    traits.model = properties.name;
+    traits.lanes = static_cast<uint32_t>(properties.warpSize);
+    traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
+    hipUUID found;
+    const Status status = hipDeviceGetUuid(&found, device);
+    std::memcpy(uuid.data(), found.bytes, uuid.size());
+    return status;
+}
+
+// Where the thread's GPU has no pools, memory that is given back waits for all that it does.
+inline bool has_pools() {
+    int device = 0, has = 0;
+    forget(hipGetDevice(&device));
+    forget(hipDeviceGetAttribute(&has, hipDeviceAttributeMemoryPoolsSupported, device));
+    return has != 0;
+}
+inline Status allocate(void **memory, size_t bytes) { return hipMalloc(memory, bytes); }
+inline Status free(void *memory) { return hipFree(memory); }
+inline Status allocate_in_order(void **memory, size_t bytes, Stream stream) {
+    return has_pools() ? hipMallocAsync(memory, bytes, stream) : hipMalloc(memory, bytes);
+}
+inline Status free_in_order(void *memory, Stream stream) {
+    return has_pools() ? hipFreeAsync(memory, stream) : hipFree(memory);
+}
+inline Status allocate_pinned(void **memory, size_t bytes) {
+    return hipHostMalloc(memory, bytes, hipHostMallocPortable | hipHostMallocMapped);
+}
+inline Status free_pinned(void *memory) { return hipHostFree(memory); }
+inline Status pin(void *memory, size_t bytes) {
+    return hipHostRegister(memory, bytes, hipHostRegisterPortable | hipHostRegisterMapped);
+}
+inline Status unpin(void *memory) { return hipHostUnregister(memory); }
+
+inline Status find(const void *memory, GpuPlace &place) {
+    hipPointerAttribute_t found{};
+    place = {};
+    const Status status = hipPointerGetAttributes(&found, memory);
+    if (status == hipErrorInvalidValue) { // of memory that it does not know
+        forget(status);
+        return hipSuccess;
+    }
+    if (!is_ok(status)) return status;
+#if HIP_VERSION_MAJOR >= 6
+    const hipMemoryType type = found.type;
+#else
+    const hipMemoryType type = found.memoryType;
+#endif
+    const auto of_a_gpu = [&](GpuPlace::Kind kind) {
+        place = {.kind = kind, .number = static_cast<uint32_t>(found.device)};
+    };
+    if (found.isManaged)
+        of_a_gpu(GpuPlace::Kind::managed);
+    else if (type == hipMemoryTypeHost)
+        place.kind = GpuPlace::Kind::pinned;
+    else if (type == hipMemoryTypeDevice)
+        of_a_gpu(GpuPlace::Kind::gpu);
+    return status;
+}
+inline Status find_base(void *memory, void **base) {
+    size_t bytes = 0;
+    return hipMemGetAddressRange(base, &bytes, memory);
+}
+
+inline Status name(Handle *handle, void *memory) { return hipIpcGetMemHandle(handle, memory); }
+inline Status open(void **memory, const Handle &handle) {
+    return hipIpcOpenMemHandle(memory, handle, hipIpcMemLazyEnablePeerAccess);
+}
+inline Status close(void *memory) { return hipIpcCloseMemHandle(memory); }
+inline Status can_reach(int *can, int device, int peer) {
+    return hipDeviceCanAccessPeer(can, device, peer);
+}
+inline Status reach(int peer) { return hipDeviceEnablePeerAccess(peer, 0); }
+
+inline Status create(Stream *stream) {
+    return hipStreamCreateWithFlags(stream, hipStreamNonBlocking);
+}
+inline Status destroy(Stream stream) { return hipStreamDestroy(stream); }
+inline Status synchronize(Stream stream) { return hipStreamSynchronize(stream); }
+inline Status is_capturing(Stream stream, bool *is) {
+    hipStreamCaptureStatus answer = hipStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    const Status status = hipStreamGetCaptureInfo(stream, &answer, &id);
+    *is = answer != hipStreamCaptureStatusNone;
+    return status;
+}
+inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
+    void *arguments[] = {const_cast<Batch *>(&batch)};
+    return hipLaunchKernel(reinterpret_cast<const void *>(gpu::kernel(kernel)), dim3(blocks),
+                           dim3(block_threads), arguments, 0, stream);
+}
+inline Status copy(Stream stream, void *to, const void *from, size_t bytes) {
+    return hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, stream);
+}
+inline Status zero(Stream stream, void *memory, size_t bytes) {
+    return hipMemsetAsync(memory, 0, bytes, stream);
+}
+
+inline Status call_host(Stream stream, void (*function)(void *), void *context) {
+#if HIP_VERSION_MAJOR >= 6
+    return hipLaunchHostFunc(stream, function, context);
+#else
+    struct Call {
+        void (*function)(void *);
+        void *context;
+    };
+    auto call = std::make_unique<Call>(Call{function, context});
+    const Status status = hipStreamAddCallback(
+        stream,
+        [](hipStream_t, Status before, void *data) {
+            const std::unique_ptr<Call> its(static_cast<Call *>(data));
+            if (is_ok(before)) its->function(its->context);
+        },
+        call.get(), 0);
+    if (is_ok(status)) call.release();
+    return status;
+#endif
+}
+
+inline Status create(Event *event) { return hipEventCreateWithFlags(event, hipEventDisableTiming); }
+inline Status destroy(Event event) { return hipEventDestroy(event); }
+inline Status record(Event event, Stream stream) { return hipEventRecord(event, stream); }
+inline Status query(Event event) { return hipEventQuery(event); }
+inline Status await(Stream stream, Event event) { return hipStreamWaitEvent(stream, event, 0); }
+inline Status await_value(Stream, const uint32_t *, uint32_t) { return hipErrorNotSupported; }
+
+} // namespace qccl::runtime
