@@ -4,6 +4,7 @@
 #include "kernels/topk_scratch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace qccl {
@@ -270,6 +271,44 @@ Done Launches::decode_add(const ChunkRange &range, RedOp op, const std::byte *pa
                   range.count - coded_values);
 }
 
+namespace {
+
+// The sources of a sum, as a batch has them.
+struct SumOperands {
+    explicit SumOperands(const Launches::Sum &sum) : count(sum.sources.size()) {
+        std::ranges::transform(sum.sources, operands.begin(), [](const Launches::Source &source) {
+            if (!source.chunk) return plain(source.type, source.at);
+            const ChunkRange &chunk = *source.chunk;
+            if (!chunk.codec->is_plain()) return coded(chunk, source.at);
+            return plain(chunk.codec->plain_type(chunk.type), plain_start(chunk, source.at));
+        });
+    }
+    std::span<const Operand> get() const { return {operands.data(), count}; }
+
+    std::array<Operand, Launches::most_sources> operands;
+    size_t count;
+};
+
+} // namespace
+
+Done Launches::fold(const Sum &sum, DataType accumulator_type, DataType out, void *dst) {
+    if (sum.count == 0) return {};
+    return add({fold_kernel(accumulator_type), sum.op, sum.divisor}, sum.count, {}, plain(out, dst),
+               SumOperands(sum).get());
+}
+
+Done Launches::fold(const Sum &sum, const ChunkRange &range, const Noise &noise,
+                    std::byte *payload) {
+    QCCL_TRY(check(*range.codec));
+    const bool is_plain = range.codec->is_plain();
+    if (sum.count == 0 && (is_plain || is_nothing_to_do(range, 0))) return {};
+    const KernelId kernel =
+        is_plain ? fold_kernel(accumulator_of(range.type)) : *find_kernels(range.codec->id)->fold;
+    return add({kernel, sum.op, sum.divisor}, sum.count, noise_from(range, noise),
+               is_plain ? plain_sink(range, payload) : coded_sink(range, payload),
+               SumOperands(sum).get());
+}
+
 Done Launches::reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
                       const void *src, size_t count) {
     if (count == 0) return {};
@@ -298,7 +337,7 @@ Done Launches::divide(DataType accumulator_type, void *accumulator, size_t count
 }
 
 Done Launches::add(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
-                   std::initializer_list<Operand> sources) {
+                   std::span<const Operand> sources) {
     const auto needed = static_cast<uint32_t>(1 + sources.size());
     if (shape_ != shape || batch_.tensors == Batch::most_tensors ||
         operands_ + needed > Batch::most_operands)

@@ -46,6 +46,25 @@ public:
                            const std::byte *received, DataType in, const void *src,
                            const Noise &noise, std::byte *payload);
     static bool can_fuse(const Codec &codec, DataType type);
+
+    // What several sources come to, in their order: each values of a type, or those of a chunk that
+    // all have codes or none of which has.
+    struct Source {
+        const ChunkRange *chunk = nullptr; // null: plain values
+        DataType type = DataType::float32; // of those
+        const std::byte *at = nullptr;
+    };
+    static constexpr size_t most_sources = Batch::most_operands - 1;
+    struct Sum {
+        RedOp op = RedOp::sum;
+        uint32_t divisor = 1;
+        std::span<const Source> sources;
+        uint64_t count = 0;
+    };
+    // As values, and as a chunk whose values all have codes or none of which has, where can_fuse.
+    Done fold(const Sum &sum, DataType accumulator_type, DataType out, void *dst);
+    Done fold(const Sum &sum, const ChunkRange &range, const Noise &noise, std::byte *payload);
+
     Done reduce(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
                 const void *src, size_t count);
     Done copy(DataType out, void *dst, DataType in, const void *src, size_t count);
@@ -62,7 +81,11 @@ private:
         bool operator==(const Shape &) const = default;
     };
     Done add(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
-             std::initializer_list<Operand> sources);
+             std::span<const Operand> sources);
+    Done add(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
+             std::initializer_list<Operand> sources) {
+        return add(shape, count, noise, sink, std::span(sources.begin(), sources.size()));
+    }
     Done encode_coded(const ChunkRange &range, const Noise &noise, const Operand &source,
                       std::byte *payload, uint64_t count);
 

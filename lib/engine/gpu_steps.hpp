@@ -6,7 +6,8 @@
 
 namespace qccl {
 
-// All of them, each over the whole chunk. Every step has its strides, and none has scratch.
-Done launch_steps(Launches &launches, const TileContext &context, std::span<const TileStep> steps);
+// All of them, each over the whole chunk, in as few launches as they come to; they are used up.
+// None has scratch.
+Done launch_steps(Launches &launches, const TileContext &context, std::span<TileStep> steps);
 
 } // namespace qccl

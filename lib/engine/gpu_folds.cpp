@@ -1,0 +1,100 @@
+#include "engine/gpu_folds.hpp"
+
+#include <algorithm>
+
+namespace qccl {
+namespace {
+
+bool is_coded(const TileStep &step) {
+    return step.what == Op::What::decode || step.what == Op::What::decode_add ||
+           step.what == Op::What::encode;
+}
+
+// A tile's accumulator, which this step begins anew.
+bool begins_sum(const TileContext &context, const TileStep &step) {
+    const bool stores = step.what == Op::What::copy || step.what == Op::What::decode;
+    return stores && step.dst_stride == 0 && step.dst_type == accumulator_of(context.type);
+}
+
+bool adds_to(const TileStep &step, const std::byte *sum) {
+    return step.dst == sum && (step.what == Op::What::reduce || step.what == Op::What::decode_add);
+}
+
+bool takes(const TileStep &step, const std::byte *sum) {
+    return step.src == sum && (step.what == Op::What::copy || step.what == Op::What::encode);
+}
+
+// All its values have codes, or none has.
+bool is_uniform(const TileContext &context, const TileStep &step) {
+    if (!is_coded(step)) return true;
+    const ChunkRange chunk = chunk_of(context, step);
+    return chunk.codec->is_plain() || chunk.layout->coded == context.count;
+}
+
+// Whether the sum is gone: whoever reads it later reads what the sink stored. What that lost they
+// would miss.
+bool release_sum(const TileStep &sink, const std::byte *sum, std::span<TileStep> later) {
+    const auto is_sum_read = [=](const TileStep &step) {
+        return step.src == sum || (step.dst == sum && step.what != Op::What::encode);
+    };
+    const auto may_read_sink = [&](const TileStep &step) {
+        return step.what == Op::What::copy && step.dst != sum && sink.what == Op::What::copy &&
+               step.dst_type == sink.dst_type;
+    };
+    // Another run's sum may lie in the same tile.
+    const auto end = std::ranges::find_if(later, [=](const TileStep &step) {
+        return step.dst == sum && (step.what == Op::What::copy || step.what == Op::What::decode);
+    });
+    const std::span<TileStep> readers(later.begin(), end);
+    if (!std::ranges::all_of(readers, [&](const TileStep &step) {
+            return !is_sum_read(step) || may_read_sink(step);
+        }))
+        return false;
+    for (TileStep &step : readers) {
+        if (step.src != sum) continue;
+        step.src = sink.dst;
+        step.src_type = sink.dst_type;
+        step.src_stride = sink.dst_stride;
+    }
+    return true;
+}
+
+} // namespace
+
+ChunkRange chunk_of(const TileContext &context, const TileStep &step) {
+    return {.codec = step.codec ? step.codec : context.codec,
+            .layout = step.layout ? step.layout : context.layout,
+            .type = context.type,
+            .whole = context.count,
+            .begin = 0,
+            .count = context.count};
+}
+
+std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileStep> steps) {
+    if (!begins_sum(context, steps[0])) return std::nullopt;
+    const std::byte *const sum = steps[0].dst;
+    FoundFold fold;
+    size_t at = 0;
+    const auto is_source = [&] { return at == 0 || adds_to(steps[at], sum); };
+    for (; at < steps.size() && is_source(); at++) {
+        if (fold.source_count == fold.sources.size() || !is_uniform(context, steps[at]))
+            return std::nullopt;
+        fold.sources[fold.source_count++] = &steps[at];
+    }
+    if (at < steps.size() && steps[at].what == Op::What::divide && steps[at].dst == sum) {
+        fold.divides = true;
+        at++;
+    }
+    if (at == steps.size() || !takes(steps[at], sum) || !is_uniform(context, steps[at]))
+        return std::nullopt;
+    fold.sink = &steps[at];
+    fold.steps = at + 1;
+    if (fold.sink->what == Op::What::encode) {
+        const ChunkRange chunk = chunk_of(context, *fold.sink);
+        if (!Launches::can_fuse(*chunk.codec, chunk.type)) return std::nullopt;
+    }
+    if (!release_sum(*fold.sink, sum, steps.subspan(fold.steps))) return std::nullopt;
+    return fold;
+}
+
+} // namespace qccl
