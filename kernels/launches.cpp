@@ -48,6 +48,15 @@ void set_gaps(Operand &sink, const Codec &codec, const PayloadLayout &layout) {
     }
 }
 
+// Of `count` values. Codes and scales lie before what has none.
+uint64_t bytes_of(const Operand &operand, uint64_t count) {
+    if (operand.codec == CodecId::none) return count * type_bytes(operand.type);
+    if (operand.coded == 0) return 0;
+    const auto end = operand.section[static_cast<size_t>(ChunkPart::raw)];
+    return static_cast<uint64_t>(static_cast<double>(end) / static_cast<double>(operand.coded) *
+                                 static_cast<double>(count));
+}
+
 // Of the range's values those with codes come first.
 uint64_t coded_count(const ChunkRange &range) {
     return std::clamp(range.layout->coded, range.begin, range.begin + range.count) - range.begin;
@@ -349,6 +358,8 @@ Done Launches::add(const Shape &shape, uint64_t count, const Noise &noise, const
                                        .noise = noise};
     batch_.operand[operands_] = sink;
     std::ranges::copy(sources, &batch_.operand[operands_ + 1]);
+    moved_bytes_ += bytes_of(sink, count);
+    for (const Operand &source : sources) moved_bytes_ += bytes_of(source, count);
     operands_ += needed;
     values_ += count;
     return {};

@@ -73,6 +73,9 @@ public:
     // Launches what has been gathered.
     Done flush();
 
+    // That kernels have read and written so far, or will have: every operand once per launch.
+    uint64_t moved_bytes() const { return moved_bytes_; }
+
 private:
     struct Shape { // what the tensors of a launch share
         KernelId kernel;
@@ -99,6 +102,7 @@ private:
     std::optional<Shape> shape_;
     uint64_t values_ = 0; // of the tensors gathered
     uint32_t operands_ = 0;
+    uint64_t moved_bytes_ = 0;
     Batch batch_;
 };
 

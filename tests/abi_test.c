@@ -107,6 +107,7 @@ NEVER_CHANGES(offsetof(qcclCommStats_t, wait_ns), 48);
 NEVER_CHANGES(offsetof(qcclCommStats_t, wire_ns), 56);
 NEVER_CHANGES(offsetof(qcclCommStats_t, lent_bytes), 64);
 NEVER_CHANGES(offsetof(qcclCommStats_t, network_ns), 72);
+NEVER_CHANGES(offsetof(qcclCommStats_t, device_bytes), 80);
 #endif
 
 static void the_function_fills_what_the_macros_fill(void **state)

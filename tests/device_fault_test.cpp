@@ -118,7 +118,7 @@ void while_communicators_are_made() {
 
 // A GPU without room for the outbox says so.
 void without_memory_there_is_no_communicator() {
-    qcclEmulatedLimitMemory(size_t{1} << 20);
+    qcclEmulatedLimitMemory(size_t{1} << 18);
     qcclComm_t comms[2] = {};
     const qcclResult_t made = qcclCommInitAll(comms, 2, devices.data());
     qcclEmulatedLimitMemory(SIZE_MAX);

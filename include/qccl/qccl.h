@@ -454,7 +454,8 @@ typedef struct {
     uint64_t lent_bytes; /* of wire_bytes, that the others read in registered memory of this rank */
     uint64_t network_ns; /* of wait_ns and wire_ns, that the network between hosts has worked: over
                           * sockets the system's TCP, as far as it works for this rank's calls */
-    uint64_t reserved[6];
+    uint64_t device_bytes; /* that kernels on this rank's GPU have read and written */
+    uint64_t reserved[5];
 } qcclCommStats_t;
 QCCL_API qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out);
 

@@ -70,6 +70,7 @@ qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out) {
         stats.wire_ns = counts.wire_ns;
         stats.lent_bytes = counts.lent_bytes;
         stats.network_ns = counts.network_ns;
+        stats.device_bytes = counts.device_bytes;
         constexpr size_t first_bytes = 128; // release 0.1
         return give_struct("qcclCommStats_t", &stats, sizeof stats, first_bytes, stats_out);
     });

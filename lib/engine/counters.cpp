@@ -45,7 +45,8 @@ Counts Counters::read() const {
             .copy_ns = ns(copy_ticks),
             .wait_ns = ns(wait_ticks),
             .wire_ns = ns(wire_ticks),
-            .network_ns = 0};
+            .network_ns = 0,
+            .device_bytes = device_bytes.get()};
 }
 
 } // namespace qccl

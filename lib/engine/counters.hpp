@@ -15,8 +15,9 @@ struct Counts {
     uint64_t encode_ns = 0;
     uint64_t copy_ns = 0; // copying, reducing and decoding
     uint64_t wait_ns = 0;
-    uint64_t wire_ns = 0;    // handing over and taking
-    uint64_t network_ns = 0; // of the two, working for other hosts
+    uint64_t wire_ns = 0;      // handing over and taking
+    uint64_t network_ns = 0;   // of the two, working for other hosts
+    uint64_t device_bytes = 0; // that a GPU's kernels have read and written
 };
 
 // A counter with one writer: an addition is a load and a store, not a locked instruction.
@@ -39,7 +40,7 @@ class Counters {
 public:
     Counters();
 
-    Counter calls, raw_bytes, wire_bytes, lent_bytes;
+    Counter calls, raw_bytes, wire_bytes, lent_bytes, device_bytes;
     Counter encode_ticks, copy_ticks, wait_ticks, wire_ticks;
 
     // But for the network's, which the transport has. Ticks become ns by what both clocks have

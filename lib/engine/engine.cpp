@@ -32,10 +32,12 @@ Done Engine::run_tasks(const Program &program, const Call &call) {
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
     const bool streams =
         program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
+    const uint64_t moved_before = memory_.gpu ? memory_.gpu->moved_bytes() : 0;
     const Done done =
         Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
     // Whoever has an error may free its buffers.
     if (!done && memory_.gpu) memory_.gpu->drain();
+    if (memory_.gpu) counters_.device_bytes.add(memory_.gpu->moved_bytes() - moved_before);
     return done;
 }
 

@@ -46,6 +46,12 @@ Result<std::optional<uint32_t>> GpuLanes::take_done(uint32_t number) {
     return std::optional(task);
 }
 
+uint64_t GpuLanes::moved_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto &lane : lanes_) bytes += lane->launches.moved_bytes();
+    return bytes;
+}
+
 // Whatever the streams say: the caller has an error already, or nobody to tell.
 void GpuLanes::drain() {
     for (const auto &lane : lanes_) {

@@ -30,6 +30,8 @@ public:
     Done start(uint32_t lane, uint32_t task);
     // The lane's next task that is through, in the order of their starts; none: it is not yet.
     Result<std::optional<uint32_t>> take_done(uint32_t lane);
+    // By all lanes' kernels, so far.
+    uint64_t moved_bytes() const;
     bool is_busy() const { return under_way_ != 0; }
 
     // Waits for all that has been launched, and forgets it.
