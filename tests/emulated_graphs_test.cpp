@@ -1,0 +1,301 @@
+// emulated graphs: what is captured is not done but replayed, in the order that it had and no
+// other; what cannot be captured spoils a capture, and only that.
+#include "emulated_kit.hpp"
+
+#include <cstring>
+
+using namespace emulated_kit;
+using namespace gpu_kit;
+
+namespace {
+
+struct GraphHandle {
+    ~GraphHandle() {
+        if (graph) qcclEmulatedGraphDestroy(graph);
+        if (exec) qcclEmulatedGraphExecDestroy(exec);
+    }
+    // Ends a capture.
+    void take(qcclEmulatedStream_t stream) {
+        DO(StreamEndCapture(stream, &graph));
+        DO(GraphInstantiate(&exec, graph));
+    }
+    void launch(qcclEmulatedStream_t stream) { DO(GraphLaunch(exec, stream)); }
+    qcclEmulatedGraph_t graph = nullptr;
+    qcclEmulatedGraphExec_t exec = nullptr;
+};
+
+void begin(qcclEmulatedStream_t stream,
+           qcclEmulatedCaptureMode_t mode = qcclEmulatedCaptureModeRelaxed) {
+    DO(StreamBeginCapture(stream, mode));
+}
+
+void check_spoilt(qcclEmulatedStream_t stream) {
+    qcclEmulatedGraph_t graph = nullptr;
+    REFUSED(StreamCaptureInvalidated, StreamEndCapture(stream, &graph));
+    int is_capturing = 1;
+    DO(StreamIsCapturing(stream, &is_capturing));
+    CHECK_EQ(is_capturing, 0);
+}
+
+} // namespace
+
+static void what_is_captured_is_replayed() {
+    const Ledger ledger;
+    {
+        const StreamHandle stream;
+        const GpuArray<int> array(100);
+        std::vector<int> from(100, 1), to(100, 0);
+        std::string text;
+        Letter letter{&text, 'x'};
+        GraphHandle graph;
+        begin(stream);
+        int is_capturing = 0;
+        DO(StreamIsCapturing(stream, &is_capturing));
+        CHECK_EQ(is_capturing, 1);
+        DO(MemcpyAsync(array.at, from.data(), array.bytes(), stream));
+        DO(MemcpyAsync(to.data(), array.at, array.bytes(), stream));
+        DO(LaunchHostFunc(stream, Letter::write, &letter));
+        graph.take(stream);
+        DO(StreamSynchronize(stream));
+        CHECK(text.empty());
+        CHECK_EQ(to[99], 0);
+        for (int round = 2; round < 5; round++) {
+            std::fill(from.begin(), from.end(), round);
+            graph.launch(stream);
+            DO(StreamSynchronize(stream));
+            CHECK_EQ(to[99], round);
+        }
+        CHECK_EQ(text, "xxx");
+    }
+    ledger.check();
+}
+
+static void branches_run_beside_each_other() {
+    const StreamHandle stream, branch;
+    const EventHandle fork, join;
+    Gate gate;
+    std::string text;
+    Letter a{&text, 'a'}, b{&text, 'b'}, c{&text, 'c'};
+    GraphHandle graph;
+    begin(stream);
+    DO(EventRecord(fork, stream)); // before there is a node
+    DO(StreamWaitEvent(branch, fork));
+    gate.hold(stream); // what opens it is captured after it
+    DO(LaunchHostFunc(stream, Letter::write, &b));
+    DO(LaunchHostFunc(branch, Letter::write, &a));
+    DO(StreamWriteValue32(branch, gate.word(), 1));
+    DO(EventRecord(join, branch));
+    DO(StreamWaitEvent(stream, join));
+    DO(LaunchHostFunc(stream, Letter::write, &c));
+    graph.take(stream);
+    REFUSED(CapturedEvent, EventQuery(fork));
+    REFUSED(CapturedEvent, StreamWaitEvent(branch, join));
+    DO(LaunchHostFunc(branch, Letter::write, &a)); // no longer captured
+    DO(StreamSynchronize(branch));
+    for (int round = 0; round < 3; round++) {
+        gate.shut();
+        text.clear();
+        graph.launch(stream);
+        DO(StreamSynchronize(stream));
+        CHECK_EQ(text, "abc");
+    }
+}
+
+static void launches_of_one_graph_follow_each_other() {
+    const StreamHandle stream, other;
+    Gate gate;
+    std::string text;
+    Letter a{&text, 'a'};
+    GraphHandle graph;
+    begin(stream);
+    gate.hold(stream);
+    DO(LaunchHostFunc(stream, Letter::write, &a));
+    graph.take(stream);
+    Letter first{&text, '1'};
+    graph.launch(stream);
+    DO(LaunchHostFunc(stream, Letter::write, &first));
+    graph.launch(other);
+    const EventHandle event;
+    DO(EventRecord(event, other));
+    nap();
+    CHECK(text.empty());
+    REFUSED(NotReady, EventQuery(event));
+    gate.open();
+    DO(StreamSynchronize(other));
+    DO(StreamSynchronize(stream));
+    CHECK_EQ(text.size(), 3U);
+}
+
+static void what_waits_for_the_gpu_spoils_captures() {
+    using Modes = std::vector<qcclEmulatedCaptureMode_t>;
+    const Modes all = {qcclEmulatedCaptureModeGlobal, qcclEmulatedCaptureModeThreadLocal,
+                       qcclEmulatedCaptureModeRelaxed};
+    const StreamHandle stream;
+    const EventHandle event;
+    for (const auto captured : all)
+        for (const auto own : all)
+            for (const bool is_other : {false, true}) {
+                begin(stream, captured);
+                qcclEmulatedResult_t result = 0;
+                const auto wait = [&] {
+                    auto mode = own;
+                    qcclEmulatedThreadExchangeCaptureMode(&mode);
+                    result = qcclEmulatedEventQuery(event);
+                    qcclEmulatedThreadExchangeCaptureMode(&mode);
+                };
+                if (is_other)
+                    std::thread(wait).join();
+                else
+                    wait();
+                const bool spoils = captured != qcclEmulatedCaptureModeRelaxed &&
+                                    own != qcclEmulatedCaptureModeRelaxed &&
+                                    (!is_other || (captured == qcclEmulatedCaptureModeGlobal &&
+                                                   own == qcclEmulatedCaptureModeGlobal));
+                CHECK_EQ(result, spoils ? qcclEmulatedErrorStreamCaptureUnsupported : 0);
+                if (spoils) {
+                    check_spoilt(stream);
+                } else {
+                    GraphHandle graph;
+                    graph.take(stream);
+                }
+            }
+}
+
+static void what_cannot_be_captured_spoils() {
+    const StreamHandle stream(true), outside;
+    const EventHandle event;
+    void *memory = nullptr;
+    begin(stream);
+    REFUSED(StreamCaptureUnsupported, StreamSynchronize(stream));
+    REFUSED(StreamCaptureInvalidated, LaunchHostFunc(
+                                          stream, [](void *) {}, nullptr));
+    REFUSED(StreamCaptureInvalidated, EventRecord(event, stream));
+    check_spoilt(stream);
+    begin(stream);
+    REFUSED(StreamCaptureUnsupported, MallocAsync(&memory, 10, stream));
+    check_spoilt(stream);
+    begin(stream); // what is not captured cannot be waited for
+    DO(EventRecord(event, outside));
+    REFUSED(StreamCaptureIsolation, StreamWaitEvent(stream, event));
+    check_spoilt(stream);
+    begin(stream); // the default stream would wait for it
+    REFUSED(StreamCaptureImplicit, LaunchHostFunc(
+                                       nullptr, [](void *) {}, nullptr));
+    int is_capturing = 0;
+    REFUSED(StreamCaptureImplicit, StreamIsCapturing(nullptr, &is_capturing));
+    check_spoilt(stream);
+    REFUSED(StreamCaptureUnsupported, StreamBeginCapture(nullptr, qcclEmulatedCaptureModeGlobal));
+    DO(StreamIsCapturing(nullptr, &is_capturing));
+    CHECK_EQ(is_capturing, 0);
+}
+
+static void captures_end_where_they_began() {
+    const StreamHandle stream, branch;
+    const EventHandle event;
+    qcclEmulatedGraph_t graph = nullptr;
+    REFUSED(StreamCaptureUnmatched, StreamEndCapture(stream, &graph));
+    begin(stream, qcclEmulatedCaptureModeThreadLocal);
+    qcclEmulatedResult_t result = 0;
+    std::thread([&] { result = qcclEmulatedStreamEndCapture(stream, &graph); }).join();
+    CHECK_EQ(result, qcclEmulatedErrorStreamCaptureWrongThread);
+    DO(EventRecord(event, stream));
+    DO(StreamWaitEvent(branch, event));
+    REFUSED(StreamCaptureUnmatched, StreamEndCapture(branch, &graph));
+    DO(LaunchHostFunc(
+        branch, [](void *) {}, nullptr));
+    REFUSED(StreamCaptureUnjoined, StreamEndCapture(stream, &graph));
+    DO(StreamSynchronize(branch)); // both are free again
+    DO(StreamSynchronize(stream));
+    // A stream that is destroyed takes its capture along.
+    {
+        const StreamHandle gone;
+        begin(gone, qcclEmulatedCaptureModeGlobal);
+    }
+    DO(DeviceSynchronize());
+}
+
+static void failure_in_a_branch_is_the_launch_s() {
+    const StreamHandle stream, branch, clean;
+    const EventHandle fork, join;
+    std::string text;
+    Letter letter{&text, 'x'};
+    GraphHandle graph;
+    begin(stream);
+    DO(EventRecord(fork, stream));
+    DO(StreamWaitEvent(branch, fork));
+    DO(LaunchHostFunc(branch, Letter::write, &letter));
+    DO(EventRecord(join, branch));
+    DO(StreamWaitEvent(stream, join));
+    graph.take(stream);
+    qcclEmulatedFailWork(1, qcclEmulatedErrorLaunchFailure);
+    graph.launch(stream);
+    REFUSED(LaunchFailure, StreamSynchronize(stream));
+    CHECK(text.empty());
+    graph.launch(clean); // the graph itself is sound
+    DO(StreamSynchronize(clean));
+    CHECK_EQ(text, "x");
+}
+
+static void a_gpu_works_while_others_capture() {
+    const StreamHandle stream;
+    const auto gpu = open_gpu(0);
+    begin(stream, qcclEmulatedCaptureModeGlobal);
+    const auto mark = gpu->create_mark();
+    const auto own = gpu->create_stream();
+    CHECK(mark && own);
+    for (const auto allocate :
+         {&qccl::Gpu::allocate, &qccl::Gpu::allocate_private, &qccl::Gpu::allocate_pinned}) {
+        const auto memory = (gpu.get()->*allocate)(100);
+        CHECK_OK(memory);
+        CHECK_OK(gpu->find(*memory));
+        CHECK_OK(gpu->copy(*own, *memory, *memory, 50));
+        CHECK_OK(gpu->set_mark(*mark, *own));
+        CHECK_OK(gpu->is_passed(*mark));
+        CHECK_OK(gpu->synchronize(*own));
+        if (allocate == &qccl::Gpu::allocate)
+            gpu->free(*memory);
+        else if (allocate == &qccl::Gpu::allocate_private)
+            gpu->free_private(*memory);
+        else
+            gpu->free_pinned(*memory);
+    }
+    std::vector<std::byte> mine(100);
+    CHECK_OK(gpu->pin(mine.data(), mine.size()));
+    gpu->unpin(mine.data());
+    const auto handle = reinterpret_cast<qccl::GpuStream>(stream.handle);
+    const auto is = gpu->is_capturing(handle), is_not = gpu->is_capturing(*own);
+    CHECK_OK(is);
+    CHECK_OK(is_not);
+    CHECK(*is && !*is_not);
+    // What is asked of the stream that captures becomes part of the graph.
+    const auto gate = gpu->create_gate();
+    CHECK_OK(gate);
+    std::string text;
+    Letter letter{&text, 'x'};
+    CHECK_OK(gpu->await_gate(handle, *gate, 1));
+    CHECK_OK(gpu->call_host(handle, Letter::write, &letter));
+    GraphHandle graph;
+    graph.take(stream);
+    CHECK(text.empty());
+    std::atomic_ref(**gate).store(1);
+    graph.launch(stream);
+    DO(StreamSynchronize(stream));
+    CHECK_EQ(text, "x");
+    gpu->destroy_gate(*gate);
+    gpu->destroy_mark(*mark);
+    gpu->destroy_stream(*own);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(what_is_captured_is_replayed),
+        QTEST(branches_run_beside_each_other),
+        QTEST(launches_of_one_graph_follow_each_other),
+        QTEST(what_waits_for_the_gpu_spoils_captures),
+        QTEST(what_cannot_be_captured_spoils),
+        QTEST(captures_end_where_they_began),
+        QTEST(failure_in_a_branch_is_the_launch_s),
+        QTEST(a_gpu_works_while_others_capture),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

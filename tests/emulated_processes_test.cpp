@@ -1,0 +1,257 @@
+// emulated GPUs of several processes: memory that one opens of another's, through the C API and as
+// the library's module names and maps it; children that were forked; and every call that fails.
+#include "emulated_kit.hpp"
+
+#include <cstring>
+
+using namespace qccl;
+using namespace emulated_kit;
+using namespace gpu_kit;
+
+static void another_process_opens_memory() {
+    const Ledger ledger;
+    {
+        const GpuArray<int> array(3000);
+        std::memset(array.at, 0, array.bytes());
+        qcclEmulatedIpcMemHandle_t handle;
+        DO(IpcGetMemHandle(&handle, array.at + 1000)); // leads to the whole of it
+        void *own = nullptr;
+        REFUSED(InvalidValue, IpcOpenMemHandle(&own, &handle));
+        in_child([&] {
+            void *memory = nullptr, *again = nullptr;
+            DO(IpcOpenMemHandle(&memory, &handle));
+            DO(IpcOpenMemHandle(&again, &handle));
+            CHECK(memory == again);
+            qcclEmulatedPointerAttributes_t found;
+            DO(PointerGetAttributes(&found, static_cast<int *>(memory) + 2999));
+            CHECK_EQ(found.type, qcclEmulatedMemoryTypeDevice);
+            CHECK_EQ(found.bytes, 3000 * sizeof(int));
+            const StreamHandle stream;
+            DO(MemsetAsync(memory, 0x11, 3000 * sizeof(int), stream));
+            REFUSED(InvalidValue, MemsetAsync(memory, 0, 3001 * sizeof(int), stream));
+            DO(StreamSynchronize(stream));
+            REFUSED(InvalidValue, Free(memory));
+            DO(IpcCloseMemHandle(memory));
+            DO(IpcCloseMemHandle(memory));
+            REFUSED(InvalidValue, IpcCloseMemHandle(memory));
+            qcclEmulatedIpcMemHandle_t other;
+            REFUSED(InvalidValue, IpcGetMemHandle(&other, memory));
+        });
+        CHECK_EQ(array[0], 0x11111111);
+        CHECK_EQ(array[2999], 0x11111111);
+        DO(DeviceSynchronize()); // the guards are whole
+    }
+    ledger.check();
+}
+
+static void memory_that_is_gone_is_not_opened() {
+    qcclEmulatedIpcMemHandle_t handle, garbage;
+    std::memset(&garbage, 0x5A, sizeof garbage);
+    {
+        const GpuArray<int> array(10);
+        DO(IpcGetMemHandle(&handle, array.at));
+    }
+    const GpuArray<int> another(10); // in the same file descriptor
+    in_child([&] {
+        void *memory = nullptr;
+        REFUSED(InvalidValue, IpcOpenMemHandle(&memory, &handle));
+        REFUSED(InvalidValue, IpcOpenMemHandle(&memory, &garbage));
+    });
+}
+
+static void forked_children_begin_again_or_not_at_all() {
+    const StreamHandle stream;
+    Gate gate;
+    gate.hold(stream);
+    Common<qcclEmulatedResult_t[2]> results;
+    const pid_t child = fork();
+    if (child == 0) {
+        void *memory = nullptr;
+        (*results)[0] = qcclEmulatedMalloc(&memory, 10);
+        (*results)[1] = qcclEmulatedStreamSynchronize(stream);
+        _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    CHECK_EQ((*results)[0], qcclEmulatedErrorInitialization);
+    CHECK_EQ((*results)[1], qcclEmulatedErrorInitialization);
+    in_child([&] {
+        CHECK_EQ(qcclEmulatedCountHeld(), 0U);
+        CHECK_EQ(qcclEmulatedCountCalls(), 0U);
+        REFUSED(InvalidHandle, StreamSynchronize(stream));
+        DO(DeviceSynchronize()); // what the parent waits for is not the child's
+    });
+}
+
+static void named_memory_is_mapped_by_other_gpus() {
+    const Ledger ledger;
+    {
+        const auto gpu = open_gpu(2);
+        const auto memory = gpu->allocate(5000);
+        CHECK_OK(memory);
+        const auto name = gpu->name_memory(*memory + 1024, 500);
+        CHECK_OK(name);
+        CHECK_EQ(std::string(name->vendor.data(), name->vendor.size()), "emulated");
+        CHECK_EQ(name->offset, 1024U);
+        // In the same process it stays where it is, and others may reach it from then on.
+        const auto near = open_gpu(3);
+        const auto own = gpu->map(*name), others = near->map(*name);
+        CHECK_OK(own);
+        CHECK_OK(others);
+        CHECK(*own == *memory + 1024 && *others == *own);
+        near->unmap(*name, *others);
+        gpu->unmap(*name, *own);
+        for (const uint32_t number : {2U, 5U})
+            in_child([&] {
+                {
+                    const auto reader = open_gpu(number), second = open_gpu(0);
+                    const auto mapped = reader->map(*name), again = reader->map(*name),
+                               beside = second->map(*name);
+                    CHECK(mapped && again && beside);
+                    CHECK(*mapped == *again);
+                    std::memset(*mapped, static_cast<int>(number), 500);
+                    const auto place = reader->find(*mapped);
+                    CHECK_OK(place);
+                    CHECK(place->kind == GpuPlace::Kind::gpu);
+                    CHECK_EQ(place->number, 2U);
+                    reader->unmap(*name, *mapped);
+                    second->unmap(*name, *beside);
+                    CHECK_OK(reader->find(*again));
+                    std::memset(*again, static_cast<int>(number), 100); // still there
+                    reader->unmap(*name, *again);
+                }
+                CHECK_EQ(qcclEmulatedCountHeld(), 0U);
+            });
+        CHECK((*memory)[1023] == std::byte{0} && (*memory)[1524] == std::byte{0});
+        CHECK((*memory)[1024] == std::byte{5} && (*memory)[1523] == std::byte{5});
+        gpu->free(*memory);
+    }
+    ledger.check();
+}
+
+static void memory_out_of_reach_is_refused() {
+    const auto gpu = open_gpu(2), other = open_gpu(4);
+    const auto memory = gpu->allocate(100);
+    CHECK_OK(memory);
+    const auto name = gpu->name_memory(*memory, 100);
+    CHECK_OK(name);
+    const auto text_of = [](const auto &result) {
+        CHECK(!result);
+        return std::string(result.error().text);
+    };
+    qcclEmulatedForbidPeers(1);
+    CHECK_EQ(text_of(other->map(*name)), "emulated:4: cannot reach the memory of emulated:2");
+    CHECK_OK(gpu->map(*name));
+    in_child([&] {
+        qcclEmulatedForbidPeers(1);
+        CHECK(!open_gpu(4)->map(*name));
+        const auto same = open_gpu(2);
+        const auto mapped = same->map(*name);
+        CHECK_OK(mapped);
+        same->unmap(*name, *mapped);
+    });
+    qcclEmulatedForbidPeers(0);
+    GpuMemoryName strange = *name;
+    strange.vendor = {'c', 'u', 'd', 'a'};
+    CHECK_EQ(text_of(gpu->map(strange)), "emulated:2: cannot reach memory of another make");
+    strange = *name;
+    strange.gpu[0] ^= std::byte{1};
+    CHECK_EQ(text_of(gpu->map(strange)),
+             "emulated:2: cannot reach memory of a GPU that this process does not see");
+    const auto alone = gpu->allocate_private(100);
+    CHECK_OK(alone);
+    CHECK(!gpu->name_memory(*alone, 100));
+    gpu->free_private(*alone);
+    gpu->free(*memory);
+}
+
+// All that a GPU does, once; the first error.
+static Done do_everything(const GpuMemoryName &name) {
+    Error error;
+    const std::unique_ptr<Gpu> gpu(qccl_gpu_module()->open(1, &error));
+    if (!gpu) return error;
+    std::vector<std::byte> mine(64);
+    std::byte *named = nullptr, *alone = nullptr, *pinned = nullptr, *mapped = nullptr;
+    GpuStream stream = nullptr;
+    GpuMark mark = nullptr;
+    uint32_t *gate = nullptr;
+    bool is_pinned = false;
+    const auto work = [&]() -> Done {
+        QCCL_TRY(named, gpu->allocate(64));
+        QCCL_TRY(alone, gpu->allocate_private(64));
+        QCCL_TRY(pinned, gpu->allocate_pinned(64));
+        QCCL_TRY(gpu->pin(mine.data(), mine.size()));
+        is_pinned = true;
+        QCCL_TRY(const GpuMemoryName own, gpu->name_memory(named, 64));
+        QCCL_TRY(gpu->map(own));
+        QCCL_TRY(mapped, gpu->map(name));
+        QCCL_TRY(stream, gpu->create_stream());
+        QCCL_TRY(mark, gpu->create_mark());
+        QCCL_TRY(gate, gpu->create_gate());
+        *gate = 1;
+        QCCL_TRY(gpu->is_capturing(stream));
+        QCCL_TRY(gpu->await_gate(stream, gate, 1));
+        QCCL_TRY(gpu->copy(stream, named, pinned, 64));
+        QCCL_TRY(gpu->launch(stream, KernelId::fold_float, 1, Batch{}));
+        QCCL_TRY(gpu->call_host(
+            stream, [](void *) {}, nullptr));
+        QCCL_TRY(gpu->set_mark(mark, stream));
+        QCCL_TRY(gpu->await_mark(stream, mark));
+        QCCL_TRY(gpu->synchronize(stream));
+        return outcome(gpu->is_passed(mark));
+    };
+    const Done done = work();
+    if (mapped) gpu->unmap(name, mapped);
+    if (gate) gpu->destroy_gate(gate);
+    if (mark) gpu->destroy_mark(mark);
+    if (stream) gpu->destroy_stream(stream);
+    if (is_pinned) gpu->unpin(mine.data());
+    if (pinned) gpu->free_pinned(pinned);
+    if (alone) gpu->free_private(alone);
+    if (named) gpu->free(named);
+    return done;
+}
+
+static void every_call_may_fail() {
+    const auto gpu = open_gpu(1);
+    const auto memory = gpu->allocate(64);
+    CHECK_OK(memory);
+    const auto name = gpu->name_memory(*memory, 64);
+    CHECK_OK(name);
+    in_child([&] {
+        DO(SetDevice(6));
+        CHECK_OK(do_everything(*name)); // what is remembered of GPUs is known now
+        uint64_t calls = qcclEmulatedCountCalls();
+        CHECK_OK(do_everything(*name));
+        calls = qcclEmulatedCountCalls() - calls;
+        CHECK(calls > 20);
+        for (uint64_t n = 1; n <= calls; n++) {
+            qcclEmulatedFailCall(n, qcclEmulatedErrorInvalidHandle);
+            const Done done = do_everything(*name);
+            if (done) throw qtest::Failure{"call " + std::to_string(n) + " may fail unnoticed"};
+            CHECK(done.error().code == Code::unhandled_device_error);
+            CHECK(std::strstr(done.error().text, "emulated:1: cannot "));
+            CHECK(std::strstr(done.error().text, ": this call was to fail"));
+            DO(SetDevice(1));
+            DO(DeviceSynchronize()); // memory may be on its way back
+            DO(SetDevice(6));
+            CHECK_EQ(qcclEmulatedCountHeld(), 0U);
+        }
+        int device = -1;
+        DO(GetDevice(&device));
+        CHECK_EQ(device, 6);
+        CHECK_OK(do_everything(*name));
+    });
+    gpu->free(*memory);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(another_process_opens_memory),
+        QTEST(memory_that_is_gone_is_not_opened),
+        QTEST(forked_children_begin_again_or_not_at_all),
+        QTEST(named_memory_is_mapped_by_other_gpus),
+        QTEST(memory_out_of_reach_is_refused),
+        QTEST(every_call_may_fail),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

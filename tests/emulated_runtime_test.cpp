@@ -1,0 +1,380 @@
+// emulated runtime: streams, events and the default streams keep the order that GPUs keep, and no
+// other; memory is guarded and counted; calls and work fail as asked.
+#include "emulated_kit.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+using namespace emulated_kit;
+using namespace gpu_kit;
+
+static void each_thread_chooses_its_gpu() {
+    int count = 0, device = -1;
+    DO(GetDeviceCount(&count));
+    CHECK_EQ(count, 8);
+    DO(SetDevice(7));
+    std::thread([&] { qcclEmulatedGetDevice(&device); }).join();
+    CHECK_EQ(device, 0);
+    DO(GetDevice(&device));
+    CHECK_EQ(device, 7);
+    DO(SetDevice(0));
+    REFUSED(InvalidDevice, SetDevice(8));
+    REFUSED(InvalidDevice, SetDevice(-1));
+    CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()), "invalid device ordinal");
+    qcclEmulatedDeviceProp_t odd, even;
+    DO(GetDeviceProperties(&odd, 1));
+    DO(GetDeviceProperties(&even, 2));
+    CHECK_EQ(odd.warpSize, 64);
+    CHECK_EQ(even.warpSize, 32);
+    CHECK(std::memcmp(odd.uuid, even.uuid, sizeof odd.uuid) != 0);
+}
+
+static void memory_is_guarded() {
+    const Ledger ledger;
+    void *memory = nullptr;
+    for (const int64_t beside : {int64_t{-1}, int64_t{-200}, int64_t{1001}, int64_t{1200}}) {
+        DO(Malloc(&memory, 1001));
+        static_cast<char *>(memory)[beside]++;
+        REFUSED(GuardBytes, DeviceSynchronize());
+        REFUSED(GuardBytes, StreamSynchronize(nullptr));
+        REFUSED(GuardBytes, Free(memory));
+    }
+    CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()),
+             "something has written behind the last byte of 1001 bytes of GPU 0");
+    DO(Malloc(&memory, 1000));
+    std::memset(memory, 0, 1000);
+    REFUSED(InvalidValue, Free(static_cast<char *>(memory) + 256));
+    REFUSED(InvalidValue, FreeHost(memory));
+    REFUSED(HostMemoryNotRegistered, HostUnregister(memory));
+    DO(Free(memory));
+    REFUSED(InvalidValue, Free(memory));
+    DO(Free(nullptr));
+    REFUSED(InvalidValue, Malloc(&memory, 0));
+    ledger.check();
+}
+
+static void attributes_know_every_kind_of_memory() {
+    const GpuArray<char> array(100);
+    std::vector<char> mine(100);
+    Gate gate;
+    qcclEmulatedPointerAttributes_t found;
+    DO(PointerGetAttributes(&found, array.at + 99));
+    CHECK_EQ(found.type, qcclEmulatedMemoryTypeDevice);
+    CHECK(found.base == array.at);
+    CHECK_EQ(found.bytes, 100U);
+    DO(PointerGetAttributes(&found, array.at + 100));
+    CHECK_EQ(found.type, qcclEmulatedMemoryTypeUnregistered);
+    DO(PointerGetAttributes(&found, gate.word()));
+    CHECK_EQ(found.type, qcclEmulatedMemoryTypeHost);
+    DO(HostRegister(mine.data() + 10, 50));
+    REFUSED(HostMemoryAlreadyRegistered, HostRegister(mine.data(), 11));
+    REFUSED(HostMemoryAlreadyRegistered, HostRegister(mine.data() + 59, 10));
+    DO(HostRegister(mine.data() + 60, 10));
+    DO(PointerGetAttributes(&found, mine.data() + 59));
+    CHECK_EQ(found.type, qcclEmulatedMemoryTypeHost);
+    CHECK_EQ(found.bytes, 50U);
+    DO(HostUnregister(mine.data() + 10));
+    DO(HostUnregister(mine.data() + 60));
+}
+
+static void copies_wait_for_their_turn() {
+    const GpuArray<int> array(1000);
+    const StreamHandle stream;
+    std::vector<int> from(1000, 1), to(1000, 0);
+    Gate gate;
+    gate.hold(stream);
+    DO(MemcpyAsync(array.at, from.data(), array.bytes(), stream));
+    DO(MemcpyAsync(to.data(), array.at, array.bytes(), stream));
+    std::fill(from.begin(), from.end(), 2); // too early, and it shows
+    gate.open();
+    DO(StreamSynchronize(stream));
+    CHECK(std::ranges::all_of(to, [](int value) { return value == 2; }));
+    REFUSED(InvalidValue, MemcpyAsync(array.at + 1, from.data(), array.bytes(), stream));
+    REFUSED(InvalidValue, MemsetAsync(to.data(), 0, 4, stream)); // not the GPU's
+    DO(MemsetAsync(array.at, 0, array.bytes(), stream));
+    DO(StreamSynchronize(stream));
+    DO(Memcpy(to.data(), array.at, array.bytes()));
+    CHECK(std::ranges::all_of(to, [](int value) { return value == 0; }));
+}
+
+// Which of two streams, in which the first thing is a gate, keeps another waiting.
+static bool waits_for(qcclEmulatedStream_t later, qcclEmulatedStream_t earlier) {
+    Gate gate;
+    gate.hold(earlier);
+    std::string text;
+    Letter letter{&text, 'x'};
+    DO(LaunchHostFunc(later, Letter::write, &letter));
+    nap();
+    const bool waits = text.empty();
+    gate.open();
+    DO(StreamSynchronize(later));
+    DO(StreamSynchronize(earlier));
+    CHECK_EQ(text, "x");
+    return waits;
+}
+
+static void default_streams_wait_as_they_do_on_gpus() {
+    const StreamHandle blocking(true), other(true), free_one(false);
+    CHECK(waits_for(nullptr, blocking));
+    CHECK(waits_for(blocking, nullptr));
+    CHECK(waits_for(nullptr, qcclEmulatedStreamPerThread));
+    CHECK(waits_for(qcclEmulatedStreamPerThread, nullptr));
+    CHECK(!waits_for(blocking, other));
+    CHECK(!waits_for(qcclEmulatedStreamPerThread, blocking));
+    CHECK(!waits_for(nullptr, free_one));
+    CHECK(!waits_for(free_one, nullptr));
+    CHECK(!waits_for(free_one, blocking));
+    DO(SetDevice(1)); // each GPU has its own
+    const StreamHandle elsewhere(true);
+    CHECK(waits_for(nullptr, elsewhere));
+    CHECK(!waits_for(nullptr, blocking));
+    DO(SetDevice(0));
+    CHECK(!waits_for(nullptr, elsewhere));
+}
+
+static void a_thread_has_a_stream_of_its_own() {
+    Gate gate;
+    gate.hold(qcclEmulatedStreamPerThread);
+    bool is_free = false;
+    std::thread([&] {
+        is_free = qcclEmulatedStreamSynchronize(qcclEmulatedStreamPerThread) == 0;
+    }).join();
+    CHECK(is_free);
+    REFUSED(NotReady, StreamQuery(qcclEmulatedStreamPerThread));
+    gate.open();
+    DO(StreamSynchronize(qcclEmulatedStreamPerThread));
+    // Its work outlives the thread.
+    Gate second;
+    std::string text;
+    Letter letter{&text, 'x'};
+    std::thread([&] {
+        second.hold(qcclEmulatedStreamPerThread);
+        qcclEmulatedLaunchHostFunc(qcclEmulatedStreamPerThread, Letter::write, &letter);
+    }).join();
+    second.open();
+    DO(DeviceSynchronize());
+    CHECK_EQ(text, "x");
+}
+
+static void events_are_where_they_were_recorded_last() {
+    const StreamHandle first, second, third;
+    const EventHandle event;
+    Gate gate, later;
+    DO(EventQuery(event)); // never recorded
+    DO(EventSynchronize(event));
+    DO(StreamWaitEvent(second, event));
+    CHECK(second.is_done());
+    gate.hold(first);
+    DO(EventRecord(event, first));
+    DO(StreamWaitEvent(second, event));
+    later.hold(first);
+    DO(EventRecord(event, first));
+    DO(StreamWaitEvent(third, event));
+    nap();
+    CHECK(!second.is_done());
+    gate.open();
+    DO(StreamSynchronize(second)); // waits for what it was told of
+    REFUSED(NotReady, EventQuery(event));
+    CHECK(!third.is_done());
+    later.open();
+    DO(EventSynchronize(event));
+    DO(StreamSynchronize(third));
+    DO(SetDevice(2));
+    const EventHandle elsewhere;
+    REFUSED(InvalidHandle, EventRecord(elsewhere, first));
+    DO(SetDevice(0));
+}
+
+static void streams_write_and_wait_for_values() {
+    const StreamHandle first, second;
+    const GpuArray<uint32_t> word(1);
+    word[0] = 0xFFFFFFF0;
+    std::string text;
+    Letter a{&text, 'a'}, b{&text, 'b'};
+    DO(StreamWaitValue32(first, word.at, 5));
+    DO(LaunchHostFunc(first, Letter::write, &b));
+    nap();
+    DO(LaunchHostFunc(second, Letter::write, &a));
+    DO(StreamWriteValue32(second, word.at, 7));
+    DO(StreamSynchronize(first));
+    CHECK_EQ(text, "ab");
+    uint32_t local = 0;
+    REFUSED(InvalidValue, StreamWaitValue32(first, &local, 1));
+    REFUSED(InvalidValue, StreamWriteValue32(first, &local, 1));
+}
+
+static void functions_of_the_host_must_not_call_the_gpu() {
+    const StreamHandle stream;
+    static qcclEmulatedResult_t result = 0;
+    DO(LaunchHostFunc(
+        stream, [](void *) { result = qcclEmulatedDeviceSynchronize(); }, nullptr));
+    DO(StreamSynchronize(stream));
+    CHECK_EQ(result, qcclEmulatedErrorNotPermitted);
+}
+
+static void a_kernel_runs_as_every_thread() {
+    for (const int device : {0, 1}) {
+        DO(SetDevice(device));
+        const unsigned threads = 128, blocks = 3;
+        const GpuArray<unsigned> counts(threads * blocks);
+        const StreamHandle stream;
+        struct Argument {
+            unsigned *counts, threads;
+        } argument{counts.at, threads};
+        std::memset(counts.at, 0, counts.bytes());
+        const auto kernel = [](const void *given, unsigned block, unsigned thread) {
+            const auto *const its = static_cast<const Argument *>(given);
+            its->counts[block * its->threads + thread] += thread + 1;
+        };
+        DO(LaunchKernel(kernel, blocks, threads, &argument, sizeof argument, stream));
+        argument = {}; // was copied
+        DO(StreamSynchronize(stream));
+        for (unsigned i = 0; i < counts.count; i++) CHECK_EQ(counts[i], i % threads + 1);
+        REFUSED(InvalidValue, LaunchKernel(kernel, 1, 16, nullptr, 0, stream));
+        REFUSED(InvalidValue, LaunchKernel(kernel, 0, threads, nullptr, 0, stream));
+        DO(SetDevice(4));
+        REFUSED(InvalidHandle, LaunchKernel(kernel, 1, threads, nullptr, 0, stream));
+    }
+    DO(SetDevice(0));
+}
+
+static void to_free_waits_for_the_gpu() {
+    const StreamHandle stream;
+    Gate gate;
+    void *memory = nullptr;
+    DO(Malloc(&memory, 100));
+    gate.hold(stream);
+    DO(MemsetAsync(memory, 1, 100, stream));
+    std::atomic<bool> is_free = false;
+    std::thread freeing([&] {
+        qcclEmulatedFree(memory);
+        is_free = true;
+    });
+    nap();
+    CHECK(!is_free);
+    gate.open();
+    freeing.join();
+    DO(StreamSynchronize(stream));
+}
+
+static void memory_in_the_order_of_a_stream() {
+    const Ledger ledger;
+    {
+        const StreamHandle stream;
+        Gate gate;
+        void *memory = nullptr;
+        gate.hold(stream);
+        DO(MallocAsync(&memory, 1000, stream));
+        DO(MemsetAsync(memory, 1, 1000, stream));
+        DO(FreeAsync(memory, stream));
+        qcclEmulatedIpcMemHandle_t handle;
+        REFUSED(InvalidValue, IpcGetMemHandle(&handle, memory));
+        gate.open();
+        DO(StreamSynchronize(stream));
+        REFUSED(InvalidValue, FreeAsync(memory, stream));
+    }
+    ledger.check();
+}
+
+static void what_a_destroyed_stream_had_to_do_is_done() {
+    Gate gate;
+    std::string text;
+    Letter letter{&text, 'x'};
+    {
+        const StreamHandle stream;
+        gate.hold(stream);
+        DO(LaunchHostFunc(stream, Letter::write, &letter));
+    }
+    gate.open();
+    DO(DeviceSynchronize());
+    CHECK_EQ(text, "x");
+    REFUSED(InvalidHandle, StreamSynchronize(reinterpret_cast<qcclEmulatedStream_t>(&gate)));
+}
+
+static void failure_stays_and_spreads_by_events() {
+    const StreamHandle first, second, third;
+    const EventHandle event, before;
+    std::string text;
+    Letter letter{&text, 'x'};
+    Gate gate;
+    gate.hold(first);
+    DO(EventRecord(before, first));
+    DO(MemsetAsync(gate.word(), 1, 4, first));
+    DO(EventRecord(event, first));
+    DO(StreamWaitEvent(second, event));
+    DO(LaunchHostFunc(second, Letter::write, &letter));
+    DO(StreamWaitEvent(third, before));
+    nap();
+    qcclEmulatedFailWork(1, qcclEmulatedErrorIllegalAddress); // the first stream is at its gate
+    gate.open();
+    REFUSED(IllegalAddress, StreamSynchronize(second));
+    CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()), "this work was to fail");
+    REFUSED(IllegalAddress, StreamSynchronize(first));
+    REFUSED(IllegalAddress, EventQuery(event));
+    REFUSED(IllegalAddress, StreamQuery(first));
+    REFUSED(IllegalAddress, LaunchHostFunc(first, Letter::write, &letter));
+    DO(EventQuery(before));
+    DO(StreamSynchronize(third));
+    CHECK(text.empty());
+}
+
+static void peers_are_asked_for() {
+    int can = 0;
+    DO(DeviceCanAccessPeer(&can, 0, 6));
+    CHECK_EQ(can, 1);
+    DO(DeviceCanAccessPeer(&can, 3, 3));
+    CHECK_EQ(can, 0);
+    DO(DeviceEnablePeerAccess(6));
+    REFUSED(PeerAccessAlreadyEnabled, DeviceEnablePeerAccess(6));
+    REFUSED(InvalidDevice, DeviceEnablePeerAccess(0));
+    qcclEmulatedForbidPeers(1);
+    DO(DeviceCanAccessPeer(&can, 0, 6));
+    CHECK_EQ(can, 0);
+    REFUSED(PeerAccessUnsupported, DeviceEnablePeerAccess(5));
+    qcclEmulatedForbidPeers(0);
+}
+
+static void many_streams_keep_their_orders() {
+    constexpr size_t streams = 12, rounds = 200;
+    const GpuArray<uint32_t> words(streams);
+    std::memset(words.at, 0, words.bytes());
+    std::vector<std::thread> threads;
+    std::atomic<size_t> failures = 0;
+    for (size_t i = 0; i < streams; i++)
+        threads.emplace_back([&, i] { // each passes a count on to the next
+            qcclEmulatedStream_t stream = nullptr;
+            qcclEmulatedStreamCreateNonBlocking(&stream);
+            for (uint32_t round = 0; round < rounds; round++) {
+                if (i > 0) qcclEmulatedStreamWaitValue32(stream, &words[i - 1], round + 1);
+                qcclEmulatedStreamWriteValue32(stream, &words[i], round + 1);
+            }
+            if (qcclEmulatedStreamSynchronize(stream) != 0) failures++;
+            if (std::atomic_ref(words[i]).load() != rounds) failures++;
+            qcclEmulatedStreamDestroy(stream);
+        });
+    for (std::thread &thread : threads) thread.join();
+    CHECK_EQ(failures.load(), 0U);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(each_thread_chooses_its_gpu),
+        QTEST(memory_is_guarded),
+        QTEST(attributes_know_every_kind_of_memory),
+        QTEST(copies_wait_for_their_turn),
+        QTEST(default_streams_wait_as_they_do_on_gpus),
+        QTEST(a_thread_has_a_stream_of_its_own),
+        QTEST(events_are_where_they_were_recorded_last),
+        QTEST(streams_write_and_wait_for_values),
+        QTEST(functions_of_the_host_must_not_call_the_gpu),
+        QTEST(a_kernel_runs_as_every_thread),
+        QTEST(to_free_waits_for_the_gpu),
+        QTEST(memory_in_the_order_of_a_stream),
+        QTEST(what_a_destroyed_stream_had_to_do_is_done),
+        QTEST(failure_stays_and_spreads_by_events),
+        QTEST(peers_are_asked_for),
+        QTEST(many_streams_keep_their_orders),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
