@@ -9,57 +9,19 @@
 #endif
 
 #include "base/contained.hpp"
+#include "kernels/gpu_process.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
-
-#include <sys/random.h>
-#include <unistd.h>
 
 namespace qccl {
 namespace {
 
 using runtime::Status;
 using runtime::Visit;
-
-struct Pin {
-    size_t uses = 0, bytes = 0;
-    bool is_ours = false; // else whoever uses QCCL has pinned it
-};
-
-struct Opening {
-    size_t uses = 0;
-    void *base = nullptr;
-};
-
-// What the driver keeps once for a process.
-struct Process {
-    const pid_t id = getpid();
-    uint64_t number = 0;
-    std::mutex mutex;
-    std::map<runtime::Uuid, int> devices; // that names of memory have named
-    std::map<void *, Pin> pins;
-    std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
-};
-
-// A registry of its own for each communicator would pin and open twice what the driver takes once.
-// A forked child is another process, to which the parent's is of no use.
-Process &process() {
-    static std::mutex mutex;
-    static Process *process = nullptr;
-    const std::lock_guard lock(mutex);
-    if (!process || process->id != getpid()) {
-        process = new Process;
-        if (getrandom(&process->number, sizeof process->number, 0) < 0)
-            process->number = reinterpret_cast<uintptr_t>(process) ^ static_cast<uint64_t>(getpid());
-    }
-    return *process;
-}
 
 runtime::Stream own(GpuStream stream) { return reinterpret_cast<runtime::Stream>(stream); }
 runtime::Event own(GpuMark mark) { return reinterpret_cast<runtime::Event>(mark); }
@@ -252,7 +214,7 @@ Result<GpuPlace> ModuleGpu::find(const void *memory) const {
 }
 
 Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
-    Process &all = process();
+    GpuProcess &all = GpuProcess::current();
     const std::lock_guard lock(all.mutex);
     const auto known = all.pins.find(memory);
     if (known != all.pins.end()) {
@@ -267,12 +229,12 @@ Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
     QCCL_TRY(const GpuPlace last, find(memory + bytes - 1));
     const bool is_pinned = first.kind != GpuPlace::Kind::pageable && last.kind == first.kind;
     if (!is_pinned) QCCL_TRY(doing("pin memory", [&] { return runtime::pin(memory, bytes); }));
-    all.pins.emplace(memory, Pin{.uses = 1, .bytes = bytes, .is_ours = !is_pinned});
+    all.pins.emplace(memory, GpuProcess::Pin{.uses = 1, .bytes = bytes, .is_ours = !is_pinned});
     return {};
 }
 
 void ModuleGpu::unpin(std::byte *memory) {
-    Process &all = process();
+    GpuProcess &all = GpuProcess::current();
     const std::lock_guard lock(all.mutex);
     const auto known = all.pins.find(memory);
     if (known == all.pins.end() || --known->second.uses > 0) return;
@@ -287,10 +249,10 @@ Result<GpuMemoryName> ModuleGpu::name_memory(std::byte *memory, size_t bytes) co
     runtime::Handle handle;
     QCCL_TRY(doing("find the beginning of memory",
                    [&] { return runtime::find_base(memory, &base); }));
-    QCCL_TRY(doing("name memory", [&] { return runtime::name(&handle, memory); }));
+    QCCL_TRY(doing("name memory", [&] { return runtime::name(&handle, base); }));
     GpuMemoryName name{.vendor = vendor_name(),
                        .gpu = uuid_,
-                       .process = process().number,
+                       .process = GpuProcess::current().number,
                        .address = reinterpret_cast<uintptr_t>(memory),
                        .bytes = bytes,
                        .offset = static_cast<uint64_t>(memory - static_cast<std::byte *>(base))};
@@ -319,7 +281,7 @@ Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
     if (name.vendor != vendor_name())
         return Error::make(Code::unhandled_device_error, "%s: cannot reach memory of another make",
                            traits_.name.c_str());
-    Process &all = process();
+    GpuProcess &all = GpuProcess::current();
     const std::lock_guard lock(all.mutex);
     if (const auto known = all.devices.find(name.gpu); known != all.devices.end())
         return known->second;
@@ -340,11 +302,11 @@ Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
 Result<std::byte *> ModuleGpu::map(const GpuMemoryName &name) {
     QCCL_TRY(const int owner, find_owner(name));
     QCCL_TRY(reach(owner));
-    Process &all = process();
+    GpuProcess &all = GpuProcess::current();
     if (name.process == all.number)
         return reinterpret_cast<std::byte *>(static_cast<uintptr_t>(name.address));
     const std::lock_guard lock(all.mutex);
-    Opening &opening = all.openings[{device_, name.handle}];
+    GpuProcess::Opening &opening = all.openings[{device_, name.handle}];
     if (opening.uses == 0) {
         runtime::Handle handle;
         std::memcpy(&handle, name.handle.data(), sizeof handle);
@@ -360,7 +322,7 @@ Result<std::byte *> ModuleGpu::map(const GpuMemoryName &name) {
 }
 
 void ModuleGpu::unmap(const GpuMemoryName &name, std::byte *) {
-    Process &all = process();
+    GpuProcess &all = GpuProcess::current();
     if (name.process == all.number) return;
     const std::lock_guard lock(all.mutex);
     const auto known = all.openings.find({device_, name.handle});

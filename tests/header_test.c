@@ -3,6 +3,8 @@
  * test. */
 #include <qccl/tools.h>
 
+#include <qccl/emulated.h>
+
 static qcclResult_t use(void)
 {
     qcclConfig_t config = QCCL_CONFIG_INIT;

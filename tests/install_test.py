@@ -72,9 +72,15 @@ class Installed(unittest.TestCase):
         self.assertTrue(library.is_symlink())
         self.assertEqual(list(self.root.rglob("libqccl_*.a")), [])
 
+    def test_the_modules(self):
+        """What is loaded lies beside the library."""
+        folder = next(self.root.rglob("libqccl.so.0")).parent
+        for built in pathlib.Path(BUILD).glob("lib/libqccl_*.so"):
+            self.assertTrue((folder / built.name).is_file(), built.name)
+
     def test_the_headers(self):
         names = {path.name for path in self.root.rglob("*.h")}
-        self.assertLessEqual({"mpi.h", "qccl.h", "tools.h", "version.h"}, names)
+        self.assertLessEqual({"emulated.h", "mpi.h", "qccl.h", "tools.h", "version.h"}, names)
 
     def test_versions_agree(self):
         version = self.pkg_config("--modversion")[0]

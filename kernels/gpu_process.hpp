@@ -1,0 +1,55 @@
+// What a vendor's driver keeps once for a whole process, counted, for all who use its GPUs there.
+// Knows no driver.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <sys/random.h>
+#include <unistd.h>
+
+namespace qccl {
+
+struct GpuProcess {
+    struct Pin {
+        size_t uses = 0, bytes = 0;
+        bool is_ours = false; // else whoever uses QCCL has pinned it
+    };
+    struct Opening {
+        size_t uses = 0;
+        void *base = nullptr;
+    };
+
+    // A registry of its own for each communicator would pin and open twice what the driver takes
+    // once. A forked child is another process, to which the parent's is of no use.
+    static GpuProcess &current();
+
+    const pid_t id = getpid();
+    uint64_t number = 0;                              // drawn at random
+    std::mutex mutex;                                 // for what follows
+    std::map<std::array<std::byte, 16>, int> devices; // that names of memory have named
+    std::map<void *, Pin> pins;
+    std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
+};
+
+// No lock, which another thread might hold while a child is forked.
+inline GpuProcess &GpuProcess::current() {
+    static std::atomic<GpuProcess *> current{nullptr};
+    GpuProcess *known = current;
+    while (!known || known->id != getpid()) {
+        auto made = std::make_unique<GpuProcess>();
+        if (getrandom(&made->number, sizeof made->number, 0) < 0)
+            made->number =
+                reinterpret_cast<uintptr_t>(made.get()) ^ static_cast<uint64_t>(made->id);
+        if (current.compare_exchange_strong(known, made.get())) known = made.release();
+    }
+    return *known;
+}
+
+} // namespace qccl
