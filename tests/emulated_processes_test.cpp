@@ -98,6 +98,11 @@ static void named_memory_is_mapped_by_other_gpus() {
         CHECK_OK(own);
         CHECK_OK(others);
         CHECK(*own == *memory + 1024 && *others == *own);
+        float *const values = reinterpret_cast<float *>(*others);
+        values[0] = 2;
+        CHECK_OK(near->launch(nullptr, KernelId::fold_float, 1, sum_of(values, values, values, 1)));
+        CHECK_OK(near->synchronize(nullptr));
+        CHECK_EQ(values[0], 4.0F);
         near->unmap(*name, *others);
         gpu->unmap(*name, *own);
         for (const uint32_t number : {2U, 5U})

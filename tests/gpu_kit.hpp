@@ -28,6 +28,22 @@ inline std::unique_ptr<qccl::Gpu> open_gpu(uint32_t number) {
     return gpu;
 }
 
+// A kernel's task: *sink = a + b, of so many floats.
+inline qccl::Batch sum_of(float *sink, const float *a, const float *b, uint64_t count) {
+    qccl::Batch batch;
+    batch.tensors = 1;
+    batch.tensor[0] = {.first_source = 1, .sources = 2, .count = count, .noise = {}};
+    const auto plain = [](const float *at) {
+        qccl::Operand operand;
+        operand.at = reinterpret_cast<std::byte *>(const_cast<float *>(at));
+        return operand;
+    };
+    batch.operand[0] = plain(sink);
+    batch.operand[1] = plain(a);
+    batch.operand[2] = plain(b);
+    return batch;
+}
+
 // Of this process and of those that it forks.
 template <class T> class Common {
 public:

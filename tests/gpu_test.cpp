@@ -14,22 +14,6 @@ using namespace gpu_kit;
 
 namespace {
 
-// A kernel's task: *sink = a + b, of so many floats.
-Batch sum_of(float *sink, const float *a, const float *b, uint64_t count) {
-    Batch batch;
-    batch.tensors = 1;
-    batch.tensor[0] = {.first_source = 1, .sources = 2, .count = count, .noise = {}};
-    const auto plain = [](const float *at) {
-        Operand operand;
-        operand.at = reinterpret_cast<std::byte *>(const_cast<float *>(at));
-        return operand;
-    };
-    batch.operand[0] = plain(sink);
-    batch.operand[1] = plain(a);
-    batch.operand[2] = plain(b);
-    return batch;
-}
-
 // Three vectors of so many floats on a GPU: 1, 2, 3, ..., the same again, and room for the sum.
 struct Vectors {
     Vectors(Gpu &owner, size_t n) : gpu(owner), count(n) {
@@ -323,8 +307,10 @@ static void what_is_pinned_is_counted() {
     CHECK(kind() == GpuPlace::Kind::pageable);
     // What the program has pinned stays pinned.
     CHECK_EQ(qcclEmulatedHostRegister(memory.data(), memory.size()), 0);
-    CHECK_OK(gpu->pin(memory.data() + 1000, 1000));
-    gpu->unpin(memory.data() + 1000);
+    for (const size_t offset : {size_t{0}, size_t{1000}}) {
+        CHECK_OK(gpu->pin(memory.data() + offset, 1000));
+        gpu->unpin(memory.data() + offset);
+    }
     CHECK(kind() == GpuPlace::Kind::pinned);
     CHECK_EQ(qcclEmulatedHostUnregister(memory.data()), 0);
     ledger.check();
