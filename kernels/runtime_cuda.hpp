@@ -28,7 +28,13 @@ inline bool is_not_ready(Status status) { return status == cudaErrorNotReady; }
 inline bool is_enabled_already(Status status) {
     return status == cudaErrorPeerAccessAlreadyEnabled;
 }
-inline const char *text(Status status) { return cudaGetErrorString(status); }
+inline const char *text(Status status) {
+    int version = 0;
+    if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&version) == cudaSuccess &&
+        version == 0)
+        return "there is no driver"; // not an old one, as the runtime has it
+    return cudaGetErrorString(status);
+}
 // The thread's last error is for what the program itself does.
 inline void forget(Status status) {
     if (!is_ok(status)) cudaGetLastError();

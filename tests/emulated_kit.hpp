@@ -39,7 +39,7 @@ struct StreamHandle {
     StreamHandle(const StreamHandle &) = delete;
     StreamHandle &operator=(const StreamHandle &) = delete;
     operator qcclEmulatedStream_t() const { return handle; }
-    // What is in it is done within some time.
+    // Whether there is nothing left in it.
     bool is_done() const { return qcclEmulatedStreamQuery(handle) == qcclEmulatedSuccess; }
     qcclEmulatedStream_t handle = nullptr;
 };

@@ -82,6 +82,22 @@ static void forked_children_begin_again_or_not_at_all() {
     });
 }
 
+static void peers_are_asked_for() {
+    int can = 0;
+    DO(DeviceCanAccessPeer(&can, 0, 6));
+    CHECK_EQ(can, 1);
+    DO(DeviceCanAccessPeer(&can, 3, 3));
+    CHECK_EQ(can, 0);
+    DO(DeviceEnablePeerAccess(6));
+    REFUSED(PeerAccessAlreadyEnabled, DeviceEnablePeerAccess(6));
+    REFUSED(InvalidDevice, DeviceEnablePeerAccess(0));
+    qcclEmulatedForbidPeers(1);
+    DO(DeviceCanAccessPeer(&can, 0, 6));
+    CHECK_EQ(can, 0);
+    REFUSED(PeerAccessUnsupported, DeviceEnablePeerAccess(5));
+    qcclEmulatedForbidPeers(0);
+}
+
 static void named_memory_is_mapped_by_other_gpus() {
     const Ledger ledger;
     {
@@ -254,6 +270,7 @@ int main() {
         QTEST(another_process_opens_memory),
         QTEST(memory_that_is_gone_is_not_opened),
         QTEST(forked_children_begin_again_or_not_at_all),
+        QTEST(peers_are_asked_for),
         QTEST(named_memory_is_mapped_by_other_gpus),
         QTEST(memory_out_of_reach_is_refused),
         QTEST(every_call_may_fail),

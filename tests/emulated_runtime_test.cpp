@@ -102,15 +102,15 @@ static void copies_wait_for_their_turn() {
 static bool waits_for(qcclEmulatedStream_t later, qcclEmulatedStream_t earlier) {
     Gate gate;
     gate.hold(earlier);
-    std::string text;
-    Letter letter{&text, 'x'};
-    DO(LaunchHostFunc(later, Letter::write, &letter));
+    std::atomic<bool> is_through = false;
+    const auto tell = [](void *flag) { *static_cast<std::atomic<bool> *>(flag) = true; };
+    DO(LaunchHostFunc(later, tell, &is_through));
     nap();
-    const bool waits = text.empty();
+    const bool waits = !is_through;
     gate.open();
     DO(StreamSynchronize(later));
     DO(StreamSynchronize(earlier));
-    CHECK_EQ(text, "x");
+    CHECK(is_through);
     return waits;
 }
 
@@ -239,6 +239,31 @@ static void a_kernel_runs_as_every_thread() {
     DO(SetDevice(0));
 }
 
+static void threads_of_a_block_meet_or_the_launch_fails() {
+    const StreamHandle stream;
+    const GpuArray<unsigned> values(64), sums(64);
+    struct Argument {
+        unsigned *values, *sums;
+    } argument{values.at, sums.at};
+    const auto meet = [](const void *given, unsigned, unsigned thread) {
+        const auto *const its = static_cast<const Argument *>(given);
+        its->values[thread] = thread;
+        qcclEmulatedSyncThreads();
+        its->sums[thread] = its->values[63 - thread] + its->values[thread];
+    };
+    DO(LaunchKernel(meet, 1, 64, &argument, sizeof argument, stream));
+    DO(StreamSynchronize(stream));
+    for (size_t i = 0; i < sums.count; i++) CHECK_EQ(sums[i], 63U);
+    const auto part = [](const void *, unsigned, unsigned thread) {
+        if (thread != 5) qcclEmulatedSyncThreads();
+    };
+    DO(LaunchKernel(part, 1, 64, nullptr, 0, stream));
+    REFUSED(LaunchFailure, StreamSynchronize(stream));
+    CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()),
+             "emulated GPU: a thread has ended while others wait at a barrier");
+    qcclEmulatedSyncThreads(); // nothing, outside
+}
+
 static void to_free_waits_for_the_gpu() {
     const StreamHandle stream;
     Gate gate;
@@ -319,22 +344,6 @@ static void failure_stays_and_spreads_by_events() {
     CHECK(text.empty());
 }
 
-static void peers_are_asked_for() {
-    int can = 0;
-    DO(DeviceCanAccessPeer(&can, 0, 6));
-    CHECK_EQ(can, 1);
-    DO(DeviceCanAccessPeer(&can, 3, 3));
-    CHECK_EQ(can, 0);
-    DO(DeviceEnablePeerAccess(6));
-    REFUSED(PeerAccessAlreadyEnabled, DeviceEnablePeerAccess(6));
-    REFUSED(InvalidDevice, DeviceEnablePeerAccess(0));
-    qcclEmulatedForbidPeers(1);
-    DO(DeviceCanAccessPeer(&can, 0, 6));
-    CHECK_EQ(can, 0);
-    REFUSED(PeerAccessUnsupported, DeviceEnablePeerAccess(5));
-    qcclEmulatedForbidPeers(0);
-}
-
 static void many_streams_keep_their_orders() {
     constexpr size_t streams = 12, rounds = 200;
     const GpuArray<uint32_t> words(streams);
@@ -369,11 +378,11 @@ int main() {
         QTEST(streams_write_and_wait_for_values),
         QTEST(functions_of_the_host_must_not_call_the_gpu),
         QTEST(a_kernel_runs_as_every_thread),
+        QTEST(threads_of_a_block_meet_or_the_launch_fails),
         QTEST(to_free_waits_for_the_gpu),
         QTEST(memory_in_the_order_of_a_stream),
         QTEST(what_a_destroyed_stream_had_to_do_is_done),
         QTEST(failure_stays_and_spreads_by_events),
-        QTEST(peers_are_asked_for),
         QTEST(many_streams_keep_their_orders),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

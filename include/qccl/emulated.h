@@ -175,6 +175,8 @@ QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedLaunchKernel(qcclEmulatedKern
                                                                 unsigned blocks, unsigned threads,
                                                                 const void *argument, size_t bytes,
                                                                 qcclEmulatedStream_t stream);
+/* For kernels: the block's threads wait for each other, all of them or the launch fails. */
+QCCL_EMULATED_API void qcclEmulatedSyncThreads(void);
 /* The function must not call the GPU. It is not called where the stream has failed. */
 typedef void (*qcclEmulatedHostFn_t)(void *context);
 QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedLaunchHostFunc(qcclEmulatedStream_t stream,

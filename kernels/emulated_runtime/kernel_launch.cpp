@@ -78,10 +78,17 @@ Outcome put_kernel(Runtime &runtime, const StreamPtr &stream, qcclEmulatedKernel
     auto copy = std::make_shared<std::vector<std::byte>>(bytes);
     if (bytes > 0) std::memcpy(copy->data(), argument, bytes);
     return runtime.put(stream, [=]() -> Outcome {
-        return outcome_of(emulated::launch({.blocks = blocks, .threads = threads, .lanes = lanes},
-                                           next_order(),
-                                           [&] { kernel(copy->data(), block(), thread()); }));
+        self().is_in_kernel = true;
+        const Done done =
+            emulated::launch({.blocks = blocks, .threads = threads, .lanes = lanes}, next_order(),
+                             [&] { kernel(copy->data(), block(), thread()); });
+        self().is_in_kernel = false;
+        return outcome_of(done);
     });
 }
 
 } // namespace qccl::emulated
+
+void qcclEmulatedSyncThreads(void) {
+    if (qccl::emulated::self().is_in_kernel) qccl::emulated::barrier();
+}

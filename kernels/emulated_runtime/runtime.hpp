@@ -98,6 +98,7 @@ struct Self {
     int device = 0;
     qcclEmulatedCaptureMode_t mode = qcclEmulatedCaptureModeGlobal;
     bool is_in_host_function = false;
+    bool is_in_kernel = false; // of a program
     std::string sentence;
 
 private:
