@@ -323,6 +323,7 @@ static void failure_stays_and_spreads_by_events() {
     std::string text;
     Letter letter{&text, 'x'};
     Gate gate;
+    qcclEmulatedFailWork(2, qcclEmulatedErrorIllegalAddress); // what comes after the gate
     gate.hold(first);
     DO(EventRecord(before, first));
     DO(MemsetAsync(gate.word(), 1, 4, first));
@@ -330,8 +331,6 @@ static void failure_stays_and_spreads_by_events() {
     DO(StreamWaitEvent(second, event));
     DO(LaunchHostFunc(second, Letter::write, &letter));
     DO(StreamWaitEvent(third, before));
-    nap();
-    qcclEmulatedFailWork(1, qcclEmulatedErrorIllegalAddress); // the first stream is at its gate
     gate.open();
     REFUSED(IllegalAddress, StreamSynchronize(second));
     CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()), "this work was to fail");
