@@ -71,6 +71,9 @@ struct Batch {
     uint32_t divisor = 1; // of the result, as avg asks
     // The number of the call where it changes between replays of one launch: added to the noise's.
     const uint64_t *call = nullptr;
+    // Where it is given, the launch does nothing unless the word of the device's memory is this.
+    const uint64_t *awaited_word = nullptr;
+    uint64_t awaited = 0;
     std::array<Tensor, most_tensors> tensor{};
     std::array<Operand, most_operands> operand{};
 };

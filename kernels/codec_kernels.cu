@@ -2,6 +2,7 @@
 // ahead of one, or a step of topk.
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/gpu_means.hpp"
+#include "kernels/gpu_meeting.hpp"
 #include "kernels/gpu_ternary.hpp"
 #include "kernels/gpu_topk.hpp"
 
@@ -10,6 +11,7 @@ namespace qccl::QCCL_GPU {
 #define QCCL_DEFINE(name, resident, body)                                                          \
     QCCL_KERNEL(block_threads, resident) name(QCCL_ARGUMENT(Batch) argument) {                     \
         const Batch &batch = in_place(argument);                                                   \
+        if (is_called_off(batch)) return;                                                          \
         body;                                                                                      \
     }
 #define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
@@ -66,6 +68,8 @@ QCCL_TOPK(first)
 QCCL_TOPK(digit)
 QCCL_TOPK(count)
 QCCL_TOPK(write)
+
+QCCL_DEFINE(meet, 1, meet_others(batch))
 
 KernelFunction kernel(KernelId id) {
     static constexpr KernelFunction kernels[] = {

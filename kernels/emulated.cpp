@@ -6,8 +6,10 @@
 #include <boost/context/fixedsize_stack.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <array>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace qccl::emulated {
@@ -268,6 +270,7 @@ uint64_t ballot(bool yes, const char *file, unsigned line) {
     return votes;
 }
 
+void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 void barrier() { machine.meet(State::at_barrier, {}, 0); }
 
 std::byte *shared_memory(size_t bytes, size_t alignment) {

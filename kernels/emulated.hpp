@@ -37,6 +37,8 @@ uint64_t exchange(uint64_t value, unsigned mask, const char *file = __builtin_FI
 // A bit for each lane of the warp that says yes.
 uint64_t ballot(bool yes, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE());
 void barrier();
+// Lets others run who share the processor: GPUs have theirs for themselves.
+void pause();
 
 // ---- Shared memory that knows who touched it.
 

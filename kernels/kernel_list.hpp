@@ -57,7 +57,8 @@
     X(topk_count_float)                                                                            \
     X(topk_count_double)                                                                           \
     X(topk_write_float)                                                                            \
-    X(topk_write_double)
+    X(topk_write_double)                                                                           \
+    X(meet)
 
 namespace qccl {
 

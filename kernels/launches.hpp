@@ -70,6 +70,22 @@ public:
     Done copy(DataType out, void *dst, DataType in, const void *src, size_t count);
     Done divide(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
 
+    // GPUs that meet: this one tells the others, and is told by them, a value that none of them has
+    // been told before.
+    struct Meeting {
+        static constexpr size_t most_others = Batch::most_operands - 3;
+        uint64_t value = 0;                // not 0
+        uint64_t looks = 0;                // for how many this one waits
+        uint64_t *own_words;               // a word for each of the others, in this device's memory
+        std::span<uint64_t *const> others; // words for this one, in their devices' memory
+        // The value if all have come, else 0: in this device's memory and in the host's.
+        uint64_t *met, *met_on_host;
+    };
+    Done meet(const Meeting &meeting);
+    // What is launched from here on does nothing unless the word is the value then; null: whatever
+    // it is.
+    Done await(const uint64_t *word, uint64_t value);
+
     // Launches what has been gathered.
     Done flush();
 

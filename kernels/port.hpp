@@ -167,6 +167,43 @@ QCCL_DEVICE void atomic_add(uint32_t &sum, uint32_t value) {
 }
 #endif
 
+// ---- Words that GPUs of a machine tell each other. Whoever hears one sees what was written by the
+// launches before the one that told it.
+
+QCCL_DEVICE void tell(uint64_t *word, uint64_t value) {
+#if defined(__CUDACC__)
+    __threadfence_system();
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+#elif defined(__HIP__)
+    __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+QCCL_DEVICE uint64_t hear(const uint64_t *word) {
+#if defined(__CUDACC__)
+    uint64_t value = 0;
+#ifdef __CUDA_ARCH__
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+#endif
+    return value;
+#elif defined(__HIP__)
+    return __hip_atomic_load(word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+// Between two looks at a word: a good part of a microsecond.
+QCCL_DEVICE void pause() {
+#if defined(__CUDACC__)
+    __nanosleep(300);
+#elif defined(__HIP__)
+    __builtin_amdgcn_s_sleep(8); // times 64 cycles
+#else
+    emulated::pause();
+#endif
+}
+
 // ---- The arguments of a kernel
 
 // The kernel's only argument, read where the driver has put it. Clang sometimes keeps a copy for

@@ -41,10 +41,14 @@ public:
             const auto kind =
                 sample.taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread;
             const auto inputs = make_inputs(call, kind);
-            const Bytes output = run_on_device(call, rank_, comm_, inputs[rank_], in_place, stream_,
-                                               sample.taken % 2 == 0);
-            if (output != slow_twin(call, inputs)[rank_])
-                throw Failure{words_of(call, in_place) + ": not the slow twin's bytes"};
+            try {
+                const Bytes output = run_on_device(call, rank_, comm_, inputs[rank_], in_place,
+                                                   stream_, sample.taken % 2 == 0);
+                if (output != slow_twin(call, inputs)[rank_])
+                    throw Failure{"not the slow twin's bytes"};
+            } catch (const Failure &failure) {
+                throw Failure{words_of(call, in_place) + ": " + failure.text};
+            }
         });
         return sample.taken;
     }

@@ -72,6 +72,31 @@ void the_call_returns_before_the_stream_comes_to_it() {
     });
 }
 
+// Small calls: the GPUs meet by themselves where ranks come together, and hosts wait for who is
+// late. Which rank has seen what differs from rank to rank.
+void ranks_may_come_to_small_calls_early_or_late() {
+    Threads ranks({"emulated:0", "emulated:1", "emulated:2"});
+    ranks.on_each([](size_t number, GpuRank &rank) {
+        GpuFloats values(100, 1);
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        config.algorithm = "oneshot";
+        float expected = 1;
+        for (uint64_t i = 0; i < 30; i++) {
+            const uint64_t draw = splitmix64(i * 3 + number);
+            if (draw % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(draw % 40));
+            if (i % 15 == 0) {
+                values.fill(1);
+                expected = 1;
+            }
+            check(
+                all_reduce(values, rank, draw % 2 == 0 ? QCCL_STREAM_SYNC : rank.stream, &config));
+            CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+            expected *= 3;
+            CHECK(values.are(expected));
+        }
+    });
+}
+
 void the_default_stream_of_each_gpu() {
     Threads ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
@@ -364,6 +389,7 @@ int main() {
         QTEST(a_dead_process_lets_the_streams_of_others_go_on),
         QTEST(calls_keep_their_place_in_the_stream),
         QTEST(the_call_returns_before_the_stream_comes_to_it),
+        QTEST(ranks_may_come_to_small_calls_early_or_late),
         QTEST(the_default_stream_of_each_gpu),
         QTEST(calls_on_several_streams_keep_their_order),
         QTEST(buffers_of_another_kind_are_refused_by_name),

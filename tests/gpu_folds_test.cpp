@@ -106,6 +106,20 @@ static void what_no_kernel_does_at_once_is_none() {
     CHECK(!given.find());
 }
 
+// Values that are read later, or are the result itself.
+static void a_sum_that_stays_is_one_launch() {
+    Steps given;
+    given.add(Op::What::decode, output, source(0));
+    given.add(Op::What::reduce, output, source(1));
+    given.add(Op::What::divide, output, nullptr);
+    given.add(Op::What::encode, payload, output);
+    const auto fold = given.find();
+    CHECK(fold.has_value());
+    CHECK(!fold->sink && fold->divides);
+    CHECK_EQ(fold->steps, 3U);
+    CHECK_EQ(fold->source_count, 2U);
+}
+
 static void sums_of_too_many_or_that_nobody_takes_are_none() {
     Steps alone = decoded_sum(3);
     CHECK(!alone.find());
@@ -130,6 +144,7 @@ int main() {
         QTEST(a_sum_that_is_read_after_its_encoding_is_none),
         QTEST(another_sum_in_the_same_tile_is_another),
         QTEST(what_no_kernel_does_at_once_is_none),
+        QTEST(a_sum_that_stays_is_one_launch),
         QTEST(sums_of_too_many_or_that_nobody_takes_are_none),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -28,14 +28,17 @@ static Error located(const Error &error, const CallRecord &call, uint32_t own_ra
     return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
 }
 
+static EngineOptions options_of(const DeviceShare *share) {
+    if (!share) return {};
+    return {.device_outbox = share->outbox(), .device_lines = share->lines()};
+}
+
 Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
                                       .rank = parts_.transport->rank(),
                                       .places = parts_.places.get()},
       programs_(team_, parts_.cut, parts_.tables),
-      engine_(*parts_.transport, parts_.device,
-              {.device_outbox =
-                   parts_.device_share ? parts_.device_share->outbox() : std::span<std::byte>()}),
+      engine_(*parts_.transport, parts_.device, options_of(parts_.device_share.get())),
       registrations_(*parts_.transport, *parts_.log) {}
 
 // Nobody reads a device's memory that is gone. After a failure nobody says when that is.

@@ -258,9 +258,8 @@ Cut Creation::cut(Transport &transport) const {
     cut.inbox_bytes = transport.inbox().size();
     cut.line_bytes = transport.line_bytes();
     if (gpus_ == 0) return cut;
-    // Launches cost more than what they do with small segments, and no GPU looks at lines.
+    // Launches cost more than what they do with small segments.
     if (!settings_.segment_bytes) cut.segment_bytes = gpu_segment;
-    cut.line_bytes = 0;
     cut.lending_bytes = UINT64_MAX;
     cut.whole_tiles = wishes_.device != host_name;
     return cut;
@@ -301,7 +300,11 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
         wishes_.name.empty() ? "" : ": ", options.rank, options.size, transport->name(),
         share && !share->outbox().empty() ? " and memory of GPUs" : "",
         equipment.device.gpu ? equipment.device.name() : name(equipment.device.kernels->tier));
-    const Cut how = cut(*transport);
+    Cut how = cut(*transport);
+    if (share) {
+        const DeviceLines lines = share->lines();
+        how.line_bytes = lines.are_there() ? lines.line_bytes : 0;
+    }
     const Speeds speeds = speeds_by(settings_, transport->ranks_per_core());
     const auto comm = std::make_shared<Comm>(
         CommParts{.wishes = wishes_,

@@ -4,14 +4,20 @@
 
 namespace qccl {
 
+// What a line takes; larger calls gain more by being cut into segments than by having the host left
+// out.
+static constexpr size_t line_bytes = size_t{1} << 20;
+
 Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gpu, bool may_lend,
                                                          Transport &transport,
                                                          const AllGather &all_gather) {
     std::unique_ptr<DeviceShare> share(new DeviceShare(std::move(gpu)));
     if (may_lend) {
-        QCCL_TRY(share->show(transport.outbox().size()));
-        QCCL_TRY(const GpuMemoryName own,
-                 share->gpu_->name_memory(share->outbox_.data(), share->outbox_.size()));
+        const size_t outbox = transport.outbox().size();
+        const size_t all_bytes = outbox + DeviceLines::bytes(transport.size(), line_bytes);
+        QCCL_TRY(std::byte *const memory, share->gpu_->allocate(all_bytes));
+        share->outbox_ = {memory, outbox};
+        QCCL_TRY(const GpuMemoryName own, share->gpu_->name_memory(memory, all_bytes));
         std::vector<GpuMemoryName> names(transport.size());
         QCCL_TRY(all_gather(&own, names.data(), sizeof own));
         const uint8_t reaches = share->map(names) ? 1 : 0;
@@ -30,10 +36,12 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
     return share;
 }
 
-Done DeviceShare::show(size_t bytes) {
-    QCCL_TRY(std::byte *const memory, gpu_->allocate(bytes));
-    outbox_ = {memory, bytes};
-    return {};
+DeviceLines DeviceShare::lines() const {
+    DeviceLines lines{.by_rank = {}, .line_bytes = line_bytes};
+    if (mapped_.size() > most_meeting_ranks) return lines;
+    // They lie behind the outbox.
+    for (const Mapped &mapped : mapped_) lines.by_rank.push_back(mapped.memory + outbox_.size());
+    return lines;
 }
 
 bool DeviceShare::map(std::span<const GpuMemoryName> names) {

@@ -3,7 +3,7 @@
 // the communicator; knows no calls.
 #pragma once
 
-#include "device/device.hpp"
+#include "engine/gpu_lines.hpp"
 #include "transport/transport.hpp"
 
 #include <memory>
@@ -22,12 +22,13 @@ public:
     ~DeviceShare();
     DeviceShare(const DeviceShare &) = delete;
 
-    // As the engine has it; empty: payloads lie in the transport's outbox.
+    // As the engine has them; empty: payloads lie in the transport's outbox, and there are no
+    // lines.
     std::span<std::byte> outbox() const { return outbox_; }
+    DeviceLines lines() const;
 
 private:
     explicit DeviceShare(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
-    Done show(size_t bytes);
     // Whether this rank reaches all of them.
     bool map(std::span<const GpuMemoryName> names);
     void forget();

@@ -13,6 +13,21 @@ bool is_in_place(const Program &program, const Call &call) {
     return send < recv + program.recv_bytes && recv < send + program.send_bytes;
 }
 
+Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
+                 uint32_t lanes) {
+    constexpr size_t alignment = 256;
+    const Work &work = program.work;
+    QCCL_TRY(memory.gpu->prepare(lanes));
+    // Bound programs have no segments.
+    const uint64_t count = program.bound ? work.count : program.geometry.segment;
+    const size_t needed = Launches::scratch_bytes(work.codec, work.type, count);
+    const size_t each = (needed + alignment - 1) / alignment * alignment;
+    QCCL_TRY(grow(memory.scratch, device, lanes * each));
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        memory.gpu->launches(lane).use_scratch({memory.scratch.data() + lane * each, each});
+    return {};
+}
+
 Done Engine::run(const Program &program, const Call &call) {
     if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
     CallDescriptor descriptor = program.descriptor;
@@ -32,25 +47,40 @@ Done Engine::run_tasks(const Program &program, const Call &call) {
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
     const bool streams =
         program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
-    const uint64_t moved_before = memory_.gpu ? memory_.gpu->moved_bytes() : 0;
-    const Done done =
-        Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
+    const auto run = [&] {
+        return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
+    };
+    return memory_.gpu ? on_gpu(run) : run();
+}
+
+template <class Run> Done Engine::on_gpu(Run run) {
+    const uint64_t moved_before = memory_.gpu->moved_bytes();
+    const Done done = run();
     // Whoever has an error may free its buffers.
-    if (!done && memory_.gpu) memory_.gpu->drain();
-    if (memory_.gpu) counters_.device_bytes.add(memory_.gpu->moved_bytes() - moved_before);
+    if (!done) memory_.gpu->drain();
+    counters_.device_bytes.add(memory_.gpu->moved_bytes() - moved_before);
     return done;
 }
 
 Done Engine::run_lines(const Program &program, const Call &call) {
     QCCL_TRY(grow(memory_.segments, device_, program.bound->sum_bytes));
     memory_.lines.resize(program.work.team.size);
-    return run_bound(transport_, *device_.kernels, program,
-                     {.send = static_cast<const std::byte *>(call.send),
-                      .recv = static_cast<std::byte *>(call.recv),
-                      .sum = memory_.segments.data(),
-                      .number = call.number,
-                      .noise_seed = call.noise_seed,
-                      .lines = memory_.lines});
+    const BoundCall bound{.send = static_cast<const std::byte *>(call.send),
+                          .recv = static_cast<std::byte *>(call.recv),
+                          .sum = memory_.segments.data(),
+                          .number = call.number,
+                          .noise_seed = call.noise_seed,
+                          .lines = memory_.lines};
+    if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound); });
+    return run_bound(transport_, *device_.kernels, program, bound);
+}
+
+Done Engine::run_gpu_lines(const Program &program, const BoundCall &call) {
+    QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
+    if (!memory_.gpu_lines) {
+        QCCL_TRY(memory_.gpu_lines, GpuLines::create(device_, options_.device_lines));
+    }
+    return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call);
 }
 
 Done Engine::await_readers() {

@@ -6,7 +6,7 @@
 #include "base/result.hpp"
 #include "device/device.hpp"
 #include "engine/counters.hpp"
-#include "engine/gpu_lanes.hpp"
+#include "engine/gpu_lines.hpp"
 #include "engine/lanes.hpp"
 #include "engine/program.hpp"
 #include "engine/store_choice.hpp"
@@ -48,6 +48,8 @@ struct EngineOptions {
     // Memory of a GPU, as large as the transport's outbox, that all ranks reach and have shown
     // (Transport::use_device_memory): payloads lie in it. Else they lie in the outbox.
     std::span<std::byte> device_outbox{};
+    // Likewise; programs are bound to them.
+    DeviceLines device_lines{};
 };
 
 // What calls run in, kept from one to the next.
@@ -65,10 +67,15 @@ struct EngineMemory {
     // nobody reads any.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_rooms = 0;
-    std::span<std::byte> device_outbox; // as EngineOptions has it
+    std::span<std::byte> device_outbox;  // as EngineOptions has it
+    std::unique_ptr<GpuLines> gpu_lines; // made by the first call over them
     // On a GPU; last, so that nothing is under way when the others end.
     std::unique_ptr<GpuLanes> gpu;
 };
+
+// Streams, and memory for what launches leave, for so many lanes of the program.
+Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
+                 uint32_t lanes);
 
 class Engine {
 public:
@@ -96,8 +103,10 @@ public:
     }
 
 private:
+    template <class Run> Done on_gpu(Run run);
     Done run_tasks(const Program &program, const Call &call);
     Done run_lines(const Program &program, const Call &call);
+    Done run_gpu_lines(const Program &program, const BoundCall &call);
 
     Transport &transport_;
     const Device device_;

@@ -10,10 +10,10 @@ bool is_coded(const TileStep &step) {
            step.what == Op::What::encode;
 }
 
-// A tile's accumulator, which this step begins anew.
+// An accumulator, which this step begins anew.
 bool begins_sum(const TileContext &context, const TileStep &step) {
     const bool stores = step.what == Op::What::copy || step.what == Op::What::decode;
-    return stores && step.dst_stride == 0 && step.dst_type == accumulator_of(context.type);
+    return stores && step.dst_type == accumulator_of(context.type);
 }
 
 bool adds_to(const TileStep &step, const std::byte *sum) {
@@ -85,10 +85,13 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
         fold.divides = true;
         at++;
     }
+    fold.steps = at;
+    const bool is_tile = steps[0].dst_stride == 0;
+    if (!is_tile) return at > 1 ? std::optional(fold) : std::nullopt;
     if (at == steps.size() || !takes(steps[at], sum) || !is_uniform(context, steps[at]))
         return std::nullopt;
     fold.sink = &steps[at];
-    fold.steps = at + 1;
+    fold.steps++;
     if (fold.sink->what == Op::What::encode) {
         const ChunkRange chunk = chunk_of(context, *fold.sink);
         if (!Launches::can_fuse(*chunk.codec, chunk.type)) return std::nullopt;

@@ -1,5 +1,5 @@
-// Which operations of a run come to one launch: a sum over several sources that nobody sees but who
-// stores or encodes it. It then stays in registers. Knows no addresses but by their equality.
+// Which operations of a run come to one launch: a sum over several sources. Where nobody sees it
+// but who stores or encodes it, it stays in registers. Knows no addresses but by their equality.
 #pragma once
 
 #include "engine/tiles.hpp"
@@ -16,8 +16,8 @@ struct FoundFold {
     std::array<const TileStep *, Launches::most_sources> sources{};
     size_t source_count = 0;
     bool divides = false;
-    const TileStep *sink = nullptr;
-    size_t steps = 0; // that it stands for
+    const TileStep *sink = nullptr; // null: the sum stays where its steps leave it
+    size_t steps = 0;               // that it stands for
 };
 
 // At the front of `steps`; nothing where there is none, or where it would be no use. What later

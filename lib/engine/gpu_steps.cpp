@@ -38,7 +38,7 @@ static Done launch_fold(Launches &launches, const TileContext &context, const Fo
                             .divisor = found.divides ? context.ranks : 1,
                             .sources = {sources.data(), found.source_count},
                             .count = context.count};
-    const TileStep &sink = *found.sink;
+    const TileStep &sink = found.sink ? *found.sink : *found.sources[0];
     if (sink.what == Op::What::encode)
         return launches.fold(sum, chunk_of(context, sink), sink.noise, sink.dst);
     return launches.fold(sum, accumulator_of(context.type), sink.dst_type, sink.dst);

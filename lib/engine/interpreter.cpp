@@ -6,8 +6,6 @@
 
 namespace qccl {
 
-static constexpr size_t scratch_alignment = 256; // of a lane's on a GPU
-
 Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                          Counters &counters, const Program &program, const Call &call, bool streams)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
@@ -35,7 +33,7 @@ Done Interpreter::prepare() {
     QCCL_TRY(grow(memory_.tiles, device_,
                   tile_owners * program_.tile_buffers * program_.tile * sum_bytes));
     if (memory_.gpu)
-        QCCL_TRY(prepare_gpu());
+        QCCL_TRY(prepare_gpu(memory_, device_, program_, geometry.lanes));
     else
         QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
     QCCL_TRY(
@@ -47,18 +45,6 @@ Done Interpreter::prepare() {
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
     for (uint32_t i = 0; i < lanes_.size(); i++) lanes_[i].begin(program_, i, i);
     running_ = program_.tasks.empty() ? 0 : lanes_.size();
-    return {};
-}
-
-Done Interpreter::prepare_gpu() {
-    const Work &work = program_.work;
-    const uint32_t lanes = program_.geometry.lanes;
-    QCCL_TRY(memory_.gpu->prepare(lanes));
-    const size_t needed = Launches::scratch_bytes(work.codec, work.type, program_.geometry.segment);
-    const size_t each = (needed + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
-    QCCL_TRY(grow(memory_.scratch, device_, lanes * each));
-    for (uint32_t lane = 0; lane < lanes; lane++)
-        memory_.gpu->launches(lane).use_scratch({memory_.scratch.data() + lane * each, each});
     return {};
 }
 

@@ -20,7 +20,6 @@ public:
 private:
     Done agree();
     Done prepare();
-    Done prepare_gpu();
     Done cut_outbox();
     Done await_free(uint32_t first, uint32_t slots);
     void lend();

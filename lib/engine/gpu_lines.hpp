@@ -1,0 +1,59 @@
+// Small calls on GPUs that reach each other: the twin of bound.hpp, with lines in the GPUs' memory.
+// This rank's writes, the meeting of the GPUs and its reads are launched one behind the other; only
+// where some rank has come too late for the others' GPUs does the host wait for it. Knows no
+// mailboxes and no segments.
+#pragma once
+
+#include "device/gpu_device.hpp"
+#include "engine/bound.hpp"
+#include "engine/gpu_lanes.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+// Memory of each rank's GPU, as this rank reaches it: a word for each rank, which tells this one
+// that it has written, and two lines, of which exchanges take turns. Zeroed before the first.
+struct DeviceLines {
+    std::vector<std::byte *> by_rank;
+    size_t line_bytes = 0; // a multiple of 256
+
+    static size_t words_bytes(uint32_t ranks);
+    static size_t bytes(uint32_t ranks, size_t line_bytes) {
+        return words_bytes(ranks) + 2 * line_bytes;
+    }
+    bool are_there() const { return !by_rank.empty(); }
+};
+
+// So many ranks meet at most.
+inline constexpr uint32_t most_meeting_ranks = Launches::Meeting::most_others + 1;
+
+class GpuLines {
+public:
+    static Result<std::unique_ptr<GpuLines>> create(const Device &device, const DeviceLines &lines);
+
+    // A call of a bound program, on the first of the lanes, which are idle; `call.sum` is memory of
+    // the GPU, and `call.lines` is not looked at.
+    Done run(Transport &transport, GpuLanes &lanes, const Program &program, const BoundCall &call);
+
+private:
+    explicit GpuLines(const DeviceLines &lines) : lines_(lines) {}
+    Done meet(Launches &launches, uint32_t rank);
+    Done launch(Launches &launches, const Program &program, const BoundCall &call,
+                std::span<const LineOp> ops);
+    std::byte *line(uint32_t rank) const;
+    uint64_t *word(uint32_t owner, uint32_t teller) const {
+        return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) + teller;
+    }
+
+    const DeviceLines lines_;
+    DeviceMemory met_;
+    PinnedMemory met_on_host_;
+    uint64_t exchange_ = 0; // equal on all ranks
+    uint64_t value_ = 0;    // that the ranks tell each other in it
+};
+
+} // namespace qccl
