@@ -2,6 +2,7 @@
 // backward.
 #include "launched_kernels.hpp"
 #include "tested_kernels.hpp"
+#include "tested_launchers.hpp"
 
 #include "kernels/emulated_kernels.hpp"
 
@@ -21,6 +22,11 @@ template <unsigned lanes, Order order> struct Emulation {
 template <unsigned lanes, Order order>
 constexpr const Kernels *emulation = &LaunchedKernels<Emulation<lanes, order>>::kernels;
 
+template <unsigned lanes, Order order> TestedLauncher launcher(const char *name) {
+    using Gpu = Emulation<lanes, order>;
+    return {name, Gpu::launch, Gpu::lend, Gpu::take_back};
+}
+
 } // namespace
 
 const std::vector<TestedKernels> &tested_kernels() {
@@ -29,5 +35,13 @@ const std::vector<TestedKernels> &tested_kernels() {
         {"64 lanes", emulation<64, Order::forward>, Launches::knows},
         {"32 lanes backward", emulation<32, Order::reverse>, Launches::knows},
         {"64 lanes backward", emulation<64, Order::reverse>, Launches::knows}};
+    return tested;
+}
+
+const std::vector<TestedLauncher> &tested_launchers() {
+    static const std::vector<TestedLauncher> tested = {
+        launcher<32, Order::forward>("32 lanes"), launcher<64, Order::forward>("64 lanes"),
+        launcher<32, Order::reverse>("32 lanes backward"),
+        launcher<64, Order::reverse>("64 lanes backward")};
     return tested;
 }

@@ -2,6 +2,7 @@
 #include "tests/amdgpu/wave_launch.hpp"
 #include "tests/launched_kernels.hpp"
 #include "tests/tested_kernels.hpp"
+#include "tests/tested_launchers.hpp"
 
 namespace amdgpu {
 extern const CodeObject codecs_gfx1100, codecs_gfx942;
@@ -30,7 +31,18 @@ template <const amdgpu::CodeObject &code> struct MachineCode {
     static void take_back(void *memory) { gpu().memory().forget(memory); }
 };
 
+template <const amdgpu::CodeObject &code> TestedLauncher launcher(const char *name) {
+    using Gpu = MachineCode<code>;
+    return {name, Gpu::launch, Gpu::lend, Gpu::take_back};
+}
+
 } // namespace
+
+const std::vector<TestedLauncher> &tested_launchers() {
+    static const std::vector<TestedLauncher> tested = {launcher<amdgpu::codecs_gfx1100>("gfx1100"),
+                                                       launcher<amdgpu::codecs_gfx942>("gfx942")};
+    return tested;
+}
 
 const std::vector<TestedKernels> &tested_kernels() {
     static const std::vector<TestedKernels> tested = {
