@@ -120,6 +120,23 @@ static void a_host_is_in_one_rack() {
     CHECK_EQ(text(refused), "QCCL_RACK: rank 3 has \"west\", rank 1 on the same host has \"east\"");
 }
 
+static void ranks_on_gpus_are_counted() {
+    std::vector<Agreement> all(5);
+    const char *const devices[] = {"host", "cuda:0", "cuda:0", "cuda:1", "cuda:0"};
+    for (size_t rank = 0; rank < all.size(); rank++) {
+        Agreement::set(all[rank].device, devices[rank]);
+        Agreement::set(all[rank].host, "here");
+    }
+    CHECK_OK(check_agreements(all)); // each has its own
+    CHECK_EQ(gpus_of(all), 4U);
+    CHECK_EQ(ranks_per_gpu_of(all), 3U);
+    Agreement::set(all[4].host, "there"); // where another GPU has the same name
+    CHECK_EQ(ranks_per_gpu_of(all), 2U);
+    for (Agreement &rank : all) Agreement::set(rank.device, "host");
+    CHECK_EQ(gpus_of(all), 0U);
+    CHECK_EQ(ranks_per_gpu_of(all), 0U);
+}
+
 static void long_texts_differ_in_their_ends() {
     const std::string a(100, 'x'), b = a + "y";
     std::vector<Agreement> all(2);
@@ -152,6 +169,7 @@ int main() {
         QTEST(each_field_is_compared_and_named),
         QTEST(places_are_told_by_node_host_and_rack),
         QTEST(a_host_is_in_one_rack),
+        QTEST(ranks_on_gpus_are_counted),
         QTEST(long_texts_differ_in_their_ends),
         QTEST(one_rank_warns_for_all_alike),
     };

@@ -130,6 +130,31 @@ static void small_is_oneshot_and_large_is_not() {
     }
 }
 
+// A GPU takes longer to begin and less to compute: it sends more whole, and a codec pays where
+// bytes go through the host.
+static void gpus_have_other_sizes() {
+    const auto on_gpus = [](const Problem &problem, GpuReach reach, double ranks_per_gpu = 1) {
+        Tables of_gpus = tables;
+        of_gpus.limits.segment_bytes = 4 * mebibyte;
+        of_gpus.limits.arena_bytes = 64 * mebibyte;
+        of_gpus.speeds = gpu_speeds_by({}, ranks_per_gpu, reach);
+        const auto plan = choose(problem, of_gpus, {});
+        CHECK_OK(plan);
+        return *plan;
+    };
+    const Problem medium = all_reduce(64 << 10, 4), large = all_reduce(64 << 20, 4);
+    CHECK(chosen_name(medium) != "oneshot");
+    CHECK_EQ(spec(on_gpus(medium, GpuReach::gpus).algorithm), "oneshot");
+    CHECK(spec(on_gpus(large, GpuReach::gpus).algorithm) != "oneshot");
+    const Problem coded = all_reduce(64 << 20, 4, DataType::float32, "int4");
+    const auto gain = [&](GpuReach reach) {
+        return on_gpus(large, reach).cost.time_ns / on_gpus(coded, reach).cost.time_ns;
+    };
+    CHECK(gain(GpuReach::host) > 2 && gain(GpuReach::host) > gain(GpuReach::gpus));
+    CHECK(on_gpus(large, GpuReach::gpus, 4).cost.time_ns >
+          on_gpus(large, GpuReach::gpus, 1).cost.time_ns);
+}
+
 // The rank-ordered sum with one rounding, unless somebody asks for something else.
 static void lossless_narrow_floats_are_summed_by_rank() {
     for (const DataType type : {DataType::float16, DataType::bfloat16, DataType::float8e4m3})
@@ -359,6 +384,7 @@ int main() {
         QTEST(what_stays_costs_nothing_without_loss),
         QTEST(costs_are_the_tallies_times_the_speeds),
         QTEST(small_is_oneshot_and_large_is_not),
+        QTEST(gpus_have_other_sizes),
         QTEST(lossless_narrow_floats_are_summed_by_rank),
         QTEST(of_equal_times_the_less_noisy_wins),
         QTEST(too_little_travels_lossless),

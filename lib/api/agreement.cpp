@@ -101,11 +101,22 @@ Done check_agreements(std::span<const Agreement> all) {
     return {};
 }
 
-size_t gpus_of(std::span<const Agreement> all) {
+static bool is_on_host(const Agreement &rank) {
     Agreement::Text host;
     Agreement::set(host, "host");
-    return static_cast<size_t>(
-        std::ranges::count_if(all, [&](const Agreement &each) { return each.device != host; }));
+    return rank.device == host;
+}
+
+size_t gpus_of(std::span<const Agreement> all) {
+    return all.size() - static_cast<size_t>(std::ranges::count_if(all, is_on_host));
+}
+
+size_t ranks_per_gpu_of(std::span<const Agreement> all) {
+    std::map<std::pair<Agreement::Text, Agreement::Text>, size_t> ranks; // of host and device
+    size_t most = 0;
+    for (const Agreement &each : all)
+        if (!is_on_host(each)) most = std::max(most, ++ranks[{each.host, each.device}]);
+    return most;
 }
 
 // Equal texts have equal numbers, from 0 on.

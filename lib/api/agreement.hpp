@@ -65,6 +65,8 @@ Done check_agreements(std::span<const Agreement> all);
 std::vector<uint32_t> hosts_of(std::span<const Agreement> all);
 // Ranks whose device is not the host.
 size_t gpus_of(std::span<const Agreement> all);
+// The most of them that are on one GPU.
+size_t ranks_per_gpu_of(std::span<const Agreement> all);
 // By rank; a host and a node have one number throughout. Empty where all are in one place.
 std::vector<Whereabouts> spots_of(std::span<const Agreement> all);
 // Whether no lower rank has the same to warn about: one speaks for all.

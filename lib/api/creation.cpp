@@ -181,6 +181,7 @@ private:
     Result<TransportOptions> transport_options() const;
     Result<FarOptions> far_options() const;
     Cut cut(Transport &transport) const;
+    Speeds speeds(const Transport &transport, const DeviceShare *share) const;
     std::vector<InjectRule> own_faults() const;
 
     Bootstrap &bootstrap_;
@@ -190,6 +191,7 @@ private:
     Exchange exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty where there is one
     size_t gpus_ = 0;             // ranks that have one
+    double ranks_per_gpu_ = 0;
     std::shared_ptr<const Places> places_;
 };
 
@@ -209,6 +211,7 @@ Done Creation::compare(const Equipment &equipment) {
     QCCL_TRY(check_agreements(all));
     hosts_ = hosts_of(all);
     gpus_ = gpus_of(all);
+    ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
     if (auto spots = spots_of(all); !spots.empty())
         places_ = std::make_shared<const Places>(std::move(spots));
     return {};
@@ -265,6 +268,13 @@ Cut Creation::cut(Transport &transport) const {
     return cut;
 }
 
+// Where only some ranks have GPUs, the others set the pace.
+Speeds Creation::speeds(const Transport &transport, const DeviceShare *share) const {
+    if (gpus_ < transport.size()) return speeds_by(settings_, transport.ranks_per_core());
+    const bool reaches_gpus = share && !share->outbox().empty();
+    return gpu_speeds_by(settings_, ranks_per_gpu_, reaches_gpus ? GpuReach::gpus : GpuReach::host);
+}
+
 std::vector<InjectRule> Creation::own_faults() const {
     std::vector<InjectRule> rules;
     for (const InjectRule &rule : settings_.inject)
@@ -305,7 +315,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
         const DeviceLines lines = share->lines();
         how.line_bytes = lines.are_there() ? lines.line_bytes : 0;
     }
-    const Speeds speeds = speeds_by(settings_, transport->ranks_per_core());
+    const Speeds paces = speeds(*transport, share.get());
     const auto comm = std::make_shared<Comm>(
         CommParts{.wishes = wishes_,
                   .reach = reach_,
@@ -314,7 +324,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .device = equipment.device,
                   .device_share = std::move(share),
                   .cut = how,
-                  .tables = {.speeds = speeds,
+                  .tables = {.speeds = paces,
                              .limits = limits_of(how),
                              .whole_up_to_bytes = settings_.oneshot_max_bytes},
                   .places = places_,

@@ -93,6 +93,18 @@ Speeds speeds_by(const Settings &settings, double ranks_per_core) {
     return speeds;
 }
 
+Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {
+    Speeds speeds = speeds_by(settings, 1);
+    speeds.latency_ns = 15000;
+    speeds.message_ns = 1000;
+    // Reading and writing each at half of the memory's speed. Coding moves hardly less.
+    constexpr double copying = 1800;
+    speeds.copy_bytes_per_ns = speeds.encode_bytes_per_ns = speeds.decode_bytes_per_ns =
+        copying / ranks_per_gpu;
+    speeds.wire_bytes_per_ns = reach == GpuReach::gpus ? 340 : 48;
+    return speeds;
+}
+
 uint64_t vector_bytes(const Problem &problem) {
     return vector_count(problem.collective, problem.count, problem.ranks) *
            type_bytes(problem.type);

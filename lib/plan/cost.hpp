@@ -39,6 +39,15 @@ struct Speeds {
 // Where the settings say nothing, the defaults.
 Speeds speeds_by(const Settings &settings, double ranks_per_core);
 
+// How ranks on GPUs reach what others send them.
+enum class GpuReach : uint8_t { gpus, host };
+
+// Of ranks on GPUs, of which several may share one. Estimates from the data sheets of an H200 and
+// of fourth-generation NVLink and fifth-generation PCIe, at three quarters of what they promise;
+// nothing of it has been measured. Latencies are those of two launches and of the host's looks at
+// a stream.
+Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach);
+
 // A collective to be done; equal on all ranks.
 struct Problem {
     Collective collective = Collective::all_reduce;
