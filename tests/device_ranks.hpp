@@ -104,4 +104,10 @@ inline qcclResult_t async_error(qcclComm_t comm) {
     return result;
 }
 
+inline qcclResult_t all_reduce(GpuFloats &values, const GpuRank &rank, qcclStream_t stream,
+                               const qcclCollConfig_t *config = nullptr) {
+    return qcclAllReduceConfig(values.data(), values.data(), values.count(), qcclFloat32, qcclSum,
+                               rank.comm, stream, config);
+}
+
 } // namespace qtest
