@@ -32,7 +32,7 @@ part() {
 
 # Every case of the kernels in machine code, where it could be made.
 machine_code() {
-    for name in golden_chunks kernels; do
+    for name in golden_chunks gpu_topk kernels; do
         program=build-night-full/tests/amdgpu/machine_code_${name}_test
         [ ! -x "$program" ] || QTEST_EVERY=1 "$program" || return 1
     done
@@ -40,7 +40,8 @@ machine_code() {
 
 full() {
     set_up full -Dwerror=true -Ddebug=true && machine_code &&
-        QTEST_FULL=1 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 engine accuracy lending tiers far_results places_env
+        QTEST_FULL=1 QTEST_REPLAYS=10000 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 \
+            engine accuracy lending tiers far_results places_env device_cases device_graph
 }
 
 kills() {
