@@ -217,7 +217,7 @@ Done Launches::encode_kept(const ChunkRange &range, const Operand &source, std::
         return Error::make(Code::internal_error, "topk: %zu bytes of scratch memory, not %zu",
                            scratch_.size(), static_cast<size_t>(layout.bytes()));
     const Operand sink = coded_sink(range, payload);
-    Operand scratch{.at = scratch_.data()};
+    Operand scratch{.codec = CodecId::topk, .at = scratch_.data()}; // no values lie there
     QCCL_TRY(flush());
     QCCL_TRY(add({clear_sums}, layout.sums_end() / sizeof(uint64_t), {},
                  plain(DataType::uint64, scratch.at), {}));
