@@ -73,15 +73,47 @@ static std::string empty_note(const Operation &operation, uint64_t size) {
            ": a row of calls with count 0";
 }
 
+// Of a rank, for all calls on values of one type.
+struct RankBuffers {
+    Buffer send, recv;
+    PinnedMemory host; // where the others are a GPU's
+    std::vector<Registered> registered;
+
+    static Result<RankBuffers> create(const Stage &stage, DataType type);
+};
+
+// Memory of the host comes and goes only while no rank's stream waits for another's: a GPU may put
+// off the one until the other is over.
+Result<RankBuffers> RankBuffers::create(const Stage &stage, DataType type) {
+    const PerfArguments &arguments = stage.arguments;
+    const size_t offset = arguments.unaligned_elements * type_bytes(type);
+    const BufferSizes sizes = buffer_sizes(arguments, type, stage.crew.size());
+    QCCL_TRY(Buffer send, Buffer::create(stage.device, arguments.buffers, sizes.send, offset));
+    QCCL_TRY(Buffer recv, Buffer::create(stage.device, arguments.buffers, sizes.recv, offset));
+    RankBuffers buffers{
+        .send = std::move(send), .recv = std::move(recv), .host = {}, .registered = {}};
+    if (const auto &gpu = stage.device.gpu()) {
+        QCCL_TRY(buffers.host, PinnedMemory::create(gpu, sizes.recv + 1));
+    } else if (arguments.registers()) {
+        for (const Buffer *buffer : {&buffers.send, &buffers.recv}) {
+            QCCL_TRY(Registered one, Registered::create(stage.comm, *buffer));
+            buffers.registered.push_back(std::move(one));
+        }
+    }
+    QCCL_TRY(stage.crew.barrier());
+    return Result<RankBuffers>(std::move(buffers));
+}
+
 // All sizes of one type, operation and root.
-static Done sweep(const Stage &stage, const Audience &audience, const Operation &what, Buffer &send,
-                  Buffer &recv, uint64_t &step) {
+static Done sweep(const Stage &stage, const Audience &audience, const Operation &what,
+                  RankBuffers &buffers, uint64_t &step) {
     for (const uint64_t size : sweep_sizes(stage.arguments)) {
         const Operation operation =
             operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
         audience.progress(step++, words(operation));
         if (size > 0 && operation.count == 0) audience.note(empty_note(operation, size));
-        Point point(stage, operation, send.data(), recv.data());
+        Point point(stage, operation, buffers.send.data(), buffers.recv.data(),
+                    buffers.host.data());
         QCCL_TRY(point.prepare(audience));
         QCCL_TRY(const std::vector<Row> found, point.run());
         for (const Row &row : found) audience.row(row);
@@ -89,30 +121,31 @@ static Done sweep(const Stage &stage, const Audience &audience, const Operation 
     return {};
 }
 
-static Done run_cycle(const Stage &stage, const Audience &audience) {
+// All operations and roots.
+static Done sweep_all(const Stage &stage, const Audience &audience, DataType type,
+                      RankBuffers &buffers, uint64_t &step) {
     const PerfArguments &arguments = stage.arguments;
     const uint32_t ranks = stage.crew.size();
+    for (const RedOp op : arguments.ops)
+        for (const uint32_t root : sweep_roots(arguments, ranks))
+            QCCL_TRY(sweep(stage, audience,
+                           {.collective = arguments.collective,
+                            .type = type,
+                            .op = op,
+                            .root = root,
+                            .ranks = ranks},
+                           buffers, step));
+    return {};
+}
+
+static Done run_cycle(const Stage &stage, const Audience &audience) {
     uint64_t step = 0;
-    for (const DataType type : sweep_types(arguments)) {
-        const size_t offset = arguments.unaligned_elements * type_bytes(type);
-        const BufferSizes sizes = buffer_sizes(arguments, type, ranks);
-        QCCL_TRY(Buffer send, Buffer::create(arguments.buffers, sizes.send, offset));
-        QCCL_TRY(Buffer recv, Buffer::create(arguments.buffers, sizes.recv, offset));
-        std::vector<Registered> registered;
-        for (const Buffer *buffer : {&send, &recv}) {
-            if (!arguments.registers()) continue;
-            QCCL_TRY(Registered one, Registered::create(stage.comm, *buffer));
-            registered.push_back(std::move(one));
-        }
-        for (const RedOp op : arguments.ops)
-            for (const uint32_t root : sweep_roots(arguments, ranks))
-                QCCL_TRY(sweep(stage, audience,
-                               {.collective = arguments.collective,
-                                .type = type,
-                                .op = op,
-                                .root = root,
-                                .ranks = ranks},
-                               send, recv, step));
+    for (const DataType type : sweep_types(stage.arguments)) {
+        QCCL_TRY(RankBuffers buffers, RankBuffers::create(stage, type));
+        const Done swept = sweep_all(stage, audience, type, buffers, step);
+        // What has failed halfway may still be in the stream.
+        if (!swept) (void)stage.device.wait();
+        QCCL_TRY(swept);
     }
     return {};
 }

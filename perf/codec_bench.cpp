@@ -1,12 +1,12 @@
 #include "perf/codec_bench.hpp"
 
+#include "perf/gaussian_table.hpp"
 #include "perf/statistics.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <random>
 #include <vector>
 
 #include <time.h>
@@ -36,17 +36,6 @@ uint64_t source_bytes(BenchPlace place) {
     };
     if (place == BenchPlace::l2) return cache(_SC_LEVEL2_CACHE_SIZE, 512 << 10) / 4;
     return std::clamp<uint64_t>(4 * cache(_SC_LEVEL3_CACHE_SIZE, 32 << 20), 64 << 20, 192 << 20);
-}
-
-// Gradients are roughly normal; a table of them is repeated at changing scales.
-void fill_source(DataType type, const Kernels &kernels, std::byte *dst, size_t count) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    std::vector<float> table(65521); // a prime: blocks differ
-    for (float &x : table) x = normal(random);
-    for (size_t i = 0; i < count; i += table.size())
-        kernels.copy(type, dst + i * type_bytes(type), DataType::float32, table.data(),
-                     std::min(table.size(), count - i), false);
 }
 
 // What is measured, and the memory it works on.

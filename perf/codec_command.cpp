@@ -1,9 +1,11 @@
 #include "perf/codec_command.hpp"
 
 #include "base/choice.hpp"
+#include "device/loader.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/codec_bench.hpp"
 #include "perf/command_line.hpp"
+#include "perf/gpu_codec_bench.hpp"
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
@@ -23,22 +25,39 @@ namespace qccl::perf {
 using Json = nlohmann::ordered_json;
 
 struct CodecArguments {
-    std::string codecs = "int8,int4,minmax";
+    std::string codecs; // empty: what the device has by itself
     std::string type = "float";
-    std::string tier = "best";
+    std::string tier; // empty: the best
+    std::string device = "host";
+    uint64_t bytes = 0; // 0: what the device asks for
     std::string json_file;
 };
+constexpr const char *host_codecs = "int8,int4,minmax";
+
+// Of a GPU, unless codecs are named: all of them.
+static std::string all_codecs() {
+    std::string all;
+    for (const CodecName &row : codec_names())
+        all += (all.empty() ? "" : ",") + std::string(row.name);
+    return all;
+}
 
 struct Output {
     std::FILE *table;
     std::optional<JsonFile> json;
+    bool json_has_begun = false;
 };
+
+static Done begin_json(Output &output) {
+    output.json_has_begun = true;
+    return output.json ? output.json->begin(rows_head, rows_tail) : Done{};
+}
 
 // One codec on one tier in one place: four rows.
 static Done measure(const Codec &codec, DataType type, const Kernels &kernels, BenchPlace place,
-                    Output &output) {
+                    uint64_t bytes, Output &output) {
     const char *const where = bench_place_names[static_cast<size_t>(place)];
-    for (const CodecSpeed &speed : measure_codec(codec, type, kernels, place)) {
+    for (const CodecSpeed &speed : measure_codec(codec, type, kernels, place, {.bytes = bytes})) {
         const char *const operation = bench_operation_names[static_cast<size_t>(speed.operation)];
         const Json row{{"codec", spec(codec)},
                        {"dtype", name(type)},
@@ -56,14 +75,44 @@ static Done measure(const Codec &codec, DataType type, const Kernels &kernels, B
     return {};
 }
 
+// One codec on a GPU: four rows, or five.
+static Done measure_on_gpu(const Codec &codec, DataType type, const std::shared_ptr<Gpu> &gpu,
+                           uint64_t bytes, Output &output) {
+    QCCL_TRY(const auto speeds, measure_gpu_codec(codec, type, gpu, {.bytes = bytes}));
+    const GpuTraits &traits = gpu->traits();
+    for (const GpuCodecSpeed &speed : speeds) {
+        const char *const operation = gpu_operation_names[static_cast<size_t>(speed.operation)];
+        const Json row{{"codec", spec(codec)},    {"dtype", name(type)},
+                       {"device", traits.name},   {"model", traits.model},
+                       {"operation", operation},  {"bytes", bytes},
+                       {"time_us", speed.us},     {"GBps", speed.gigabytes_per_second},
+                       {"vs_copy", speed.vs_copy}};
+        if (output.json) QCCL_TRY(output.json->add(row.dump(), rows_tail));
+        std::fprintf(output.table, "%-24s  %-8s  %-12s  %-17s  %10.2f  %8.2f  %8.3f\n",
+                     spec(codec).c_str(), name(type), traits.name.c_str(), operation, speed.us,
+                     speed.gigabytes_per_second, speed.vs_copy);
+        QCCL_TRY(flush(output.table));
+    }
+    return {};
+}
+
+static Done print_gpu_header(Output &output, const GpuTraits &traits, uint64_t bytes) {
+    std::fprintf(output.table,
+                 "# %s: %s; %llu bytes of values; GB/s of bytes read and written\n"
+                 "# %-22s  %-8s  %-12s  %-17s  %10s  %8s  %8s\n",
+                 traits.name.c_str(), traits.model.c_str(), static_cast<unsigned long long>(bytes),
+                 "codec", "type", "device", "operation", "us", "GB/s", "of copy");
+    return begin_json(output);
+}
+
 static Done print_header(Output &output) {
     std::fprintf(output.table, "# %-22s  %-8s  %-8s  %-6s  %-10s  %8s  %9s\n", "codec", "type",
                  "tier", "where", "operation", "GB/s", "of memcpy");
-    return output.json ? output.json->begin(rows_head, rows_tail) : Done{};
+    return begin_json(output);
 }
 
 static Result<std::vector<const Kernels *>> tiers_called(const std::string &called) {
-    if (called == "best") return std::vector<const Kernels *>{&best_kernels()};
+    if (called.empty() || called == "best") return std::vector<const Kernels *>{&best_kernels()};
     std::vector<const Kernels *> chosen;
     Names possible{"best", "all"};
     for (const Kernels *const kernels : available_kernels()) {
@@ -74,9 +123,49 @@ static Result<std::vector<const Kernels *>> tiers_called(const std::string &call
     return chosen;
 }
 
-// Returns the exit status: a signal between two measurements ends the run.
+// These return the exit status: a signal between two measurements ends the run.
+static int interrupted(const Interrupts &interrupts) {
+    const int signal = interrupts.wait(std::chrono::milliseconds(0));
+    return signal == 0 ? EXIT_SUCCESS : status_of_signal(signal);
+}
+
+static Result<int> run_on_host(const CodecArguments &arguments, const std::vector<Codec> &codecs,
+                               DataType type, const std::vector<const Kernels *> &tiers,
+                               const Interrupts &interrupts, Output &output) {
+    QCCL_TRY(print_header(output));
+    for (const Codec &codec : codecs)
+        for (const Kernels *const kernels : tiers)
+            for (const BenchPlace place : {BenchPlace::l2, BenchPlace::stream}) {
+                QCCL_TRY(measure(codec, type, *kernels, place, arguments.bytes, output));
+                if (const int status = interrupted(interrupts); status != EXIT_SUCCESS)
+                    return status;
+            }
+    return EXIT_SUCCESS;
+}
+
+static Result<int> run_on_gpu(const CodecArguments &arguments, const std::vector<Codec> &codecs,
+                              DataType type, const Interrupts &interrupts, Output &output) {
+    QCCL_TRY(const std::shared_ptr<Gpu> gpu, open_gpu(arguments.device));
+    const uint64_t bytes =
+        arguments.bytes != 0 ? arguments.bytes : default_gpu_bytes(gpu->traits());
+    QCCL_TRY(print_gpu_header(output, gpu->traits(), bytes));
+    for (const Codec &codec : codecs) {
+        QCCL_TRY(measure_on_gpu(codec, type, gpu, bytes, output));
+        if (const int status = interrupted(interrupts); status != EXIT_SUCCESS) return status;
+    }
+    return EXIT_SUCCESS;
+}
+
 static Result<int> run(const CodecArguments &arguments) {
-    QCCL_TRY(const std::vector<Codec> codecs, parse_codec_list(arguments.codecs));
+    QCCL_TRY(check_device("--device", arguments.device));
+    const bool is_host = arguments.device == "host";
+    if (!is_host && !arguments.tier.empty())
+        return refuse("--tier %.40s is of the host's processor, and --device names %s",
+                      arguments.tier.c_str(), arguments.device.c_str());
+    const std::string called = !arguments.codecs.empty() ? arguments.codecs
+                               : is_host                 ? std::string(host_codecs)
+                                                         : all_codecs();
+    QCCL_TRY(const std::vector<Codec> codecs, parse_codec_list(called));
     QCCL_TRY(const std::vector<const Kernels *> tiers, tiers_called(arguments.tier));
     const auto type = parse_type(arguments.type);
     if (!type)
@@ -89,31 +178,33 @@ static Result<int> run(const CodecArguments &arguments) {
     }
 
     const Interrupts interrupts;
-    int status = EXIT_SUCCESS;
-    QCCL_TRY(print_header(output));
-    for (const Codec &codec : codecs)
-        for (const Kernels *const kernels : tiers)
-            for (const BenchPlace place : {BenchPlace::l2, BenchPlace::stream}) {
-                if (status != EXIT_SUCCESS) break;
-                QCCL_TRY(measure(codec, *type, *kernels, place, output));
-                const int signal = interrupts.wait(std::chrono::milliseconds(0));
-                if (signal != 0) status = status_of_signal(signal);
-            }
-    if (output.json) QCCL_TRY(output.json->deliver());
+    Result<int> status = EXIT_SUCCESS;
+    if (is_host)
+        status = run_on_host(arguments, codecs, *type, tiers, interrupts, output);
+    else
+        status = run_on_gpu(arguments, codecs, *type, interrupts, output);
+    // What has been measured is kept, whatever came then.
+    if (output.json && output.json_has_begun) QCCL_TRY(output.json->deliver());
     return status;
 }
 
 int run_codec_command(const std::vector<std::string> &arguments) {
     static constexpr auto *group = "Options";
     CodecArguments parsed;
-    CLI::App app("Measures codecs on one core beside memcpy; GB/s of unencoded bytes.",
+    CLI::App app("Measures codecs on one core beside memcpy, or on a GPU beside a copy there.",
                  "qccl-perf codec");
     app.set_version_flag("--version", version_line("qccl-perf"));
-    add_option(app, group, "--codec", "codecs, separated by commas (" + parsed.codecs + ")",
+    add_option(app, group, "--codec",
+               std::string("codecs, separated by commas (") + host_codecs + "; all on a GPU)",
                take_text(parsed.codecs));
     add_option(app, group, "-d,--datatype", "type of the values (float)", take_text(parsed.type));
     add_option(app, group, "--tier", "SIMD tier: best, all or its name (best)",
                take_text(parsed.tier));
+    add_option(app, group, "--device", "host, or a GPU as in cuda:0 (host)",
+               take_text(parsed.device));
+    add_option(app, group, "-b,--bytes",
+               "of the values (host: as caches ask for; GPU: 256M; emulated: 64K)",
+               take_bytes(parsed.bytes));
     add_option(app, group, "--json", "JSON with one row for each speed; -: standard output",
                take_text(parsed.json_file));
     if (const auto answer = read_command_line(app, "qccl-perf codec", arguments))

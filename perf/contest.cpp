@@ -17,6 +17,11 @@ static Done call_often(const Contestant &contestant, uint32_t times) {
     return {};
 }
 
+static Done call_to_the_end(const Contestant &contestant, uint32_t times) {
+    QCCL_TRY(call_often(contestant, times));
+    return contestant.finish ? contestant.finish() : Done();
+}
+
 // Untimed calls and then timed iterations until the buffers must be refilled.
 struct Stretch {
     uint32_t lead_in;
@@ -33,7 +38,7 @@ static Stretch next_stretch(const Contestant &contestant, uint32_t left,
 }
 
 static Done refill_together(Crew &crew, const Contestant &contestant) {
-    contestant.refill();
+    QCCL_TRY(contestant.refill());
     return crew.barrier();
 }
 
@@ -45,6 +50,10 @@ static Done run_stretch(Crew &crew, const Contestant &contestant, uint32_t itera
     double begin = now_us(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < iterations; i++) {
         QCCL_TRY(call_often(contestant, options.aggregated));
+        if (contestant.finish) {
+            times.enqueue_us.push_back((now_us(CLOCK_MONOTONIC) - begin) / options.aggregated);
+            QCCL_TRY(contestant.finish());
+        }
         const double end = now_us(CLOCK_MONOTONIC);
         times.us.push_back((end - begin) / options.aggregated);
         begin = end;
@@ -64,7 +73,7 @@ static Done take_turn(Crew &crew, const Contestant &contestant, uint32_t iterati
     for (uint32_t left = iterations; left > 0;) {
         const Stretch stretch = next_stretch(contestant, left, options);
         QCCL_TRY(refill_together(crew, contestant));
-        QCCL_TRY(call_often(contestant, stretch.lead_in));
+        QCCL_TRY(call_to_the_end(contestant, stretch.lead_in));
         QCCL_TRY(run_stretch(crew, contestant, stretch.iterations, options, times));
         left -= stretch.iterations;
     }
@@ -76,7 +85,7 @@ static Done warm_up(Crew &crew, const Contestant &contestant, const TurnOptions 
     const uint64_t stretch = contestant.calls_per_refill == 0 ? all : contestant.calls_per_refill;
     for (uint64_t done = 0; done < all; done += stretch) {
         QCCL_TRY(refill_together(crew, contestant));
-        QCCL_TRY(call_often(contestant, static_cast<uint32_t>(std::min(stretch, all - done))));
+        QCCL_TRY(call_to_the_end(contestant, static_cast<uint32_t>(std::min(stretch, all - done))));
     }
     return {};
 }

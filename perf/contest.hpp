@@ -13,9 +13,11 @@ namespace qccl::perf {
 
 struct Contestant {
     std::function<Done()> call;
+    // Where calls return before they are done: waits for those that were made.
+    std::function<Done()> finish{};
     // Puts the buffers back to what they were. Done untimed, before every turn and then after at
     // most so many calls: repeated sums in place grow until they overflow. 0: never within a turn.
-    std::function<void()> refill;
+    std::function<Done()> refill;
     uint64_t calls_per_refill = 0;
 };
 
@@ -34,6 +36,7 @@ struct TurnOptions {
 struct Times {
     std::vector<double> us;
     std::vector<double> cpu_us;
+    std::vector<double> enqueue_us; // until the call returned, where that is not all
 };
 
 // Every rank calls this with as many contestants in the same order.

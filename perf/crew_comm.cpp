@@ -38,9 +38,9 @@ Result<CommHandle> create_comm(Crew &crew, const MpiModule &mpi, const qcclConfi
     return CommHandle(comm);
 }
 
-Result<std::vector<CommHandle>> create_comms(uint32_t ranks) {
-    std::vector<qcclComm_t> raw(ranks);
-    QCCL_TRY(explained(qcclCommInitAll(raw.data(), static_cast<int>(ranks), nullptr),
+Result<std::vector<CommHandle>> create_comms(const std::vector<const char *> &devices) {
+    std::vector<qcclComm_t> raw(devices.size());
+    QCCL_TRY(explained(qcclCommInitAll(raw.data(), static_cast<int>(raw.size()), devices.data()),
                        "qcclCommInitAll"));
     std::vector<CommHandle> comms;
     for (const qcclComm_t comm : raw) comms.emplace_back(comm);

@@ -16,7 +16,7 @@ qcclConfig_t lossless_config();
 Result<CommHandle> create_comm(Crew &crew, const qcclConfig_t &config);
 // MPI's all-gather brings the ranks together.
 Result<CommHandle> create_comm(Crew &crew, const MpiModule &mpi, const qcclConfig_t &config);
-// Ranks are threads: all communicators at once, before the threads start.
-Result<std::vector<CommHandle>> create_comms(uint32_t ranks);
+// Ranks are threads: all communicators at once, before the threads start. `devices` by rank.
+Result<std::vector<CommHandle>> create_comms(const std::vector<const char *> &devices);
 
 } // namespace qccl::perf

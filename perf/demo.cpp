@@ -142,10 +142,12 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
         QCCL_TRY(training, train(crew, comm.get(), demo.seed));
         arguments.min_bytes = arguments.max_bytes = training.gradients->count() * sizeof(float);
     }
+    QCCL_TRY(const RankDevice host, RankDevice::open("host"));
     const Stage stage{.crew = crew,
                       .comm = comm.get(),
                       .source = files ? *files : *training.gradients,
-                      .arguments = arguments};
+                      .arguments = arguments,
+                      .device = host};
     const bool tells = crew.rank() == 0;
     std::vector<Row> rows;
     QCCL_TRY(run_benchmark(stage, {.progress = [](const auto &...) {},

@@ -46,9 +46,11 @@ static Json row_json(const Row &row, bool in_place) {
             {"codec", spec(row.codec)},
             {"ranks", operation.ranks},
             {"transport", row.transport},
+            {"devices", row.devices},
             {"time_us", m.time_us.median},
             {"time_us_mean", m.time_us.mean},
             {"time_us_p99", m.time_us.p99},
+            {"enqueue_us", or_null(m.enqueue_us)},
             {"algbw_GBps", operation.algbw(seconds)},
             {"busbw_GBps", operation.busbw(seconds)},
             {"wire_bytes", m.wire_bytes},
@@ -111,6 +113,8 @@ static Json result_json(const Row &row, const PerfArguments &arguments) {
     return result;
 }
 
+static bool is_host(const RankInfo &rank) { return std::strcmp(rank.device_name, "host") == 0; }
+
 static Json config_json(const PerfArguments &a, const std::vector<RankInfo> &ranks) {
     Json config{{"nthreads", a.launch == Launch::threads ? a.ranks : 1},
                 {"ngpus", 1},
@@ -134,9 +138,9 @@ static Json config_json(const PerfArguments &a, const std::vector<RankInfo> &ran
                            {"group", 0},
                            {"pid", rank.process},
                            {"hostname", rank.host},
-                           {"device", 0},
-                           {"device_hex", "host"},
-                           {"device_info", "host"}});
+                           {"device", rank.device},
+                           {"device_hex", rank.device_name},
+                           {"device_info", is_host(rank) ? "host" : rank.model}});
     config["devices"] = devices;
     return config;
 }

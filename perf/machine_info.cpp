@@ -4,6 +4,7 @@
 #include "base/settings.hpp"
 #include "bootstrap/secret_file.hpp"
 #include "codec/codec.hpp"
+#include "device/loader.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/processor.hpp"
 
@@ -22,12 +23,32 @@ void print_version() {
     std::printf("version %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
 }
 
+static void print_gpu(const std::string &device) {
+    const auto gpu = open_gpu(device);
+    if (!gpu) {
+        std::printf("  %s: %s\n", device.c_str(), gpu.error().text);
+        return;
+    }
+    const GpuTraits &traits = (*gpu)->traits();
+    std::printf("  %s: %s, %u multiprocessors, warps of %u lanes; calls %s\n", device.c_str(),
+                traits.model.c_str(), traits.multiprocessors, traits.lanes,
+                !traits.has_gates    ? "with QCCL_STREAM_SYNC alone"
+                : traits.can_capture ? "in streams and graphs"
+                                     : "in streams");
+}
+
 void print_devices() {
     std::printf("devices\n  host: %s, %ld cores; computes with %s, has", processor_name().c_str(),
                 sysconf(_SC_NPROCESSORS_ONLN), name(best_kernels().tier));
     for (const Kernels *const kernels : available_kernels())
         std::printf(" %s", name(kernels->tier));
     std::printf("\n");
+    for (const std::string &vendor : gpu_vendors()) {
+        const Result<uint32_t> count = count_gpus(vendor);
+        if (!count) std::printf("  %s: none; %s\n", vendor.c_str(), count.error().text);
+        for (uint32_t number = 0; count && number < *count; number++)
+            print_gpu(vendor + ":" + std::to_string(number));
+    }
 }
 
 void print_transports() {

@@ -4,6 +4,7 @@
 #include "base/quantity.hpp"
 #include "base/spec_text.hpp"
 #include "coll/algorithm.hpp"
+#include "device/loader.hpp"
 #include "perf/version_line.hpp"
 
 #include <algorithm>
@@ -19,16 +20,17 @@ struct Refused {
     const char *flags;
     const char *reason;
 };
-// What nccl-tests 2.19 has and ranks on a host cannot mean.
+// What nccl-tests 2.19 has and means nothing here.
 static constexpr Refused refused_options[] = {
-    {"-x,--cta_policy", "thread blocks (CTAs) are a GPU's; these ranks compute on the host"},
-    {"-V,--device_cta_count", "thread blocks (CTAs) are a GPU's; these ranks compute on the host"},
-    {"-K", "it concerns GPU kernels; these ranks compute on the host"},
+    {"-x,--cta_policy", "how many thread blocks (CTAs) compute on a GPU is the library's choice"},
+    {"-V,--device_cta_count",
+     "how many thread blocks (CTAs) compute on a GPU is the library's choice"},
+    {"-K", "it concerns GPU kernels of nccl-tests, which are not here"},
 };
 // Options whose 0 is the default, and whose other values mean nothing here.
 static constexpr Refused zero_options[] = {
-    {"-G,--cudagraph", "there are no CUDA graphs on the host"},
-    {"-D,--device_implementation", "there is no device-side implementation on the host"},
+    {"-G,--cudagraph", "calls are measured by themselves, outside CUDA graphs"},
+    {"-D,--device_implementation", "there is no device-side implementation"},
 };
 
 static Names with_all(Names names) {
@@ -93,6 +95,19 @@ static Take take_algorithms(std::vector<std::string> &algorithms) {
     };
 }
 
+static Take take_devices(std::vector<std::string> &devices) {
+    return [&devices](const std::string &text) -> Done {
+        devices.clear();
+        for (size_t at = 0; at <= text.size();) {
+            const size_t end = std::min(text.find(',', at), text.size());
+            devices.push_back(text.substr(at, end - at));
+            QCCL_TRY(check_device("device", devices.back()));
+            at = end + 1;
+        }
+        return {};
+    };
+}
+
 static Take take_only(const char *only, const char *reason) {
     return [only, reason](const std::string &text) -> Done {
         if (text != only)
@@ -134,6 +149,8 @@ static void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) 
         ->excludes(processes);
     add_option(app, group, "-g,--ngpus", "only 1",
                take_only("1", "a thread drives one rank; -t N or --ranks N give N ranks"));
+    add_option(app, group, "--device", "host, or GPUs as in cuda:0,cuda:1; rank r has item r mod n",
+               take_devices(to.devices));
     add_option(app, group, "--baseline", "mpi: measured in turns with QCCL, under mpirun",
                take_baseline);
 }
@@ -231,7 +248,8 @@ static void add_leftovers(CLI::App &app) {
     };
     add_option(app, group, "-p,--parallel_init", "0 or 1: ranks always start in parallel",
                take_either);
-    add_option(app, group, "-y,--stream_null", "0 or 1: calls always block", take_either);
+    add_option(app, group, "-y,--stream_null", "0 or 1: each rank has a stream of its own",
+               take_either);
     for (const Refused &row : zero_options)
         add_option(app, group, row.flags, "only 0", take_only("0", row.reason));
     for (const Refused &row : refused_options)
@@ -242,7 +260,34 @@ static void add_leftovers(CLI::App &app) {
             ->expected(0, 1); // without a value it is refused for the same reason
 }
 
+// What is of the host and cannot be asked for of GPUs.
+static Done check_gpus(const PerfArguments &to) {
+    const std::string gpu = to.first_gpu();
+    if (gpu.empty()) return {};
+    if (!to.baseline.empty())
+        return refuse("--baseline %s measures buffers of the host, and --device names %s",
+                      to.baseline.c_str(), gpu.c_str());
+    if (to.wants_registered == true)
+        return refuse("--local_register 1 is for buffers of the host, and --device names %s",
+                      gpu.c_str());
+    if (to.buffers == Buffers::ordinary && to.is_all_gpus())
+        return refuse("--buffers malloc is for buffers of the host, and --device names %s",
+                      gpu.c_str());
+    return {};
+}
+
+std::string PerfArguments::first_gpu() const {
+    const auto found =
+        std::ranges::find_if(devices, [](const std::string &name) { return name != "host"; });
+    return found == devices.end() ? "" : *found;
+}
+
+bool PerfArguments::is_all_gpus() const {
+    return std::ranges::find(devices, "host") == devices.end();
+}
+
 static Done check_together(PerfArguments &to) {
+    QCCL_TRY(check_gpus(to));
     if (to.min_bytes > to.max_bytes)
         return refuse("--minbytes %llu is above --maxbytes %llu",
                       static_cast<unsigned long long>(to.min_bytes),

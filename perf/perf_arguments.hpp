@@ -65,6 +65,7 @@ struct PerfArguments {
 
     Launch launch = Launch::processes;
     uint32_t ranks = 2;
+    std::vector<std::string> devices{"host"}; // dealt out to the ranks
     std::vector<Codec> codecs{Codec{}};
     std::vector<std::string> algorithms{"auto"};
     bool has_lossless_beside = true; // codecs are compared with lossless calls
@@ -75,7 +76,11 @@ struct PerfArguments {
     Buffers buffers = Buffers::shareable;
     std::optional<bool> wants_registered; // nothing: where they can be
 
-    // Whether the buffers are.
+    const std::string &device_of(uint32_t rank) const { return devices[rank % devices.size()]; }
+    // The first device that is not the host; empty: there is none.
+    std::string first_gpu() const;
+    bool is_all_gpus() const;
+    // Whether buffers on the host are.
     bool registers() const { return wants_registered.value_or(buffers == Buffers::shareable); }
 };
 

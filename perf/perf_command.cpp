@@ -108,11 +108,14 @@ static Done prepare(Plan &plan, bool writes) {
     return {};
 }
 
-static Result<std::vector<RankInfo>> introduce(Crew &crew) {
+static Result<std::vector<RankInfo>> introduce(Crew &crew, const RankDevice &device) {
     RankInfo mine;
     mine.rank = static_cast<int32_t>(crew.rank());
     mine.process = static_cast<int32_t>(getpid());
     gethostname(mine.host, sizeof mine.host - 1);
+    mine.device = device.number();
+    std::snprintf(mine.device_name, sizeof mine.device_name, "%s", device.name().c_str());
+    std::snprintf(mine.model, sizeof mine.model, "%s", device.model().c_str());
     return gather(crew, mine);
 }
 
@@ -128,12 +131,14 @@ static Result<std::string> input_caveat(const Plan &plan, Crew &crew) {
 
 static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi) {
     const bool has_baseline = !plan.arguments.baseline.empty();
+    QCCL_TRY(const RankDevice device, RankDevice::open(plan.arguments.device_of(crew.rank())));
     const Stage stage{.crew = crew,
                       .comm = comm,
                       .source = *plan.source,
                       .arguments = plan.arguments,
+                      .device = device,
                       .mpi = has_baseline ? mpi : nullptr};
-    QCCL_TRY(std::vector<RankInfo> ranks, introduce(crew));
+    QCCL_TRY(std::vector<RankInfo> ranks, introduce(crew, device));
     QCCL_TRY(const auto caveat, input_caveat(plan, crew));
     if (crew.rank() != 0) {
         const auto nothing = [](const auto &...) {};
@@ -154,8 +159,9 @@ static int status_of(const Result<int> &played, Crew &crew) {
     return played ? *played : complain(crew, played.error());
 }
 
-static qcclConfig_t config_of(const PerfArguments &arguments) {
+static qcclConfig_t config_of(const PerfArguments &arguments, uint32_t rank) {
     qcclConfig_t config = lossless_config();
+    config.device = arguments.device_of(rank).c_str();
     config.timeout = arguments.timeout_s;
     return config;
 }
@@ -169,7 +175,8 @@ static int delivered(const Plan &plan, int status) {
 static int run_processes(Plan &plan) {
     return launch_processes(plan.arguments.ranks, [&plan](Crew &crew) {
         const auto act = [&]() -> Result<int> {
-            QCCL_TRY(const CommHandle comm, create_comm(crew, config_of(plan.arguments)));
+            QCCL_TRY(const CommHandle comm,
+                     create_comm(crew, config_of(plan.arguments, crew.rank())));
             return play(plan, crew, comm.get(), nullptr);
         };
         return status_of(act(), crew);
@@ -177,7 +184,10 @@ static int run_processes(Plan &plan) {
 }
 
 static int run_threads(Plan &plan) {
-    const auto comms = create_comms(plan.arguments.ranks);
+    std::vector<const char *> devices;
+    for (uint32_t rank = 0; rank < plan.arguments.ranks; rank++)
+        devices.push_back(plan.arguments.device_of(rank).c_str());
+    const auto comms = create_comms(devices);
     if (!comms) return complain(comms.error());
     return launch_threads(plan.arguments.ranks, [&](Crew &crew) {
         return status_of(play(plan, crew, (*comms)[crew.rank()].get(), nullptr), crew);
@@ -204,7 +214,8 @@ static int run_under_mpi(Plan &plan) {
     if (!crew) return complain(crew.error());
     return run_among(**crew, plan, [&]() -> Result<int> {
         const MpiModule &mpi = (*crew)->module();
-        QCCL_TRY(const CommHandle comm, create_comm(**crew, mpi, config_of(plan.arguments)));
+        QCCL_TRY(const CommHandle comm,
+                 create_comm(**crew, mpi, config_of(plan.arguments, (*crew)->rank())));
         return play(plan, **crew, comm.get(), &mpi);
     });
 }
@@ -213,7 +224,8 @@ static int run_in_environment(Plan &plan) {
     const auto crew = EnvironmentCrew::join();
     if (!crew) return complain(crew.error());
     return run_among(**crew, plan, [&]() -> Result<int> {
-        QCCL_TRY(const CommHandle comm, create_comm(**crew, config_of(plan.arguments)));
+        QCCL_TRY(const CommHandle comm,
+                 create_comm(**crew, config_of(plan.arguments, (*crew)->rank())));
         return play(plan, **crew, comm.get(), nullptr);
     });
 }

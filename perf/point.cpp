@@ -101,15 +101,40 @@ std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_pla
         send = recv_ + rank * operation_.send_in_place_stride() * element_bytes();
         recv = recv_ + rank * operation_.recv_in_place_stride() * element_bytes();
     }
-    return [=, this] { return call_collective(stage_.comm, operation_, send, recv, config); };
+    return [=, this] {
+        return call_collective(stage_.comm, operation_, send, recv, stage_.device.stream(), config);
+    };
 }
 
 // `send_` is never written: it keeps the input.
-void Point::refill(bool in_place) {
-    if (!in_place) return;
+Done Point::refill(bool in_place) {
+    if (!in_place) return {};
     const uint64_t offset =
         stage_.crew.rank() * operation_.send_in_place_stride() * element_bytes();
-    std::memcpy(recv_ + offset, send_, operation_.send_count() * element_bytes());
+    return stage_.device.copy(recv_ + offset, send_, operation_.send_count() * element_bytes());
+}
+
+// What no call has written.
+Done Point::poison() {
+    static constexpr int poison = 0xA5;
+    const size_t bytes = operation_.recv_count() * element_bytes();
+    std::memset(host_ ? host_ : recv_, poison, bytes);
+    return host_ ? stage_.device.copy(recv_, host_, bytes) : Done();
+}
+
+Done Point::take_input() {
+    std::byte *const input = host_ ? host_ : send_;
+    const uint64_t count = operation_.send_count();
+    stage_.source.read(stage_.crew.rank(), operation_.type, 0, count, input);
+    return host_ ? stage_.device.copy(send_, host_, count * element_bytes()) : Done();
+}
+
+Result<const std::byte *> Point::result_on_host(bool in_place) {
+    const uint64_t stride = in_place ? operation_.recv_in_place_stride() : 0;
+    const std::byte *const result = recv_ + stage_.crew.rank() * stride * element_bytes();
+    if (!host_) return result;
+    QCCL_TRY(stage_.device.copy(host_, result, operation_.recv_count() * element_bytes()));
+    return host_;
 }
 
 // A sum in place grows by the number of ranks with every call.
@@ -130,8 +155,12 @@ uint64_t Point::calls_per_refill(bool in_place) const {
 Contestant Point::contestant(const Case &one, bool in_place) {
     // The communicator itself says none and auto: the plain call, as most programs make it.
     const bool is_plain = one.codec.is_lossless() && one.asked == "auto";
+    std::function<Done()> finish;
+    if (stage_.device.enqueues())
+        finish = [this] { return finish_calls(stage_.device, stage_.comm); };
     return {.call = call_of(is_plain ? nullptr : &one.config, in_place),
-            .refill = [this, in_place] { refill(in_place); },
+            .finish = finish,
+            .refill = [this, in_place] { return refill(in_place); },
             .calls_per_refill = calls_per_refill(in_place)};
 }
 
@@ -145,7 +174,7 @@ Contestant Point::baseline(bool in_place) {
                            name(operation_.collective));
     };
     return {.call = call,
-            .refill = [this, in_place] { refill(in_place); },
+            .refill = [this, in_place] { return refill(in_place); },
             .calls_per_refill = calls_per_refill(in_place)};
 }
 
@@ -163,6 +192,15 @@ TurnOptions Point::turn_options(size_t contestants, bool in_place) const {
     if (!arguments.aggregated && refill > 0)
         options.aggregated = static_cast<uint32_t>(std::min<uint64_t>(options.aggregated, refill));
     return options;
+}
+
+// The median of the rank whose median is the largest; nothing where no rank enqueues.
+static Result<std::optional<double>> slowest_enqueue(Crew &crew, const Times &times) {
+    const double none = -1;
+    QCCL_TRY(const auto all,
+             gather(crew, times.enqueue_us.empty() ? none : statistics(times.enqueue_us).median));
+    const double most = *std::ranges::max_element(all);
+    return most == none ? std::nullopt : std::optional(most);
 }
 
 // Of each iteration the time of the rank that -a asks for.
@@ -192,6 +230,7 @@ Result<Measurement> Point::summarize(const Times &times) {
         cpu_us.push_back(pick(cpu, i));
     }
     measurement.time_us = statistics(measurement.iterations_us);
+    QCCL_TRY(measurement.enqueue_us, slowest_enqueue(crew, times));
     measurement.shown_us =
         stage_.arguments.reports_cpu_time ? statistics(cpu_us).mean : measurement.time_us.mean;
     return measurement;
@@ -218,6 +257,7 @@ Result<Point::CallWork> Point::work_of(const std::function<Done()> &call) {
     before.size = after.size = sizeof before;
     QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &before), "qcclCommGetStats", stage_.comm));
     QCCL_TRY(call());
+    QCCL_TRY(finish_calls(stage_.device, stage_.comm));
     QCCL_TRY(explained(qcclCommGetStats(stage_.comm, &after), "qcclCommGetStats", stage_.comm));
     for (const auto field :
          {&qcclCommStats_t::wire_bytes, &qcclCommStats_t::encode_ns, &qcclCommStats_t::copy_ns,
@@ -243,18 +283,15 @@ Result<uint64_t> Point::lossless_wire_bytes(const std::string &algorithm) {
 }
 
 Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
-    static constexpr int poison = 0xA5; // what no call has written
     const auto call = call_of(&one.config, in_place);
-    const std::byte *const result =
-        recv_ +
-        (in_place ? stage_.crew.rank() * operation_.recv_in_place_stride() * element_bytes() : 0);
     for (uint32_t check = 0; check < std::max<uint32_t>(stage_.arguments.checks, 1); check++) {
-        std::memset(recv_, poison, operation_.recv_count() * element_bytes());
-        refill(in_place);
+        QCCL_TRY(poison());
+        QCCL_TRY(refill(in_place));
         QCCL_TRY(const CallWork work, work_of(call));
         measurement.wire_bytes = work.wire_bytes;
         measurement.shares = work.shares;
         if (stage_.arguments.checks == 0) break;
+        QCCL_TRY(const std::byte *const result, result_on_host(in_place));
         QCCL_TRY(const Verdict verdict,
                  check_result(stage_.crew, operation_, one.codec, stage_.source, result));
         measurement.wrong = verdict.wrong;
@@ -300,6 +337,7 @@ Row Point::row_of(const Case &one, const Measurement &out_of_place,
             .codec = one.codec,
             .algorithm = one.plan.algorithm,
             .transport = one.plan.transport,
+            .devices = stage_.arguments.devices,
             .baseline = has_baseline() ? stage_.mpi->library() : "",
             .nmse_predicted = one.plan.nmse_predicted,
             .out_of_place = out_of_place,
@@ -307,7 +345,7 @@ Row Point::row_of(const Case &one, const Measurement &out_of_place,
 }
 
 Result<std::vector<Row>> Point::run() {
-    stage_.source.read(stage_.crew.rank(), operation_.type, 0, operation_.send_count(), send_);
+    QCCL_TRY(take_input());
     QCCL_TRY(const std::vector<Measurement> out_of_place, measure(false));
     QCCL_TRY(const std::vector<Measurement> in_place, measure(true));
     std::vector<Row> rows;

@@ -21,6 +21,7 @@ struct Stage {
     qcclComm_t comm;
     const Source &source;
     const PerfArguments &arguments;
+    const RankDevice &device;       // this rank's
     const MpiModule *mpi = nullptr; // the baseline, where one is asked for
 };
 
@@ -33,9 +34,11 @@ struct Audience {
 
 class Point {
 public:
-    // `send` holds what a rank gives, `recv` operation.bytes().
-    Point(const Stage &stage, const Operation &operation, std::byte *send, std::byte *recv)
-        : stage_(stage), operation_(operation), send_(send), recv_(recv) {}
+    // `send` holds what a rank gives, `recv` operation.bytes(), both where the rank's device has
+    // its memory; `host`, where that is a GPU, as much as the larger one.
+    Point(const Stage &stage, const Operation &operation, std::byte *send, std::byte *recv,
+          std::byte *host)
+        : stage_(stage), operation_(operation), send_(send), recv_(recv), host_(host) {}
 
     // Leaves out what cannot be, with a note.
     Done prepare(const Audience &audience);
@@ -70,7 +73,10 @@ private:
     bool has_baseline() const { return stage_.mpi && stage_.mpi->has(operation_); }
     std::string no_baseline_note() const;
     std::function<Done()> call_of(const qcclCollConfig_t *config, bool in_place);
-    void refill(bool in_place);
+    Done refill(bool in_place);
+    Done poison();
+    Done take_input();
+    Result<const std::byte *> result_on_host(bool in_place);
     uint64_t calls_per_refill(bool in_place) const;
     TurnOptions turn_options(size_t contestants, bool in_place) const;
     size_t element_bytes() const { return type_bytes(operation_.type); }
@@ -79,6 +85,7 @@ private:
     const Operation operation_;
     std::byte *const send_;
     std::byte *const recv_;
+    std::byte *const host_;
     std::vector<std::unique_ptr<Case>> cases_;
     std::map<std::string, uint64_t> lossless_wires_; // by algorithm
 };

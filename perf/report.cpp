@@ -1,7 +1,6 @@
 #include "perf/report.hpp"
 
 #include "perf/number_text.hpp"
-#include "perf/processor.hpp"
 
 #include <qccl/qccl.h>
 
@@ -56,19 +55,20 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
         std::fprintf(
             out_, "# Blocking Enabled: wait for completion after each collective (no barrier) \n");
     std::fprintf(out_, "# Buffers: %s\n",
-                 a.buffers == Buffers::ordinary ? "ordinary memory"
-                 : a.registers()                ? "from qcclMemAlloc, registered"
-                                                : "from qcclMemAlloc, not registered");
+                 a.is_all_gpus()                  ? "the GPUs' memory"
+                 : a.buffers == Buffers::ordinary ? "ordinary memory"
+                 : a.registers()                  ? "from qcclMemAlloc, registered"
+                                                  : "from qcclMemAlloc, not registered");
     std::fprintf(out_, "#\n# Using devices\n");
-    const std::string processor = processor_name();
     for (const RankInfo &rank : ranks)
-        std::fprintf(out_, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [host] %s\n",
-                     rank.rank, 0, rank.process, rank.host, 0, processor.c_str());
+        std::fprintf(out_, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", rank.rank,
+                     0, rank.process, rank.host, rank.device, rank.device_name, rank.model);
     print_columns();
 }
 
 static constexpr const char *our_columns = "  %-*s  %-8s  %12s  %6s  %9s  %9s  %5s  %9s  %9s  %7s";
 static constexpr const char *baseline_columns = "  %8s  %8s"; // where there is one
+static constexpr const char *enqueue_column = "  %8s";        // where there are GPUs
 
 void Report::print_columns() const {
     const bool iterations = arguments_.reports_iterations;
@@ -105,13 +105,16 @@ void Report::print_columns() const {
     const bool has_baseline = !arguments_.baseline.empty();
     std::fprintf(out_, our_columns, codec_width_, "codec", "algo", "wire", "ratio", "nmse",
                  "predicted", "agree", "median", "in-place", "speedup");
+    const bool has_gpus = !arguments_.first_gpu().empty();
     if (has_baseline) std::fprintf(out_, baseline_columns, arguments_.baseline.c_str(), "over it");
+    if (has_gpus) std::fprintf(out_, enqueue_column, "enqueue");
     std::fprintf(out_, "\n");
     line({"(B)", "(elements)", "", "", ""}, {"(us)", "(GB/s)", "(GB/s)", ""},
          {"(us)", "(us)", "(us)", "(%)"}, "");
     std::fprintf(out_, our_columns, codec_width_, "", "", "(B)", "", "", "", "", "(us)", "(us)",
                  "");
     if (has_baseline) std::fprintf(out_, baseline_columns, "(us)", "");
+    if (has_gpus) std::fprintf(out_, enqueue_column, "(us)");
     std::fprintf(out_, "\n");
 }
 
@@ -168,6 +171,8 @@ void Report::print_row(const Row &row) {
         std::fprintf(out_, baseline_columns, or_dash("%.2f", shown.baseline_us).c_str(),
                      or_dash("%.2f", gain).c_str());
     }
+    if (!arguments_.first_gpu().empty())
+        std::fprintf(out_, enqueue_column, or_dash("%.2f", shown.enqueue_us).c_str());
     std::fprintf(out_, "\n");
 }
 

@@ -16,6 +16,9 @@ struct RankInfo {
     int32_t rank = 0;
     int32_t process = 0;
     char host[64] = {};
+    int32_t device = 0; // its number among those of its kind
+    char device_name[32] = {};
+    char model[96] = {};
 };
 
 class Report {

@@ -23,6 +23,8 @@ struct TimeShares {
 struct Measurement {
     std::vector<double> iterations_us; // of the rank that is asked for (usually the slowest)
     Statistics time_us;
+    // Of a call, the median: until it returned, which it does before it is done on a GPU's stream.
+    std::optional<double> enqueue_us;
     double shown_us = 0;           // the mean, or CPU time where that is asked for
     std::optional<uint64_t> wrong; // nothing: not checked
     uint64_t overflowed = 0;       // results that may be beyond what the type holds
@@ -42,7 +44,8 @@ struct Row {
     Codec codec;
     std::string algorithm; // that ran, where "auto" was asked for too
     std::string transport;
-    std::string baseline; // its name; empty without one
+    std::vector<std::string> devices; // as they are dealt out to the ranks
+    std::string baseline;             // its name; empty without one
     std::optional<double> nmse_predicted;
     Measurement out_of_place;
     Measurement in_place;

@@ -17,26 +17,32 @@ Result<CodecHandle> create_codec(const Codec &codec) {
     return CodecHandle(handle);
 }
 
-Result<Buffer> Buffer::create(Buffers kind, size_t bytes, size_t offset) {
+Result<Buffer> Buffer::create(const RankDevice &device, Buffers kind, size_t bytes, size_t offset) {
     const size_t whole = bytes + offset + 1; // never empty
     void *memory = nullptr;
-    if (kind == Buffers::shareable) {
+    if (const auto &gpu = device.gpu()) {
+        // To give back other memory waits for all that the GPU does, also for other ranks.
+        QCCL_TRY(memory, gpu->allocate_private(whole));
+    } else if (kind == Buffers::shareable) {
         QCCL_TRY(explained(qcclMemAlloc(&memory, whole), "qcclMemAlloc"));
     } else {
         memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             return Error::make(Code::system_error, "no memory for a buffer of %zu bytes", whole);
     }
-    return Buffer(kind, memory, whole, offset);
+    return Buffer(device.gpu(), kind, memory, whole, offset);
 }
 
 Buffer::Buffer(Buffer &&other) noexcept
-    : kind_(other.kind_), memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_),
-      offset_(other.offset_) {}
+    : gpu_(std::move(other.gpu_)), kind_(other.kind_),
+      memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_), offset_(other.offset_) {
+}
 
 Buffer::~Buffer() {
     if (!memory_) return;
-    if (kind_ == Buffers::shareable)
+    if (gpu_)
+        gpu_->free_private(static_cast<std::byte *>(memory_));
+    else if (kind_ == Buffers::shareable)
         (void)qcclMemFree(memory_);
     else
         munmap(memory_, bytes_);
@@ -50,31 +56,39 @@ Result<Registered> Registered::create(qcclComm_t comm, const Buffer &buffer) {
 }
 
 Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
-                     const qcclCollConfig_t *config) {
+                     qcclStream_t stream, const qcclCollConfig_t *config) {
     const auto type = static_cast<qcclDataType_t>(operation.type);
     const auto op = static_cast<qcclRedOp_t>(operation.op);
     switch (operation.collective) {
     case Collective::all_reduce:
-        return explained(qcclAllReduceConfig(send, recv, operation.count, type, op, comm,
-                                             QCCL_STREAM_SYNC, config),
-                         "qcclAllReduce", comm);
+        return explained(
+            qcclAllReduceConfig(send, recv, operation.count, type, op, comm, stream, config),
+            "qcclAllReduce", comm);
     case Collective::reduce_scatter:
-        return explained(qcclReduceScatterConfig(send, recv, operation.count, type, op, comm,
-                                                 QCCL_STREAM_SYNC, config),
-                         "qcclReduceScatter", comm);
+        return explained(
+            qcclReduceScatterConfig(send, recv, operation.count, type, op, comm, stream, config),
+            "qcclReduceScatter", comm);
     case Collective::all_gather:
         return explained(
-            qcclAllGatherConfig(send, recv, operation.count, type, comm, QCCL_STREAM_SYNC, config),
+            qcclAllGatherConfig(send, recv, operation.count, type, comm, stream, config),
             "qcclAllGather", comm);
     case Collective::broadcast:
         return explained(qcclBroadcastConfig(send, recv, operation.count, type,
-                                             static_cast<int>(operation.root), comm,
-                                             QCCL_STREAM_SYNC, config),
+                                             static_cast<int>(operation.root), comm, stream,
+                                             config),
                          "qcclBroadcast", comm);
     case Collective::barrier:
-        return explained(qcclBarrierConfig(comm, QCCL_STREAM_SYNC, config), "qcclBarrier", comm);
+        return explained(qcclBarrierConfig(comm, stream, config), "qcclBarrier", comm);
     }
     return Error::make(Code::internal_error, "no such collective");
+}
+
+Done finish_calls(const RankDevice &device, qcclComm_t comm) {
+    if (!device.enqueues()) return {};
+    QCCL_TRY(device.wait());
+    qcclResult_t result = qcclSuccess;
+    QCCL_TRY(explained(qcclCommGetAsyncError(comm, &result), "qcclCommGetAsyncError", comm));
+    return explained(result == qcclInProgress ? qcclSuccess : result, "a call in a stream", comm);
 }
 
 } // namespace qccl::perf

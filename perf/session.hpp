@@ -6,6 +6,7 @@
 #include "codec/codec.hpp"
 #include "perf/operation.hpp"
 #include "perf/perf_arguments.hpp"
+#include "perf/rank_device.hpp"
 
 #include <qccl/qccl.h>
 
@@ -30,10 +31,12 @@ using CodecHandle = std::unique_ptr<qcclCodec, CodecDestroy>;
 
 Result<CodecHandle> create_codec(const Codec &codec);
 
-// Page-aligned memory, moved off its alignment by `offset` bytes.
+// Page-aligned memory of the host, or memory of the rank's GPU, moved off its alignment by `offset`
+// bytes.
 class Buffer {
 public:
-    static Result<Buffer> create(Buffers kind, size_t bytes, size_t offset);
+    static Result<Buffer> create(const RankDevice &device, Buffers kind, size_t bytes,
+                                 size_t offset);
     Buffer(Buffer &&other) noexcept;
     Buffer &operator=(Buffer &&) = delete;
     ~Buffer();
@@ -42,10 +45,11 @@ public:
     size_t bytes() const { return bytes_ - offset_; }
 
 private:
-    Buffer(Buffers kind, void *memory, size_t bytes, size_t offset)
-        : kind_(kind), memory_(memory), bytes_(bytes), offset_(offset) {}
+    Buffer(std::shared_ptr<Gpu> gpu, Buffers kind, void *memory, size_t bytes, size_t offset)
+        : gpu_(std::move(gpu)), kind_(kind), memory_(memory), bytes_(bytes), offset_(offset) {}
 
-    Buffers kind_;
+    std::shared_ptr<Gpu> gpu_;
+    Buffers kind_; // on the host
     void *memory_;
     size_t bytes_;
     size_t offset_;
@@ -69,6 +73,8 @@ private:
 
 // config may be null, as in the C API.
 Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
-                     const qcclCollConfig_t *config);
+                     qcclStream_t stream, const qcclCollConfig_t *config);
+// When what the rank has enqueued is done: how it went.
+Done finish_calls(const RankDevice &device, qcclComm_t comm);
 
 } // namespace qccl::perf

@@ -38,7 +38,10 @@ static std::string script(const TurnOptions &options, uint64_t calls_per_refill)
                     said += letter;
                     return {};
                 },
-                .refill = [&said, letter] { said += static_cast<char>(letter - 'a' + 'A'); },
+                .refill = [&said, letter]() -> Done {
+                    said += static_cast<char>(letter - 'a' + 'A');
+                    return {};
+                },
                 .calls_per_refill = calls_per_refill};
     };
     const auto board = Board::create(1);
@@ -63,6 +66,29 @@ static void contestants_take_turns() {
              std::string("AaaaBbbb"));
     CHECK_EQ(script({.iterations = 2, .warmup_iterations = 0, .lead_in = 1}, 0),
              std::string("AaaaBbbb"));
+}
+
+// 'c' for calls, '.' where they are waited for.
+static void what_is_enqueued_is_waited_for_in_every_iteration() {
+    std::string said;
+    const auto board = Board::create(1);
+    CHECK_OK(board);
+    const auto crew = (*board)->join(0);
+    const auto say = [&said](char letter) -> Done {
+        said += letter;
+        return {};
+    };
+    const Contestant one{.call = [&] { return say('c'); },
+                         .finish = [&] { return say('.'); },
+                         .refill = [&] { return say('R'); }};
+    const auto times =
+        time_in_turns(*crew, std::span(&one, 1),
+                      {.iterations = 2, .warmup_iterations = 3, .aggregated = 2, .lead_in = 1});
+    CHECK_OK(times);
+    CHECK_EQ(said, std::string("Rccc.Rc.cc.cc."));
+    const Times &found = times->front();
+    CHECK_EQ(found.enqueue_us.size(), 2U);
+    for (size_t i = 0; i < 2; i++) CHECK(found.enqueue_us[i] <= found.us[i]);
 }
 
 static void buffers_are_refilled_in_time() {
@@ -110,8 +136,11 @@ static void bandwidths_are_those_of_nccl_tests() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(statistics_are_the_textbooks),       QTEST(contestants_take_turns),
-        QTEST(buffers_are_refilled_in_time),       QTEST(sizes_are_those_of_nccl_tests),
+        QTEST(statistics_are_the_textbooks),
+        QTEST(contestants_take_turns),
+        QTEST(what_is_enqueued_is_waited_for_in_every_iteration),
+        QTEST(buffers_are_refilled_in_time),
+        QTEST(sizes_are_those_of_nccl_tests),
         QTEST(bandwidths_are_those_of_nccl_tests),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -106,7 +106,36 @@ static void every_option_is_known_by_both_names() {
     }
 }
 
-static void what_a_host_cannot_mean_is_refused_with_the_reason() {
+static void devices_are_dealt_out_to_the_ranks() {
+    const PerfArguments alone = accepted("");
+    CHECK_EQ(alone.device_of(3), std::string("host"));
+    CHECK_EQ(alone.first_gpu(), std::string());
+    CHECK(!alone.is_all_gpus());
+    const PerfArguments mixed = accepted("--device host,emulated:1,cuda:12 --ranks 4");
+    const char *const dealt[] = {"host", "emulated:1", "cuda:12", "host"};
+    for (uint32_t rank = 0; rank < 4; rank++) CHECK_EQ(mixed.device_of(rank), dealt[rank]);
+    CHECK_EQ(mixed.first_gpu(), std::string("emulated:1"));
+    CHECK(!mixed.is_all_gpus());
+    CHECK(accepted("--device emulated:0 -t 2").is_all_gpus());
+}
+
+static void what_is_of_the_host_is_refused_of_gpus() {
+    for (const char *list : {"gpu", "emulated", "emulated:", "emulated:0,", ",host", "emulated:x"})
+        check_refused(std::string("--device ") + list, "cuda:0");
+    check_refused("--device emulated:0 -R 1", "--local_register 1");
+    check_refused("--device host,emulated:0 -R 1", "emulated:0");
+    check_refused("--device emulated:0 --buffers malloc", "--buffers malloc");
+    (void)accepted("--device emulated:0 -R 0");
+    (void)accepted("--device host -R 1");
+    (void)accepted("--device host,emulated:0 --buffers malloc");
+    const Started by_mpi{.by_mpi = true, .by_environment = ""};
+    check_refused(ask("--baseline mpi --device cuda:1", Collective::all_reduce, by_mpi),
+                  "--baseline mpi measures buffers of the host, and --device names cuda:1");
+    (void)ask("--baseline mpi --device host", Collective::all_reduce, by_mpi).accepted();
+    (void)ask("--device emulated:0", Collective::all_reduce, by_mpi).accepted();
+}
+
+static void what_means_nothing_is_refused_with_the_reason() {
     for (const char *option : {"-x 1", "--cta_policy 1"}) check_refused(option, "CTAs");
     for (const char *option : {"-V 4", "--device_cta_count 4"}) check_refused(option, "CTAs");
     for (const char *option : {"-x", "--cta_policy", "-V"}) check_refused(option, "CTAs");
@@ -271,7 +300,9 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(the_defaults_are_those_of_nccl_tests),
         QTEST(every_option_is_known_by_both_names),
-        QTEST(what_a_host_cannot_mean_is_refused_with_the_reason),
+        QTEST(devices_are_dealt_out_to_the_ranks),
+        QTEST(what_is_of_the_host_is_refused_of_gpus),
+        QTEST(what_means_nothing_is_refused_with_the_reason),
         QTEST(buffers_are_registered_where_they_can_be),
         QTEST(values_arrive),
         QTEST(lists_arrive),

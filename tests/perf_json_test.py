@@ -15,8 +15,8 @@ import unittest
 import tool
 
 PERF = sys.argv.pop(1)
-KEYS = ("collective bytes count dtype op in_place algorithm codec ranks transport time_us time_us_mean time_us_p99 "
-        "algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
+KEYS = ("collective bytes count dtype op in_place algorithm codec ranks transport devices time_us time_us_mean "
+        "time_us_p99 enqueue_us algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
         "baseline").split()
 QUICK = ["-n", "3", "-w", "1"]
 BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
@@ -38,6 +38,7 @@ class Rows(unittest.TestCase):
         self.assertAlmostEqual(row["algbw_GBps"] / bandwidth, 1, places=6)
         self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * BUS[collective](ranks), places=9)
         self.assertIsNone(row["baseline"])
+        self.assertEqual((row["devices"], row["enqueue_us"]), (["host"], None))
         shares = row["time_shares"]
         self.assertEqual(list(shares), ["encode", "copy", "network", "wait"])
         self.assertAlmostEqual(sum(shares.values()), 1)

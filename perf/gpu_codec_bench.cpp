@@ -1,0 +1,185 @@
+#include "perf/gpu_codec_bench.hpp"
+
+#include "device/gpu_device.hpp"
+#include "device/host.hpp"
+#include "kernels/launches.hpp"
+#include "perf/gaussian_table.hpp"
+#include "perf/statistics.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace qccl {
+namespace {
+
+constexpr unsigned blocks_per_multiprocessor = 4; // as the engine has it
+
+// What is measured, and the memory of the GPU that it works on.
+class GpuWorkload {
+public:
+    static Result<std::unique_ptr<GpuWorkload>>
+    create(const Codec &codec, DataType type, const std::shared_ptr<Gpu> &gpu, uint64_t bytes);
+
+    bool has(GpuOperation operation) const {
+        return operation != GpuOperation::decode_add_encode || Launches::can_fuse(codec_, type_);
+    }
+    double bytes_moved(GpuOperation operation) const;
+    Done run(GpuOperation operation);
+    // Seconds of one operation out of so many in a row.
+    Result<double> time(GpuOperation operation, size_t times);
+
+private:
+    GpuWorkload(const Codec &codec, DataType type, std::shared_ptr<Gpu> gpu, size_t count)
+        : codec_(codec), type_(type), gpu_(std::move(gpu)), count_(count),
+          layout_(payload_layout(codec, type, count)),
+          launches_(launch, this, blocks_per_multiprocessor * gpu_->traits().multiprocessors),
+          range_{.codec = &codec_,
+                 .layout = &layout_,
+                 .type = type,
+                 .whole = count,
+                 .begin = 0,
+                 .count = count} {}
+    static Done launch(void *self, KernelId kernel, unsigned blocks, const Batch &batch) {
+        const auto &own = *static_cast<const GpuWorkload *>(self);
+        return own.gpu_->launch(own.stream_.get(), kernel, blocks, batch);
+    }
+    Done allocate();
+    Done fill();
+    size_t value_bytes() const { return count_ * type_bytes(type_); }
+    size_t sum_bytes() const { return count_ * type_bytes(accumulator_of(type_)); }
+
+    const Codec codec_;
+    const DataType type_;
+    const std::shared_ptr<Gpu> gpu_;
+    const size_t count_;
+    const PayloadLayout layout_;
+    OwnStream stream_;
+    DeviceMemory values_, sums_, payload_, second_payload_, scratch_;
+    Launches launches_;
+    const ChunkRange range_;
+};
+
+Done GpuWorkload::allocate() {
+    const Device device = gpu_device(host_device(), gpu_);
+    QCCL_TRY(stream_, OwnStream::create(gpu_));
+    const auto make = [&](DeviceMemory &memory, size_t bytes) -> Done {
+        QCCL_TRY(memory, DeviceMemory::create(device, bytes + 16));
+        return {};
+    };
+    QCCL_TRY(make(values_, value_bytes()));
+    QCCL_TRY(make(sums_, sum_bytes()));
+    QCCL_TRY(make(payload_, layout_.bytes));
+    QCCL_TRY(make(second_payload_, layout_.bytes));
+    const size_t scratch_bytes = Launches::scratch_bytes(codec_, type_, count_);
+    QCCL_TRY(make(scratch_, scratch_bytes));
+    launches_.use_scratch({scratch_.data(), scratch_bytes});
+    return {};
+}
+
+Done GpuWorkload::fill() {
+    QCCL_TRY(const DeviceMemory host, DeviceMemory::create(host_device(), value_bytes()));
+    fill_source(type_, best_kernels(), host.data(), count_);
+    QCCL_TRY(gpu_->copy(stream_.get(), values_.data(), host.data(), value_bytes()));
+    QCCL_TRY(run(GpuOperation::encode));
+    return gpu_->synchronize(stream_.get());
+}
+
+Result<std::unique_ptr<GpuWorkload>> GpuWorkload::create(const Codec &codec, DataType type,
+                                                         const std::shared_ptr<Gpu> &gpu,
+                                                         uint64_t bytes) {
+    const size_t count =
+        std::max<size_t>(bytes / type_bytes(type) / grain(codec), 1) * grain(codec);
+    std::unique_ptr<GpuWorkload> work(new GpuWorkload(codec, type, gpu, count));
+    QCCL_TRY(work->allocate());
+    QCCL_TRY(work->fill());
+    return Result<std::unique_ptr<GpuWorkload>>(std::move(work));
+}
+
+double GpuWorkload::bytes_moved(GpuOperation operation) const {
+    const auto values = static_cast<double>(value_bytes()), sums = static_cast<double>(sum_bytes()),
+               payload = static_cast<double>(layout_.bytes);
+    switch (operation) {
+    case GpuOperation::copy: return 2 * values;
+    case GpuOperation::encode:
+    case GpuOperation::decode: return values + payload;
+    case GpuOperation::decode_add: return 2 * sums + payload;
+    case GpuOperation::decode_add_encode: return values + 2 * payload;
+    }
+    return 0;
+}
+
+Done GpuWorkload::run(GpuOperation operation) {
+    switch (operation) {
+    case GpuOperation::copy:
+        return gpu_->copy(stream_.get(), sums_.data(), values_.data(), value_bytes());
+    case GpuOperation::encode:
+        QCCL_TRY(launches_.encode(range_, {}, type_, values_.data(), payload_.data()));
+        break;
+    case GpuOperation::decode:
+        QCCL_TRY(launches_.decode(range_, payload_.data(), type_, sums_.data()));
+        break;
+    case GpuOperation::decode_add:
+        QCCL_TRY(launches_.decode_add(range_, RedOp::sum, payload_.data(), sums_.data()));
+        break;
+    case GpuOperation::decode_add_encode:
+        QCCL_TRY(launches_.decode_add_encode(range_, RedOp::sum, 1, payload_.data(), type_,
+                                             values_.data(), {}, second_payload_.data()));
+        break;
+    }
+    return launches_.flush();
+}
+
+Result<double> GpuWorkload::time(GpuOperation operation, size_t times) {
+    using Clock = std::chrono::steady_clock;
+    QCCL_TRY(gpu_->synchronize(stream_.get()));
+    const auto start = Clock::now();
+    for (size_t i = 0; i < times; i++) QCCL_TRY(run(operation));
+    QCCL_TRY(gpu_->synchronize(stream_.get()));
+    return std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(times);
+}
+
+} // namespace
+
+uint64_t default_gpu_bytes(const GpuTraits &traits) {
+    return traits.name.starts_with("emulated") ? uint64_t{64} << 10 : uint64_t{256} << 20;
+}
+
+Result<std::vector<GpuCodecSpeed>> measure_gpu_codec(const Codec &codec, DataType type,
+                                                     const std::shared_ptr<Gpu> &gpu,
+                                                     const GpuCodecOptions &options) {
+    const uint64_t bytes = options.bytes != 0 ? options.bytes : default_gpu_bytes(gpu->traits());
+    QCCL_TRY(const auto work, GpuWorkload::create(codec, type, gpu, bytes));
+    std::vector<GpuOperation> operations;
+    std::vector<size_t> times;
+    for (size_t i = 0; i < gpu_operation_names.size(); i++) {
+        const auto operation = static_cast<GpuOperation>(i);
+        if (!work->has(operation)) continue;
+        QCCL_TRY(const double first, work->time(operation, 1)); // also loads the kernel
+        QCCL_TRY(const double second, work->time(operation, 1));
+        operations.push_back(operation);
+        times.push_back(
+            1 + static_cast<size_t>(options.seconds / std::max(std::min(first, second), 1e-7)));
+    }
+    std::vector<std::vector<double>> seconds(operations.size()), ratios(operations.size());
+    for (unsigned repetition = 0; repetition < std::max(options.repetitions, 1U); repetition++) {
+        double copy_rate = 0;
+        for (size_t i = 0; i < operations.size(); i++) {
+            QCCL_TRY(const double each, work->time(operations[i], times[i]));
+            const double rate = work->bytes_moved(operations[i]) / each;
+            if (operations[i] == GpuOperation::copy) copy_rate = rate;
+            seconds[i].push_back(each);
+            ratios[i].push_back(rate / copy_rate);
+        }
+    }
+    std::vector<GpuCodecSpeed> rows;
+    for (size_t i = 0; i < operations.size(); i++) {
+        const double median = perf::statistics(seconds[i]).median;
+        rows.push_back({.operation = operations[i],
+                        .gigabytes_per_second = work->bytes_moved(operations[i]) * 1e-9 / median,
+                        .vs_copy = perf::statistics(ratios[i]).median,
+                        .us = median * 1e6});
+    }
+    return rows;
+}
+
+} // namespace qccl
