@@ -1,0 +1,63 @@
+// Graphs of a GPU for tests, by the functions of whoever drives it, which are looked up by name: no
+// vendor's header is needed, and where the functions are not found there are no graphs.
+#pragma once
+
+#include "real_gpu_kit.hpp"
+
+#include <dlfcn.h>
+
+namespace real_gpu {
+
+class GraphCalls {
+public:
+    // Of the tested GPU, for the calling thread.
+    GraphCalls() {
+        if (is_emulated())
+            find("libqccl_emulated.so",
+                 {"qcclEmulatedStreamBeginCapture", "qcclEmulatedStreamEndCapture", nullptr,
+                  "qcclEmulatedGraphInstantiate", "qcclEmulatedGraphLaunch"});
+        else if (tested->traits().name.starts_with("cuda"))
+            find("libcuda.so.1", {"cuStreamBeginCapture_v2", "cuStreamEndCapture",
+                                  "cuGraphInstantiateWithFlags", nullptr, "cuGraphLaunch"});
+    }
+    bool are_there() const { return begin_ && end_ && launch_ && (instantiate_ || with_flags_); }
+
+    // What the stream captures while `body` runs, ready to be launched.
+    template <class Body> void *capture(const Stream &stream, Body &&body) const {
+        constexpr int thread_local_mode = 1;
+        CHECK_EQ(begin_(stream.get(), thread_local_mode), 0);
+        body();
+        void *graph = nullptr, *exec = nullptr;
+        CHECK_EQ(end_(stream.get(), &graph), 0);
+        CHECK_EQ(with_flags_ ? with_flags_(&exec, graph, 0) : instantiate_(&exec, graph), 0);
+        return exec;
+    }
+    void launch(void *exec, const Stream &stream) const {
+        CHECK_EQ(launch_(exec, stream.get()), 0);
+    }
+
+private:
+    struct FunctionNames {
+        const char *begin, *end, *with_flags, *instantiate, *launch;
+    };
+    template <class Function> static void look_up(void *library, const char *name, Function *&to) {
+        if (name) to = reinterpret_cast<Function *>(dlsym(library, name));
+    }
+    void find(const char *file, const FunctionNames &names) {
+        void *const library = dlopen(file, RTLD_NOW);
+        if (!library) return;
+        look_up(library, names.begin, begin_);
+        look_up(library, names.end, end_);
+        look_up(library, names.with_flags, with_flags_);
+        look_up(library, names.instantiate, instantiate_);
+        look_up(library, names.launch, launch_);
+    }
+
+    int (*begin_)(GpuStream stream, int mode) = nullptr;
+    int (*end_)(GpuStream stream, void **graph) = nullptr;
+    int (*with_flags_)(void **exec, void *graph, unsigned long long flags) = nullptr;
+    int (*instantiate_)(void **exec, void *graph) = nullptr;
+    int (*launch_)(void *exec, GpuStream stream) = nullptr;
+};
+
+} // namespace real_gpu

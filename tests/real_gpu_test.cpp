@@ -1,0 +1,188 @@
+// real_gpu: collectives on whatever GPU there is, with ranks as threads that share it, each with a
+// stream of its own, against the slow twin; and calls that a graph replays. QTEST_FULL=1 runs the
+// table of cases whole, without it a fair sample.
+#include "case_table.hpp"
+#include "device_kit.hpp"
+#include "graph_calls.hpp"
+#include "real_gpu_kit.hpp"
+#include "sample.hpp"
+
+#include <functional>
+#include <thread>
+
+using namespace qtest;
+using real_gpu::GraphCalls;
+using real_gpu::GuardedMemory;
+using real_gpu::is_emulated;
+using real_gpu::Stream;
+using real_gpu::tested;
+
+namespace {
+
+// The communicators of threads that share the GPU.
+class Comms {
+public:
+    explicit Comms(uint32_t ranks) : comms_(ranks) {
+        const std::vector<const char *> devices(ranks, tested->traits().name.c_str());
+        if (qcclCommInitAll(comms_.data(), static_cast<int>(ranks), devices.data()) != qcclSuccess)
+            throw Failure{qcclGetLastError(nullptr)};
+    }
+    ~Comms() {
+        for (const qcclComm_t comm : comms_) (void)qcclCommDestroy(comm);
+    }
+    Comms(const Comms &) = delete;
+
+    void on_each(const std::function<void(uint32_t rank, qcclComm_t, const Stream &)> &body) {
+        std::vector<std::string> said(comms_.size());
+        // Made here: a GPU may put the making of a stream off until others have come through.
+        std::vector<std::unique_ptr<Stream>> streams;
+        for (size_t i = 0; i < comms_.size(); i++) streams.push_back(std::make_unique<Stream>());
+        std::vector<std::thread> threads;
+        for (uint32_t rank = 0; rank < comms_.size(); rank++)
+            threads.emplace_back([&, rank] {
+                try {
+                    body(rank, comms_[rank], *streams[rank]);
+                } catch (const Failure &failure) {
+                    said[rank] = failure.text;
+                    (void)qcclCommRevoke(comms_[rank]);
+                }
+            });
+        for (std::thread &thread : threads) thread.join();
+        for (size_t rank = 0; rank < said.size(); rank++)
+            if (!said[rank].empty())
+                throw Failure{"rank " + std::to_string(rank) + ": " + said[rank]};
+    }
+
+private:
+    std::vector<qcclComm_t> comms_;
+};
+
+// A call's buffers on one rank, in place or not.
+class CallBuffers {
+public:
+    CallBuffers(const TwinCall &call, uint32_t rank, bool in_place, const Stream &stream)
+        : value_(type_bytes(call.type)), send_bytes_(send_count(call) * value_),
+          recv_bytes_(recv_count(call) * value_), in_place_(in_place),
+          from_(in_place && call.collective == Collective::all_gather ? rank * send_bytes_ : 0),
+          to_(in_place && call.collective == Collective::reduce_scatter ? rank * recv_bytes_ : 0),
+          send_(stream, in_place ? std::max(send_bytes_, recv_bytes_) : send_bytes_,
+                rank % 3 * value_),
+          recv_(stream, in_place ? 0 : recv_bytes_, rank % 3 * value_) {}
+
+    void write(const Bytes &input) { send_.write(input.data(), input.size(), from_); }
+    const void *send() const { return send_.data() + from_; }
+    void *recv() const { return in_place_ ? send_.data() + to_ : recv_.data(); }
+    bool has_received(const Bytes &wanted) {
+        const std::byte *const got =
+            in_place_ ? send_.read(to_ + recv_bytes_) + to_ : recv_.read(recv_bytes_);
+        return wanted.size() == recv_bytes_ && std::equal(wanted.begin(), wanted.end(), got);
+    }
+
+private:
+    const size_t value_, send_bytes_, recv_bytes_;
+    const bool in_place_;
+    const size_t from_, to_;
+    GuardedMemory send_, recv_;
+};
+
+void make(const TwinCall &call, CallBuffers &buffers, qcclComm_t comm, qcclStream_t stream) {
+    const CodecHandle codec(call.codec, call.seed);
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    config.codec = codec.get();
+    config.algorithm = call.algorithm.c_str();
+    if (call_c(call, buffers.send(), buffers.recv(), comm, stream, &config) != qcclSuccess)
+        throw Failure{words_of(call, false) + ": " + qcclGetLastError(comm)};
+}
+
+// One call on one rank, compared with the slow twin.
+void compare(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream &stream,
+             bool in_place, bool is_synchronous) {
+    const auto inputs =
+        make_inputs(call, call.number % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread);
+    CallBuffers buffers(call, rank, in_place, stream);
+    buffers.write(inputs[rank]);
+    const bool blocks = is_synchronous || !tested->traits().has_gates;
+    make(call, buffers, comm, blocks ? QCCL_STREAM_SYNC : static_cast<qcclStream_t>(stream.get()));
+    stream.wait();
+    if (!buffers.has_received(slow_twin(call, inputs)[rank]))
+        throw Failure{words_of(call, in_place) + ": not the slow twin's bytes"};
+}
+
+void compare_cases(uint32_t ranks, uint64_t rarity) {
+    Comms comms(ranks);
+    comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
+        Sample sample;
+        uint64_t number = 0;
+        each_case(ranks, [&](TwinCall call) {
+            if (!sample.takes(call.count > 4000 ? 2 * rarity : rarity)) return;
+            call.number = ++number;
+            compare(call, rank, comm, stream, sample.taken % 3 == 0, sample.taken % 2 == 0);
+        });
+        if (number == 0) throw Failure{"no case was taken"};
+    });
+}
+
+uint64_t rarity() { return is_emulated() ? 1500 : 40; }
+void two_ranks_share_the_gpu() { compare_cases(2, rarity()); }
+void four_ranks_share_the_gpu() { compare_cases(4, 2 * rarity()); }
+void eight_ranks_share_the_gpu() { compare_cases(8, 4 * rarity()); }
+
+// Of many segments and tiles, which the table's are not.
+void large_vectors_are_cut() {
+    for (const uint32_t ranks : {2U, 4U, 8U}) {
+        Comms comms(ranks);
+        comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
+            TwinCall call{.count = is_emulated() ? 60'013U : 6'000'013U, .ranks = ranks};
+            call.number = 0;
+            for (const char *algorithm : {"ring", "direct"})
+                for (const char *codec : {"none", "int8", "int4", "topk"}) {
+                    call.algorithm = algorithm;
+                    call.codec = *parse_codec(codec);
+                    call.number++;
+                    compare(call, rank, comm, stream, call.number % 2 == 0, false);
+                }
+        });
+    }
+}
+
+// Whose calls are made anew by every replay, with the numbers of the calls that they then are.
+void graphs_replay_calls() {
+    const GraphCalls graphs;
+    if (!tested->traits().can_capture || !graphs.are_there()) {
+        std::printf("graphs: skipped, their functions are not found\n");
+        return;
+    }
+    constexpr uint32_t ranks = 2;
+    Comms comms(ranks);
+    comms.on_each([&](uint32_t rank, qcclComm_t comm, const Stream &stream) {
+        const GraphCalls own; // of this thread
+        TwinCall call{
+            .algorithm = "ring", .codec = *parse_codec("int8"), .count = 5000, .ranks = ranks};
+        const auto inputs = make_inputs(call, golden::Kind::spread);
+        CallBuffers buffers(call, rank, false, stream);
+        buffers.write(inputs[rank]);
+        void *const graph = own.capture(
+            stream, [&] { make(call, buffers, comm, static_cast<qcclStream_t>(stream.get())); });
+        const Bytes wanted = slow_twin(call, inputs)[rank];
+        if (buffers.has_received(wanted)) throw Failure{"a capture has made the call"};
+        for (int replay = 0; replay < 3; replay++) {
+            own.launch(graph, stream);
+            stream.wait();
+            if (!buffers.has_received(wanted)) throw Failure{"a replay has other bytes"};
+        }
+    });
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    if (!real_gpu::open_tested(argc, argv)) return real_gpu::skipped;
+    const CMUnitTest tests[] = {
+        QTEST(two_ranks_share_the_gpu),   QTEST(four_ranks_share_the_gpu),
+        QTEST(eight_ranks_share_the_gpu), QTEST(large_vectors_are_cut),
+        QTEST(graphs_replay_calls),
+    };
+    const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
+    tested.reset();
+    return failed;
+}
