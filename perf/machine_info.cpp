@@ -23,6 +23,11 @@ void print_version() {
     std::printf("version %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
 }
 
+static void print_none(const std::string &vendor, std::string_view why) {
+    if (why.starts_with(vendor + ": ")) why.remove_prefix(vendor.size() + 2);
+    std::printf("  %s: none; %.*s\n", vendor.c_str(), static_cast<int>(why.size()), why.data());
+}
+
 static void print_gpu(const std::string &device) {
     const auto gpu = open_gpu(device);
     if (!gpu) {
@@ -45,7 +50,7 @@ void print_devices() {
     std::printf("\n");
     for (const std::string &vendor : gpu_vendors()) {
         const Result<uint32_t> count = count_gpus(vendor);
-        if (!count) std::printf("  %s: none; %s\n", vendor.c_str(), count.error().text);
+        if (!count) print_none(vendor, count.error().text);
         for (uint32_t number = 0; count && number < *count; number++)
             print_gpu(vendor + ":" + std::to_string(number));
     }

@@ -118,7 +118,7 @@ void compare_cases(uint32_t ranks, uint64_t rarity) {
             call.number = ++number;
             compare(call, rank, comm, stream, sample.taken % 3 == 0, sample.taken % 2 == 0);
         });
-        if (number == 0) throw Failure{"no case was taken"};
+        if (number == 0 && thinning() == 1) throw Failure{"no case was taken"};
     });
 }
 
@@ -132,7 +132,7 @@ void large_vectors_are_cut() {
     for (const uint32_t ranks : {2U, 4U, 8U}) {
         Comms comms(ranks);
         comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
-            TwinCall call{.count = is_emulated() ? 60'013U : 6'000'013U, .ranks = ranks};
+            TwinCall call{.count = is_emulated() ? 60'013 : 6'000'013 / thinning(), .ranks = ranks};
             call.number = 0;
             for (const char *algorithm : {"ring", "direct"})
                 for (const char *codec : {"none", "int8", "int4", "topk"}) {

@@ -1,0 +1,211 @@
+#!/bin/sh
+# Builds QCCL on a machine with a GPU, tests it there and measures it, in about 8 minutes. Ends with
+# 77 where there is no GPU, and with 1 if a part has failed; what was measured is kept in any case.
+#
+#   tests/gpu.sh [PART...]    parts: build tests sanitizer codecs collectives; none: all
+#   tests/gpu.sh --pack DIR   on Debian 12: downloads what a machine may lack into DIR (10 MiB), which
+#                             can be carried there, and named in QCCL_PREFIX
+#
+#   QCCL_PREFIX=DIR           packages that --pack has unpacked
+#   QTEST_DEVICE=cuda:0       the GPU; without it the first that nvidia-smi or rocminfo shows
+#   QTEST_BUILD=build-gpu     the build folder
+#   QTEST_RESULTS=perf/results  where NAME.csv and NAME.md go, after the GPU's name
+#   QTEST_VALUES=1000000000   values that the kernels are tested with
+set -u
+caller=$(pwd)
+CDPATH='' cd -- "$(dirname -- "$0")/.." || exit 1
+build=${QTEST_BUILD:-build-gpu}
+results=${QTEST_RESULTS:-perf/results}
+values=${QTEST_VALUES:-1000000000}
+device=${QTEST_DEVICE-}
+prefix=${QCCL_PREFIX-}
+unset QCCL_PREFIX QTEST_VALUES # the library knows no such setting
+began=$(date +%s)
+failed=
+
+say() { echo "[$(($(date +%s) - began)) s] $*"; }
+
+# name, seconds, command...: a part that may take so long.
+within() {
+    name=$1 seconds=$2
+    shift 2
+    say "$name"
+    status=0
+    timeout --kill-after=10 "$seconds" "$@" || status=$?
+    case $status in
+    0) ;;
+    77) say "$name: skipped" ;;
+    124 | 137) failed="$failed, $name after $seconds s" ;;
+    *) failed="$failed, $name with $status" ;;
+    esac
+}
+
+pack() {
+    mkdir -p "$1" && cd "$1" || exit 1
+    packages="libhwy-dev libhwy1 libsodium-dev libsodium23 libcli11-dev nlohmann-json3-dev libcmocka-dev
+        libcmocka0 pkgconf-bin libpkgconf3 ninja-build"
+    # shellcheck disable=SC2086 # a list of words
+    apt-get download $packages || exit 1
+    for package in *.deb; do
+        dpkg -x "$package" . && rm "$package" || exit 1
+    done
+    rm -rf usr/share/doc usr/share/man usr/share/bug usr/share/bash-completion usr/lib/*/*.a
+    # Wherever the folder is carried.
+    sed -i 's#/usr\>#${pcfiledir}/../..#' usr/share/pkgconfig/*.pc
+    sed -i 's#/usr\>#${pcfiledir}/../../..#' usr/lib/*/pkgconfig/*.pc
+    python3 -m pip download --quiet --no-deps --only-binary=:all: meson || exit 1
+    mkdir -p python && (cd python && python3 -m zipfile -e ../meson-*.whl . && rm ../meson-*.whl)
+    du -sh .
+}
+
+use_prefix() {
+    [ -n "$prefix" ] || return 0
+    prefix=$(cd "$caller" && cd "$prefix" && pwd) || exit 1
+    folder=$(echo "$prefix"/usr/lib/*-linux-gnu)
+    export PKG_CONFIG_PATH="$folder/pkgconfig:$prefix/usr/share/pkgconfig:${PKG_CONFIG_PATH-}"
+    # As headers of the system, which warn of nothing.
+    export C_INCLUDE_PATH="$prefix/usr/include" CPLUS_INCLUDE_PATH="$prefix/usr/include"
+    export LIBRARY_PATH="$folder:${LIBRARY_PATH-}"
+    export LD_LIBRARY_PATH="$folder:${LD_LIBRARY_PATH-}"
+    export PATH="$PATH:$prefix/usr/bin" PYTHONPATH="${PYTHONPATH-}:$prefix/python"
+    command -v pkg-config >/dev/null || export PKG_CONFIG="$prefix/usr/bin/pkgconf"
+}
+
+find_gpu() {
+    if [ -z "$device" ]; then
+        if nvidia-smi -L 2>/dev/null | grep -q GPU; then
+            device=cuda:0
+        elif rocminfo 2>/dev/null | grep -q 'Device Type: *GPU'; then
+            device=hip:0
+        else
+            echo "gpu.sh: skipped, neither nvidia-smi nor rocminfo shows a GPU here"
+            exit 77
+        fi
+    fi
+    # As of this moment; the model's name comes from the library.
+    case $device in
+    cuda:*) nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,utilization.gpu --format=csv,noheader ;;
+    hip:*) rocminfo | grep -m 2 'Marketing Name' ;;
+    esac
+}
+
+run_meson() {
+    if command -v meson >/dev/null; then meson "$@"; else python3 -m mesonbuild.mesonmain "$@"; fi
+}
+
+build_all() {
+    case $device in
+    cuda:*) kinds="-Dcuda=enabled -Dhip=disabled" ;;
+    hip:*) kinds="-Dcuda=disabled -Dhip=enabled" ;;
+    *) kinds="-Dcuda=disabled -Dhip=disabled" ;;
+    esac
+    vendor=${device%%:*}
+    emulated=disabled
+    [ "$vendor" = emulated ] && emulated=enabled
+    if [ ! -f "$build/build.ninja" ]; then
+        # shellcheck disable=SC2086 # a list of words
+        run_meson setup "$build" $kinds -Demulated=$emulated -Ducx=disabled -Dmpi=disabled >"$build.log" 2>&1 || {
+            cat "$build.log"
+            return 1
+        }
+    fi
+    timeout 300 ninja -C "$build" --quiet "lib/libqccl_$vendor.so" perf/qccl-perf perf/qccl-info tests/real_kernels_test tests/real_gpu_test
+}
+
+test_all() {
+    "$build/perf/qccl-info" devices
+    within "kernels with $values values" 90 env QTEST_VALUES="$values" "$build/tests/real_kernels_test" "$device"
+    within "collectives against the slow twin" 90 "$build/tests/real_gpu_test" "$device"
+}
+
+# Not every machine lets it in, which is no failure of ours.
+sanitize() {
+    checker=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+    [ "${device%%:*}" = cuda ] && [ -x "$checker" ] || {
+        say "sanitizer: skipped, no compute-sanitizer here"
+        return 0
+    }
+    if timeout 30 "$checker" "$build/perf/qccl-perf" codec --device "$device" -b 64K --codec none 2>&1 | grep -q 'not supported'; then
+        say "sanitizer: skipped, compute-sanitizer does not reach this GPU"
+        return 0
+    fi
+    for tool in memcheck racecheck; do
+        within "kernels under $tool" 50 env QTEST_VALUES=300000 QTEST_EVERY=9 "$checker" --tool "$tool" --error-exitcode 9 \
+            "$build/tests/real_kernels_test" "$device"
+    done
+    within "collectives under memcheck" 50 env QTEST_EVERY=200 "$checker" --tool memcheck --error-exitcode 9 \
+        "$build/tests/real_gpu_test" "$device"
+}
+
+# name, options...: rows of JSON that summarize reads.
+measure() {
+    name=$1
+    shift
+    within "$name" 60 "$build/perf/qccl-perf" "$@" --device "$device" --json "$build/results/$name.json"
+    summarize
+}
+
+summarize() {
+    python3 perf/gpu_results.py "$results" "$build"/results/*.json || failed="$failed, results"
+}
+
+measure_codecs() {
+    small=
+    case $device in emulated:*) small="-b 4K" ;; esac
+    # shellcheck disable=SC2086 # words, or nothing
+    measure codec_float codec $small
+    # shellcheck disable=SC2086
+    measure codec_bfloat16 codec $small -d bfloat16 --codec none,fp8e4m3,int8,int4,mxfp8e4m3,nvfp4
+}
+
+measure_collectives() {
+    largest=256M most=64M ranks="2 4 8"
+    case $device in emulated:*) largest=64K most=16K ranks=2 ;; esac
+    for count in $ranks; do
+        for launch in threads ranks; do
+            measure "large_${launch}_$count" all_reduce "--$launch" "$count" -b "$largest" -e "$largest" -n 10 -w 2 -c 0 \
+                --codec none,int8,int4
+        done
+    done
+    for launch in threads ranks; do
+        measure "sizes_${launch}_2" all_reduce "--$launch" 2 -b 1K -e "$most" -f 4 -n 20 --codec none,int8
+    done
+}
+
+case ${1-} in
+-h | --help)
+    sed -n '2,/^set/s/^# \{0,1\}//p' tests/gpu.sh
+    exit 0
+    ;;
+--pack)
+    [ $# -eq 2 ] || { echo "gpu.sh: --pack DIR" >&2; exit 2; }
+    case $2 in /*) pack "$2" ;; *) pack "$caller/$2" ;; esac
+    exit 0
+    ;;
+esac
+[ $# -gt 0 ] || set -- build tests sanitizer codecs collectives
+for part in "$@"; do
+    case $part in
+    build | tests | sanitizer | codecs | collectives) ;;
+    *)
+        echo "gpu.sh: no part $part; parts: build tests sanitizer codecs collectives" >&2
+        exit 2
+        ;;
+    esac
+done
+use_prefix
+find_gpu
+for part in "$@"; do
+    case $part in
+    build)
+        say build
+        build_all || { say "it cannot be built"; exit 1; }
+        ;;
+    tests) test_all ;;
+    sanitizer) sanitize ;;
+    *) mkdir -p "$build/results" && "measure_$part" ;;
+    esac
+done
+[ -z "$failed" ] && say "all parts passed" && exit 0
+say "failed: ${failed#, }"
+exit 1

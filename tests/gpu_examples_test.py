@@ -1,0 +1,54 @@
+"""The examples for GPUs, compiled as their first lines say and run on GPUs that the CPU plays.
+
+usage: gpu_examples_test.py SOURCE_ROOT BUILD_FOLDER LIBRARY
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from launchers import environment, free_port, start_by_hand
+
+ROOT, BUILD, LIBRARY = (pathlib.Path(word) for word in sys.argv[1:4])
+
+
+class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="qccl_examples_")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def compiled(self, source, *compiler):
+        program = os.path.join(self.folder.name, pathlib.Path(source).stem)
+        subprocess.run([*compiler, "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{BUILD}/include",
+                        ROOT / "examples" / source, "-o", program, LIBRARY, LIBRARY.parent / "libqccl_emulated.so",
+                        f"-Wl,-rpath,{LIBRARY.parent}", "-pthread"], check=True)
+        return program
+
+    def test_processes_in_c(self):
+        program, port = self.compiled("sum_gpu.c", "cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L"), free_port()
+        for devices in (["emulated:0", "emulated:1"], ["emulated:1"]):
+            ended = start_by_hand([[program, *devices]] * 3,
+                                  [environment(RANK=rank, WORLD_SIZE=3, MASTER_ADDR="localhost", QCCL_PORT=port) for rank in range(3)])
+            self.assertEqual([status for status, _, _ in ended], [0] * 3, ended)
+            self.assertEqual([said for _, said, _ in ended],
+                             [f"rank {rank} of 3 on {devices[rank % len(devices)]} has 0 wrong values\n" for rank in range(3)])
+        self.assertEqual(subprocess.run([program], capture_output=True, env=environment()).returncode, 2)
+
+    def test_threads_in_cpp(self):
+        program = self.compiled("sum_threads.cpp", "c++", "-std=c++17")
+        for devices in (["emulated:0", "emulated:1", "emulated:1"], ["emulated:4"]):
+            for variables in ({}, {"QCCL_CODEC": "int8"}):
+                done = subprocess.run([program, *devices], capture_output=True, text=True, timeout=100, env=environment(**variables))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(sorted(done.stdout.splitlines()),
+                                 [f"rank {rank} on {device} has 0 wrong values" for rank, device in enumerate(devices)])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
