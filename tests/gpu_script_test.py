@@ -33,6 +33,12 @@ class Script(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("collectives", done.stderr)
 
+    def test_what_there_is_no_time_for_is_left_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = script("codecs", QTEST_DEVICE="emulated:0", QTEST_BUILD=folder, QTEST_RESULTS=folder, QTEST_SECONDS=0)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("failed: codec_float for want of time", done.stdout)
+
     def test_it_tests_measures_and_keeps(self):
         with tempfile.TemporaryDirectory() as folder:
             # What the script builds lies here already; its own files go where nothing is kept.

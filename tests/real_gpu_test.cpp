@@ -132,7 +132,7 @@ void large_vectors_are_cut() {
     for (const uint32_t ranks : {2U, 4U, 8U}) {
         Comms comms(ranks);
         comms.on_each([=](uint32_t rank, qcclComm_t comm, const Stream &stream) {
-            TwinCall call{.count = is_emulated() ? 60'013 : 6'000'013 / thinning(), .ranks = ranks};
+            TwinCall call{.count = is_emulated() ? 60'013 : 3'000'013 / thinning(), .ranks = ranks};
             call.number = 0;
             for (const char *algorithm : {"ring", "direct"})
                 for (const char *codec : {"none", "int8", "int4", "topk"}) {
