@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Between two looks at a stream that has not come yet.
-constexpr std::chrono::nanoseconds shortest_nap = 5us, longest_nap = 200us;
+constexpr std::chrono::nanoseconds shortest_nap = 5us, longest_nap = 50us;
 // Once its gate is open, a stream that does not pass it is held up by something else.
 constexpr std::chrono::nanoseconds longest_passage = 2s;
 
