@@ -4,7 +4,9 @@ launcher's variables and beside the host; codecs; and what is refused.
 usage: perf_device_test.py QCCL_PERF QCCL_INFO
 """
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -92,6 +94,27 @@ class Collectives(unittest.TestCase):
             self.assertIn("emulated:99: this machine has 8 GPUs", done.stderr)
         done = tool.run([PERF, "all_reduce", "--device", "gpu"], expect=2)
         self.assertIn("emulated:0", done.stderr)
+
+
+class Ends(unittest.TestCase):
+    def ended(self, launch, strike):
+        program = subprocess.Popen([PERF, "all_reduce", launch, "3", "--device", TWO + ",host", "-b", "16K", "-e", "16K", "-N", "0"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in program.stdout:
+            if not line.startswith("#"):  # measuring
+                break
+        strike(program)
+        return (program.communicate(timeout=60)[1], program.returncode)
+
+    def test_of_a_run_that_is_interrupted(self):
+        for launch in ("--ranks", "--threads"):
+            said, status = self.ended(launch, lambda program: program.terminate())
+            self.assertEqual((status, said.count("interrupted by signal")), (143, 1), said)
+
+    def test_of_a_rank_that_dies(self):
+        said, status = self.ended("--ranks", lambda program: os.kill(tool.children(program.pid)[1], signal.SIGKILL))
+        self.assertEqual(status, 1, said)
+        self.assertIn("rank 1 was ended by signal 9", said)
 
 
 class Codecs(unittest.TestCase):
