@@ -54,6 +54,8 @@ struct GpuTraits {
     // Whether streams of its users can be made to wait for the host (await_gate).
     bool has_gates = false;
     bool can_capture = false; // graphs, with gates in them
+    // Kernels of several GPUs can wait for each other's words (kernels/gpu_meeting.hpp).
+    bool can_meet = false;
 };
 
 class Gpu {
@@ -67,12 +69,16 @@ public:
     // Can be named. To free it waits for all that the GPU does.
     virtual Result<std::byte *> allocate(size_t bytes) = 0;
     virtual void free(std::byte *memory) = 0;
+    // Can be named, and lasts as long as the process: what is left serves the next who takes as
+    // much. To leave it waits for nothing, and others may still have it mapped.
+    virtual Result<std::byte *> take_lasting(size_t bytes) = 0;
+    virtual void leave_lasting(std::byte *memory, size_t bytes) = 0;
+    // Likewise memory of the host that the GPU reaches.
+    virtual Result<std::byte *> take_pinned(size_t bytes) = 0;
+    virtual void leave_pinned(std::byte *memory, size_t bytes) = 0;
     // This process's alone; neither call waits for streams of others.
     virtual Result<std::byte *> allocate_private(size_t bytes) = 0;
     virtual void free_private(std::byte *memory) = 0;
-    // Memory of the host that the GPU reaches.
-    virtual Result<std::byte *> allocate_pinned(size_t bytes) = 0;
-    virtual void free_pinned(std::byte *memory) = 0;
 
     virtual Result<GpuPlace> find(const void *memory) const = 0;
     // Lets the GPU reach memory of the host, as often as asked: the last `unpin` ends it.
@@ -87,7 +93,9 @@ public:
 
     // ---- Streams: what is put into one happens in order, beside other streams.
 
-    virtual Result<GpuStream> create_stream() = 0; // never waits for the default stream
+    // Never waits for the default stream. Of the greatest priority: GPUs keep priorities in queues
+    // of their own, and a stream at a gate must not hold up those by which the gate comes to open.
+    virtual Result<GpuStream> create_stream() = 0;
     virtual void destroy_stream(GpuStream stream) = 0;
     virtual Result<bool> is_capturing(GpuStream stream) const = 0;
 
@@ -104,7 +112,6 @@ public:
     virtual Done set_mark(GpuMark mark, GpuStream stream) = 0; // forgets where it stood before
     // An error is the stream's: what went before has failed.
     virtual Result<bool> is_passed(GpuMark mark) const = 0;
-    virtual Done await_mark(GpuStream stream, GpuMark mark) = 0;
 
     // ---- Gates: words of the host at which a stream waits without any thread's help. Only where
     // traits().has_gates.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -20,6 +21,11 @@ struct GpuProcess {
     struct Pin {
         size_t uses = 0, bytes = 0;
         bool is_ours = false; // else whoever uses QCCL has pinned it
+    };
+    // To free memory waits for all that GPUs do, which may be what its user is waited for with.
+    struct Lasting {
+        std::vector<std::byte *> left;
+        size_t pieces = 0; // that there are, at most
     };
     struct Opening {
         size_t uses = 0;
@@ -35,6 +41,7 @@ struct GpuProcess {
     std::mutex mutex;                                 // for what follows
     std::map<std::array<std::byte, 16>, int> devices; // that names of memory have named
     std::map<void *, Pin> pins;
+    std::map<std::pair<int, size_t>, Lasting> lasting;                     // by GPU and bytes
     std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
 };
 

@@ -32,30 +32,34 @@ std::array<char, 8> vendor_name() {
     return name;
 }
 
+// What is called where the visit has not come about would reach whatever GPU the thread has.
+template <class Call> Status during(const Visit &visit, Call &&call) {
+    return runtime::is_ok(visit.status()) ? call() : visit.status();
+}
+
 class ModuleGpu final : public Gpu {
 public:
     static Result<std::unique_ptr<ModuleGpu>> open(uint32_t number);
     ~ModuleGpu() override {
-        const Visit visit(device_);
-        if (stream_) runtime::forget(runtime::destroy(stream_));
+        if (stream_) undo([&] { return runtime::destroy(stream_); });
+        undo([&] { return runtime::destroy(pool_); });
     }
 
     const GpuTraits &traits() const override { return traits_; }
 
     Result<std::byte *> allocate(size_t bytes) override;
     void free(std::byte *memory) override {
-        const Visit visit(device_);
-        runtime::forget(runtime::free(memory));
+        undo([&] { return runtime::free(memory); });
     }
+    Result<std::byte *> take_lasting(size_t bytes) override;
+    void leave_lasting(std::byte *memory, size_t bytes) override { leave(device_, memory, bytes); }
     Result<std::byte *> allocate_private(size_t bytes) override;
     void free_private(std::byte *memory) override {
-        const Visit visit(device_);
-        runtime::forget(runtime::free_in_order(memory, stream_));
+        undo([&] { return runtime::free_in_order(memory, pool_, stream_); });
     }
-    Result<std::byte *> allocate_pinned(size_t bytes) override;
-    void free_pinned(std::byte *memory) override {
-        const Visit visit(device_);
-        runtime::forget(runtime::free_pinned(memory));
+    Result<std::byte *> take_pinned(size_t bytes) override;
+    void leave_pinned(std::byte *memory, size_t bytes) override {
+        leave(host_number, memory, bytes);
     }
 
     Result<GpuPlace> find(const void *memory) const override;
@@ -72,8 +76,7 @@ public:
         return reinterpret_cast<GpuStream>(stream);
     }
     void destroy_stream(GpuStream stream) override {
-        const Visit visit(device_);
-        runtime::forget(runtime::destroy(own(stream)));
+        undo([&] { return runtime::destroy(own(stream)); });
     }
     Result<bool> is_capturing(GpuStream stream) const override {
         bool is = false;
@@ -103,15 +106,14 @@ public:
         return reinterpret_cast<GpuMark>(event);
     }
     void destroy_mark(GpuMark mark) override {
-        const Visit visit(device_);
-        runtime::forget(runtime::destroy(own(mark)));
+        undo([&] { return runtime::destroy(own(mark)); });
     }
     Done set_mark(GpuMark mark, GpuStream stream) override {
         return doing("record an event", [&] { return runtime::record(own(mark), own(stream)); });
     }
     Result<bool> is_passed(GpuMark mark) const override {
         const Visit visit(device_);
-        const Status status = runtime::query(own(mark));
+        const Status status = during(visit, [&] { return runtime::query(own(mark)); });
         if (runtime::is_ok(status)) return true;
         if (runtime::is_not_ready(status)) {
             runtime::forget(status);
@@ -119,22 +121,24 @@ public:
         }
         return failed("ask for an event", status);
     }
-    Done await_mark(GpuStream stream, GpuMark mark) override {
-        return doing("have a stream wait for an event",
-                     [&] { return runtime::await(own(stream), own(mark)); });
-    }
 
     Result<uint32_t *> create_gate() override {
-        QCCL_TRY(std::byte *const memory, allocate_pinned(sizeof(uint32_t)));
+        QCCL_TRY(std::byte *const memory, take_pinned(sizeof(uint32_t)));
         return reinterpret_cast<uint32_t *>(memory);
     }
-    void destroy_gate(uint32_t *gate) override { free_pinned(reinterpret_cast<std::byte *>(gate)); }
+    void destroy_gate(uint32_t *gate) override {
+        leave_pinned(reinterpret_cast<std::byte *>(gate), sizeof *gate);
+    }
     Done await_gate(GpuStream stream, const uint32_t *gate, uint32_t value) override {
         return doing("have a stream wait for the host",
                      [&] { return runtime::await_value(own(stream), gate, value); });
     }
 
 private:
+    static constexpr int host_number = -1; // in the place of a GPU's
+    static std::byte *take(int where, size_t bytes);
+    static void leave(int where, std::byte *memory, size_t bytes);
+
     explicit ModuleGpu(uint32_t number) : device_(static_cast<int>(number)) {
         traits_.number = number;
         traits_.name = std::string(runtime::vendor) + ":" + std::to_string(number);
@@ -148,9 +152,14 @@ private:
     }
     template <class Call> Done doing(const char *what, Call &&call) const {
         const Visit visit(device_);
-        const Status status = call();
+        const Status status = during(visit, call);
         if (runtime::is_ok(status)) return {};
         return failed(what, status);
+    }
+    // What ends something, which has nobody to tell.
+    template <class Call> void undo(Call &&call) const {
+        const Visit visit(device_);
+        runtime::forget(during(visit, call));
     }
     Done zero(void *memory, size_t bytes) {
         QCCL_TRY(doing("clear memory", [&] { return runtime::zero(stream_, memory, bytes); }));
@@ -163,6 +172,7 @@ private:
     GpuTraits traits_;
     runtime::Uuid uuid_{};
     runtime::Stream stream_{}; // of its own
+    runtime::Pool pool_{};     // of private memory
 };
 
 Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
@@ -172,7 +182,11 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
     QCCL_TRY(gpu->doing("describe itself", [&] {
         return runtime::describe(gpu->device_, gpu->traits_, gpu->uuid_);
     }));
+    // A kernel that is loaded when it is launched may wait for all that the GPU does.
+    QCCL_TRY(gpu->doing("load kernels", [] { return runtime::load_kernels(); }));
     QCCL_TRY(gpu->doing("create a stream", [&] { return runtime::create(&gpu->stream_); }));
+    QCCL_TRY(gpu->doing("create a pool of memory",
+                        [&] { return runtime::create(&gpu->pool_, gpu->device_); }));
     return Result<std::unique_ptr<ModuleGpu>>(std::move(gpu));
 }
 
@@ -187,10 +201,39 @@ Result<std::byte *> ModuleGpu::allocate(size_t bytes) {
     return start;
 }
 
+// Null: there is nothing of that size. Makes room for what is left later, which cannot fail.
+std::byte *ModuleGpu::take(int where, size_t bytes) {
+    GpuProcess &all = GpuProcess::current();
+    const std::lock_guard lock(all.mutex);
+    GpuProcess::Lasting &lasting = all.lasting[{where, bytes}];
+    if (lasting.left.empty()) {
+        lasting.left.reserve(++lasting.pieces);
+        return nullptr;
+    }
+    std::byte *const memory = lasting.left.back();
+    lasting.left.pop_back();
+    return memory;
+}
+
+void ModuleGpu::leave(int where, std::byte *memory, size_t bytes) {
+    GpuProcess &all = GpuProcess::current();
+    const std::lock_guard lock(all.mutex);
+    all.lasting[{where, bytes}].left.push_back(memory);
+}
+
+Result<std::byte *> ModuleGpu::take_lasting(size_t bytes) {
+    std::byte *const memory = take(device_, bytes);
+    if (!memory) return allocate(bytes);
+    const Done zeroed = zero(memory, bytes);
+    if (zeroed) return memory;
+    leave_lasting(memory, bytes);
+    return zeroed.error();
+}
+
 Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
     void *memory = nullptr;
     QCCL_TRY(doing("allocate memory",
-                   [&] { return runtime::allocate_in_order(&memory, bytes, stream_); }));
+                   [&] { return runtime::allocate_in_order(&memory, bytes, pool_, stream_); }));
     auto *const start = static_cast<std::byte *>(memory);
     if (const Done zeroed = zero(memory, bytes); !zeroed) {
         free_private(start);
@@ -199,10 +242,11 @@ Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
     return start;
 }
 
-Result<std::byte *> ModuleGpu::allocate_pinned(size_t bytes) {
-    void *memory = nullptr;
-    QCCL_TRY(doing("allocate memory of the host",
-                   [&] { return runtime::allocate_pinned(&memory, bytes); }));
+Result<std::byte *> ModuleGpu::take_pinned(size_t bytes) {
+    void *memory = take(host_number, bytes);
+    if (!memory)
+        QCCL_TRY(doing("allocate memory of the host",
+                       [&] { return runtime::allocate_pinned(&memory, bytes); }));
     std::memset(memory, 0, bytes);
     return static_cast<std::byte *>(memory);
 }
@@ -238,8 +282,7 @@ void ModuleGpu::unpin(std::byte *memory) {
     const std::lock_guard lock(all.mutex);
     const auto known = all.pins.find(memory);
     if (known == all.pins.end() || --known->second.uses > 0) return;
-    const Visit visit(device_);
-    if (known->second.is_ours) runtime::forget(runtime::unpin(memory));
+    if (known->second.is_ours) undo([&] { return runtime::unpin(memory); });
     all.pins.erase(known);
 }
 
@@ -270,7 +313,7 @@ Done ModuleGpu::reach(int device) const {
         return Error::make(Code::unhandled_device_error, "%s: cannot reach the memory of %s:%d",
                            traits_.name.c_str(), runtime::vendor, device);
     const Visit visit(device_);
-    const Status status = runtime::reach(device);
+    const Status status = during(visit, [&] { return runtime::reach(device); });
     if (runtime::is_ok(status)) return {};
     if (!runtime::is_enabled_already(status)) return failed("reach another GPU", status);
     runtime::forget(status);
@@ -327,8 +370,7 @@ void ModuleGpu::unmap(const GpuMemoryName &name, std::byte *) {
     const std::lock_guard lock(all.mutex);
     const auto known = all.openings.find({device_, name.handle});
     if (known == all.openings.end() || --known->second.uses > 0) return;
-    const Visit visit(device_);
-    runtime::forget(runtime::close(known->second.base));
+    undo([&] { return runtime::close(known->second.base); });
     all.openings.erase(known);
 }
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -21,6 +22,7 @@ using Stream = cudaStream_t;
 using Event = cudaEvent_t;
 using Handle = cudaIpcMemHandle_t;
 using Uuid = std::array<std::byte, 16>;
+using Pool = cudaMemPool_t;
 
 inline constexpr Status success = cudaSuccess;
 inline bool is_ok(Status status) { return status == cudaSuccess; }
@@ -113,19 +115,22 @@ class CudaVisit {
 public:
     explicit CudaVisit(int device) {
         const CUcontext own = device < most_devices ? context(device).load() : nullptr;
-        is_pushed_ = own && driver().push(own) == CUDA_SUCCESS;
-        forget(cudaThreadExchangeStreamCaptureMode(&mode_));
+        status_ = own ? status_of(driver().push(own)) : cudaErrorInvalidDevice;
+        if (is_ok(status_)) forget(cudaThreadExchangeStreamCaptureMode(&mode_));
     }
     ~CudaVisit() {
+        if (!is_ok(status_)) return;
         forget(cudaThreadExchangeStreamCaptureMode(&mode_));
         CUcontext popped = nullptr;
-        if (is_pushed_) driver().pop(&popped);
+        driver().pop(&popped);
     }
     CudaVisit(const CudaVisit &) = delete;
     CudaVisit &operator=(const CudaVisit &) = delete;
 
+    Status status() const { return status_; }
+
 private:
-    bool is_pushed_ = false;
+    Status status_ = success;
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 using Visit = CudaVisit;
@@ -140,16 +145,50 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_gates = driver().await_value != nullptr;
     traits.can_capture = traits.has_gates;
+    traits.can_meet = true;
     std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
     return status;
 }
 
+inline Status load_kernels() {
+    cudaFuncAttributes ignored;
+    for (size_t id = 0; id < kernel_count; id++) {
+        const auto kernel = gpu::kernel(static_cast<KernelId>(id));
+        const Status status =
+            cudaFuncGetAttributes(&ignored, reinterpret_cast<const void *>(kernel));
+        if (!is_ok(status)) return status;
+    }
+    return success;
+}
+
 inline Status allocate(void **memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 inline Status free(void *memory) { return cudaFree(memory); }
-inline Status allocate_in_order(void **memory, size_t bytes, Stream stream) {
-    return cudaMallocAsync(memory, bytes, stream);
+// The GPU's own pool may have a stream of the library wait for a user's, which has given back what
+// is taken here, and which may stand at a gate. What this one has it keeps, because to return it to
+// the system takes time at every call.
+inline Status create(Pool *pool, int device) {
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location = {.type = cudaMemLocationTypeDevice, .id = device};
+    if (const Status status = cudaMemPoolCreate(pool, &properties); !is_ok(status)) return status;
+    int no = 0;
+    uint64_t everything = UINT64_MAX;
+    const std::pair<cudaMemPoolAttr, void *> settings[] = {
+        {cudaMemPoolReuseAllowInternalDependencies, &no},
+        {cudaMemPoolReuseAllowOpportunistic, &no},
+        {cudaMemPoolAttrReleaseThreshold, &everything}};
+    for (const auto &[attribute, value] : settings)
+        if (const Status status = cudaMemPoolSetAttribute(*pool, attribute, value); !is_ok(status))
+            return status;
+    return success;
 }
-inline Status free_in_order(void *memory, Stream stream) { return cudaFreeAsync(memory, stream); }
+inline Status destroy(Pool pool) { return pool ? cudaMemPoolDestroy(pool) : success; }
+inline Status allocate_in_order(void **memory, size_t bytes, Pool pool, Stream stream) {
+    return cudaMallocFromPoolAsync(memory, bytes, pool, stream);
+}
+inline Status free_in_order(void *memory, Pool, Stream stream) {
+    return cudaFreeAsync(memory, stream);
+}
 inline Status allocate_pinned(void **memory, size_t bytes) {
     return cudaHostAlloc(memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
 }
@@ -193,7 +232,10 @@ inline Status can_reach(int *can, int device, int peer) {
 inline Status reach(int peer) { return cudaDeviceEnablePeerAccess(peer, 0); }
 
 inline Status create(Stream *stream) {
-    return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+    int least = 0, greatest = 0;
+    const Status status = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (!is_ok(status)) return status;
+    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
 }
 inline Status destroy(Stream stream) { return cudaStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return cudaStreamSynchronize(stream); }
@@ -224,7 +266,6 @@ inline Status create(Event *event) {
 inline Status destroy(Event event) { return cudaEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
 inline Status query(Event event) { return cudaEventQuery(event); }
-inline Status await(Stream stream, Event event) { return cudaStreamWaitEvent(stream, event, 0); }
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     if (!driver().await_value) return cudaErrorNotSupported;
     return status_of(driver().await_value(stream, reinterpret_cast<CUdeviceptr>(at), value,

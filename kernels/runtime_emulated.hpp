@@ -15,6 +15,8 @@ using Stream = qcclEmulatedStream_t;
 using Event = qcclEmulatedEvent_t;
 using Handle = qcclEmulatedIpcMemHandle_t;
 using Uuid = std::array<std::byte, 16>;
+struct EmulatedPool {}; // its memory in order is reused by nobody
+using Pool = EmulatedPool;
 
 inline constexpr Status success = qcclEmulatedSuccess;
 inline bool is_ok(Status status) { return status == qcclEmulatedSuccess; }
@@ -29,18 +31,22 @@ inline void forget(Status) {} // only other runtimes remember it
 class EmulatedVisit {
 public:
     explicit EmulatedVisit(int device) {
-        qcclEmulatedGetDevice(&before_);
-        qcclEmulatedSetDevice(device);
-        qcclEmulatedThreadExchangeCaptureMode(&mode_);
+        status_ = qcclEmulatedGetDevice(&before_);
+        if (is_ok(status_)) status_ = qcclEmulatedSetDevice(device);
+        if (is_ok(status_)) qcclEmulatedThreadExchangeCaptureMode(&mode_);
     }
     ~EmulatedVisit() {
+        if (!is_ok(status_)) return;
         qcclEmulatedThreadExchangeCaptureMode(&mode_);
         qcclEmulatedSetDevice(before_);
     }
     EmulatedVisit(const EmulatedVisit &) = delete;
     EmulatedVisit &operator=(const EmulatedVisit &) = delete;
 
+    Status status() const { return status_; }
+
 private:
+    Status status_ = success;
     int before_ = 0;
     qcclEmulatedCaptureMode_t mode_ = qcclEmulatedCaptureModeRelaxed;
 };
@@ -57,16 +63,21 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_gates = true;
     traits.can_capture = true;
+    traits.can_meet = true;
     std::memcpy(uuid.data(), properties.uuid, uuid.size());
     return status;
 }
 
+inline Status load_kernels() { return success; } // they are this program's
+
 inline Status allocate(void **memory, size_t bytes) { return qcclEmulatedMalloc(memory, bytes); }
 inline Status free(void *memory) { return qcclEmulatedFree(memory); }
-inline Status allocate_in_order(void **memory, size_t bytes, Stream stream) {
+inline Status create(Pool *, int) { return success; }
+inline Status destroy(Pool) { return success; }
+inline Status allocate_in_order(void **memory, size_t bytes, Pool, Stream stream) {
     return qcclEmulatedMallocAsync(memory, bytes, stream);
 }
-inline Status free_in_order(void *memory, Stream stream) {
+inline Status free_in_order(void *memory, Pool, Stream stream) {
     return qcclEmulatedFreeAsync(memory, stream);
 }
 inline Status allocate_pinned(void **memory, size_t bytes) {
@@ -131,9 +142,6 @@ inline Status create(Event *event) { return qcclEmulatedEventCreate(event); }
 inline Status destroy(Event event) { return qcclEmulatedEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return qcclEmulatedEventRecord(event, stream); }
 inline Status query(Event event) { return qcclEmulatedEventQuery(event); }
-inline Status await(Stream stream, Event event) {
-    return qcclEmulatedStreamWaitEvent(stream, event);
-}
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     return qcclEmulatedStreamWaitValue32(stream, at, value);
 }

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include <hip/hip_runtime.h>
 
@@ -19,6 +20,7 @@ using Stream = hipStream_t;
 using Event = hipEvent_t;
 using Handle = hipIpcMemHandle_t;
 using Uuid = std::array<std::byte, 16>;
+using Pool = hipMemPool_t;
 
 inline constexpr Status success = hipSuccess;
 inline bool is_ok(Status status) { return status == hipSuccess; }
@@ -34,13 +36,14 @@ inline void forget(Status status) {
 class HipVisit {
 public:
     explicit HipVisit(int device) {
-        forget(hipGetDevice(&before_));
-        forget(hipSetDevice(device));
+        status_ = hipGetDevice(&before_);
+        if (is_ok(status_)) status_ = hipSetDevice(device);
 #if HIP_VERSION_MAJOR >= 6
-        forget(hipThreadExchangeStreamCaptureMode(&mode_));
+        if (is_ok(status_)) forget(hipThreadExchangeStreamCaptureMode(&mode_));
 #endif
     }
     ~HipVisit() {
+        if (!is_ok(status_)) return;
 #if HIP_VERSION_MAJOR >= 6
         forget(hipThreadExchangeStreamCaptureMode(&mode_));
 #endif
@@ -49,7 +52,10 @@ public:
     HipVisit(const HipVisit &) = delete;
     HipVisit &operator=(const HipVisit &) = delete;
 
+    Status status() const { return status_; }
+
 private:
+    Status status_ = success;
     int before_ = 0;
 #if HIP_VERSION_MAJOR >= 6
     hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
@@ -70,26 +76,54 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.model = properties.name;
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
+    traits.can_meet = false; // not proven where memory may be coarse-grained
     hipUUID found;
     const Status status = hipDeviceGetUuid(&found, device);
     std::memcpy(uuid.data(), found.bytes, uuid.size());
     return status;
 }
 
-// Where the thread's GPU has no pools, memory that is given back waits for all that it does.
-inline bool has_pools() {
-    int device = 0, has = 0;
-    forget(hipGetDevice(&device));
-    forget(hipDeviceGetAttribute(&has, hipDeviceAttributeMemoryPoolsSupported, device));
-    return has != 0;
+inline Status load_kernels() {
+    hipFuncAttributes ignored;
+    for (size_t id = 0; id < kernel_count; id++) {
+        const auto kernel = gpu::kernel(static_cast<KernelId>(id));
+        const Status status =
+            hipFuncGetAttributes(&ignored, reinterpret_cast<const void *>(kernel));
+        if (!is_ok(status)) return status;
+    }
+    return success;
 }
+
+// The GPU's own pool may have a stream of the library wait for a user's, which has given back what
+// is taken here. What this one has it keeps, because to return it to the system takes time at every
+// call. Null where the GPU has no pools: memory that is given back waits for all that it does.
+inline Status create(Pool *pool, int device) {
+    int has = 0;
+    forget(hipDeviceGetAttribute(&has, hipDeviceAttributeMemoryPoolsSupported, device));
+    if (has == 0) return success;
+    hipMemPoolProps properties{};
+    properties.allocType = hipMemAllocationTypePinned;
+    properties.location = {.type = hipMemLocationTypeDevice, .id = device};
+    if (const Status status = hipMemPoolCreate(pool, &properties); !is_ok(status)) return status;
+    int no = 0;
+    uint64_t everything = UINT64_MAX;
+    const std::pair<hipMemPoolAttr, void *> settings[] = {
+        {hipMemPoolReuseAllowInternalDependencies, &no},
+        {hipMemPoolReuseAllowOpportunistic, &no},
+        {hipMemPoolAttrReleaseThreshold, &everything}};
+    for (const auto &[attribute, value] : settings)
+        if (const Status status = hipMemPoolSetAttribute(*pool, attribute, value); !is_ok(status))
+            return status;
+    return success;
+}
+inline Status destroy(Pool pool) { return pool ? hipMemPoolDestroy(pool) : success; }
 inline Status allocate(void **memory, size_t bytes) { return hipMalloc(memory, bytes); }
 inline Status free(void *memory) { return hipFree(memory); }
-inline Status allocate_in_order(void **memory, size_t bytes, Stream stream) {
-    return has_pools() ? hipMallocAsync(memory, bytes, stream) : hipMalloc(memory, bytes);
+inline Status allocate_in_order(void **memory, size_t bytes, Pool pool, Stream stream) {
+    return pool ? hipMallocFromPoolAsync(memory, bytes, pool, stream) : hipMalloc(memory, bytes);
 }
-inline Status free_in_order(void *memory, Stream stream) {
-    return has_pools() ? hipFreeAsync(memory, stream) : hipFree(memory);
+inline Status free_in_order(void *memory, Pool pool, Stream stream) {
+    return pool ? hipFreeAsync(memory, stream) : hipFree(memory);
 }
 inline Status allocate_pinned(void **memory, size_t bytes) {
     return hipHostMalloc(memory, bytes, hipHostMallocPortable | hipHostMallocMapped);
@@ -141,7 +175,10 @@ inline Status can_reach(int *can, int device, int peer) {
 inline Status reach(int peer) { return hipDeviceEnablePeerAccess(peer, 0); }
 
 inline Status create(Stream *stream) {
-    return hipStreamCreateWithFlags(stream, hipStreamNonBlocking);
+    int least = 0, greatest = 0;
+    const Status status = hipDeviceGetStreamPriorityRange(&least, &greatest);
+    if (!is_ok(status)) return status;
+    return hipStreamCreateWithPriority(stream, hipStreamNonBlocking, greatest);
 }
 inline Status destroy(Stream stream) { return hipStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return hipStreamSynchronize(stream); }
@@ -189,7 +226,6 @@ inline Status create(Event *event) { return hipEventCreateWithFlags(event, hipEv
 inline Status destroy(Event event) { return hipEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return hipEventRecord(event, stream); }
 inline Status query(Event event) { return hipEventQuery(event); }
-inline Status await(Stream stream, Event event) { return hipStreamWaitEvent(stream, event, 0); }
 inline Status await_value(Stream, const uint32_t *, uint32_t) { return hipErrorNotSupported; }
 
 } // namespace qccl::runtime

@@ -238,7 +238,7 @@ static void a_gpu_works_while_others_capture() {
     const auto own = gpu->create_stream();
     CHECK(mark && own);
     for (const auto allocate :
-         {&qccl::Gpu::allocate, &qccl::Gpu::allocate_private, &qccl::Gpu::allocate_pinned}) {
+         {&qccl::Gpu::allocate, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {
         const auto memory = (gpu.get()->*allocate)(100);
         CHECK_OK(memory);
         CHECK_OK(gpu->find(*memory));
@@ -251,7 +251,7 @@ static void a_gpu_works_while_others_capture() {
         else if (allocate == &qccl::Gpu::allocate_private)
             gpu->free_private(*memory);
         else
-            gpu->free_pinned(*memory);
+            gpu->leave_pinned(*memory, 100);
     }
     std::vector<std::byte> mine(100);
     CHECK_OK(gpu->pin(mine.data(), mine.size()));

@@ -199,7 +199,7 @@ static Done do_everything(const GpuMemoryName &name) {
     const auto work = [&]() -> Done {
         QCCL_TRY(named, gpu->allocate(64));
         QCCL_TRY(alone, gpu->allocate_private(64));
-        QCCL_TRY(pinned, gpu->allocate_pinned(64));
+        QCCL_TRY(pinned, gpu->take_pinned(64));
         QCCL_TRY(gpu->pin(mine.data(), mine.size()));
         is_pinned = true;
         QCCL_TRY(const GpuMemoryName own, gpu->name_memory(named, 64));
@@ -216,7 +216,6 @@ static Done do_everything(const GpuMemoryName &name) {
         QCCL_TRY(gpu->call_host(
             stream, [](void *) {}, nullptr));
         QCCL_TRY(gpu->set_mark(mark, stream));
-        QCCL_TRY(gpu->await_mark(stream, mark));
         QCCL_TRY(gpu->synchronize(stream));
         return outcome(gpu->is_passed(mark));
     };
@@ -226,7 +225,7 @@ static Done do_everything(const GpuMemoryName &name) {
     if (mark) gpu->destroy_mark(mark);
     if (stream) gpu->destroy_stream(stream);
     if (is_pinned) gpu->unpin(mine.data());
-    if (pinned) gpu->free_pinned(pinned);
+    if (pinned) gpu->leave_pinned(pinned, 64);
     if (alone) gpu->free_private(alone);
     if (named) gpu->free(named);
     return done;
@@ -255,7 +254,7 @@ static void every_call_may_fail() {
             DO(SetDevice(1));
             DO(DeviceSynchronize()); // memory may be on its way back
             DO(SetDevice(6));
-            CHECK_EQ(qcclEmulatedCountHeld(), 0U);
+            CHECK(qcclEmulatedCountHeld() <= 2); // pinned memory and a gate, which last
         }
         int device = -1;
         DO(GetDevice(&device));

@@ -1,6 +1,7 @@
 // real_kernels: the kernels of whatever GPU there is against the CPU's, byte for byte: every codec
 // and type, over values of many kinds. QTEST_VALUES says how many values in all; a chunk has up to
-// four millions. Threads of the host share them, each with a stream of its own.
+// four millions. Threads of the host share them, each with a stream of its own. Ahead of that, what
+// a kernel's first launch and private memory do while another stream stands at a gate.
 #include "golden_cases.hpp"
 #include "real_gpu_kit.hpp"
 #include "thinning.hpp"
@@ -212,6 +213,38 @@ void Bench::compare_plain(DataType type, uint64_t count) {
     }
 }
 
+// The first test, because what it looks for would happen at a kernel's first launch. Whatever waits
+// here waits for ever.
+void nothing_waits_for_a_stream_at_a_gate() {
+    if (!tested->traits().has_gates) return;
+    const auto gate = tested->create_gate();
+    const auto mark = tested->create_mark();
+    CHECK(gate && mark);
+    {
+        const Stream waiting, stream;
+        CHECK_OK(tested->await_gate(waiting.get(), *gate, 1));
+        CHECK_OK(tested->set_mark(*mark, waiting.get()));
+        for (const size_t bytes : {size_t{1} << 10, size_t{64} << 20, size_t{1} << 20}) {
+            const std::vector<std::byte> values(bytes, std::byte{3});
+            GuardedMemory memory(stream, bytes);
+            memory.write(values.data(), bytes);
+            CHECK(memory.holds(values.data(), bytes));
+        }
+        // Those that take any number of tensors: none.
+        for (size_t id = 0; id < static_cast<size_t>(KernelId::clear_sums); id++) {
+            CHECK_OK(tested->launch(stream.get(), static_cast<KernelId>(id), 1, Batch{}));
+            stream.wait();
+        }
+        const auto is_passed = tested->is_passed(*mark);
+        CHECK_OK(is_passed);
+        CHECK(!*is_passed);
+        std::atomic_ref(**gate).store(1);
+        waiting.wait();
+    }
+    tested->destroy_mark(*mark);
+    tested->destroy_gate(*gate);
+}
+
 void bytes_are_those_of_the_cpu() {
     const std::vector<Task> tasks = all_tasks();
     const uint64_t each = std::max<uint64_t>(values_asked_for() / tasks.size(), 1);
@@ -241,7 +274,8 @@ void bytes_are_those_of_the_cpu() {
 
 int main(int argc, char **argv) {
     if (!open_tested(argc, argv)) return skipped;
-    const CMUnitTest tests[] = {QTEST(bytes_are_those_of_the_cpu)};
+    const CMUnitTest tests[] = {QTEST(nothing_waits_for_a_stream_at_a_gate),
+                                QTEST(bytes_are_those_of_the_cpu)};
     const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     tested.reset();
     return failed;

@@ -25,7 +25,8 @@ Result<OwnMark> OwnMark::create(std::shared_ptr<Gpu> gpu) {
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<Gpu> gpu, size_t bytes) {
     PinnedMemory own;
-    QCCL_TRY(own.memory_, gpu->allocate_pinned(bytes));
+    QCCL_TRY(own.memory_, gpu->take_pinned(bytes));
+    own.bytes_ = bytes;
     own.gpu_ = std::move(gpu);
     return own;
 }

@@ -73,7 +73,7 @@ public:
         return *this;
     }
     ~PinnedMemory() {
-        if (gpu_) gpu_->free_pinned(memory_);
+        if (gpu_) gpu_->leave_pinned(memory_, bytes_);
     }
     std::byte *data() const { return memory_; }
 
@@ -81,9 +81,11 @@ private:
     void swap(PinnedMemory &other) noexcept {
         std::swap(gpu_, other.gpu_);
         std::swap(memory_, other.memory_);
+        std::swap(bytes_, other.bytes_);
     }
     std::shared_ptr<Gpu> gpu_;
     std::byte *memory_ = nullptr;
+    size_t bytes_ = 0;
 };
 
 } // namespace qccl

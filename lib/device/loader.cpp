@@ -37,8 +37,11 @@ std::optional<DeviceSpec> parse(std::string_view spec) {
 
 Result<const GpuModule *> load(std::string_view vendor) {
     const std::string file = "libqccl_" + std::string(vendor) + ".so";
-    QCCL_TRY(void *const found, find_in_module(file.c_str(), gpu_module_symbol));
-    const GpuModule *const module = reinterpret_cast<GpuModuleFunction *>(found)();
+    const auto found = find_in_module(file.c_str(), gpu_module_symbol);
+    if (!found)
+        return Error::make(found.error().code, "this QCCL has no module for GPUs of %.*s: %.300s",
+                           static_cast<int>(vendor.size()), vendor.data(), found.error().text);
+    const GpuModule *const module = reinterpret_cast<GpuModuleFunction *>(*found)();
     if (module->abi != GpuModule::current_abi)
         return Error::make(Code::system_error,
                            "%s belongs to another version: built for %u, need %u", file.c_str(),
