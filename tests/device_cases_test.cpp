@@ -176,15 +176,6 @@ void gpus_that_do_not_reach_each_other() {
     qcclEmulatedForbidPeers(0);
 }
 
-// Streams free what they were told to when they come to it.
-size_t count_held() {
-    for (int gpu = 0; gpu < 4; gpu++) {
-        CHECK_EMULATED(qcclEmulatedSetDevice(gpu));
-        CHECK_EMULATED(qcclEmulatedDeviceSynchronize());
-    }
-    return qcclEmulatedCountHeld();
-}
-
 void nothing_is_left_behind() {
     const size_t before = count_held();
     run_as_threads(two_gpus, 1500);

@@ -147,4 +147,13 @@ inline Bytes run_on_device(const TwinCall &call, uint32_t rank, qcclComm_t comm,
             received.begin() + static_cast<long>(to + recv_bytes)};
 }
 
+// Streams free what they were told to when they come to it.
+inline size_t count_held() {
+    for (int gpu = 0; gpu < 4; gpu++) {
+        CHECK_EMULATED(qcclEmulatedSetDevice(gpu));
+        CHECK_EMULATED(qcclEmulatedDeviceSynchronize());
+    }
+    return qcclEmulatedCountHeld();
+}
+
 } // namespace qtest

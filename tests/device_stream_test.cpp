@@ -140,6 +140,11 @@ void buffers_of_another_kind_are_refused_by_name() {
         CHECK(std::string(qcclGetLastError(rank.comm)).find("memory of another GPU") !=
               std::string::npos);
         CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+        CHECK_EQ(qcclAllReduce(values.data(), values.data(), size_t{1} << 20, qcclFloat32, qcclSum,
+                               rank.comm, rank.stream),
+                 qcclInvalidArgument);
+        CHECK(std::string(qcclGetLastError(rank.comm)).find("has less memory than its 4194304") !=
+              std::string::npos);
         check(all_reduce(values, rank, QCCL_STREAM_SYNC));
         CHECK(values.are(2));
     });
@@ -251,6 +256,69 @@ void a_rank_may_leave_while_others_still_read() {
     }
 }
 
+// Small calls, too, whose lines whoever comes late reads when the others are through.
+void a_rank_may_leave_small_calls_while_others_still_read() {
+    for (size_t round = 0; round < 12; round++) {
+        Threads ranks(two);
+        ranks.on_each([&](size_t number, GpuRank &rank) {
+            GpuFloats values(100, number == 0 ? 7.0F : 1.0F);
+            qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+            config.algorithm = "oneshot";
+            if (number == round % 2) std::this_thread::sleep_for(10ms);
+            check(all_reduce(values, rank, QCCL_STREAM_SYNC, &config));
+            check(qcclCommDestroy(rank.comm));
+            rank.comm = nullptr;
+            CHECK(values.are(8));
+        });
+    }
+}
+
+// A call that fails on its way into the stream, behind others that have not come yet: theirs are
+// the first gates to open, and its own opens too.
+void a_call_that_fails_behind_others_holds_no_stream_up() {
+    uint64_t failures = 0;
+    for (uint64_t n = 1; n <= 8; n++) {
+        Threads ranks(two);
+        GpuRank &rank = ranks[0];
+        CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+        qcclEmulatedStream_t other = nullptr;
+        CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&other));
+        GpuFloats values(1000, 1), others(1000, 1);
+        Latch latch, late;
+        CHECK_EMULATED(qcclEmulatedLaunchHostFunc(rank.stream, Latch::hold, &latch));
+        CHECK_EMULATED(qcclEmulatedLaunchHostFunc(other, Latch::hold, &late));
+        check(all_reduce(values, rank, rank.stream));
+        late.await_arrival();
+        qcclEmulatedFailCall(n, qcclEmulatedErrorLaunchFailure);
+        failures += all_reduce(others, rank, other) != qcclSuccess;
+        qcclEmulatedFailCall(0, qcclEmulatedSuccess);
+        check(qcclCommRevoke(rank.comm)); // where it has not failed nobody else comes
+        latch.open();
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        late.open();
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(other));
+        CHECK_EMULATED(qcclEmulatedStreamDestroy(other));
+    }
+    CHECK(failures > 3);
+}
+
+// Ranks that share a GPU, and a communicator that ends while another's call holds a stream there.
+void an_end_waits_for_no_stream_of_others() {
+    Threads ended({"emulated:0", "emulated:0"}), used({"emulated:0", "emulated:0"});
+    CHECK_EMULATED(qcclEmulatedSetDevice(0));
+    GpuFloats first(1000, 1), second(1000, 1);
+    check(all_reduce(first, used[1], used[1].stream));
+    for (const size_t rank : {size_t{0}, size_t{1}}) {
+        check(qcclCommDestroy(ended[rank].comm));
+        ended[rank].comm = nullptr;
+    }
+    CHECK_EQ(qcclEmulatedStreamQuery(used[1].stream), qcclEmulatedErrorNotReady);
+    check(all_reduce(second, used[0], used[0].stream));
+    for (const size_t rank : {size_t{0}, size_t{1}})
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(used[rank].stream));
+    CHECK(first.are(2) && second.are(2));
+}
+
 void splits_keep_their_devices() {
     Threads ranks({"emulated:0", "emulated:1", "emulated:2"});
     ranks.on_each([](size_t number, GpuRank &rank) {
@@ -291,6 +359,9 @@ int main() {
         QTEST(an_abort_lets_the_stream_go_on),
         QTEST(a_stream_that_fails_fails_the_call_on_every_rank),
         QTEST(a_rank_may_leave_while_others_still_read),
+        QTEST(a_rank_may_leave_small_calls_while_others_still_read),
+        QTEST(a_call_that_fails_behind_others_holds_no_stream_up),
+        QTEST(an_end_waits_for_no_stream_of_others),
         QTEST(splits_keep_their_devices),
         QTEST(devices_that_are_not_there_are_refused),
     };

@@ -73,6 +73,7 @@ public:
     void release(const Wire &wire) override { inner_->release(wire); }
 
     Done end() override { return inner_->end(); }
+    Done await_ended(uint64_t call) override { return inner_->await_ended(call); }
     bool show(const OwnMemory &memory) override { return inner_->show(memory); }
     void hide(const std::byte *base) override { inner_->hide(base); }
     void look_at_windows() override { inner_->look_at_windows(); }
@@ -98,6 +99,7 @@ public:
     }
 
     Done wait(const Wait &what) override { return inner_->wait(what); }
+    void came() override { inner_->came(); }
     void fail(const Error &error) override { inner_->fail(error); }
     std::optional<Error> failure() const override { return inner_->failure(); }
     Council &council() override { return inner_->council(); }

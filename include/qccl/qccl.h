@@ -90,14 +90,20 @@ typedef struct qcclCodec *qcclCodec_t;
  * once, and its buffers stay in use until the stream has come past it.
  *
  * On a communicator of a GPU it is a stream of that GPU, as the vendor's runtime gives it (a
- * cudaStream_t), NULL its default stream: the call returns at once, is done when the stream has
- * come to it, and the stream goes on when it is done, also where it has failed: then
- * qcclCommGetAsyncError says why. A call may be captured into a graph, on every rank, and is made
- * anew by each replay, which all ranks replay; the communicator has to live as long. With
- * QCCL_STREAM_SYNC the call returns when it is done; what the caller's streams still do to its
- * buffers has to be awaited before. AMD's runtime lets no stream wait for the host: there
- * QCCL_STREAM_SYNC alone is possible. Ranks that are threads and share a GPU need a stream each, as
- * what stands in one stream waits for what stands before it. */
+ * cudaStream_t), NULL its (legacy) default stream: the call returns at once, is done when the
+ * stream has come to it, and the stream goes on when it is done, also where it has failed: then
+ * qcclCommGetAsyncError says why. With QCCL_STREAM_SYNC the call returns when it is done; what the
+ * caller's streams still do to its buffers has to be awaited before. On AMD's GPUs QCCL_STREAM_SYNC
+ * alone is possible. Ranks that are threads and share a GPU need a stream each, as what stands in
+ * one stream waits for what stands before it, and while one of them waits for another no call that
+ * waits for the whole GPU (cudaFree, cudaDeviceSynchronize). Buffers are the GPU's memory, or
+ * managed memory.
+ *
+ * A call may be captured into a graph, on every rank, and is made anew by each launch of the graph,
+ * which every rank launches as often. Such calls are made when streams come to them: where other
+ * calls of the communicator could be made at the same time, in other branches of the graph or in
+ * other streams, events have to order them, alike on all ranks. A graph that holds calls is
+ * instantiated once; they keep a few bytes each until the process ends. */
 typedef void *qcclStream_t;
 #define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
 

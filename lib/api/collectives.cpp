@@ -144,11 +144,22 @@ static const char *text_of(GpuPlace::Kind kind) {
 
 static Done check_place(const Gpu &gpu, const Buffer &buffer) {
     if (buffer.bytes == 0) return {};
-    QCCL_TRY(const GpuPlace place, gpu.find(buffer.start));
-    const bool is_own = place.kind == GpuPlace::Kind::gpu && place.number == gpu.traits().number;
-    if (is_own || place.kind == GpuPlace::Kind::managed) return {};
-    return Error::make(Code::invalid_argument, "%s is %p, %s, but the communicator's device is %s",
-                       buffer.name, buffer.start, text_of(place.kind), gpu.traits().name.c_str());
+    const auto is_own = [&](const GpuPlace &place) {
+        const bool is_here =
+            place.kind == GpuPlace::Kind::gpu && place.number == gpu.traits().number;
+        return is_here || place.kind == GpuPlace::Kind::managed;
+    };
+    QCCL_TRY(const GpuPlace first, gpu.find(buffer.start));
+    if (!is_own(first))
+        return Error::make(Code::invalid_argument,
+                           "%s is %p, %s, but the communicator's device is %s", buffer.name,
+                           buffer.start, text_of(first.kind), gpu.traits().name.c_str());
+    const auto *const end = static_cast<const std::byte *>(buffer.start) + buffer.bytes;
+    QCCL_TRY(const GpuPlace last, gpu.find(end - 1));
+    if (is_own(last)) return {};
+    return Error::make(Code::invalid_argument,
+                       "%s is %p, from where %s has less memory than its %zu bytes", buffer.name,
+                       buffer.start, gpu.traits().name.c_str(), buffer.bytes);
 }
 
 static Done check_buffers(const Comm &comm, const Buffers &buffers) {

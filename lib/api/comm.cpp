@@ -133,8 +133,10 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
                     .timeout = request.timeout};
-    if (parts_.family) parts_.family->issued(team_.rank, *number);
-    const Done done = execute(program, call);
+    const Done done = contained([&]() -> Done {
+        if (parts_.family) parts_.family->issued(team_.rank, *number);
+        return execute(program, call);
+    });
     turns_.finish(*number, false);
     QCCL_TRY(done);
     return *number;

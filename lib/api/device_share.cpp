@@ -13,13 +13,9 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
                                                          const AllGather &all_gather) {
     std::unique_ptr<DeviceShare> share(new DeviceShare(std::move(gpu)));
     if (may_lend) {
-        const size_t outbox = transport.outbox().size();
-        const size_t all_bytes = outbox + DeviceLines::bytes(transport.size(), line_bytes);
-        QCCL_TRY(std::byte *const memory, share->gpu_->allocate(all_bytes));
-        share->outbox_ = {memory, outbox};
-        QCCL_TRY(const GpuMemoryName own, share->gpu_->name_memory(memory, all_bytes));
+        QCCL_TRY(share->show(transport));
         std::vector<GpuMemoryName> names(transport.size());
-        QCCL_TRY(all_gather(&own, names.data(), sizeof own));
+        QCCL_TRY(all_gather(&share->own_, names.data(), sizeof share->own_));
         const uint8_t reaches = share->map(names) ? 1 : 0;
         std::vector<uint8_t> all(transport.size());
         QCCL_TRY(all_gather(&reaches, all.data(), sizeof reaches));
@@ -36,12 +32,30 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
     return share;
 }
 
+// Lines lie behind the outbox.
+static size_t lines_offset(size_t outbox_bytes) {
+    constexpr size_t alignment = 256;
+    return (outbox_bytes + alignment - 1) / alignment * alignment;
+}
+
 DeviceLines DeviceShare::lines() const {
     DeviceLines lines{.by_rank = {}, .line_bytes = line_bytes};
-    if (mapped_.size() > most_meeting_ranks) return lines;
-    // They lie behind the outbox.
-    for (const Mapped &mapped : mapped_) lines.by_rank.push_back(mapped.memory + outbox_.size());
+    if (mapped_.empty() || mapped_.size() > most_meeting_ranks || !gpu_->traits().can_meet)
+        return lines;
+    for (const Mapped &mapped : mapped_)
+        lines.by_rank.push_back(mapped.memory + lines_offset(outbox_.size()));
     return lines;
+}
+
+// Memory that has no name for others is reached by none of them.
+Done DeviceShare::show(Transport &transport) {
+    const size_t outbox = transport.outbox().size();
+    const size_t bytes = lines_offset(outbox) + DeviceLines::bytes(transport.size(), line_bytes);
+    QCCL_TRY(std::byte *const memory, gpu_->take_lasting(bytes));
+    outbox_ = {memory, outbox};
+    bytes_ = bytes;
+    if (const auto name = gpu_->name_memory(memory, bytes)) own_ = *name;
+    return {};
 }
 
 bool DeviceShare::map(std::span<const GpuMemoryName> names) {
@@ -65,7 +79,7 @@ Done DeviceShare::pin(std::span<const std::span<std::byte>> arenas) {
 void DeviceShare::forget() {
     for (const Mapped &mapped : mapped_) gpu_->unmap(mapped.name, mapped.memory);
     mapped_.clear();
-    if (!outbox_.empty()) gpu_->free(outbox_.data());
+    if (!outbox_.empty()) gpu_->leave_lasting(outbox_.data(), bytes_);
     outbox_ = {};
 }
 

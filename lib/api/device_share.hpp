@@ -29,6 +29,7 @@ public:
 
 private:
     explicit DeviceShare(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+    Done show(Transport &transport);
     // Whether this rank reaches all of them.
     bool map(std::span<const GpuMemoryName> names);
     void forget();
@@ -40,7 +41,9 @@ private:
     };
     std::shared_ptr<Gpu> gpu_;
     std::span<std::byte> outbox_; // of the GPU; the own one
-    std::vector<Mapped> mapped_;  // of others
+    size_t bytes_ = 0;            // of the outbox and what lies behind it
+    GpuMemoryName own_;           // nobody's where it could not be named
+    std::vector<Mapped> mapped_;  // of all ranks
     std::vector<std::byte *> pinned_;
 };
 

@@ -39,6 +39,7 @@ GpuQueue::~GpuQueue() {
     for (Replay *const replay : replays_) {
         const std::lock_guard lock(replay->mutex);
         replay->queue = nullptr;
+        replay->node.clear();
     }
     {
         const std::lock_guard lock(mutex_);
@@ -55,56 +56,56 @@ bool GpuQueue::await_passages() {
     for (const OwnMark &passage : passages_)
         for (;;) {
             const auto is_passed = passage.is_passed();
-            if (!is_passed || *is_passed) break; // what has failed waits for nothing
-            if (std::chrono::steady_clock::now() > deadline) return false;
+            if (is_passed && *is_passed) break;
+            if (!is_passed || std::chrono::steady_clock::now() > deadline) return false;
             std::this_thread::sleep_for(longest_nap);
         }
     return true;
 }
 
-Done GpuQueue::check(GpuStream stream) const {
+Done GpuQueue::enqueue(GpuStream stream, Work work) {
     const GpuTraits &traits = gpu_->traits();
     if (!traits.has_gates)
         return Error::make(Code::invalid_usage,
-                           "stream: no stream of %s can wait for the host; QCCL_STREAM_SYNC is "
-                           "possible",
+                           "stream: streams of %s are not made to wait for the host; "
+                           "QCCL_STREAM_SYNC is possible",
                            traits.name.c_str());
-    if (traits.can_capture) return {};
-    QCCL_TRY(const bool is_capturing, gpu_->is_capturing(stream));
-    if (!is_capturing) return {};
-    return Error::make(Code::invalid_usage, "stream: calls on %s cannot be captured",
-                       traits.name.c_str());
-}
-
-Done GpuQueue::enqueue(GpuStream stream, Work work) {
-    QCCL_TRY(check(stream));
     QCCL_TRY(const bool is_capturing, gpu_->is_capturing(stream));
     if (is_capturing) return capture(stream, std::move(work));
     recycle_passed();
-    Item item{.work = std::move(work), .arrival = {}, .gate = gate_, .opens = ++issued_};
-    QCCL_TRY(item.arrival, take_mark());
-    QCCL_TRY(item.arrival.set(stream));
-    if (const Done gated = gate_stream(stream, item); !gated) {
-        set(gate_, issued_); // whether or not it waits there
-        return gated;
-    }
-    push(queue_, std::move(item));
-    return {};
+    QCCL_TRY(Marks arrival, take_mark());
+    Items item;
+    item.push_back({.work = std::move(work), .arrival = std::move(arrival), .gate = gate_});
+    QCCL_TRY(item.front().arrival.front().set(stream));
+    item.front().opens = ++issued_;
+    const Done gated = gate_stream(stream, item.front());
+    // The stream may wait there all the same: the gate opens when its turn has come.
+    if (!gated) item.front().work = nullptr;
+    push(queue_, item);
+    return gated;
 }
 
 Done GpuQueue::gate_stream(GpuStream stream, const Item &item) {
-    QCCL_TRY(OwnMark passage, take_mark());
+    QCCL_TRY(Marks passage, take_mark());
     QCCL_TRY(gpu_->await_gate(stream, item.gate, item.opens));
-    QCCL_TRY(passage.set(stream));
-    passages_.push_back(std::move(passage));
-    return {};
+    const Done set = passage.front().set(stream);
+    if (set) passages_.splice(passages_.end(), passage);
+    return set;
 }
 
 Done GpuQueue::capture(GpuStream stream, Work work) {
+    if (!gpu_->traits().can_capture)
+        return Error::make(Code::invalid_usage, "stream: calls on %s cannot be captured",
+                           gpu_->traits().name.c_str());
     auto replay = std::make_unique<Replay>();
     replay->queue = this;
-    replay->work = std::move(work);
     QCCL_TRY(replay->gate, gpu_->create_gate());
+    replay->node.push_back({.work = std::move(work),
+                            .arrival = {},
+                            .gate = replay->gate,
+                            .opens = 1,
+                            .replay = replay.get()});
+    replays_.reserve(replays_.size() + 1);
     const Done captured = [&]() -> Done {
         QCCL_TRY(gpu_->call_host(stream, begin_replay, replay.get()));
         return gpu_->await_gate(stream, replay->gate, 1);
@@ -116,50 +117,54 @@ Done GpuQueue::capture(GpuStream stream, Work work) {
                        captured.error().text);
 }
 
-// The stream has passed the gate's last opening, for replays of one graph come one after the other.
+// The stream has passed the gate's last opening, for launches of one instantiated graph come one
+// after the other. Of one that is instantiated twice a second launch may come too soon: it passes
+// with the first.
 void GpuQueue::begin_replay(void *context) {
     auto *const replay = static_cast<Replay *>(context);
-    set(replay->gate, 0);
     const std::lock_guard lock(replay->mutex);
-    if (replay->queue)
-        replay->queue->push(
-            replay->queue->arrived_replays_,
-            {.work = replay->work, .arrival = {}, .gate = replay->gate, .opens = 1});
-    else
-        set(replay->gate, 1);
+    if (!replay->queue) return set(replay->gate, 1);
+    if (replay->node.empty()) return;
+    set(replay->gate, 0);
+    replay->queue->push(replay->queue->arrived_replays_, replay->node);
 }
 
-Result<OwnMark> GpuQueue::take_mark() {
-    const std::lock_guard lock(mutex_);
-    if (spare_.empty()) return OwnMark::create(gpu_);
-    OwnMark mark = std::move(spare_.back());
-    spare_.pop_back();
+Result<GpuQueue::Marks> GpuQueue::take_mark() {
+    Marks mark;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!spare_.empty()) {
+            mark.splice(mark.begin(), spare_, spare_.begin());
+            return mark;
+        }
+    }
+    QCCL_TRY(OwnMark made, OwnMark::create(gpu_));
+    mark.push_back(std::move(made));
     return mark;
 }
 
 void GpuQueue::recycle_passed() {
     while (!passages_.empty()) {
         const auto is_passed = passages_.front().is_passed();
-        if (is_passed && !*is_passed) return;
+        if (!is_passed || !*is_passed) return;
         const std::lock_guard lock(mutex_);
-        spare_.push_back(std::move(passages_.front()));
-        passages_.pop_front();
+        spare_.splice(spare_.end(), passages_, passages_.begin());
     }
 }
 
 bool GpuQueue::is_idle() {
     const std::lock_guard lock(mutex_);
-    return !has_work();
+    return !is_busy();
 }
 
 void GpuQueue::await_all() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !has_work(); });
+    changed_.wait(lock, [this] { return !is_busy(); });
 }
 
-void GpuQueue::push(std::deque<Item> &queue, Item item) {
+void GpuQueue::push(Items &queue, Items &item) {
     const std::lock_guard lock(mutex_);
-    queue.push_back(std::move(item));
+    queue.splice(queue.end(), item);
     changed_.notify_all();
 }
 
@@ -175,20 +180,27 @@ void GpuQueue::run() {
     }
 }
 
-void GpuQueue::serve(std::deque<Item> &queue, const Done &arrived,
-                     std::unique_lock<std::mutex> &lock) {
-    Item &item = queue.front(); // stays where it is while others are pushed
+void GpuQueue::serve(Items &queue, const Done &arrived, std::unique_lock<std::mutex> &lock) {
+    Items served;
+    served.splice(served.begin(), queue, queue.begin());
+    Item &item = served.front();
+    is_serving_ = true;
     lock.unlock();
-    item.work(arrived);
+    if (item.work) item.work(arrived);
+    if (item.replay) {
+        // First: the graph's next launch takes it.
+        const std::lock_guard replays(item.replay->mutex);
+        if (item.replay->queue) item.replay->node.splice(item.replay->node.begin(), served);
+    }
     set(item.gate, item.opens);
     lock.lock();
-    if (item.arrival.is_there()) spare_.push_back(std::move(item.arrival));
-    queue.pop_front();
+    if (!served.empty()) spare_.splice(spare_.end(), item.arrival);
+    is_serving_ = false;
     changed_.notify_all();
 }
 
 std::optional<Done> GpuQueue::await_arrival(std::unique_lock<std::mutex> &lock) {
-    const OwnMark &arrival = queue_.front().arrival;
+    const OwnMark &arrival = queue_.front().arrival.front();
     for (auto nap = shortest_nap; arrived_replays_.empty(); nap = std::min(2 * nap, longest_nap)) {
         lock.unlock();
         const bool is_over = is_over_();

@@ -8,8 +8,8 @@
 #include "device/gpu_device.hpp"
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,40 +29,46 @@ public:
     ~GpuQueue();
     GpuQueue(const GpuQueue &) = delete;
 
-    // One thread at a time. After an error of a call that is not refused the stream may have come
-    // through the call without it.
+    // One thread at a time. After an error other than a refusal the stream may come through the
+    // call without it: the caller fails the communicator.
     Done enqueue(GpuStream stream, Work work);
     bool is_idle();
     // Until everything that streams have come to is done.
     void await_all();
 
 private:
+    // Marks and calls are nodes that move between lists: once a stream waits at a gate nothing that
+    // can fail stands between it and the gate's opening.
+    using Marks = std::list<OwnMark>;
+    struct Replay;
     struct Item {
         Work work;
-        OwnMark arrival; // nothing where the stream has arrived
+        Marks arrival; // one; none where the stream has arrived
         uint32_t *gate = nullptr;
-        uint32_t opens = 0; // the gate's word
+        uint32_t opens = 0;       // the gate's word
+        Replay *replay = nullptr; // whose node it is
     };
+    using Items = std::list<Item>;
     // A call in a graph: lives as long as the process, because nobody says when a graph ends.
     struct Replay {
-        GpuQueue *queue; // under `mutex`; null: the communicator has ended
         std::mutex mutex;
-        Work work;
+        GpuQueue *queue; // null: the communicator has ended
+        Items node;      // of the call, while it is in no queue
         uint32_t *gate;
     };
 
     GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over)
         : gpu_(std::move(gpu)), is_over_(std::move(is_over)) {}
-    Done check(GpuStream stream) const;
     bool has_work() const { return !queue_.empty() || !arrived_replays_.empty(); }
+    bool is_busy() const { return has_work() || is_serving_; }
     Done capture(GpuStream stream, Work work);
     static void begin_replay(void *replay);
     Done gate_stream(GpuStream stream, const Item &item);
-    Result<OwnMark> take_mark();
+    Result<Marks> take_mark();
     void recycle_passed();
-    void push(std::deque<Item> &queue, Item item);
+    void push(Items &queue, Items &item);
     void run();
-    void serve(std::deque<Item> &queue, const Done &arrived, std::unique_lock<std::mutex> &lock);
+    void serve(Items &queue, const Done &arrived, std::unique_lock<std::mutex> &lock);
     // Until the front call's stream has come, or a replay has.
     std::optional<Done> await_arrival(std::unique_lock<std::mutex> &lock);
     bool await_passages();
@@ -74,11 +80,11 @@ private:
     std::vector<Replay *> replays_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    // The front one of either may be being done. A call may stand behind replays in its stream.
-    std::deque<Item> queue_, arrived_replays_;
-    std::vector<OwnMark> spare_;
-    std::deque<OwnMark> passages_; // behind the gates of calls, the oldest first
-    bool ends_ = false;
+    // A call may stand behind replays in its stream.
+    Items queue_, arrived_replays_;
+    Marks spare_;
+    Marks passages_; // behind the gates of calls, the oldest first
+    bool is_serving_ = false, ends_ = false;
     QuietThread thread_; // last: it uses the others
 };
 

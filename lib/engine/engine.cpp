@@ -34,6 +34,7 @@ Done Engine::run(const Program &program, const Call &call) {
     descriptor.call = call.number;
     descriptor.tag = call.tag;
     QCCL_TRY(transport_.begin(descriptor, call.timeout));
+    memory_.last_call = call.number;
     QCCL_TRY(program.bound ? run_lines(program, call) : run_tasks(program, call));
     QCCL_TRY(transport_.end());
     counters_.calls.add(1);
@@ -84,11 +85,8 @@ Done Engine::run_gpu_lines(const Program &program, const BoundCall &call) {
 }
 
 Done Engine::await_readers() {
-    if (memory_.device_outbox.empty()) return {};
-    for (uint32_t slot = 0; slot < memory_.used_slots; slot++)
-        while (!transport_.is_free(slot))
-            QCCL_TRY(transport_.wait({transport_.rank(), WaitPhase::readers}));
-    return {};
+    if (memory_.device_outbox.empty() || memory_.last_call == 0) return {};
+    return transport_.await_ended(memory_.last_call);
 }
 
 } // namespace qccl

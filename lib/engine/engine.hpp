@@ -67,6 +67,7 @@ struct EngineMemory {
     // nobody reads any.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_rooms = 0;
+    uint64_t last_call = 0;              // that has begun
     std::span<std::byte> device_outbox;  // as EngineOptions has it
     std::unique_ptr<GpuLines> gpu_lines; // made by the first call over them
     // On a GPU; last, so that nothing is under way when the others end.
@@ -91,8 +92,8 @@ public:
     // the transport: the others wait for this rank.
     Done run(const Program &program, const Call &call);
 
-    // Until no peer reads what this rank has lent of its device's memory, or the communicator has
-    // failed. Between calls.
+    // Until no peer reads this rank's device's memory, or the communicator has failed. Between
+    // calls.
     Done await_readers();
 
     // Any thread, any time.

@@ -24,11 +24,13 @@ Done await_task(Transport &transport, GpuLanes &lanes) {
     QCCL_TRY(lanes.start(0, 0));
     for (;;) {
         QCCL_TRY(const auto done, lanes.take_done(0));
-        if (done) return {};
+        if (done) break;
         Wait wait(transport.rank(), WaitPhase::device);
         wait.is_brief = true;
         QCCL_TRY(transport.wait(wait));
     }
+    transport.came();
+    return {};
 }
 
 } // namespace
@@ -51,7 +53,8 @@ std::byte *GpuLines::line(uint32_t rank) const {
 }
 
 // The transport's lines carry nothing here but that this rank has come, for those whose GPU did not
-// see it. Who begins the exchange after the next knows by them that all are done with this one.
+// see it. Whoever sees that a rank has come to the next exchange knows that it is done with this
+// one, whose line it may then write over; whether it is done before, only the end of its call says.
 Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program,
                    const BoundCall &call) {
     const BoundProgram &bound = *program.bound;

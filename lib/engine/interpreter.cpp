@@ -165,6 +165,7 @@ Wait Interpreter::what_to_await() {
     for (uint32_t i = lane.base(); i < lane.base() + lane.in_window(); i++) {
         if (!lane.is_ready(i)) continue;
         const Task &task = program_.tasks[i];
+        if (task.kind == Task::Kind::work && wait.is_brief) continue; // its device has enough to do
         wait.on = task.awaited;
         wait.phase = phase_of(task.kind);
         if (task.kind == Task::Kind::work) break; // of its own steps none is at hand
@@ -190,7 +191,9 @@ Result<bool> Interpreter::try_send(Lane &lane, const Task &task) {
     const Wire &wire = lane.wire(step.src.index).wire;
     QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire));
     if (!is_sent) return false;
-    if (wire.origin == program_.work.team.rank) counters_.lent_bytes.add(wire.loan.bytes);
+    const bool is_callers =
+        wire.origin == program_.work.team.rank && wire.loan.window != device_window;
+    if (is_callers) counters_.lent_bytes.add(wire.loan.bytes);
     release_uses(lane, task);
     charge(counters_.wire_ticks);
     return true;
@@ -261,8 +264,10 @@ Result<bool> Interpreter::take_done(Lane &lane) {
         lane.finish_started(*number);
         has_moved = true;
     }
-    if (has_moved) charge(counters_.copy_ticks);
-    return has_moved;
+    if (!has_moved) return false;
+    transport_.came();
+    charge(counters_.copy_ticks);
+    return true;
 }
 
 // Nobody reads what the task is going to write.

@@ -203,11 +203,24 @@ void SharedTransport::release(const Wire &wire) {
 Done SharedTransport::end() {
     vigil_.came();
     while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait({rank(), WaitPhase::network}));
-    party_.mine().presence().ended.store(history_.current().call, std::memory_order_relaxed);
+    party_.mine().presence().ended.store(history_.current().call, std::memory_order_release);
     if (attendant_) attendant_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
     if (verdict_.is_passed()) return told(*verdict_.failure());
     recorder_.ended(history_.current().call);
+    return {};
+}
+
+Done SharedTransport::await_ended(uint64_t call) {
+    for (const uint32_t near : party_.near_ranks) {
+        const Presence &presence = party_.segments[near].presence();
+        const auto is_done = [&] {
+            return presence.ended.load(std::memory_order_acquire) >= call ||
+                   presence.has_left.load(std::memory_order_acquire) != 0;
+        };
+        while (near != rank() && !is_done()) QCCL_TRY(wait({near, WaitPhase::readers}));
+        vigil_.came();
+    }
     return {};
 }
 

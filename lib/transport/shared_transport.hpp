@@ -52,6 +52,7 @@ public:
     void release(const Wire &wire) override;
 
     Done end() override;
+    Done await_ended(uint64_t call) override;
 
     bool show(const OwnMemory &memory) override { return windows_.show(memory); }
     void hide(const std::byte *base) override { windows_.hide(base); }
@@ -68,6 +69,7 @@ public:
     Result<std::span<const std::byte>> await_line(uint32_t peer) override;
 
     Done wait(const Wait &what) override;
+    void came() override { vigil_.came(); }
 
     void fail(const Error &error) override;
     std::optional<Error> failure() const override;

@@ -111,6 +111,10 @@ public:
     // others had read it, and passed on what it made of that.
     virtual Done end() = 0;
 
+    // Waits until every rank of this host has ended the call, or has left: nobody reads what this
+    // rank gave in it. Between calls; not bounded by the call's timeout.
+    virtual Done await_ended(uint64_t call) = 0;
+
     // Windows: memory of the caller's own that peers read where it lies. A rank shows memory and
     // hides it between calls, as often; the other ranks map it when they next look, and where one
     // of them cannot, it is never lent. What is hidden stays mapped until they look again. False:
@@ -148,6 +152,8 @@ public:
     // when a peer is lost, the call's time is over, or the communicator has failed. A wait is over
     // when `receive`, `send` or `await_line` succeeds.
     virtual Done wait(const Wait &what) = 0;
+    // What it waited for has come from elsewhere: the wait is over.
+    virtual void came() = 0;
 
     // Fails the communicator on every rank that can be reached and wakes them; the first failure
     // stands. Any thread, any time.
