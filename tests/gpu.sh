@@ -1,10 +1,14 @@
 #!/bin/sh
 # Builds QCCL on a machine with a GPU, tests it there and measures it, in about 8 minutes. Ends with
-# 77 where there is no GPU, and with 1 if a part has failed; what was measured is kept in any case.
+# 77 where there is no GPU or a part was skipped for that, and with 1 if a part has failed; what was
+# measured is kept in any case.
 #
 #   tests/gpu.sh [PART...]    parts: build tests codecs collectives sanitizer; none: all
-#   tests/gpu.sh --pack DIR   on Debian 12: downloads what a machine may lack into DIR (10 MiB), which
+#   tests/gpu.sh --pack DIR   on Debian 12: downloads what a machine may lack into DIR (12 MiB), which
 #                             can be carried there, and named in QCCL_PREFIX
+#
+# QTEST_DEVICE=emulated:0 tries all of it without a GPU. DIR is relative to the current folder, all
+# other paths to the repository.
 #
 #   QCCL_PREFIX=DIR           packages that --pack has unpacked
 #   QTEST_DEVICE=cuda:0       the GPU; without it the first that nvidia-smi or rocminfo shows
@@ -23,10 +27,14 @@ prefix=${QCCL_PREFIX-}
 unset QCCL_PREFIX QTEST_VALUES # the library knows no such setting
 allowed=${QTEST_SECONDS:-480}
 began=$(date +%s)
-failed=
+failed= skipped=
 
 elapsed() { echo $(($(date +%s) - began)); }
 say() { echo "[$(elapsed) s] $*"; }
+refuse() {
+    echo "gpu.sh: $*" >&2
+    exit 2
+}
 
 # name, seconds, command...: a part that may take so long.
 within() {
@@ -43,7 +51,7 @@ within() {
     timeout --kill-after=10 "$seconds" "$@" || status=$?
     case $status in
     0) ;;
-    77) say "$name: skipped" ;;
+    77) skipped="$skipped, ${name%% *}" ;;
     124 | 137) failed="$failed, $name after $seconds s" ;;
     *) failed="$failed, $name with $status" ;;
     esac
@@ -69,7 +77,7 @@ pack() {
 
 use_prefix() {
     [ -n "$prefix" ] || return 0
-    prefix=$(cd "$caller" && cd "$prefix" && pwd) || exit 1
+    prefix=$(cd "$caller" && cd "$prefix" 2>/dev/null && pwd) || refuse "QCCL_PREFIX is no folder"
     folder=$(echo "$prefix"/usr/lib/*-linux-gnu)
     export PKG_CONFIG_PATH="$folder/pkgconfig:$prefix/usr/share/pkgconfig:${PKG_CONFIG_PATH-}"
     # As headers of the system, which warn of nothing.
@@ -113,12 +121,19 @@ build_all() {
     [ "$vendor" = emulated ] && emulated=enabled
     if [ ! -f "$build/build.ninja" ]; then
         # shellcheck disable=SC2086 # a list of words
-        run_meson setup "$build" $kinds -Demulated=$emulated -Ducx=disabled -Dmpi=disabled >"$build.log" 2>&1 || {
-            cat "$build.log"
+        mkdir -p "$build" && run_meson setup "$build" $kinds -Demulated=$emulated -Ducx=disabled -Dmpi=disabled >"$build/setup.log" 2>&1 || {
+            cat "$build/setup.log"
             return 1
         }
     fi
     timeout 300 ninja -C "$build" --quiet "lib/libqccl_$vendor.so" perf/qccl-perf perf/qccl-info tests/real_kernels_test tests/real_gpu_test
+}
+
+require_build() {
+    [ -x "$build/perf/qccl-perf" ] && [ -x "$build/tests/real_kernels_test" ] && [ -x "$build/tests/real_gpu_test" ] || {
+        echo "gpu.sh: $build is not built; run tests/gpu.sh build" >&2
+        exit 1
+    }
 }
 
 test_all() {
@@ -187,7 +202,7 @@ case ${1-} in
     exit 0
     ;;
 --pack)
-    [ $# -eq 2 ] || { echo "gpu.sh: --pack DIR" >&2; exit 2; }
+    [ $# -eq 2 ] || refuse "--pack DIR"
     case $2 in /*) pack "$2" ;; *) pack "$caller/$2" ;; esac
     exit 0
     ;;
@@ -196,15 +211,15 @@ esac
 for part in "$@"; do
     case $part in
     build | tests | codecs | collectives | sanitizer) ;;
-    *)
-        echo "gpu.sh: no part $part; parts: build tests codecs collectives sanitizer" >&2
-        exit 2
-        ;;
+    *) refuse "no part $part; parts: build tests codecs collectives sanitizer" ;;
     esac
 done
+case $allowed in *[!0-9]*) refuse "QTEST_SECONDS=$allowed is no number" ;; esac
+case $values in *[!0-9]*) refuse "QTEST_VALUES=$values is no number" ;; esac
 use_prefix
 find_gpu
 for part in "$@"; do
+    [ "$part" = build ] || require_build
     case $part in
     build)
         say build
@@ -215,6 +230,7 @@ for part in "$@"; do
     *) mkdir -p "$build/results" && "measure_$part" ;;
     esac
 done
-[ -z "$failed" ] && say "all parts passed" && exit 0
-say "failed: ${failed#, }"
-exit 1
+[ -z "$skipped" ] || say "skipped: ${skipped#, }"
+[ -z "$failed" ] || { say "failed: ${failed#, }"; exit 1; }
+[ -z "$skipped" ] || exit 77
+say "all parts passed"
