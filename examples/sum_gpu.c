@@ -3,7 +3,7 @@
  * where the program has been compiled for that.
  *
  *     cc sum_gpu.c -o sum_gpu $(pkg-config --cflags --libs qccl) -lqccl_emulated
- *     torchrun --no-python --nproc-per-node 2 ./sum_gpu emulated:0 emulated:1
+ *     mpirun -n 2 ./sum_gpu emulated:0 emulated:1          # or srun, torchrun --no-python
  *
  *     cc -DUSE_CUDA sum_gpu.c -o sum_gpu $(pkg-config --cflags --libs qccl) -lcudart
  *     for r in 0 1; do                                     # by hand, both ranks on one GPU
@@ -18,10 +18,12 @@
 #ifdef USE_CUDA
 #include <cuda_runtime.h>
 #define GPU(name) cuda##name
+#define VENDOR "cuda:"
 #define COPY(to, from, bytes, stream) cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream)
 #else
 #include <qccl/emulated.h>
 #define GPU(name) qcclEmulated##name
+#define VENDOR "emulated:"
 #define COPY(to, from, bytes, stream) qcclEmulatedMemcpyAsync(to, from, bytes, stream)
 #endif
 
@@ -41,6 +43,23 @@ static void qccl(qcclResult_t result, qcclComm_t comm)
     exit(1);
 }
 
+/* As the launcher says it, in the order in which qcclCommInitEnv asks; NULL: no launcher. */
+static const char *launched_rank(void)
+{
+    static const char *const names[] = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i])) return getenv(names[i]);
+    return NULL;
+}
+
+/* Whether there are devices, all of them GPUs of the runtime that this is compiled with. */
+static int names_gpus(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], VENDOR, strlen(VENDOR)) != 0) return 0;
+    return argc > 1;
+}
+
 int main(int argc, char **argv)
 {
     qcclConfig_t config = QCCL_CONFIG_INIT;
@@ -52,17 +71,18 @@ int main(int argc, char **argv)
     float *values;
     int rank, size, wrong = 0;
 
-    if (argc < 2 || !getenv("RANK")) {
-        fprintf(stderr, "usage: RANK=... %s DEVICE...\n", argv[0]);
+    if (!names_gpus(argc, argv) || !launched_rank()) {
+        fprintf(stderr, "usage: mpirun -n 2 %s " VENDOR "N...   (an example of GPUs alone)\n",
+                argv[0]);
         return 2;
     }
-    config.device = argv[1 + atoi(getenv("RANK")) % (argc - 1)];
+    config.device = argv[1 + atoi(launched_rank()) % (argc - 1)];
     qccl(qcclCommInitEnv(&comm, &config), NULL);
     qcclCommUserRank(comm, &rank);
     qcclCommCount(comm, &size);
 
     /* The program's own runtime and the library see the same GPUs. */
-    gpu(GPU(SetDevice)(atoi(strchr(config.device, ':') + 1)));
+    gpu(GPU(SetDevice)(atoi(config.device + strlen(VENDOR))));
     gpu(GPU(StreamCreate)(&stream));
     gpu(GPU(Malloc)(&vector, bytes));
     gpu(GPU(MallocHost)(&host, bytes)); /* copies of other memory would wait for the stream */

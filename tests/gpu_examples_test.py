@@ -32,13 +32,20 @@ class Examples(unittest.TestCase):
 
     def test_processes_in_c(self):
         program, port = self.compiled("sum_gpu.c", "cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L"), free_port()
-        for devices in (["emulated:0", "emulated:1"], ["emulated:1"]):
+        for devices, numbers in ((["emulated:0", "emulated:1"], ("RANK", "WORLD_SIZE")), (["emulated:1"], ("RANK", "WORLD_SIZE")),
+                                 (["emulated:0", "emulated:1"], ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")),
+                                 (["emulated:0", "emulated:1"], ("SLURM_PROCID", "SLURM_NTASKS"))):
             ended = start_by_hand([[program, *devices]] * 3,
-                                  [environment(RANK=rank, WORLD_SIZE=3, MASTER_ADDR="localhost", QCCL_PORT=port) for rank in range(3)])
+                                  [environment(**dict(zip(numbers, (rank, 3))), MASTER_ADDR="localhost", QCCL_PORT=port)
+                                   for rank in range(3)])
             self.assertEqual([status for status, _, _ in ended], [0] * 3, ended)
             self.assertEqual([said for _, said, _ in ended],
                              [f"rank {rank} of 3 on {devices[rank % len(devices)]} has 0 wrong values\n" for rank in range(3)])
-        self.assertEqual(subprocess.run([program], capture_output=True, env=environment()).returncode, 2)
+        for devices in ([], ["host"], ["emulated:0", "host"], ["cuda:0"]):
+            refused = subprocess.run([program, *devices], capture_output=True, text=True, env=environment(RANK=0, WORLD_SIZE=1))
+            self.assertEqual(refused.returncode, 2, devices)
+            self.assertIn("emulated:N...   (an example of GPUs", refused.stderr)
+        self.assertEqual(subprocess.run([program, "emulated:0"], capture_output=True, env=environment()).returncode, 2)
 
     def test_threads_in_cpp(self):
         program = self.compiled("sum_threads.cpp", "c++", "-std=c++17")
