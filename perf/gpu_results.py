@@ -26,7 +26,7 @@ def collected(paths):
             model = row.get("model", model)
             launch = next((word for word in ("threads", "ranks") if f"_{word}_" in path.stem), "")
             rows.append({"what": row.get("collective", "codec"), "launch": "processes" if launch == "ranks" else launch,
-                         "device": row.get("device") or ",".join(row.get("devices", [])), **row})
+                         "device": row.get("device") or ",".join(dict.fromkeys(row.get("devices", []))), **row})
     return model, rows
 
 

@@ -142,7 +142,7 @@ static void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) 
         };
     };
     CLI::Option *const processes =
-        add_option(app, group, "--ranks", "N ranks, each a process (2)",
+        add_option(app, group, "--ranks", "N ranks, each a process (2, or one for each device)",
                    refuse_if_started(take_count(to.ranks, 1, most_ranks)));
     add_option(app, group, "-t,--nthreads,--threads", "N ranks, each a thread of one process",
                refuse_if_started(take_threads))
@@ -282,12 +282,29 @@ std::string PerfArguments::first_gpu() const {
     return found == devices.end() ? "" : *found;
 }
 
+std::vector<std::string> PerfArguments::devices_of_ranks() const {
+    std::vector<std::string> dealt;
+    for (uint32_t rank = 0; rank < ranks; rank++) dealt.push_back(device_of(rank));
+    return dealt;
+}
+
+Done PerfArguments::check_devices() const {
+    if (devices.size() <= ranks) return {};
+    return refuse("--device names %zu devices for %u %s", devices.size(), ranks,
+                  ranks == 1 ? "rank" : "ranks");
+}
+
 bool PerfArguments::is_all_gpus() const {
     return std::ranges::find(devices, "host") == devices.end();
 }
 
-static Done check_together(PerfArguments &to) {
+static Done check_together(PerfArguments &to, bool names_ranks) {
     QCCL_TRY(check_gpus(to));
+    const bool knows_ranks = to.launch == Launch::processes || to.launch == Launch::threads;
+    if (knows_ranks && !names_ranks)
+        to.ranks = std::max(to.ranks,
+                            static_cast<uint32_t>(std::min<size_t>(to.devices.size(), most_ranks)));
+    if (knows_ranks) QCCL_TRY(to.check_devices());
     if (to.min_bytes > to.max_bytes)
         return refuse("--minbytes %llu is above --maxbytes %llu",
                       static_cast<unsigned long long>(to.min_bytes),
@@ -296,7 +313,6 @@ static Done check_together(PerfArguments &to) {
         return refuse("--stepbytes 0 reaches no next size");
     if (to.min_bytes == 0 && to.step_factor > 1 && to.max_bytes > 0)
         return refuse("--minbytes 0 times --stepfactor reaches no next size");
-    const bool knows_ranks = to.launch == Launch::processes || to.launch == Launch::threads;
     if (knows_ranks && to.root && *to.root >= to.ranks)
         return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
     if (to.cycles == 0 && to.json_file == "-")
@@ -327,7 +343,8 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
     add_leftovers(app);
     if (auto answer = read_command_line(app, "qccl-perf", std::move(arguments))) return *answer;
     parsed.names_sizes = app.count("-b") + app.count("-e") > 0;
-    if (const Done done = check_together(parsed); !done)
+    const bool names_ranks = app.count("--ranks") + app.count("-t") > 0;
+    if (const Done done = check_together(parsed, names_ranks); !done)
         return refusal("qccl-perf", done.error().text);
     return parsed;
 }

@@ -77,6 +77,9 @@ struct PerfArguments {
     std::optional<bool> wants_registered; // nothing: where they can be
 
     const std::string &device_of(uint32_t rank) const { return devices[rank % devices.size()]; }
+    std::vector<std::string> devices_of_ranks() const;
+    // Whether each has a rank.
+    Done check_devices() const;
     // The first device that is not the host; empty: there is none.
     std::string first_gpu() const;
     bool is_all_gpus() const;

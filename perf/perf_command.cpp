@@ -98,6 +98,7 @@ static Done prepare(Plan &plan, bool writes) {
     if (arguments.root && *arguments.root >= arguments.ranks)
         return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
                            *arguments.root, arguments.ranks);
+    QCCL_TRY(arguments.check_devices());
     note_deaf(plan);
     QCCL_TRY(prepare_source(plan));
     QCCL_TRY(check_combinations(arguments));

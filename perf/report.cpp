@@ -54,11 +54,13 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
     if (a.blocking == Blocking::without_barrier)
         std::fprintf(
             out_, "# Blocking Enabled: wait for completion after each collective (no barrier) \n");
-    std::fprintf(out_, "# Buffers: %s\n",
-                 a.is_all_gpus()                  ? "the GPUs' memory"
-                 : a.buffers == Buffers::ordinary ? "ordinary memory"
-                 : a.registers()                  ? "from qcclMemAlloc, registered"
-                                                  : "from qcclMemAlloc, not registered");
+    std::fprintf(
+        out_, "# Buffers: %s%s\n",
+        a.is_all_gpus() || a.first_gpu().empty() ? "" : "the GPUs' memory; of ranks on the host ",
+        a.is_all_gpus()                  ? "the GPUs' memory"
+        : a.buffers == Buffers::ordinary ? "ordinary memory"
+        : a.registers()                  ? "from qcclMemAlloc, registered"
+                                         : "from qcclMemAlloc, not registered");
     std::fprintf(out_, "#\n# Using devices\n");
     for (const RankInfo &rank : ranks)
         std::fprintf(out_, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", rank.rank,

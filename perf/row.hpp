@@ -44,7 +44,7 @@ struct Row {
     Codec codec;
     std::string algorithm; // that ran, where "auto" was asked for too
     std::string transport;
-    std::vector<std::string> devices; // as they are dealt out to the ranks
+    std::vector<std::string> devices; // one for each rank
     std::string baseline;             // its name; empty without one
     std::optional<double> nmse_predicted;
     Measurement out_of_place;

@@ -117,6 +117,14 @@ static void devices_are_dealt_out_to_the_ranks() {
     CHECK_EQ(mixed.first_gpu(), std::string("emulated:1"));
     CHECK(!mixed.is_all_gpus());
     CHECK(accepted("--device emulated:0 -t 2").is_all_gpus());
+    CHECK_EQ(accepted("--device host").ranks, 2U);
+    CHECK_EQ(accepted("--device host,cuda:0,cuda:1").ranks, 3U);
+    check_refused("--device host,cuda:0,cuda:1 -t 2", "3 devices for 2 ranks");
+    check_refused("--device host,cuda:0 --ranks 1", "2 devices for 1 rank");
+    const std::vector<std::string> of_ranks =
+        accepted("--device host,cuda:0 -t 3").devices_of_ranks();
+    CHECK_EQ(of_ranks.size(), size_t{3});
+    CHECK_EQ(of_ranks.back(), std::string("host"));
 }
 
 static void what_is_of_the_host_is_refused_of_gpus() {

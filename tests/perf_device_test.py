@@ -12,7 +12,7 @@ import sys
 import unittest
 
 import tool
-from launchers import environment, free_port
+from launchers import environment, free_port, start_by_hand
 
 PERF, INFO = sys.argv[1:3]
 SMALL = ["-n", "3", "-w", "1", "-b", "16K", "-e", "16K"]
@@ -23,7 +23,8 @@ class Collectives(unittest.TestCase):
     def check(self, rows, devices, enqueues=True):
         self.assertGreater(len(rows), 0)
         for row in rows:
-            self.assertEqual(row["devices"], devices.split(","))
+            dealt = devices.split(",")
+            self.assertEqual(row["devices"], [dealt[rank % len(dealt)] for rank in range(row["ranks"])])
             self.assertGreater(row["time_us"], 0)
             self.assertGreater(row["wire_bytes"], 0)
             self.assertIn(row["ranks_agree"], (True, None) if row["collective"] == "reduce_scatter" else (True,))
@@ -45,6 +46,15 @@ class Collectives(unittest.TestCase):
         for launch in ("--threads", "--ranks"):
             self.check(tool.rows_of([PERF, "all_reduce", *SMALL, launch, "4", "--device", "emulated:1", "-d", "float"]),
                        "emulated:1")
+
+    def test_every_device_has_a_rank(self):
+        three = "emulated:0,emulated:1,host"
+        rows = tool.rows_of([PERF, "all_reduce", *SMALL, "--device", three])
+        self.assertEqual({row["ranks"] for row in rows}, {3})
+        self.check(rows, three)
+        for launch in ("--threads", "--ranks"):
+            done = tool.run([PERF, "all_reduce", *SMALL, launch, "2", "--device", three], expect=2)
+            self.assertEqual(done.stderr.count("--device names 3 devices for 2 ranks"), 1)
 
     def test_some_ranks_are_on_the_host(self):
         for launch in ("--threads", "--ranks"):
@@ -74,9 +84,14 @@ class Collectives(unittest.TestCase):
         said = [rank.communicate(timeout=120) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
         self.check(json.loads(said[0][0])["rows"], TWO)
+        ended = start_by_hand([[PERF, "all_reduce", *SMALL, "--device", TWO + ",host"]] * 2,
+                              [environment(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="localhost", QCCL_PORT=port) for rank in range(2)])
+        self.assertEqual([status for status, _, _ in ended], [2, 2], ended)
+        self.assertEqual("".join(words for _, _, words in ended).count("--device names 3 devices for 2 ranks"), 1, ended)
 
     def test_the_table_says_devices_and_enqueue_times(self):
         lines = tool.run([PERF, "all_reduce", *SMALL, "-t", "3", "--device", "emulated:2,host"]).stdout.splitlines()
+        self.assertIn("# Buffers: the GPUs' memory; of ranks on the host from qcclMemAlloc, registered", lines)
         devices = [re.search(r"device +(\d+) \[(\S+)\] .", line).groups() for line in lines if line.startswith("#  Rank")]
         self.assertEqual(devices, [("2", "emulated:2"), ("0", "host"), ("2", "emulated:2")])
         names = next(line for line in lines if line.startswith("#       size"))

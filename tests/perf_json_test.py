@@ -38,7 +38,7 @@ class Rows(unittest.TestCase):
         self.assertAlmostEqual(row["algbw_GBps"] / bandwidth, 1, places=6)
         self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * BUS[collective](ranks), places=9)
         self.assertIsNone(row["baseline"])
-        self.assertEqual((row["devices"], row["enqueue_us"]), (["host"], None))
+        self.assertEqual((row["devices"], row["enqueue_us"]), (["host"] * row["ranks"], None))
         shares = row["time_shares"]
         self.assertEqual(list(shares), ["encode", "copy", "network", "wait"])
         self.assertAlmostEqual(sum(shares.values()), 1)
