@@ -133,4 +133,13 @@ std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const
     return rows;
 }
 
+double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_bytes) {
+    // Of few values, for what has no place in memory may have none in a number of bytes either.
+    static constexpr size_t few = 1 << 20;
+    const double of_few = static_cast<double>(few * type_bytes(type)) +
+                          static_cast<double>(few * type_bytes(accumulator_of(type))) +
+                          static_cast<double>(payload_layout(codec, type, few).bytes);
+    return of_few / few * static_cast<double>(source_bytes / type_bytes(type));
+}
+
 } // namespace qccl

@@ -32,4 +32,7 @@ struct CodecBenchOptions {
 std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const Kernels &kernels,
                                         BenchPlace place, const CodecBenchOptions &options = {});
 
+// Of memory that measuring takes, about.
+double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_bytes);
+
 } // namespace qccl

@@ -3,16 +3,19 @@
 #include "base/choice.hpp"
 #include "device/loader.hpp"
 #include "kernels/kernels.hpp"
+#include "perf/available_memory.hpp"
 #include "perf/codec_bench.hpp"
 #include "perf/command_line.hpp"
 #include "perf/gpu_codec_bench.hpp"
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
+#include "perf/number_text.hpp"
 #include "perf/standard_output.hpp"
 #include "perf/started.hpp"
 #include "perf/version_line.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -29,7 +32,7 @@ struct CodecArguments {
     std::string type = "float";
     std::string tier; // empty: the best
     std::string device = "host";
-    uint64_t bytes = 0; // 0: what the device asks for
+    std::optional<uint64_t> bytes; // nothing: what the device asks for
     std::string json_file;
 };
 constexpr const char *host_codecs = "int8,int4,minmax";
@@ -136,7 +139,8 @@ static Result<int> run_on_host(const CodecArguments &arguments, const std::vecto
     for (const Codec &codec : codecs)
         for (const Kernels *const kernels : tiers)
             for (const BenchPlace place : {BenchPlace::l2, BenchPlace::stream}) {
-                QCCL_TRY(measure(codec, type, *kernels, place, arguments.bytes, output));
+                QCCL_TRY(
+                    measure(codec, type, *kernels, place, arguments.bytes.value_or(0), output));
                 if (const int status = interrupted(interrupts); status != EXIT_SUCCESS)
                     return status;
             }
@@ -146,14 +150,37 @@ static Result<int> run_on_host(const CodecArguments &arguments, const std::vecto
 static Result<int> run_on_gpu(const CodecArguments &arguments, const std::vector<Codec> &codecs,
                               DataType type, const Interrupts &interrupts, Output &output) {
     QCCL_TRY(const std::shared_ptr<Gpu> gpu, open_gpu(arguments.device));
-    const uint64_t bytes =
-        arguments.bytes != 0 ? arguments.bytes : default_gpu_bytes(gpu->traits());
+    const uint64_t bytes = arguments.bytes.value_or(default_gpu_bytes(gpu->traits()));
     QCCL_TRY(print_gpu_header(output, gpu->traits(), bytes));
     for (const Codec &codec : codecs) {
         QCCL_TRY(measure_on_gpu(codec, type, gpu, bytes, output));
         if (const int status = interrupted(interrupts); status != EXIT_SUCCESS) return status;
     }
     return EXIT_SUCCESS;
+}
+
+// Of what is measured, the host's part.
+static double host_bytes(const std::string &device, const Codec &codec, DataType type,
+                         uint64_t bytes) {
+    if (device == "host") return codec_bench_bytes(codec, type, bytes);
+    return gpu_codec_host_bytes(codec, type, bytes, device.starts_with("emulated"));
+}
+
+static Done check_bytes(const CodecArguments &arguments, const std::vector<Codec> &codecs,
+                        DataType type) {
+    if (!arguments.bytes) return {};
+    if (*arguments.bytes < type_bytes(type))
+        return refuse("--bytes %llu is less than one %s",
+                      static_cast<unsigned long long>(*arguments.bytes), name(type));
+    double needed = 0;
+    for (const Codec &codec : codecs)
+        needed = std::max(needed, host_bytes(arguments.device, codec, type, *arguments.bytes));
+    const auto available = available_memory_bytes();
+    if (!available || needed <= static_cast<double>(*available)) return {};
+    return refuse("buffers for values of %s need %s of memory, and this machine has %s available",
+                  memory_text(static_cast<double>(*arguments.bytes)).c_str(),
+                  memory_text(needed).c_str(),
+                  memory_text(static_cast<double>(*available)).c_str());
 }
 
 static Result<int> run(const CodecArguments &arguments) {
@@ -172,6 +199,10 @@ static Result<int> run(const CodecArguments &arguments) {
         return no_choice("--datatype", arguments.type, {"float", "double", "half", "bfloat16"});
     for (const Codec &codec : codecs)
         QCCL_TRY(check_codec(codec, Collective::all_reduce, *type, RedOp::sum));
+    QCCL_TRY(check_bytes(arguments, codecs, *type));
+    if (how_started().launch(false) != Launch::processes)
+        return refuse("codecs are measured by one process; under mpirun and its like each would "
+                      "measure beside the others");
     Output output{.table = arguments.json_file == "-" ? stderr : stdout, .json = {}};
     if (!arguments.json_file.empty()) {
         QCCL_TRY(output.json, JsonFile::open(arguments.json_file));
@@ -204,7 +235,9 @@ int run_codec_command(const std::vector<std::string> &arguments) {
                take_text(parsed.device));
     add_option(app, group, "-b,--bytes",
                "of the values (host: as caches ask for; GPU: 256M; emulated: 64K)",
-               take_bytes(parsed.bytes));
+               [&parsed](const std::string &text) -> Done {
+                   return take_bytes(parsed.bytes.emplace())(text);
+               });
     add_option(app, group, "--json", "JSON with one row for each speed; -: standard output",
                take_text(parsed.json_file));
     if (const auto answer = read_command_line(app, "qccl-perf codec", arguments))

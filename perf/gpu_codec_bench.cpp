@@ -182,4 +182,15 @@ Result<std::vector<GpuCodecSpeed>> measure_gpu_codec(const Codec &codec, DataTyp
     return rows;
 }
 
+double gpu_codec_host_bytes(const Codec &codec, DataType type, uint64_t bytes, bool is_emulated) {
+    if (!is_emulated) return static_cast<double>(bytes);
+    // Of few values, for what has no place in memory may have none in a number of bytes either.
+    static constexpr size_t few = 1 << 20;
+    const double of_few = 2 * static_cast<double>(few * type_bytes(type)) +
+                          static_cast<double>(few * type_bytes(accumulator_of(type))) +
+                          2 * static_cast<double>(payload_layout(codec, type, few).bytes) +
+                          static_cast<double>(Launches::scratch_bytes(codec, type, few));
+    return of_few / few * static_cast<double>(bytes / type_bytes(type));
+}
+
 } // namespace qccl

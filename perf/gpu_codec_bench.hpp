@@ -37,4 +37,7 @@ Result<std::vector<GpuCodecSpeed>> measure_gpu_codec(const Codec &codec, DataTyp
                                                      const std::shared_ptr<Gpu> &gpu,
                                                      const GpuCodecOptions &options);
 
+// Of the host's memory that measuring takes, about; all is there where the CPU plays the GPU.
+double gpu_codec_host_bytes(const Codec &codec, DataType type, uint64_t bytes, bool is_emulated);
+
 } // namespace qccl

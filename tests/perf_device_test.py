@@ -165,6 +165,10 @@ class Codecs(unittest.TestCase):
         done = tool.run([PERF, "codec", "--device", "emulated"], expect=2)
         self.assertIn("emulated:0", done.stderr)
         done = tool.run([PERF, "codec", "--device", "emulated:0,emulated:1"], expect=2)
+        for size, because in (("0", "--bytes 0 is less than one float"), ("3", "--bytes 3 is less than one float"),
+                              ("16T", "buffers for values of 16.0 TB need ")):
+            done = tool.run([PERF, "codec", "--device", "emulated:0", "-b", size], expect=2)
+            self.assertIn(because, done.stderr)
         done = tool.run([PERF, "codec", "--device", "emulated:8"], expect=None)
         self.assertIn("8 GPUs", done.stderr)
 

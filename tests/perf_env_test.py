@@ -73,7 +73,9 @@ class OneOfSeveral(unittest.TestCase):
         for words, because in ((["all_reduce", "--ranks", "2"], "--ranks: is not possible where RANK and WORLD_SIZE are set"),
                                (["all_reduce", "-t", "2"], "is not possible where RANK and WORLD_SIZE are set"),
                                (["all_reduce", "--baseline", "mpi"], "start it as mpirun"),
-                               (["demo"], "it starts its processes itself")):
+                               (["demo"], "it starts its processes itself"),
+                               (["codec"], "codecs are measured by one process"),
+                               (["codec", "--device", "emulated:0"], "codecs are measured by one process")):
             (status, printed, said), = ranks_by_hand([words], 2)
             self.assertEqual((status, printed, said.count(because)), (2, "", 1), said)
 

@@ -34,12 +34,20 @@ class Folder(unittest.TestCase):
 
 
 class BeforeMeasuring(Folder):
+    def test_less_than_a_value(self):
+        for size, type_name in (("0", "float"), ("3", "float"), ("7", "double"), ("1", "half")):
+            said = tool.run([PERF, "codec", "-b", size, "-d", type_name, "--codec", "none"], expect=2).stderr
+            self.assertEqual(said, f"qccl-perf codec: --bytes {size} is less than one {type_name}\n")
+
     def test_more_memory_than_there_is(self):
         for command in (["all_reduce", "--ranks", "4"], ["all_gather", "--threads", "3"], ["broadcast"]):
             said = tool.run([PERF, *command, "-b", "16T", "-e", "16T"], expect=2).stderr
             self.assertRegex(said, r"buffers of up to 16\.0 TB for each of \d ranks need \d+\.?\d* TB of memory, and "
                                    r"this machine has \d+\.?\d* [GM]B available")
         # An all-gather's inputs are parts of its result.
+        said = tool.run([PERF, "codec", "-b", "16T"], expect=2).stderr
+        self.assertRegex(said, r"^qccl-perf codec: buffers for values of 16\.0 TB need \d+\.?\d* TB of memory, and this machine has ")
+        self.assertEqual(said.count("\n"), 1, said)
         said = tool.run([PERF, "all_gather", "-b", "16T", "-e", "16T", "--ranks", "3"], expect=2).stderr
         self.assertIn("need 64.0 TB", said)
 
