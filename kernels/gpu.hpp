@@ -2,7 +2,8 @@
 // between what the library knows and what a vendor's runtime does; knows no ranks and no schedules.
 //
 // Every call may come from any thread, leaves the thread's own choice of a GPU as it was, and works
-// while another thread captures a graph. An Error names the GPU and what its runtime said.
+// while another thread captures a graph. An Error names the GPU and what its runtime said; it is
+// invalid_argument where the caller's stream cannot be the one that was meant.
 #pragma once
 
 #include "base/result.hpp"

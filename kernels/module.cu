@@ -145,8 +145,10 @@ private:
     }
 
     Error failed(const char *what, Status status) const {
-        const Error error = Error::make(Code::unhandled_device_error, "%s: cannot %s: %.300s",
-                                        traits_.name.c_str(), what, runtime::text(status));
+        const Code code = runtime::is_misuse(status) ? Code::invalid_argument
+                                                     : Code::unhandled_device_error;
+        const Error error = Error::make(code, "%s: cannot %s: %.300s", traits_.name.c_str(), what,
+                                        runtime::text(status));
         runtime::forget(status);
         return error;
     }

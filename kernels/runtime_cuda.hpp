@@ -30,6 +30,10 @@ inline bool is_not_ready(Status status) { return status == cudaErrorNotReady; }
 inline bool is_enabled_already(Status status) {
     return status == cudaErrorPeerAccessAlreadyEnabled;
 }
+// Of a stream that is none, or not one of this GPU, or that stands in the way of a capture.
+inline bool is_misuse(Status status) {
+    return status == cudaErrorInvalidResourceHandle || status == cudaErrorStreamCaptureImplicit;
+}
 inline const char *text(Status status) {
     int version = 0;
     if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&version) == cudaSuccess &&

@@ -24,6 +24,10 @@ inline bool is_not_ready(Status status) { return status == qcclEmulatedErrorNotR
 inline bool is_enabled_already(Status status) {
     return status == qcclEmulatedErrorPeerAccessAlreadyEnabled;
 }
+inline bool is_misuse(Status status) {
+    return status == qcclEmulatedErrorInvalidHandle ||
+           status == qcclEmulatedErrorStreamCaptureImplicit;
+}
 inline const char *text(Status) { return qcclEmulatedGetErrorSentence(); }
 inline void forget(Status) {} // only other runtimes remember it
 

@@ -26,6 +26,7 @@ inline constexpr Status success = hipSuccess;
 inline bool is_ok(Status status) { return status == hipSuccess; }
 inline bool is_not_ready(Status status) { return status == hipErrorNotReady; }
 inline bool is_enabled_already(Status status) { return status == hipErrorPeerAccessAlreadyEnabled; }
+inline bool is_misuse(Status status) { return status == hipErrorInvalidHandle; }
 inline const char *text(Status status) { return hipGetErrorString(status); }
 // The thread's last error is for what the program itself does.
 inline void forget(Status status) {

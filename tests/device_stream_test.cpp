@@ -122,6 +122,23 @@ void calls_on_several_streams_keep_their_order() {
     });
 }
 
+// Nothing has happened then, and the right stream is still welcome.
+void streams_of_another_gpu_are_refused() {
+    Threads ranks(two);
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        GpuFloats values(10, 1);
+        CHECK_EQ(all_reduce(values, rank, ranks[1 - number].stream), qcclInvalidArgument);
+        CHECK_EQ(async_error(rank.comm), qcclSuccess);
+        qcclStream_t of_host = nullptr;
+        check(qcclStreamCreate(&of_host));
+        CHECK_EQ(all_reduce(values, rank, of_host), qcclInvalidArgument);
+        check(qcclStreamDestroy(of_host));
+        check(all_reduce(values, rank, rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK(values.are(2));
+    });
+}
+
 void buffers_of_another_kind_are_refused_by_name() {
     Threads ranks(two);
     ranks.on_each([](size_t number, GpuRank &rank) {
@@ -354,6 +371,7 @@ int main() {
         QTEST(ranks_may_come_to_small_calls_early_or_late),
         QTEST(the_default_stream_of_each_gpu),
         QTEST(calls_on_several_streams_keep_their_order),
+        QTEST(streams_of_another_gpu_are_refused),
         QTEST(buffers_of_another_kind_are_refused_by_name),
         QTEST(a_rank_that_does_not_come_lets_the_stream_go_on),
         QTEST(an_abort_lets_the_stream_go_on),

@@ -245,7 +245,7 @@ static void every_call_may_fail() {
         calls = qcclEmulatedCountCalls() - calls;
         CHECK(calls > 20);
         for (uint64_t n = 1; n <= calls; n++) {
-            qcclEmulatedFailCall(n, qcclEmulatedErrorInvalidHandle);
+            qcclEmulatedFailCall(n, qcclEmulatedErrorLaunchFailure);
             const Done done = do_everything(*name);
             if (done) throw qtest::Failure{"call " + std::to_string(n) + " may fail unnoticed"};
             CHECK(done.error().code == Code::unhandled_device_error);

@@ -385,8 +385,9 @@ QCCL_API qcclResult_t qcclCodecDestroy(qcclCodec_t codec);
 /* What qcclCodecEncode needs at most for `count` elements, header included. */
 QCCL_API qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,
                                                size_t *bytes_out);
-/* Encodes into a container that says what it holds and carries a CRC32C. Buffers must not overlap.
- * *written_out is set when the call returns, also on a stream. */
+/* Encodes into a container that says what it holds and carries a CRC32C. Buffers must not overlap;
+ * they and the stream are the host's. *written_out is set when the call returns, also on a
+ * stream. */
 QCCL_API qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count,
                                       qcclDataType_t type, void *dst, size_t capacity,
                                       size_t *written_out, qcclStream_t stream);
@@ -409,8 +410,9 @@ QCCL_API qcclResult_t qcclStreamQuery(qcclStream_t stream);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* A block of `bytes` bytes, page-aligned, in memory that other processes can map, for buffers of
- * collectives. Any memory works in any collective; this can be registered. */
+/* A block of `bytes` bytes, page-aligned, in memory of the host that other processes can map, for
+ * buffers of collectives. Any memory of the host works in any collective of communicators on the
+ * host; this can be registered. */
 QCCL_API qcclResult_t qcclMemAlloc(void **pointer_out, size_t bytes);
 /* NULL does nothing. Takes the pointer that qcclMemAlloc gave; others are refused as far as can be
  * seen, and with qcclInvalidUsage memory that is still registered. */
