@@ -37,12 +37,16 @@ static const std::vector<Change> &changes() {
          "rank 2 calls all_reduce with type double, rank 0 with type float, in call 17"},
         {[](CallDescriptor &d) { d.op = RedOp::max; },
          "rank 2 calls all_reduce with op max, rank 0 with op sum, in call 17"},
-        {[](CallDescriptor &d) { std::strcpy(d.codec, "none"), std::memset(d.codec + 4, 0, 36); },
+        {[](CallDescriptor &d) {
+             std::memset(d.codec, 0, sizeof d.codec), std::strcpy(d.codec, "none");
+         },
          "rank 2 calls all_reduce with codec none, rank 0 with codec int4:block=32, in call 17"},
         {[](CallDescriptor &d) { std::strcpy(d.algorithm, "direct"); },
          "rank 2 calls all_reduce with algorithm direct, rank 0 with algorithm ring, in call 17"},
         {[](CallDescriptor &d) { d.root = 3; },
          "rank 2 calls all_reduce with root 3, rank 0 with root 0, in call 17"},
+        {[](CallDescriptor &d) { d.captured = 3; },
+         "rank 2 makes captured call 3, rank 0 a call of no graph, in call 17"},
         {[](CallDescriptor &d) { d.call++; }, nullptr},
     };
     return all;

@@ -120,7 +120,7 @@ void what_is_no_record_is_refused() {
         {[](Bytes &bytes) { bytes.resize(100); }, "too short"},
         {[](Bytes &bytes) { bytes.resize(bytes.size() - 1); }, "cut short"},
         {[](Bytes &bytes) { bytes[0] ^= std::byte{1}; }, "no record"},
-        {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->version = 2; }, "version 2"},
+        {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->version = 3; }, "version 3"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->calls = UINT32_MAX; }, "damaged"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->calls = 0; }, "damaged"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->near_ranks = UINT32_MAX; }, "damaged"},

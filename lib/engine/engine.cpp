@@ -33,6 +33,7 @@ Done Engine::run(const Program &program, const Call &call) {
     CallDescriptor descriptor = program.descriptor;
     descriptor.call = call.number;
     descriptor.tag = call.tag;
+    descriptor.captured = call.captured;
     QCCL_TRY(transport_.begin(descriptor, call.timeout));
     memory_.last_call = call.number;
     QCCL_TRY(program.bound ? run_lines(program, call) : run_tasks(program, call));
@@ -70,6 +71,7 @@ Done Engine::run_lines(const Program &program, const Call &call) {
                           .recv = static_cast<std::byte *>(call.recv),
                           .sum = memory_.segments.data(),
                           .number = call.number,
+                          .captured = call.captured,
                           .noise_seed = call.noise_seed,
                           .lines = memory_.lines};
     if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound); });

@@ -31,6 +31,7 @@ struct Call {
     void *recv = nullptr;
     // Of the call on the communicator, from 1 and without gaps; equal on all ranks.
     uint64_t number = 0;
+    uint64_t captured = 0;               // as its descriptor has it
     uint64_t noise_seed = 0;             // stochastic rounding; equal on all ranks
     uint64_t tag = 0;                    // the caller's, shown in errors
     std::chrono::nanoseconds timeout{0}; // for live peers that do not come; 0 is never

@@ -63,7 +63,8 @@ Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program
     QCCL_TRY(outcome(transport.line()));
     exchange_++;
     // Ranks that mean something else do not meet.
-    value_ = splitmix64(program.fingerprint ^ splitmix64(call.number)) | 1;
+    value_ =
+        splitmix64(program.fingerprint ^ splitmix64(call.number ^ splitmix64(call.captured))) | 1;
     QCCL_TRY(launch(launches, program, call, bound.writes));
     QCCL_TRY(meet(launches, rank));
     const auto *const met = reinterpret_cast<uint64_t *>(met_.data());

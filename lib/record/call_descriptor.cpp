@@ -18,7 +18,8 @@ using Words = std::array<uint64_t, sizeof(CallDescriptor) / sizeof(uint64_t)>;
 constexpr Words secrets{0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB,
                         0xD6E8FEB86659FD93, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
                         0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0xA24BAED4963EE407,
-                        0x9FB21C651E98DF25, 0x8BB84B93962EACC9, 0xD1B54A32D192ED03};
+                        0x9FB21C651E98DF25, 0x8BB84B93962EACC9, 0xD1B54A32D192ED03,
+                        0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3};
 
 uint64_t fold(uint64_t a, uint64_t b) {
     const Wide product = Wide{a} * b;
@@ -62,13 +63,23 @@ struct Spelled {
     }
 };
 
+struct Maker {
+    char text[48];
+    explicit Maker(uint64_t captured) {
+        if (captured == 0)
+            std::snprintf(text, sizeof text, "a call of no graph");
+        else
+            std::snprintf(text, sizeof text, "captured call %" PRIu64, captured);
+    }
+};
+
 } // namespace
 
 uint64_t CallDescriptor::hash() const {
     CallDescriptor compared = *this;
     compared.tag = 0;
     const auto words = std::bit_cast<Words>(compared);
-    // Six products that do not wait for each other: this runs in every call.
+    // Seven products that do not wait for each other: this runs in every call.
     uint64_t mixed = 0;
     for (size_t i = 0; i < words.size(); i += 2)
         mixed ^= fold(words[i] ^ secrets[i], words[i + 1] ^ secrets[i + 1]);
@@ -77,6 +88,12 @@ uint64_t CallDescriptor::hash() const {
 
 std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDescriptor &theirs,
                                                 uint32_t rank) const {
+    // Before all else, from which it may follow.
+    if (captured != theirs.captured)
+        return Error::make(Code::mismatch, "rank %u makes %s, rank %u %s, in call %" PRIu64, rank,
+                           Maker(theirs.captured).text, reference, Maker(captured).text, call)
+            .at_rank(rank)
+            .compared(static_cast<int64_t>(captured), static_cast<int64_t>(theirs.captured));
     if (collective != theirs.collective)
         return Error::make(Code::mismatch, "rank %u calls %s, rank %u calls %s, in call %" PRIu64,
                            rank, Spelled(named(theirs.collective)).text, reference,

@@ -16,6 +16,10 @@ struct CallDescriptor {
     uint64_t call = 0; // number of the call on the communicator, from 1 and without gaps
     uint64_t count = 0;
     uint64_t tag = 0; // the caller's; shown, not compared
+    // Of a call that a graph makes: which of the communicator's captured calls it is, from 1; 0:
+    // the program makes it.
+    uint64_t captured = 0;
+    uint64_t zero = 0;
     Collective collective = Collective::barrier;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
@@ -29,6 +33,6 @@ struct CallDescriptor {
     std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs,
                                     uint32_t rank) const;
 };
-static_assert(sizeof(CallDescriptor) == 96, "hashed and published word by word: no padding");
+static_assert(sizeof(CallDescriptor) == 112, "hashed and published word by word: no padding");
 
 } // namespace qccl

@@ -176,7 +176,8 @@ std::string describe(const CallDescriptor &call) {
                   call.call, collective_text(call.collective).c_str(), call.count,
                   type ? name(*type) : "?", op ? name(*op) : "?", text_of(call.codec).c_str(),
                   text_of(call.algorithm).c_str(), call.root, call.tag);
-    return text;
+    if (call.captured == 0) return text;
+    return text + (", captured call " + std::to_string(call.captured));
 }
 
 } // namespace qccl

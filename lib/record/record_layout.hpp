@@ -23,7 +23,7 @@ inline constexpr uint32_t calls_recorded = 256;
 struct RecordHead {
     static constexpr uint64_t our_magic =
         0x4443455252434351; // "QCCRRECD"; not another endianness's
-    static constexpr uint32_t our_version = 1;
+    static constexpr uint32_t our_version = 2;
 
     uint64_t magic = 0; // last
     uint32_t version = our_version;
@@ -64,7 +64,7 @@ static_assert(sizeof(RecordedState) == 128);
 // death half-way, finds that `check` is another.
 struct RecordedCall {
     uint64_t check = 0;
-    uint64_t zero[3] = {};
+    uint64_t zero = 0;
     CallDescriptor call;
 
     static uint64_t check_of(const CallDescriptor &call, uint64_t hash) {

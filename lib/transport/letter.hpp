@@ -36,6 +36,6 @@ struct Letter {
     MessageTag tag{};      // mail, notice
     uint64_t exchange = 0; // line; which of the sender's notices of that number it is
 };
-static_assert(sizeof(Letter) == 168 && sizeof(Letter) <= most_network_head_bytes);
+static_assert(sizeof(Letter) == 184 && sizeof(Letter) <= most_network_head_bytes);
 
 } // namespace qccl
