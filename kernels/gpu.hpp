@@ -98,7 +98,11 @@ public:
     // of their own, and a stream at a gate must not hold up those by which the gate comes to open.
     virtual Result<GpuStream> create_stream() = 0;
     virtual void destroy_stream(GpuStream stream) = 0;
-    virtual Result<bool> is_capturing(GpuStream stream) const = 0;
+    // Which capture the stream is in, by a number that no other one of the process has; 0: none.
+    virtual Result<uint64_t> capture_of(GpuStream stream) const = 0;
+    // Calls `end` once, when nothing is left of the graph that the stream's capture makes; also
+    // where this fails. On any thread; it must not call the GPU, but may leave what it took.
+    virtual Done tie_to_graph(GpuStream stream, void (*end)(void *), void *context) = 0;
 
     virtual Done launch(GpuStream stream, KernelId kernel, unsigned blocks, const Batch &batch) = 0;
     virtual Done copy(GpuStream stream, void *to, const void *from, size_t bytes) = 0;
@@ -111,6 +115,9 @@ public:
     virtual Result<GpuMark> create_mark() = 0;
     virtual void destroy_mark(GpuMark mark) = 0;
     virtual Done set_mark(GpuMark mark, GpuStream stream) = 0; // forgets where it stood before
+    // The stream goes on when another has come by. Of a stream that captures the mark is its
+    // capture's alone.
+    virtual Done await_mark(GpuStream stream, GpuMark mark) = 0;
     // An error is the stream's: what went before has failed.
     virtual Result<bool> is_passed(GpuMark mark) const = 0;
 
@@ -126,7 +133,7 @@ public:
 
 // What a vendor's module exports; the library loads it when a GPU of the vendor is asked for.
 struct GpuModule {
-    static constexpr uint32_t current_abi = 1;
+    static constexpr uint32_t current_abi = 2;
 
     uint32_t abi;
     const char *vendor; // "cuda"

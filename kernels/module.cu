@@ -78,11 +78,15 @@ public:
     void destroy_stream(GpuStream stream) override {
         undo([&] { return runtime::destroy(own(stream)); });
     }
-    Result<bool> is_capturing(GpuStream stream) const override {
-        bool is = false;
+    Result<uint64_t> capture_of(GpuStream stream) const override {
+        uint64_t capture = 0;
         QCCL_TRY(doing("ask a stream whether it captures",
-                       [&] { return runtime::is_capturing(own(stream), &is); }));
-        return is;
+                       [&] { return runtime::capture_of(own(stream), &capture); }));
+        return capture;
+    }
+    Done tie_to_graph(GpuStream stream, void (*end)(void *), void *context) override {
+        return doing("tie something to a graph",
+                     [&] { return runtime::tie_to_graph(own(stream), end, context); });
     }
 
     Done launch(GpuStream stream, KernelId kernel, unsigned blocks, const Batch &batch) override {
@@ -110,6 +114,10 @@ public:
     }
     Done set_mark(GpuMark mark, GpuStream stream) override {
         return doing("record an event", [&] { return runtime::record(own(mark), own(stream)); });
+    }
+    Done await_mark(GpuStream stream, GpuMark mark) override {
+        return doing("have a stream wait for an event",
+                     [&] { return runtime::await(own(stream), own(mark)); });
     }
     Result<bool> is_passed(GpuMark mark) const override {
         const Visit visit(device_);

@@ -243,10 +243,29 @@ inline Status create(Stream *stream) {
 }
 inline Status destroy(Stream stream) { return cudaStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return cudaStreamSynchronize(stream); }
-inline Status is_capturing(Stream stream, bool *is) {
+inline Status capture_of(Stream stream, uint64_t *capture) {
     cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
-    const Status status = cudaStreamIsCapturing(stream, &answer);
-    *is = answer != cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    const Status status = cudaStreamGetCaptureInfo(stream, &answer, &id);
+    const bool is_active = answer == cudaStreamCaptureStatusActive;
+    *capture = is_active ? id : answer == cudaStreamCaptureStatusNone ? 0 : UINT64_MAX;
+    return status;
+}
+inline Status tie_to_graph(Stream stream, void (*end)(void *), void *context_of_it) {
+    cudaStreamCaptureStatus answer = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    cudaGraph_t graph{};
+    cudaUserObject_t object{};
+    Status status = cudaStreamGetCaptureInfo(stream, &answer, &id, &graph);
+    if (is_ok(status))
+        status =
+            cudaUserObjectCreate(&object, context_of_it, end, 1, cudaUserObjectNoDestructorSync);
+    if (!is_ok(status)) {
+        end(context_of_it);
+        return status;
+    }
+    status = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+    if (!is_ok(status)) forget(cudaUserObjectRelease(object));
     return status;
 }
 inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
@@ -269,6 +288,7 @@ inline Status create(Event *event) {
 }
 inline Status destroy(Event event) { return cudaEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
+inline Status await(Stream stream, Event event) { return cudaStreamWaitEvent(stream, event); }
 inline Status query(Event event) { return cudaEventQuery(event); }
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     if (!driver().await_value) return cudaErrorNotSupported;

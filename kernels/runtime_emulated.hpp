@@ -123,10 +123,12 @@ inline Status reach(int peer) { return qcclEmulatedDeviceEnablePeerAccess(peer);
 inline Status create(Stream *stream) { return qcclEmulatedStreamCreateNonBlocking(stream); }
 inline Status destroy(Stream stream) { return qcclEmulatedStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return qcclEmulatedStreamSynchronize(stream); }
-inline Status is_capturing(Stream stream, bool *is) {
-    int answer = 0;
-    const Status status = qcclEmulatedStreamIsCapturing(stream, &answer);
-    *is = answer != 0;
+inline Status capture_of(Stream stream, uint64_t *capture) {
+    return qcclEmulatedStreamGetCapture(stream, capture);
+}
+inline Status tie_to_graph(Stream stream, void (*end)(void *), void *context) {
+    const Status status = qcclEmulatedCaptureUserObject(stream, end, context);
+    if (!is_ok(status)) end(context);
     return status;
 }
 inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
@@ -145,6 +147,9 @@ inline Status call_host(Stream stream, void (*function)(void *), void *context) 
 inline Status create(Event *event) { return qcclEmulatedEventCreate(event); }
 inline Status destroy(Event event) { return qcclEmulatedEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return qcclEmulatedEventRecord(event, stream); }
+inline Status await(Stream stream, Event event) {
+    return qcclEmulatedStreamWaitEvent(stream, event);
+}
 inline Status query(Event event) { return qcclEmulatedEventQuery(event); }
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     return qcclEmulatedStreamWaitValue32(stream, at, value);

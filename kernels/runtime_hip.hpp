@@ -183,12 +183,17 @@ inline Status create(Stream *stream) {
 }
 inline Status destroy(Stream stream) { return hipStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return hipStreamSynchronize(stream); }
-inline Status is_capturing(Stream stream, bool *is) {
+inline Status capture_of(Stream stream, uint64_t *capture) {
     hipStreamCaptureStatus answer = hipStreamCaptureStatusNone;
     unsigned long long id = 0;
     const Status status = hipStreamGetCaptureInfo(stream, &answer, &id);
-    *is = answer != hipStreamCaptureStatusNone;
+    const bool is_active = answer == hipStreamCaptureStatusActive;
+    *capture = is_active ? id : answer == hipStreamCaptureStatusNone ? 0 : UINT64_MAX;
     return status;
+}
+inline Status tie_to_graph(Stream, void (*end)(void *), void *context) {
+    end(context);
+    return hipErrorNotSupported;
 }
 inline Status launch(Stream stream, KernelId kernel, unsigned blocks, const Batch &batch) {
     void *arguments[] = {const_cast<Batch *>(&batch)};
@@ -226,6 +231,7 @@ inline Status call_host(Stream stream, void (*function)(void *), void *context) 
 inline Status create(Event *event) { return hipEventCreateWithFlags(event, hipEventDisableTiming); }
 inline Status destroy(Event event) { return hipEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return hipEventRecord(event, stream); }
+inline Status await(Stream stream, Event event) { return hipStreamWaitEvent(stream, event, 0); }
 inline Status query(Event event) { return hipEventQuery(event); }
 inline Status await_value(Stream, const uint32_t *, uint32_t) { return hipErrorNotSupported; }
 

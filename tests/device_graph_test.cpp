@@ -108,6 +108,131 @@ void a_graph_may_outlive_its_communicator() {
     });
 }
 
+struct Forks {
+    Forks() {
+        CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&branch));
+        CHECK_EMULATED(qcclEmulatedEventCreate(&fork));
+        CHECK_EMULATED(qcclEmulatedEventCreate(&join));
+    }
+    ~Forks() {
+        (void)qcclEmulatedStreamDestroy(branch);
+        (void)qcclEmulatedEventDestroy(fork);
+        (void)qcclEmulatedEventDestroy(join);
+    }
+    Forks(const Forks &) = delete;
+    void part(qcclEmulatedStream_t stream) {
+        CHECK_EMULATED(qcclEmulatedEventRecord(fork, stream));
+        CHECK_EMULATED(qcclEmulatedStreamWaitEvent(branch, fork));
+    }
+    void meet(qcclEmulatedStream_t stream) {
+        CHECK_EMULATED(qcclEmulatedEventRecord(join, branch));
+        CHECK_EMULATED(qcclEmulatedStreamWaitEvent(stream, join));
+    }
+    qcclEmulatedStream_t branch = nullptr;
+    qcclEmulatedEvent_t fork = nullptr, join = nullptr;
+};
+
+void dawdle(qcclEmulatedStream_t stream) {
+    CHECK_EMULATED(qcclEmulatedLaunchHostFunc(
+        stream, [](void *) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); },
+        nullptr));
+}
+
+// Each rank comes early to another one of two branches.
+void branches_make_calls_in_the_order_of_their_capture() {
+    Threads ranks(two);
+    ranks.on_each([](size_t number, GpuRank &rank) {
+        GpuFloats a(100, 1), b(100, 10);
+        Forks forks;
+        const auto graph = capture(rank.stream, [&] {
+            forks.part(rank.stream);
+            dawdle(number == 0 ? rank.stream : forks.branch);
+            check(all_reduce(a, rank, rank.stream));
+            check(all_reduce(b, rank, forks.branch));
+            forks.meet(rank.stream);
+        });
+        for (int i = 0; i < 3; i++) CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK_EQ(async_error(rank.comm), qcclSuccess);
+        CHECK(a.are(8));
+        CHECK(b.are(80));
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+}
+
+// Calls of equal shape, which nothing but their order tells from each other.
+void ranks_that_differ_in_order_are_told() {
+    for (const size_t count : {size_t{100}, size_t{100000}}) {
+        Threads ranks(two);
+        ranks.on_each([&](size_t number, GpuRank &rank) {
+            GpuFloats a(count, 1), b(count, 10);
+            Forks streams;
+            const auto graph =
+                capture(rank.stream, [&] { check(all_reduce(a, rank, rank.stream)); });
+            if (number == 0) {
+                CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+                streams.part(rank.stream);
+                (void)all_reduce(b, rank, streams.branch);
+            } else {
+                (void)all_reduce(b, rank, streams.branch);
+                streams.meet(rank.stream);
+                CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+            }
+            CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+            CHECK_EMULATED(qcclEmulatedStreamSynchronize(streams.branch));
+            CHECK_EQ(async_error(rank.comm), qcclMismatch);
+            const std::string said = qcclGetLastError(rank.comm);
+            CHECK(said.find("rank 1 makes a call of no graph, rank 0 captured call 1, in call 1") !=
+                  std::string::npos);
+            CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+        });
+    }
+}
+
+void a_graph_may_be_instantiated_twice() {
+    Threads ranks(two);
+    ranks.on_each([](size_t, GpuRank &rank) {
+        GpuFloats values(100, 1);
+        Forks forks;
+        CHECK_EMULATED(
+            qcclEmulatedStreamBeginCapture(rank.stream, qcclEmulatedCaptureModeThreadLocal));
+        check(all_reduce(values, rank, rank.stream));
+        qcclEmulatedGraph_t graph = nullptr;
+        CHECK_EMULATED(qcclEmulatedStreamEndCapture(rank.stream, &graph));
+        std::array<qcclEmulatedGraphExec_t, 2> execs{};
+        for (auto &exec : execs) CHECK_EMULATED(qcclEmulatedGraphInstantiate(&exec, graph));
+        CHECK_EMULATED(qcclEmulatedGraphDestroy(graph));
+        for (int i = 0; i < 5; i++) { // both at once
+            CHECK_EMULATED(qcclEmulatedGraphLaunch(execs[0], rank.stream));
+            CHECK_EMULATED(qcclEmulatedGraphLaunch(execs[1], forks.branch));
+        }
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(forks.branch));
+        CHECK(values.are(1024));
+        for (const auto exec : execs) CHECK_EMULATED(qcclEmulatedGraphExecDestroy(exec));
+    });
+}
+
+void what_a_graph_holds_goes_with_it() {
+    Threads ranks(two);
+    std::array<size_t, 2> held{};
+    for (const int graphs : {3, 30}) {
+        ranks.on_each([=](size_t, GpuRank &rank) {
+            GpuFloats values(100, 1);
+            for (int i = 0; i < graphs; i++) {
+                const auto graph =
+                    capture(rank.stream, [&] { check(all_reduce(values, rank, rank.stream)); });
+                CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+                CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+                CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+                values.fill(1);
+            }
+        });
+        held[graphs == 3 ? 0 : 1] = qcclEmulatedCountHeld();
+    }
+    CHECK_EQ(held[0], held[1]);
+}
+
 } // namespace
 
 int main() {
@@ -115,6 +240,10 @@ int main() {
         QTEST(a_captured_call_is_made_by_every_replay),
         QTEST(replays_draw_other_noise),
         QTEST(a_graph_may_outlive_its_communicator),
+        QTEST(branches_make_calls_in_the_order_of_their_capture),
+        QTEST(ranks_that_differ_in_order_are_told),
+        QTEST(a_graph_may_be_instantiated_twice),
+        QTEST(what_a_graph_holds_goes_with_it),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

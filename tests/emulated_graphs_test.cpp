@@ -32,9 +32,9 @@ void begin(qcclEmulatedStream_t stream,
 void check_spoilt(qcclEmulatedStream_t stream) {
     qcclEmulatedGraph_t graph = nullptr;
     REFUSED(StreamCaptureInvalidated, StreamEndCapture(stream, &graph));
-    int is_capturing = 1;
-    DO(StreamIsCapturing(stream, &is_capturing));
-    CHECK_EQ(is_capturing, 0);
+    uint64_t capture = 1;
+    DO(StreamGetCapture(stream, &capture));
+    CHECK(capture == 0);
 }
 
 } // namespace
@@ -49,9 +49,9 @@ static void what_is_captured_is_replayed() {
         Letter letter{&text, 'x'};
         GraphHandle graph;
         begin(stream);
-        int is_capturing = 0;
-        DO(StreamIsCapturing(stream, &is_capturing));
-        CHECK_EQ(is_capturing, 1);
+        uint64_t capture = 0;
+        DO(StreamGetCapture(stream, &capture));
+        CHECK(capture != 0);
         DO(MemcpyAsync(array.at, from.data(), array.bytes(), stream));
         DO(MemcpyAsync(to.data(), array.at, array.bytes(), stream));
         DO(LaunchHostFunc(stream, Letter::write, &letter));
@@ -175,12 +175,12 @@ static void what_cannot_be_captured_spoils() {
     begin(stream); // the default stream would wait for it
     REFUSED(StreamCaptureImplicit, LaunchHostFunc(
                                        nullptr, [](void *) {}, nullptr));
-    int is_capturing = 0;
-    REFUSED(StreamCaptureImplicit, StreamIsCapturing(nullptr, &is_capturing));
+    uint64_t capture = 0;
+    REFUSED(StreamCaptureImplicit, StreamGetCapture(nullptr, &capture));
     check_spoilt(stream);
     REFUSED(StreamCaptureUnsupported, StreamBeginCapture(nullptr, qcclEmulatedCaptureModeGlobal));
-    DO(StreamIsCapturing(nullptr, &is_capturing));
-    CHECK_EQ(is_capturing, 0);
+    DO(StreamGetCapture(nullptr, &capture));
+    CHECK(capture == 0);
 }
 
 static void captures_end_where_they_began() {
@@ -230,6 +230,37 @@ static void failure_in_a_branch_is_the_launch_s() {
     CHECK_EQ(text, "x");
 }
 
+static void what_is_tied_to_a_graph_ends_with_it() {
+    const StreamHandle stream;
+    std::atomic<int> ended = 0;
+    const qcclEmulatedHostFn_t end = [](void *count) { ++*static_cast<std::atomic<int> *>(count); };
+    Gate gate;
+    qcclEmulatedGraph_t graph = nullptr;
+    qcclEmulatedGraphExec_t exec = nullptr;
+    REFUSED(InvalidValue, CaptureUserObject(stream, end, &ended)); // it captures nothing
+    begin(stream);
+    gate.hold(stream);
+    DO(CaptureUserObject(stream, end, &ended));
+    DO(StreamEndCapture(stream, &graph));
+    DO(GraphInstantiate(&exec, graph));
+    DO(GraphDestroy(graph));
+    CHECK_EQ(ended, 0);
+    DO(GraphLaunch(exec, stream));
+    DO(GraphExecDestroy(exec));
+    nap();
+    CHECK_EQ(ended, 0); // the launch goes on
+    gate.open();
+    DO(StreamSynchronize(stream));
+    CHECK_EQ(ended, 1);
+    begin(stream); // of which there will be no graph
+    DO(CaptureUserObject(stream, end, &ended));
+    void *memory = nullptr;
+    REFUSED(StreamCaptureUnsupported, MallocAsync(&memory, 10, stream));
+    REFUSED(StreamCaptureInvalidated, CaptureUserObject(stream, end, &ended));
+    check_spoilt(stream);
+    CHECK_EQ(ended, 2);
+}
+
 static void a_gpu_works_while_others_capture() {
     const StreamHandle stream;
     const auto gpu = open_gpu(0);
@@ -257,10 +288,11 @@ static void a_gpu_works_while_others_capture() {
     CHECK_OK(gpu->pin(mine.data(), mine.size()));
     gpu->unpin(mine.data());
     const auto handle = reinterpret_cast<qccl::GpuStream>(stream.handle);
-    const auto is = gpu->is_capturing(handle), is_not = gpu->is_capturing(*own);
+    const auto is = gpu->capture_of(handle), is_not = gpu->capture_of(*own);
     CHECK_OK(is);
     CHECK_OK(is_not);
-    CHECK(*is && !*is_not);
+    CHECK(*is != 0);
+    CHECK(*is_not == 0);
     // What is asked of the stream that captures becomes part of the graph.
     const auto gate = gpu->create_gate();
     CHECK_OK(gate);
@@ -289,6 +321,7 @@ int main() {
         QTEST(what_cannot_be_captured_spoils),
         QTEST(captures_end_where_they_began),
         QTEST(failure_in_a_branch_is_the_launch_s),
+        QTEST(what_is_tied_to_a_graph_ends_with_it),
         QTEST(a_gpu_works_while_others_capture),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -209,13 +209,14 @@ static Done do_everything(const GpuMemoryName &name) {
         QCCL_TRY(mark, gpu->create_mark());
         QCCL_TRY(gate, gpu->create_gate());
         *gate = 1;
-        QCCL_TRY(gpu->is_capturing(stream));
+        QCCL_TRY(gpu->capture_of(stream));
         QCCL_TRY(gpu->await_gate(stream, gate, 1));
         QCCL_TRY(gpu->copy(stream, named, pinned, 64));
         QCCL_TRY(gpu->launch(stream, KernelId::fold_float, 1, Batch{}));
         QCCL_TRY(gpu->call_host(
             stream, [](void *) {}, nullptr));
         QCCL_TRY(gpu->set_mark(mark, stream));
+        QCCL_TRY(gpu->await_mark(stream, mark));
         QCCL_TRY(gpu->synchronize(stream));
         return outcome(gpu->is_passed(mark));
     };

@@ -206,8 +206,14 @@ qcclEmulatedStreamBeginCapture(qcclEmulatedStream_t stream, qcclEmulatedCaptureM
 /* By the thread that began it, unless that was relaxed. */
 QCCL_EMULATED_API qcclEmulatedResult_t
 qcclEmulatedStreamEndCapture(qcclEmulatedStream_t stream, qcclEmulatedGraph_t *graph);
+/* Which capture the stream is in: each has a number of its own in the process. 0: none. */
+QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedStreamGetCapture(qcclEmulatedStream_t stream,
+                                                                    uint64_t *capture);
+/* Has `destroy` called, on any thread, once neither the graph that the stream's capture makes is
+ * left, nor any that was instantiated of it, nor any launch. It must not call the GPU. */
 QCCL_EMULATED_API qcclEmulatedResult_t
-qcclEmulatedStreamIsCapturing(qcclEmulatedStream_t stream, int *is_capturing);
+qcclEmulatedCaptureUserObject(qcclEmulatedStream_t stream, qcclEmulatedHostFn_t destroy,
+                              void *object);
 /* Of the calling thread; leaves what it was in `mode`. */
 QCCL_EMULATED_API qcclEmulatedResult_t
 qcclEmulatedThreadExchangeCaptureMode(qcclEmulatedCaptureMode_t *mode);

@@ -99,11 +99,12 @@ typedef struct qcclCodec *qcclCodec_t;
  * waits for the whole GPU (cudaFree, cudaDeviceSynchronize). Buffers are the GPU's memory, or
  * managed memory.
  *
- * A call may be captured into a graph, on every rank, and is made anew by each launch of the graph,
- * which every rank launches as often. Such calls are made when streams come to them: where other
- * calls of the communicator could be made at the same time, in other branches of the graph or in
- * other streams, events have to order them, alike on all ranks. A graph that holds calls is
- * instantiated once; they keep a few bytes each until the process ends. */
+ * A call may be captured into a graph, and is made anew by each launch of the graph. All ranks
+ * capture the same calls in the same order, and launch what they captured as often. Calls of one
+ * graph are made in the order in which they were captured, also in branches beside each other.
+ * Where another graph's call, or one that was not captured, could be made at the same time, events
+ * have to order the two, alike on all ranks; if ranks come to them in different orders the
+ * communicator fails (qcclMismatch). */
 typedef void *qcclStream_t;
 #define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
 

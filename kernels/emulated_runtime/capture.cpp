@@ -40,6 +40,7 @@ Outcome Capture::finish(Graph &graph) const {
         for (const size_t before : nodes_[i].after) leads_back[before] = true;
     }
     graph.nodes = nodes_;
+    graph.objects = objects_;
     graph.lanes = lanes_.size();
     return {};
 }

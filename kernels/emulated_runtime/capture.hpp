@@ -5,6 +5,7 @@
 #include "kernels/emulated_runtime/workers.hpp"
 
 #include <map>
+#include <memory>
 #include <thread>
 
 namespace qccl::emulated {
@@ -15,8 +16,22 @@ struct Node {
     size_t lane = 0; // nodes of one stream
 };
 
+// Of the program's: ended with the last of what holds it.
+struct UserObject {
+    UserObject() = default;
+    ~UserObject() {
+        if (destroy) destroy(object);
+    }
+    UserObject(const UserObject &) = delete;
+
+    qcclEmulatedHostFn_t destroy = nullptr;
+    void *object = nullptr;
+};
+using UserObjects = std::vector<std::shared_ptr<UserObject>>;
+
 struct Graph {
     std::vector<Node> nodes;
+    UserObjects objects;
     size_t lanes = 1;
 };
 
@@ -30,13 +45,19 @@ using Tips = std::vector<size_t>;
 
 class Capture {
 public:
-    Capture(const Stream *origin, qcclEmulatedCaptureMode_t mode)
-        : origin_(origin), mode_(mode), thread_(std::this_thread::get_id()) {
+    Capture(const Stream *origin, qcclEmulatedCaptureMode_t mode, uint64_t number)
+        : number_(number), origin_(origin), mode_(mode), thread_(std::this_thread::get_id()) {
         join(origin, {});
     }
 
+    uint64_t number() const { return number_; }
     void join(const Stream *stream, const Tips &tips);
     void add(const Stream *stream, std::function<Outcome()> run);
+    // Empty, to be filled in.
+    UserObject &add_object() {
+        objects_.push_back(std::make_shared<UserObject>());
+        return *objects_.back();
+    }
     const Tips &tips(const Stream *stream) const { return lanes_.at(stream).tips; }
 
     void spoil() { is_spoilt_ = true; }
@@ -54,11 +75,13 @@ private:
         Tips tips;
     };
 
+    const uint64_t number_;
     const Stream *origin_;
     qcclEmulatedCaptureMode_t mode_;
     std::thread::id thread_;
     bool is_spoilt_ = false;
     std::vector<Node> nodes_;
+    UserObjects objects_;
     std::map<const Stream *, Lane> lanes_;
 };
 

@@ -34,7 +34,10 @@ Outcome launch(Runtime &runtime, GraphExec &exec, const StreamPtr &stream) {
     }
     std::vector<Dependency> all;
     for (const PointPtr &point : points) all.push_back({.point = point, .shares_failure = true});
-    Outcome end = runtime.put(stream, nullptr, std::move(all));
+    std::function<Outcome()> keep;
+    if (!exec.graph.objects.empty())
+        keep = [objects = exec.graph.objects]() -> Outcome { return {}; };
+    Outcome end = runtime.put(stream, std::move(keep), std::move(all));
     exec.last = stream->last;
     return end;
 }
@@ -54,7 +57,7 @@ qcclEmulatedResult_t qcclEmulatedStreamBeginCapture(qcclEmulatedStream_t handle,
             mode > qcclEmulatedCaptureModeRelaxed)
             return qcclEmulatedErrorInvalidValue;
         if (!stream->failure.is_ok()) return stream->failure;
-        stream->capture = std::make_shared<Capture>(stream.get(), mode);
+        stream->capture = std::make_shared<Capture>(stream.get(), mode, ++runtime.captures_begun);
         runtime.captures.insert(stream->capture);
         return {};
     });
@@ -78,13 +81,27 @@ qcclEmulatedResult_t qcclEmulatedStreamEndCapture(qcclEmulatedStream_t handle,
     });
 }
 
-qcclEmulatedResult_t qcclEmulatedStreamIsCapturing(qcclEmulatedStream_t handle, int *is_capturing) {
+qcclEmulatedResult_t qcclEmulatedStreamGetCapture(qcclEmulatedStream_t handle, uint64_t *capture) {
     return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
         const StreamPtr stream = runtime.stream(handle);
         if (!stream) return qcclEmulatedErrorInvalidHandle;
-        if (!is_capturing) return qcclEmulatedErrorInvalidValue;
+        if (!capture) return qcclEmulatedErrorInvalidValue;
         if (runtime.captor(*stream)) return qcclEmulatedErrorStreamCaptureImplicit;
-        *is_capturing = stream->capture ? 1 : 0;
+        *capture = stream->capture ? stream->capture->number() : 0;
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedCaptureUserObject(qcclEmulatedStream_t handle,
+                                                   qcclEmulatedHostFn_t destroy, void *object) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!destroy || !stream->capture) return qcclEmulatedErrorInvalidValue;
+        if (stream->capture->is_spoilt()) return qcclEmulatedErrorStreamCaptureInvalidated;
+        UserObject &kept = stream->capture->add_object();
+        kept.destroy = destroy;
+        kept.object = object;
         return {};
     });
 }

@@ -76,6 +76,7 @@ public:
     std::map<const void *, std::unique_ptr<Graph>> graphs;
     std::map<const void *, std::unique_ptr<GraphExec>> execs;
     std::set<std::shared_ptr<Capture>> captures;
+    uint64_t captures_begun = 0;
     std::array<std::array<bool, device_count>, device_count> peers{};
     bool are_peers_forbidden = false;
     uint64_t calls = 0, fails_in = 0;

@@ -104,7 +104,7 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
     queue_->await_all();
     QCCL_TRY(
         const uint64_t call,
-        take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout}));
+        take_next_turn(program, {.send = send.data(), .recv = recv.data(), .timeout = timeout}, 0));
     std::memcpy(all, recv.data(), all_bytes);
     return call;
 }
@@ -117,19 +117,22 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                            "a collective on a communicator from inside one of its own (in an idle "
                            "or log function)");
     if (stream)
-        return queue_->enqueue(*stream, [this, program, request](const Done &arrived) {
-            run_arrived(*program, request, arrived);
-        });
+        return queue_->enqueue(*stream,
+                               [this, program, request](const Done &arrived, uint64_t captured) {
+                                   run_arrived(*program, request, arrived, captured);
+                               });
     queue_->await_all();
-    return outcome(take_next_turn(*program, request));
+    return outcome(take_next_turn(*program, request, 0));
 }
 
-Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request) {
+Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,
+                                      uint64_t captured) {
     const auto number = turns_.await_next();
     if (!number) return ended();
     const Call call{.send = request.send,
                     .recv = request.recv,
                     .number = *number,
+                    .captured = captured,
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
                     .timeout = request.timeout};
@@ -142,9 +145,10 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
     return *number;
 }
 
-void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived) {
+void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived,
+                       uint64_t captured) {
     (void)contained([&]() -> Done {
-        if (arrived) return outcome(take_next_turn(program, request));
+        if (arrived) return outcome(take_next_turn(program, request, captured));
         return failed(arrived.error(),
                       {static_cast<int32_t>(program.descriptor.collective), 0, request.tag});
     });

@@ -125,8 +125,10 @@ private:
                                    size_t bytes, std::chrono::nanoseconds timeout);
     Error ended() const; // before the call
     // Its number.
-    Result<uint64_t> take_next_turn(const Program &program, const Request &request);
-    void run_arrived(const Program &program, const Request &request, const Done &arrived);
+    Result<uint64_t> take_next_turn(const Program &program, const Request &request,
+                                    uint64_t captured);
+    void run_arrived(const Program &program, const Request &request, const Done &arrived,
+                     uint64_t captured);
     Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);

@@ -36,11 +36,12 @@ Result<std::unique_ptr<GpuQueue>> GpuQueue::create(std::shared_ptr<Gpu> gpu,
 }
 
 GpuQueue::~GpuQueue() {
-    for (Replay *const replay : replays_) {
-        const std::lock_guard lock(replay->mutex);
-        replay->queue = nullptr;
-        replay->node.clear();
-    }
+    for (const auto &each : replays_)
+        if (const ReplayPtr replay = each.lock()) {
+            const std::lock_guard lock(replay->mutex);
+            replay->queue = nullptr;
+            replay->node.clear();
+        }
     {
         const std::lock_guard lock(mutex_);
         ends_ = true;
@@ -70,8 +71,8 @@ Done GpuQueue::enqueue(GpuStream stream, Work work) {
                            "stream: streams of %s are not made to wait for the host; "
                            "QCCL_STREAM_SYNC is possible",
                            traits.name.c_str());
-    QCCL_TRY(const bool is_capturing, gpu_->is_capturing(stream));
-    if (is_capturing) return capture(stream, std::move(work));
+    QCCL_TRY(const uint64_t capture, gpu_->capture_of(stream));
+    if (capture != 0) return this->capture(stream, capture, std::move(work));
     recycle_passed();
     QCCL_TRY(Marks arrival, take_mark());
     Items item;
@@ -93,40 +94,75 @@ Done GpuQueue::gate_stream(GpuStream stream, const Item &item) {
     return set;
 }
 
-Done GpuQueue::capture(GpuStream stream, Work work) {
+Done GpuQueue::capture(GpuStream stream, uint64_t capture, Work work) {
     if (!gpu_->traits().can_capture)
         return Error::make(Code::invalid_usage, "stream: calls on %s cannot be captured",
                            gpu_->traits().name.c_str());
-    auto replay = std::make_unique<Replay>();
-    replay->queue = this;
+    std::erase_if(replays_, [](const auto &replay) { return replay.expired(); });
+    const auto replay = std::make_shared<Replay>();
     QCCL_TRY(replay->gate, gpu_->create_gate());
+    replay->queue = this;
     replay->node.push_back({.work = std::move(work),
                             .arrival = {},
                             .gate = replay->gate,
                             .opens = 1,
-                            .replay = replay.get()});
-    replays_.reserve(replays_.size() + 1);
-    const Done captured = [&]() -> Done {
-        QCCL_TRY(gpu_->call_host(stream, begin_replay, replay.get()));
-        return gpu_->await_gate(stream, replay->gate, 1);
-    }();
-    // What a graph may hold already is never freed.
-    replays_.push_back(replay.release());
-    if (captured) return {};
-    return Error::make(Code::invalid_usage, "stream: the call cannot be captured: %.200s",
-                       captured.error().text);
+                            .captured = captured_ + 1,
+                            .replay = nullptr});
+    replays_.push_back(replay);
+    if (const Done put = put_into_graph(stream, capture, replay); !put)
+        return Error::make(Code::invalid_usage, "stream: the call cannot be captured: %.200s",
+                           put.error().text);
+    captured_++;
+    return {};
+}
+
+// In one graph calls come in the order in which they were captured, also in branches beside each
+// other, which would come in an order of their own on every rank.
+Done GpuQueue::put_into_graph(GpuStream stream, uint64_t capture, const ReplayPtr &replay) {
+    auto tied = std::make_unique<ReplayPtr>(replay);
+    void *const context = tied.get();
+    QCCL_TRY(gpu_->tie_to_graph(stream, end_replay, tied.release()));
+    if (chain_.latest.empty()) {
+        QCCL_TRY(chain_.latest, take_mark());
+    }
+    const OwnMark &latest = chain_.latest.front();
+    if (chain_.capture == capture) QCCL_TRY(latest.hold(stream));
+    QCCL_TRY(gpu_->call_host(stream, begin_replay, context));
+    QCCL_TRY(gpu_->await_gate(stream, replay->gate, 1));
+    chain_.capture = 0;
+    QCCL_TRY(chain_.latest.front().set(stream));
+    chain_.capture = capture;
+    return {};
 }
 
 // The stream has passed the gate's last opening, for launches of one instantiated graph come one
-// after the other. Of one that is instantiated twice a second launch may come too soon: it passes
-// with the first.
+// after the other. Those of one that is instantiated twice may not: they pass together, when the
+// call has been made for each.
 void GpuQueue::begin_replay(void *context) {
-    auto *const replay = static_cast<Replay *>(context);
+    const auto &replay = *static_cast<const ReplayPtr *>(context);
     const std::lock_guard lock(replay->mutex);
     if (!replay->queue) return set(replay->gate, 1);
-    if (replay->node.empty()) return;
     set(replay->gate, 0);
+    if (replay->node.empty()) {
+        replay->more++;
+        return;
+    }
+    replay->node.front().replay = replay;
     replay->queue->push(replay->queue->arrived_replays_, replay->node);
+}
+
+void GpuQueue::end_replay(void *context) {
+    const std::unique_ptr<ReplayPtr> tied(static_cast<ReplayPtr *>(context));
+    Replay &replay = **tied;
+    const std::lock_guard lock(replay.mutex);
+    replay.has_graph = false;
+    if (!replay.node.empty()) replay.give_gate_back();
+}
+
+void GpuQueue::Replay::give_gate_back() {
+    if (queue) queue->gpu_->destroy_gate(gate);
+    queue = nullptr;
+    node.clear();
 }
 
 Result<GpuQueue::Marks> GpuQueue::take_mark() {
@@ -186,17 +222,29 @@ void GpuQueue::serve(Items &queue, const Done &arrived, std::unique_lock<std::mu
     Item &item = served.front();
     is_serving_ = true;
     lock.unlock();
-    if (item.work) item.work(arrived);
-    if (item.replay) {
-        // First: the graph's next launch takes it.
-        const std::lock_guard replays(item.replay->mutex);
-        if (item.replay->queue) item.replay->node.splice(item.replay->node.begin(), served);
-    }
-    set(item.gate, item.opens);
+    if (item.work) item.work(arrived, item.captured);
+    if (item.replay)
+        take_back(served);
+    else
+        set(item.gate, item.opens);
     lock.lock();
     if (!served.empty()) spare_.splice(spare_.end(), item.arrival);
     is_serving_ = false;
     changed_.notify_all();
+}
+
+// The graph's next launch takes the node, which therefore comes back before the gate opens.
+void GpuQueue::take_back(Items &served) {
+    const ReplayPtr replay = std::move(served.front().replay);
+    const std::lock_guard lock(replay->mutex);
+    if (!replay->has_graph) return replay->give_gate_back();
+    if (replay->queue && replay->more > 0) {
+        replay->more--;
+        served.front().replay = replay;
+        return push(arrived_replays_, served);
+    }
+    if (replay->queue) replay->node.splice(replay->node.begin(), served);
+    set(replay->gate, 1);
 }
 
 std::optional<Done> GpuQueue::await_arrival(std::unique_lock<std::mutex> &lock) {

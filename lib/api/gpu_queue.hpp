@@ -1,6 +1,7 @@
 // Calls on streams of a GPU: a stream that has come to one waits at a gate until a thread of the
 // communicator's own has done it. Knows nothing of what a call is, and runs them in the order in
-// which they were made; those that a graph replays as soon as a stream comes to them.
+// which they were made; those that a graph replays as soon as a stream comes to them, but those of
+// one graph in the order in which they were captured.
 #pragma once
 
 #include "base/quiet_thread.hpp"
@@ -19,8 +20,9 @@ namespace qccl {
 
 class GpuQueue {
 public:
-    // What is done when the stream has come; with an error where it never will.
-    using Work = std::function<void(const Done &arrived)>;
+    // What is done when the stream has come; with an error where it never will. `captured` counts,
+    // from 1, the calls that were captured; 0: no graph makes this one.
+    using Work = std::function<void(const Done &arrived, uint64_t captured)>;
 
     // `is_over` says that calls need not wait for streams any more: any thread, any time.
     static Result<std::unique_ptr<GpuQueue>>
@@ -45,24 +47,40 @@ private:
         Work work;
         Marks arrival; // one; none where the stream has arrived
         uint32_t *gate = nullptr;
-        uint32_t opens = 0;       // the gate's word
-        Replay *replay = nullptr; // whose node it is
+        uint32_t opens = 0; // the gate's word
+        uint64_t captured = 0;
+        std::shared_ptr<Replay> replay = nullptr; // whose node it is
     };
     using Items = std::list<Item>;
-    // A call in a graph: lives as long as the process, because nobody says when a graph ends.
+    // A call in a graph, to which it is tied.
     struct Replay {
+        // Of a graph that has ended, when the node is in no queue. Where the communicator has ended
+        // before, nobody is left who could take the gate back.
+        void give_gate_back();
+
         std::mutex mutex;
-        GpuQueue *queue; // null: the communicator has ended
-        Items node;      // of the call, while it is in no queue
-        uint32_t *gate;
+        GpuQueue *queue = nullptr; // null: the communicator has ended, or the graph has
+        Items node;                // of the call, while it is in no queue
+        uint64_t more = 0;         // times that a stream has come while it was in one
+        uint32_t *gate = nullptr;
+        bool has_graph = true;
+    };
+    using ReplayPtr = std::shared_ptr<Replay>;
+    // The latest capture that has had a call, and a mark behind its latest one.
+    struct Chain {
+        uint64_t capture = 0;
+        Marks latest;
     };
 
     GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over)
         : gpu_(std::move(gpu)), is_over_(std::move(is_over)) {}
     bool has_work() const { return !queue_.empty() || !arrived_replays_.empty(); }
     bool is_busy() const { return has_work() || is_serving_; }
-    Done capture(GpuStream stream, Work work);
+    Done capture(GpuStream stream, uint64_t capture, Work work);
+    Done put_into_graph(GpuStream stream, uint64_t capture, const ReplayPtr &replay);
     static void begin_replay(void *replay);
+    static void end_replay(void *replay);
+    void take_back(Items &served);
     Done gate_stream(GpuStream stream, const Item &item);
     Result<Marks> take_mark();
     void recycle_passed();
@@ -77,7 +95,9 @@ private:
     std::function<bool()> is_over_;
     uint32_t *gate_ = nullptr; // counts calls
     uint32_t issued_ = 0;
-    std::vector<Replay *> replays_;
+    std::vector<std::weak_ptr<Replay>> replays_;
+    uint64_t captured_ = 0;
+    Chain chain_;
     std::mutex mutex_;
     std::condition_variable changed_;
     // A call may stand behind replays in its stream.

@@ -49,6 +49,7 @@ public:
         if (gpu_) gpu_->destroy_mark(mark_);
     }
     Done set(GpuStream stream) { return gpu_->set_mark(mark_, stream); }
+    Done hold(GpuStream stream) const { return gpu_->await_mark(stream, mark_); }
     Result<bool> is_passed() const { return gpu_->is_passed(mark_); }
     bool is_there() const { return gpu_ != nullptr; }
 
