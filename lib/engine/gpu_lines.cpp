@@ -13,10 +13,6 @@ namespace {
 
 using Base = LinePlace::Base;
 
-// For which a GPU waits for the others, each a good part of a microsecond: as long as ranks that
-// call at the same time are apart, and no longer, since the GPU may be theirs, too.
-constexpr uint64_t looks = 500;
-
 constexpr size_t word_alignment = 256;
 
 // What the host knows of a task that it has started on a lane: when it is through.
@@ -75,7 +71,9 @@ Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program
     QCCL_TRY(await_task(transport, lanes));
     transport.publish(0);
     const std::atomic_ref seen(*reinterpret_cast<uint64_t *>(met_on_host_.data()));
-    if (seen.load(std::memory_order_acquire) == value_) return {};
+    const bool has_met = seen.load(std::memory_order_acquire) == value_;
+    patience_.learn(has_met);
+    if (has_met) return {};
 
     for (uint32_t peer = 0; peer < transport.size(); peer++)
         if (peer != rank) QCCL_TRY(outcome(transport.await_line(peer)));
@@ -91,7 +89,7 @@ Done GpuLines::meet(Launches &launches, uint32_t rank) {
     for (uint32_t peer = 0; peer < ranks; peer++)
         if (peer != rank) others[count++] = word(peer, rank < peer ? rank : rank - 1);
     return launches.meet({.value = value_,
-                          .looks = looks,
+                          .looks = patience_.looks(),
                           .own_words = word(rank, 0),
                           .others = std::span(others).first(count),
                           .met = reinterpret_cast<uint64_t *>(met_.data()),

@@ -7,6 +7,7 @@
 #include "device/gpu_device.hpp"
 #include "engine/bound.hpp"
 #include "engine/gpu_lanes.hpp"
+#include "engine/meeting_patience.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -52,6 +53,7 @@ private:
     const DeviceLines lines_;
     DeviceMemory met_;
     PinnedMemory met_on_host_;
+    MeetingPatience patience_;
     uint64_t exchange_ = 0; // equal on all ranks
     uint64_t value_ = 0;    // that the ranks tell each other in it
 };
