@@ -3,13 +3,11 @@
 namespace qccl {
 
 Result<DeviceMemory> DeviceMemory::create(const Device &device, size_t bytes) {
-    if (bytes == 0) return DeviceMemory();
+    DeviceMemory own;
+    if (bytes == 0) return own;
     QCCL_TRY(std::byte *const memory, device.allocate(device.gpu.get(), bytes));
-    return DeviceMemory(device.free, device.gpu, {memory, bytes});
-}
-
-DeviceMemory::~DeviceMemory() {
-    if (free_) free_(gpu_.get(), data(), bytes());
+    own.memory_ = {memory, {device.free, device.gpu, bytes}};
+    return own;
 }
 
 Done grow(DeviceMemory &memory, const Device &device, size_t bytes) {

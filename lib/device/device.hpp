@@ -8,8 +8,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
-#include <utility>
 
 namespace qccl {
 
@@ -31,30 +29,17 @@ class DeviceMemory {
 public:
     static Result<DeviceMemory> create(const Device &device, size_t bytes);
 
-    DeviceMemory() = default;
-    DeviceMemory(DeviceMemory &&other) noexcept { swap(other); }
-    DeviceMemory &operator=(DeviceMemory &&other) noexcept {
-        DeviceMemory(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~DeviceMemory();
-
-    std::byte *data() const { return bytes_.data(); }
-    size_t bytes() const { return bytes_.size(); }
+    std::byte *data() const { return memory_.get(); }
+    size_t bytes() const { return memory_ ? memory_.get_deleter().bytes : 0; }
 
 private:
-    using Free = void(Gpu *gpu, std::byte *memory, size_t bytes);
-    DeviceMemory(Free *free, std::shared_ptr<Gpu> gpu, std::span<std::byte> bytes)
-        : free_(free), gpu_(std::move(gpu)), bytes_(bytes) {}
-    void swap(DeviceMemory &other) noexcept {
-        std::swap(free_, other.free_);
-        std::swap(gpu_, other.gpu_);
-        std::swap(bytes_, other.bytes_);
-    }
-
-    Free *free_ = nullptr;
-    std::shared_ptr<Gpu> gpu_;
-    std::span<std::byte> bytes_;
+    struct Free {
+        void (*free)(Gpu *gpu, std::byte *memory, size_t bytes);
+        std::shared_ptr<Gpu> gpu;
+        size_t bytes;
+        void operator()(std::byte *memory) const { free(gpu.get(), memory, bytes); }
+    };
+    std::unique_ptr<std::byte, Free> memory_;
 };
 
 // Makes sure of at least so many bytes; what the memory held is lost where it has to grow. Nothing

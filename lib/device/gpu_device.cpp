@@ -10,24 +10,23 @@ Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu) {
 }
 
 Result<OwnStream> OwnStream::create(std::shared_ptr<Gpu> gpu) {
+    QCCL_TRY(const GpuStream stream, gpu->create_stream());
     OwnStream own;
-    QCCL_TRY(own.stream_, gpu->create_stream());
-    own.gpu_ = std::move(gpu);
+    own.stream_ = {stream, {std::move(gpu)}};
     return own;
 }
 
 Result<OwnMark> OwnMark::create(std::shared_ptr<Gpu> gpu) {
+    QCCL_TRY(const GpuMark mark, gpu->create_mark());
     OwnMark own;
-    QCCL_TRY(own.mark_, gpu->create_mark());
-    own.gpu_ = std::move(gpu);
+    own.mark_ = {mark, {std::move(gpu)}};
     return own;
 }
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<Gpu> gpu, size_t bytes) {
+    QCCL_TRY(std::byte *const memory, gpu->take_pinned(bytes));
     PinnedMemory own;
-    QCCL_TRY(own.memory_, gpu->take_pinned(bytes));
-    own.bytes_ = bytes;
-    own.gpu_ = std::move(gpu);
+    own.memory_ = {memory, {std::move(gpu), bytes}};
     return own;
 }
 

@@ -14,24 +14,14 @@ class OwnStream {
 public:
     static Result<OwnStream> create(std::shared_ptr<Gpu> gpu);
 
-    OwnStream() = default;
-    OwnStream(OwnStream &&other) noexcept { swap(other); }
-    OwnStream &operator=(OwnStream &&other) noexcept {
-        OwnStream(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~OwnStream() {
-        if (gpu_) gpu_->destroy_stream(stream_);
-    }
-    GpuStream get() const { return stream_; }
+    GpuStream get() const { return stream_.get(); }
 
 private:
-    void swap(OwnStream &other) noexcept {
-        std::swap(gpu_, other.gpu_);
-        std::swap(stream_, other.stream_);
-    }
-    std::shared_ptr<Gpu> gpu_;
-    GpuStream stream_ = nullptr;
+    struct End {
+        std::shared_ptr<Gpu> gpu;
+        void operator()(GpuStream stream) const { gpu->destroy_stream(stream); }
+    };
+    std::unique_ptr<GpuStreamHandle, End> stream_;
 };
 
 // A mark that ends with its owner.
@@ -39,27 +29,17 @@ class OwnMark {
 public:
     static Result<OwnMark> create(std::shared_ptr<Gpu> gpu);
 
-    OwnMark() = default;
-    OwnMark(OwnMark &&other) noexcept { swap(other); }
-    OwnMark &operator=(OwnMark &&other) noexcept {
-        OwnMark(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~OwnMark() {
-        if (gpu_) gpu_->destroy_mark(mark_);
-    }
-    Done set(GpuStream stream) { return gpu_->set_mark(mark_, stream); }
-    Done hold(GpuStream stream) const { return gpu_->await_mark(stream, mark_); }
-    Result<bool> is_passed() const { return gpu_->is_passed(mark_); }
-    bool is_there() const { return gpu_ != nullptr; }
+    Done set(GpuStream stream) { return gpu().set_mark(mark_.get(), stream); }
+    Done hold(GpuStream stream) const { return gpu().await_mark(stream, mark_.get()); }
+    Result<bool> is_passed() const { return gpu().is_passed(mark_.get()); }
 
 private:
-    void swap(OwnMark &other) noexcept {
-        std::swap(gpu_, other.gpu_);
-        std::swap(mark_, other.mark_);
-    }
-    std::shared_ptr<Gpu> gpu_;
-    GpuMark mark_ = nullptr;
+    struct End {
+        std::shared_ptr<Gpu> gpu;
+        void operator()(GpuMark mark) const { gpu->destroy_mark(mark); }
+    };
+    Gpu &gpu() const { return *mark_.get_deleter().gpu; }
+    std::unique_ptr<GpuMarkHandle, End> mark_;
 };
 
 // Memory of the host that a GPU reaches, too, and that ends with its owner.
@@ -67,26 +47,15 @@ class PinnedMemory {
 public:
     static Result<PinnedMemory> create(std::shared_ptr<Gpu> gpu, size_t bytes);
 
-    PinnedMemory() = default;
-    PinnedMemory(PinnedMemory &&other) noexcept { swap(other); }
-    PinnedMemory &operator=(PinnedMemory &&other) noexcept {
-        PinnedMemory(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~PinnedMemory() {
-        if (gpu_) gpu_->leave_pinned(memory_, bytes_);
-    }
-    std::byte *data() const { return memory_; }
+    std::byte *data() const { return memory_.get(); }
 
 private:
-    void swap(PinnedMemory &other) noexcept {
-        std::swap(gpu_, other.gpu_);
-        std::swap(memory_, other.memory_);
-        std::swap(bytes_, other.bytes_);
-    }
-    std::shared_ptr<Gpu> gpu_;
-    std::byte *memory_ = nullptr;
-    size_t bytes_ = 0;
+    struct End {
+        std::shared_ptr<Gpu> gpu;
+        size_t bytes;
+        void operator()(std::byte *memory) const { gpu->leave_pinned(memory, bytes); }
+    };
+    std::unique_ptr<std::byte, End> memory_;
 };
 
 } // namespace qccl
