@@ -30,4 +30,11 @@ Result<void *> find_in_module(const char *file_name, const char *symbol) {
     return found;
 }
 
+Done check_abi(const char *file_name, uint32_t built_for, uint32_t needed) {
+    if (built_for == needed) return {};
+    return Error::make(Code::system_error, "%s belongs to another version: built for %u, need %u",
+                       file_name, built_for, needed)
+        .compared(needed, built_for);
+}
+
 } // namespace qccl

@@ -3,11 +3,15 @@
 
 #include "base/result.hpp"
 
+#include <cstdint>
+
 namespace qccl {
 
 // The function `symbol` of a module that lies beside the library or where the system finds
-// libraries; of a version of another ABI number it is the caller's business to keep off. The module
-// stays loaded. An error says what is missing.
+// libraries. The module stays loaded. An error says what is missing.
 Result<void *> find_in_module(const char *file_name, const char *symbol);
+// Of what that function gives, before anything else of it is touched: a module may be of another
+// version than the library.
+Done check_abi(const char *file_name, uint32_t built_for, uint32_t needed);
 
 } // namespace qccl

@@ -42,11 +42,7 @@ Result<const GpuModule *> load(std::string_view vendor) {
         return Error::make(found.error().code, "this QCCL has no module for GPUs of %.*s: %.300s",
                            static_cast<int>(vendor.size()), vendor.data(), found.error().text);
     const GpuModule *const module = reinterpret_cast<GpuModuleFunction *>(*found)();
-    if (module->abi != GpuModule::current_abi)
-        return Error::make(Code::system_error,
-                           "%s belongs to another version: built for %u, need %u", file.c_str(),
-                           module->abi, GpuModule::current_abi)
-            .compared(GpuModule::current_abi, module->abi);
+    QCCL_TRY(check_abi(file.c_str(), module->abi, GpuModule::current_abi));
     return module;
 }
 

@@ -9,11 +9,7 @@ namespace qccl {
 Result<const NetworkModule *> load_network_module(const char *file_name) {
     QCCL_TRY(void *const found, find_in_module(file_name, network_module_symbol));
     const NetworkModule *const module = reinterpret_cast<NetworkModuleFunction *>(found)();
-    if (module->abi != NetworkModule::current_abi)
-        return Error::make(Code::system_error,
-                           "%s belongs to another version: built for %u, need %u", file_name,
-                           module->abi, NetworkModule::current_abi)
-            .compared(NetworkModule::current_abi, module->abi);
+    QCCL_TRY(check_abi(file_name, module->abi, NetworkModule::current_abi));
     return module;
 }
 
