@@ -54,6 +54,16 @@ Result<uint32_t> count_of(const GpuModule &module) {
                        why.data());
 }
 
+Error no_such_gpu(std::string_view spec, const char *vendor, uint32_t count) {
+    const std::string name(spec);
+    if (count == 1)
+        return Error::make(Code::invalid_argument, "%s: this machine has 1 GPU of the kind, %s:0",
+                           name.c_str(), vendor);
+    return Error::make(Code::invalid_argument,
+                       "%s: this machine has %u GPUs of the kind, %s:0 to %s:%u", name.c_str(),
+                       count, vendor, vendor, count - 1);
+}
+
 } // namespace
 
 std::vector<std::string> gpu_vendors() {
@@ -75,19 +85,15 @@ Result<uint32_t> count_gpus(const std::string &vendor) {
 }
 
 Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec) {
-    const std::string name(spec);
     const auto parsed = parse(spec);
     if (!parsed)
-        return Error::make(Code::invalid_argument, "\"%.100s\" names no device", name.c_str());
+        return Error::make(Code::invalid_argument, "\"%.100s\" names no device",
+                           std::string(spec).c_str());
     if (parsed->vendor.empty()) return std::shared_ptr<Gpu>();
     QCCL_TRY(const GpuModule *const module, load(parsed->vendor));
     QCCL_TRY(const uint32_t count, count_of(*module));
     if (parsed->number >= count)
-        return Error::make(Code::invalid_argument,
-                           "%s: this machine has %u GPUs of the kind, from "
-                           "%s:0 on",
-                           name.c_str(), count, module->vendor)
-            .compared(count, parsed->number);
+        return no_such_gpu(spec, module->vendor, count).compared(count, parsed->number);
     Error error;
     Gpu *const gpu = module->open(parsed->number, &error);
     if (!gpu) return error;
