@@ -2,6 +2,8 @@
 // seen since the last barrier.
 #include "kernels/emulated.hpp"
 
+#include "base/round_up.hpp"
+
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
 
@@ -223,7 +225,7 @@ void Machine::refuse(const char *what) {
 
 std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
     Thread &self = *current_;
-    const size_t start = (self.shared_bytes + alignment - 1) / alignment * alignment;
+    const size_t start = round_up(self.shared_bytes, alignment);
     self.shared_bytes = start + bytes;
     if (self.shared_bytes > most_shared_bytes) refuse("more shared memory than a block has");
     return shared_.front().bytes + start;

@@ -24,6 +24,9 @@ using GpuStream = GpuStreamHandle *;
 struct GpuMarkHandle;
 using GpuMark = GpuMarkHandle *;
 
+// At multiples of which all memory of a GPU starts, at least.
+inline constexpr size_t gpu_alignment = 256;
+
 // Where a pointer leads.
 struct GpuPlace {
     enum class Kind : uint8_t {
@@ -65,7 +68,7 @@ public:
 
     virtual const GpuTraits &traits() const = 0;
 
-    // ---- Memory. All zeros; at least 256-byte aligned.
+    // ---- Memory. All zeros, and at gpu_alignment.
 
     // Can be named. To free it waits for all that the GPU does.
     virtual Result<std::byte *> allocate(size_t bytes) = 0;

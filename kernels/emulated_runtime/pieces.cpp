@@ -1,6 +1,8 @@
 // Pieces of GPUs are files without a name, so that other processes find them by /proc.
 #include "kernels/emulated_runtime/pieces.hpp"
 
+#include "base/round_up.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -33,7 +35,7 @@ Address read_address(const qcclEmulatedIpcMemHandle_t &handle) {
     return address;
 }
 
-size_t mapped_bytes_for(size_t bytes) { return page + (bytes + guard + page - 1) / page * page; }
+size_t mapped_bytes_for(size_t bytes) { return page + round_up(bytes + guard, page); }
 
 Outcome refused(const char *what) {
     return {qcclEmulatedErrorMemoryAllocation,

@@ -1,5 +1,7 @@
 #include "api/device_share.hpp"
 
+#include "base/round_up.hpp"
+
 #include <algorithm>
 
 namespace qccl {
@@ -34,8 +36,7 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
 
 // Lines lie behind the outbox.
 static size_t lines_offset(size_t outbox_bytes) {
-    constexpr size_t alignment = 256;
-    return (outbox_bytes + alignment - 1) / alignment * alignment;
+    return round_up(outbox_bytes, gpu_alignment);
 }
 
 DeviceLines DeviceShare::lines() const {

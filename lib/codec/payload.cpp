@@ -1,6 +1,8 @@
 // Where sections lie, by one rule for all codecs.
 #include "codec/payload.hpp"
 
+#include "base/round_up.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,9 +15,7 @@ namespace {
 
 constexpr size_t section_alignment = 16;
 
-size_t align(size_t at) {
-    return (at + section_alignment - 1) / section_alignment * section_alignment;
-}
+size_t align(size_t at) { return round_up(at, section_alignment); }
 
 } // namespace
 

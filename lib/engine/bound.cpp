@@ -1,5 +1,6 @@
 #include "engine/bound.hpp"
 
+#include "base/round_up.hpp"
 #include "codec/chunk.hpp"
 #include "codec/noise.hpp"
 #include "engine/inspect.hpp"

@@ -1,5 +1,6 @@
 #include "engine/engine.hpp"
 
+#include "base/round_up.hpp"
 #include "engine/interpreter.hpp"
 
 namespace qccl {
@@ -15,13 +16,12 @@ bool is_in_place(const Program &program, const Call &call) {
 
 Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
                  uint32_t lanes) {
-    constexpr size_t alignment = 256;
     const Work &work = program.work;
     QCCL_TRY(memory.gpu->prepare(lanes));
     // Bound programs have no segments.
     const uint64_t count = program.bound ? work.count : program.geometry.segment;
     const size_t needed = Launches::scratch_bytes(work.codec, work.type, count);
-    const size_t each = (needed + alignment - 1) / alignment * alignment;
+    const size_t each = round_up(needed, gpu_alignment);
     QCCL_TRY(grow(memory.scratch, device, lanes * each));
     for (uint32_t lane = 0; lane < lanes; lane++)
         memory.gpu->launches(lane).use_scratch({memory.scratch.data() + lane * each, each});

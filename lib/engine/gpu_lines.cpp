@@ -1,5 +1,6 @@
 #include "engine/gpu_lines.hpp"
 
+#include "base/round_up.hpp"
 #include "codec/noise.hpp"
 #include "engine/gpu_steps.hpp"
 #include "engine/program.hpp"
@@ -12,8 +13,6 @@ namespace qccl {
 namespace {
 
 using Base = LinePlace::Base;
-
-constexpr size_t word_alignment = 256;
 
 // What the host knows of a task that it has started on a lane: when it is through.
 Done await_task(Transport &transport, GpuLanes &lanes) {
@@ -32,7 +31,7 @@ Done await_task(Transport &transport, GpuLanes &lanes) {
 } // namespace
 
 size_t DeviceLines::words_bytes(uint32_t ranks) {
-    return (ranks * sizeof(uint64_t) + word_alignment - 1) / word_alignment * word_alignment;
+    return round_up(ranks * sizeof(uint64_t), gpu_alignment);
 }
 
 Result<std::unique_ptr<GpuLines>> GpuLines::create(const Device &device, const DeviceLines &lines) {

@@ -20,7 +20,7 @@ namespace qccl {
 // that it has written, and two lines, of which exchanges take turns. Zeroed before the first.
 struct DeviceLines {
     std::vector<std::byte *> by_rank;
-    size_t line_bytes = 0; // a multiple of 256
+    size_t line_bytes = 0; // a multiple of gpu_alignment
 
     static size_t words_bytes(uint32_t ranks);
     static size_t bytes(uint32_t ranks, size_t line_bytes) {

@@ -4,6 +4,7 @@
 // time.
 #pragma once
 
+#include "base/round_up.hpp"
 #include "record/call_descriptor.hpp"
 #include "record/wait.hpp"
 
@@ -91,7 +92,7 @@ struct RecordShape {
     size_t processes_offset() const { return calls_offset + size_t{calls} * sizeof(RecordedCall); }
     size_t bytes() const {
         const size_t end = processes_offset() + size_t{near_ranks} * sizeof(RecordedProcess);
-        return (end + page - 1) / page * page;
+        return round_up(end, page);
     }
     // What a process with so many ranks affords for each.
     static uint32_t calls_of(uint32_t ranks_of_process);

@@ -1,5 +1,7 @@
 #include "schedule/layout.hpp"
 
+#include "base/round_up.hpp"
+
 #include <algorithm>
 
 namespace qccl {

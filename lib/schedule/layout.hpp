@@ -52,8 +52,4 @@ private:
     uint64_t output_base_ = 0; // and of the receive buffer
 };
 
-constexpr uint64_t round_up(uint64_t value, uint64_t step) {
-    return (value + step - 1) / step * step;
-}
-
 } // namespace qccl

@@ -1,5 +1,6 @@
 #include "schedule/shape.hpp"
 
+#include "base/round_up.hpp"
 #include "schedule/lower.hpp"
 
 #include <algorithm>

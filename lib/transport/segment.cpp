@@ -1,6 +1,8 @@
 // Where the parts of a segment lie, and their first state.
 #include "transport/segment.hpp"
 
+#include "base/round_up.hpp"
+
 #include <cinttypes>
 #include <new>
 
@@ -13,8 +15,6 @@ constexpr size_t page = 4096;
 // that have never been written: their zeros say that there is no mail. With fewer the first
 // messages shall not wait for the kernel to find memory.
 constexpr uint32_t most_warmed = 64;
-
-constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 template <class T> void construct(T *first, size_t count) {
     for (size_t i = 0; i < count; i++) new (first + i) T;

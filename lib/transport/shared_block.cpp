@@ -1,5 +1,6 @@
 #include "transport/shared_block.hpp"
 
+#include "base/round_up.hpp"
 #include "transport/shared_memory.hpp"
 
 #include <cerrno>
@@ -21,7 +22,7 @@ size_t most_block_bytes() { return PTRDIFF_MAX - 2 * page_bytes(); }
 
 Result<void *> allocate_block(size_t bytes) {
     const size_t page = page_bytes();
-    const size_t whole = page + (bytes + page - 1) / page * page;
+    const size_t whole = page + round_up(bytes, page);
 
     QCCL_TRY(FileDescriptor file, create_shared_memory(whole));
     QCCL_TRY(const SharedFile described, describe(file.number()));
