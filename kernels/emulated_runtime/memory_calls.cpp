@@ -20,6 +20,15 @@ Outcome put_copy(Runtime &runtime, const StreamPtr &stream, void *to, const void
     });
 }
 
+// When its GPU has done all that it has to do.
+Outcome free_now(Runtime &runtime, Lock &lock, void *memory, std::initializer_list<Kind> kinds) {
+    if (!memory) return {};
+    const Piece *const piece = runtime.pieces.find(memory);
+    if (!piece || piece->base != memory) return qcclEmulatedErrorInvalidValue;
+    for (const PointPtr &point : runtime.everything(piece->device)) Workers::wait(lock, point);
+    return runtime.pieces.release(memory, kinds, qcclEmulatedErrorInvalidValue);
+}
+
 Outcome free_in_order(Runtime &runtime, const StreamPtr &stream, void *memory) {
     const auto release = [memory](Runtime &owner) {
         return owner.pieces.release(memory, {Kind::pooled, Kind::device},
@@ -49,13 +58,8 @@ qcclEmulatedResult_t qcclEmulatedMalloc(void **memory, size_t bytes) {
 }
 
 qcclEmulatedResult_t qcclEmulatedFree(void *memory) {
-    return called(waits_and_gives_back, [&](Runtime &runtime, Lock &lock) -> Outcome {
-        if (!memory) return {};
-        const Piece *const piece = runtime.pieces.find(memory);
-        if (!piece || piece->base != memory) return qcclEmulatedErrorInvalidValue;
-        for (const PointPtr &point : runtime.everything(piece->device)) Workers::wait(lock, point);
-        return runtime.pieces.release(memory, {Kind::device, Kind::pooled},
-                                      qcclEmulatedErrorInvalidValue);
+    return called(waits_and_gives_back, [&](Runtime &runtime, Lock &lock) {
+        return free_now(runtime, lock, memory, {Kind::device, Kind::pooled});
     });
 }
 
@@ -88,12 +92,8 @@ qcclEmulatedResult_t qcclEmulatedMallocHost(void **memory, size_t bytes) {
 }
 
 qcclEmulatedResult_t qcclEmulatedFreeHost(void *memory) {
-    return called(waits_and_gives_back, [&](Runtime &runtime, Lock &lock) -> Outcome {
-        if (!memory) return {};
-        const Piece *const piece = runtime.pieces.find(memory);
-        if (!piece || piece->base != memory) return qcclEmulatedErrorInvalidValue;
-        for (const PointPtr &point : runtime.everything(piece->device)) Workers::wait(lock, point);
-        return runtime.pieces.release(memory, {Kind::host}, qcclEmulatedErrorInvalidValue);
+    return called(waits_and_gives_back, [&](Runtime &runtime, Lock &lock) {
+        return free_now(runtime, lock, memory, {Kind::host});
     });
 }
 

@@ -88,6 +88,20 @@ qcclEmulatedResult_t called_with(const Manner &manner, qcclEmulatedEvent_t event
     });
 }
 
+// Puts work on a word that the stream's GPU reaches.
+template <class Work>
+qcclEmulatedResult_t put_on_word(qcclEmulatedStream_t handle, const uint32_t *at, Work work) {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!runtime.reaches(stream->device, at, sizeof *at)) return qcclEmulatedErrorInvalidValue;
+        return runtime.put(stream, [work]() -> Outcome {
+            work();
+            return {};
+        });
+    });
+}
+
 } // namespace
 } // namespace qccl::emulated
 
@@ -208,26 +222,10 @@ qcclEmulatedResult_t qcclEmulatedLaunchHostFunc(qcclEmulatedStream_t handle,
 
 qcclEmulatedResult_t qcclEmulatedStreamWaitValue32(qcclEmulatedStream_t handle, const uint32_t *at,
                                                    uint32_t value) {
-    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
-        const StreamPtr stream = runtime.stream(handle);
-        if (!stream) return qcclEmulatedErrorInvalidHandle;
-        if (!runtime.reaches(stream->device, at, sizeof *at)) return qcclEmulatedErrorInvalidValue;
-        return runtime.put(stream, [=]() -> Outcome {
-            sleep_until_reached(at, value);
-            return {};
-        });
-    });
+    return put_on_word(handle, at, [=] { sleep_until_reached(at, value); });
 }
 
 qcclEmulatedResult_t qcclEmulatedStreamWriteValue32(qcclEmulatedStream_t handle, uint32_t *at,
                                                     uint32_t value) {
-    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
-        const StreamPtr stream = runtime.stream(handle);
-        if (!stream) return qcclEmulatedErrorInvalidHandle;
-        if (!runtime.reaches(stream->device, at, sizeof *at)) return qcclEmulatedErrorInvalidValue;
-        return runtime.put(stream, [=]() -> Outcome {
-            std::atomic_ref(*at).store(value);
-            return {};
-        });
-    });
+    return put_on_word(handle, at, [=] { std::atomic_ref(*at).store(value); });
 }
