@@ -79,7 +79,7 @@ template <class F> HWY_INLINE FloatVector widen_vector(WordVector v) {
     const auto is_normal = exceeds(magnitude, (1U << F::fraction_bits) - 1);
     WordVector bits = choose(is_normal, normal, hn::BitCast(dw, subnormal));
     if constexpr (F::infinity != F::nan)
-        bits = choose(exceeds(magnitude, F::largest), hn::Set(dw, 0x7F800000U), bits);
+        bits = choose(exceeds(magnitude, F::largest), hn::Set(dw, float_infinity), bits);
     constexpr int places = hwy::CeilLog2(0x80000000U / F::sign);
     bits = hn::Or(bits, hn::ShiftLeft<places>(hn::And(v, hn::Set(dw, F::sign))));
     constexpr uint32_t last_number = F::infinity != F::nan ? F::infinity : F::largest;
@@ -96,9 +96,9 @@ HWY_INLINE WordVector narrow_vector(FloatVector v) {
     const Words dw;
     const Floats df;
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, shift = 23 - F::fraction_bits;
-    constexpr uint32_t infinity = 0x7F800000U, rebias = static_cast<uint32_t>(127 - bias) << 23;
+    constexpr uint32_t rebias = static_cast<uint32_t>(127 - bias) << 23;
     const WordVector bits = hn::BitCast(dw, v);
-    const WordVector magnitude = hn::And(bits, hn::Set(dw, infinity | (infinity - 1)));
+    const WordVector magnitude = hn::And(bits, hn::Set(dw, float_infinity | (float_infinity - 1)));
     // Half of the last place less one, and one more where that place is odd: ties go to even.
     const WordVector odd = hn::And(hn::ShiftRight<shift>(magnitude), hn::Set(dw, 1));
     const WordVector bump = hn::Add(odd, hn::Set(dw, (1U << (shift - 1)) - 1 - rebias));
@@ -112,10 +112,10 @@ HWY_INLINE WordVector narrow_vector(FloatVector v) {
     }
     const uint32_t limit = overflow == Overflow::saturate ? F::largest : F::infinity;
     encoded = hn::Min(encoded, hn::Set(dw, limit));
-    encoded = choose(exceeds(magnitude, infinity - 1), hn::Set(dw, F::infinity), encoded);
+    encoded = choose(exceeds(magnitude, float_infinity - 1), hn::Set(dw, F::infinity), encoded);
     constexpr int places = hwy::CeilLog2(0x80000000U / F::sign);
     encoded = hn::Or(encoded, hn::And(hn::ShiftRight<places>(bits), hn::Set(dw, F::sign)));
-    constexpr uint32_t last_number = F::infinity != F::nan ? infinity : infinity - 1;
+    constexpr uint32_t last_number = F::infinity != F::nan ? float_infinity : float_infinity - 1;
     return choose(exceeds(magnitude, last_number), hn::Set(dw, F::nan), encoded);
 }
 

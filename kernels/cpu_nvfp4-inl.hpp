@@ -36,14 +36,13 @@ private:
 
 HWY_INLINE uint32_t largest_of_bucket(Source &source, const Groups &groups, size_t begin,
                                       size_t end) {
-    constexpr uint32_t infinity = 0x7F800000;
     uint32_t largest = 0;
     for (size_t g = begin; g < end; g += tile_groups) {
         const TileGroups tile(source, groups, g);
         for (size_t i = 0; i < std::min(tile_groups, end - g); i++)
             for (const size_t half : {size_t{0}, size_t{nvfp4_block_values}}) {
                 const uint32_t here = largest_pattern<nvfp4_block_values>(tile.group(i) + half);
-                if (here < infinity) largest = std::max(largest, here);
+                if (here < float_infinity) largest = std::max(largest, here);
             }
     }
     return largest;

@@ -48,10 +48,9 @@ template <class T> struct IntegerForm {
         QCCL_DEVICE void merge(Extremes other) { key = key > other.key ? key : other.key; }
         QCCL_DEVICE void merge_lane(unsigned mask) { merge({shuffle_xor(key, mask)}); }
         QCCL_DEVICE Scale scale(const Operand &sink) const {
-            constexpr uint32_t infinity = 0x7F800000;
             const uint32_t pattern = key ^ 1;
             return block_scale(std::bit_cast<float>(pattern >> 1 | pattern << 31),
-                               key >> 1 < infinity, sink.bits);
+                               key >> 1 < float_infinity, sink.bits);
         }
     };
 
@@ -200,11 +199,10 @@ template <class T> struct Nvfp4Form {
     struct Extremes : Magnitude<T> {
         QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
         QCCL_DEVICE void add_lanes(T x, bool is_there) {
-            constexpr uint32_t infinity = 0x7F800000;
             auto block = Magnitude<T>::none();
             if (is_there) block.add(x);
             for (unsigned mask = 1; mask < nvfp4_block_values; mask *= 2) block.merge_lane(mask);
-            if (block.largest < infinity) this->merge(block);
+            if (block.largest < float_infinity) this->merge(block);
         }
     };
     QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,

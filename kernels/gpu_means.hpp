@@ -33,8 +33,7 @@ struct MeanParts {
         }
     }
     QCCL_DEVICE float mean(uint32_t code) const {
-        constexpr uint32_t infinity = 0x7F800000;
-        if (largest >= infinity) return std::bit_cast<float>(float_nan);
+        if (largest >= float_infinity) return std::bit_cast<float>(float_nan);
         return is_finite(sum[code]) ? onebit_mean(sum[code], count[code], 1)
                                     : onebit_mean(lowered_sum[code], count[code], onebit_lowered);
     }

@@ -26,10 +26,10 @@ inline constexpr int
 // rounds_up the least scale that the block's values fit under, else OCP's, whose largest ones may
 // saturate.
 template <class F> constexpr MxScale mx_scale(uint32_t largest, bool rounds_up) {
-    constexpr uint32_t infinity = 0x7F800000, fraction_mask = 0x7FFFFF;
+    constexpr uint32_t fraction_mask = 0x7FFFFF;
     constexpr uint32_t element_fraction = F::largest << (23 - F::fraction_bits) & fraction_mask;
     constexpr int most = 254 - element_exponent<F>;
-    if (largest >= infinity) return {.wire = MxScale::nan};
+    if (largest >= float_infinity) return {.wire = MxScale::nan};
     if (largest == 0) return {};
     const bool is_beyond = (largest & fraction_mask) > element_fraction;
     const int wanted =

@@ -48,7 +48,7 @@ struct StorageOf<T> {
 };
 template <class F> using Storage = typename StorageOf<F>::Type;
 
-inline constexpr uint32_t float_nan = 0x7FC00000U;
+inline constexpr uint32_t float_infinity = 0x7F800000U, float_nan = 0x7FC00000U;
 inline constexpr uint64_t double_nan = 0x7FF8000000000000ULL;
 
 constexpr float canonical(float x) { return x == x ? x : std::bit_cast<float>(float_nan); }
@@ -112,7 +112,6 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(floa
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, dropped = 23 - F::fraction_bits;
     const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & (~0U >> 1);
     const uint32_t sign = (bits >> 31) != 0 ? F::sign : 0;
-    constexpr uint32_t float_infinity = 0x7F800000;
     if (magnitude > float_infinity) return F::nan;
     if (magnitude == float_infinity) return F::infinity == F::nan ? F::nan : sign | F::infinity;
 

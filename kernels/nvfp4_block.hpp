@@ -40,8 +40,7 @@ struct Nvfp4Scale {
 // `largest`: pattern of the largest magnitude in the block, of NaN where there is one.
 QCCL_ANYWHERE inline Nvfp4Scale nvfp4_scale(uint32_t largest, const Nvfp4Base &base,
                                             bool rounds_up) {
-    constexpr uint32_t infinity = 0x7F800000;
-    if (largest >= infinity) return {.wire = E4m3::nan};
+    if (largest >= float_infinity) return {.wire = E4m3::nan};
     const float wanted = std::bit_cast<float>(largest) * base.inverse;
     uint32_t code = element_code<E4m3>(wanted, {});
     if (rounds_up && widen<E4m3>(code) < wanted && code < E4m3::largest) code++;

@@ -8,11 +8,10 @@ namespace {
 constexpr uint64_t block = nvfp4_block_values;
 
 Nvfp4Base base_of_bucket(DataType in, const void *src, uint64_t begin, uint64_t end) {
-    constexpr uint32_t infinity = 0x7F800000;
     uint32_t largest = 0;
     for (uint64_t i = begin; i < end; i += block)
         if (const uint32_t here = largest_magnitude(in, src, i, std::min(i + block, end));
-            here < infinity)
+            here < float_infinity)
             largest = std::max(largest, here);
     return nvfp4_base(largest);
 }

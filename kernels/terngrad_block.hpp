@@ -28,8 +28,7 @@ struct TerngradScale {
 // `squares`: the pinned sum of the lifted values' squares. `clip` counts thousandths.
 QCCL_ANYWHERE inline TerngradScale terngrad_scale(uint32_t largest, float squares, uint64_t count,
                                                   uint32_t clip) {
-    constexpr uint32_t infinity = 0x7F800000;
-    if (largest >= infinity) return {.wire = std::bit_cast<float>(float_nan)};
+    if (largest >= float_infinity) return {.wire = std::bit_cast<float>(float_nan)};
     if (largest == 0) return {};
     TerngradScale scale{.lift = terngrad_lift(largest)};
     const float deviation = std::sqrt(squares / static_cast<float>(count));
