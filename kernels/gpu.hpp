@@ -70,9 +70,6 @@ public:
 
     // ---- Memory. All zeros, and at gpu_alignment.
 
-    // Can be named. To free it waits for all that the GPU does.
-    virtual Result<std::byte *> allocate(size_t bytes) = 0;
-    virtual void free(std::byte *memory) = 0;
     // Can be named, and lasts as long as the process: what is left serves the next who takes as
     // much. To leave it waits for nothing, and others may still have it mapped.
     virtual Result<std::byte *> take_lasting(size_t bytes) = 0;

@@ -47,10 +47,6 @@ public:
 
     const GpuTraits &traits() const override { return traits_; }
 
-    Result<std::byte *> allocate(size_t bytes) override;
-    void free(std::byte *memory) override {
-        undo([&] { return runtime::free(memory); });
-    }
     Result<std::byte *> take_lasting(size_t bytes) override;
     void leave_lasting(std::byte *memory, size_t bytes) override { leave(device_, memory, bytes); }
     Result<std::byte *> allocate_private(size_t bytes) override;
@@ -175,9 +171,16 @@ private:
         const Visit visit(device_);
         runtime::forget(during(visit, call));
     }
-    Done zero(void *memory, size_t bytes) {
-        QCCL_TRY(doing("clear memory", [&] { return runtime::zero(stream_, memory, bytes); }));
-        return doing("clear memory", [&] { return runtime::synchronize(stream_); });
+    // All zeros; what cannot be cleared is given back.
+    template <class GiveBack>
+    Result<std::byte *> cleared(void *memory, size_t bytes, GiveBack &&give_back) {
+        const Done done = doing("clear memory", [&] {
+            const Status status = runtime::zero(stream_, memory, bytes);
+            return runtime::is_ok(status) ? runtime::synchronize(stream_) : status;
+        });
+        if (done) return static_cast<std::byte *>(memory);
+        give_back(static_cast<std::byte *>(memory));
+        return done.error();
     }
     Done reach(int device) const;
     Result<int> find_owner(const GpuMemoryName &name) const;
@@ -204,17 +207,6 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
     return Result<std::unique_ptr<ModuleGpu>>(std::move(gpu));
 }
 
-Result<std::byte *> ModuleGpu::allocate(size_t bytes) {
-    void *memory = nullptr;
-    QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
-    auto *const start = static_cast<std::byte *>(memory);
-    if (const Done zeroed = zero(memory, bytes); !zeroed) {
-        free(start);
-        return zeroed.error();
-    }
-    return start;
-}
-
 // Null: there is nothing of that size. Makes room for what is left later, which cannot fail.
 std::byte *ModuleGpu::take(int where, size_t bytes) {
     GpuProcess &all = GpuProcess::current();
@@ -236,24 +228,17 @@ void ModuleGpu::leave(int where, std::byte *memory, size_t bytes) {
 }
 
 Result<std::byte *> ModuleGpu::take_lasting(size_t bytes) {
-    std::byte *const memory = take(device_, bytes);
-    if (!memory) return allocate(bytes);
-    const Done zeroed = zero(memory, bytes);
-    if (zeroed) return memory;
-    leave_lasting(memory, bytes);
-    return zeroed.error();
+    void *memory = take(device_, bytes);
+    if (!memory)
+        QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
+    return cleared(memory, bytes, [&](std::byte *start) { leave_lasting(start, bytes); });
 }
 
 Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
     void *memory = nullptr;
     QCCL_TRY(doing("allocate memory",
                    [&] { return runtime::allocate_in_order(&memory, bytes, pool_, stream_); }));
-    auto *const start = static_cast<std::byte *>(memory);
-    if (const Done zeroed = zero(memory, bytes); !zeroed) {
-        free_private(start);
-        return zeroed.error();
-    }
-    return start;
+    return cleared(memory, bytes, [&](std::byte *start) { free_private(start); });
 }
 
 Result<std::byte *> ModuleGpu::take_pinned(size_t bytes) {

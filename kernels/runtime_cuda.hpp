@@ -166,7 +166,6 @@ inline Status load_kernels() {
 }
 
 inline Status allocate(void **memory, size_t bytes) { return cudaMalloc(memory, bytes); }
-inline Status free(void *memory) { return cudaFree(memory); }
 // The GPU's own pool may have a stream of the library wait for a user's, which has given back what
 // is taken here, and which may stand at a gate. What this one has it keeps, because to return it to
 // the system takes time at every call.
@@ -196,7 +195,6 @@ inline Status free_in_order(void *memory, Pool, Stream stream) {
 inline Status allocate_pinned(void **memory, size_t bytes) {
     return cudaHostAlloc(memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
 }
-inline Status free_pinned(void *memory) { return cudaFreeHost(memory); }
 inline Status pin(void *memory, size_t bytes) {
     return cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
 }

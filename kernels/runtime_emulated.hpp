@@ -75,7 +75,6 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
 inline Status load_kernels() { return success; } // they are this program's
 
 inline Status allocate(void **memory, size_t bytes) { return qcclEmulatedMalloc(memory, bytes); }
-inline Status free(void *memory) { return qcclEmulatedFree(memory); }
 inline Status create(Pool *, int) { return success; }
 inline Status destroy(Pool) { return success; }
 inline Status allocate_in_order(void **memory, size_t bytes, Pool, Stream stream) {
@@ -87,7 +86,6 @@ inline Status free_in_order(void *memory, Pool, Stream stream) {
 inline Status allocate_pinned(void **memory, size_t bytes) {
     return qcclEmulatedMallocHost(memory, bytes);
 }
-inline Status free_pinned(void *memory) { return qcclEmulatedFreeHost(memory); }
 inline Status pin(void *memory, size_t bytes) { return qcclEmulatedHostRegister(memory, bytes); }
 inline Status unpin(void *memory) { return qcclEmulatedHostUnregister(memory); }
 

@@ -122,7 +122,6 @@ inline Status create(Pool *pool, int device) {
 }
 inline Status destroy(Pool pool) { return pool ? hipMemPoolDestroy(pool) : success; }
 inline Status allocate(void **memory, size_t bytes) { return hipMalloc(memory, bytes); }
-inline Status free(void *memory) { return hipFree(memory); }
 inline Status allocate_in_order(void **memory, size_t bytes, Pool pool, Stream stream) {
     return pool ? hipMallocFromPoolAsync(memory, bytes, pool, stream) : hipMalloc(memory, bytes);
 }
@@ -132,7 +131,6 @@ inline Status free_in_order(void *memory, Pool pool, Stream stream) {
 inline Status allocate_pinned(void **memory, size_t bytes) {
     return hipHostMalloc(memory, bytes, hipHostMallocPortable | hipHostMallocMapped);
 }
-inline Status free_pinned(void *memory) { return hipHostFree(memory); }
 inline Status pin(void *memory, size_t bytes) {
     return hipHostRegister(memory, bytes, hipHostRegisterPortable | hipHostRegisterMapped);
 }

@@ -269,7 +269,7 @@ static void a_gpu_works_while_others_capture() {
     const auto own = gpu->create_stream();
     CHECK(mark && own);
     for (const auto allocate :
-         {&qccl::Gpu::allocate, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {
+         {&qccl::Gpu::take_lasting, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {
         const auto memory = (gpu.get()->*allocate)(100);
         CHECK_OK(memory);
         CHECK_OK(gpu->find(*memory));
@@ -277,8 +277,8 @@ static void a_gpu_works_while_others_capture() {
         CHECK_OK(gpu->set_mark(*mark, *own));
         CHECK_OK(gpu->is_passed(*mark));
         CHECK_OK(gpu->synchronize(*own));
-        if (allocate == &qccl::Gpu::allocate)
-            gpu->free(*memory);
+        if (allocate == &qccl::Gpu::take_lasting)
+            gpu->leave_lasting(*memory, 100);
         else if (allocate == &qccl::Gpu::allocate_private)
             gpu->free_private(*memory);
         else
