@@ -180,9 +180,21 @@ public:
 private:
     Result<TransportOptions> transport_options() const;
     Result<FarOptions> far_options() const;
-    Cut cut(Transport &transport) const;
+    Result<std::unique_ptr<Transport>> connect(const Equipment &equipment,
+                                               const std::shared_ptr<Family> &family);
+    // Here and below, null where no rank has a GPU.
+    Result<std::unique_ptr<DeviceShare>> share_device(const Equipment &equipment,
+                                                      Transport &transport);
+    void tell(const Equipment &equipment, const Transport &transport,
+              const DeviceShare *share) const;
+    Cut cut(Transport &transport, const DeviceShare *share) const;
     Speeds speeds(const Transport &transport, const DeviceShare *share) const;
     std::vector<InjectRule> own_faults() const;
+    AllGather all_gather() {
+        return [this](const void *mine, void *all, size_t bytes) {
+            return exchange_.all_gather(mine, all, bytes);
+        };
+    }
 
     Bootstrap &bootstrap_;
     const Reach reach_;
@@ -254,13 +266,13 @@ Result<TransportOptions> Creation::transport_options() const {
     return options;
 }
 
-Cut Creation::cut(Transport &transport) const {
+Cut Creation::cut(Transport &transport, const DeviceShare *share) const {
     Cut cut = cut_by(settings_, !hosts_.empty());
     cut.outbox_bytes = transport.outbox().size();
     cut.slots = transport.slots();
     cut.inbox_bytes = transport.inbox().size();
-    cut.line_bytes = transport.line_bytes();
-    if (gpus_ == 0) return cut;
+    cut.line_bytes = share ? share->lines().line_bytes : transport.line_bytes();
+    if (!share) return cut;
     // Launches cost more than what they do with small segments.
     if (!settings_.segment_bytes) cut.segment_bytes = gpu_segment;
     cut.lending_bytes = UINT64_MAX;
@@ -268,11 +280,14 @@ Cut Creation::cut(Transport &transport) const {
     return cut;
 }
 
+// Whether the ranks' GPUs reach each other.
+bool reaches_gpus(const DeviceShare *share) { return share && !share->outbox().empty(); }
+
 // Where only some ranks have GPUs, the others set the pace.
 Speeds Creation::speeds(const Transport &transport, const DeviceShare *share) const {
     if (gpus_ < transport.size()) return speeds_by(settings_, transport.ranks_per_core());
-    const bool reaches_gpus = share && !share->outbox().empty();
-    return gpu_speeds_by(settings_, ranks_per_gpu_, reaches_gpus ? GpuReach::gpus : GpuReach::host);
+    return gpu_speeds_by(settings_, ranks_per_gpu_,
+                         reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
 }
 
 std::vector<InjectRule> Creation::own_faults() const {
@@ -282,8 +297,8 @@ std::vector<InjectRule> Creation::own_faults() const {
     return rules;
 }
 
-Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
-                                                 const std::shared_ptr<Family> &family) {
+Result<std::unique_ptr<Transport>> Creation::connect(const Equipment &equipment,
+                                                     const std::shared_ptr<Family> &family) {
     QCCL_TRY(TransportOptions options, transport_options());
     const auto waiting = std::make_shared<Waiting>(
         Waiting{.idle = wishes_.idle, .family = family, .rank = options.rank, .fail = {}});
@@ -291,30 +306,35 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
     options.warn = [log = equipment.log, family](const char *sentence) {
         log->warn("%s%s", sentence, family ? " (ranks of qcclCommInitAll need a thread each)" : "");
     };
-    const AllGather all_gather = [this](const void *mine, void *all, size_t bytes) {
-        return exchange_.all_gather(mine, all, bytes);
-    };
     const auto create = reach_ == Reach::process ? create_inproc_transport : create_shm_transport;
-    QCCL_TRY(std::unique_ptr<Transport> transport, create(options, all_gather));
+    QCCL_TRY(std::unique_ptr<Transport> transport, create(options, all_gather()));
     waiting->fail = [raw = transport.get()](const Error &error) { raw->fail(error); };
+    return transport;
+}
 
-    std::unique_ptr<DeviceShare> share;
-    if (gpus_ != 0) {
-        const bool may_lend = gpus_ == options.size && hosts_.empty() && !settings_.checksum;
-        QCCL_TRY(share,
-                 DeviceShare::create(equipment.device.gpu, may_lend, *transport, all_gather));
-    }
+Result<std::unique_ptr<DeviceShare>> Creation::share_device(const Equipment &equipment,
+                                                            Transport &transport) {
+    if (gpus_ == 0) return std::unique_ptr<DeviceShare>();
+    const bool may_lend = gpus_ == transport.size() && hosts_.empty() && !settings_.checksum;
+    return DeviceShare::create(equipment.device.gpu, may_lend, transport, all_gather());
+}
 
-    equipment.log->info(
-        "%s%srank %" PRIu32 " of %" PRIu32 " over %s%s, kernels %s", wishes_.name.c_str(),
-        wishes_.name.empty() ? "" : ": ", options.rank, options.size, transport->name(),
-        share && !share->outbox().empty() ? " and memory of GPUs" : "",
-        equipment.device.gpu ? equipment.device.name() : name(equipment.device.kernels->tier));
-    Cut how = cut(*transport);
-    if (share) {
-        const DeviceLines lines = share->lines();
-        how.line_bytes = lines.are_there() ? lines.line_bytes : 0;
-    }
+void Creation::tell(const Equipment &equipment, const Transport &transport,
+                    const DeviceShare *share) const {
+    const Device &device = equipment.device;
+    equipment.log->info("%s%srank %" PRIu32 " of %" PRIu32 " over %s%s, kernels %s",
+                        wishes_.name.c_str(), wishes_.name.empty() ? "" : ": ", transport.rank(),
+                        transport.size(), transport.name(),
+                        reaches_gpus(share) ? " and memory of GPUs" : "",
+                        device.gpu ? device.name() : name(device.kernels->tier));
+}
+
+Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
+                                                 const std::shared_ptr<Family> &family) {
+    QCCL_TRY(std::unique_ptr<Transport> transport, connect(equipment, family));
+    QCCL_TRY(std::unique_ptr<DeviceShare> share, share_device(equipment, *transport));
+    tell(equipment, *transport, share.get());
+    const Cut how = cut(*transport, share.get());
     const Speeds paces = speeds(*transport, share.get());
     const auto comm = std::make_shared<Comm>(
         CommParts{.wishes = wishes_,

@@ -26,6 +26,7 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
             for (const Mapped &mapped : share->mapped_)
                 views.push_back({mapped.memory, share->outbox_.size()});
             transport.use_device_memory(std::move(views));
+            share->place_lines();
             return share;
         }
         share->forget();
@@ -35,17 +36,13 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
 }
 
 // Lines lie behind the outbox.
-static size_t lines_offset(size_t outbox_bytes) {
-    return round_up(outbox_bytes, gpu_alignment);
-}
+static size_t lines_offset(size_t outbox_bytes) { return round_up(outbox_bytes, gpu_alignment); }
 
-DeviceLines DeviceShare::lines() const {
-    DeviceLines lines{.by_rank = {}, .line_bytes = line_bytes};
-    if (mapped_.empty() || mapped_.size() > most_meeting_ranks || !gpu_->traits().can_meet)
-        return lines;
+void DeviceShare::place_lines() {
+    if (mapped_.size() > most_meeting_ranks || !gpu_->traits().can_meet) return;
+    lines_.line_bytes = line_bytes;
     for (const Mapped &mapped : mapped_)
-        lines.by_rank.push_back(mapped.memory + lines_offset(outbox_.size()));
-    return lines;
+        lines_.by_rank.push_back(mapped.memory + lines_offset(outbox_.size()));
 }
 
 // Memory that has no name for others is reached by none of them.

@@ -25,13 +25,14 @@ public:
     // As the engine has them; empty: payloads lie in the transport's outbox, and there are no
     // lines.
     std::span<std::byte> outbox() const { return outbox_; }
-    DeviceLines lines() const;
+    const DeviceLines &lines() const { return lines_; }
 
 private:
     explicit DeviceShare(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
     Done show(Transport &transport);
     // Whether this rank reaches all of them.
     bool map(std::span<const GpuMemoryName> names);
+    void place_lines();
     void forget();
     Done pin(std::span<const std::span<std::byte>> arenas);
 
@@ -44,6 +45,7 @@ private:
     size_t bytes_ = 0;            // of the outbox and what lies behind it
     GpuMemoryName own_;           // nobody's where it could not be named
     std::vector<Mapped> mapped_;  // of all ranks
+    DeviceLines lines_;
     std::vector<std::byte *> pinned_;
 };
 

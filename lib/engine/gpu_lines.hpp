@@ -26,7 +26,6 @@ struct DeviceLines {
     static size_t bytes(uint32_t ranks, size_t line_bytes) {
         return words_bytes(ranks) + 2 * line_bytes;
     }
-    bool are_there() const { return !by_rank.empty(); }
 };
 
 // So many ranks meet at most.
