@@ -193,6 +193,36 @@ static void a_rank_that_does_not_come_is_named(void **state)
     end_world(&world);
 }
 
+/* The last error of a rank that makes no call is the failure that reaches it from outside, unless a
+ * refusal came later still. */
+static void a_failure_from_outside_follows_a_refusal(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    world_t world = join_world(size, NULL);
+    const qcclComm_t idle = world.comms[1];
+    qcclResult_t result = qcclSuccess;
+    int tries;
+    (void)state;
+    assert_int_equal(qcclBroadcast(NULL, NULL, 0, qcclFloat32, 77, idle, NULL),
+                     qcclInvalidArgument);
+    assert_says(qcclGetLastError(idle), "root is 77");
+    config.timeout = 0.2;
+    assert_int_equal(qcclBarrierConfig(world.comms[0], NULL, &config), qcclTimeout);
+    for (tries = 0; result == qcclSuccess && tries < 1000; tries++) {
+        assert_int_equal(qcclCommGetAsyncError(idle, &result), qcclSuccess);
+        sleep_ms(10);
+    }
+    assert_int_equal(result, qcclTimeout);
+    assert_says(qcclGetLastError(idle), "rank 1 did not come to barrier, call 1");
+
+    assert_int_equal(qcclBroadcast(NULL, NULL, 0, qcclFloat32, 78, idle, NULL),
+                     qcclInvalidArgument);
+    assert_says(qcclGetLastError(idle), "root is 78");
+    assert_int_equal(qcclBarrier(idle, NULL), qcclTimeout);
+    assert_says(qcclGetLastError(idle), "rank 1 did not come to barrier, call 1");
+    end_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +234,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(leaving_at_once_disturbs_nobody),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(a_failure_from_outside_follows_a_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,8 @@ public:
     const CommParts &parts() const { return parts_; }
     bool is_child() const { return parts_.mark.is_child(); }
     Gate &gate() { return gate_; }
-    CommErrors &errors() { return errors_; }
+    // What the caller got; any thread, any time.
+    void note(const Error &error) { errors_.note(error, parts_.transport->failure().has_value()); }
 
     // The rest, up to the next mark, under the gate.
     //
@@ -110,6 +111,9 @@ public:
     // Fails the communicator on every rank.
     void fail(const Error &error) { parts_.transport->fail(error); }
     std::optional<RecordedError> failure() const;
+    std::optional<RecordedError> last_error() const {
+        return errors_.last(parts_.transport->failure());
+    }
     bool is_busy() const { return !turns_.is_idle() || (queue_ && !queue_->is_idle()); }
     Counts counts() const { return engine_.counts(); }
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.

@@ -28,14 +28,18 @@ struct RecordedError {
 class CommErrors {
 public:
     // The caller got this error: the failure once more, or a refusal, which has no call.
-    void note(const Error &error) {
+    // `had_failed`: outside, by then.
+    void note(const Error &error, bool had_failed) {
         const std::lock_guard lock(mutex_);
         const bool is_failure = failure_ && is_same(failure_->error, error);
         last_ = is_failure ? *failure_ : RecordedError{error, {}};
+        last_follows_failure_ = had_failed;
     }
-    std::optional<RecordedError> last() const {
+    // A failure outside counts where no call of this rank has come upon it yet.
+    std::optional<RecordedError> last(const std::optional<Error> &outside) const {
         const std::lock_guard lock(mutex_);
-        return last_;
+        const bool is_news = outside && !failure_ && !(last_ && last_follows_failure_);
+        return is_news ? RecordedError{*outside, {}} : last_;
     }
 
     // The first failure stands.
@@ -58,6 +62,7 @@ private:
 
     mutable std::mutex mutex_;
     std::optional<RecordedError> last_, failure_;
+    bool last_follows_failure_ = false; // the one outside
     std::atomic<bool> has_failed_{false};
 };
 

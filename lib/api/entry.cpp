@@ -14,7 +14,7 @@ Done check_handle(qcclComm_t handle) {
 
 Error refuse(Comm &comm, const char *sentence) {
     const Error error = Error::make(Code::invalid_usage, "%s", sentence);
-    comm.errors().note(error);
+    comm.note(error);
     return error;
 }
 

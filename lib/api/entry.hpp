@@ -51,7 +51,7 @@ template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) n
 template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept {
     return at_any_time(handle, [&](Comm &comm) -> Done {
         const Done done = contained([&]() -> Done { return body(comm); });
-        if (!done) comm.errors().note(done.error());
+        if (!done) comm.note(done.error());
         return done;
     });
 }
@@ -59,7 +59,7 @@ template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept 
 // Behind the gate. The error is kept in the communicator too, for whoever asks it later.
 template <class Body> qcclResult_t do_and_leave(Comm &comm, Body &&body) noexcept {
     const Done done = contained([&]() -> Done { return body(comm); });
-    if (!done) comm.errors().note(done.error());
+    if (!done) comm.note(done.error());
     comm.gate().leave(); // from here on another thread may free it
     return done ? qcclSuccess : report(done.error());
 }

@@ -19,12 +19,6 @@ static qcclErrorInfo_t to_info(const RecordedError &recorded, uint32_t rank) {
     return info;
 }
 
-// A failure that came from outside, while this rank was in no call, counts as an error too.
-static std::optional<RecordedError> latest(Comm &comm) {
-    if (const auto last = comm.errors().last()) return last;
-    return comm.failure();
-}
-
 } // namespace qccl
 
 using namespace qccl;
@@ -54,7 +48,7 @@ const char *qcclGetLastError(qcclComm_t comm) {
             if (!usable && usable.error().code == Code::invalid_usage)
                 std::snprintf(last.shown, sizeof last.shown, "%s", usable.error().text);
             QCCL_TRY(usable);
-            if (const auto recorded = latest(*comm->comm))
+            if (const auto recorded = comm->comm->last_error())
                 std::snprintf(last.shown, sizeof last.shown, "%s", recorded->error.text);
             return {};
         });
@@ -67,7 +61,7 @@ qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
     return at_any_time(comm, [=](Comm &found) -> Done {
         if (!info_out) return Error::make(Code::invalid_argument, "info_out is NULL");
         const RecordedError none{{.code = Code::success}, {}};
-        const qcclErrorInfo_t info = to_info(latest(found).value_or(none), found.rank());
+        const qcclErrorInfo_t info = to_info(found.last_error().value_or(none), found.rank());
         constexpr size_t first_bytes = 88; // release 0.1
         return give_struct("qcclErrorInfo_t", &info, sizeof info, first_bytes, info_out);
     });
