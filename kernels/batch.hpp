@@ -15,7 +15,7 @@
 namespace qccl {
 
 // The sections of a chunk's payload, in their order; those of topk, which has none of the others,
-// take the first places.
+// take the first places. Where nothing is raw, that is the payload's end.
 enum class ChunkPart : uint8_t {
     plane8,
     plane4,

@@ -19,11 +19,12 @@ Operand plain(DataType type, const void *values) {
 Operand coded(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
     const PayloadLayout &layout = *range.layout;
-    std::array<uint64_t, chunk_parts> sections{layout.plane8, layout.plane4, layout.plane2,
-                                               layout.plane1, layout.digits, layout.scales,
-                                               layout.bases,  layout.raw};
+    const uint64_t end = layout.raw != 0 ? layout.raw : layout.bytes;
+    std::array<uint64_t, chunk_parts> sections{
+        layout.plane8, layout.plane4, layout.plane2, layout.plane1,
+        layout.digits, layout.scales, layout.bases,  end};
     if (codec.id == CodecId::topk)
-        sections = {layout.page_counts, layout.indices, layout.kept_values};
+        sections = {layout.page_counts, layout.indices, layout.kept_values, 0, 0, 0, 0, end};
     return {.codec = codec.id,
             .bits = codec.bits,
             .is_stochastic = codec.rounding == Rounding::stochastic,
@@ -219,13 +220,15 @@ Done Launches::encode_kept(const ChunkRange &range, const Operand &source, std::
     const Operand sink = coded_sink(range, payload);
     Operand scratch{.codec = CodecId::topk, .at = scratch_.data()}; // no values lie there
     QCCL_TRY(flush());
-    QCCL_TRY(add({clear_sums}, layout.sums_end() / sizeof(uint64_t), {},
+    QCCL_TRY(put({clear_sums}, layout.sums_end() / sizeof(uint64_t), {},
                  plain(DataType::uint64, scratch.at), {}));
     const auto step = [&](const std::array<KernelId, 2> &kernels, unsigned number) -> Done {
         scratch.bits = static_cast<uint8_t>(number);
         QCCL_TRY(flush());
-        return add({kernels[column_of(range.type)]}, range.count, {}, sink, {source, scratch});
+        return put({kernels[column_of(range.type)]}, range.count, {}, sink, {{source, scratch}});
     };
+    // How much of the values they read again depends on these.
+    moved_bytes_ += bytes_of(source, range.count) + bytes_of(sink, range.count);
     QCCL_TRY(step({topk_sample_float, topk_sample_double}, 0));
     for (unsigned turn = 0; turn < 2; turn++)
         QCCL_TRY(step({topk_first_float, topk_first_double}, turn));
@@ -347,6 +350,13 @@ Done Launches::divide(DataType accumulator_type, void *accumulator, size_t count
 
 Done Launches::add(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
                    std::span<const Operand> sources) {
+    moved_bytes_ += bytes_of(sink, count);
+    for (const Operand &source : sources) moved_bytes_ += bytes_of(source, count);
+    return put(shape, count, noise, sink, sources);
+}
+
+Done Launches::put(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
+                   std::span<const Operand> sources) {
     const auto needed = static_cast<uint32_t>(1 + sources.size());
     if (shape_ != shape || batch_.tensors == Batch::most_tensors ||
         operands_ + needed > Batch::most_operands)
@@ -358,8 +368,6 @@ Done Launches::add(const Shape &shape, uint64_t count, const Noise &noise, const
                                        .noise = noise};
     batch_.operand[operands_] = sink;
     std::ranges::copy(sources, &batch_.operand[operands_ + 1]);
-    moved_bytes_ += bytes_of(sink, count);
-    for (const Operand &source : sources) moved_bytes_ += bytes_of(source, count);
     operands_ += needed;
     values_ += count;
     return {};

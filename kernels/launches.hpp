@@ -89,7 +89,8 @@ public:
     // Launches what has been gathered.
     Done flush();
 
-    // That kernels have read and written so far, or will have: every operand once per launch.
+    // That kernels have read and written so far, or will have: every operand once per launch; of an
+    // encoding in several launches values and payload once.
     uint64_t moved_bytes() const { return moved_bytes_; }
 
 private:
@@ -105,6 +106,9 @@ private:
              std::initializer_list<Operand> sources) {
         return add(shape, count, noise, sink, std::span(sources.begin(), sources.size()));
     }
+    // Without counting what it moves.
+    Done put(const Shape &shape, uint64_t count, const Noise &noise, const Operand &sink,
+             std::span<const Operand> sources);
     Done encode_coded(const ChunkRange &range, const Noise &noise, const Operand &source,
                       std::byte *payload, uint64_t count);
 

@@ -72,6 +72,37 @@ static void many_tensors_share_launches() {
     }
 }
 
+static void what_moves_is_counted() {
+    constexpr size_t count = 100000;
+    const size_t value_bytes = count * sizeof(float);
+    Values random(7);
+    Buffer values(value_bytes), sum(value_bytes);
+    fill(random, Pattern::gauss, DataType::float32, values.data(), count);
+    for (const char *const spec : {"int4", "minmax", "mxfp8e4m3", "topk:ratio=0.01", "fp16"}) {
+        const Chunk chunk{*parse_codec(spec), DataType::float32, count};
+        Buffer payload(chunk.layout.bytes), scratch(1 << 20);
+        Gpu gpu;
+        Launches launches = gpu.begin();
+        launches.use_scratch({reinterpret_cast<std::byte *>(scratch.data()), 1 << 20});
+        uint64_t before = 0;
+        const auto moved = [&] {
+            const uint64_t now = launches.moved_bytes(), since = now - before;
+            before = now;
+            return since;
+        };
+        CHECK_OK(
+            launches.encode(chunk.range(), {}, DataType::float32, values.data(), payload.data()));
+        CHECK(moved() >= value_bytes + chunk.layout.bytes - chunk.layout.bytes / 50);
+        CHECK_OK(launches.decode(chunk.range(), payload.data(), DataType::float32, sum.data()));
+        const uint64_t decoded = moved();
+        CHECK(decoded <= value_bytes + chunk.layout.bytes);
+        CHECK(decoded >= value_bytes + chunk.layout.bytes - chunk.layout.bytes / 50);
+        CHECK_OK(launches.decode_add(chunk.range(), RedOp::sum, payload.data(), sum.data()));
+        CHECK_EQ(moved(), decoded + value_bytes);
+        CHECK_OK(launches.flush());
+    }
+}
+
 static void what_is_gathered_keeps_its_order() {
     Values random(2);
     constexpr size_t count = 1000;
@@ -225,6 +256,7 @@ static void what_no_kernel_does_at_once_is_said() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(many_tensors_share_launches),
+        QTEST(what_moves_is_counted),
         QTEST(what_is_gathered_keeps_its_order),
         QTEST(a_hop_is_its_three_steps),
         QTEST(the_call_may_come_from_memory),
