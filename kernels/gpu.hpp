@@ -55,6 +55,9 @@ struct GpuTraits {
     uint32_t number = 0;
     uint32_t lanes = 32; // of a warp
     uint32_t multiprocessors = 1;
+    // How the runtime calls the threads that it has for itself, or how their names begin; empty: it
+    // has no names for them.
+    const char *threads = "";
     // Whether streams of its users can be made to wait for the host (await_gate).
     bool has_gates = false;
     bool can_capture = false; // graphs, with gates in them

@@ -150,6 +150,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.has_gates = driver().await_value != nullptr;
     traits.can_capture = traits.has_gates;
     traits.can_meet = true;
+    traits.threads = "cuda"; // cuda-EvtHandlr, cuda00001400006
     std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
     return status;
 }

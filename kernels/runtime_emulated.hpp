@@ -68,6 +68,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.has_gates = true;
     traits.can_capture = true;
     traits.can_meet = true;
+    traits.threads = "emulated-gpu";
     std::memcpy(uuid.data(), properties.uuid, uuid.size());
     return status;
 }

@@ -2,10 +2,12 @@
 // and in each collective. Every rank hears of it or ends with the right bytes, no stream stands
 // still, and nothing is left behind.
 #include "device_ranks.hpp"
+#include "mortals.hpp"
 #include "thinning.hpp"
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 
 using namespace qtest;
 
@@ -129,6 +131,25 @@ void without_memory_there_is_no_communicator() {
     CHECK(std::string(qcclGetLastError(nullptr)).find("emulated:") != std::string::npos);
 }
 
+// In a child, because this process may have other threads; the emulated GPU's count as none.
+void a_thread_that_waits_for_itself_is_told() {
+    mortals::Processes processes;
+    CHECK(processes.start([] {
+        qcclEmulatedBeginAgain();
+        qcclComm_t comms[2] = {};
+        if (qcclCommInitAll(comms, 2, devices.data()) != qcclSuccess) _exit(1);
+        if (qcclBarrier(comms[0], QCCL_STREAM_SYNC) != qcclInvalidUsage) _exit(2);
+        if (!std::strstr(qcclGetLastError(nullptr), "need a thread each")) _exit(3);
+        for (const qcclComm_t comm : comms) (void)qcclCommDestroy(comm);
+        _exit(0);
+    }));
+    const auto status = processes.reap(0, [start = std::chrono::steady_clock::now()] {
+        return std::chrono::steady_clock::now() - start < std::chrono::seconds(60);
+    });
+    CHECK(status && WIFEXITED(*status));
+    CHECK_EQ(WEXITSTATUS(*status), 0);
+}
+
 } // namespace
 
 int main() {
@@ -136,6 +157,7 @@ int main() {
     setenv("QCCL_DEBUG_FILE", "/dev/null", 1);
     setenv("QCCL_ARENA", "1M", 1); // of which each communicator fills two anew
     const CMUnitTest tests[] = {
+        QTEST(a_thread_that_waits_for_itself_is_told),
         QTEST(while_communicators_are_made),
         QTEST(without_memory_there_is_no_communicator),
         QTEST(in_all_reduce),

@@ -44,13 +44,14 @@ struct Waiting {
     qcclIdle_t idle{};
     std::shared_ptr<Family> family;
     uint32_t rank = 0;
+    std::string threads_of_gpus;
     std::function<void(const Error &)> fail; // set once the transport is there
 
     void operator()() const {
         // Somebody's own function may well make the calls that are missing.
         if (idle.function) return idle.function(idle.context);
         if (!family || !fail) return;
-        if (const auto deadlock = family->find_deadlock(rank)) fail(*deadlock);
+        if (const auto deadlock = family->find_deadlock(rank, threads_of_gpus)) fail(*deadlock);
     }
 };
 
@@ -300,8 +301,12 @@ std::vector<InjectRule> Creation::own_faults() const {
 Result<std::unique_ptr<Transport>> Creation::connect(const Equipment &equipment,
                                                      const std::shared_ptr<Family> &family) {
     QCCL_TRY(TransportOptions options, transport_options());
-    const auto waiting = std::make_shared<Waiting>(
-        Waiting{.idle = wishes_.idle, .family = family, .rank = options.rank, .fail = {}});
+    const auto waiting = std::make_shared<Waiting>(Waiting{
+        .idle = wishes_.idle,
+        .family = family,
+        .rank = options.rank,
+        .threads_of_gpus = equipment.device.gpu ? equipment.device.gpu->traits().threads : "",
+        .fail = {}});
     options.idle = [waiting] { (*waiting)(); };
     options.warn = [log = equipment.log, family](const char *sentence) {
         log->warn("%s%s", sentence, family ? " (ranks of qcclCommInitAll need a thread each)" : "");

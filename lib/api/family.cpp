@@ -11,29 +11,30 @@
 
 namespace qccl {
 
-// Threads that make no calls of their own: streams (whose calls have been counted when they were
-// enqueued) and the server of a unique id.
-static bool is_ours(const std::filesystem::path &task) {
+// Threads that make no calls of their own: those of GPUs' runtimes, streams (whose calls have been
+// counted when they were enqueued) and the server of a unique id.
+static bool is_known(const std::filesystem::path &task, std::string_view threads_of_gpus) {
     std::string name;
     std::getline(std::ifstream(task / "comm"), name);
-    return name == stream_thread_name || name == "qccl-rendezvous";
+    const bool is_of_gpus = !threads_of_gpus.empty() && name.starts_with(threads_of_gpus);
+    return is_of_gpus || name == stream_thread_name || name == "qccl-rendezvous";
 }
 
-static bool has_other_threads() {
+static bool has_other_threads(std::string_view threads_of_gpus) {
     const std::string self = std::to_string(gettid());
     std::error_code unreadable; // then nothing is known, and nothing said
     std::filesystem::directory_iterator tasks("/proc/self/task", unreadable);
     if (unreadable) return true;
     for (const auto &task : tasks)
-        if (task.path().filename() != self && !is_ours(task.path())) return true;
+        if (task.path().filename() != self && !is_known(task.path(), threads_of_gpus)) return true;
     return false;
 }
 
-std::optional<Error> Family::find_deadlock(uint32_t rank) const {
+std::optional<Error> Family::find_deadlock(uint32_t rank, std::string_view threads_of_gpus) const {
     const uint64_t call = issued_[rank].call.load(std::memory_order_relaxed);
     for (uint32_t sibling = 0; sibling < issued_.size(); sibling++) {
         if (issued_[sibling].call.load(std::memory_order_relaxed) >= call) continue;
-        if (has_other_threads()) return std::nullopt;
+        if (has_other_threads(threads_of_gpus)) return std::nullopt;
         return Error::make(Code::invalid_usage,
                            "call %" PRIu64 " of rank %" PRIu32 " waits for rank %" PRIu32
                            ", whose call this thread, the only one of the process, would have to "

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,8 @@ public:
         issued_[rank].call.store(call, std::memory_order_relaxed);
     }
     // For the thread that waits in the latest call of `rank`. Silent where another thread could
-    // still make the call that is missing.
-    std::optional<Error> find_deadlock(uint32_t rank) const;
+    // still make the call that is missing, which none whose name begins so would.
+    std::optional<Error> find_deadlock(uint32_t rank, std::string_view threads_of_gpus) const;
 
     // Of a communicator that some of these ranks make together: the same for all who ask with the
     // same number and eldest.
