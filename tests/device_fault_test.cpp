@@ -93,6 +93,18 @@ void check_collective(Collective collective) {
 }
 
 void in_all_reduce() { check_collective(Collective::all_reduce); }
+struct Setting {
+    Setting(const char *name, const char *value) : name_(name) { setenv(name, value, 1); }
+    ~Setting() { unsetenv(name_); }
+    Setting(const Setting &) = delete;
+
+private:
+    const char *name_;
+};
+void in_all_reduce_of_two_exchanges() {
+    const Setting setting("QCCL_ALGO", "direct");
+    check_collective(Collective::all_reduce);
+}
 void in_reduce_scatter() { check_collective(Collective::reduce_scatter); }
 void in_all_gather() { check_collective(Collective::all_gather); }
 void in_broadcast() { check_collective(Collective::broadcast); }
@@ -161,6 +173,7 @@ int main() {
         QTEST(while_communicators_are_made),
         QTEST(without_memory_there_is_no_communicator),
         QTEST(in_all_reduce),
+        QTEST(in_all_reduce_of_two_exchanges),
         QTEST(in_reduce_scatter),
         QTEST(in_all_gather),
         QTEST(in_broadcast),

@@ -72,9 +72,9 @@ void ranks_may_come_to_small_calls_early_or_late() {
     ranks.on_each([](size_t number, GpuRank &rank) {
         GpuFloats values(100, 1);
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
-        config.algorithm = "oneshot";
         float expected = 1;
-        for (uint64_t i = 0; i < 30; i++) {
+        for (uint64_t i = 0; i < 60; i++) {
+            config.algorithm = i % 3 == 0 ? "oneshot" : "direct"; // of one exchange and of two
             const uint64_t draw = splitmix64(i * 3 + number);
             if (draw % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(draw % 40));
             if (i % 15 == 0) {

@@ -69,6 +69,26 @@ void what_does_not_fit_a_line_takes_mailboxes() {
     }
 }
 
+void two_exchanges_go_over_lines_that_may_have_them() {
+    struct Expected {
+        Collective collective;
+        size_t exchanges;
+    };
+    for (const Expected expected : {Expected{Collective::all_reduce, 2},
+                                    {Collective::reduce_scatter, 1},
+                                    {Collective::all_gather, 1}})
+        for (const char *const codec : {"none", "int8"})
+            for (uint32_t rank = 0; rank < 4; rank++) {
+                TwinCall call = call_of("direct", codec, 100, 4);
+                call.collective = expected.collective;
+                const Program program =
+                    compiled(call, rank, {.line_bytes = size_t{4} << 10, .line_exchanges = 2});
+                CHECK(program.bound.has_value());
+                CHECK_EQ(program.bound->exchanges(), expected.exchanges);
+                for (const auto &stage : program.bound->stages) CHECK(!stage.empty());
+            }
+}
+
 void several_exchanges_do_not_go_over_lines() {
     for (const char *algorithm : {"ring", "direct"}) {
         const auto program =
@@ -202,6 +222,7 @@ int main() {
         QTEST(counts_the_bytes_that_travel),
         QTEST(plain_lines_carry_values_alone),
         QTEST(what_does_not_fit_a_line_takes_mailboxes),
+        QTEST(two_exchanges_go_over_lines_that_may_have_them),
         QTEST(several_exchanges_do_not_go_over_lines),
         QTEST(joined_sums_need_no_segment),
         QTEST(staying_values_are_not_copied_without_loss),

@@ -276,6 +276,7 @@ Cut Creation::cut(Transport &transport, const DeviceShare *share) const {
     if (!share) return cut;
     // Launches cost more than what they do with small segments.
     if (!settings_.segment_bytes) cut.segment_bytes = gpu_segment;
+    cut.line_exchanges = GpuLines::most_exchanges;
     cut.lending_bytes = UINT64_MAX;
     cut.whole_tiles = wishes_.device != host_name;
     return cut;

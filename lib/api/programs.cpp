@@ -55,7 +55,7 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
     team.root = key.root;
     QCCL_TRY(const Schedule schedule, emit(plan.algorithm, key.collective, team));
     Cut cut = cut_;
-    if (!plan.algorithm.is_one_exchange()) cut.line_bytes = 0;
+    if (!plan.algorithm.fits_exchanges(key.collective, cut.line_exchanges)) cut.line_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,
                     .op = key.op,

@@ -38,7 +38,8 @@ constexpr AlgorithmRow table[] = {
      .emitters = {plain<all_reduce_direct>, plain<reduce_scatter_direct>, plain<all_gather_direct>,
                   plain<broadcast_direct>, nullptr},
      .rounds = plain<rounds_direct>,
-     .noise = plain<noise_direct>},
+     .noise = plain<noise_direct>,
+     .exchanges = 2},
     {.name = "ring",
      .keys = {},
      .order = [](Collective collective, const Team &team, const Choices &,
@@ -80,7 +81,7 @@ constexpr AlgorithmRow table[] = {
                   plain<all_gather_direct>, plain<broadcast_oneshot>, plain<barrier_oneshot>},
      .rounds = plain<rounds_oneshot>,
      .noise = plain<noise_oneshot>,
-     .is_one_exchange = true,
+     .exchanges = 1,
      .own = OwnInput::as_encoded},
 };
 

@@ -46,9 +46,9 @@ struct AlgorithmRow {
     uint32_t (*outer_rounds)(Collective collective, const Team &team,
                              const Choices &choices) = nullptr;
 
-    // On every rank all that is sent is there from the start, and one exchange of lines can carry
-    // it.
-    bool is_one_exchange = false;
+    // Of lines, each of which carries what is there on every rank before it: that many carry all
+    // that it sends, of a broadcast only if it is one. 0: it cannot be done so.
+    uint32_t exchanges = 0;
     OwnInput own = OwnInput::exact;
     // Sums travel before they are complete, so that among three or more ranks a lossless one is
     // rounded to the type on its way.
@@ -72,7 +72,12 @@ public:
     bool has(Collective collective) const {
         return row_->emitters[static_cast<size_t>(collective)] != nullptr;
     }
-    bool is_one_exchange() const { return row_->is_one_exchange; }
+    bool is_one_exchange() const { return row_->exchanges == 1; }
+    // Whether so many exchanges of lines can carry it.
+    bool fits_exchanges(Collective collective, uint32_t most) const {
+        return is_one_exchange() || (row_->exchanges != 0 && row_->exchanges <= most &&
+                                     collective != Collective::broadcast);
+    }
     OwnInput own() const { return row_->own; }
     bool sums_on_the_way() const { return row_->sums_on_the_way; }
     uint32_t rounds(Collective collective, const Team &team) const {

@@ -38,10 +38,19 @@ std::vector<LineChunk> place_chunks(const Program &program, uint64_t &end) {
 
 class Binder {
 public:
-    explicit Binder(const Program &program) : program_(program), peer_of_(program.schedule.wires) {
-        std::fill(peer_of_.begin(), peer_of_.end(), program.work.team.rank);
-        for (const Step &step : program.schedule.steps)
-            if (step.verb == Verb::recv) peer_of_[step.dst.index] = step.peer;
+    // Ranks do alike: what this one receives after it has made something of what it had received is
+    // what others have made so.
+    explicit Binder(const Program &program)
+        : program_(program), wires_(program.schedule.wires, {.peer = program.work.team.rank}) {
+        uint32_t exchange = 0;
+        for (const Step &step : program.schedule.steps) {
+            if (step.verb == Verb::recv)
+                wires_[step.dst.index] = {.peer = step.peer, .exchange = exchange};
+            if (step.verb != Verb::encode || step.src.is(SlotKind::input)) continue;
+            exchange = 1;
+            wires_[step.dst.index].exchange = exchange;
+        }
+        bound_.stages.resize(exchange + 2);
     }
 
     Result<std::optional<BoundProgram>> bind() {
@@ -50,11 +59,12 @@ public:
         uint64_t end = 0;
         bound_.chunks = place_chunks(program_, end);
         if (end > cut.line_bytes) return {std::nullopt};
+        if (bound_.exchanges() > cut.line_exchanges)
+            return Error::make(Code::internal_error,
+                               "%s sends what it does not have from the start, which lines cannot",
+                               program_.work.algorithm.c_str());
         for (const Op &op : program_.ops) QCCL_TRY(add(op));
-        sum_in_output();
-        for (const LineOp &op : bound_.writes)
-            bound_.line_bytes = std::max(bound_.line_bytes, bound_.chunks[op.chunk].offset +
-                                                                bound_.chunks[op.chunk].bytes);
+        if (bound_.exchanges() == 1) sum_in_output(bound_.stages.back());
         return {std::move(bound_)};
     }
 
@@ -63,21 +73,25 @@ private:
         const bool writes_line = op.dst.is(Place::Kind::payload);
         // Headers of plain values are left out; see BoundProgram.
         if (op.what == Op::What::label && program_.work.codec.is_lossless()) return {};
-        if (writes_line && op.what != Op::What::label && !op.src.is(Place::Kind::input))
-            return Error::make(Code::internal_error,
-                               "%s sends what it does not have from the start, which lines cannot",
-                               program_.work.algorithm.c_str());
         QCCL_TRY(const LinePlace dst, place(op.dst, op));
         QCCL_TRY(const LinePlace src, place(op.src, op));
-        (writes_line ? bound_.writes : bound_.reads)
-            .push_back({.what = op.what,
-                        .dst_type = op.dst_type,
-                        .src_type = op.src_type,
-                        .dst = dst,
-                        .src = src,
-                        .chunk = op.chunk,
-                        .ordinal = op.ordinal});
+        bound_.stages[stage_of(op)].push_back({.what = op.what,
+                                               .dst_type = op.dst_type,
+                                               .src_type = op.src_type,
+                                               .dst = dst,
+                                               .src = src,
+                                               .chunk = op.chunk,
+                                               .ordinal = op.ordinal});
+        const LineChunk &chunk = bound_.chunks[op.chunk];
+        if (writes_line)
+            bound_.line_bytes = std::max(bound_.line_bytes, chunk.offset + chunk.bytes);
         return {};
+    }
+
+    // What neither writes a line nor reads one belongs to the sum.
+    uint32_t stage_of(const Op &op) const {
+        if (op.dst.is(Place::Kind::payload)) return wires_[op.dst.index].exchange;
+        return op.src.is(Place::Kind::payload) ? wires_[op.src.index].exchange + 1 : 1;
     }
 
     Result<LinePlace> place(const Place &at, const Op &op) {
@@ -92,7 +106,7 @@ private:
             return LinePlace{.base = Base::recv, .offset = offset(output(at.index))};
         case Place::Kind::payload:
             return LinePlace{.base = Base::line,
-                             .rank = peer_of_[at.index],
+                             .rank = wires_[at.index].peer,
                              .offset = bound_.chunks[op.chunk].offset};
         case Place::Kind::tile:
         case Place::Kind::segment: return sum(op.chunk);
@@ -113,25 +127,28 @@ private:
 
     // A sum in the output's own type may grow in the output, unless an input that may lie there too
     // is still to be read.
-    void sum_in_output() {
-        if (bound_.reads.empty()) return;
-        const LineOp last = bound_.reads.back();
+    void sum_in_output(std::vector<LineOp> &reads) {
+        if (reads.empty()) return;
+        const LineOp last = reads.back();
         const bool stores_sum = last.what == Op::What::copy && last.src.base == Base::sum &&
                                 last.dst.base == Base::recv && last.dst_type == last.src_type;
         const auto needs_care = [&](const LineOp &op) {
-            const bool is_first = &op == &bound_.reads.front();
+            const bool is_first = &op == &reads.front();
             return (op.src.base == Base::send && !is_first) || op.chunk != last.chunk;
         };
-        if (!stores_sum || std::any_of(bound_.reads.begin(), bound_.reads.end(), needs_care))
-            return;
-        bound_.reads.pop_back();
-        for (LineOp &op : bound_.reads)
+        if (!stores_sum || std::any_of(reads.begin(), reads.end(), needs_care)) return;
+        reads.pop_back();
+        for (LineOp &op : reads)
             if (op.dst.base == Base::sum) op.dst = last.dst;
         bound_.sum_bytes = 0;
     }
 
     const Program &program_;
-    std::vector<uint32_t> peer_of_; // of each wire: in whose line it lies
+    struct WirePlace {
+        uint32_t peer = 0;     // in whose line it lies
+        uint32_t exchange = 0; // and in which exchange
+    };
+    std::vector<WirePlace> wires_;
     std::optional<uint32_t> sum_chunk_;
     BoundProgram bound_;
 };
@@ -153,9 +170,9 @@ public:
         const uint32_t rank = program_.work.team.rank;
         QCCL_TRY(line_, transport_.line());
         call_.lines[rank] = line_;
-        for (const LineOp &op : bound_.writes) run(op);
+        for (const LineOp &op : bound_.stages.front()) run(op);
         transport_.publish(bound_.line_bytes);
-        for (const LineOp &op : bound_.reads) {
+        for (const LineOp &op : bound_.stages.back()) {
             if (op.src.base == Base::line && op.src.rank != rank) QCCL_TRY(await(op));
             run(op);
         }

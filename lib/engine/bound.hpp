@@ -1,6 +1,6 @@
 // Small messages: a schedule with one exchange (every rank shows what it has, and reads what the
-// others show) bound to the transport's lines, so that a call is a few kernels and no interpreter.
-// Knows no mailboxes and no segments.
+// others show), or with a second one of what has come of the first, bound to lines, so that a call
+// is a few kernels and no interpreter. Knows no mailboxes and no segments.
 #pragma once
 
 #include "base/result.hpp"
@@ -51,16 +51,20 @@ struct LineChunk {
 // from outside have to be looked at anyway.
 struct BoundProgram {
     std::vector<LineChunk> chunks;
-    std::vector<LineOp> writes, reads; // before and after this rank's line is published
-    uint64_t line_bytes = 0;           // to publish
-    uint64_t sum_bytes = 0;            // of the accumulator, where it has memory of its own
+    // Before the first exchange, between each two, and after the last: at least two. What is done
+    // before an exchange writes this rank's line in it, what is done after it reads the lines.
+    std::vector<std::vector<LineOp>> stages;
+    uint64_t line_bytes = 0; // to publish
+    uint64_t sum_bytes = 0;  // of the accumulator, where it has memory of its own
+
+    size_t exchanges() const { return stages.size() - 1; }
 
     // What a rank that reads the chunk gets.
     uint64_t message_bytes(uint32_t chunk) const { return chunks[chunk].bytes; }
 };
 
 // Nothing where the call does not fit the lines, which all ranks see alike. An error where it fits
-// and the schedule has more than one exchange after all.
+// and the schedule has more exchanges than the cut allows after all.
 Result<std::optional<BoundProgram>> bind(const Program &program);
 
 // Addresses and numbers of one call.
@@ -74,6 +78,7 @@ struct BoundCall {
     std::span<const std::byte *> lines; // scratch, one for each rank
 };
 
+// With one exchange, over the transport's lines.
 Done run_bound(Transport &transport, const Kernels &kernels, const Program &program,
                const BoundCall &call);
 

@@ -21,10 +21,11 @@ struct Cut {
     // Unencoded bytes of a chunk that an instance works on, and instances in flight.
     size_t segment_bytes = size_t{128} << 10;
     uint32_t lanes = 4;
-    // Bytes of the transport's line. Give them only for algorithms with one exchange: on every
-    // rank, all that is sent is there from the start (oneshot; never ring or direct). Then calls
-    // that fit run over the lines. 0: over the mailboxes alone.
+    // Bytes of a line, the transport's or of GPUs' memory, and how many exchanges of lines a call
+    // may have. Give them only for algorithms that so many exchanges can carry. Then calls that fit
+    // run over the lines. 0: over the mailboxes alone.
     size_t line_bytes = 0;
+    uint32_t line_exchanges = 1;
     bool seals = false; // chunks carry a CRC32C, which receivers check
     // Calls on vectors of at least so many bytes let peers read the caller's buffers in place where
     // they can. Each rank may have its own idea of it.

@@ -31,88 +31,112 @@ Done await_task(Transport &transport, GpuLanes &lanes) {
 } // namespace
 
 size_t DeviceLines::words_bytes(uint32_t ranks) {
-    return round_up(ranks * sizeof(uint64_t), gpu_alignment);
+    return round_up(2 * ranks * sizeof(uint64_t), gpu_alignment);
 }
 
 Result<std::unique_ptr<GpuLines>> GpuLines::create(const Device &device, const DeviceLines &lines) {
     std::unique_ptr<GpuLines> made(new GpuLines(lines));
-    QCCL_TRY(made->met_, DeviceMemory::create(device, sizeof(uint64_t)));
-    QCCL_TRY(made->met_on_host_, PinnedMemory::create(device.gpu, sizeof(uint64_t)));
+    constexpr size_t bytes = most_exchanges * sizeof(uint64_t);
+    QCCL_TRY(made->met_, DeviceMemory::create(device, bytes));
+    QCCL_TRY(made->met_on_host_, PinnedMemory::create(device.gpu, bytes));
     return made;
 }
 
-std::byte *GpuLines::line(uint32_t rank) const {
+std::byte *GpuLines::line(uint32_t rank, uint64_t exchange) const {
     const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
     return lines_.by_rank[rank] + DeviceLines::words_bytes(ranks) +
-           exchange_ % 2 * lines_.line_bytes;
+           (exchanges_ + exchange) % 2 * lines_.line_bytes;
 }
 
-// The transport's lines carry nothing here but that this rank has come, for those whose GPU did not
-// see it. Whoever sees that a rank has come to the next exchange knows that it is done with this
-// one, whose line it may then write over; whether it is done before, only the end of its call says.
+// The transport's lines carry nothing here but that this rank has come to an exchange, for those
+// whose GPU did not see it. Whoever sees that a rank has come to the next one knows that it is done
+// with what it read in the one before, whose line may then be written over; whether it is done
+// earlier, only the end of its call says.
 Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program,
                    const BoundCall &call) {
-    const BoundProgram &bound = *program.bound;
-    const uint32_t rank = transport.rank();
-    Launches &launches = lanes.launches(0);
+    const size_t exchanges = program.bound->exchanges();
+    for (size_t exchange = 0; exchange < exchanges; exchange++)
+        values_[exchange] =
+            splitmix64(program.fingerprint ^ splitmix64(call.number ^ splitmix64(call.captured)) ^
+                       exchange) |
+            1; // ranks that mean something else do not meet
     QCCL_TRY(outcome(transport.line()));
-    exchange_++;
-    // Ranks that mean something else do not meet.
-    value_ =
-        splitmix64(program.fingerprint ^ splitmix64(call.number ^ splitmix64(call.captured))) | 1;
-    QCCL_TRY(launch(launches, program, call, bound.writes));
-    QCCL_TRY(meet(launches, rank));
-    const auto *const met = reinterpret_cast<uint64_t *>(met_.data());
-    QCCL_TRY(launches.await(met, value_));
-    const Done launched = launch(launches, program, call, bound.reads);
-    QCCL_TRY(launches.await(nullptr, 0));
-    QCCL_TRY(launched);
-    QCCL_TRY(await_task(transport, lanes));
-    transport.publish(0);
-    const std::atomic_ref seen(*reinterpret_cast<uint64_t *>(met_on_host_.data()));
-    const bool has_met = seen.load(std::memory_order_acquire) == value_;
-    patience_.learn(has_met);
-    if (has_met) return {};
-
-    for (uint32_t peer = 0; peer < transport.size(); peer++)
-        if (peer != rank) QCCL_TRY(outcome(transport.await_line(peer)));
-    QCCL_TRY(launch(launches, program, call, bound.reads));
-    return await_task(transport, lanes);
+    for (size_t stage = 0;;) {
+        QCCL_TRY(launch_from(stage, lanes.launches(0), program, call));
+        QCCL_TRY(await_task(transport, lanes));
+        const size_t first = stage;
+        while (stage < exchanges && has_met(stage)) stage++;
+        for (size_t come_to = first; come_to <= stage && come_to < exchanges; come_to++) {
+            if (come_to != 0) QCCL_TRY(outcome(transport.line()));
+            transport.publish(0);
+            patience_.learn(come_to < stage);
+        }
+        if (stage == exchanges) break;
+        for (uint32_t peer = 0; peer < transport.size(); peer++)
+            if (peer != transport.rank()) QCCL_TRY(outcome(transport.await_line(peer)));
+        stage++;
+    }
+    exchanges_ += exchanges;
+    return {};
 }
 
-Done GpuLines::meet(Launches &launches, uint32_t rank) {
+bool GpuLines::has_met(size_t exchange) const {
+    const std::atomic_ref seen(reinterpret_cast<uint64_t *>(met_on_host_.data())[exchange]);
+    return seen.load(std::memory_order_acquire) == values_[exchange];
+}
+
+// This stage and those behind it, each of which does nothing where the GPUs have not met before it.
+Done GpuLines::launch_from(size_t first, Launches &launches, const Program &program,
+                           const BoundCall &call) {
+    const size_t exchanges = program.bound->exchanges();
+    const auto launch_all = [&]() -> Done {
+        for (size_t stage = first; stage <= exchanges; stage++) {
+            if (stage > first) QCCL_TRY(launches.await(met(stage - 1), values_[stage - 1]));
+            QCCL_TRY(launch(stage, launches, program, call));
+            if (stage < exchanges) QCCL_TRY(meet(stage, launches, program.work.team.rank));
+        }
+        return {};
+    };
+    const Done launched = launch_all();
+    QCCL_TRY(launches.await(nullptr, 0));
+    return launched;
+}
+
+Done GpuLines::meet(size_t exchange, Launches &launches, uint32_t rank) {
     const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
     std::array<uint64_t *, Launches::Meeting::most_others> others;
     // This rank's words are those of the others, in their order: its own is left out.
     size_t count = 0;
     for (uint32_t peer = 0; peer < ranks; peer++)
-        if (peer != rank) others[count++] = word(peer, rank < peer ? rank : rank - 1);
-    return launches.meet({.value = value_,
-                          .looks = patience_.looks(),
-                          .own_words = word(rank, 0),
-                          .others = std::span(others).first(count),
-                          .met = reinterpret_cast<uint64_t *>(met_.data()),
-                          .met_on_host = reinterpret_cast<uint64_t *>(met_on_host_.data())});
+        if (peer != rank) others[count++] = word(peer, exchange, rank < peer ? rank : rank - 1);
+    return launches.meet(
+        {.value = values_[exchange],
+         .looks = patience_.looks(),
+         .own_words = word(rank, exchange, 0),
+         .others = std::span(others).first(count),
+         .met = met(exchange),
+         .met_on_host = reinterpret_cast<uint64_t *>(met_on_host_.data()) + exchange});
 }
 
-Done GpuLines::launch(Launches &launches, const Program &program, const BoundCall &call,
-                      std::span<const LineOp> ops) {
+Done GpuLines::launch(size_t stage, Launches &launches, const Program &program,
+                      const BoundCall &call) {
     const Work &work = program.work;
     const BoundProgram &bound = *program.bound;
     const uint64_t header = work.codec.is_lossless() ? 0 : header_bytes;
-    const auto at = [&](const LinePlace &place, uint32_t rank) -> std::byte * {
+    // What is written is this exchange's, what is read the latest one's.
+    const auto at = [&](const LinePlace &place, uint64_t exchange) -> std::byte * {
         switch (place.base) {
         case Base::recv: return call.recv + place.offset;
         case Base::send: return const_cast<std::byte *>(call.send) + place.offset;
         case Base::sum: return call.sum;
-        case Base::line: return line(rank) + place.offset + header;
+        case Base::line: return line(place.rank, exchange) + place.offset + header;
         case Base::none: break;
         }
         return nullptr;
     };
     TileContext context{
         .codec = &work.codec, .type = work.type, .op = work.op, .ranks = work.team.size};
-    while (!ops.empty()) {
+    for (std::span<const LineOp> ops = bound.stages[stage]; !ops.empty();) {
         const uint32_t number = ops.front().chunk;
         const auto end =
             std::ranges::find_if(ops, [=](const LineOp &op) { return op.chunk != number; });
@@ -128,8 +152,8 @@ Done GpuLines::launch(Launches &launches, const Program &program, const BoundCal
                 {.what = op->what,
                  .dst_type = op->dst_type,
                  .src_type = op->src_type,
-                 .dst = at(op->dst, work.team.rank),
-                 .src = at(op->src, op->src.rank),
+                 .dst = at(op->dst, stage),
+                 .src = at(op->src, stage - 1),
                  .dst_stride = is_hidden ? 0 : type_bytes(op->dst_type),
                  .src_stride = type_bytes(op->src_type),
                  .noise = {.key = noise_key(call.noise_seed, work.team.rank, op->ordinal),

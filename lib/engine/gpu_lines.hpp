@@ -1,5 +1,5 @@
 // Small calls on GPUs that reach each other: the twin of bound.hpp, with lines in the GPUs' memory.
-// This rank's writes, the meeting of the GPUs and its reads are launched one behind the other; only
+// This rank's writes, the GPUs' meetings and its reads are launched one behind the other; only
 // where some rank has come too late for the others' GPUs does the host wait for it. Knows no
 // mailboxes and no segments.
 #pragma once
@@ -9,6 +9,7 @@
 #include "engine/gpu_lanes.hpp"
 #include "engine/meeting_patience.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,8 +17,9 @@
 
 namespace qccl {
 
-// Memory of each rank's GPU, as this rank reaches it: a word for each rank, which tells this one
-// that it has written, and two lines, of which exchanges take turns. Zeroed before the first.
+// Memory of each rank's GPU, as this rank reaches it: two lines, of which exchanges take turns, and
+// for each of them a word for each rank, which tells this one that it has written. Zeroed before
+// the first exchange.
 struct DeviceLines {
     std::vector<std::byte *> by_rank;
     size_t line_bytes = 0; // a multiple of gpu_alignment
@@ -33,6 +35,8 @@ inline constexpr uint32_t most_meeting_ranks = Launches::Meeting::most_others + 
 
 class GpuLines {
 public:
+    static constexpr size_t most_exchanges = 2; // of a call
+
     static Result<std::unique_ptr<GpuLines>> create(const Device &device, const DeviceLines &lines);
 
     // A call of a bound program, on the first of the lanes, which are idle; `call.sum` is memory of
@@ -41,20 +45,28 @@ public:
 
 private:
     explicit GpuLines(const DeviceLines &lines) : lines_(lines) {}
-    Done meet(Launches &launches, uint32_t rank);
-    Done launch(Launches &launches, const Program &program, const BoundCall &call,
-                std::span<const LineOp> ops);
-    std::byte *line(uint32_t rank) const;
-    uint64_t *word(uint32_t owner, uint32_t teller) const {
-        return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) + teller;
+    Done launch_from(size_t stage, Launches &launches, const Program &program,
+                     const BoundCall &call);
+    Done launch(size_t stage, Launches &launches, const Program &program, const BoundCall &call);
+    Done meet(size_t exchange, Launches &launches, uint32_t rank);
+    bool has_met(size_t exchange) const;
+    uint64_t *met(size_t exchange) const {
+        return reinterpret_cast<uint64_t *>(met_.data()) + exchange;
+    }
+    std::byte *line(uint32_t rank, uint64_t exchange) const;
+    uint64_t *word(uint32_t owner, size_t exchange, uint32_t teller) const {
+        const size_t turn = (exchanges_ + exchange) % 2;
+        return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) + turn * lines_.by_rank.size() +
+               teller;
     }
 
     const DeviceLines lines_;
     DeviceMemory met_;
     PinnedMemory met_on_host_;
     MeetingPatience patience_;
-    uint64_t exchange_ = 0; // equal on all ranks
-    uint64_t value_ = 0;    // that the ranks tell each other in it
+    uint64_t exchanges_ = 0; // of the calls before; equal on all ranks
+    // What the ranks tell each other in the call's exchanges.
+    std::array<uint64_t, most_exchanges> values_{};
 };
 
 } // namespace qccl
