@@ -129,7 +129,8 @@ public:
 
     virtual Result<uint32_t *> create_gate() = 0;
     virtual void destroy_gate(uint32_t *gate) = 0;
-    // The stream goes on when the gate's word has come to `value`, at most 2^31 - 1, or beyond.
+    // The stream goes on when the gate's word has come to `value`, or as far beyond as counting
+    // upwards, also past zero, leads within 2^31.
     virtual Done await_gate(GpuStream stream, const uint32_t *gate, uint32_t value) = 0;
 };
 

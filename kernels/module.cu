@@ -127,15 +127,11 @@ public:
     }
 
     Result<uint32_t *> create_gate() override {
-        void *memory = take(gates_number, sizeof(uint32_t));
-        if (!memory)
-            QCCL_TRY(doing("create a gate", [&] { return runtime::create_gate(&memory); }));
-        auto *const gate = static_cast<uint32_t *>(memory);
-        *gate = 0;
-        return gate;
+        QCCL_TRY(std::byte *const memory, take_pinned(sizeof(uint32_t)));
+        return reinterpret_cast<uint32_t *>(memory);
     }
     void destroy_gate(uint32_t *gate) override {
-        leave(gates_number, reinterpret_cast<std::byte *>(gate), sizeof *gate);
+        leave_pinned(reinterpret_cast<std::byte *>(gate), sizeof *gate);
     }
     Done await_gate(GpuStream stream, const uint32_t *gate, uint32_t value) override {
         return doing("have a stream wait for the host",
@@ -143,7 +139,7 @@ public:
     }
 
 private:
-    static constexpr int host_number = -1, gates_number = -2; // in the place of a GPU's
+    static constexpr int host_number = -1; // in the place of a GPU's
     static std::byte *take(int where, size_t bytes);
     static void leave(int where, std::byte *memory, size_t bytes);
 

@@ -289,7 +289,6 @@ inline Status destroy(Event event) { return cudaEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
 inline Status await(Stream stream, Event event) { return cudaStreamWaitEvent(stream, event); }
 inline Status query(Event event) { return cudaEventQuery(event); }
-inline Status create_gate(void **gate) { return allocate_pinned(gate, sizeof(uint32_t)); }
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     if (!driver().await_value) return cudaErrorNotSupported;
     return status_of(driver().await_value(stream, reinterpret_cast<CUdeviceptr>(at), value,

@@ -150,7 +150,6 @@ inline Status await(Stream stream, Event event) {
     return qcclEmulatedStreamWaitEvent(stream, event);
 }
 inline Status query(Event event) { return qcclEmulatedEventQuery(event); }
-inline Status create_gate(void **gate) { return allocate_pinned(gate, sizeof(uint32_t)); }
 inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
     return qcclEmulatedStreamWaitValue32(stream, at, value);
 }

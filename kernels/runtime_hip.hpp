@@ -1,5 +1,5 @@
-// The names by which module.cu knows a vendor's runtime: AMD's, of ROCm 5.2 or newer. Its graphs
-// take no gates.
+// The names by which module.cu knows a vendor's runtime: AMD's, of ROCm 5.2 or newer. It has no
+// gates: a stream that waits for a word of the host holds a compute unit there.
 #pragma once
 
 #include "kernels/gpu.hpp"
@@ -77,9 +77,6 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     traits.model = properties.name;
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
-    int waits = 0;
-    forget(hipDeviceGetAttribute(&waits, hipDeviceAttributeCanUseStreamWaitValue, device));
-    traits.has_gates = waits != 0;
     traits.can_meet = false; // not proven where memory may be coarse-grained
     hipUUID found;
     const Status status = hipDeviceGetUuid(&found, device);
@@ -234,14 +231,6 @@ inline Status destroy(Event event) { return hipEventDestroy(event); }
 inline Status record(Event event, Stream stream) { return hipEventRecord(event, stream); }
 inline Status await(Stream stream, Event event) { return hipStreamWaitEvent(stream, event, 0); }
 inline Status query(Event event) { return hipEventQuery(event); }
-// Of signals alone, which are of this size, the queues of AMD's GPUs take notice by themselves; for
-// any other memory a kernel would look at it.
-inline Status create_gate(void **gate) {
-    return hipExtMallocWithFlags(gate, sizeof(uint64_t), hipMallocSignalMemory);
-}
-inline Status await_value(Stream stream, const uint32_t *at, uint32_t value) {
-    return hipStreamWaitValue32(stream, const_cast<uint32_t *>(at), value, hipStreamWaitValueGte,
-                                UINT32_MAX);
-}
+inline Status await_value(Stream, const uint32_t *, uint32_t) { return hipErrorNotSupported; }
 
 } // namespace qccl::runtime

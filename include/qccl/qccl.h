@@ -93,19 +93,18 @@ typedef struct qcclCodec *qcclCodec_t;
  * cudaStream_t), NULL its (legacy) default stream: the call returns at once, is done when the
  * stream has come to it, and the stream goes on when it is done, also where it has failed: then
  * qcclCommGetAsyncError says why. With QCCL_STREAM_SYNC the call returns when it is done; what the
- * caller's streams still do to its buffers has to be awaited before. It is all that there is on
- * those of AMD's GPUs whose streams cannot wait for the host (for which HIP has
- * hipDeviceAttributeCanUseStreamWaitValue). Ranks that are threads and share a GPU need a stream
- * each, as what stands in one stream waits for what stands before it, and while one of them waits
- * for another no call that waits for the whole GPU (cudaFree, cudaDeviceSynchronize). Buffers are
- * the GPU's memory, or managed memory.
+ * caller's streams still do to its buffers has to be awaited before. On AMD's GPUs QCCL_STREAM_SYNC
+ * alone is possible. Ranks that are threads and share a GPU need a stream each, as what stands in
+ * one stream waits for what stands before it, and while one of them waits for another no call that
+ * waits for the whole GPU (cudaFree, cudaDeviceSynchronize). Buffers are the GPU's memory, or
+ * managed memory.
  *
- * A call may be captured into a graph, save on AMD's GPUs, and is made anew by each launch of the
- * graph. All ranks capture the same calls in the same order, and launch what they captured as
- * often. Calls of one graph are made in the order in which they were captured, also in branches
- * beside each other. Where another graph's call, or one that was not captured, could be made at the
- * same time, events have to order the two, alike on all ranks; if ranks come to them in different
- * orders the communicator fails (qcclMismatch). */
+ * A call may be captured into a graph, and is made anew by each launch of the graph. All ranks
+ * capture the same calls in the same order, and launch what they captured as often. Calls of one
+ * graph are made in the order in which they were captured, also in branches beside each other.
+ * Where another graph's call, or one that was not captured, could be made at the same time, events
+ * have to order the two, alike on all ranks; if ranks come to them in different orders the
+ * communicator fails (qcclMismatch). */
 typedef void *qcclStream_t;
 #define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
 

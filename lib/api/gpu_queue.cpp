@@ -24,12 +24,11 @@ void set(uint32_t *gate, uint32_t word) {
 
 Result<std::unique_ptr<GpuQueue>> GpuQueue::create(std::shared_ptr<Gpu> gpu,
                                                    std::optional<uint64_t> cpu,
-                                                   std::function<bool()> is_over,
-                                                   uint32_t most_openings) {
-    std::unique_ptr<GpuQueue> queue(
-        new GpuQueue(std::move(gpu), std::move(is_over), most_openings));
-    // Before streams stand at gates: to make one may wait for them.
-    if (queue->gpu_->traits().has_gates) QCCL_TRY(outcome(queue->take_gate()));
+                                                   std::function<bool()> is_over) {
+    std::unique_ptr<GpuQueue> queue(new GpuQueue(std::move(gpu), std::move(is_over)));
+    if (queue->gpu_->traits().has_gates) {
+        QCCL_TRY(queue->gate_, queue->gpu_->create_gate());
+    }
     QCCL_TRY(queue->thread_,
              QuietThread::start(stream_thread_name, [q = queue.get()] { q->run(); }));
     if (cpu) QCCL_TRY(queue->thread_.pin(*cpu));
@@ -49,9 +48,8 @@ GpuQueue::~GpuQueue() {
     }
     changed_.notify_all();
     thread_.join();
-    // A stream that may still look at a gate's word keeps it.
-    if (!await_passages()) return;
-    for (uint32_t *const gate : gates_) gpu_->destroy_gate(gate);
+    // A stream that may still look at the gate's word keeps it.
+    if (gate_ && await_passages()) gpu_->destroy_gate(gate_);
 }
 
 bool GpuQueue::await_passages() {
@@ -76,27 +74,16 @@ Done GpuQueue::enqueue(GpuStream stream, Work work) {
     QCCL_TRY(const uint64_t capture, gpu_->capture_of(stream));
     if (capture != 0) return this->capture(stream, capture, std::move(work));
     recycle_passed();
-    QCCL_TRY(uint32_t *const gate, take_gate());
     QCCL_TRY(Marks arrival, take_mark());
     Items item;
-    item.push_back({.work = std::move(work), .arrival = std::move(arrival), .gate = gate});
+    item.push_back({.work = std::move(work), .arrival = std::move(arrival), .gate = gate_});
     QCCL_TRY(item.front().arrival.front().set(stream));
-    item.front().opens = ++openings_;
+    item.front().opens = ++issued_;
     const Done gated = gate_stream(stream, item.front());
     // The stream may wait there all the same: the gate opens when its turn has come.
     if (!gated) item.front().work = nullptr;
     push(queue_, item);
     return gated;
-}
-
-// Words of gates do not begin anew.
-Result<uint32_t *> GpuQueue::take_gate() {
-    if (!gates_.empty() && openings_ < most_openings_) return gates_.back();
-    gates_.reserve(gates_.size() + 1);
-    QCCL_TRY(uint32_t *const gate, gpu_->create_gate());
-    gates_.push_back(gate);
-    openings_ = 0;
-    return gate;
 }
 
 Done GpuQueue::gate_stream(GpuStream stream, const Item &item) {

@@ -25,10 +25,8 @@ public:
     using Work = std::function<void(const Done &arrived, uint64_t captured)>;
 
     // `is_over` says that calls need not wait for streams any more: any thread, any time.
-    static Result<std::unique_ptr<GpuQueue>> create(std::shared_ptr<Gpu> gpu,
-                                                    std::optional<uint64_t> cpu,
-                                                    std::function<bool()> is_over,
-                                                    uint32_t most_openings = INT32_MAX);
+    static Result<std::unique_ptr<GpuQueue>>
+    create(std::shared_ptr<Gpu> gpu, std::optional<uint64_t> cpu, std::function<bool()> is_over);
     // Does what is left, and waits until every stream has passed its gates.
     ~GpuQueue();
     GpuQueue(const GpuQueue &) = delete;
@@ -74,8 +72,8 @@ private:
         Marks latest;
     };
 
-    GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over, uint32_t most_openings)
-        : gpu_(std::move(gpu)), is_over_(std::move(is_over)), most_openings_(most_openings) {}
+    GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over)
+        : gpu_(std::move(gpu)), is_over_(std::move(is_over)) {}
     bool has_work() const { return !queue_.empty() || !arrived_replays_.empty(); }
     bool is_busy() const { return has_work() || is_serving_; }
     Done capture(GpuStream stream, uint64_t capture, Work work);
@@ -83,7 +81,6 @@ private:
     static void begin_replay(void *replay);
     static void end_replay(void *replay);
     void take_back(Items &served);
-    Result<uint32_t *> take_gate();
     Done gate_stream(GpuStream stream, const Item &item);
     Result<Marks> take_mark();
     void recycle_passed();
@@ -96,9 +93,8 @@ private:
 
     std::shared_ptr<Gpu> gpu_;
     std::function<bool()> is_over_;
-    const uint32_t most_openings_;  // of a gate, whose word counts them
-    std::vector<uint32_t *> gates_; // the last one is that of the next calls
-    uint32_t openings_ = 0;         // of it, so far
+    uint32_t *gate_ = nullptr; // counts calls
+    uint32_t issued_ = 0;
     std::vector<std::weak_ptr<Replay>> replays_;
     uint64_t captured_ = 0;
     Chain chain_;
