@@ -38,11 +38,14 @@ struct GpuProcess {
 
     const pid_t id = getpid();
     uint64_t number = 0;                              // drawn at random
-    std::mutex mutex;                                 // for what follows
+    std::mutex mutex;                                 // for what follows but what is lasting
     std::map<std::array<std::byte, 16>, int> devices; // that names of memory have named
     std::map<void *, Pin> pins;
-    std::map<std::pair<int, size_t>, Lasting> lasting;                     // by GPU and bytes
     std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
+    // A driver's own threads leave something there, too, for whom the driver waits in its calls: so
+    // nobody calls it with this one held.
+    std::mutex lasting_mutex;
+    std::map<std::pair<int, size_t>, Lasting> lasting; // by GPU and bytes
 };
 
 // No lock, which another thread might hold while a child is forked.

@@ -81,8 +81,13 @@ public:
         return capture;
     }
     Done tie_to_graph(GpuStream stream, void (*end)(void *), void *context) override {
-        return doing("tie something to a graph",
-                     [&] { return runtime::tie_to_graph(own(stream), end, context); });
+        bool was_called = false;
+        const Done done = doing("tie something to a graph", [&] {
+            was_called = true;
+            return runtime::tie_to_graph(own(stream), end, context);
+        });
+        if (!was_called) end(context);
+        return done;
     }
 
     Done launch(GpuStream stream, KernelId kernel, unsigned blocks, const Batch &batch) override {
@@ -206,7 +211,7 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
 // Null: there is nothing of that size. Makes room for what is left later, which cannot fail.
 std::byte *ModuleGpu::take(int where, size_t bytes) {
     GpuProcess &all = GpuProcess::current();
-    const std::lock_guard lock(all.mutex);
+    const std::lock_guard lock(all.lasting_mutex);
     GpuProcess::Lasting &lasting = all.lasting[{where, bytes}];
     if (lasting.left.empty()) {
         lasting.left.reserve(++lasting.pieces);
@@ -219,7 +224,7 @@ std::byte *ModuleGpu::take(int where, size_t bytes) {
 
 void ModuleGpu::leave(int where, std::byte *memory, size_t bytes) {
     GpuProcess &all = GpuProcess::current();
-    const std::lock_guard lock(all.mutex);
+    const std::lock_guard lock(all.lasting_mutex);
     all.lasting[{where, bytes}].left.push_back(memory);
 }
 

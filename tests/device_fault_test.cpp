@@ -87,7 +87,8 @@ void check_collective(Collective collective) {
     uint64_t failures = 0;
     for (uint64_t n = 1; run_with_failure(collective, n); n = next(n)) {
         failures++;
-        CHECK_EQ(count_held(), held);
+        // Where the n-th call would have told whether a stream still looks at a gate, that stays.
+        CHECK(count_held() <= held + 2 + failures / 4);
     }
     CHECK(failures > 10 / thinning());
 }
@@ -143,6 +144,29 @@ void without_memory_there_is_no_communicator() {
     CHECK(std::string(qcclGetLastError(nullptr)).find("emulated:") != std::string::npos);
 }
 
+// A gate at which a stream will still look serves no other communicator.
+void a_stream_finds_its_gate_open_whatever_failed() {
+    for (uint64_t n = 1; n < 20; n++) {
+        Threads ranks({"emulated:0"});
+        ranks.on_each([&](size_t, GpuRank &rank) {
+            GpuFloats values(10, 1);
+            CHECK_EMULATED(qcclEmulatedLaunchHostFunc(
+                rank.stream,
+                [](void *) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); },
+                nullptr));
+            qcclEmulatedFailCall(n, qcclEmulatedErrorMemoryAllocation);
+            (void)all_reduce(values, rank, rank.stream);
+            qcclEmulatedFailCall(0, qcclEmulatedSuccess);
+            check(qcclCommDestroy(rank.comm));
+            rank.comm = nullptr;
+            const Threads next({"emulated:0"});
+            for (int i = 0; i < 1000 && qcclEmulatedStreamQuery(rank.stream) != 0; i++)
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            CHECK_EMULATED(qcclEmulatedStreamQuery(rank.stream));
+        });
+    }
+}
+
 // In a child, because this process may have other threads; the emulated GPU's count as none.
 void a_thread_that_waits_for_itself_is_told() {
     mortals::Processes processes;
@@ -169,6 +193,7 @@ int main() {
     setenv("QCCL_DEBUG_FILE", "/dev/null", 1);
     setenv("QCCL_ARENA", "1M", 1); // of which each communicator fills two anew
     const CMUnitTest tests[] = {
+        QTEST(a_stream_finds_its_gate_open_whatever_failed),
         QTEST(a_thread_that_waits_for_itself_is_told),
         QTEST(while_communicators_are_made),
         QTEST(without_memory_there_is_no_communicator),

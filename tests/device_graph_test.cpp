@@ -2,6 +2,7 @@
 #include "device_ranks.hpp"
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 
@@ -12,8 +13,10 @@ namespace {
 const std::vector<const char *> two{"emulated:0", "emulated:1"};
 
 // What a stream captures while `body` runs, instantiated.
-qcclEmulatedGraphExec_t capture(qcclEmulatedStream_t stream, const std::function<void()> &body) {
-    CHECK_EMULATED(qcclEmulatedStreamBeginCapture(stream, qcclEmulatedCaptureModeThreadLocal));
+qcclEmulatedGraphExec_t
+capture(qcclEmulatedStream_t stream, const std::function<void()> &body,
+        qcclEmulatedCaptureMode_t mode = qcclEmulatedCaptureModeThreadLocal) {
+    CHECK_EMULATED(qcclEmulatedStreamBeginCapture(stream, mode));
     body();
     qcclEmulatedGraph_t graph = nullptr;
     CHECK_EMULATED(qcclEmulatedStreamEndCapture(stream, &graph));
@@ -213,11 +216,123 @@ void a_graph_may_be_instantiated_twice() {
     });
 }
 
-void what_a_graph_holds_goes_with_it() {
+// A capture meanwhile, of which nothing is launched.
+void captures_may_overlap() {
     Threads ranks(two);
+    ranks.on_each([](size_t number, GpuRank &rank) {
+        GpuFloats a(100, 1), b(100, 10), c(100, 100);
+        Forks forks, others;
+        const auto graph = capture(rank.stream, [&] {
+            forks.part(rank.stream);
+            dawdle(number == 0 ? rank.stream : forks.branch);
+            check(all_reduce(a, rank, rank.stream));
+            const auto other = capture(
+                others.branch, [&] { check(all_reduce(c, rank, others.branch)); },
+                qcclEmulatedCaptureModeRelaxed);
+            CHECK_EMULATED(qcclEmulatedGraphExecDestroy(other));
+            check(all_reduce(b, rank, forks.branch));
+            forks.meet(rank.stream);
+        });
+        for (int i = 0; i < 3; i++) CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        CHECK_EQ(async_error(rank.comm), qcclSuccess);
+        CHECK(a.are(8));
+        CHECK(b.are(80));
+        CHECK(c.are(100));
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+}
+
+// Whichever request of it fails (the n-th), or for a stream of another GPU (0).
+bool is_refused(uint64_t n, GpuRank &rank) {
+    GpuFloats send(100, 1), recv(100, 10);
+    CHECK_EMULATED(qcclEmulatedSetDevice(n == 0 ? 2 : rank.gpu));
+    qcclEmulatedStream_t stream = nullptr;
+    CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&stream));
+    qcclResult_t result = qcclSuccess;
+    const auto graph = capture(stream, [&] {
+        qcclEmulatedFailCall(n, qcclEmulatedErrorLaunchFailure);
+        result =
+            qcclAllReduce(send.data(), recv.data(), 100, qcclFloat32, qcclSum, rank.comm, stream);
+        qcclEmulatedFailCall(0, qcclEmulatedSuccess);
+    });
+    if (result != qcclSuccess) {
+        CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, stream));
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(stream));
+        CHECK(recv.are(10));
+    }
+    CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    CHECK_EMULATED(qcclEmulatedStreamDestroy(stream));
+    CHECK_EMULATED(qcclEmulatedSetDevice(rank.gpu));
+    return result != qcclSuccess;
+}
+
+void a_call_that_is_refused_is_in_no_graph() {
+    bool was_refused = true;
+    uint64_t n = 0;
+    for (; was_refused; n++) {
+        Threads ranks({"emulated:0"});
+        ranks.on_each([&](size_t, GpuRank &rank) { was_refused = is_refused(n, rank); });
+    }
+    CHECK(n > 10);
+}
+
+void the_host_makes_the_call_of_each_launch_by_itself() {
+    const char *const devices[] = {"emulated:0", "host"};
+    std::array<qcclComm_t, 2> comms{};
+    check(qcclCommInitAll(comms.data(), 2, devices));
+    std::vector<float> on_host(100, 1);
+    std::thread host([&] {
+        for (int i = 0; i < 3; i++)
+            (void)qcclAllReduce(on_host.data(), on_host.data(), on_host.size(), qcclFloat32,
+                                qcclSum, comms[1], nullptr);
+    });
+    CHECK_EMULATED(qcclEmulatedSetDevice(0));
+    GpuRank rank{.gpu = 0, .comm = comms[0], .stream = nullptr};
+    CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&rank.stream));
+    GpuFloats values(100, 1);
+    const auto graph = capture(rank.stream, [&] { check(all_reduce(values, rank, rank.stream)); });
+    for (int i = 0; i < 3; i++) CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+    CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+    host.join();
+    CHECK(values.are(8));
+    CHECK(on_host[99] == 8);
+    CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    CHECK_EMULATED(qcclEmulatedStreamDestroy(rank.stream));
+    for (const qcclComm_t comm : comms) check(qcclCommDestroy(comm));
+}
+
+// What ends with a graph takes locks that others hold while they call the GPU.
+void graphs_end_while_communicators_come_and_go() {
+    Threads ranks({"emulated:0"});
+    std::atomic<bool> is_over = false;
+    std::thread others([&] {
+        const char *const devices[] = {"emulated:1", "host"}; // whose memory is pinned
+        for (int i = 0; i < 60; i++) {
+            std::array<qcclComm_t, 2> comms{};
+            if (qcclCommInitAll(comms.data(), 2, devices) != qcclSuccess) break;
+            for (const qcclComm_t comm : comms) (void)qcclCommDestroy(comm);
+        }
+        is_over = true;
+    });
+    ranks.on_each([&](size_t, GpuRank &rank) {
+        GpuFloats values(10, 1);
+        while (!is_over) {
+            const auto graph = capture(rank.stream, [&] {
+                for (int i = 0; i < 20; i++) check(all_reduce(values, rank, rank.stream));
+            });
+            CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+        }
+    });
+    others.join();
+}
+
+void what_a_graph_holds_goes_with_it() {
     std::array<size_t, 2> held{};
-    for (const int graphs : {3, 30}) {
-        ranks.on_each([=](size_t, GpuRank &rank) {
+    for (const size_t round : {0U, 1U}) {
+        constexpr int graphs = 40;
+        Threads ranks(two);
+        ranks.on_each([](size_t, GpuRank &rank) {
             GpuFloats values(100, 1);
             for (int i = 0; i < graphs; i++) {
                 const auto graph =
@@ -227,10 +342,14 @@ void what_a_graph_holds_goes_with_it() {
                 CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
                 values.fill(1);
             }
+            check(qcclCommDestroy(rank.comm));
+            rank.comm = nullptr;
         });
-        held[graphs == 3 ? 0 : 1] = qcclEmulatedCountHeld();
+        held[round] = qcclEmulatedCountHeld();
     }
     CHECK_EQ(held[0], held[1]);
+    // Gates serve again and again: there never were as many.
+    CHECK(held[0] < 40);
 }
 
 } // namespace
@@ -243,6 +362,10 @@ int main() {
         QTEST(branches_make_calls_in_the_order_of_their_capture),
         QTEST(ranks_that_differ_in_order_are_told),
         QTEST(a_graph_may_be_instantiated_twice),
+        QTEST(captures_may_overlap),
+        QTEST(a_call_that_is_refused_is_in_no_graph),
+        QTEST(the_host_makes_the_call_of_each_launch_by_itself),
+        QTEST(graphs_end_while_communicators_come_and_go),
         QTEST(what_a_graph_holds_goes_with_it),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -210,7 +210,8 @@ qcclEmulatedStreamEndCapture(qcclEmulatedStream_t stream, qcclEmulatedGraph_t *g
 QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedStreamGetCapture(qcclEmulatedStream_t stream,
                                                                     uint64_t *capture);
 /* Has `destroy` called, on any thread, once neither the graph that the stream's capture makes is
- * left, nor any that was instantiated of it, nor any launch. It must not call the GPU. */
+ * left, nor any that was instantiated of it, nor any launch. It must not call the GPU, whose calls
+ * wait for it. */
 QCCL_EMULATED_API qcclEmulatedResult_t
 qcclEmulatedCaptureUserObject(qcclEmulatedStream_t stream, qcclEmulatedHostFn_t destroy,
                               void *object);

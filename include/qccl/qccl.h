@@ -100,11 +100,14 @@ typedef struct qcclCodec *qcclCodec_t;
  * managed memory.
  *
  * A call may be captured into a graph, and is made anew by each launch of the graph. All ranks
- * capture the same calls in the same order, and launch what they captured as often. Calls of one
- * graph are made in the order in which they were captured, also in branches beside each other.
- * Where another graph's call, or one that was not captured, could be made at the same time, events
- * have to order the two, alike on all ranks; if ranks come to them in different orders the
- * communicator fails (qcclMismatch). */
+ * capture the same calls in the same order, those of captures that come to nothing too, and launch
+ * what they captured as often. A graph's calls are made in the order in which they were captured,
+ * also in branches beside each other. Where a call of another launch, or one that was not captured,
+ * could be made at the same time, events have to order the two, alike on all ranks. If ranks come
+ * to them in different orders the communicator fails (qcclMismatch); but where not all are on GPUs
+ * of one vendor, a rank that cannot capture makes the call for each launch, and only a difference
+ * in what is called is found. A launch is the caller's to await before the communicator ends: calls
+ * that a graph comes to afterwards are not made. */
 typedef void *qcclStream_t;
 #define QCCL_STREAM_SYNC ((qcclStream_t)(intptr_t)-1)
 

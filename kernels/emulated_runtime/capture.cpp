@@ -31,7 +31,7 @@ Outcome Capture::check_end(const Stream *stream) const {
     return {};
 }
 
-Outcome Capture::finish(Graph &graph) const {
+Outcome Capture::finish(Graph &graph) {
     if (is_spoilt_) return qcclEmulatedErrorStreamCaptureInvalidated;
     std::vector<bool> leads_back(nodes_.size(), false);
     for (const size_t tip : lanes_.at(origin_).tips) leads_back[tip] = true;
@@ -40,7 +40,7 @@ Outcome Capture::finish(Graph &graph) const {
         for (const size_t before : nodes_[i].after) leads_back[before] = true;
     }
     graph.nodes = nodes_;
-    graph.objects = objects_;
+    graph.objects = take_objects();
     graph.lanes = lanes_.size();
     return {};
 }

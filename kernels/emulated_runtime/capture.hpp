@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 
 namespace qccl::emulated {
 
@@ -67,7 +68,9 @@ public:
     // Whether the calling thread may end it there.
     Outcome check_end(const Stream *stream) const;
     // An error where not all that was captured leads back to the first stream.
-    Outcome finish(Graph &graph) const;
+    // It then holds what was tied to it, and the capture no longer.
+    Outcome finish(Graph &graph);
+    UserObjects take_objects() { return std::exchange(objects_, {}); }
 
 private:
     struct Lane {

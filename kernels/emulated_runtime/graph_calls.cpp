@@ -74,7 +74,10 @@ qcclEmulatedResult_t qcclEmulatedStreamEndCapture(qcclEmulatedStream_t handle,
         if (Outcome refused = capture->check_end(stream.get()); !refused.is_ok()) return refused;
         runtime.end_capture(capture);
         auto made = std::make_unique<Graph>();
-        if (Outcome outcome = capture->finish(*made); !outcome.is_ok()) return outcome;
+        if (Outcome outcome = capture->finish(*made); !outcome.is_ok()) {
+            capture->take_objects();
+            return outcome;
+        }
         *graph = reinterpret_cast<qcclEmulatedGraph_t>(made.get());
         runtime.graphs.emplace(made.get(), std::move(made));
         return {};

@@ -63,6 +63,7 @@ void Runtime::destroy_stream(const StreamPtr &stream) {
     if (const auto capture = stream->capture) {
         capture->spoil();
         end_capture(capture);
+        capture->take_objects();
     }
     if (!stream->last || stream->last->is_done) all_.erase(stream);
 }

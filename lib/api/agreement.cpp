@@ -111,6 +111,16 @@ size_t gpus_of(std::span<const Agreement> all) {
     return all.size() - static_cast<size_t>(std::ranges::count_if(all, is_on_host));
 }
 
+bool are_on_gpus_alike(std::span<const Agreement> all) {
+    const auto vendor = [](const Agreement &rank) {
+        const std::string_view device(rank.device.data(), rank.device.size());
+        return device.substr(0, device.find(':'));
+    };
+    return std::ranges::all_of(all, [&](const Agreement &rank) {
+        return !is_on_host(rank) && vendor(rank) == vendor(all.front());
+    });
+}
+
 size_t ranks_per_gpu_of(std::span<const Agreement> all) {
     std::map<std::pair<Agreement::Text, Agreement::Text>, size_t> ranks; // of host and device
     size_t most = 0;

@@ -65,6 +65,8 @@ Done check_agreements(std::span<const Agreement> all);
 std::vector<uint32_t> hosts_of(std::span<const Agreement> all);
 // Ranks whose device is not the host.
 size_t gpus_of(std::span<const Agreement> all);
+// Whether all ranks are on GPUs of one vendor, so that where one can capture calls all can.
+bool are_on_gpus_alike(std::span<const Agreement> all);
 // The most of them that are on one GPU.
 size_t ranks_per_gpu_of(std::span<const Agreement> all);
 // By rank; a host and a node have one number throughout. Empty where all are in one place.

@@ -132,7 +132,7 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
     const Call call{.send = request.send,
                     .recv = request.recv,
                     .number = *number,
-                    .captured = captured,
+                    .captured = parts_.captures_alike ? captured : 0,
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
                     .timeout = request.timeout};

@@ -49,6 +49,8 @@ struct CommParts {
     std::vector<InjectRule> inject;     // those of this rank
     std::shared_ptr<Family> family;     // of qcclCommInitAll, else null
     ForkMark mark;
+    // What one rank captures all capture; else a rank that cannot makes the call by itself.
+    bool captures_alike = false;
 };
 
 // A call whose arguments have been checked, beside what its program says.

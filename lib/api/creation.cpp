@@ -204,6 +204,7 @@ private:
     Exchange exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty where there is one
     size_t gpus_ = 0;             // ranks that have one
+    bool are_on_gpus_alike_ = false;
     double ranks_per_gpu_ = 0;
     std::shared_ptr<const Places> places_;
 };
@@ -224,6 +225,7 @@ Done Creation::compare(const Equipment &equipment) {
     QCCL_TRY(check_agreements(all));
     hosts_ = hosts_of(all);
     gpus_ = gpus_of(all);
+    are_on_gpus_alike_ = are_on_gpus_alike(all);
     ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
     if (auto spots = spots_of(all); !spots.empty())
         places_ = std::make_shared<const Places>(std::move(spots));
@@ -302,12 +304,8 @@ std::vector<InjectRule> Creation::own_faults() const {
 Result<std::unique_ptr<Transport>> Creation::connect(const Equipment &equipment,
                                                      const std::shared_ptr<Family> &family) {
     QCCL_TRY(TransportOptions options, transport_options());
-    const auto waiting = std::make_shared<Waiting>(Waiting{
-        .idle = wishes_.idle,
-        .family = family,
-        .rank = options.rank,
-        .threads_of_gpus = equipment.device.gpu ? equipment.device.gpu->traits().threads : "",
-        .fail = {}});
+    const auto waiting = std::make_shared<Waiting>(
+        Waiting{wishes_.idle, family, options.rank, equipment.device.threads(), {}});
     options.idle = [waiting] { (*waiting)(); };
     options.warn = [log = equipment.log, family](const char *sentence) {
         log->warn("%s%s", sentence, family ? " (ranks of qcclCommInitAll need a thread each)" : "");
@@ -359,7 +357,8 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .timeout = wishes_.timeout.value_or(settings_.timeout),
                   .inject = own_faults(),
                   .family = family,
-                  .mark = std::move(equipment.mark)});
+                  .mark = std::move(equipment.mark),
+                  .captures_alike = are_on_gpus_alike_});
     if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_.progress_cpu));
     return comm;
 }

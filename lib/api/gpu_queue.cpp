@@ -53,6 +53,7 @@ GpuQueue::~GpuQueue() {
 }
 
 bool GpuQueue::await_passages() {
+    if (has_lost_passage_) return false;
     const auto deadline = std::chrono::steady_clock::now() + longest_passage;
     for (const OwnMark &passage : passages_)
         for (;;) {
@@ -89,9 +90,11 @@ Done GpuQueue::enqueue(GpuStream stream, Work work) {
 Done GpuQueue::gate_stream(GpuStream stream, const Item &item) {
     QCCL_TRY(Marks passage, take_mark());
     QCCL_TRY(gpu_->await_gate(stream, item.gate, item.opens));
-    const Done set = passage.front().set(stream);
-    if (set) passages_.splice(passages_.end(), passage);
-    return set;
+    has_lost_passage_ = true;
+    QCCL_TRY(passage.front().set(stream));
+    has_lost_passage_ = false;
+    passages_.splice(passages_.end(), passage);
+    return {};
 }
 
 Done GpuQueue::capture(GpuStream stream, uint64_t capture, Work work) {
@@ -109,9 +112,13 @@ Done GpuQueue::capture(GpuStream stream, uint64_t capture, Work work) {
                             .captured = captured_ + 1,
                             .replay = nullptr});
     replays_.push_back(replay);
-    if (const Done put = put_into_graph(stream, capture, replay); !put)
+    if (const Done put = put_into_graph(stream, capture, replay); !put) {
+        // What the graph may hold of the call makes none.
+        const std::lock_guard lock(replay->mutex);
+        for (Item &item : replay->node) item.work = nullptr;
         return Error::make(Code::invalid_usage, "stream: the call cannot be captured: %.200s",
                            put.error().text);
+    }
     captured_++;
     return {};
 }
@@ -119,19 +126,22 @@ Done GpuQueue::capture(GpuStream stream, uint64_t capture, Work work) {
 // In one graph calls come in the order in which they were captured, also in branches beside each
 // other, which would come in an order of their own on every rank.
 Done GpuQueue::put_into_graph(GpuStream stream, uint64_t capture, const ReplayPtr &replay) {
+    QCCL_TRY(Marks latest, take_mark());
+    OwnMark &mark = latest.front();
+    QCCL_TRY(mark.set(stream)); // another GPU's stream is refused before anything is in its graph
     auto tied = std::make_unique<ReplayPtr>(replay);
     void *const context = tied.get();
     QCCL_TRY(gpu_->tie_to_graph(stream, end_replay, tied.release()));
-    if (chain_.latest.empty()) {
-        QCCL_TRY(chain_.latest, take_mark());
-    }
-    const OwnMark &latest = chain_.latest.front();
-    if (chain_.capture == capture) QCCL_TRY(latest.hold(stream));
+    auto chain = std::ranges::find(chains_, capture, &Chain::capture);
+    if (chain != chains_.end()) QCCL_TRY(chain->latest.front().hold(stream));
     QCCL_TRY(gpu_->call_host(stream, begin_replay, context));
     QCCL_TRY(gpu_->await_gate(stream, replay->gate, 1));
-    chain_.capture = 0;
-    QCCL_TRY(chain_.latest.front().set(stream));
-    chain_.capture = capture;
+    QCCL_TRY(mark.set(stream));
+    if (chain == chains_.end()) {
+        if (chains_.size() == most_chains) chains_.pop_front();
+        chain = chains_.insert(chains_.end(), {.capture = capture, .latest = {}});
+    }
+    chain->latest = std::move(latest);
     return {};
 }
 

@@ -66,7 +66,7 @@ private:
         bool has_graph = true;
     };
     using ReplayPtr = std::shared_ptr<Replay>;
-    // The latest capture that has had a call, and a mark behind its latest one.
+    // A capture that has had a call, and a mark behind its latest one.
     struct Chain {
         uint64_t capture = 0;
         Marks latest;
@@ -97,13 +97,16 @@ private:
     uint32_t issued_ = 0;
     std::vector<std::weak_ptr<Replay>> replays_;
     uint64_t captured_ = 0;
-    Chain chain_;
+    // Of the latest captures; more at a time than these are nobody's.
+    static constexpr size_t most_chains = 8;
+    std::list<Chain> chains_;
     std::mutex mutex_;
     std::condition_variable changed_;
     // A call may stand behind replays in its stream.
     Items queue_, arrived_replays_;
     Marks spare_;
-    Marks passages_; // behind the gates of calls, the oldest first
+    Marks passages_;                // behind the gates of calls, the oldest first
+    bool has_lost_passage_ = false; // there is a gate without one
     bool is_serving_ = false, ends_ = false;
     QuietThread thread_; // last: it uses the others
 };

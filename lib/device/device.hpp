@@ -22,6 +22,8 @@ struct Device {
     void (*free)(Gpu *gpu, std::byte *memory, size_t bytes);
 
     const char *name() const { return gpu ? gpu->traits().name.c_str() : "host"; }
+    // How the names of its runtime's own threads begin; empty: it is not known.
+    const char *threads() const { return gpu ? gpu->traits().threads : ""; }
 };
 
 // Device memory that frees itself.
