@@ -90,11 +90,12 @@ Done GpuQueue::enqueue(GpuStream stream, Work work) {
 Done GpuQueue::gate_stream(GpuStream stream, const Item &item) {
     QCCL_TRY(Marks passage, take_mark());
     QCCL_TRY(gpu_->await_gate(stream, item.gate, item.opens));
-    has_lost_passage_ = true;
-    QCCL_TRY(passage.front().set(stream));
-    has_lost_passage_ = false;
-    passages_.splice(passages_.end(), passage);
-    return {};
+    const Done set = passage.front().set(stream);
+    if (set)
+        passages_.splice(passages_.end(), passage);
+    else
+        has_lost_passage_ = true;
+    return set;
 }
 
 Done GpuQueue::capture(GpuStream stream, uint64_t capture, Work work) {
@@ -105,12 +106,7 @@ Done GpuQueue::capture(GpuStream stream, uint64_t capture, Work work) {
     const auto replay = std::make_shared<Replay>();
     QCCL_TRY(replay->gate, gpu_->create_gate());
     replay->queue = this;
-    replay->node.push_back({.work = std::move(work),
-                            .arrival = {},
-                            .gate = replay->gate,
-                            .opens = 1,
-                            .captured = captured_ + 1,
-                            .replay = nullptr});
+    replay->node.push_back({.work = std::move(work), .arrival = {}, .captured = captured_ + 1});
     replays_.push_back(replay);
     if (const Done put = put_into_graph(stream, capture, replay); !put) {
         // What the graph may hold of the call makes none.

@@ -45,9 +45,9 @@ private:
     struct Replay;
     struct Item {
         Work work;
-        Marks arrival; // one; none where the stream has arrived
-        uint32_t *gate = nullptr;
-        uint32_t opens = 0; // the gate's word
+        Marks arrival;            // one; none where the stream has arrived
+        uint32_t *gate = nullptr; // a replay's is its own
+        uint32_t opens = 0;       // the gate's word
         uint64_t captured = 0;
         std::shared_ptr<Replay> replay = nullptr; // whose node it is
     };
