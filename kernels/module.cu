@@ -48,14 +48,16 @@ public:
     const GpuTraits &traits() const override { return traits_; }
 
     Result<std::byte *> take_lasting(size_t bytes) override;
-    void leave_lasting(std::byte *memory, size_t bytes) override { leave(device_, memory, bytes); }
+    void leave_lasting(std::byte *memory, size_t bytes) override {
+        GpuProcess::current().leave(device_, memory, bytes);
+    }
     Result<std::byte *> allocate_private(size_t bytes) override;
     void free_private(std::byte *memory) override {
         undo([&] { return runtime::free_in_order(memory, pool_, stream_); });
     }
     Result<std::byte *> take_pinned(size_t bytes) override;
     void leave_pinned(std::byte *memory, size_t bytes) override {
-        leave(host_number, memory, bytes);
+        GpuProcess::current().leave(host_number, memory, bytes);
     }
 
     Result<GpuPlace> find(const void *memory) const override;
@@ -145,8 +147,6 @@ public:
 
 private:
     static constexpr int host_number = -1; // in the place of a GPU's
-    static std::byte *take(int where, size_t bytes);
-    static void leave(int where, std::byte *memory, size_t bytes);
 
     explicit ModuleGpu(uint32_t number) : device_(static_cast<int>(number)) {
         traits_.number = number;
@@ -208,28 +208,8 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
     return Result<std::unique_ptr<ModuleGpu>>(std::move(gpu));
 }
 
-// Null: there is nothing of that size. Makes room for what is left later, which cannot fail.
-std::byte *ModuleGpu::take(int where, size_t bytes) {
-    GpuProcess &all = GpuProcess::current();
-    const std::lock_guard lock(all.lasting_mutex);
-    GpuProcess::Lasting &lasting = all.lasting[{where, bytes}];
-    if (lasting.left.empty()) {
-        lasting.left.reserve(++lasting.pieces);
-        return nullptr;
-    }
-    std::byte *const memory = lasting.left.back();
-    lasting.left.pop_back();
-    return memory;
-}
-
-void ModuleGpu::leave(int where, std::byte *memory, size_t bytes) {
-    GpuProcess &all = GpuProcess::current();
-    const std::lock_guard lock(all.lasting_mutex);
-    all.lasting[{where, bytes}].left.push_back(memory);
-}
-
 Result<std::byte *> ModuleGpu::take_lasting(size_t bytes) {
-    void *memory = take(device_, bytes);
+    void *memory = GpuProcess::current().take_left(device_, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
     return cleared(memory, bytes, [&](std::byte *start) { leave_lasting(start, bytes); });
@@ -243,7 +223,7 @@ Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
 }
 
 Result<std::byte *> ModuleGpu::take_pinned(size_t bytes) {
-    void *memory = take(host_number, bytes);
+    void *memory = GpuProcess::current().take_left(host_number, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory of the host",
                        [&] { return runtime::allocate_pinned(&memory, bytes); }));
