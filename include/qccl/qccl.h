@@ -452,7 +452,7 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
 /* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.
- * Times are in nanoseconds of this rank's host; small calls (one exchange of lines) are not timed,
+ * Times are in nanoseconds of this rank's host; small calls (those over lines) are not timed,
  * which between GPUs that reach each other may be as large as 1 MiB. On a GPU encode_ns is what
  * launches take, and copy_ns what it takes to find out that they are done; that the host waits for
  * the kernels counts as wait_ns. Any thread, any time. */

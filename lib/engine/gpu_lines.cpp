@@ -42,10 +42,10 @@ Result<std::unique_ptr<GpuLines>> GpuLines::create(const Device &device, const D
     return made;
 }
 
-std::byte *GpuLines::line(uint32_t rank, uint64_t exchange) const {
+std::byte *GpuLines::line(uint32_t rank, size_t exchange) const {
     const auto ranks = static_cast<uint32_t>(lines_.by_rank.size());
     return lines_.by_rank[rank] + DeviceLines::words_bytes(ranks) +
-           (exchanges_ + exchange) % 2 * lines_.line_bytes;
+           turn(exchange) * lines_.line_bytes;
 }
 
 // The transport's lines carry nothing here but that this rank has come to an exchange, for those
@@ -55,11 +55,11 @@ std::byte *GpuLines::line(uint32_t rank, uint64_t exchange) const {
 Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program,
                    const BoundCall &call) {
     const size_t exchanges = program.bound->exchanges();
+    // Ranks that mean something else do not meet.
+    const uint64_t meant =
+        program.fingerprint ^ splitmix64(call.number ^ splitmix64(call.captured));
     for (size_t exchange = 0; exchange < exchanges; exchange++)
-        values_[exchange] =
-            splitmix64(program.fingerprint ^ splitmix64(call.number ^ splitmix64(call.captured)) ^
-                       exchange) |
-            1; // ranks that mean something else do not meet
+        values_[exchange] = splitmix64(meant ^ exchange) | 1;
     QCCL_TRY(outcome(transport.line()));
     for (size_t stage = 0;;) {
         QCCL_TRY(launch_from(stage, lanes.launches(0), program, call));
@@ -81,7 +81,7 @@ Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program
 }
 
 bool GpuLines::has_met(size_t exchange) const {
-    const std::atomic_ref seen(reinterpret_cast<uint64_t *>(met_on_host_.data())[exchange]);
+    const std::atomic_ref seen(*met_on_host(exchange));
     return seen.load(std::memory_order_acquire) == values_[exchange];
 }
 
@@ -109,13 +109,12 @@ Done GpuLines::meet(size_t exchange, Launches &launches, uint32_t rank) {
     size_t count = 0;
     for (uint32_t peer = 0; peer < ranks; peer++)
         if (peer != rank) others[count++] = word(peer, exchange, rank < peer ? rank : rank - 1);
-    return launches.meet(
-        {.value = values_[exchange],
-         .looks = patience_.looks(),
-         .own_words = word(rank, exchange, 0),
-         .others = std::span(others).first(count),
-         .met = met(exchange),
-         .met_on_host = reinterpret_cast<uint64_t *>(met_on_host_.data()) + exchange});
+    return launches.meet({.value = values_[exchange],
+                          .looks = patience_.looks(),
+                          .own_words = word(rank, exchange, 0),
+                          .others = std::span(others).first(count),
+                          .met = met(exchange),
+                          .met_on_host = met_on_host(exchange)});
 }
 
 Done GpuLines::launch(size_t stage, Launches &launches, const Program &program,
@@ -124,7 +123,7 @@ Done GpuLines::launch(size_t stage, Launches &launches, const Program &program,
     const BoundProgram &bound = *program.bound;
     const uint64_t header = work.codec.is_lossless() ? 0 : header_bytes;
     // What is written is this exchange's, what is read the latest one's.
-    const auto at = [&](const LinePlace &place, uint64_t exchange) -> std::byte * {
+    const auto at = [&](const LinePlace &place, size_t exchange) -> std::byte * {
         switch (place.base) {
         case Base::recv: return call.recv + place.offset;
         case Base::send: return const_cast<std::byte *>(call.send) + place.offset;

@@ -53,11 +53,15 @@ private:
     uint64_t *met(size_t exchange) const {
         return reinterpret_cast<uint64_t *>(met_.data()) + exchange;
     }
-    std::byte *line(uint32_t rank, uint64_t exchange) const;
+    uint64_t *met_on_host(size_t exchange) const {
+        return reinterpret_cast<uint64_t *>(met_on_host_.data()) + exchange;
+    }
+    // Which of the lines, and of the words, has its turn.
+    size_t turn(size_t exchange) const { return (exchanges_ + exchange) % 2; }
+    std::byte *line(uint32_t rank, size_t exchange) const;
     uint64_t *word(uint32_t owner, size_t exchange, uint32_t teller) const {
-        const size_t turn = (exchanges_ + exchange) % 2;
-        return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) + turn * lines_.by_rank.size() +
-               teller;
+        return reinterpret_cast<uint64_t *>(lines_.by_rank[owner]) +
+               turn(exchange) * lines_.by_rank.size() + teller;
     }
 
     const DeviceLines lines_;
