@@ -141,16 +141,18 @@ void dawdle(qcclEmulatedStream_t stream) {
         nullptr));
 }
 
-// Each rank comes early to another one of two branches.
-void branches_make_calls_in_the_order_of_their_capture() {
+// Each rank comes early to another one of two branches. `between` is done between their captures,
+// and leaves `others` as they are.
+void check_branches(const std::function<void(GpuRank &rank, GpuFloats &others)> &between) {
     Threads ranks(two);
-    ranks.on_each([](size_t number, GpuRank &rank) {
-        GpuFloats a(100, 1), b(100, 10);
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        GpuFloats a(100, 1), b(100, 10), others(100, 100);
         Forks forks;
         const auto graph = capture(rank.stream, [&] {
             forks.part(rank.stream);
             dawdle(number == 0 ? rank.stream : forks.branch);
             check(all_reduce(a, rank, rank.stream));
+            between(rank, others);
             check(all_reduce(b, rank, forks.branch));
             forks.meet(rank.stream);
         });
@@ -159,6 +161,22 @@ void branches_make_calls_in_the_order_of_their_capture() {
         CHECK_EQ(async_error(rank.comm), qcclSuccess);
         CHECK(a.are(8));
         CHECK(b.are(80));
+        CHECK(others.are(100));
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+}
+
+void branches_make_calls_in_the_order_of_their_capture() {
+    check_branches([](GpuRank &, GpuFloats &) {});
+}
+
+// A capture meanwhile, of which nothing is launched.
+void captures_may_overlap() {
+    check_branches([](GpuRank &rank, GpuFloats &others) {
+        const Forks forks;
+        const auto graph = capture(
+            forks.branch, [&] { check(all_reduce(others, rank, forks.branch)); },
+            qcclEmulatedCaptureModeRelaxed);
         CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
     });
 }
@@ -213,33 +231,6 @@ void a_graph_may_be_instantiated_twice() {
         CHECK_EMULATED(qcclEmulatedStreamSynchronize(forks.branch));
         CHECK(values.are(1024));
         for (const auto exec : execs) CHECK_EMULATED(qcclEmulatedGraphExecDestroy(exec));
-    });
-}
-
-// A capture meanwhile, of which nothing is launched.
-void captures_may_overlap() {
-    Threads ranks(two);
-    ranks.on_each([](size_t number, GpuRank &rank) {
-        GpuFloats a(100, 1), b(100, 10), c(100, 100);
-        Forks forks, others;
-        const auto graph = capture(rank.stream, [&] {
-            forks.part(rank.stream);
-            dawdle(number == 0 ? rank.stream : forks.branch);
-            check(all_reduce(a, rank, rank.stream));
-            const auto other = capture(
-                others.branch, [&] { check(all_reduce(c, rank, others.branch)); },
-                qcclEmulatedCaptureModeRelaxed);
-            CHECK_EMULATED(qcclEmulatedGraphExecDestroy(other));
-            check(all_reduce(b, rank, forks.branch));
-            forks.meet(rank.stream);
-        });
-        for (int i = 0; i < 3; i++) CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
-        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
-        CHECK_EQ(async_error(rank.comm), qcclSuccess);
-        CHECK(a.are(8));
-        CHECK(b.are(80));
-        CHECK(c.are(100));
-        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
     });
 }
 
