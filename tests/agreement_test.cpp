@@ -29,6 +29,7 @@ static void equal_ranks_agree() {
 
 static void a_common_protocol_is_enough() {
     auto all = offers(3);
+    all[0].oldest = 1;
     all[0].newest = 7;
     all[1].newest = 5;
     all[2].oldest = 3;

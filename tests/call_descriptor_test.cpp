@@ -45,6 +45,8 @@ static const std::vector<Change> &changes() {
          "rank 2 calls all_reduce with algorithm direct, rank 0 with algorithm ring, in call 17"},
         {[](CallDescriptor &d) { d.root = 3; },
          "rank 2 calls all_reduce with root 3, rank 0 with root 0, in call 17"},
+        {[](CallDescriptor &d) { d.earlier = 3; },
+         "rank 2 and rank 0 have made different calls before call 17"},
         {[](CallDescriptor &d) { d.captured = 3; },
          "rank 2 makes captured call 3, rank 0 a call of no graph, in call 17"},
         {[](CallDescriptor &d) { d.call++; }, nullptr},

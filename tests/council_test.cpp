@@ -96,6 +96,67 @@ template <Kind kind> void all_agree() {
     });
 }
 
+// A member makes a call of the communicator instead of voting, by every way: both hear of it at
+// once, and may agree afterwards.
+template <Kind kind> void a_call_against_an_agreement_is_a_mismatch() {
+    for (const Way way : {Way::mail, Way::line, Way::meeting})
+        for (const uint32_t caller : {0U, 2U})
+            run_ranks(kind, 3, [&](const Rank &rank) {
+                const auto transport = create(rank);
+                CHECK_OK(run(*transport, call_number(1), Way::mail));
+                const auto start = Clock::now();
+                const Done done =
+                    rank.rank == caller
+                        ? run(*transport, call_number(2), way)
+                        : outcome(roll_call(transport->council(), everyone(3), rank.rank));
+                if (caller == 0)
+                    check_error(done.error(), Code::mismatch, 1,
+                                "rank 1 calls comm_shrink, rank 0 calls all_reduce, in call 2");
+                else
+                    check_error(done.error(), Code::mismatch, 2,
+                                "rank 2 calls all_reduce, rank 0 calls comm_shrink, in call 2");
+                CHECK(Clock::now() - start < 5s);
+                const auto found = roll_call(transport->council(), everyone(3), rank.rank);
+                CHECK_OK(found);
+                CHECK_EQ(*found, 7U);
+                rank.meeting.barrier();
+            });
+}
+
+// Ranks that made different calls before do not agree as if nothing had been.
+template <Kind kind> void an_earlier_disagreement_ends_an_agreement() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CallDescriptor call = call_number(1);
+        call.collective = Collective::broadcast;
+        call.root = rank.rank;
+        CHECK_OK(transport->begin(call, 30s));
+        CHECK_OK(transport->end());
+        const auto found = roll_call(transport->council(), everyone(2), rank.rank);
+        check_error(found.error(), Code::mismatch, 1,
+                    "rank 1 calls broadcast with root 1, rank 0 with root 0, in call 1");
+        rank.meeting.barrier();
+    });
+}
+
+// A rank that has died explains why the others come after different calls.
+template <Kind kind> void a_rank_that_is_gone_excuses_different_calls() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        auto transport = create(rank);
+        if (rank.rank == 2) {
+            transport.reset();
+            rank.meeting.board[0] = 1;
+            return;
+        }
+        await([&] { return rank.meeting.board[0] != 0; });
+        if (rank.rank == 0) CHECK(!run(*transport, call_number(1), Way::meeting));
+        const auto found = roll_call(transport->council(), everyone(3), rank.rank);
+        CHECK_OK(found);
+        CHECK_EQ(*found, 3U);
+        rank.meeting.barrier();
+    });
+}
+
 // Whoever leads first goes between the agreements, one after the other.
 template <Kind kind> void those_who_leave_are_left_out() {
     run_ranks(kind, 4, [](const Rank &rank) {
@@ -322,6 +383,9 @@ int main() {
     const CMUnitTest tests[] = {
         ON_ALL(circles_exchange),
         ON_ALL(all_agree),
+        ON_ALL(a_call_against_an_agreement_is_a_mismatch),
+        ON_ALL(an_earlier_disagreement_ends_an_agreement),
+        ON_ALL(a_rank_that_is_gone_excuses_different_calls),
         ON_ALL(those_who_leave_are_left_out),
         PROCESSES(leaders_die),
         PROCESSES(a_circle_hears_of_its_dead),

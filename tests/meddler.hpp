@@ -44,6 +44,10 @@ public:
         QCCL_TRY(before("meet"));
         return inner_->meet();
     }
+    uint64_t calls_hash() const override { return inner_->calls_hash(); }
+    Done confirm_calls(std::chrono::nanoseconds timeout) override {
+        return inner_->confirm_calls(timeout);
+    }
     std::span<std::byte> outbox() override { return inner_->outbox(); }
     uint32_t slots() const override { return inner_->slots(); }
     std::span<std::byte> inbox() override { return inner_->inbox(); }

@@ -188,6 +188,103 @@ static void another_root(void **state)
     end_world(&world);
 }
 
+/* Ranks 0 and 1 broadcast from rank 0, rank 2 from itself: no rank waits for what another does not
+ * send. The next call, whatever it is, says so on every rank; only the root of another broadcast
+ * may have returned first, and its end says so then. */
+enum { all_reduce, reduce_scatter, all_gather, broadcast, barrier, split, shrink, finalize };
+enum { next_calls = finalize + 1 };
+
+typedef struct {
+    size_t count;
+    int next;
+} own_root_t;
+
+static qcclResult_t make_next_call(int next, qcclComm_t comm)
+{
+    float values[4 * size] = {0}, others[4 * size];
+    qcclComm_t made = NULL;
+    switch (next) {
+    case all_reduce: return qcclAllReduce(values, others, 4, qcclFloat32, qcclSum, comm, NULL);
+    case reduce_scatter:
+        return qcclReduceScatter(values, others, 4, qcclFloat32, qcclSum, comm, NULL);
+    case all_gather: return qcclAllGather(values, others, 4, qcclFloat32, comm, NULL);
+    case broadcast: return qcclBroadcast(values, others, 4, qcclFloat32, 1, comm, NULL);
+    case barrier: return qcclBarrier(comm, NULL);
+    case split: return qcclCommSplit(comm, 0, 0, &made, NULL);
+    case shrink: return qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_DEFAULT);
+    case finalize: return qcclCommFinalize(comm);
+    default: return qcclSuccess; /* the end alone */
+    }
+}
+
+static qcclResult_t from_own_root(int rank, qcclComm_t comm, void *context)
+{
+    const own_root_t *how = context;
+    float *const values = calloc(how->count, sizeof *values);
+    qcclResult_t result =
+        qcclBroadcast(values, values, how->count, qcclFloat32, rank == 2 ? 2 : 0, comm, NULL);
+    qcclResult_t ended;
+    if (result == qcclSuccess) result = make_next_call(how->next, comm);
+    ended = qcclCommDestroy(comm);
+    free(values);
+    /* What a rank has been told already, its end does not tell again. */
+    if (result == qcclSuccess) return ended;
+    return ended == qcclSuccess ? result : qcclInternalError;
+}
+
+static void check_own_roots(world_t world, own_root_t how)
+{
+    const outcome_t outcome = on_every_rank(&world, from_own_root, &how);
+    assert_all_say(&outcome, size, qcclMismatch,
+                   "rank 2 calls broadcast with root 2, rank 0 with root 0, in call 1");
+}
+
+static void own_roots(void **state)
+{
+    static const size_t counts[] = {1, 3000, 300000};
+    size_t i;
+    own_root_t how;
+    (void)state;
+    for (how.next = 0; how.next <= next_calls; how.next++)
+        for (i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            how.count = counts[i];
+            check_own_roots(make_world(size), how);
+            check_own_roots(join_world(size, NULL), how);
+        }
+}
+
+/* One rank shrinks the communicator, the others make another call. */
+typedef struct {
+    int next, shrinker;
+} against_t;
+
+static qcclResult_t against_a_shrink(int rank, qcclComm_t comm, void *context)
+{
+    const against_t *against = context;
+    qcclResult_t result = qcclBarrier(comm, NULL);
+    if (result == qcclSuccess)
+        result = make_next_call(rank == against->shrinker ? shrink : against->next, comm);
+    if (result == qcclSuccess && against->next == broadcast && rank == 1)
+        result = qcclCommFinalize(comm); /* the root, which needs nobody */
+    return result;
+}
+
+static void a_shrink_against_any_other_call(void **state)
+{
+    against_t against;
+    (void)state;
+    for (against.next = 0; against.next < shrink; against.next++)
+        for (against.shrinker = 0; against.shrinker < size; against.shrinker++) {
+            world_t world = join_world(size, NULL);
+            const double start = now_s();
+            const outcome_t outcome = on_every_rank(&world, against_a_shrink, &against);
+            assert_all_say(&outcome, size, qcclMismatch, "comm_shrink");
+            assert_says(outcome.sentence[0], "in call 2");
+            assert_true(now_s() - start < 10);
+            end_world(&world);
+        }
+}
+
 /* A call that is refused on one rank has no number: the corrected one meets the others'. */
 static qcclResult_t after_a_mistake(int rank, qcclComm_t comm, void *context)
 {
@@ -268,6 +365,8 @@ int main(void)
         cmocka_unit_test(counts_beyond_the_buffers),
         cmocka_unit_test(another_order_of_calls),
         cmocka_unit_test(another_root),
+        cmocka_unit_test(own_roots),
+        cmocka_unit_test(a_shrink_against_any_other_call),
         cmocka_unit_test(a_corrected_call_completes),
         cmocka_unit_test(communicators_that_disagree),
     };

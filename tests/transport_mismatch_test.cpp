@@ -172,6 +172,67 @@ template <Kind kind> void two_roots_are_found_in_the_next_call() {
         });
 }
 
+// What comes next shows nothing of the call that differed but that it differed: calls by every way,
+// and the end of the communicator; also after agreeing calls in which neither rank heard the other.
+template <Kind kind> void an_earlier_disagreement_is_found_by_whatever_comes_next() {
+    const std::vector<std::function<Done(Transport &, uint64_t)>> nexts{
+        [](Transport &transport, uint64_t call) {
+            return run(transport, call_number(call), Way::mail);
+        },
+        [](Transport &transport, uint64_t call) {
+            return run(transport, call_number(call), Way::line);
+        },
+        [](Transport &transport, uint64_t call) {
+            return run(transport, call_number(call), Way::meeting);
+        },
+        [](Transport &transport, uint64_t) { return transport.confirm_calls(30s); },
+    };
+    for (const auto &next : nexts)
+        for (const uint64_t silent_calls : {0, 1, 40})
+            run_ranks(kind, 3, [&](const Rank &rank) {
+                const auto transport = create(rank);
+                CHECK_OK(run(*transport, call_number(1), Way::mail));
+                CallDescriptor call = call_number(2);
+                call.collective = Collective::broadcast;
+                call.root = rank.rank == 2 ? 2 : 0;
+                CHECK_OK(transport->begin(call, 30s));
+                CHECK_OK(transport->end());
+                for (uint64_t i = 0; i < silent_calls; i++) {
+                    CHECK_OK(transport->begin(call_number(3 + i), 30s));
+                    CHECK_OK(transport->end());
+                }
+                rank.meeting.barrier();
+                const Done done = next(*transport, 3 + silent_calls);
+                check_error(done.error(), Code::mismatch, 2,
+                            "rank 2 calls broadcast with root 2, rank 0 with root 0, in call 2");
+            });
+}
+
+// A root that is early waits until the others have come to its call.
+template <Kind kind> void calls_are_confirmed_when_all_have_come() {
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(
+            transport->confirm_calls(30s)); // before the first call there is nothing to compare
+        if (rank.rank == 0) {
+            CHECK_OK(transport->begin(call_number(1), 30s));
+            CHECK_OK(transport->end());
+            check_late(transport->confirm_calls(20ms).error(), 1,
+                       "rank 1 did not come to all_reduce, call 1, within 0.02 s", "");
+        }
+        rank.meeting.barrier();
+    });
+    run_ranks(kind, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        if (rank.rank == 2) await([&] { return rank.meeting.board[0] == 2; });
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(transport->end());
+        rank.meeting.board[0]++;
+        CHECK_OK(transport->confirm_calls(30s));
+        rank.meeting.barrier();
+    });
+}
+
 } // namespace
 
 int main() {
@@ -182,6 +243,8 @@ int main() {
         ON_ALL(a_root_that_has_returned_hears_of_it_in_its_next_call),
         ON_ALL(two_that_wait_for_each_other_find_out),
         ON_ALL(two_roots_are_found_in_the_next_call),
+        ON_ALL(an_earlier_disagreement_is_found_by_whatever_comes_next),
+        ON_ALL(calls_are_confirmed_when_all_have_come),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -303,19 +303,26 @@ enum {
  * out by it do not. A rank that dies meanwhile, whichever it is, is left out too: either all that
  * are left have the new communicator, or none has, and where one dies at the very end, the new
  * communicator's next call says so. A rank that lives and does not come is waited for as long as
- * `timeout` says, and then named (qcclTimeout); after any error all ranks may call it again.
- * `comm` stays as it was, and has to be ended by its owner. Ranks that cannot reach each other hold
- * each other for dead: a job that falls into two halves goes on as two. config NULL: as for
- * qcclCommSplit. */
+ * `timeout` says, and then named (qcclTimeout). A rank that makes another call instead, on a
+ * communicator of which no rank has failed or died, fails that on all ranks (qcclMismatch). After
+ * any error all ranks may call it again. `comm` stays as it was, and has to be ended by its owner.
+ * Ranks that cannot reach each other hold each other for dead: a job that falls into two halves
+ * goes on as two. config NULL: as for qcclCommSplit. */
 QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                                      qcclComm_t *comm_out, const qcclConfig_t *config, int flags);
 
-/* Waits until the work enqueued on `comm` is done, on every stream. Returns the error that failed
- * the communicator, if one has. */
+/* Waits until the work enqueued on `comm` is done, on every stream, and until every rank has begun
+ * the calls that this rank has made (bounded by `timeout`), and compares them: a rank that only
+ * sends may return from a call before the others have come to it, and before it can be known that
+ * they mean the same. Returns qcclMismatch where ranks have made different calls, qcclPeerLost and
+ * qcclTimeout where one does not come, and else the error that failed the communicator, if one
+ * has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
-/* Waits likewise, then frees, also what has failed (qcclSuccess). NULL does nothing. A peer that
- * still waits for this rank is told. A process that ends without it has died for the others, whose
- * call may fail though this rank's has returned. */
+/* Waits and compares likewise, then frees, whatever it returns. A communicator that had failed
+ * before is freed without waiting (qcclSuccess), but a qcclMismatch that no call of this rank has
+ * returned is returned here. NULL does nothing. A peer that still waits for this rank is told. A
+ * process that ends without it has died for the others, whose call may fail though this rank's has
+ * returned. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
  * here. Callable while another thread is inside a collective on `comm`; that call returns first. */
@@ -334,8 +341,9 @@ QCCL_API qcclResult_t qcclCommUserRank(qcclComm_t comm, int *rank_out);
  * Every rank of `comm` calls the same function with equal count, type, op, root, codec and
  * algorithm, in the same order; where ranks disagree every rank gets qcclMismatch, which names the
  * lowest rank that differs from rank 0 and both values (where rank 0 does not come within
- * peer_timeout: from the lowest that has come). In a broadcast, whose root waits for nobody, some
- * may get it from their next call only. count is in elements; 0 is allowed, with
+ * peer_timeout: from the lowest that has come). The root of a broadcast waits for no other rank and
+ * may have returned by then: it gets qcclMismatch from its next call in which it receives anything,
+ * at the latest from qcclCommFinalize or qcclCommDestroy. count is in elements; 0 is allowed, with
  * NULL buffers, and is still checked for agreement. Buffers may overlap only in the in-place form
  * that each function names. config may be NULL. */
 

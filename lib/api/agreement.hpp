@@ -15,7 +15,7 @@ namespace qccl {
 
 // The protocol between ranks: chunks, descriptors, control lines, creation. Libraries that share a
 // version may share a communicator.
-inline constexpr uint32_t oldest_protocol = 1, newest_protocol = 1;
+inline constexpr uint32_t oldest_protocol = 2, newest_protocol = 2;
 
 // The first thing that ranks tell each other; its layout never changes.
 struct ProtocolOffer {

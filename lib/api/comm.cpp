@@ -238,7 +238,7 @@ void Comm::inject(uint64_t call) {
     }
 }
 
-Done Comm::finalize() {
+Done Comm::await_enqueued() {
     if (turns_.is_running_here())
         return Error::make(Code::invalid_usage,
                            "a communicator cannot wait for the call that this thread is in (in an "
@@ -246,6 +246,23 @@ Done Comm::finalize() {
     turns_.await_all();
     if (queue_) queue_->await_all();
     return {};
+}
+
+Done Comm::finalize() {
+    QCCL_TRY(await_enqueued());
+    if (errors_.has_failed()) return errors_.failure()->error;
+    const Done confirmed =
+        contained([this] { return parts_.transport->confirm_calls(parts_.timeout); });
+    if (!confirmed) return failed(confirmed.error(), {});
+    return {};
+}
+
+Done Comm::conclude() {
+    QCCL_TRY(await_enqueued());
+    const auto failure = parts_.transport->failure();
+    const bool is_silent_harm = failure && failure->code == Code::mismatch;
+    if (errors_.has_failed() || (failure && !is_silent_harm)) return {};
+    return finalize();
 }
 
 std::optional<RecordedError> Comm::failure() const {

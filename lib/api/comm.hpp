@@ -101,8 +101,14 @@ public:
     // Of a call that was right and cannot be made here, where there is no memory for it: fails the
     // communicator, because the others would wait for it.
     Error abandon(Collective collective, const Error &error);
-    // Until nothing that was enqueued is left.
+    // Waits until nothing that was enqueued is left.
+    Done await_enqueued();
+    // Does so, and then waits for the other ranks to come to the calls that this one has made, and
+    // compares them. The error that failed the communicator, if one has.
     Done finalize();
+    // Does so before the communicator ends: an error that this rank has not been told of, or that
+    // it has come upon here. What other failures another rank has told of meanwhile end with it.
+    Done conclude();
     // Tells what a codec that was passed over means for the caller; and which codec the first lossy
     // call has.
     void tell(const CodecChoice &choice);

@@ -4,11 +4,7 @@
 using namespace qccl;
 
 qcclResult_t qcclCommFinalize(qcclComm_t comm) {
-    return inside(comm, [](Comm &entered) -> Done {
-        QCCL_TRY(entered.finalize());
-        if (const auto failure = entered.failure()) return failure->error;
-        return {};
-    });
+    return inside(comm, [](Comm &entered) { return entered.finalize(); });
 }
 QCCL_TWIN(qcclCommFinalize);
 
@@ -18,7 +14,7 @@ qcclResult_t qcclCommDestroy(qcclComm_t comm) {
         QCCL_TRY(check_outside(found));
         if (const auto answer = found.gate().try_close(); answer != Gate::Answer::inside)
             return refuse_entry(found, answer);
-        const Done finalized = found.finalize();
+        const Done finalized = found.conclude();
         // Now: what has been enqueued may hold the communicator a little longer.
         found.registrations().clear();
         delete comm;

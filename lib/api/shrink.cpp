@@ -261,9 +261,13 @@ qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_co
     const ShrinkArguments given{exclude, exclude_count, comm_out, config, flags};
     const auto shrink = [&](Comm &parent) -> Done {
         QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
-        QCCL_TRY(parent.finalize());
-        QCCL_TRY(auto made, Shrinking(parent, std::move(order.excluded), order.wishes).run());
-        *comm_out = make_handle(std::move(made)).release();
+        QCCL_TRY(parent.await_enqueued());
+        const bool had_failed = parent.failure().has_value();
+        auto made = Shrinking(parent, std::move(order.excluded), order.wishes).run();
+        if (!made && !had_failed && made.error().code == Code::mismatch && parent.failure())
+            return parent.abandon(comm_shrink, made.error());
+        QCCL_TRY(made);
+        *comm_out = make_handle(std::move(*made)).release();
         return {};
     };
     if (flags != QCCL_SHRINK_ABORT) return inside(comm, shrink);

@@ -34,8 +34,9 @@ enum class Collective : int32_t {
     broadcast = 3,
     barrier = 4,
 };
-// A call that has the number of one, and is none that anybody plans.
-inline constexpr Collective comm_split{5};
+// Ranks make these calls together, too, but no algorithm is planned for them. A split has a number
+// like a collective; a shrink is published only where other ranks make another call instead.
+inline constexpr Collective comm_split{5}, comm_shrink{6};
 
 struct TypeInfo {
     DataType type;
@@ -70,9 +71,10 @@ constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
 constexpr DataType accumulator_of(DataType type) { return info(type).accumulator; }
 constexpr const char *name(DataType type) { return info(type).name; }
 constexpr const char *name(RedOp op) { return op_names[static_cast<size_t>(op)]; }
-// Of all calls that have numbers.
-inline constexpr std::array<const char *, 6> call_names{
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "comm_split"};
+// Of all calls that ranks publish.
+inline constexpr std::array<const char *, 7> call_names{
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast",
+    "barrier",    "comm_split",     "comm_shrink"};
 constexpr const char *name(Collective call) { return call_names[static_cast<size_t>(call)]; }
 
 // The number that came over the C line, checked.

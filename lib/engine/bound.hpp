@@ -73,7 +73,6 @@ struct BoundCall {
     std::byte *recv = nullptr;
     std::byte *sum = nullptr; // sum_bytes
     uint64_t number = 0;
-    uint64_t captured = 0;
     uint64_t noise_seed = 0;
     std::span<const std::byte *> lines; // scratch, one for each rank
 };

@@ -71,7 +71,6 @@ Done Engine::run_lines(const Program &program, const Call &call) {
                           .recv = static_cast<std::byte *>(call.recv),
                           .sum = memory_.segments.data(),
                           .number = call.number,
-                          .captured = call.captured,
                           .noise_seed = call.noise_seed,
                           .lines = memory_.lines};
     if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound); });

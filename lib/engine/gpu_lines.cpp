@@ -55,11 +55,9 @@ std::byte *GpuLines::line(uint32_t rank, size_t exchange) const {
 Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program,
                    const BoundCall &call) {
     const size_t exchanges = program.bound->exchanges();
-    // Ranks that mean something else do not meet.
-    const uint64_t meant =
-        program.fingerprint ^ splitmix64(call.number ^ splitmix64(call.captured));
+    // Ranks that make another call, or have made one before, do not meet.
     for (size_t exchange = 0; exchange < exchanges; exchange++)
-        values_[exchange] = splitmix64(meant ^ exchange) | 1;
+        values_[exchange] = splitmix64(transport.calls_hash() ^ exchange) | 1;
     QCCL_TRY(outcome(transport.line()));
     for (size_t stage = 0;;) {
         QCCL_TRY(launch_from(stage, lanes.launches(0), program, call));

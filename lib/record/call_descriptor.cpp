@@ -118,6 +118,11 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
             .at_rank(rank)
             .compared(field.ours.number, field.theirs.number);
     }
+    if (earlier != theirs.earlier)
+        return Error::make(Code::mismatch,
+                           "rank %u and rank %u have made different calls before call %" PRIu64,
+                           rank, reference, call)
+            .at_rank(rank);
     return std::nullopt;
 }
 

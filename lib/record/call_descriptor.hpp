@@ -19,7 +19,9 @@ struct CallDescriptor {
     // Of a call that a graph makes: which of the communicator's captured calls it is, from 1; 0:
     // the program makes it.
     uint64_t captured = 0;
-    uint64_t zero = 0;
+    // Hash of the call before, which covers all calls before that one: ranks that once made
+    // different calls differ in every later one.
+    uint64_t earlier = 0;
     Collective collective = Collective::barrier;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
@@ -29,7 +31,7 @@ struct CallDescriptor {
 
     uint64_t hash() const; // of everything that must agree
     // The first field in which `theirs` (of rank `rank`) differs from this one (of rank
-    // `reference`), in a sentence with both values.
+    // `reference`), in a sentence with both values; last, that calls before this one differed.
     std::optional<Error> difference(uint32_t reference, const CallDescriptor &theirs,
                                     uint32_t rank) const;
 };

@@ -1,14 +1,16 @@
 // Publishing and reading call descriptors, each a sequence lock with one writer.
 #include "transport/call_history.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace qccl {
 
 void CallHistory::publish(const CallDescriptor &call) {
     current_ = call;
-    hash_ = call.hash();
-    write(party_.mine().call(call.call), call, hash_);
+    current_.earlier = hash_;
+    hash_ = current_.hash();
+    write(party_.mine().call(call.call), current_, hash_);
     party_.mine().presence().begun.store(call.call, std::memory_order_release);
 }
 
@@ -38,25 +40,49 @@ std::optional<CallDescriptor> CallHistory::find(uint32_t rank, uint64_t call) co
     return std::bit_cast<CallDescriptor>(words);
 }
 
-bool CallHistory::disagrees(uint32_t rank) const {
-    const PublishedCall &slot = party_.segments[rank].call(current_.call);
-    if (slot.call.load(std::memory_order_acquire) != current_.call) return false;
-    const uint64_t theirs = slot.hash.load(std::memory_order_acquire);
-    return theirs != hash_ && slot.call.load(std::memory_order_relaxed) == current_.call;
+std::optional<uint64_t> CallHistory::disagreement(uint32_t rank) const {
+    const uint64_t common = std::min(begun(rank), current_.call);
+    if (common == 0) return std::nullopt;
+    const PublishedCall &theirs = party_.segments[rank].call(common);
+    const PublishedCall &ours = party_.mine().call(common);
+    if (theirs.call.load(std::memory_order_acquire) != common ||
+        ours.call.load(std::memory_order_relaxed) != common)
+        return std::nullopt;
+    const uint64_t hash = theirs.hash.load(std::memory_order_acquire);
+    const bool is_whole = theirs.call.load(std::memory_order_relaxed) == common;
+    if (!is_whole || hash == ours.hash.load(std::memory_order_relaxed)) return std::nullopt;
+    return common;
 }
 
-std::optional<Error> CallHistory::difference(uint64_t call) const {
-    std::optional<CallDescriptor> reference;
-    uint32_t reference_rank = 0;
+std::optional<CallHistory::Pair> CallHistory::find_difference(uint64_t call) const {
+    std::optional<Pair> pair;
     for (uint32_t rank = 0; rank < party_.size(); rank++) {
         const auto theirs = find(rank, call);
         if (!theirs) continue;
-        if (!reference)
-            reference = theirs, reference_rank = rank;
-        else if (auto error = reference->difference(reference_rank, *theirs, rank))
-            return error;
+        if (!pair) pair = {.reference = rank, .rank = rank, .ours = *theirs, .theirs = *theirs};
+        if (theirs->hash() == pair->ours.hash()) continue;
+        pair->rank = rank;
+        pair->theirs = *theirs;
+        return pair;
     }
     return std::nullopt;
+}
+
+std::optional<Error> CallHistory::difference(uint64_t call) const {
+    const auto pair = find_difference(call);
+    if (!pair) return std::nullopt;
+    return pair->ours.difference(pair->reference, pair->theirs, pair->rank);
+}
+
+bool CallHistory::differs_before(uint64_t call) const {
+    const auto pair = find_difference(call);
+    return pair && pair->ours.earlier != pair->theirs.earlier;
+}
+
+uint64_t CallHistory::oldest_kept() const {
+    uint64_t latest = 0;
+    for (uint32_t rank = 0; rank < party_.size(); rank++) latest = std::max(latest, begun(rank));
+    return latest < calls_kept ? 1 : latest - calls_kept + 1;
 }
 
 } // namespace qccl

@@ -19,6 +19,7 @@ public:
 
     // Of this rank's latest call; its number is 0 before the first.
     const CallDescriptor &current() const { return current_; }
+    // Of that call and of all before it.
     uint64_t hash() const { return hash_; }
 
     uint64_t begun(uint32_t rank) const {
@@ -26,13 +27,23 @@ public:
     }
     // Nothing if the rank has not begun that call, or has since begun `calls_kept` more.
     std::optional<CallDescriptor> find(uint32_t rank, uint64_t call) const;
-    // Whether the rank is or was in this rank's current call with another hash.
-    bool disagrees(uint32_t rank) const;
+    // The latest call that both this rank and the other have begun, if that one or one before it
+    // was not the same call on both.
+    std::optional<uint64_t> disagreement(uint32_t rank) const;
     // Where the calls of that number differ, in the same words on every rank: the lowest rank that
     // differs from the lowest that has published the call.
     std::optional<Error> difference(uint64_t call) const;
+    // Whether the two ranks that `difference` compares have parted before that call.
+    bool differs_before(uint64_t call) const;
+    // The earliest call whose descriptor every rank still has.
+    uint64_t oldest_kept() const;
 
 private:
+    struct Pair {
+        uint32_t reference = 0, rank = 0;
+        CallDescriptor ours, theirs;
+    };
+    std::optional<Pair> find_difference(uint64_t call) const;
     static void write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash);
 
     const Party &party_;

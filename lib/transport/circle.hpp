@@ -22,6 +22,10 @@ struct Circle {
 struct CircleManners {
     std::chrono::nanoseconds warn_after{};
     std::function<void(const char *sentence)> warn; // may be empty
+    // Both fail the communicator; the first because a rank has begun a call that is not this
+    // rank's.
+    std::function<Error(uint64_t call)> mismatch{};
+    std::function<void(const Error &error)> fail{};
 };
 
 // What a look at the members has shown.

@@ -18,9 +18,10 @@ namespace qccl {
 class Council {
 public:
     // `courier`: null where all ranks are near.
-    Council(const Party &party, Vigil &vigil, Courier *courier, CircleManners manners)
-        : party_(party), vigil_(vigil), courier_(courier), manners_(std::move(manners)),
-          gone_(party.size()) {}
+    Council(const Party &party, const CallHistory &history, Vigil &vigil, Courier *courier,
+            CircleManners manners)
+        : party_(party), history_(history), vigil_(vigil), courier_(courier),
+          manners_(std::move(manners)), gone_(party.size()) {}
 
     // Of `bytes` bytes, equal on all members. An error, which names the member that is gone, has
     // given up, or has not come in time, is heard by all who still wait.
@@ -37,9 +38,10 @@ public:
     using Objection = std::function<Done(const Vote &theirs)>;
     // Of the votes of all members that are not gone.
     using Decision = std::function<Bytes(const std::vector<Vote> &votes)>;
-    // All members that are not gone get the same bytes. The members, whose order is that of their
-    // ranks, need be equal on all of them only if nobody objects to what makes them differ. After
-    // an error the agreement has not been reached, and may be tried again.
+    // All members that are not gone get the same bytes. A member that makes a call of the
+    // communicator instead fails that on all ranks, unless it has failed before. The members, whose
+    // order is that of their ranks, need be equal on all of them only if nobody objects to what
+    // makes them differ. After an error the agreement has not been reached, and may be tried again.
     Result<Bytes> agree(const Circle &circle, const Bytes &mine, const Objection &object,
                         const Decision &decide);
     // That have been reached, as far as this rank knows.
@@ -76,6 +78,8 @@ private:
     Result<Bytes> decide_with(const Circle &circle, const Bytes &mine, const Objection &object,
                               const Decision &decide);
     Done hear_of_gone(const Circle &circle);
+    Done check_calls(const Circle &circle) const;
+    bool has_finished(uint32_t rank) const;
     uint32_t leader(const Circle &circle) const;
     Done join_attempt(const Circle &circle, const Objection &object);
     void cast(const Circle &circle, uint32_t leader, const Bytes &said, Bytes &latest);
@@ -88,6 +92,7 @@ private:
     void await_echo(const Circle &circle);
 
     const Party &party_;
+    const CallHistory &history_;
     Vigil &vigil_;
     Courier *courier_;
     const CircleManners manners_;

@@ -38,9 +38,11 @@ Result<Council::Bytes> Council::decide_with(const Circle &circle, const Bytes &m
     CircleWait wait(party_, circle, manners_);
     Bytes latest; // vote
     attempt_++;
+    if (courier_) courier_->ask_all(history_.current().call + 1);
     for (;;) {
         look(circle); // first: what a member has decided before it was gone counts
         QCCL_TRY(hear_of_gone(circle));
+        QCCL_TRY(check_calls(circle));
         const uint32_t leads = leader(circle);
         QCCL_TRY(auto found, find_resolution(circle, leads));
         if (found) {
@@ -76,6 +78,30 @@ Done Council::hear_of_gone(const Circle &circle) {
                 .at_rank(member);
         for (uint32_t rank = 0; rank < party_.size(); rank++)
             if (ballot->gone[rank]) gone_[rank] = true;
+    }
+    return {};
+}
+
+bool Council::has_finished(uint32_t rank) const {
+    const auto resolution = resolution_of(rank);
+    return resolution && resolution->number > agreements_;
+}
+
+// A member in a later call than this rank's latest will not vote, and waits in that call for ranks
+// that are here. Where calls have failed already, or a rank that is gone has kept some from a call,
+// ranks come here after different calls.
+Done Council::check_calls(const Circle &circle) const {
+    if (vigil_.has_failed()) return {};
+    const auto gone = std::find(gone_.begin(), gone_.end(), true);
+    for (const uint32_t member : circle.members) {
+        if (member == party_.rank || gone_[member]) continue;
+        const uint64_t begun = history_.begun(member);
+        const bool is_in_call = begun > history_.current().call && !has_finished(member);
+        const auto differs = history_.disagreement(member);
+        if (!is_in_call && !differs) continue;
+        if (gone == gone_.end()) return manners_.mismatch(differs.value_or(begun));
+        manners_.fail(lost(circle, static_cast<uint32_t>(gone - gone_.begin())));
+        return {};
     }
     return {};
 }

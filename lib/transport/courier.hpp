@@ -77,10 +77,12 @@ public:
     };
     Received receive(uint32_t peer, MessageTag tag, const Room &room);
 
-    // Where this rank is, to every far rank; or a question about the current call.
-    void announce(LetterKind kind);
-    // A far rank alone.
-    void ask(uint32_t peer);
+    // Tells every far rank where this rank is.
+    void announce();
+    // Asks every far rank, or one, for the descriptor of a call; a rank that has not begun it
+    // answers again when it does. They learn this rank's descriptor of that call, if it has begun.
+    void ask_all(uint64_t call);
+    void ask(uint32_t peer, uint64_t call);
     // Tells the failure on.
     void spread(const Error &error);
     void warned(uint64_t call);
@@ -133,6 +135,7 @@ private:
     bool is_ours(const Letter &letter) const;
     // From whatever thread this is: what has been published, not what is at hand.
     CallDescriptor latest_call() const;
+    Letter question(uint64_t call) const;
     bool is_missed_by_nobody();
     // Or no longer than that.
     template <class Condition>

@@ -26,21 +26,30 @@ void Courier::progress_until(const Condition &is_met, std::chrono::nanoseconds l
         if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-void Courier::announce(LetterKind kind) {
+void Courier::announce() {
     const std::lock_guard guard(mutex_);
-    Letter news = letter(kind);
-    news.call = history_.current();
-    news.about = news.call.call;
+    Letter news = letter(LetterKind::news);
+    news.call = latest_call();
     post_to_all(news);
     progress_locked();
 }
 
-void Courier::ask(uint32_t peer) {
-    const std::lock_guard guard(mutex_);
+Letter Courier::question(uint64_t call) const {
     Letter question = letter(LetterKind::question);
-    question.call = history_.current();
-    question.about = question.call.call;
-    post(peer, question);
+    question.call = history_.find(party_.rank, call).value_or(latest_call());
+    question.about = call;
+    return question;
+}
+
+void Courier::ask_all(uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    post_to_all(question(call));
+    progress_locked();
+}
+
+void Courier::ask(uint32_t peer, uint64_t call) {
+    const std::lock_guard guard(mutex_);
+    post(peer, question(call));
 }
 
 void Courier::see_off() {

@@ -21,8 +21,11 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
               .peer_timeout = options.peer_timeout,
               .warn = options.warn,
               .idle = options.idle}),
-      council_(party_, vigil_, courier_.get(),
-               {.warn_after = options.warn_after, .warn = options.warn}),
+      council_(party_, history_, vigil_, courier_.get(),
+               {.warn_after = options.warn_after,
+                .warn = options.warn,
+                .mismatch = [this](uint64_t call) { return mismatch_of_shrink(call); },
+                .fail = [this](const Error &error) { fail(error); }}),
       windows_(party_) {
     peers_.reserve(size());
     for (uint32_t peer = 0; peer < size(); peer++)
@@ -45,7 +48,7 @@ Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds
     if (shelved_ != 0) clear_shelves();
     if (call.call >= together_ + calls_kept) QCCL_TRY(keep_together(call.call));
     history_.publish(call);
-    recorder_.began(call, history_.hash());
+    recorder_.began(history_.current(), history_.hash());
     if (courier_) {
         courier_->progress();
         vigil_.listen();
@@ -58,14 +61,32 @@ Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds
 Done SharedTransport::meet() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) party_.wake((rank() + i) % size());
-    if (courier_) courier_->announce(LetterKind::news);
+    if (courier_) courier_->announce();
     for (uint32_t i = 1; i < size(); i++) {
         const uint32_t peer = (rank() + i) % size();
         while (history_.begun(peer) < call) QCCL_TRY(wait({peer, WaitPhase::meeting}));
         vigil_.came();
-        if (history_.disagrees(peer)) return mismatch(call);
+        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
     }
     together_ = call;
+    return {};
+}
+
+Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {
+    const uint64_t call = history_.current().call;
+    vigil_.limit(timeout);
+    if (courier_ && call != 0) courier_->ask_all(call);
+    // A rank of another host has answered, unless it had left, in good order, before the question.
+    const auto is_known = [&](uint32_t peer) {
+        return history_.begun(peer) >= call &&
+               (party_.is_near(peer) || history_.find(peer, call) || vigil_.is_gone(peer));
+    };
+    for (uint32_t peer = 0; peer < size() && call != 0; peer++) {
+        while (peer != rank() && !is_known(peer)) QCCL_TRY(wait({peer, WaitPhase::meeting}));
+        vigil_.came();
+        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
+    }
+    if (const auto failure = this->failure()) return told(*failure);
     return {};
 }
 
@@ -77,6 +98,7 @@ Done SharedTransport::keep_together(uint64_t call) {
         while (history_.begun(peer) + calls_kept <= call)
             QCCL_TRY(wait({peer, WaitPhase::meeting}));
         vigil_.came();
+        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
         together_ = std::min(together_, history_.begun(peer));
     }
     return {};
@@ -278,6 +300,16 @@ Error SharedTransport::told(const Error &standing) {
 }
 
 Error SharedTransport::mismatch(uint64_t call) { return told(vigil_.mismatch(call)); }
+
+Error SharedTransport::mismatch_of_shrink(uint64_t call) {
+    // A shrink has no number of its own, since it also works where ranks have failed in different
+    // calls: here it takes that of the call that the other rank makes instead.
+    if (call > history_.current().call) {
+        call = history_.current().call + 1;
+        history_.publish({.call = call, .collective = comm_shrink});
+    }
+    return mismatch(call);
+}
 
 void SharedTransport::spread(const Error &error) {
     if (has_spread_.exchange(true)) return;

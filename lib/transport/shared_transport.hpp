@@ -39,6 +39,8 @@ public:
 
     Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override;
     Done meet() override;
+    uint64_t calls_hash() const override { return history_.hash(); }
+    Done confirm_calls(std::chrono::nanoseconds timeout) override;
 
     std::span<std::byte> outbox() override { return party_.mine().outbox(); }
     uint32_t slots() const override { return shape_.slots; }
@@ -91,6 +93,8 @@ private:
     // on in no call.
     Error told(const Error &standing);
     Error mismatch(uint64_t call);
+    // For ranks that shrink the communicator: a rank has begun `call`, which this rank has not.
+    Error mismatch_of_shrink(uint64_t call);
     void spread(const Error &error);
     void clear_shelves();
     Result<const LineHead *> await_exchange(uint32_t peer);

@@ -85,6 +85,15 @@ public:
     // (mismatch, the same sentence on every rank). Optional, but then all ranks do it.
     virtual Done meet() = 0;
 
+    // Hash of the current call and of all before it: equal on ranks that have made the same calls,
+    // and different in every later call once they have not. Every message and line carries it.
+    virtual uint64_t calls_hash() const = 0;
+
+    // Between calls: waits until every rank has begun the calls that this rank has made, and
+    // compares them, since a call in which this rank only sent says nothing of what the others made
+    // of it. `timeout` as for `begin`.
+    virtual Done confirm_calls(std::chrono::nanoseconds timeout) = 0;
+
     // The memory that this rank encodes into, and the number of slots it may be cut into: which
     // bytes a slot has is the caller's affair. A slot may be written while no reader holds it and
     // the caller means to send it to nobody else.

@@ -129,7 +129,7 @@ Done Vigil::examine(uint32_t on) {
     if (options_.idle) options_.idle();
     QCCL_TRY(check_peers(on));
     for (uint32_t peer = 0; peer < party_.size(); peer++)
-        if (history_.disagrees(peer)) return mismatch(history_.current().call);
+        if (const auto call = history_.disagreement(peer)) return mismatch(*call);
     return check_time(on);
 }
 
@@ -210,11 +210,11 @@ Done Vigil::check_time(uint32_t on) {
     const Time waited = now_ - since_;
     if (courier_ && !party_.is_near(on) && waited >= asked_ + between_questions) {
         asked_ = waited;
-        courier_->ask(on);
+        courier_->ask(on, history_.current().call);
     }
     if (courier_ && is_time_to_ask() != has_asked_) {
         has_asked_ = !has_asked_;
-        if (has_asked_) courier_->announce(LetterKind::question);
+        if (has_asked_) courier_->ask_all(history_.current().call);
     }
     if (waited >= options_.warn_after && !has_warned_) warn(on);
     if (timeout_ == Time{} || waited < timeout_) return {};
@@ -294,31 +294,39 @@ std::optional<uint32_t> Vigil::missing_witness(uint64_t call) const {
     const auto difference = history_.difference(call);
     const uint32_t end = difference ? static_cast<uint32_t>(difference->rank) : party_.size();
     for (uint32_t peer = 0; peer < end; peer++)
-        if (history_.begun(peer) < call && !is_gone(peer)) return peer;
+        if (!history_.find(peer, call) && !is_gone(peer)) return peer;
     return std::nullopt;
 }
 
-Error Vigil::mismatch(uint64_t call) {
+// Failures of other ranks come first; they may know more.
+std::optional<Error> Vigil::await_difference(uint64_t call) {
     const Time patience =
         timeout_ == Time{} ? options_.peer_timeout : std::min(timeout_, options_.peer_timeout);
+    const auto deadline = Clock::now() + patience;
+    for (;;) {
+        // This rank's version goes to all other hosts, and they answer with theirs.
+        if (courier_) courier_->ask_all(call);
+        while (!verdict_.is_passed()) {
+            if (courier_) courier_->progress();
+            listen();
+            const auto missing = missing_witness(call);
+            now_ = Clock::now();
+            if (!missing || now_ >= deadline) break;
+            show({*missing, WaitPhase::meeting});
+            if (options_.idle) options_.idle();
+            std::this_thread::sleep_for(between_looks_at_disagreement);
+        }
+        if (const auto failure = verdict_.failure()) return failure;
+        const bool can_go_back = call > history_.oldest_kept() && now_ < deadline;
+        if (!can_go_back || !history_.differs_before(call)) return history_.difference(call);
+        call--;
+    }
+}
+
+Error Vigil::mismatch(uint64_t call) {
     now_ = Clock::now();
     if (since_ == Clock::time_point()) since_ = now_;
-    const auto deadline = now_ + patience;
-    // What this rank means goes to everyone, and everyone tells what it means.
-    if (courier_) courier_->announce(LetterKind::question);
-    for (;;) {
-        if (courier_) courier_->progress();
-        if (const auto failure = verdict_.failure()) return *failure;
-        listen();
-        const auto missing = missing_witness(call);
-        now_ = Clock::now();
-        if (!missing || now_ >= deadline) break;
-        show({*missing, WaitPhase::meeting});
-        if (options_.idle) options_.idle();
-        std::this_thread::sleep_for(between_looks_at_disagreement);
-    }
-    // Once more: a lower rank may have come between the two looks.
-    if (const auto difference = history_.difference(call)) return verdict_.pass(*difference);
+    if (const auto difference = await_difference(call)) return verdict_.pass(*difference);
     return verdict_.pass(Error::make(Code::internal_error,
                                      "a message came that call %" PRIu64
                                      " does not know, though all ranks agree about it",

@@ -44,8 +44,8 @@ public:
         if (looks_ != 0) end();
     }
 
-    // Ranks are known to disagree about the call: waits until it can be said who, and fails
-    // everyone.
+    // Ranks are known to disagree about the call or one before it: waits until the first call in
+    // which they differ can be named, and fails all ranks.
     Error mismatch(uint64_t call);
     // The peer cannot be written to: fails everyone.
     Error lose(uint32_t peer);
@@ -54,6 +54,8 @@ public:
     void listen();
     // It takes part in no further call, or cannot: it has ended, has left, or is out of reach.
     bool is_gone(uint32_t peer) const;
+    // Some rank has failed the communicator.
+    bool has_failed() const { return verdict_.is_passed(); }
     // This rank leaves in good order, or knows that the communicator has failed.
     void say_farewell() const { lifelines_.say_farewell(); }
     void tell(const Error &verdict) const { lifelines_.tell(verdict); }
@@ -73,8 +75,10 @@ private:
     // When ranks of other hosts are asked where they are, so that the answers are there when one of
     // them is to be named.
     bool is_time_to_ask() const;
-    // Whoever has to come to the call before it can be said who differs from whom.
+    // The lowest rank whose version of the call has to be known before it can be said which rank
+    // differs.
     std::optional<uint32_t> missing_witness(uint64_t call) const;
+    std::optional<Error> await_difference(uint64_t call);
     Error lost(uint32_t peer) const;
     std::optional<uint32_t> awaited_by(uint32_t peer) const;
     uint32_t culprit(uint32_t on) const;
