@@ -2,10 +2,12 @@
 # What is too long for every commit. Builds into build-night-*, prints each part's summary, and ends
 # with 1 if any part failed.
 #
-#   tests/nightly.sh [PART...]   parts: full kills faults sanitizers valgrind fuzz; none: all
+#   tests/nightly.sh [PART...]   parts: full kills faults sequences sanitizers valgrind fuzz; none: all
 #   QTEST_RUNS=10000000     inputs for each fuzzer
 #   QTEST_KILLS=1000        runs in which a rank is killed on one host; a fifth of that between
 #                                hosts, where links are cut in a twentieth
+#   QTEST_SEQUENCES=100000  sequences of calls in which one rank disagrees with the others
+#   QTEST_SEED=1            of those sequences
 #   QTEST_EVERY=5           sanitizers and valgrind run one in so many of the long tables' cases;
 #                                valgrind, which is slower still, one in five of those
 set -u
@@ -14,6 +16,8 @@ PATH=/usr/bin:/bin:$PATH
 export PATH
 runs=${QTEST_RUNS:-10000000}
 kills=${QTEST_KILLS:-1000}
+sequences=${QTEST_SEQUENCES:-100000}
+seed=${QTEST_SEED:-1}
 every=${QTEST_EVERY:-5}
 failed=
 
@@ -55,6 +59,11 @@ faults() {
             --kills $((kills / 5)) --cuts $((kills / 20)) --endings $((kills / 20)) --late 90
 }
 
+sequences() {
+    set_up full -Dwerror=true -Ddebug=true &&
+        build-night-full/tests/disagreements --sequences "$sequences" --seed "$seed" --jobs 8
+}
+
 # $1: a name without a comma, which linkers take for two arguments; $2: Meson's name of it. With clang: g++ 12 takes the better part of an hour for the kernels.
 # The first finding ends a program, also a rank that its parent has forked.
 sanitizer() {
@@ -93,14 +102,14 @@ case ${1-} in
     exit 0
     ;;
 esac
-[ $# -gt 0 ] || set -- full kills faults sanitizers valgrind fuzz
+[ $# -gt 0 ] || set -- full kills faults sequences sanitizers valgrind fuzz
 for name in "$@"; do
     case $name in
-    full | kills | faults | fuzz) part "$name" ;;
+    full | kills | faults | sequences | fuzz) part "$name" ;;
     sanitizers) sanitizers ;;
     valgrind) part valgrind_suite ;;
     *)
-        echo "nightly.sh: no part $name; parts: full kills faults sanitizers valgrind fuzz" >&2
+        echo "nightly.sh: no part $name; parts: full kills faults sequences sanitizers valgrind fuzz" >&2
         exit 2
         ;;
     esac

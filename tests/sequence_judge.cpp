@@ -1,0 +1,219 @@
+#include "sequence_judge.hpp"
+
+#include "mortals.hpp"
+
+#include <algorithm>
+
+namespace sequences {
+
+namespace {
+
+using mortals::say;
+
+class Judge {
+public:
+    Judge(const Sequence &sequence, const Stage &stage, double most_s)
+        : sequence_(sequence), stage_(stage), most_s_(most_s),
+          difference_(sequence.first_difference()) {}
+
+    Verdict run(bool has_ended) {
+        verdict_.further = further_call();
+        if (!has_ended) breach(Breach::stuck);
+        for (int rank = 0; rank < sequence_.ranks; rank++) check_rank(rank);
+        for (int rank = 1; rank < sequence_.ranks; rank++)
+            for (int other = 0; other < rank; other++) compare(other, rank);
+        if (difference_) check_errors();
+        return verdict_;
+    }
+
+private:
+    void breach(Breach which) { verdict_.breaches.insert(which); }
+    const std::vector<Call> &calls(int rank) const {
+        return sequence_.calls[static_cast<size_t>(rank)];
+    }
+    const RankOutcome &outcome(int rank) const { return stage_.ranks[rank]; }
+
+    // The number of its calls if it has none; else this rank's call that disagrees.
+    size_t differing_index(int rank) const {
+        return difference_ ? sequence_.index_of(rank, *difference_) : calls(rank).size();
+    }
+    // This rank's call by which it must have an error, or its last one.
+    size_t last_index(int rank) const {
+        return std::min(differing_index(rank) + 1, calls(rank).size() - 1);
+    }
+    // Of its returned calls the first that failed, or their number.
+    size_t first_error(int rank) const {
+        size_t index = 0;
+        while (index < outcome(rank).calls && outcome(rank).outcomes[index].result == qcclSuccess)
+            index++;
+        return index;
+    }
+    bool has_error(int rank) const { return first_error(rank) < outcome(rank).calls; }
+    bool has_error_in_time(int rank) const { return first_error(rank) <= last_index(rank); }
+    Kind further_call() const {
+        const int rank = sequence_.odd_rank == 0 ? 1 : 0;
+        return calls(rank)[last_index(rank)].kind;
+    }
+
+    bool ends_there(int rank) const {
+        return calls(rank)[differing_index(rank)].kind == Kind::destroy;
+    }
+    // A rank that ends the communicator while others go on has made no call that they did not
+    // make. Those who then shrink rightly go on without it.
+    bool need_not_be_told(int rank) const {
+        if (ends_there(rank)) return true;
+        bool has_leaver = false, shrinks = false;
+        for (int other = 0; other < sequence_.ranks; other++)
+            has_leaver = has_leaver || ends_there(other);
+        for (size_t i = differing_index(rank); i <= last_index(rank); i++)
+            shrinks = shrinks || calls(rank)[i].kind == Kind::shrink;
+        return has_leaver && shrinks;
+    }
+    // In a broadcast ranks wait at most for those between the root and themselves, so they may hear
+    // one call later.
+    bool is_broadcast_at_last(int rank) const {
+        return calls(rank)[last_index(rank)].kind == Kind::broadcast;
+    }
+
+    void check_rank(int rank) {
+        const RankOutcome &own = outcome(rank);
+        if (own.created != qcclSuccess) breach(Breach::agreed_failed);
+        for (size_t i = 0; i < own.calls; i++) {
+            if (own.outcomes[i].is_wrong) breach(Breach::wrong_data);
+            const double seconds = own.outcomes[i].seconds;
+            verdict_.longest_s = std::max(verdict_.longest_s, seconds);
+            const bool repairs = calls(rank)[i].kind == Kind::shrink && first_error(rank) < i;
+            if (seconds > most_s_) breach(repairs ? Breach::late_repair : Breach::late);
+        }
+        if (own.calls < calls(rank).size()) return;
+        if (!has_error(rank)) {
+            if (!difference_ || need_not_be_told(rank)) return;
+            if (is_codec_unnoticed()) return breach(Breach::codec_unnoticed);
+            breach(Breach::never_told);
+            breach(silence(rank));
+            return;
+        }
+        const qcclResult_t error = own.outcomes[first_error(rank)].result;
+        if (!difference_)
+            breach(Breach::agreed_failed);
+        else if (error != qcclMismatch && error != qcclPeerLost)
+            breach(Breach::wrong_error);
+        else if (!has_error_in_time(rank) && !need_not_be_told(rank) && !is_broadcast_at_last(rank))
+            breach(silence(rank));
+    }
+
+    bool is_codec_unnoticed() const {
+        if (sequence_.disagreement != Disagreement::codec || sequence_.hosts == 1) return false;
+        for (int rank = 0; rank < sequence_.ranks; rank++)
+            if (has_error(rank)) return false;
+        return true;
+    }
+
+    // A shrink is what repairs a failed communicator, for ranks that know of the failure.
+    Breach silence(int rank) const {
+        bool has_failed = false;
+        for (int other = 0; other < sequence_.ranks; other++)
+            has_failed = has_failed || first_error(other) < last_index(other);
+        const bool shrinks = calls(rank)[last_index(rank)].kind == Kind::shrink;
+        return shrinks && has_failed ? Breach::shrunk_unaware : Breach::silent;
+    }
+
+    // Results of calls that leave the same vector on both ranks, if both made them.
+    void compare(int one, int other) {
+        for (size_t position = 0; !difference_ || position <= *difference_ + 1; position++) {
+            const size_t i = sequence_.index_of(one, position);
+            const size_t j = sequence_.index_of(other, position);
+            if (i >= outcome(one).calls || j >= outcome(other).calls) return;
+            const CallOutcome &mine = outcome(one).outcomes[i];
+            const CallOutcome &theirs = outcome(other).outcomes[j];
+            if (mine.result != qcclSuccess || theirs.result != qcclSuccess) return;
+            const Call &call = calls(one)[i];
+            if (!call.equals_everywhere() || !calls(other)[j].equals_everywhere()) continue;
+            if (mine.hash == theirs.hash) continue;
+            const bool is_agreed = !difference_ || position < *difference_;
+            if (is_agreed)
+                breach(Breach::wrong_data);
+            else if (!has_error_in_time(one) && !has_error_in_time(other))
+                breach(Breach::different_bytes);
+        }
+    }
+
+    void check_errors() {
+        const char *sentence = nullptr;
+        bool is_somebody_told = false;
+        for (int rank = 0; rank < sequence_.ranks; rank++) {
+            if (!has_error(rank)) continue;
+            is_somebody_told = true;
+            const CallOutcome &error = outcome(rank).outcomes[first_error(rank)];
+            if (error.result != qcclMismatch) continue;
+            if (sentence != nullptr && std::string(sentence) != error.sentence)
+                breach(Breach::sentences);
+            sentence = error.sentence;
+        }
+        if (is_somebody_told && sentence == nullptr && !has_leaver()) breach(Breach::unnamed);
+    }
+    // Ranks that one has left behind may hear of that alone.
+    bool has_leaver() const {
+        for (int rank = 0; rank < sequence_.ranks; rank++)
+            if (ends_there(rank)) return true;
+        return false;
+    }
+
+    const Sequence &sequence_;
+    const Stage &stage_;
+    const double most_s_;
+    const std::optional<size_t> difference_; // a position
+    Verdict verdict_;
+};
+
+} // namespace
+
+const char *name(Breach breach) {
+    static constexpr const char *names[breaches] = {
+        "different_bytes", "silent",    "shrunk_unaware", "codec_unnoticed", "never_told",
+        "unnamed",         "sentences", "wrong_error",    "agreed_failed",   "wrong_data",
+        "late_repair",     "late",      "stuck"};
+    return names[static_cast<size_t>(breach)];
+}
+
+bool may_be_load(Breach breach) {
+    return breach == Breach::late || breach == Breach::late_repair || breach == Breach::unnamed ||
+           breach == Breach::agreed_failed || breach == Breach::wrong_error;
+}
+
+Verdict judge(const Sequence &sequence, const Stage &stage, bool has_ended, double peer_timeout_s) {
+    return Judge(sequence, stage, peer_timeout_s + 1).run(has_ended);
+}
+
+std::string results_text(const Sequence &sequence, const Stage &stage) {
+    std::string said;
+    std::vector<std::string> sentences;
+    const auto result_text = [&](qcclResult_t result, const char *sentence) {
+        if (result == qcclSuccess) return say(" %d", result);
+        const auto at = std::find(sentences.begin(), sentences.end(), sentence);
+        const auto number = at - sentences.begin();
+        if (at == sentences.end()) sentences.emplace_back(sentence);
+        return say(" %d[%d]", result, static_cast<int>(number) + 1);
+    };
+    for (int rank = 0; rank < sequence.ranks; rank++) {
+        const RankOutcome &own = stage.ranks[rank];
+        said += say("\n  rank %d got:", rank);
+        if (own.created != qcclSuccess)
+            said += " created" + result_text(own.created, own.sentence) + ";";
+        for (size_t i = 0; i < own.calls; i++) {
+            const CallOutcome &outcome = own.outcomes[i];
+            said += result_text(outcome.result, outcome.sentence);
+            if (outcome.is_wrong) said += " wrong";
+            if (outcome.hash != 0)
+                said += say(" #%04x", static_cast<unsigned>(outcome.hash & 0xFFFF));
+            if (outcome.seconds > 0.1) said += say(" %.1f s", outcome.seconds);
+            said += ";";
+        }
+        if (own.calls < sequence.calls[static_cast<size_t>(rank)].size()) said += " (not back)";
+    }
+    for (size_t i = 0; i < sentences.size(); i++)
+        said += say("\n  [%zu] %s", i + 1, sentences[i].c_str());
+    return said;
+}
+
+} // namespace sequences
