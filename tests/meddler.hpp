@@ -107,6 +107,7 @@ public:
     void fail(const Error &error) override { inner_->fail(error); }
     std::optional<Error> failure() const override { return inner_->failure(); }
     Council &council() override { return inner_->council(); }
+    void ignore_failure() override { inner_->ignore_failure(); }
     bool is_ours_to_tell() override { return inner_->is_ours_to_tell(); }
     void leave() override { inner_->leave(); }
 

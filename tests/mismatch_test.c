@@ -264,8 +264,8 @@ static qcclResult_t against_a_shrink(int rank, qcclComm_t comm, void *context)
     qcclResult_t result = qcclBarrier(comm, NULL);
     if (result == qcclSuccess)
         result = make_next_call(rank == against->shrinker ? shrink : against->next, comm);
-    if (result == qcclSuccess && against->next == broadcast && rank == 1)
-        result = qcclCommFinalize(comm); /* the root, which needs nobody */
+    if (result == qcclSuccess && against->next == broadcast)
+        result = qcclCommFinalize(comm); /* the shrinking rank may be neither root nor parent */
     return result;
 }
 

@@ -305,7 +305,10 @@ enum {
  * communicator's next call says so. A rank that lives and does not come is waited for as long as
  * `timeout` says, and then named (qcclTimeout). A rank that makes another call instead, on a
  * communicator of which no rank has failed or died, fails that on all ranks (qcclMismatch). After
- * any error all ranks may call it again. `comm` stays as it was, and has to be ended by its owner.
+ * any error all ranks may call it again. A rank that was left out by `exclude` takes no part in
+ * later shrinks of `comm`. Where no call of a rank has returned the qcclMismatch that failed `comm`,
+ * qcclCommShrink returns it to all ranks first, and makes a communicator when it is called again.
+ * `comm` stays as it was, and has to be ended by its owner.
  * Ranks that cannot reach each other hold each other for dead: a job that falls into two halves
  * goes on as two. config NULL: as for qcclCommSplit. */
 QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
@@ -318,10 +321,9 @@ QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int e
  * qcclTimeout where one does not come, and else the error that failed the communicator, if one
  * has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
-/* Waits and compares likewise, then frees, whatever it returns. A communicator that had failed
- * before is freed without waiting (qcclSuccess), but a qcclMismatch that no call of this rank has
- * returned is returned here. NULL does nothing. A peer that still waits for this rank is told. A
- * process that ends without it has died for the others, whose call may fail though this rank's has
+/* Waits and compares likewise, then frees, whatever it returns. A communicator that has failed is
+ * freed without waiting (qcclSuccess), but a qcclMismatch that no call of this rank has returned is
+ * returned here. NULL does nothing. A peer that still waits for this rank is told. A process that ends without it has died for the others, whose call may fail though this rank's has
  * returned. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it

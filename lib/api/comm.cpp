@@ -57,7 +57,10 @@ Done Comm::start_queue(std::optional<uint64_t> cpu) {
 }
 
 Done Comm::run(const ProgramRef &program, const Request &request, const CallStream &stream) {
-    if (errors_.has_failed()) return errors_.failure()->error;
+    if (errors_.has_failed()) {
+        parts_.transport->ignore_failure();
+        return errors_.failure()->error;
+    }
     if (queue_) return run_on_gpu(program, request, stream.gpu);
     const bool is_first = turns_.is_idle();
     if (!is_first && turns_.is_running_here())
@@ -260,8 +263,8 @@ Done Comm::finalize() {
 Done Comm::conclude() {
     QCCL_TRY(await_enqueued());
     const auto failure = parts_.transport->failure();
-    const bool is_silent_harm = failure && failure->code == Code::mismatch;
-    if (errors_.has_failed() || (failure && !is_silent_harm)) return {};
+    const bool is_mismatch = failure && failure->code == Code::mismatch;
+    if (errors_.has_failed() || (failure && !is_mismatch)) return {};
     return finalize();
 }
 

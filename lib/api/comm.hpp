@@ -106,8 +106,8 @@ public:
     // Does so, and then waits for the other ranks to come to the calls that this one has made, and
     // compares them. The error that failed the communicator, if one has.
     Done finalize();
-    // Does so before the communicator ends: an error that this rank has not been told of, or that
-    // it has come upon here. What other failures another rank has told of meanwhile end with it.
+    // Does so before the communicator ends. A failure is no error here, unless it is a mismatch
+    // that no call of this rank has returned.
     Done conclude();
     // Tells what a codec that was passed over means for the caller; and which codec the first lossy
     // call has.
@@ -119,6 +119,8 @@ public:
     // Fails the communicator on every rank.
     void fail(const Error &error) { parts_.transport->fail(error); }
     std::optional<RecordedError> failure() const;
+    // A call of this rank has returned the failure.
+    bool is_failure_known() const { return errors_.has_failed(); }
     std::optional<RecordedError> last_error() const {
         return errors_.last(parts_.transport->failure());
     }

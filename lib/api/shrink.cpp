@@ -97,7 +97,9 @@ private:
 
 // But those who are left out by name, who do not even vote.
 Circle Shrinking::everyone() const {
-    Circle all{.timeout = timeout_of(parent_, wishes_), .what = "qcclCommShrink"};
+    Circle all{.timeout = timeout_of(parent_, wishes_),
+               .what = "qcclCommShrink",
+               .is_failure_known = parent_.is_failure_known()};
     all.is_called_off = [&parent = parent_] { return parent.is_closed(); };
     for (uint32_t rank = 0; rank < parent_.size(); rank++)
         if (!has(excluded_, rank)) all.members.push_back(rank);
@@ -242,6 +244,14 @@ Result<ShrinkOrder> take_arguments(const Comm &comm, const ShrinkArguments &give
     return order;
 }
 
+// The failure of the communicator, if that is what ended the shrink: the caller knows it from now
+// on, and may shrink what is left.
+Error failed(Comm &comm, const Error &error) {
+    const auto failure = comm.failure();
+    const bool is_its_failure = failure && std::strcmp(failure->error.text, error.text) == 0;
+    return is_its_failure ? comm.abandon(comm_shrink, error) : error;
+}
+
 // On every rank, so that nobody is kept inside.
 Done end_calls(Comm &comm, const ShrinkArguments &given) {
     QCCL_TRY(take_arguments(comm, given));
@@ -262,11 +272,8 @@ qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_co
     const auto shrink = [&](Comm &parent) -> Done {
         QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
         QCCL_TRY(parent.await_enqueued());
-        const bool had_failed = parent.failure().has_value();
         auto made = Shrinking(parent, std::move(order.excluded), order.wishes).run();
-        if (!made && !had_failed && made.error().code == Code::mismatch && parent.failure())
-            return parent.abandon(comm_shrink, made.error());
-        QCCL_TRY(made);
+        if (!made) return failed(parent, made.error());
         *comm_out = make_handle(std::move(*made)).release();
         return {};
     };

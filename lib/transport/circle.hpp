@@ -16,12 +16,16 @@ struct Circle {
     std::chrono::nanoseconds timeout{};    // of one wait; 0: never
     const char *what = "";                 // as the caller calls it: "qcclCommShrink"
     std::function<bool()> is_called_off{}; // by another thread of this rank; may be empty
-    uint64_t round = 0;                    // exchanges that have begun
+    // A call of this rank has returned the failure of the communicator, if it has failed.
+    bool is_failure_known = false;
+    uint64_t round = 0; // exchanges that have begun
 };
 
 struct CircleManners {
     std::chrono::nanoseconds warn_after{};
     std::function<void(const char *sentence)> warn; // may be empty
+    // For a rank that ignores the failure of the communicator.
+    std::chrono::nanoseconds peer_timeout{};
     // Both fail the communicator; the first because a rank has begun a call that is not this
     // rank's.
     std::function<Error(uint64_t call)> mismatch{};
@@ -48,6 +52,8 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
+
+    std::chrono::nanoseconds timeout_for(uint32_t member) const;
 
     const Party &party_;
     const Circle &circle_;

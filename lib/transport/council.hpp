@@ -54,6 +54,7 @@ private:
         uint64_t number = 0; // of the agreement
         uint32_t leader = 0;
         uint32_t attempt = 0;
+        bool is_given_up = false; // the attempt, by the voter
         std::vector<bool> gone{}; // by rank
         Bytes said{};
     };
@@ -79,10 +80,12 @@ private:
                               const Decision &decide);
     Done hear_of_gone(const Circle &circle);
     Done check_calls(const Circle &circle) const;
+    Error give_up(const Circle &circle, uint32_t attempt, const Error &error);
+    void publish_vote(const Circle &circle, uint32_t leader, bool is_given_up, const Bytes &said,
+                      Bytes &latest);
     bool has_finished(uint32_t rank) const;
     uint32_t leader(const Circle &circle) const;
     Done join_attempt(const Circle &circle, const Objection &object);
-    void cast(const Circle &circle, uint32_t leader, const Bytes &said, Bytes &latest);
     std::optional<Ballot> ballot_of(uint32_t rank) const;
     std::optional<Resolution> resolution_of(uint32_t rank) const;
     Result<std::optional<Resolution>> find_resolution(const Circle &circle, uint32_t leader) const;

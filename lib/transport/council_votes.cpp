@@ -21,6 +21,8 @@ struct BallotHead {
     uint64_t number = 0;
     uint32_t leader = 0;
     uint32_t attempt = 0;
+    uint32_t is_given_up = 0;
+    uint32_t zero = 0;
 };
 
 } // namespace
@@ -37,21 +39,23 @@ Result<Council::Bytes> Council::decide_with(const Circle &circle, const Bytes &m
                                             const Objection &object, const Decision &decide) {
     CircleWait wait(party_, circle, manners_);
     Bytes latest; // vote
-    attempt_++;
+    const uint32_t attempt = ++attempt_;
+    party_.mine().presence().ignores_failure.store(0, std::memory_order_relaxed);
     if (courier_) courier_->ask_all(history_.current().call + 1);
     for (;;) {
         look(circle); // first: what a member has decided before it was gone counts
         QCCL_TRY(hear_of_gone(circle));
-        QCCL_TRY(check_calls(circle));
+        if (const Done compared = check_calls(circle); !compared)
+            return give_up(circle, attempt, compared.error());
         const uint32_t leads = leader(circle);
         QCCL_TRY(auto found, find_resolution(circle, leads));
         if (found) {
             take_up(circle, *found);
             return found->bytes;
         }
-        if (latest.empty()) cast(circle, leads, mine, latest);
+        if (latest.empty()) publish_vote(circle, leads, false, mine, latest);
         QCCL_TRY(join_attempt(circle, object));
-        cast(circle, leads, mine, latest);
+        publish_vote(circle, leads, false, mine, latest);
         std::vector<Vote> votes;
         QCCL_TRY(const Attendance there, count(circle, leads, object, votes));
         if (leads == party_.rank && !there.missing) {
@@ -87,11 +91,15 @@ bool Council::has_finished(uint32_t rank) const {
     return resolution && resolution->number > agreements_;
 }
 
-// A member in a later call than this rank's latest will not vote, and waits in that call for ranks
-// that are here. Where calls have failed already, or a rank that is gone has kept some from a call,
-// ranks come here after different calls.
+// Ranks that made different calls may go on with different data, so each has to be told before it
+// goes on at all. A member in a later call than this rank's latest will not vote, and waits in that
+// call for ranks that are here. Where calls have failed already, or a rank that is gone has kept
+// some from a call, ranks come here after different calls.
 Done Council::check_calls(const Circle &circle) const {
-    if (vigil_.has_failed()) return {};
+    if (const auto failure = vigil_.failure()) {
+        const bool is_news = failure->code == Code::mismatch && !circle.is_failure_known;
+        return is_news ? Done(*failure) : Done();
+    }
     const auto gone = std::find(gone_.begin(), gone_.end(), true);
     for (const uint32_t member : circle.members) {
         if (member == party_.rank || gone_[member]) continue;
@@ -106,13 +114,24 @@ Done Council::check_calls(const Circle &circle) const {
     return {};
 }
 
+// The vote of this attempt counts no more: either all members agree, or none does. Members that
+// have been told before wait for this rank to come again, and no longer than for one that ignores
+// the failure.
+Error Council::give_up(const Circle &circle, uint32_t attempt, const Error &error) {
+    attempt_ = attempt; // not one that others have begun since
+    party_.mine().presence().ignores_failure.store(1, std::memory_order_relaxed);
+    Bytes latest;
+    publish_vote(circle, leader(circle), true, {}, latest);
+    return error;
+}
+
 // Somebody has given up and begun again; what it had said before counts no more. Whoever objects to
 // what it says now has no part in that.
 Done Council::join_attempt(const Circle &circle, const Objection &object) {
     uint32_t latest = attempt_;
     for (const uint32_t member : circle.members) {
         const auto ballot = ballot_of(member);
-        if (gone_[member] || !ballot || ballot->number != agreements_ + 1 ||
+        if (gone_[member] || !ballot || ballot->is_given_up || ballot->number != agreements_ + 1 ||
             ballot->attempt <= attempt_)
             continue;
         QCCL_TRY(object({.rank = member, .said = ballot->said}));
@@ -128,15 +147,19 @@ uint32_t Council::leader(const Circle &circle) const {
     return party_.rank;
 }
 
-void Council::cast(const Circle &circle, uint32_t leader, const Bytes &said, Bytes &latest) {
+void Council::publish_vote(const Circle &circle, uint32_t leader, bool is_given_up,
+                           const Bytes &said, Bytes &latest) {
     std::vector<uint64_t> gone((party_.size() + 63) / 64);
     for (uint32_t rank = 0; rank < party_.size(); rank++)
         gone[rank / 64] |= uint64_t{gone_[rank]} << rank % 64;
     const auto mask = std::as_bytes(std::span(gone));
     Bytes rest(mask.begin(), mask.end());
     rest.insert(rest.end(), said.begin(), said.end());
-    Bytes ballot =
-        joined(BallotHead{.number = agreements_ + 1, .leader = leader, .attempt = attempt_}, rest);
+    Bytes ballot = joined(BallotHead{.number = agreements_ + 1,
+                                     .leader = leader,
+                                     .attempt = attempt_,
+                                     .is_given_up = is_given_up},
+                          rest);
     if (ballot == latest) return;
     publish(circle, vote, ballot);
     latest = std::move(ballot);
@@ -154,6 +177,7 @@ std::optional<Council::Ballot> Council::ballot_of(uint32_t rank) const {
     Ballot ballot{.number = head->number,
                   .leader = head->leader,
                   .attempt = head->attempt,
+                  .is_given_up = head->is_given_up != 0,
                   .gone = std::vector<bool>(party_.size()),
                   .said = Bytes(end, notice->end())};
     for (uint32_t other = 0; other < party_.size(); other++)
@@ -195,8 +219,8 @@ Result<Attendance> Council::count(const Circle &circle, uint32_t leader, const O
     for (const uint32_t member : circle.members) {
         if (gone_[member]) continue;
         auto ballot = ballot_of(member);
-        const bool has_come =
-            ballot && ballot->number == agreements_ + 1 && ballot->attempt == attempt_;
+        const bool has_come = ballot && ballot->number == agreements_ + 1 &&
+                              ballot->attempt == attempt_ && !ballot->is_given_up;
         if (has_come) found.meet(member, party_.rank);
         if (!has_come || ballot->leader != leader) found.miss(member);
         if (!has_come) continue;

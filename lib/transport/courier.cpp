@@ -92,7 +92,8 @@ Letter Courier::letter(LetterKind kind) const {
             .kind = kind,
             .from = party_.rank,
             .ended = presence.ended.load(std::memory_order_relaxed),
-            .waits_on = presence.waits_on.load(std::memory_order_relaxed)};
+            .waits_on = presence.waits_on.load(std::memory_order_relaxed),
+            .ignores_failure = presence.ignores_failure.load(std::memory_order_relaxed)};
 }
 
 void Courier::post(uint32_t peer, Letter letter, std::span<const NetworkPart> parts, uint64_t token,
@@ -216,6 +217,7 @@ void Courier::take_note(const Letter &letter) {
     uint64_t &taken = pen_pals_[letter.from].taken;
     taken = std::max(taken, letter.taken);
     note.waits_on.store(letter.waits_on, std::memory_order_relaxed);
+    note.ignores_failure.store(letter.ignores_failure, std::memory_order_relaxed);
     note.awake_ns.store(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),
                         std::memory_order_relaxed);
     raise(note.ended, letter.ended);

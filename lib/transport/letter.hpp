@@ -26,7 +26,7 @@ struct Letter {
     // As the sender's Presence has them.
     uint64_t ended = 0;
     uint32_t waits_on = 0;
-    uint32_t zero = 0;
+    uint32_t ignores_failure = 0;
     // A call that the sender has begun: the one that somebody asked about, else its latest. Nobody
     // is told of a begun call without what it is. Number 0: nothing is said.
     CallDescriptor call{};

@@ -41,6 +41,8 @@ struct alignas(cache_line) Presence {
     std::atomic<int64_t> awake_ns{0};  // in a long wait: when it last looked around
     std::atomic<uint64_t> ended{0};    // latest call of which it has read all
     std::atomic<uint64_t> offers{0};   // changes of its windows
+    // It has been told that the communicator has failed, and is not shrinking it.
+    std::atomic<uint32_t> ignores_failure{0};
 };
 
 // Memory that its owner shows to its peers, and who has mapped it. The owner writes the file while

@@ -24,6 +24,7 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
       council_(party_, history_, vigil_, courier_.get(),
                {.warn_after = options.warn_after,
                 .warn = options.warn,
+                .peer_timeout = options.peer_timeout,
                 .mismatch = [this](uint64_t call) { return mismatch_of_shrink(call); },
                 .fail = [this](const Error &error) { fail(error); }}),
       windows_(party_) {
@@ -336,6 +337,11 @@ std::optional<Error> SharedTransport::failure() const {
     // Whoever asks between calls hears of other hosts here.
     if (courier_ && !verdict_.is_passed()) courier_->progress();
     return verdict_.failure();
+}
+
+void SharedTransport::ignore_failure() {
+    std::atomic<uint32_t> &ignores = party_.mine().presence().ignores_failure;
+    if (ignores.exchange(1, std::memory_order_relaxed) == 0 && courier_) courier_->announce();
 }
 
 // Makes room in all mailboxes, so that ranks that wait for room to send do not wait for each other.

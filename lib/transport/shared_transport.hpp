@@ -75,6 +75,7 @@ public:
 
     void fail(const Error &error) override;
     std::optional<Error> failure() const override;
+    void ignore_failure() override;
     bool is_ours_to_tell() override { return verdict_.is_ours_to_tell(); }
     Council &council() override { return council_; }
     void leave() override;

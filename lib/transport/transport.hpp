@@ -168,6 +168,9 @@ public:
     // stands. Any thread, any time.
     virtual void fail(const Error &error) = 0;
     virtual std::optional<Error> failure() const = 0;
+    // The caller knows of the failure and makes another call all the same: ranks that shrink the
+    // communicator wait for it no longer than peer_timeout, as it seems not to come.
+    virtual void ignore_failure() = 0;
     // To be asked after a failure before it is shown to a person: true for one rank only.
     virtual bool is_ours_to_tell() = 0;
 

@@ -54,8 +54,8 @@ public:
     void listen();
     // It takes part in no further call, or cannot: it has ended, has left, or is out of reach.
     bool is_gone(uint32_t peer) const;
-    // Some rank has failed the communicator.
-    bool has_failed() const { return verdict_.is_passed(); }
+    // Of the communicator, by whatever rank.
+    std::optional<Error> failure() const { return verdict_.failure(); }
     // This rank leaves in good order, or knows that the communicator has failed.
     void say_farewell() const { lifelines_.say_farewell(); }
     void tell(const Error &verdict) const { lifelines_.tell(verdict); }
