@@ -14,8 +14,10 @@ struct Room {
     double ranks_per_core = 0;
 };
 
-// Gathers ranks whose threads may run on the given cores, and says what room they find there.
-Room find_room(const std::vector<std::vector<int>> &cores) {
+// Gathers ranks whose threads may run on the given cores, and says what room they find there. By
+// rank, its host, and its machine; empty: there is one.
+Room find_room(const std::vector<std::vector<int>> &cores, const std::vector<uint32_t> &hosts = {},
+               const std::vector<uint64_t> &machines = {}) {
     const auto size = static_cast<uint32_t>(cores.size());
     Room room;
     std::vector<std::atomic<int>> answers(size);
@@ -27,10 +29,13 @@ Room find_room(const std::vector<std::vector<int>> &cores) {
         CHECK_EQ(sched_setaffinity(0, sizeof own, &own), 0);
         Introduction introduction;
         introduction.shape = {size, 1, 64, 4096};
-        const auto roster =
-            Roster::gather(introduction, [&](const void *mine, void *all, size_t bytes) {
+        if (!machines.empty()) introduction.machine = machines[rank.rank];
+        const auto roster = Roster::gather(
+            introduction,
+            [&](const void *mine, void *all, size_t bytes) {
                 return rank.meeting.all_gather(rank.rank, mine, all, bytes);
-            });
+            },
+            hosts);
         CHECK_OK(roster);
         answers[rank.rank] = roster->may_spin(rank.rank);
         crowds[rank.rank] = roster->ranks_per_core();
@@ -68,6 +73,10 @@ void the_most_crowded_cores_count() {
     CHECK_EQ(find_room({{0, 1}}).ranks_per_core, 1.0);
     CHECK_EQ(find_room({{0, 1}, {0, 1}, {0, 1}}).ranks_per_core, 1.5);
     CHECK_EQ(find_room({{0}, {1}, {1}}).ranks_per_core, 2.0);
+    // Hosts of one machine share its cores, and those of several do not.
+    CHECK_EQ(find_room({{0}, {0}, {1}}, {0, 1, 2}).ranks_per_core, 2.0);
+    CHECK_EQ(find_room({{0}, {0}, {0}}, {0, 1, 2}, {1, 1, 2}).ranks_per_core, 2.0);
+    CHECK_EQ(find_room({{0}, {0}, {0}}, {0, 1, 2}, {1, 2, 3}).ranks_per_core, 1.0);
 }
 
 // What both of two ranks say where rank 1 is another than it should be.

@@ -1,6 +1,8 @@
 // Introductions and outcomes, each one all-gather, judged alike on every rank.
 #include "transport/roster.hpp"
 
+#include "base/process.hpp"
+#include "base/short_text.hpp"
 #include "transport/random_bytes.hpp"
 
 #include <algorithm>
@@ -57,6 +59,8 @@ Result<Roster> Roster::gather(Introduction mine, const AllGather &all_gather,
     mine.may_be_fenced = register_fences();
     // Where the machine has more cores than a set can name, the set stays empty and nobody spins.
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    const auto boot = boot_id();
+    if (mine.machine == 0 && boot && !boot->empty()) mine.machine = hash_text(*boot);
 
     Roster roster;
     roster.hosts_ = std::move(hosts);
@@ -150,10 +154,16 @@ std::vector<SocketBell::Name> Roster::bells() const {
     return names;
 }
 
-double Roster::crowding(uint32_t rank) const {
+bool Roster::is_on_same_machine(uint32_t rank, uint32_t other) const {
+    const uint64_t machine = introductions_[rank].machine;
+    return is_near(rank, other) || (machine != 0 && machine == introductions_[other].machine);
+}
+
+double Roster::crowding(uint32_t rank, bool counts_machine) const {
     const cpu_set_t &ours = introductions_[rank].cores;
     int sharers = 0;
-    for (const uint32_t peer : near_ranks(rank)) {
+    for (uint32_t peer = 0; peer < size(); peer++) {
+        if (counts_machine ? !is_on_same_machine(rank, peer) : !is_near(rank, peer)) continue;
         cpu_set_t common;
         CPU_AND(&common, &ours, &introductions_[peer].cores);
         if (CPU_COUNT(&common) > 0) sharers++;
@@ -161,12 +171,12 @@ double Roster::crowding(uint32_t rank) const {
     return static_cast<double>(sharers) / CPU_COUNT(&ours);
 }
 
-bool Roster::may_spin(uint32_t rank) const { return crowding(rank) <= 1; }
+bool Roster::may_spin(uint32_t rank) const { return crowding(rank, false) <= 1; }
 
 double Roster::ranks_per_core() const {
     double most = 1;
     for (uint32_t rank = 0; rank < size(); rank++)
-        if (const double own = crowding(rank); std::isfinite(own)) most = std::max(most, own);
+        if (const double own = crowding(rank, true); std::isfinite(own)) most = std::max(most, own);
     return most;
 }
 

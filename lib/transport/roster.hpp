@@ -17,12 +17,13 @@ SegmentShape shape_of(const TransportOptions &options);
 // One rank's introduction of itself. Travels as bytes.
 struct Introduction {
     static constexpr uint64_t our_magic =
-        0x324D48534C434351; // "QCCLSHM2"; another endianness reads another
+        0x334D48534C434351; // "QCCLSHM3"; another endianness reads another
 
     uint64_t magic = our_magic;
     SegmentShape shape;
     int64_t pid = 0;
     cpu_set_t cores{};          // that this thread may run on
+    uint64_t machine = 0;       // a hash of its boot id, which gather() fills in; 0: unknown
     uint32_t may_be_fenced = 0; // by membarriers of others
     uint32_t user = geteuid();  // descriptors are passed among processes of one user only
     // That all segments have to share; everyone's is the same memory, looked at by each.
@@ -62,12 +63,15 @@ public:
     std::vector<SocketBell::Name> bells() const;
     // Whether `rank` has a core for itself, whatever the others do with theirs.
     bool may_spin(uint32_t rank) const;
-    // Where most ranks share cores: how many of them there are for each. At least 1.
+    // Where most ranks share cores: how many of them there are for each. At least 1. Hosts may be
+    // containers of one machine, whose ranks share its cores.
     double ranks_per_core() const;
 
 private:
-    // Ranks, this one among them, for each core that it may run on; infinite where that is unknown.
-    double crowding(uint32_t rank) const;
+    bool is_on_same_machine(uint32_t rank, uint32_t other) const;
+    // Ranks, this one among them, for each core that it may run on: of its host, or of all hosts on
+    // its machine. Infinite where the cores are unknown.
+    double crowding(uint32_t rank, bool counts_machine) const;
 
     Done check_users() const;
     Done check_memory() const;
