@@ -1,50 +1,15 @@
 // plan: costs follow from the numbers of steps, and choices from costs and rules.
-#include "qtest.hpp"
-
-#include "forms.hpp"
+#include "plan_kit.hpp"
 
 #include "codec/chunk.hpp"
 #include "plan/explain.hpp"
-#include "plan/planner.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 using namespace qccl;
-
-namespace {
-
-constexpr size_t mebibyte = size_t{1} << 20;
-const Tables tables{
-    .speeds = {},
-    .limits = {.arena_bytes = 16 * mebibyte, .segment_bytes = 128 << 10, .max_lanes = 4}};
-
-Codec codec(const char *name) {
-    const auto parsed = parse_codec(name);
-    CHECK_OK(parsed);
-    return *parsed;
-}
-
-Problem all_reduce(uint64_t count, uint32_t ranks, DataType type = DataType::float32,
-                   const char *with = "none") {
-    return {.collective = Collective::all_reduce,
-            .count = count,
-            .ranks = ranks,
-            .root = 0,
-            .type = type,
-            .codec = codec(with)};
-}
-
-Plan chosen(const Problem &problem, const char *named = nullptr) {
-    const auto plan = choose(problem, tables, named ? algorithm_of(named) : Algorithm());
-    CHECK_OK(plan);
-    return *plan;
-}
-
-std::string chosen_name(const Problem &problem) { return spec(chosen(problem).algorithm); }
-
-} // namespace
+using namespace qtest;
 
 static void tallies_count_steps() {
     const auto ring = tally(algorithm_of("ring"), all_reduce(1000, 4));
@@ -323,58 +288,6 @@ static void of_equals_those_with_fewer_streams_are_chosen() {
     }
 }
 
-// Between hosts; and what a faster link does to it.
-static void a_codec_is_used_where_it_pays() {
-    const Places places = places_on({0, 1, 2, 3});
-    const auto of_bytes = [&](uint64_t bytes, const char *codec, const Tables &with) {
-        Problem problem = all_reduce(bytes / 4, 4, DataType::float32, codec);
-        problem.places = &places;
-        const auto plan = choose(problem, with);
-        CHECK_OK(plan);
-        if (plan->codec.is_lossless()) {
-            Problem without = problem;
-            without.codec = {};
-            const auto same = choose(without, with);
-            CHECK_OK(same);
-            CHECK(plan->algorithm == same->algorithm && plan->cost.time_ns == same->cost.time_ns);
-            const auto text = explain(problem, with);
-            CHECK_OK(text);
-            CHECK(text->find("travels with none: the codec would not make it 1.25 times as fast") !=
-                  std::string::npos);
-        }
-        return plan->codec;
-    };
-    for (const char *name : {"int8", "int4"}) {
-        CHECK(of_bytes(64, name, tables).is_lossless());
-        CHECK(of_bytes(64 << 10, name, tables) == codec(name));
-        CHECK(of_bytes(64 << 20, name, tables) == codec(name));
-    }
-    CHECK(of_bytes(64, "int8:min=0", tables) == codec("int8"));
-    Settings settings;
-    settings.link_latency = std::chrono::microseconds(2);
-    settings.link_rate = 50'000'000'000; // 400 Gbit/s
-    Tables fast = tables;
-    fast.speeds = speeds_by(settings, 1);
-    CHECK_EQ(fast.speeds.far_latency_ns, 2000.0);
-    CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
-    CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
-    CHECK(of_bytes(4 << 10, "int8", tables) == codec("int8"));
-    CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
-}
-
-// Whatever is said about the inner codec, a lossless call stays lossless.
-static void an_inner_codec_may_lose_only_where_the_call_does() {
-    const Places places = places_on({0, 0, 1, 1});
-    for (const auto &[codec, inner] : {std::pair("none", "none"), std::pair("int8", "int4")}) {
-        Problem problem = all_reduce(1 << 20, 4, DataType::float32, codec);
-        problem.places = &places;
-        const Plan plan = chosen(problem, "hierarchy:inner_codec=int4");
-        CHECK_EQ(spec(plan.inner_codec), std::string(inner));
-        CHECK_EQ(plan.cost.inner_noise != 0, !plan.inner_codec.is_lossless());
-    }
-    CHECK(chosen(all_reduce(1, 4), "hierarchy").inner_codec.is_lossless());
-}
-
 int main() {
     const CMUnitTest tests[] = {
         QTEST(tallies_count_steps),
@@ -393,8 +306,6 @@ int main() {
         QTEST(reasons_are_given),
         QTEST(hosts_are_taken_into_account),
         QTEST(of_equals_those_with_fewer_streams_are_chosen),
-        QTEST(a_codec_is_used_where_it_pays),
-        QTEST(an_inner_codec_may_lose_only_where_the_call_does),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

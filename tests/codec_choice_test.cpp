@@ -1,0 +1,70 @@
+// plan: a codec is used between hosts where it pays, whatever the cut; what it loses is predicted.
+#include "plan_kit.hpp"
+
+#include "plan/explain.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace qccl;
+using namespace qtest;
+
+// Between hosts; and what a faster link does to it.
+static void a_codec_is_used_where_it_pays() {
+    const Places places = places_on({0, 1, 2, 3});
+    const auto of_bytes = [&](uint64_t bytes, const char *codec, const Tables &with) {
+        Problem problem = all_reduce(bytes / 4, 4, DataType::float32, codec);
+        problem.places = &places;
+        const auto plan = choose(problem, with);
+        CHECK_OK(plan);
+        if (plan->codec.is_lossless()) {
+            Problem without = problem;
+            without.codec = {};
+            const auto same = choose(without, with);
+            CHECK_OK(same);
+            CHECK(plan->algorithm == same->algorithm && plan->cost.time_ns == same->cost.time_ns);
+            const auto text = explain(problem, with);
+            CHECK_OK(text);
+            CHECK(text->find("travels with none: the codec would not make it 1.25 times as fast") !=
+                  std::string::npos);
+        }
+        return plan->codec;
+    };
+    for (const char *name : {"int8", "int4"}) {
+        CHECK(of_bytes(64, name, tables).is_lossless());
+        CHECK(of_bytes(64 << 10, name, tables) == codec(name));
+        CHECK(of_bytes(64 << 20, name, tables) == codec(name));
+    }
+    CHECK(of_bytes(64, "int8:min=0", tables) == codec("int8"));
+    Settings settings;
+    settings.link_latency = std::chrono::microseconds(2);
+    settings.link_rate = 50'000'000'000; // 400 Gbit/s
+    Tables fast = tables;
+    fast.speeds = speeds_by(settings, 1);
+    CHECK_EQ(fast.speeds.far_latency_ns, 2000.0);
+    CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
+    CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
+    CHECK(of_bytes(4 << 10, "int8", tables) == codec("int8"));
+    CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
+}
+
+// Whatever is said about the inner codec, a lossless call stays lossless.
+static void an_inner_codec_may_lose_only_where_the_call_does() {
+    const Places places = places_on({0, 0, 1, 1});
+    for (const auto &[codec, inner] : {std::pair("none", "none"), std::pair("int8", "int4")}) {
+        Problem problem = all_reduce(1 << 20, 4, DataType::float32, codec);
+        problem.places = &places;
+        const Plan plan = chosen(problem, "hierarchy:inner_codec=int4");
+        CHECK_EQ(spec(plan.inner_codec), std::string(inner));
+        CHECK_EQ(plan.cost.inner_noise != 0, !plan.inner_codec.is_lossless());
+    }
+    CHECK(chosen(all_reduce(1, 4), "hierarchy").inner_codec.is_lossless());
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(a_codec_is_used_where_it_pays),
+        QTEST(an_inner_codec_may_lose_only_where_the_call_does),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
