@@ -48,6 +48,24 @@ static void a_codec_is_used_where_it_pays() {
     CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
 }
 
+// What is lost is never more than there was, but for noise that is added.
+static void no_more_is_lost_than_there_is() {
+    for (const uint32_t ranks : {2U, 4U, 16U, 100U})
+        for (const Algorithm &algorithm : algorithms())
+            for (const char *name : {"topk", "topk:ratio=0.1", "onebit"}) {
+                const Problem problem = all_reduce(1 << 20, ranks, DataType::float32, name);
+                if (!algorithm.has(problem.collective)) continue;
+                const auto candidates = find_candidates(problem, tables);
+                CHECK_OK(candidates);
+                for (const Candidate &candidate : *candidates) {
+                    if (candidate.plan.algorithm != algorithm) continue;
+                    const double nmse = predicted_nmse(candidate.plan, problem.type);
+                    CHECK(nmse <= 1);
+                    CHECK(nmse >= unit_nmse(problem.codec, problem.type) * (1 - 1e-9));
+                }
+            }
+}
+
 // Whatever is said about the inner codec, a lossless call stays lossless.
 static void an_inner_codec_may_lose_only_where_the_call_does() {
     const Places places = places_on({0, 0, 1, 1});
@@ -64,6 +82,7 @@ static void an_inner_codec_may_lose_only_where_the_call_does() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(a_codec_is_used_where_it_pays),
+        QTEST(no_more_is_lost_than_there_is),
         QTEST(an_inner_codec_may_lose_only_where_the_call_does),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

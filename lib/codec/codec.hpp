@@ -128,4 +128,24 @@ size_t grain(const Codec &codec, const Codec &other);
 // once.
 double unit_nmse(const Codec &codec, DataType type);
 
+// What encoding does to a value as part of a sum, after Bussgang's theorem (1952): what is decoded
+// is 1 - shrink times the value, plus noise that is not correlated with it; its mean square is
+// 1 + growth times the value's.
+struct Loss {
+    double shrink = 0, growth = 0;
+
+    // The mean square of the difference, in units of the value's.
+    double nmse() const { return 2 * shrink + growth; }
+    Loss followed_by(const Loss &next) const;
+};
+
+// Of independent Gaussian values with mean zero, `summands` of them in a sum, each of which is
+// encoded `encodes` times on its way, on average. Fine codecs add noise and nothing else, which
+// adds up. What `topk` drops and `onebit` averages away is not correlated with what is left, so
+// that the loss never exceeds the values: with nu for unit_nmse it is 1 - (1 - nu)^encodes.
+// `terngrad` is right on average but for what it clips, and its noise is encoded again: it grows by
+// a factor each time, up to that of a sum whose terms all have their largest values in one place.
+// Asks for unit_nmse.
+Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
+
 } // namespace qccl

@@ -254,21 +254,25 @@ double onebit_nmse(const Codec &codec) {
     return (1 - 2 / std::numbers::pi) * (1 - signs / n);
 }
 
-// Mean over the quantiles of the largest magnitude, beside which the root mean square hardly moves:
-// a value below the scale errs by it or by the rest up to it, one above by what is clipped.
-double terngrad_nmse(const Codec &codec) {
+// Mean over the quantiles of the largest magnitude, beside which the root mean square hardly moves.
+// On average a value below the scale is right, and one above is the scale; the square of what is
+// decoded is on average the scale times that.
+Loss terngrad_loss(const Codec &codec) {
     constexpr int nodes = 64;
     const double n = codec.bucket, clip = codec.clip / 1000.0;
-    double sum = 0;
+    double values = 0, correlation = 0, square = 0; // means of x^2, x y and y^2
     for (int i = 0; i < nodes; i++) {
         const double most = quantile(root_complement((i + 0.5) / nodes, n) / 2);
-        const double scale = std::min(most, clip), own = (most - scale) * (most - scale);
+        const double scale = std::min(most, clip), others = (n - 1) / Interval{0, most}.mass();
         const Interval kept{0, scale}, clipped{scale, most};
-        const double error = kept.integral(0, scale, -1) +
-                             (clipped.is_empty() ? 0 : clipped.squared_distance(scale));
-        sum += (own + (n - 1) * error / Interval{0, most}.mass()) / n;
+        const auto mean = [&](double own, double of_kept, double of_clipped) {
+            return (own + others * (of_kept + (clipped.is_empty() ? 0 : of_clipped))) / n;
+        };
+        values += mean(most * most, kept.integral(0, 0, 1), clipped.integral(0, 0, 1));
+        correlation += mean(most * scale, kept.integral(0, 0, 1), clipped.integral(0, scale, 0));
+        square += scale * mean(scale, kept.integral(0, 1, 0), clipped.integral(scale, 0, 0));
     }
-    return sum / nodes;
+    return {.shrink = 1 - correlation / values, .growth = square / values - 1};
 }
 
 // What is dropped, of a large chunk.
@@ -312,10 +316,29 @@ double unit_nmse(const Codec &codec, DataType type) {
     case CodecId::mxfp4: return mx_nmse(codec);
     case CodecId::nvfp4: return nvfp4_nmse(codec);
     case CodecId::onebit: return onebit_nmse(codec);
-    case CodecId::terngrad: return terngrad_nmse(codec);
+    case CodecId::terngrad: return terngrad_loss(codec).nmse();
     case CodecId::topk: return topk_nmse(codec);
     }
     return 0;
+}
+
+Loss Loss::followed_by(const Loss &next) const {
+    return {.shrink = shrink + next.shrink - shrink * next.shrink,
+            .growth = growth + next.growth + growth * next.growth};
+}
+
+Loss loss_of(const Codec &codec, DataType type, double encodes, double summands) {
+    if (encodes == 0) return {};
+    if (codec.id == CodecId::terngrad) {
+        const Loss once = terngrad_loss(codec);
+        const double square = 1 + once.growth; // largest value times mean magnitude: at most sums
+        return {.shrink = 1 - std::pow(1 - once.shrink, encodes),
+                .growth = std::min(std::pow(square, encodes), square * summands) - 1};
+    }
+    const double nu = unit_nmse(codec, type);
+    if (codec.id != CodecId::topk && codec.id != CodecId::onebit) return {0, nu * encodes};
+    const double lost = 1 - std::pow(1 - nu, encodes);
+    return {.shrink = lost, .growth = -lost};
 }
 
 } // namespace qccl

@@ -164,6 +164,7 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     c.rounds = algorithm.rounds(problem.collective, team);
     c.noise = problem.codec.is_lossless() ? 0 : algorithm.noise(problem.collective, team);
     c.inner_noise = inner.is_lossless() ? 0 : algorithm.inner_noise(problem.collective, team);
+    c.summands = reduces(problem.collective) ? problem.ranks : 1;
     c.wire_bytes =
         (tally.sends - tally.inner_sends) * outer_bytes + tally.inner_sends * inner_bytes;
     c.host_bytes = tally.host_sends * outer_bytes;

@@ -94,8 +94,9 @@ struct Cost {
     uint64_t host_bytes = 0; // the most that leaves a host
     uint32_t rounds = 0;
     uint64_t far_peers = 0; // the most that a rank sends to, each over a connection of its own
-    double noise = 0;       // predicted NMSE in units of one encode's
-    double inner_noise = 0; // likewise, of the inner tiers' codec
+    double noise = 0;       // how often a rank's contribution is encoded, on average
+    double inner_noise = 0; // likewise, with the inner tiers' codec
+    uint32_t summands = 1;  // contributions to a result
 };
 
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);

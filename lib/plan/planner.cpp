@@ -76,10 +76,10 @@ bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segmen
 } // namespace
 
 double predicted_nmse(const Plan &plan, DataType type) {
-    const auto nmse = [&](double noise, const Codec &codec) {
-        return noise == 0 ? 0 : noise * unit_nmse(codec, type);
-    };
-    return nmse(plan.cost.noise, plan.codec) + nmse(plan.cost.inner_noise, plan.inner_codec);
+    const Cost &cost = plan.cost;
+    return loss_of(plan.codec, type, cost.noise, cost.summands)
+        .followed_by(loss_of(plan.inner_codec, type, cost.inner_noise, cost.summands))
+        .nmse();
 }
 
 Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables,

@@ -20,7 +20,8 @@ struct Plan {
     Cost cost = {};
 };
 
-// The expected NMSE of a result, on independent inputs.
+// The expected NMSE of a result, on independent inputs: what each encode loses, composed as Loss
+// says.
 double predicted_nmse(const Plan &plan, DataType type);
 
 // Everything that a choice depends on beside the problem.
