@@ -65,19 +65,6 @@ std::string or_auto(const std::optional<uint64_t> &value) {
     return value ? std::to_string(*value) : "auto";
 }
 
-CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings) {
-    CodecPolicy policy{.of_communicator = wishes.codec, .of_environment = {}};
-    const auto codec = parse_codec(settings.codec);
-    if (codec && !codec->is_lossless()) policy.of_environment = *codec;
-    return policy;
-}
-
-Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings) {
-    if (wishes.algorithm || !settings.algorithm) return wishes.algorithm;
-    const auto algorithm = parse_algorithm(*settings.algorithm);
-    return algorithm ? *algorithm : Algorithm();
-}
-
 // The same for all ranks of a host that are not bound to a node.
 std::string node_here() {
     const auto node = numa_node_here();

@@ -58,4 +58,17 @@ Surroundings read_surroundings() {
     }
 }
 
+CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings) {
+    CodecPolicy policy{.of_communicator = wishes.codec, .of_environment = {}};
+    const auto codec = parse_codec(settings.codec);
+    if (codec && !codec->is_lossless()) policy.of_environment = *codec;
+    return policy;
+}
+
+Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings) {
+    if (wishes.algorithm || !settings.algorithm) return wishes.algorithm;
+    const auto algorithm = parse_algorithm(*settings.algorithm);
+    return algorithm ? *algorithm : Algorithm();
+}
+
 } // namespace qccl

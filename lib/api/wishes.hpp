@@ -1,7 +1,9 @@
-// What one rank wants of a communicator. Knows no environment.
+// What one rank wants of a communicator, and what of it holds beside the settings.
 #pragma once
 
+#include "api/codec_policy.hpp"
 #include "base/result.hpp"
+#include "base/settings.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
 
@@ -24,5 +26,10 @@ struct CommWishes {
     qcclLog_t log{};
 };
 Result<CommWishes> take_wishes(const qcclConfig_t *config);
+
+// The communicator's codec, and that of QCCL_CODEC where it loses anything.
+CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings);
+// The communicator's algorithm, else that of QCCL_ALGO, else none.
+Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings);
 
 } // namespace qccl
