@@ -1,6 +1,5 @@
 #include "perf/codec_bench.hpp"
 
-#include "perf/gaussian_table.hpp"
 #include "perf/statistics.hpp"
 
 #include <algorithm>
@@ -42,7 +41,7 @@ uint64_t source_bytes(BenchPlace place) {
 class Workload {
 public:
     Workload(const Codec &codec, DataType type, const Kernels &kernels, BenchPlace place,
-             uint64_t bytes)
+             uint64_t bytes, SourceValues values)
         : codec_(codec), kernels_(kernels), type_(type), streams_(place == BenchPlace::stream),
           count_(std::max<size_t>(bytes / type_bytes(type) / grain(codec), 1) * grain(codec)),
           layout_(payload_layout(codec, type, count_)), src_(allocate(count_ * type_bytes(type))),
@@ -54,7 +53,7 @@ public:
                   .whole = count_,
                   .begin = 0,
                   .count = count_};
-        fill_source(type, kernels, src_.get(), count_);
+        fill_source(type, kernels, src_.get(), count_, values);
         run(BenchOperation::encode);
     }
 
@@ -107,7 +106,7 @@ std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const
                                         BenchPlace place, const CodecBenchOptions &options) {
     constexpr size_t operations = bench_operation_names.size();
     Workload work(codec, type, kernels, place,
-                  options.bytes != 0 ? options.bytes : source_bytes(place));
+                  options.bytes != 0 ? options.bytes : source_bytes(place), options.values);
     std::array<size_t, operations> times{};
     for (size_t i = 0; i < operations; i++) {
         const auto operation = static_cast<BenchOperation>(i);

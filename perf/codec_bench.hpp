@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/kernels.hpp"
+#include "perf/gaussian_table.hpp"
 
 #include <array>
 
@@ -26,6 +27,7 @@ struct CodecBenchOptions {
     unsigned repetitions = 15;
     double seconds = 0.002; // at least, of each operation in a repetition
     uint64_t bytes = 0;     // of the source; 0: what `place` asks for on this machine
+    SourceValues values = SourceValues::normal;
 };
 
 // One row per operation, in the order of BenchOperation, each measured in every repetition.

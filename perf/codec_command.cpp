@@ -14,6 +14,7 @@
 #include "perf/standard_output.hpp"
 #include "perf/started.hpp"
 #include "perf/version_line.hpp"
+#include "plan/codec_rates.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -33,6 +34,7 @@ struct CodecArguments {
     std::string tier; // empty: the best
     std::string device = "host";
     std::optional<uint64_t> bytes; // nothing: what the device asks for
+    bool prints_rates = false; // rows of the planner's table, on all tiers, in place of a report
     std::string json_file;
 };
 constexpr const char *host_codecs = "int8,int4,minmax";
@@ -43,6 +45,44 @@ static std::string all_codecs() {
     for (const CodecName &row : codec_names())
         all += (all.empty() ? "" : ",") + std::string(row.name);
     return all;
+}
+
+// Those of which the planner knows rates.
+static std::string rated_codecs() {
+    std::string all;
+    std::string_view last;
+    for (const CodecRateRow &row : codec_rate_rows()) {
+        if (row.codec != last) all.append(all.empty() ? "" : ",").append(row.codec);
+        last = row.codec;
+    }
+    return all;
+}
+
+// What is rounded off is far below what differs from machine to machine.
+static void print_rate_row(const Codec &codec, const Kernels &kernels,
+                           std::span<const CodecSpeed> speeds) {
+    const auto text = [&](BenchOperation operation) {
+        const double speed = speeds[static_cast<size_t>(operation)].gigabytes_per_second;
+        char digits[32];
+        std::snprintf(digits, sizeof digits, "%.*fF", speed < 9.995 ? 2 : 1, speed);
+        return std::string(digits);
+    };
+    std::printf("    {\"%s\", \"%s\", {%s, %s, %s}},\n", spec(codec).c_str(), name(kernels.tier),
+                text(BenchOperation::encode).c_str(), text(BenchOperation::decode).c_str(),
+                text(BenchOperation::decode_add).c_str());
+}
+
+static Done print_rates(const std::vector<Codec> &codecs, const std::vector<const Kernels *> &tiers,
+                        const CodecArguments &arguments) {
+    for (const Codec &codec : codecs)
+        for (const Kernels *const kernels : tiers) {
+            print_rate_row(codec, *kernels,
+                           measure_codec(codec, DataType::float32, *kernels, BenchPlace::stream,
+                                         {.bytes = arguments.bytes.value_or(0),
+                                          .values = SourceValues::even}));
+            QCCL_TRY(flush(stdout));
+        }
+    return {};
 }
 
 struct Output {
@@ -189,11 +229,18 @@ static Result<int> run(const CodecArguments &arguments) {
     if (!is_host && !arguments.tier.empty())
         return refuse("--tier %.40s is of the host's processor, and --device names %s",
                       arguments.tier.c_str(), arguments.device.c_str());
+    if (arguments.prints_rates &&
+        (!is_host || arguments.type != "float" || !arguments.json_file.empty()))
+        return refuse("--rates prints rows of fp32 on the host: it takes no --device, no "
+                      "--datatype and no --json");
     const std::string called = !arguments.codecs.empty() ? arguments.codecs
+                               : arguments.prints_rates  ? rated_codecs()
                                : is_host                 ? std::string(host_codecs)
                                                          : all_codecs();
     QCCL_TRY(const std::vector<Codec> codecs, parse_codec_list(called));
-    QCCL_TRY(const std::vector<const Kernels *> tiers, tiers_called(arguments.tier));
+    const bool has_all_tiers = arguments.prints_rates && arguments.tier.empty();
+    QCCL_TRY(const std::vector<const Kernels *> tiers,
+             tiers_called(has_all_tiers ? "all" : arguments.tier));
     const auto type = parse_type(arguments.type);
     if (!type)
         return no_choice("--datatype", arguments.type, {"float", "double", "half", "bfloat16"});
@@ -203,6 +250,10 @@ static Result<int> run(const CodecArguments &arguments) {
     if (how_started().launch(false) != Launch::processes)
         return refuse("codecs are measured by one process; under mpirun and its like each would "
                       "measure beside the others");
+    if (arguments.prints_rates) {
+        QCCL_TRY(print_rates(codecs, tiers, arguments));
+        return EXIT_SUCCESS;
+    }
     Output output{.table = arguments.json_file == "-" ? stderr : stdout, .json = {}};
     if (!arguments.json_file.empty()) {
         QCCL_TRY(output.json, JsonFile::open(arguments.json_file));
@@ -231,6 +282,9 @@ int run_codec_command(const std::vector<std::string> &arguments) {
     add_option(app, group, "-d,--datatype", "type of the values (float)", take_text(parsed.type));
     add_option(app, group, "--tier", "SIMD tier: best, all or its name (best)",
                take_text(parsed.tier));
+    app.add_flag("--rates", parsed.prints_rates,
+                 "print rows for the planner's table (lib/plan/codec_rates.cpp), of all tiers")
+        ->group(group);
     add_option(app, group, "--device", "host, or a GPU as in cuda:0 (host)",
                take_text(parsed.device));
     add_option(app, group, "-b,--bytes",

@@ -6,11 +6,13 @@
 
 namespace qccl {
 
-void fill_source(DataType type, const Kernels &kernels, std::byte *dst, size_t count) {
+void fill_source(DataType type, const Kernels &kernels, std::byte *dst, size_t count,
+                 SourceValues values) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
+    std::uniform_real_distribution<float> even(-1, 1);
     std::vector<float> table(65521); // a prime: blocks differ
-    for (float &x : table) x = normal(random);
+    for (float &x : table) x = values == SourceValues::normal ? normal(random) : even(random);
     for (size_t i = 0; i < count; i += table.size())
         kernels.copy(type, dst + i * type_bytes(type), DataType::float32, table.data(),
                      std::min(table.size(), count - i), false);

@@ -6,6 +6,7 @@
 #include "base/settings.hpp"
 #include "coll/algorithm.hpp"
 #include "engine/cut.hpp"
+#include "kernels/kernels.hpp"
 #include "plan/explain.hpp"
 #include "schedule/place_codec.hpp"
 #include "schedule/text.hpp"
@@ -120,7 +121,8 @@ static Result<Tables> tables_here(const ScheduleQuestion &question) {
     const bool has_hosts = question.places && question.places->hosts().groups() > 1;
     Tables tables;
     const double cores = std::max(1U, std::thread::hardware_concurrency());
-    tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores));
+    tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores),
+                              CodecRates::of_tier(name(best_kernels().tier)));
     tables.limits = limits_of(cut_by(settings, has_hosts));
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;

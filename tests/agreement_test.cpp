@@ -161,8 +161,21 @@ static void one_rank_warns_for_all_alike() {
     CHECK(first == (std::vector<bool>{true, true, false, false, true}));
 }
 
+static void the_slowest_kernels_set_the_pace() {
+    std::vector<Agreement> all(3);
+    for (Agreement &each : all) each.codec_rates = CodecRates::of_tier("avx512");
+    CHECK(slowest_codec_rates_of(all) == CodecRates::of_tier("avx512"));
+    all[2].codec_rates = CodecRates({0.5F, 1000, 0.25F});
+    const Codec codec = *parse_codec("int8");
+    const CodecRate slowest = slowest_codec_rates_of(all).of(codec);
+    const float decode = CodecRates::of_tier("avx512").of(codec).decode;
+    CHECK(slowest == (CodecRate{0.5F, decode, 0.25F}));
+    CHECK_OK(check_agreements(all));
+}
+
 int main() {
     const CMUnitTest tests[] = {
+        QTEST(the_slowest_kernels_set_the_pace),
         QTEST(equal_ranks_agree),
         QTEST(a_common_protocol_is_enough),
         QTEST(another_byte_order_is_refused),

@@ -1,6 +1,7 @@
 // plan: a codec is used between hosts where it pays, whatever the cut; what it loses is predicted.
 #include "plan_kit.hpp"
 
+#include "kernels/kernels.hpp"
 #include "plan/explain.hpp"
 
 #include <algorithm>
@@ -40,12 +41,62 @@ static void a_codec_is_used_where_it_pays() {
     settings.link_latency = std::chrono::microseconds(2);
     settings.link_rate = 50'000'000'000; // 400 Gbit/s
     Tables fast = tables;
-    fast.speeds = speeds_by(settings, 1);
+    fast.speeds = speeds_by(settings, 1, tables.speeds.codec_rates);
     CHECK_EQ(fast.speeds.far_latency_ns, 2000.0);
     CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
     CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
     CHECK(of_bytes(4 << 10, "int8", tables) == codec("int8"));
     CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
+}
+
+// Their kernels are scalar: four hosts of one machine of two cores encode slower than their lines
+// carry the values. Where every host has its cores for itself, or lines are slower, they pay.
+static void slow_codecs_go_lossless_where_cores_are_shared() {
+    const Places places = places_on({0, 1, 2, 3});
+    const auto codec_by = [&](const char *name, const Speeds &speeds) {
+        Tables with = tables;
+        with.speeds = speeds;
+        Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
+        problem.places = &places;
+        const auto plan = choose(problem, with);
+        CHECK_OK(plan);
+        return plan->codec;
+    };
+    for (const char *tier : {"scalar", "sse4", "avx2", "avx512", "neon"}) {
+        const Speeds alone = speeds_by({}, 1, CodecRates::of_tier(tier)),
+                     shared = speeds_by({}, 2, CodecRates::of_tier(tier));
+        for (const char *name : {"onebit", "terngrad", "topk"}) {
+            CHECK(codec_by(name, shared).is_lossless());
+            CHECK(codec_by((std::string(name) + ":min=0").c_str(), shared) == codec(name));
+            Speeds slow = shared;
+            slow.far_bytes_per_ns /= 100;
+            CHECK(codec_by(name, slow) == codec(name));
+        }
+        CHECK(codec_by("topk", alone) == codec("topk"));
+        if (std::strcmp(tier, "scalar") != 0) CHECK(codec_by("int8", shared) == codec("int8"));
+    }
+}
+
+// Of every codec in both roundings, on every tier; the slowest rank's count.
+static void codec_rates_are_known() {
+    const CodecRates scalar = CodecRates::of_tier("scalar"), avx2 = CodecRates::of_tier("avx2");
+    for (const char *const tier : tier_names) {
+        const CodecRates rates = CodecRates::of_tier(tier);
+        for (const CodecName &known : codec_names())
+            for (const char *rounding : {"", ":round=stochastic"}) {
+                const auto each = parse_codec(std::string(known.name) + rounding);
+                if (!each || each->is_lossless()) continue;
+                const CodecRate &rate = rates.of(*each);
+                CHECK(rate.encode > 0 && rate.decode > 0 && rate.decode_add > 0);
+                CHECK(rate.encode < 100);
+            }
+    }
+    CHECK(CodecRates::of_tier("another") == scalar);
+    CodecRates both = avx2;
+    both.slow_down_to(scalar);
+    CHECK_EQ(both.of(codec("int8")).encode, scalar.of(codec("int8")).encode);
+    CHECK_EQ(both.of(codec("onebit")).decode,
+             std::min(scalar.of(codec("onebit")).decode, avx2.of(codec("onebit")).decode));
 }
 
 // What is lost is never more than there was, but for noise that is added.
@@ -82,6 +133,8 @@ static void an_inner_codec_may_lose_only_where_the_call_does() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(a_codec_is_used_where_it_pays),
+        QTEST(slow_codecs_go_lossless_where_cores_are_shared),
+        QTEST(codec_rates_are_known),
         QTEST(no_more_is_lost_than_there_is),
         QTEST(an_inner_codec_may_lose_only_where_the_call_does),
     };

@@ -4,6 +4,7 @@ usage: perf_json_test.py QCCL_PERF
 """
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -318,6 +319,15 @@ class Others(unittest.TestCase):
         self.assertIn("--codec", tool.run([PERF, "all_reduce", "--help"]).stdout)
         for command in ([], ["all_reduce"], ["codec"], ["demo"]):
             self.assertRegex(tool.run([PERF, *command, "--version"]).stdout, r"^qccl-perf \d+\.\d+\.\d+$")
+
+    def test_rates_are_rows_of_the_planners_table(self):
+        row = r'(?m)^    \{"(\S+)", "scalar", \{\d+\.\d+F, \d+\.\d+F, \d+\.\d+F\}\},$'
+        printed = tool.run([PERF, "codec", "--rates", "--tier", "scalar", "-b", "4K"]).stdout
+        table = pathlib.Path(__file__).resolve().parents[1] / "lib/plan/codec_rates.cpp"
+        self.assertEqual(re.findall(row, printed), re.findall(row, table.read_text()))
+        self.assertEqual(len(printed.splitlines()), len(re.findall(row, printed)))
+        for words in (["--device", "cuda:0"], ["-d", "half"], ["--json", "-"]):
+            self.assertIn("--rates prints rows of fp32 on the host", tool.run([PERF, "codec", "--rates", *words], expect=2).stderr)
 
 
 if __name__ == "__main__":

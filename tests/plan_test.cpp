@@ -18,6 +18,7 @@ static void tallies_count_steps() {
     CHECK_EQ(ring->recvs, 6U);
     CHECK_EQ(ring->encodes, 4U);
     CHECK_EQ(ring->decodes, 7U); // 3 partial sums, the own result and 3 others
+    CHECK_EQ(ring->decode_adds, 0U);
     CHECK_EQ(ring->copies, 3U);
     CHECK_EQ(ring->turns, 6U);
     const auto direct = tally(algorithm_of("direct"), all_reduce(1000, 4));
@@ -25,6 +26,8 @@ static void tallies_count_steps() {
     CHECK_EQ(direct->sends, 6U);
     CHECK_EQ(direct->encodes, 4U);
     CHECK_EQ(direct->turns, 2U);
+    CHECK_EQ(direct->decodes, 5U); // by those whose own part is not the first; the others add 3
+    CHECK_EQ(direct->decode_adds, 3U);
     // The root sends, the others do not: the busiest rank is one that is both.
     Problem broadcast = all_reduce(1000, 4);
     broadcast.collective = Collective::broadcast;
@@ -75,10 +78,10 @@ static void costs_are_the_tallies_times_the_speeds() {
     const uint64_t chunk = problem.count / 4;
     const auto bytes = static_cast<double>(chunk * 4);
     const Speeds &s = tables.speeds;
+    const CodecRate &rate = s.codec_rates.of(problem.codec);
     CHECK_EQ(plan.cost.rounds, 6U);
     CHECK(std::abs(plan.cost.compute_ns -
-                   bytes * (4 / s.encode_bytes_per_ns + 7 / s.decode_bytes_per_ns +
-                            3 / s.copy_bytes_per_ns)) < 1);
+                   bytes * (4.0 / rate.encode + 7.0 / rate.decode + 3 / s.copy_bytes_per_ns)) < 1);
     const size_t segment = encoded_bytes(problem.codec, problem.type, plan.geometry.segment);
     CHECK_EQ(plan.cost.wire_bytes, 6 * plan.geometry.instances * segment);
     CHECK(std::abs(plan.cost.noise - 2.5) < 1e-12);

@@ -129,6 +129,12 @@ size_t ranks_per_gpu_of(std::span<const Agreement> all) {
     return most;
 }
 
+CodecRates slowest_codec_rates_of(std::span<const Agreement> all) {
+    CodecRates slowest = all.front().codec_rates;
+    for (const Agreement &each : all) slowest.slow_down_to(each.codec_rates);
+    return slowest;
+}
+
 // Equal texts have equal numbers, from 0 on.
 static std::vector<uint32_t> numbers_of(std::span<const Agreement> all,
                                         Agreement::Text Agreement::*field) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "plan/codec_rates.hpp"
 #include "schedule/places.hpp"
 
 #include <array>
@@ -53,7 +54,8 @@ struct Agreement {
     Text oneshot_max{};
     Text link_latency{};
     Text link_rate{};
-    uint64_t warnings = 0; // a hash of them; shown by one rank, not compared
+    CodecRates codec_rates; // of the rank's kernels; not compared, the slowest count
+    uint64_t warnings = 0;  // a hash of them; shown by one rank, not compared
 
     // A text that is too long keeps its beginning and gets a hash for its end.
     static void set(Text &field, std::string_view text);
@@ -69,6 +71,8 @@ size_t gpus_of(std::span<const Agreement> all);
 bool are_on_gpus_alike(std::span<const Agreement> all);
 // The most of them that are on one GPU.
 size_t ranks_per_gpu_of(std::span<const Agreement> all);
+// Of each codec and operation the slowest rank's.
+CodecRates slowest_codec_rates_of(std::span<const Agreement> all);
 // By rank; a host and a node have one number throughout. Empty where all are in one place.
 std::vector<Whereabouts> spots_of(std::span<const Agreement> all);
 // Whether no lower rank has the same to warn about: one speaks for all.

@@ -72,7 +72,7 @@ std::string node_here() {
 }
 
 Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
-                       const std::string &host) {
+                       const std::string &host, Tier tier) {
     Agreement mine;
     const CodecPolicy policy = policy_of(wishes, settings);
     const Algorithm algorithm = algorithm_of(wishes, settings);
@@ -95,6 +95,7 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
                                           ? std::to_string(settings.link_latency->count()) + "ns"
                                           : "auto");
     Agreement::set(mine.link_rate, or_auto(settings.link_rate));
+    mine.codec_rates = CodecRates::of_tier(name(tier));
     return mine;
 }
 
@@ -193,6 +194,7 @@ private:
     size_t gpus_ = 0;             // ranks that have one
     bool are_on_gpus_alike_ = false;
     double ranks_per_gpu_ = 0;
+    CodecRates codec_rates_; // of all ranks' processors
     std::shared_ptr<const Places> places_;
 };
 
@@ -203,7 +205,8 @@ Done Creation::compare(const Equipment &equipment) {
     std::string text;
     for (const std::string &warning : warnings) text.append(warning).append("\n");
 
-    Agreement mine = agreement_of(wishes_, settings_, equipment.host);
+    Agreement mine =
+        agreement_of(wishes_, settings_, equipment.host, equipment.device.kernels->tier);
     mine.warnings = hash_text(text);
     std::vector<Agreement> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
@@ -214,6 +217,7 @@ Done Creation::compare(const Equipment &equipment) {
     gpus_ = gpus_of(all);
     are_on_gpus_alike_ = are_on_gpus_alike(all);
     ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
+    codec_rates_ = slowest_codec_rates_of(all);
     if (auto spots = spots_of(all); !spots.empty())
         places_ = std::make_shared<const Places>(std::move(spots));
     return {};
@@ -276,7 +280,8 @@ bool reaches_gpus(const DeviceShare *share) { return share && !share->outbox().e
 
 // Where only some ranks have GPUs, the others set the pace.
 Speeds Creation::speeds(const Transport &transport, const DeviceShare *share) const {
-    if (gpus_ < transport.size()) return speeds_by(settings_, transport.ranks_per_core());
+    if (gpus_ < transport.size())
+        return speeds_by(settings_, transport.ranks_per_core(), codec_rates_);
     return gpu_speeds_by(settings_, ranks_per_gpu_,
                          reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
 }

@@ -48,9 +48,12 @@ Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint3
             t.inner_encodes += is_inner;
             break;
         case Verb::decode:
-        case Verb::decode_add:
             t.decodes++;
             t.inner_decodes += is_inner;
+            break;
+        case Verb::decode_add:
+            t.decode_adds++;
+            t.inner_decode_adds += is_inner;
             break;
         case Verb::copy:
         case Verb::reduce: t.copies += step.sources; break;
@@ -63,9 +66,9 @@ Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint3
 void take_greater(Tally &most, const Tally &other) {
     most.turns = std::max(most.turns, other.turns);
     for (const auto field :
-         {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::copies,
-          &Tally::inner_sends, &Tally::inner_encodes, &Tally::inner_decodes, &Tally::far_sends,
-          &Tally::host_sends, &Tally::far_peers})
+         {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::decode_adds,
+          &Tally::copies, &Tally::inner_sends, &Tally::inner_encodes, &Tally::inner_decodes,
+          &Tally::inner_decode_adds, &Tally::far_sends, &Tally::host_sends, &Tally::far_peers})
         most.*field = std::max(most.*field, other.*field);
 }
 
@@ -82,10 +85,30 @@ Done add_host(const Algorithm &algorithm, const Problem &problem, uint32_t rank,
     return {};
 }
 
+// Of a rank that has its core for itself.
+double compute_ns(const Problem &problem, const Codec &inner, const Tally &tally,
+                  double chunk_bytes, const Speeds &speeds) {
+    const auto time = [&](uint64_t chunks, double bytes_per_ns) {
+        return static_cast<double>(chunks) * chunk_bytes / bytes_per_ns;
+    };
+    const auto coding = [&](uint64_t all, uint64_t of_inner, float CodecRate::*operation) {
+        const bool is_narrow = type_bytes(problem.type) < sizeof(float);
+        const auto speed = [&](const Codec &codec) -> double {
+            if (codec.is_lossless()) return speeds.copy_bytes_per_ns;
+            return speeds.codec_rates.of(codec).*operation * (is_narrow ? speeds.narrow_coding : 1);
+        };
+        return time(all - of_inner, speed(problem.codec)) + time(of_inner, speed(inner));
+    };
+    return time(tally.copies, speeds.copy_bytes_per_ns) +
+           coding(tally.encodes, tally.inner_encodes, &CodecRate::encode) +
+           coding(tally.decodes, tally.inner_decodes, &CodecRate::decode) +
+           coding(tally.decode_adds, tally.inner_decode_adds, &CodecRate::decode_add);
+}
+
 } // namespace
 
-Speeds speeds_by(const Settings &settings, double ranks_per_core) {
-    Speeds speeds{.ranks_per_core = ranks_per_core};
+Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates) {
+    Speeds speeds{.codec_rates = codec_rates, .ranks_per_core = ranks_per_core};
     if (settings.link_latency)
         speeds.far_latency_ns = static_cast<double>(settings.link_latency->count());
     if (settings.link_rate)
@@ -94,13 +117,14 @@ Speeds speeds_by(const Settings &settings, double ranks_per_core) {
 }
 
 Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {
-    Speeds speeds = speeds_by(settings, 1);
+    // Reading and writing each at half of the memory's speed. Coding moves hardly less.
+    const double copying = 1800 / ranks_per_gpu;
+    const auto coding = static_cast<float>(copying);
+    Speeds speeds = speeds_by(settings, 1, CodecRates({coding, coding, coding}));
     speeds.latency_ns = 15000;
     speeds.message_ns = 1000;
-    // Reading and writing each at half of the memory's speed. Coding moves hardly less.
-    constexpr double copying = 1800;
-    speeds.copy_bytes_per_ns = speeds.encode_bytes_per_ns = speeds.decode_bytes_per_ns =
-        copying / ranks_per_gpu;
+    speeds.copy_bytes_per_ns = copying;
+    speeds.narrow_coding = 1;
     speeds.wire_bytes_per_ns = reach == GpuReach::gpus ? 340 : 48;
     return speeds;
 }
@@ -148,15 +172,6 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     };
     const uint64_t outer_bytes = encoded_chunk(problem.codec), inner_bytes = encoded_chunk(inner);
 
-    const auto time = [&](uint64_t chunks, double bytes_per_ns) {
-        return static_cast<double>(chunks) * chunk_bytes / bytes_per_ns;
-    };
-    const auto coding = [&](uint64_t all, uint64_t of_inner, double bytes_per_ns) {
-        const auto speed = [&](const Codec &codec) {
-            return codec.is_lossless() ? speeds.copy_bytes_per_ns : bytes_per_ns;
-        };
-        return time(all - of_inner, speed(problem.codec)) + time(of_inner, speed(inner));
-    };
     const Team team = problem.team();
     const double sharers = std::max(1.0, speeds.ranks_per_core);
     const double round_ns = sharers > 1 ? speeds.turn_ns : speeds.latency_ns;
@@ -169,10 +184,8 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
         (tally.sends - tally.inner_sends) * outer_bytes + tally.inner_sends * inner_bytes;
     c.host_bytes = tally.host_sends * outer_bytes;
     c.far_peers = tally.far_peers;
-    c.compute_ns =
-        sharers * (time(tally.copies, speeds.copy_bytes_per_ns) +
-                   coding(tally.encodes, tally.inner_encodes, speeds.encode_bytes_per_ns) +
-                   coding(tally.decodes, tally.inner_decodes, speeds.decode_bytes_per_ns));
+    c.compute_ns = sharers * compute_ns(problem, inner, tally, chunk_bytes, speeds);
+    if (sharers > 1 && problem.has_hosts()) c.compute_ns *= speeds.far_crowding;
     const uint64_t received =
         tally.recvs > tally.sends ? (tally.recvs - tally.sends) * outer_bytes : 0;
     c.wire_ns = static_cast<double>(c.wire_bytes + received) / speeds.wire_bytes_per_ns +

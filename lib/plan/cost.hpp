@@ -7,6 +7,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
+#include "plan/codec_rates.hpp"
 #include "schedule/shape.hpp"
 
 #include <cstdint>
@@ -14,14 +15,15 @@
 namespace qccl {
 
 // What one rank's processor and link do; equal in all ranks' tables. The defaults are rounded
-// figures of one core of a Zen 3 server over shared memory, from `qccl-perf codec` and small calls
-// of `qccl-perf all_reduce`: algorithms are compared with them, times are not promised.
+// figures of one core of a Zen 3 server over shared memory, from small calls of
+// `qccl-perf all_reduce`: algorithms are compared with them, times are not promised.
 struct Speeds {
     double latency_ns = 400;       // from a send to the receiver's next step
     double message_ns = 150;       // of a rank's time for each message, sent or received
     double copy_bytes_per_ns = 10; // copying and adding; bytes are those of unencoded values
-    double encode_bytes_per_ns = 14;
-    double decode_bytes_per_ns = 19;
+    CodecRates codec_rates = CodecRates::of_tier("avx2");
+    // Of floats of 8 and 16 bits, what part of these bytes: widening takes as long as coding.
+    double narrow_coding = 0.25;
     double wire_bytes_per_ns = 20; // encoded bytes that a rank can send, or receive
     // Between hosts: of a message, and of a host's line, which its ranks share. The defaults are
     // those of Gigabit Ethernet and TCP, in round figures.
@@ -32,12 +34,16 @@ struct Speeds {
     // the others have had theirs.
     double ranks_per_core = 1;
     double turn_ns = 4000; // from one rank to the next, with cold caches (2 cores of a Zen 4)
+    // Between hosts, how much longer computing takes than cores divided evenly would: ranks that
+    // wait poll the network in between, and all wait for the slowest. Measured with `onebit` and
+    // `topk` on 4 MiB, 4 hosts on 2 cores.
+    double far_crowding = 1.75;
 
     bool operator==(const Speeds &) const = default;
 };
 
 // Where the settings say nothing, the defaults.
-Speeds speeds_by(const Settings &settings, double ranks_per_core);
+Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates);
 
 // How ranks on GPUs reach what others send them.
 enum class GpuReach : uint8_t { gpus, host };
@@ -77,9 +83,10 @@ struct Tally {
     uint32_t outbox = 0;
     uint32_t turns = 0; // how often the rank waits for messages
     uint64_t sends = 0, recvs = 0;
-    uint64_t encodes = 0, decodes = 0, copies = 0; // adding counts as what it reads
+    uint64_t encodes = 0, decodes = 0, decode_adds = 0;
+    uint64_t copies = 0; // adding counts as what it reads
     // Of these, those with the inner tiers' codec.
-    uint64_t inner_sends = 0, inner_encodes = 0, inner_decodes = 0;
+    uint64_t inner_sends = 0, inner_encodes = 0, inner_decodes = 0, inner_decode_adds = 0;
     uint64_t far_sends = 0;  // of this rank, to other hosts
     uint64_t host_sends = 0; // of all ranks of a host together, to other hosts
     uint64_t far_peers = 0;  // ranks of other hosts that the rank sends to

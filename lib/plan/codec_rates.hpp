@@ -1,0 +1,53 @@
+// How fast one core encodes and decodes with each codec, by the SIMD tier of its kernels. The
+// figures are data of the library, so that no choice depends on a measurement at run time.
+#pragma once
+
+#include "codec/codec.hpp"
+
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace qccl {
+
+// Bytes of unencoded values a nanosecond, which is GB/s.
+struct CodecRate {
+    float encode = 0, decode = 0, decode_add = 0;
+
+    bool operator==(const CodecRate &) const = default;
+};
+
+// A measured row, of fp32.
+struct CodecRateRow {
+    std::string_view codec, tier;
+    CodecRate rate;
+};
+std::span<const CodecRateRow> codec_rate_rows();
+
+// A rate of fp32 for each codec and rounding; bits, buckets, clips and shares change it little.
+// Travels between ranks as bytes.
+class CodecRates {
+public:
+    constexpr CodecRates() = default;
+    // Of a device that is as fast with all codecs.
+    explicit CodecRates(const CodecRate &rate);
+    // A name that is not known counts as `scalar`, the slowest tier.
+    static CodecRates of_tier(std::string_view tier);
+
+    const CodecRate &of(const Codec &codec) const { return rates_[index(codec)]; }
+    // Of each operation the slower: ranks wait for the slowest one.
+    void slow_down_to(const CodecRates &other);
+
+    bool operator==(const CodecRates &) const = default;
+
+private:
+    static constexpr size_t codecs = static_cast<size_t>(CodecId::topk) + 1, roundings = 2;
+
+    static size_t index(const Codec &codec) {
+        return static_cast<size_t>(codec.id) * roundings + static_cast<size_t>(codec.rounding);
+    }
+
+    std::array<CodecRate, codecs * roundings> rates_{};
+};
+
+} // namespace qccl
