@@ -99,6 +99,39 @@ static void codec_rates_are_known() {
              std::min(scalar.of(codec("onebit")).decode, avx2.of(codec("onebit")).decode));
 }
 
+// Settings that cut calls otherwise change neither algorithm nor codec, and so no results.
+static void choices_do_not_depend_on_how_calls_are_cut() {
+    const Places places = places_on({0, 1, 2, 3});
+    size_t differing = 0; // where a choice by the cut itself would be another
+    const auto check = [&](const Problem &problem, const Algorithm &named, const Tables &with) {
+        Tables by_cut = with;
+        by_cut.usual_limits = with.limits;
+        const auto usual = choose(problem, tables, named), cut = choose(problem, with, named),
+                   other = choose(problem, by_cut, named);
+        CHECK_OK(usual);
+        CHECK_OK(cut);
+        CHECK_OK(other);
+        CHECK(cut->algorithm == usual->algorithm);
+        CHECK(cut->codec == usual->codec);
+        differing += other->codec != usual->codec;
+    };
+    for (const size_t segment : {size_t{1} << 10, size_t{16} << 10, 4 * mebibyte}) {
+        Tables with = tables;
+        with.limits.segment_bytes = segment;
+        with.limits.max_lanes = segment > mebibyte ? 8 : 1;
+        for (uint64_t number = 0; number < 4 * 9 * 6 * 2; number++) {
+            const char *const codecs[] = {"none", "bf16", "int8", "int4", "onebit", "topk"};
+            Problem problem = all_reduce(uint64_t{16} << 2 * (number / 4 % 9), 4, DataType::float32,
+                                         codecs[number / 36 % 6]);
+            problem.collective = static_cast<Collective>(number % 4);
+            if (number < 216) problem.places = &places;
+            for (const char *named : {"direct", "ring"}) check(problem, algorithm_of(named), with);
+            check(problem, {}, with);
+        }
+    }
+    CHECK(differing > 0);
+}
+
 // What is lost is never more than there was, but for noise that is added.
 static void no_more_is_lost_than_there_is() {
     for (const uint32_t ranks : {2U, 4U, 16U, 100U})
@@ -135,6 +168,7 @@ int main() {
         QTEST(a_codec_is_used_where_it_pays),
         QTEST(slow_codecs_go_lossless_where_cores_are_shared),
         QTEST(codec_rates_are_known),
+        QTEST(choices_do_not_depend_on_how_calls_are_cut),
         QTEST(no_more_is_lost_than_there_is),
         QTEST(an_inner_codec_may_lose_only_where_the_call_does),
     };

@@ -21,6 +21,9 @@ RESULTS, INFO, PERF = sys.argv[1:4]
 FULL = "QTEST_FULL" in os.environ
 ALGORITHMS = ("ring", "direct", "halving", "tree", "tree:shape=double", "oneshot", "hierarchy", "hierarchy:share=leader",
               "hierarchy:inner=ring,outer=halving", "hierarchy:inner=tree,outer=tree", "hierarchy:outer=direct,inner_codec=int8")
+# Those whose sums do not go round the ring order.
+FLAT = ("direct", "halving", "tree", "tree:shape=double", "oneshot")
+CUTS = ({"QCCL_SEGMENT": "1K", "QCCL_LANES": "1", "QCCL_CHECKSUM": "1"}, {"QCCL_SEGMENT": "4M", "QCCL_LANES": "8", "QCCL_ARENA": "64M"})
 COUNT = "3001"
 PATIENCE = 900 if FULL else 120  # seconds
 
@@ -33,8 +36,13 @@ def codecs():
     return [*known, *more] if FULL else ["none", "int8", *more]
 
 
-def words():
-    return [f"{algorithm}@{codec}" for algorithm in ALGORITHMS for codec in codecs()]
+def always(codec):
+    """The codec also where the planner expects nothing of it."""
+    return codec if codec == "none" else codec + (",min=0" if ":" in codec else ":min=0")
+
+
+def words(algorithms=ALGORITHMS):
+    return [f"{algorithm}@{always(codec)}" for algorithm in algorithms for codec in codecs()]
 
 
 class Places(unittest.TestCase):
@@ -74,6 +82,24 @@ class Places(unittest.TestCase):
                 for ranks in range(1, 4) if FULL else [(hosts + 1) % 3 + 1]:
                     cases += self.check_alike(bed, ranks, [RESULTS, COUNT, *words()])
         print(f"{cases} cases")
+
+    def test_neither_hosts_nor_cuts_change_results(self):
+        # With the algorithm named, and a codec that has min=.
+        command, ranks = [RESULTS, COUNT, *words(FLAT)], 4
+        alone = self.here(command, [{}] * ranks)
+        for hosts in (1, 2, ranks):
+            for cuts in ({}, *CUTS):
+                places = [{"QCCL_HOSTID": f"host {rank % hosts}", **cuts} for rank in range(ranks)]
+                self.assertEqual(self.here(command, places), alone, (hosts, cuts))
+
+    def test_cuts_do_not_change_what_the_planner_chooses(self):
+        for hosts in (1, 4):
+            for count in ("30", "90", "270", "810", "70001"):
+                command = [RESULTS, count, "@none", *(f"@{codec}" for codec in codecs()[1:])]
+                usual, *others = [self.here(command, [{"QCCL_HOSTID": f"host {rank % hosts}", **cuts} for rank in range(4)])
+                                  for cuts in ({}, *CUTS)]
+                for cuts, other in zip(CUTS, others):
+                    self.assertEqual(other, usual, (hosts, count, cuts))
 
     def test_nodes_and_racks_are_tiers(self):
         # Two nodes in each of four hosts, of which two share a rack.

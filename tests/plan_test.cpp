@@ -105,6 +105,7 @@ static void gpus_have_other_sizes() {
         Tables of_gpus = tables;
         of_gpus.limits.segment_bytes = 4 * mebibyte;
         of_gpus.limits.arena_bytes = 64 * mebibyte;
+        of_gpus.usual_limits = of_gpus.limits;
         of_gpus.speeds = gpu_speeds_by({}, ranks_per_gpu, reach);
         const auto plan = choose(problem, of_gpus, {});
         CHECK_OK(plan);

@@ -1,8 +1,8 @@
 /* What a rank of a job ends with: for each word ALGORITHM@CODEC a line with a hash of its result of
- * each collective. The same job on other hosts has to print the same. Started as launchers start
- * ranks.
+ * each collective; without a name the algorithm is the planner's choice. The same job on other
+ * hosts has to print the same. Started as launchers start ranks.
  *
- * usage: results explain | results COUNT ALGORITHM@CODEC...
+ * usage: results explain | results COUNT [ALGORITHM]@CODEC...
  */
 #include <qccl/qccl.h>
 
@@ -70,7 +70,7 @@ static int show(const char *word, size_t count, const float *send, float *recv)
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
     const char *const codec = strchr(word, '@') + 1;
     memcpy(algorithm, word, (size_t)(codec - word) - 1);
-    config.algorithm = algorithm;
+    config.algorithm = algorithm[0] ? algorithm : NULL;
     if (qcclCodecCreate(&config.codec, codec) != qcclSuccess) return fail(word);
     for (int collective = 0; collective < collectives; collective++) {
         const size_t whole = count * (size_t)(collective == all_gather ? ranks : 1);

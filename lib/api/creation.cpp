@@ -71,8 +71,8 @@ std::string node_here() {
     return node ? std::to_string(*node) : "";
 }
 
-Agreement agreement_of(const CommWishes &wishes, const Settings &settings,
-                       const std::string &host, Tier tier) {
+Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const std::string &host,
+                       Tier tier) {
     Agreement mine;
     const CodecPolicy policy = policy_of(wishes, settings);
     const Algorithm algorithm = algorithm_of(wishes, settings);
@@ -176,6 +176,8 @@ private:
                                                       Transport &transport);
     void tell(const Equipment &equipment, const Transport &transport,
               const DeviceShare *share) const;
+    // What the settings leave open included.
+    Cut cut_with(const Settings &settings) const;
     Cut cut(Transport &transport, const DeviceShare *share) const;
     Speeds speeds(const Transport &transport, const DeviceShare *share) const;
     std::vector<InjectRule> own_faults() const;
@@ -249,8 +251,7 @@ Result<TransportOptions> Creation::transport_options() const {
     }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();
-    if (gpus_ != 0) options.outbox_bytes = gpu_arena;
-    if (settings_.arena_bytes) options.outbox_bytes = *settings_.arena_bytes;
+    options.outbox_bytes = cut_with(settings_).outbox_bytes;
     options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
     options.spin = settings_.spin;
     options.record = {.is_kept = settings_.record != record_off,
@@ -260,15 +261,22 @@ Result<TransportOptions> Creation::transport_options() const {
     return options;
 }
 
+Cut Creation::cut_with(const Settings &settings) const {
+    Cut cut = cut_by(settings, !hosts_.empty());
+    if (gpus_ == 0) return cut;
+    // Launches cost more than what they do with small segments.
+    if (!settings.segment_bytes) cut.segment_bytes = gpu_segment;
+    if (!settings.arena_bytes) cut.outbox_bytes = gpu_arena;
+    return cut;
+}
+
 Cut Creation::cut(Transport &transport, const DeviceShare *share) const {
-    Cut cut = cut_by(settings_, !hosts_.empty());
+    Cut cut = cut_with(settings_);
     cut.outbox_bytes = transport.outbox().size();
     cut.slots = transport.slots();
     cut.inbox_bytes = transport.inbox().size();
     cut.line_bytes = share ? share->lines().line_bytes : transport.line_bytes();
     if (!share) return cut;
-    // Launches cost more than what they do with small segments.
-    if (!settings_.segment_bytes) cut.segment_bytes = gpu_segment;
     cut.line_exchanges = GpuLines::most_exchanges;
     cut.lending_bytes = UINT64_MAX;
     cut.whole_tiles = wishes_.device != host_name;
@@ -342,6 +350,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .cut = how,
                   .tables = {.speeds = paces,
                              .limits = limits_of(how),
+                             .usual_limits = limits_of(cut_with({})),
                              .whole_up_to_bytes = settings_.oneshot_max_bytes},
                   .places = places_,
                   .codecs = policy_of(wishes_, settings_),

@@ -48,14 +48,19 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     }
     const Codec inner = inner_codec(algorithm, problem.codec);
     candidate.plan.inner_codec = inner;
-    const auto geometry = cut(layout_of(problem, counted->chunks, inner), counted->outbox,
-                              encoding_of(problem.codec, inner, problem.type), tables.limits);
+    const auto cut_by = [&](const ShapeLimits &limits) {
+        return cut(layout_of(problem, counted->chunks, inner), counted->outbox,
+                   encoding_of(problem.codec, inner, problem.type), limits);
+    };
+    const auto geometry = cut_by(tables.limits);
     if (!geometry) {
         candidate.refusal = geometry.error().text;
         return candidate;
     }
     candidate.plan.geometry = *geometry;
-    candidate.plan.cost = cost(algorithm, problem, *counted, *geometry, tables.speeds);
+    const auto usual = cut_by(tables.usual_limits);
+    candidate.plan.cost =
+        cost(algorithm, problem, *counted, usual ? *usual : *geometry, tables.speeds);
     if (rounds_between_ranks(algorithm, problem))
         candidate.refusal = "would round the sum at every rank";
     if (algorithm.row().inner_noise && !problem.has_hosts())

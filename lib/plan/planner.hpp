@@ -27,7 +27,11 @@ double predicted_nmse(const Plan &plan, DataType type);
 // Everything that a choice depends on beside the problem.
 struct Tables {
     Speeds speeds;
-    ShapeLimits limits;
+    ShapeLimits limits; // by which calls are cut
+    // By which they would be cut without settings for it. Algorithm and codec are chosen by these,
+    // so that settings that cut otherwise do not change results; an algorithm that `limits` have no
+    // room for is not chosen.
+    ShapeLimits usual_limits = limits;
     // Where somebody has said so: vectors of up to so many bytes are sent whole by every rank to
     // all others (oneshot), larger ones never.
     std::optional<uint64_t> whole_up_to_bytes = {};
