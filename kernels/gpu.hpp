@@ -24,6 +24,12 @@ using GpuStream = GpuStreamHandle *;
 struct GpuMarkHandle;
 using GpuMark = GpuMarkHandle *;
 
+// Of a stream among all that a GPU has to do.
+enum class StreamPriority : uint8_t {
+    usual,    // what a stream gets whose creator names none: programs' streams
+    greatest, // the library's own streams
+};
+
 // At multiples of which all memory of a GPU starts, at least.
 inline constexpr size_t gpu_alignment = 256;
 
@@ -97,10 +103,13 @@ public:
 
     // ---- Streams: what is put into one happens in order, beside other streams.
 
-    // Never waits for the default stream. Of the greatest priority: GPUs keep priorities in queues
-    // of their own, and a stream at a gate must not hold up those by which the gate comes to open.
-    virtual Result<GpuStream> create_stream() = 0;
+    // Never waits for the default stream. Streams of one priority may share a queue of the GPU,
+    // where a stream at a gate holds up all others. Those by which the gate comes to open are of
+    // the greatest priority, so streams that stand at gates must not be.
+    virtual Result<GpuStream> create_stream(StreamPriority priority) = 0;
     virtual void destroy_stream(GpuStream stream) = 0;
+    // False for every stream of a GPU that has one priority only.
+    virtual Result<bool> has_greatest_priority(GpuStream stream) const = 0;
     // Which capture the stream is in, by a number that no other one of the process has; 0: none.
     virtual Result<uint64_t> capture_of(GpuStream stream) const = 0;
     // Calls `end` once, when nothing is left of the graph that the stream's capture makes; also
@@ -136,7 +145,7 @@ public:
 
 // What a vendor's module exports; the library loads it when a GPU of the vendor is asked for.
 struct GpuModule {
-    static constexpr uint32_t current_abi = 2;
+    static constexpr uint32_t current_abi = 3;
 
     uint32_t abi;
     const char *vendor; // "cuda"

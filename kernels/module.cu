@@ -68,13 +68,22 @@ public:
     Result<std::byte *> map(const GpuMemoryName &name) override;
     void unmap(const GpuMemoryName &name, std::byte *memory) override;
 
-    Result<GpuStream> create_stream() override {
+    Result<GpuStream> create_stream(StreamPriority priority) override {
+        const bool is_greatest = priority == StreamPriority::greatest;
         runtime::Stream stream{};
-        QCCL_TRY(doing("create a stream", [&] { return runtime::create(&stream); }));
+        QCCL_TRY(doing("create a stream", [&] {
+            return runtime::create(&stream, is_greatest ? priorities_.greatest : usual_priority);
+        }));
         return reinterpret_cast<GpuStream>(stream);
     }
     void destroy_stream(GpuStream stream) override {
         undo([&] { return runtime::destroy(own(stream)); });
+    }
+    Result<bool> has_greatest_priority(GpuStream stream) const override {
+        int priority = 0;
+        QCCL_TRY(doing("ask for the priority of a stream",
+                       [&] { return runtime::priority_of(own(stream), &priority); }));
+        return priorities_.least != priorities_.greatest && priority == priorities_.greatest;
     }
     Result<uint64_t> capture_of(GpuStream stream) const override {
         uint64_t capture = 0;
@@ -146,7 +155,8 @@ public:
     }
 
 private:
-    static constexpr int host_number = -1; // in the place of a GPU's
+    static constexpr int host_number = -1;   // in the place of a GPU's
+    static constexpr int usual_priority = 0; // of every vendor's streams
 
     explicit ModuleGpu(uint32_t number) : device_(static_cast<int>(number)) {
         traits_.number = number;
@@ -189,6 +199,9 @@ private:
     int device_;
     GpuTraits traits_;
     runtime::Uuid uuid_{};
+    struct {
+        int least = 0, greatest = 0; // a greater priority is a lower number
+    } priorities_;
     runtime::Stream stream_{}; // of its own
     runtime::Pool pool_{};     // of private memory
 };
@@ -202,7 +215,12 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
     }));
     // A kernel that is loaded when it is launched may wait for all that the GPU does.
     QCCL_TRY(gpu->doing("load kernels", [] { return runtime::load_kernels(); }));
-    QCCL_TRY(gpu->doing("create a stream", [&] { return runtime::create(&gpu->stream_); }));
+    QCCL_TRY(gpu->doing("ask for priorities", [&] {
+        return runtime::find_priorities(&gpu->priorities_.least, &gpu->priorities_.greatest);
+    }));
+    QCCL_TRY(gpu->doing("create a stream", [&] {
+        return runtime::create(&gpu->stream_, gpu->priorities_.greatest);
+    }));
     QCCL_TRY(gpu->doing("create a pool of memory",
                         [&] { return runtime::create(&gpu->pool_, gpu->device_); }));
     return Result<std::unique_ptr<ModuleGpu>>(std::move(gpu));

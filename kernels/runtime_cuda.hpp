@@ -234,11 +234,14 @@ inline Status can_reach(int *can, int device, int peer) {
 }
 inline Status reach(int peer) { return cudaDeviceEnablePeerAccess(peer, 0); }
 
-inline Status create(Stream *stream) {
-    int least = 0, greatest = 0;
-    const Status status = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    if (!is_ok(status)) return status;
-    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
+inline Status find_priorities(int *least, int *greatest) {
+    return cudaDeviceGetStreamPriorityRange(least, greatest);
+}
+inline Status create(Stream *stream, int priority) {
+    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, priority);
+}
+inline Status priority_of(Stream stream, int *priority) {
+    return cudaStreamGetPriority(stream, priority);
 }
 inline Status destroy(Stream stream) { return cudaStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return cudaStreamSynchronize(stream); }

@@ -119,7 +119,15 @@ inline Status can_reach(int *can, int device, int peer) {
 }
 inline Status reach(int peer) { return qcclEmulatedDeviceEnablePeerAccess(peer); }
 
-inline Status create(Stream *stream) { return qcclEmulatedStreamCreateNonBlocking(stream); }
+inline Status find_priorities(int *least, int *greatest) {
+    return qcclEmulatedDeviceGetStreamPriorityRange(least, greatest);
+}
+inline Status create(Stream *stream, int priority) {
+    return qcclEmulatedStreamCreateWithPriority(stream, qcclEmulatedStreamNonBlocking, priority);
+}
+inline Status priority_of(Stream stream, int *priority) {
+    return qcclEmulatedStreamGetPriority(stream, priority);
+}
 inline Status destroy(Stream stream) { return qcclEmulatedStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return qcclEmulatedStreamSynchronize(stream); }
 inline Status capture_of(Stream stream, uint64_t *capture) {

@@ -173,11 +173,14 @@ inline Status can_reach(int *can, int device, int peer) {
 }
 inline Status reach(int peer) { return hipDeviceEnablePeerAccess(peer, 0); }
 
-inline Status create(Stream *stream) {
-    int least = 0, greatest = 0;
-    const Status status = hipDeviceGetStreamPriorityRange(&least, &greatest);
-    if (!is_ok(status)) return status;
-    return hipStreamCreateWithPriority(stream, hipStreamNonBlocking, greatest);
+inline Status find_priorities(int *least, int *greatest) {
+    return hipDeviceGetStreamPriorityRange(least, greatest);
+}
+inline Status create(Stream *stream, int priority) {
+    return hipStreamCreateWithPriority(stream, hipStreamNonBlocking, priority);
+}
+inline Status priority_of(Stream stream, int *priority) {
+    return hipStreamGetPriority(stream, priority);
 }
 inline Status destroy(Stream stream) { return hipStreamDestroy(stream); }
 inline Status synchronize(Stream stream) { return hipStreamSynchronize(stream); }

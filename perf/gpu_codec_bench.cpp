@@ -61,7 +61,7 @@ private:
 
 Done GpuWorkload::allocate() {
     const Device device = gpu_device(host_device(), gpu_);
-    QCCL_TRY(stream_, OwnStream::create(gpu_));
+    QCCL_TRY(stream_, OwnStream::create(gpu_, StreamPriority::usual));
     const auto make = [&](DeviceMemory &memory, size_t bytes) -> Done {
         QCCL_TRY(memory, DeviceMemory::create(device, bytes + 16));
         return {};

@@ -11,7 +11,7 @@ Result<RankDevice> RankDevice::open(const std::string &name) {
     RankDevice device(name);
     QCCL_TRY(device.gpu_, open_gpu(name));
     if (device.gpu_) {
-        QCCL_TRY(device.stream_, OwnStream::create(device.gpu_));
+        QCCL_TRY(device.stream_, OwnStream::create(device.gpu_, StreamPriority::usual));
     }
     return Result<RankDevice>(std::move(device));
 }

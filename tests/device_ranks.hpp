@@ -4,7 +4,9 @@
 
 #include "device_kit.hpp"
 
+#include <algorithm>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,22 +22,38 @@ struct GpuRank {
 
 class Threads {
 public:
-    explicit Threads(std::vector<const char *> devices) : ranks_(devices.size()) {
+    explicit Threads(const std::vector<const char *> &devices) : Threads(devices.size()) {
         std::vector<qcclComm_t> comms(devices.size());
         if (qcclCommInitAll(comms.data(), static_cast<int>(devices.size()), devices.data()) !=
             qcclSuccess)
             throw Failure{qcclGetLastError(nullptr)};
-        for (size_t i = 0; i < ranks_.size(); i++) {
-            ranks_[i].comm = comms[i];
-            ranks_[i].gpu = *gpu_number(devices[i]);
-            CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
-            CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&ranks_[i].stream));
-        }
+        for (size_t i = 0; i < ranks_.size(); i++) ranks_[i].comm = comms[i];
+        create_streams(devices);
+    }
+    // Each with `config`, save for its device.
+    Threads(const std::vector<const char *> &devices, const qcclConfig_t &config)
+        : Threads(devices.size()) {
+        qcclUniqueId id;
+        if (qcclGetUniqueId(&id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
+        std::vector<std::string> said(ranks_.size());
+        std::vector<std::thread> threads;
+        for (size_t i = 0; i < ranks_.size(); i++)
+            threads.emplace_back([&, i] {
+                qcclConfig_t own = config;
+                own.device = devices[i];
+                if (qcclCommInitRankConfig(&ranks_[i].comm, static_cast<int>(ranks_.size()), &id,
+                                           static_cast<int>(i), &own) != qcclSuccess)
+                    said[i] = qcclGetLastError(nullptr);
+            });
+        for (std::thread &thread : threads) thread.join();
+        for (const std::string &failure : said)
+            if (!failure.empty()) throw Failure{failure};
+        create_streams(devices);
     }
     ~Threads() {
         for (GpuRank &rank : ranks_) {
             if (rank.comm) (void)qcclCommDestroy(rank.comm);
-            (void)qcclEmulatedStreamDestroy(rank.stream);
+            if (rank.stream) (void)qcclEmulatedStreamDestroy(rank.stream);
         }
     }
     Threads(const Threads &) = delete;
@@ -61,7 +79,41 @@ public:
     }
 
 private:
+    explicit Threads(size_t ranks) : ranks_(ranks) {} // whose destructor then ends what there is
+    void create_streams(const std::vector<const char *> &devices) {
+        for (size_t i = 0; i < ranks_.size(); i++) {
+            ranks_[i].gpu = *gpu_number(devices[i]);
+            CHECK_EMULATED(qcclEmulatedSetDevice(ranks_[i].gpu));
+            CHECK_EMULATED(qcclEmulatedStreamCreateNonBlocking(&ranks_[i].stream));
+        }
+    }
+
     std::vector<GpuRank> ranks_;
+};
+
+// What ranks log, with this configuration.
+class LogLines {
+public:
+    qcclConfig_t config() {
+        qcclConfig_t config = QCCL_CONFIG_INIT;
+        config.log = {.function = keep, .context = this};
+        return config;
+    }
+    // Those that say `part`.
+    size_t count(const std::string &part) {
+        const std::lock_guard lock(mutex_);
+        return static_cast<size_t>(std::ranges::count_if(
+            lines_, [&](const std::string &line) { return line.find(part) != std::string::npos; }));
+    }
+
+private:
+    static void keep(int32_t, const char *line, void *context) {
+        auto &own = *static_cast<LogLines *>(context);
+        const std::lock_guard lock(own.mutex_);
+        own.lines_.emplace_back(line);
+    }
+    std::mutex mutex_;
+    std::vector<std::string> lines_;
 };
 
 // Floats in a GPU's memory.

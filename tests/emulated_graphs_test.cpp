@@ -266,7 +266,7 @@ static void a_gpu_works_while_others_capture() {
     const auto gpu = open_gpu(0);
     begin(stream, qcclEmulatedCaptureModeGlobal);
     const auto mark = gpu->create_mark();
-    const auto own = gpu->create_stream();
+    const auto own = gpu->create_stream(qccl::StreamPriority::usual);
     CHECK(mark && own);
     for (const auto allocate :
          {&qccl::Gpu::take_lasting, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {

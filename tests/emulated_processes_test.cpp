@@ -205,10 +205,11 @@ static Done do_everything(const GpuMemoryName &name) {
         QCCL_TRY(const GpuMemoryName own, gpu->name_memory(named, 64));
         QCCL_TRY(gpu->map(own));
         QCCL_TRY(mapped, gpu->map(name));
-        QCCL_TRY(stream, gpu->create_stream());
+        QCCL_TRY(stream, gpu->create_stream(qccl::StreamPriority::usual));
         QCCL_TRY(mark, gpu->create_mark());
         QCCL_TRY(gate, gpu->create_gate());
         *gate = 1;
+        QCCL_TRY(gpu->has_greatest_priority(stream));
         QCCL_TRY(gpu->capture_of(stream));
         QCCL_TRY(gpu->await_gate(stream, gate, 1));
         QCCL_TRY(gpu->copy(stream, named, pinned, 64));

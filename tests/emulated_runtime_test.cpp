@@ -98,41 +98,6 @@ static void copies_wait_for_their_turn() {
     CHECK(std::ranges::all_of(to, [](int value) { return value == 0; }));
 }
 
-// Which of two streams, in which the first thing is a gate, keeps another waiting.
-static bool waits_for(qcclEmulatedStream_t later, qcclEmulatedStream_t earlier) {
-    Gate gate;
-    gate.hold(earlier);
-    std::atomic<bool> is_through = false;
-    const auto tell = [](void *flag) { *static_cast<std::atomic<bool> *>(flag) = true; };
-    DO(LaunchHostFunc(later, tell, &is_through));
-    nap();
-    const bool waits = !is_through;
-    gate.open();
-    DO(StreamSynchronize(later));
-    DO(StreamSynchronize(earlier));
-    CHECK(is_through);
-    return waits;
-}
-
-static void default_streams_wait_as_they_do_on_gpus() {
-    const StreamHandle blocking(true), other(true), free_one(false);
-    CHECK(waits_for(nullptr, blocking));
-    CHECK(waits_for(blocking, nullptr));
-    CHECK(waits_for(nullptr, qcclEmulatedStreamPerThread));
-    CHECK(waits_for(qcclEmulatedStreamPerThread, nullptr));
-    CHECK(!waits_for(blocking, other));
-    CHECK(!waits_for(qcclEmulatedStreamPerThread, blocking));
-    CHECK(!waits_for(nullptr, free_one));
-    CHECK(!waits_for(free_one, nullptr));
-    CHECK(!waits_for(free_one, blocking));
-    DO(SetDevice(1)); // each GPU has its own
-    const StreamHandle elsewhere(true);
-    CHECK(waits_for(nullptr, elsewhere));
-    CHECK(!waits_for(nullptr, blocking));
-    DO(SetDevice(0));
-    CHECK(!waits_for(nullptr, elsewhere));
-}
-
 static void a_thread_has_a_stream_of_its_own() {
     Gate gate;
     gate.hold(qcclEmulatedStreamPerThread);
@@ -371,7 +336,6 @@ int main() {
         QTEST(memory_is_guarded),
         QTEST(attributes_know_every_kind_of_memory),
         QTEST(copies_wait_for_their_turn),
-        QTEST(default_streams_wait_as_they_do_on_gpus),
         QTEST(a_thread_has_a_stream_of_its_own),
         QTEST(events_are_where_they_were_recorded_last),
         QTEST(streams_write_and_wait_for_values),

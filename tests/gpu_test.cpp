@@ -44,7 +44,7 @@ struct Vectors {
 // A stream and a mark that go with the test.
 struct Stream {
     explicit Stream(Gpu &owner) : gpu(owner) {
-        const auto made = gpu.create_stream();
+        const auto made = gpu.create_stream(StreamPriority::usual);
         CHECK_OK(made);
         handle = *made;
     }
@@ -78,6 +78,22 @@ static void the_module_knows_its_gpus() {
     Error error;
     CHECK(!module.open(8, &error));
     CHECK_EQ(std::string(error.text), "emulated:8: cannot describe itself: invalid device ordinal");
+}
+
+static void streams_of_the_library_have_the_greatest_priority() {
+    const auto gpu = open_gpu(0);
+    const auto usual = gpu->create_stream(StreamPriority::usual);
+    const auto greatest = gpu->create_stream(StreamPriority::greatest);
+    CHECK(usual && greatest);
+    for (const auto &[stream, expected] :
+         {std::pair{*usual, false}, std::pair{*greatest, true}, std::pair{GpuStream{}, false}}) {
+        const auto is_greatest = gpu->has_greatest_priority(stream);
+        CHECK_OK(is_greatest);
+        CHECK_EQ(*is_greatest, expected);
+    }
+    gpu->destroy_stream(*usual);
+    gpu->destroy_stream(*greatest);
+    CHECK(!gpu->has_greatest_priority(*usual));
 }
 
 static void memory_of_each_kind_is_zeroed_and_found() {
@@ -336,6 +352,7 @@ static void what_is_pinned_is_counted() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(the_module_knows_its_gpus),
+        QTEST(streams_of_the_library_have_the_greatest_priority),
         QTEST(memory_of_each_kind_is_zeroed_and_found),
         QTEST(memory_may_be_short),
         QTEST(kernels_copies_and_host_calls_go_in_order),

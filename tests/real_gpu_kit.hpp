@@ -42,11 +42,11 @@ inline bool open_tested(int argc, char **argv) {
 
 inline bool is_emulated() { return tested->traits().name.starts_with("emulated"); }
 
-// A stream that ends with its owner.
+// A stream as a program has one, which ends with its owner.
 class Stream {
 public:
     Stream() {
-        auto made = OwnStream::create(tested);
+        auto made = OwnStream::create(tested, StreamPriority::usual);
         CHECK_OK(made);
         stream_ = std::move(*made);
     }

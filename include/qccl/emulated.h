@@ -153,6 +153,15 @@ QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedIpcCloseMemHandle(void *memor
 QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedStreamCreate(qcclEmulatedStream_t *stream);
 QCCL_EMULATED_API qcclEmulatedResult_t
 qcclEmulatedStreamCreateNonBlocking(qcclEmulatedStream_t *stream);
+/* Priorities are 0, which streams have whose creation names none, to -5, the greatest; what lies
+ * beyond is brought back. They make no stream faster here. `flags`: one of the two below. */
+enum { qcclEmulatedStreamDefault = 0, qcclEmulatedStreamNonBlocking = 1 };
+QCCL_EMULATED_API qcclEmulatedResult_t
+qcclEmulatedStreamCreateWithPriority(qcclEmulatedStream_t *stream, unsigned flags, int priority);
+QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedStreamGetPriority(qcclEmulatedStream_t stream,
+                                                                     int *priority);
+QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedDeviceGetStreamPriorityRange(int *least,
+                                                                                int *greatest);
 /* What is in it is still done. */
 QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedStreamDestroy(qcclEmulatedStream_t stream);
 QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedStreamSynchronize(qcclEmulatedStream_t stream);
@@ -232,7 +241,7 @@ QCCL_EMULATED_API qcclEmulatedResult_t qcclEmulatedGraphExecDestroy(qcclEmulated
 
 /* The n-th call from now on, counted from 1, does nothing and returns `result`; 0: none does. Calls
  * count that ask the GPU for something; those that give something back, choose a GPU or a thread's
- * mode, or tell of results do not. */
+ * mode, or tell of results or a stream's priority do not. */
 QCCL_EMULATED_API void qcclEmulatedFailCall(uint64_t n, qcclEmulatedResult_t result);
 /* The n-th piece of work that streams come to fails on its way. */
 QCCL_EMULATED_API void qcclEmulatedFailWork(uint64_t n, qcclEmulatedResult_t result);

@@ -22,10 +22,13 @@ void sleep_until_reached(const uint32_t *at, uint32_t value) {
         std::this_thread::sleep_for(nap);
 }
 
-qcclEmulatedResult_t create_stream(qcclEmulatedStream_t *stream, bool is_blocking) {
+constexpr int least_priority = 0, greatest_priority = -5;
+
+qcclEmulatedResult_t create_stream(qcclEmulatedStream_t *stream, unsigned flags, int priority) {
     return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
-        if (!stream) return qcclEmulatedErrorInvalidValue;
-        const StreamPtr made = runtime.create_stream(is_blocking);
+        if (!stream || flags > qcclEmulatedStreamNonBlocking) return qcclEmulatedErrorInvalidValue;
+        const StreamPtr made = runtime.create_stream(flags == qcclEmulatedStreamDefault);
+        made->priority = std::clamp(priority, greatest_priority, least_priority);
         runtime.streams.emplace(made.get(), made);
         *stream = reinterpret_cast<qcclEmulatedStream_t>(made.get());
         return {};
@@ -108,10 +111,33 @@ qcclEmulatedResult_t put_on_word(qcclEmulatedStream_t handle, const uint32_t *at
 using namespace qccl::emulated;
 
 qcclEmulatedResult_t qcclEmulatedStreamCreate(qcclEmulatedStream_t *stream) {
-    return create_stream(stream, true);
+    return create_stream(stream, qcclEmulatedStreamDefault, least_priority);
 }
 qcclEmulatedResult_t qcclEmulatedStreamCreateNonBlocking(qcclEmulatedStream_t *stream) {
-    return create_stream(stream, false);
+    return create_stream(stream, qcclEmulatedStreamNonBlocking, least_priority);
+}
+qcclEmulatedResult_t qcclEmulatedStreamCreateWithPriority(qcclEmulatedStream_t *stream,
+                                                          unsigned flags, int priority) {
+    return create_stream(stream, flags, priority);
+}
+
+qcclEmulatedResult_t qcclEmulatedStreamGetPriority(qcclEmulatedStream_t handle, int *priority) {
+    return called(tells, [&](Runtime &runtime, Lock &) -> Outcome {
+        const StreamPtr stream = runtime.stream(handle);
+        if (!stream) return qcclEmulatedErrorInvalidHandle;
+        if (!priority) return qcclEmulatedErrorInvalidValue;
+        *priority = stream->priority;
+        return {};
+    });
+}
+
+qcclEmulatedResult_t qcclEmulatedDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    return called(asks, [&](Runtime &, Lock &) -> Outcome {
+        if (!least || !greatest) return qcclEmulatedErrorInvalidValue;
+        *least = least_priority;
+        *greatest = greatest_priority;
+        return {};
+    });
 }
 
 qcclEmulatedResult_t qcclEmulatedStreamDestroy(qcclEmulatedStream_t handle) {

@@ -47,6 +47,7 @@ struct Stream {
     int device = 0;
     bool is_default = false; // waits for all that are blocking, and they for it
     bool is_blocking = false;
+    int priority = 0;
     std::deque<Work> work;
     PointPtr last;   // put into it; null: nothing yet
     Outcome failure; // for ever

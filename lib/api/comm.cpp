@@ -119,13 +119,29 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
         return Error::make(Code::invalid_usage,
                            "a collective on a communicator from inside one of its own (in an idle "
                            "or log function)");
-    if (stream)
+    if (stream) {
+        check_priority(*stream);
         return queue_->enqueue(*stream,
                                [this, program, request](const Done &arrived, uint64_t captured) {
                                    run_arrived(*program, request, arrived, captured);
                                });
+    }
     queue_->await_all();
     return outcome(take_next_turn(*program, request, 0));
+}
+
+// The caller's stream waits in the middle of the call for streams of the library. Where it is
+// served by the same queue of the GPU they stand behind it, and the call waits for itself.
+void Comm::check_priority(GpuStream stream) {
+    if (has_told_priority_) return;
+    const auto is_greatest = parts_.device.gpu->has_greatest_priority(stream);
+    if (!is_greatest || !*is_greatest) return; // a stream that is none is refused elsewhere
+    has_told_priority_ = true;
+    parts_.log->warn(
+        "a stream of %s has the greatest priority, which QCCL's own streams have: where "
+        "the GPU serves both from one queue, the call never ends. Create it with a "
+        "lower priority",
+        parts_.device.name());
 }
 
 Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,

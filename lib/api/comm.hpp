@@ -137,6 +137,7 @@ private:
                     const std::optional<GpuStream> &stream);
     Result<uint64_t> gather_on_gpu(const Program &program, const void *mine, void *all,
                                    size_t bytes, std::chrono::nanoseconds timeout);
+    void check_priority(GpuStream stream);
     Error ended() const; // before the call
     // Its number.
     Result<uint64_t> take_next_turn(const Program &program, const Request &request,
@@ -161,6 +162,7 @@ private:
     Registrations registrations_;
     CommErrors errors_;
     bool has_told_lossy_ = false;
+    bool has_told_priority_ = false;
     std::vector<std::string> told_;   // codecs that were passed over
     std::unique_ptr<GpuQueue> queue_; // on a GPU
 };

@@ -9,8 +9,8 @@ Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu) {
             .free = [](Gpu *of, std::byte *memory, size_t) { of->free_private(memory); }};
 }
 
-Result<OwnStream> OwnStream::create(std::shared_ptr<Gpu> gpu) {
-    QCCL_TRY(const GpuStream stream, gpu->create_stream());
+Result<OwnStream> OwnStream::create(std::shared_ptr<Gpu> gpu, StreamPriority priority) {
+    QCCL_TRY(const GpuStream stream, gpu->create_stream(priority));
     OwnStream own;
     own.stream_ = {stream, {std::move(gpu)}};
     return own;

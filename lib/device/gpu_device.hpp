@@ -12,7 +12,7 @@ Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu);
 // A stream of a GPU that ends with its owner.
 class OwnStream {
 public:
-    static Result<OwnStream> create(std::shared_ptr<Gpu> gpu);
+    static Result<OwnStream> create(std::shared_ptr<Gpu> gpu, StreamPriority priority);
 
     GpuStream get() const { return stream_.get(); }
 

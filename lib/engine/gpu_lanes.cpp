@@ -10,7 +10,7 @@ Done GpuLanes::prepare(uint32_t lanes) {
         auto lane = std::make_unique<Lane>(launch, blocks_per_multiprocessor *
                                                        gpu_->traits().multiprocessors);
         lane->gpu = gpu_.get();
-        QCCL_TRY(lane->stream, OwnStream::create(gpu_));
+        QCCL_TRY(lane->stream, OwnStream::create(gpu_, StreamPriority::greatest));
         while (lane->marks.size() < most_under_way) {
             QCCL_TRY(OwnMark mark, OwnMark::create(gpu_));
             lane->marks.push_back(std::move(mark));
