@@ -336,7 +336,8 @@ Result<int> ModuleGpu::find_owner(const GpuMemoryName &name) const {
         if (uuid == name.gpu) return device;
     }
     return Error::make(Code::unhandled_device_error,
-                       "%s: cannot reach memory of a GPU that this process does not see",
+                       "%s: cannot reach memory of a GPU that this process does not see: "
+                       "CUDA_VISIBLE_DEVICES or the like, a container, or MIG hides it",
                        traits_.name.c_str());
 }
 

@@ -177,7 +177,8 @@ static void memory_out_of_reach_is_refused() {
     strange = *name;
     strange.gpu[0] ^= std::byte{1};
     CHECK_EQ(text_of(gpu->map(strange)),
-             "emulated:2: cannot reach memory of a GPU that this process does not see");
+             "emulated:2: cannot reach memory of a GPU that this process does not see: "
+             "CUDA_VISIBLE_DEVICES or the like, a container, or MIG hides it");
     const auto alone = gpu->allocate_private(100);
     CHECK_OK(alone);
     CHECK(!gpu->name_memory(*alone, 100));

@@ -320,7 +320,8 @@ Result<std::unique_ptr<DeviceShare>> Creation::share_device(const Equipment &equ
                                                             Transport &transport) {
     if (gpus_ == 0) return std::unique_ptr<DeviceShare>();
     const bool may_lend = gpus_ == transport.size() && hosts_.empty() && !settings_.checksum;
-    return DeviceShare::create(equipment.device.gpu, may_lend, transport, all_gather());
+    return DeviceShare::create(equipment.device.gpu, may_lend, transport, all_gather(),
+                               *equipment.log);
 }
 
 void Creation::tell(const Equipment &equipment, const Transport &transport,

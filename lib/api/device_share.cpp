@@ -3,6 +3,7 @@
 #include "base/round_up.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace qccl {
 
@@ -10,18 +11,31 @@ namespace qccl {
 // out.
 static constexpr size_t line_bytes = size_t{1} << 20;
 
+namespace {
+
+// How a rank's GPU reaches the others'. A rank whose own memory has no name comes first, because it
+// knows why others do not reach that memory.
+enum class PeerAccess : uint8_t { unnamed, partial, full };
+
+} // namespace
+
 Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gpu, bool may_lend,
                                                          Transport &transport,
-                                                         const AllGather &all_gather) {
+                                                         const AllGather &all_gather,
+                                                         const Log &log) {
     std::unique_ptr<DeviceShare> share(new DeviceShare(std::move(gpu)));
     if (may_lend) {
         QCCL_TRY(share->show(transport));
         std::vector<GpuMemoryName> names(transport.size());
         QCCL_TRY(all_gather(&share->own_, names.data(), sizeof share->own_));
-        const uint8_t reaches = share->map(names) ? 1 : 0;
-        std::vector<uint8_t> all(transport.size());
-        QCCL_TRY(all_gather(&reaches, all.data(), sizeof reaches));
-        if (std::ranges::count(all, uint8_t{1}) == static_cast<long>(all.size())) {
+        const Done reached = share->map(names, transport.rank());
+        const PeerAccess own = !share->named_ ? PeerAccess::unnamed
+                               : reached      ? PeerAccess::full
+                                              : PeerAccess::partial;
+        std::vector<PeerAccess> all(transport.size());
+        QCCL_TRY(all_gather(&own, all.data(), sizeof own));
+        const auto least = std::ranges::min_element(all);
+        if (*least == PeerAccess::full) {
             std::vector<std::span<std::byte>> views;
             for (const Mapped &mapped : share->mapped_)
                 views.push_back({mapped.memory, share->outbox_.size()});
@@ -29,6 +43,12 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
             share->place_lines();
             return share;
         }
+        // One line will do: what the other ranks meet most often has the same cause.
+        if (least - all.begin() == static_cast<long>(transport.rank()))
+            log.warn(
+                "GPUs do not reach each other's memory, so what ranks send goes through memory "
+                "of the host, which is slower: %s",
+                reached.error().text);
         share->forget();
     }
     if (share->gpu_) QCCL_TRY(share->pin(transport.arenas()));
@@ -52,17 +72,25 @@ Done DeviceShare::show(Transport &transport) {
     QCCL_TRY(std::byte *const memory, gpu_->take_lasting(bytes));
     outbox_ = {memory, outbox};
     bytes_ = bytes;
-    if (const auto name = gpu_->name_memory(memory, bytes)) own_ = *name;
+    const auto name = gpu_->name_memory(memory, bytes);
+    if (name)
+        own_ = *name;
+    else
+        named_ = name.error();
     return {};
 }
 
-bool DeviceShare::map(std::span<const GpuMemoryName> names) {
-    for (const GpuMemoryName &name : names) {
-        const auto memory = gpu_->map(name);
-        if (!memory) return false;
-        mapped_.push_back({name, *memory});
+Done DeviceShare::map(std::span<const GpuMemoryName> names, uint32_t own_rank) {
+    QCCL_TRY(named_);
+    for (uint32_t rank = 0; rank < names.size(); rank++) {
+        const auto memory = gpu_->map(names[rank]);
+        if (!memory)
+            return Error::make(memory.error().code,
+                               "rank %" PRIu32 " does not reach rank %" PRIu32 ": %s", own_rank,
+                               rank, memory.error().text);
+        mapped_.push_back({names[rank], *memory});
     }
-    return true;
+    return {};
 }
 
 Done DeviceShare::pin(std::span<const std::span<std::byte>> arenas) {

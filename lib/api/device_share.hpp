@@ -3,6 +3,7 @@
 // the communicator; knows no calls.
 #pragma once
 
+#include "base/log.hpp"
 #include "engine/gpu_lines.hpp"
 #include "transport/transport.hpp"
 
@@ -16,9 +17,10 @@ class DeviceShare {
 public:
     // Of a rank with a GPU or without one; all ranks make theirs together, with the same
     // `may_lend`: all have GPUs and are on one host, and nothing has to be read by it.
+    // Where they do not reach each other's GPUs, one of them tells `log` why.
     static Result<std::unique_ptr<DeviceShare>> create(std::shared_ptr<Gpu> gpu, bool may_lend,
                                                        Transport &transport,
-                                                       const AllGather &all_gather);
+                                                       const AllGather &all_gather, const Log &log);
     ~DeviceShare();
     DeviceShare(const DeviceShare &) = delete;
 
@@ -30,8 +32,8 @@ public:
 private:
     explicit DeviceShare(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
     Done show(Transport &transport);
-    // Whether this rank reaches all of them.
-    bool map(std::span<const GpuMemoryName> names);
+    // An error says whose memory this rank does not reach, and why.
+    Done map(std::span<const GpuMemoryName> names, uint32_t own_rank);
     void place_lines();
     void forget();
     Done pin(std::span<const std::span<std::byte>> arenas);
@@ -44,6 +46,7 @@ private:
     std::span<std::byte> outbox_; // of the GPU; the own one
     size_t bytes_ = 0;            // of the outbox and what lies behind it
     GpuMemoryName own_;           // nobody's where it could not be named
+    Done named_;                  // or why
     std::vector<Mapped> mapped_;  // of all ranks
     DeviceLines lines_;
     std::vector<std::byte *> pinned_;
