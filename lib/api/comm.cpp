@@ -50,8 +50,12 @@ Comm::~Comm() {
     parts_.transport->leave();
 }
 
-Done Comm::start_queue(std::optional<uint64_t> cpu) {
-    QCCL_TRY(queue_, GpuQueue::create(parts_.device.gpu, cpu,
+Done Comm::start_queue(const Settings &settings) {
+    const bool has_core = parts_.transport->ranks_per_core() <= 1;
+    const GpuQueue::Options options{
+        .cpu = settings.progress_cpu,
+        .spin = settings.spin.value_or(has_core ? ArrivalNaps::usual_spin : ArrivalNaps::Time{})};
+    QCCL_TRY(queue_, GpuQueue::create(parts_.device.gpu, options,
                                       [this] { return failure().has_value() || is_closed(); }));
     return {};
 }

@@ -17,6 +17,7 @@
 #include "api/wishes.hpp"
 #include "base/inject.hpp"
 #include "base/log.hpp"
+#include "base/settings.hpp"
 #include "device/device.hpp"
 #include "engine/engine.hpp"
 #include "transport/transport.hpp"
@@ -71,9 +72,8 @@ struct CallStream {
 class Comm final : public std::enable_shared_from_this<Comm> {
 public:
     explicit Comm(CommParts parts);
-    // Once, before the first call, where the device is a GPU: its calls run on one CPU, where it is
-    // given.
-    Done start_queue(std::optional<uint64_t> cpu);
+    // Once, before the first call, where the device is a GPU.
+    Done start_queue(const Settings &settings);
     ~Comm();
     Comm(const Comm &) = delete;
     Comm &operator=(const Comm &) = delete;

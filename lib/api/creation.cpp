@@ -361,7 +361,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .family = family,
                   .mark = std::move(equipment.mark),
                   .captures_alike = are_on_gpus_alike_});
-    if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_.progress_cpu));
+    if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_));
     return comm;
 }
 

@@ -5,16 +5,24 @@
 #include <chrono>
 #include <thread>
 
+#include <sys/prctl.h>
+
 namespace qccl {
 
 namespace {
 
 using namespace std::chrono_literals;
 
-// Between two looks at a stream that has not come yet.
-constexpr std::chrono::nanoseconds shortest_nap = 5us, longest_nap = 50us;
+constexpr std::chrono::nanoseconds between_looks_at_passages = 50us;
 // Once its gate is open, a stream that does not pass it is held up by something else.
 constexpr std::chrono::nanoseconds longest_passage = 2s;
+
+void pause(std::chrono::nanoseconds nap) {
+    if (nap == 0ns)
+        std::this_thread::yield(); // the caller's thread may have no other core
+    else
+        std::this_thread::sleep_for(nap);
+}
 
 void set(uint32_t *gate, uint32_t word) {
     std::atomic_ref(*gate).store(word, std::memory_order_release);
@@ -22,16 +30,15 @@ void set(uint32_t *gate, uint32_t word) {
 
 } // namespace
 
-Result<std::unique_ptr<GpuQueue>> GpuQueue::create(std::shared_ptr<Gpu> gpu,
-                                                   std::optional<uint64_t> cpu,
+Result<std::unique_ptr<GpuQueue>> GpuQueue::create(std::shared_ptr<Gpu> gpu, const Options &options,
                                                    std::function<bool()> is_over) {
-    std::unique_ptr<GpuQueue> queue(new GpuQueue(std::move(gpu), std::move(is_over)));
+    std::unique_ptr<GpuQueue> queue(new GpuQueue(std::move(gpu), options.spin, std::move(is_over)));
     if (queue->gpu_->traits().has_gates) {
         QCCL_TRY(queue->gate_, queue->gpu_->create_gate());
     }
     QCCL_TRY(queue->thread_,
              QuietThread::start(stream_thread_name, [q = queue.get()] { q->run(); }));
-    if (cpu) QCCL_TRY(queue->thread_.pin(*cpu));
+    if (options.cpu) QCCL_TRY(queue->thread_.pin(*options.cpu));
     return queue;
 }
 
@@ -60,7 +67,7 @@ bool GpuQueue::await_passages() {
             const auto is_passed = passage.is_passed();
             if (is_passed && *is_passed) break;
             if (!is_passed || std::chrono::steady_clock::now() > deadline) return false;
-            std::this_thread::sleep_for(longest_nap);
+            std::this_thread::sleep_for(between_looks_at_passages);
         }
     return true;
 }
@@ -211,6 +218,9 @@ void GpuQueue::push(Items &queue, Items &item) {
 }
 
 void GpuQueue::run() {
+    // The system lets a sleep last 50 us longer unless the thread says otherwise, which is more
+    // than a small call takes.
+    prctl(PR_SET_TIMERSLACK, 1UL);
     std::unique_lock lock(mutex_);
     for (;;) {
         changed_.wait(lock, [this] { return ends_ || has_work(); });
@@ -255,12 +265,14 @@ void GpuQueue::take_back(Items &served) {
 
 std::optional<Done> GpuQueue::await_arrival(std::unique_lock<std::mutex> &lock) {
     const OwnMark &arrival = queue_.front().arrival.front();
-    for (auto nap = shortest_nap; arrived_replays_.empty(); nap = std::min(2 * nap, longest_nap)) {
+    ArrivalNaps naps(spin_);
+    const auto begin = std::chrono::steady_clock::now();
+    while (arrived_replays_.empty()) {
         lock.unlock();
         const bool is_over = is_over_();
         const auto is_passed = arrival.is_passed();
         const bool must_wait = !is_over && is_passed && !*is_passed;
-        if (must_wait) std::this_thread::sleep_for(nap);
+        if (must_wait) pause(naps.next(std::chrono::steady_clock::now() - begin));
         lock.lock();
         if (!must_wait) return outcome(is_passed);
     }

@@ -4,10 +4,12 @@
 // one graph in the order in which they were captured.
 #pragma once
 
+#include "api/arrival_naps.hpp"
 #include "base/quiet_thread.hpp"
 #include "base/result.hpp"
 #include "device/gpu_device.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -24,9 +26,13 @@ public:
     // from 1, the calls that were captured; 0: no graph makes this one.
     using Work = std::function<void(const Done &arrived, uint64_t captured)>;
 
+    struct Options {
+        std::optional<uint64_t> cpu;     // the only one that the thread runs on
+        std::chrono::nanoseconds spin{}; // how long it looks for a stream without sleeping
+    };
     // `is_over` says that calls need not wait for streams any more: any thread, any time.
     static Result<std::unique_ptr<GpuQueue>>
-    create(std::shared_ptr<Gpu> gpu, std::optional<uint64_t> cpu, std::function<bool()> is_over);
+    create(std::shared_ptr<Gpu> gpu, const Options &options, std::function<bool()> is_over);
     // Does what is left, and waits until every stream has passed its gates.
     ~GpuQueue();
     GpuQueue(const GpuQueue &) = delete;
@@ -72,8 +78,8 @@ private:
         Marks latest;
     };
 
-    GpuQueue(std::shared_ptr<Gpu> gpu, std::function<bool()> is_over)
-        : gpu_(std::move(gpu)), is_over_(std::move(is_over)) {}
+    GpuQueue(std::shared_ptr<Gpu> gpu, std::chrono::nanoseconds spin, std::function<bool()> is_over)
+        : gpu_(std::move(gpu)), spin_(spin), is_over_(std::move(is_over)) {}
     bool has_work() const { return !queue_.empty() || !arrived_replays_.empty(); }
     bool is_busy() const { return has_work() || is_serving_; }
     Done capture(GpuStream stream, uint64_t capture, Work work);
@@ -92,6 +98,7 @@ private:
     bool await_passages();
 
     std::shared_ptr<Gpu> gpu_;
+    const std::chrono::nanoseconds spin_;
     std::function<bool()> is_over_;
     uint32_t *gate_ = nullptr; // counts calls
     uint32_t issued_ = 0;

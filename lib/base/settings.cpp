@@ -124,7 +124,8 @@ static constexpr SettingRow table[] = {
      "what UCX may use between hosts; auto: UCX_NET_DEVICES, or all there is",
      store_or_auto<&Settings::ucx_devices, parse_text>},
     {"QCCL_SPIN", "auto", "a time such as 50us, or auto",
-     "how long a wait spins before it sleeps; auto: 20us, or none where ranks outnumber cores",
+     "how long a wait spins before it sleeps; auto: 20us (50us for a GPU's stream), or none where "
+     "ranks outnumber cores",
      store_or_auto<&Settings::spin, parse_duration>},
     {"QCCL_PROGRESS_CPU", "auto", "a CPU's number, or auto",
      "where the threads of host streams run; auto: anywhere",
