@@ -94,10 +94,20 @@ typedef struct qcclCodec *qcclCodec_t;
  * stream has come to it, and the stream goes on when it is done, also where it has failed: then
  * qcclCommGetAsyncError says why. With QCCL_STREAM_SYNC the call returns when it is done; what the
  * caller's streams still do to its buffers has to be awaited before. On AMD's GPUs QCCL_STREAM_SYNC
- * alone is possible. Ranks that are threads and share a GPU need a stream each, as what stands in
- * one stream waits for what stands before it, and while one of them waits for another no call that
- * waits for the whole GPU (cudaFree, cudaDeviceSynchronize). Buffers are the GPU's memory, or
- * managed memory.
+ * alone is possible. Buffers are the GPU's memory, or managed memory.
+ *
+ * While a stream waits for other ranks in a call, a thread of the library starts work on the GPU,
+ * and nothing may hold that up on any rank:
+ * - No call that waits for the whole GPU, also where each rank is a process: cudaDeviceSynchronize,
+ *   cudaFree, cudaFreeHost, cudaHostUnregister, the first launch of a kernel that CUDA loads lazily
+ *   (set CUDA_MODULE_LOADING=EAGER, or launch it once before), and what PyTorch frees to try again
+ *   when it is out of memory. Such a call may return only when the collective fails with
+ *   qcclTimeout.
+ * - The stream has not the greatest priority, which the library's own streams have (a warning says
+ *   so once), and ranks that are threads have enough queues of the GPU
+ *   (CUDA_DEVICE_MAX_CONNECTIONS=32; with 1, a stream that waits holds up the library's).
+ * - Ranks that are threads and share a GPU have a stream each, and none uses the default stream, as
+ *   what stands in one stream waits for what stands before it.
  *
  * A call may be captured into a graph, and is made anew by each launch of the graph. All ranks
  * capture the same calls in the same order, those of captures that come to nothing too, and launch
