@@ -4,6 +4,7 @@ where there is no GPU.
 usage: gpu_modules_test.py SOURCE_ROOT MODULE...   each libqccl_VENDOR.so
 """
 import ctypes
+import os
 import pathlib
 import re
 import struct
@@ -15,7 +16,8 @@ ROOT = pathlib.Path(sys.argv[1])
 MODULES = {pathlib.Path(path).stem.removeprefix("libqccl_"): pathlib.Path(path) for path in sys.argv[2:]}
 KERNELS = re.findall(r"^    X\((\w+)\)", (ROOT / "kernels/kernel_list.hpp").read_text(), re.M)
 SYMBOLS = [f"_ZN4qccl3gpu{len(name)}{name}ENS_5BatchE".encode() for name in KERNELS]
-NVIDIA = {(2, 80), (2, 90), (2, 100), (1, 100)}  # machine code of three, and PTX for whatever is newer
+TARGETS = [int(target) for target in os.environ.get("NVIDIA_TARGETS", "").split()]
+NVIDIA = {*((2, target) for target in TARGETS), *((1, target) for target in TARGETS[-1:])}  # and PTX for whatever is newer
 AMD = ["gfx906", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201"]
 
 
@@ -115,6 +117,7 @@ class GpuModules(unittest.TestCase):
     def test_every_kernel_for_nvidia(self):
         library = MODULES["cuda"].read_bytes()
         self.assertEqual([name for name in SYMBOLS if name + b"\0" not in library], [])
+        self.assertTrue(NVIDIA)
         self.assertLessEqual(NVIDIA, set(nvidia_codes(section(MODULES["cuda"], ".nv_fatbin"))))
 
     @unittest.skipUnless("hip" in MODULES, "no clang for AMD GPUs here")
