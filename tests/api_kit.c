@@ -5,6 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 typedef struct {
     int rank;
     qcclComm_t comm;
@@ -144,18 +147,44 @@ void assert_works(const world_t *world)
 static void *wait_inside(void *argument)
 {
     waiter_t *waiter = argument;
-    waiter->result = qcclBarrier(waiter->comm, NULL);
+    atomic_store(&waiter->thread_id, (int)syscall(SYS_gettid));
+    waiter->result = waiter->call(waiter->comm);
     strcpy(waiter->sentence, qcclGetLastError(NULL));
     return NULL;
 }
 
-void start_waiter(waiter_t *waiter, qcclComm_t comm)
+/* As the system has it: 'S' asleep, 'R' running; 0: the thread has ended. */
+static char state_of(int thread_id)
 {
+    char path[64], text[128] = "";
+    FILE *file;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread_id);
+    file = fopen(path, "r");
+    if (!file) return 0;
+    if (!fgets(text, sizeof text, file)) text[0] = 0;
+    fclose(file);
+    return strstr(text, ") ") ? strstr(text, ") ")[2] : 0;
+}
+
+void start_waiter_in(waiter_t *waiter, qcclComm_t comm, qcclResult_t (*call)(qcclComm_t comm))
+{
+    const double began = now_s();
+    char state = 'R';
     memset(waiter, 0, sizeof *waiter);
     waiter->comm = comm;
+    waiter->call = call;
     assert_int_equal(pthread_create(&waiter->thread, NULL, wait_inside, waiter), 0);
-    sleep_ms(50); /* long enough to be asleep in it, and right too if it is not */
+    while (state != 'S' && state != 0) {
+        const int thread_id = atomic_load(&waiter->thread_id);
+        if (now_s() - began > 60) fail_msg("a thread does not come to sleep in its call");
+        sleep_ms(1);
+        if (thread_id != 0) state = state_of(thread_id);
+    }
 }
+
+static qcclResult_t meet(qcclComm_t comm) { return qcclBarrier(comm, NULL); }
+
+void start_waiter(waiter_t *waiter, qcclComm_t comm) { start_waiter_in(waiter, comm, meet); }
 
 void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part)
 {

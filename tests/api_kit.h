@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,14 +47,18 @@ void assert_says(const char *sentence, const char *part);
 void assert_works(const world_t *world);
 
 /* A thread that is inside a barrier, which others do not come to. */
-typedef struct {
+typedef struct waiter {
     qcclComm_t comm;
+    qcclResult_t (*call)(qcclComm_t comm);
     pthread_t thread;
+    atomic_int thread_id; /* the system's; 0: it has not begun */
     qcclResult_t result;
     char sentence[sentence_bytes];
 } waiter_t;
 
+/* Returns when the thread sleeps in its call, a barrier or `call`. */
 void start_waiter(waiter_t *waiter, qcclComm_t comm);
+void start_waiter_in(waiter_t *waiter, qcclComm_t comm, qcclResult_t (*call)(qcclComm_t comm));
 /* Waits for it to come out, and looks at what it was told. */
 void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part);
 

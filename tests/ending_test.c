@@ -71,13 +71,6 @@ static void aborted_with_work_enqueued(void **state)
     assert_int_equal(qcclCommDestroy(world.comms[1]), qcclSuccess);
 }
 
-static void *finalize(void *argument)
-{
-    waiter_t *waiter = argument;
-    waiter->result = qcclCommFinalize(waiter->comm);
-    return NULL;
-}
-
 static void hold(void *context)
 {
     while (atomic_load((atomic_int *)context)) sleep_ms(1);
@@ -100,10 +93,7 @@ static void aborted_while_its_work_is_far_back(void **state)
     assert_int_equal(qcclStreamCreate(&stream), qcclSuccess);
     assert_int_equal(qcclBarrier(other.comms[0], stream), qcclSuccess);
     assert_int_equal(qcclBarrier(world.comms[0], stream), qcclSuccess);
-    memset(&waiter, 0, sizeof waiter);
-    waiter.comm = world.comms[0];
-    assert_int_equal(pthread_create(&waiter.thread, NULL, finalize, &waiter), 0);
-    sleep_ms(50);
+    start_waiter_in(&waiter, world.comms[0], qcclCommFinalize);
     assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
     check_waiter(&waiter, qcclRevoked, "");
     atomic_store(&is_held, 0);

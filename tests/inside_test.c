@@ -120,7 +120,7 @@ static void one_thread_in_blocking_calls_of_all_ranks(void **state)
 
 typedef struct {
     qcclComm_t comm;
-    int calls;
+    atomic_int calls;
     qcclResult_t collective, destroy, abort, finalize;
     char refused[2][sentence_bytes];
 } idler_t;
@@ -161,7 +161,7 @@ static void the_idle_function(void **state)
     idler.calls = 0;
     idler.comm = world.comms[0];
     start_waiter(&waiter, world.comms[0]);
-    sleep_ms(200);
+    while (atomic_load(&idler.calls) == 0) sleep_ms(1);
     assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclSuccess);
     check_waiter(&waiter, qcclSuccess, "");
     assert_all_refused(&idler);

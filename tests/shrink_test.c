@@ -262,13 +262,10 @@ static void misuse_is_refused(void **state)
 }
 
 /* A thread that waits in it comes out when another aborts the communicator. */
-static void *shrink_alone(void *argument)
+static qcclResult_t shrink_alone(qcclComm_t comm)
 {
-    waiter_t *waiter = argument;
     qcclComm_t made = NULL;
-    waiter->result = qcclCommShrink(waiter->comm, NULL, 0, &made, NULL, QCCL_SHRINK_DEFAULT);
-    strcpy(waiter->sentence, qcclGetLastError(NULL));
-    return NULL;
+    return qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_DEFAULT);
 }
 
 static void aborted_under_a_thread(void **state)
@@ -277,10 +274,7 @@ static void aborted_under_a_thread(void **state)
     order_t order = {.world = &world, .members = 6};
     waiter_t waiter;
     (void)state;
-    memset(&waiter, 0, sizeof waiter);
-    waiter.comm = world.comms[0];
-    assert_int_equal(pthread_create(&waiter.thread, NULL, shrink_alone, &waiter), 0);
-    sleep_ms(30);
+    start_waiter_in(&waiter, world.comms[0], shrink_alone);
     assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
     check_waiter(&waiter, qcclInvalidUsage, "is being ended by another thread");
     world.comms[0] = NULL;
@@ -302,13 +296,10 @@ static void linger(void *context)
     sleep_ms(10);
 }
 
-static void *shrink_with_abort(void *argument)
+static qcclResult_t shrink_with_abort(qcclComm_t comm)
 {
-    waiter_t *waiter = argument;
     qcclComm_t made = NULL;
-    waiter->result = qcclCommShrink(waiter->comm, NULL, 0, &made, NULL, QCCL_SHRINK_ABORT);
-    strcpy(waiter->sentence, qcclGetLastError(NULL));
-    return NULL;
+    return qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_ABORT);
 }
 
 /* Both wait for a thread that takes its time to come out; either may be first then. Memory that is
@@ -324,9 +315,7 @@ static void aborted_while_it_waits_for_a_thread(void **state)
         configs[0].idle.function = linger;
         world = join_world(2, configs);
         start_waiter(&inside, world.comms[0]);
-        memset(&waiter, 0, sizeof waiter);
-        waiter.comm = world.comms[0];
-        assert_int_equal(pthread_create(&waiter.thread, NULL, shrink_with_abort, &waiter), 0);
+        start_waiter_in(&waiter, world.comms[0], shrink_with_abort);
         await_failure(world.comms[1]); /* it has begun */
         assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
         check_waiter(&waiter, qcclInvalidUsage, "by another thread");
