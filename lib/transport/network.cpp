@@ -1,15 +1,62 @@
 #include "transport/network.hpp"
 
 #include "base/module.hpp"
+#include "base/private_copy.hpp"
 
 #include <array>
+#include <mutex>
+#include <string_view>
+
+#include <pthread.h>
 
 namespace qccl {
 
+namespace {
+
+// UCX keeps a thread for the whole process and the list of what it serves. A forked child inherits
+// the list without the thread, and its descriptors are those of the parent.
+constexpr std::string_view stateful_libraries[] = {"libucp", "libuct", "libucs", "libucm"};
+
+// What this process has loaded. Never destroyed: a process may fork while it ends.
+struct Loaded {
+    std::mutex mutex;
+    const NetworkModule *original = nullptr; // also where an ancestor of this process has loaded it
+    const NetworkModule *own = nullptr;      // what this process may use
+};
+
+Loaded &loaded() {
+    static Loaded *const all = [] {
+        pthread_atfork([] { loaded().mutex.lock(); }, [] { loaded().mutex.unlock(); },
+                       [] {
+                           loaded().own = nullptr;
+                           loaded().mutex.unlock();
+                       });
+        return new Loaded;
+    }();
+    return *all;
+}
+
+Result<void *> find_function(const char *file_name, const NetworkModule *inherited) {
+    if (!inherited) return find_in_module(file_name, network_module_symbol);
+    auto found = find_in_private_copy(inherited, stateful_libraries, network_module_symbol);
+    if (found) return found;
+    return Error::make(found.error().code,
+                       "this process was forked from one that has used UCX, which works in no such "
+                       "child, and %.150s",
+                       found.error().text);
+}
+
+} // namespace
+
 Result<const NetworkModule *> load_network_module(const char *file_name) {
-    QCCL_TRY(void *const found, find_in_module(file_name, network_module_symbol));
+    Loaded &all = loaded();
+    const std::lock_guard guard(all.mutex);
+    if (all.own) return all.own;
+    QCCL_TRY(void *const found, find_function(file_name, all.original));
     const NetworkModule *const module = reinterpret_cast<NetworkModuleFunction *>(found)();
     QCCL_TRY(check_abi(file_name, module->abi, NetworkModule::current_abi));
+    if (!all.original) all.original = module;
+    all.own = module;
     return module;
 }
 

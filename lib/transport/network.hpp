@@ -14,7 +14,8 @@
 
 namespace qccl {
 
-// The module that lies beside the library or where the system finds libraries. It stays loaded. An
+// The module that lies beside the library or where the system finds libraries, which stays loaded;
+// of one file in a process. A forked child gets a copy of its own, which knows sockets alone. An
 // error says what is missing, or that it was built for another version.
 Result<const NetworkModule *> load_network_module(const char *file_name);
 inline constexpr const char *ucx_module_file = "libqccl_ucx.so";

@@ -1,0 +1,142 @@
+// The loader takes two files for one library where their paths, their inodes or the names by which
+// other objects ask for them are the same. So the copies are files of their own in memory, and each
+// asks for the others by the paths of those, which take the places of the names.
+//
+// A namespace of dlmopen would have a C library of its own, whose keys of thread-specific data are
+// the same numbers as the program's and stand in the same places.
+#include "base/private_copy.hpp"
+
+#include "base/file_descriptor.hpp"
+#include "base/system_error.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace qccl {
+
+namespace {
+
+struct Original {
+    std::string path;
+    std::string image; // the file's bytes, and then those of the copy
+    FileDescriptor copy;
+
+    std::string name() const { return path.substr(path.rfind('/') + 1); }
+};
+
+// Builds of a library that come with other software put a mark of theirs behind its name.
+bool is_file_of(std::string_view library, std::string_view name) {
+    return name.starts_with(library) && name.size() > library.size() &&
+           (name[library.size()] == '.' || name[library.size()] == '-');
+}
+
+std::vector<Original> loaded_objects(Libraries libraries) {
+    struct Found {
+        Libraries libraries;
+        std::vector<Original> objects;
+    } found{libraries, {}};
+    dl_iterate_phdr(
+        [](dl_phdr_info *info, size_t, void *context) {
+            auto &to = *static_cast<Found *>(context);
+            Original object{info->dlpi_name, {}, {}};
+            const auto is_its = [name = object.name()](std::string_view library) {
+                return is_file_of(library, name);
+            };
+            if (std::any_of(to.libraries.begin(), to.libraries.end(), is_its))
+                to.objects.push_back(std::move(object));
+            return 0;
+        },
+        &found);
+    return std::move(found.objects);
+}
+
+Error refuse_copy(const Original &object, const char *why) {
+    return Error::make(Code::system_error, "no second copy of %.60s can be loaded: %.120s",
+                       object.name().c_str(), why);
+}
+
+// As long as the name whose place it takes; too long where a name is short.
+std::string path_of(const FileDescriptor &file, const std::string &name) {
+    const std::string path = "/dev/fd/" + std::to_string(file.number());
+    return std::string(name.size() - std::min(name.size(), path.size()), '/') + path;
+}
+
+// An empty file, whose path no object has been loaded from: the copies that an ancestor of this
+// process has made have numbers, too.
+Result<FileDescriptor> open_file_in_memory(const std::string &name) {
+    std::vector<FileDescriptor> taken;
+    for (;;) {
+        FileDescriptor file(memfd_create("qccl", MFD_CLOEXEC));
+        if (!file.is_open()) return cannot("make a file in memory");
+        void *const earlier = dlopen(path_of(file, name).c_str(), RTLD_LAZY | RTLD_NOLOAD);
+        if (!earlier) return file;
+        dlclose(earlier);
+        taken.push_back(std::move(file));
+    }
+}
+
+Done write_image(const Original &object) {
+    for (size_t done = 0; done < object.image.size();) {
+        const ssize_t written =
+            write(object.copy.number(), object.image.data() + done, object.image.size() - done);
+        if (written <= 0) return cannot("write to a file in memory");
+        done += static_cast<size_t>(written);
+    }
+    return {};
+}
+
+// Wherever it is a whole string. False: nowhere.
+bool replace_name(std::string &image, const std::string &name, const std::string &other) {
+    const std::string whole = '\0' + name + '\0';
+    size_t at = image.find(whole);
+    const bool is_there = at != image.npos;
+    for (; at != image.npos; at = image.find(whole, at + 1))
+        image.replace(at + 1, other.size(), other);
+    return is_there;
+}
+
+Done prepare_copies(std::vector<Original> &objects) {
+    for (Original &object : objects) {
+        std::ifstream file(object.path, std::ios::binary);
+        object.image.assign(std::istreambuf_iterator<char>(file), {});
+        if (!file) return refuse_copy(object, "its file cannot be read");
+        QCCL_TRY(object.copy, open_file_in_memory(object.name()));
+    }
+    for (size_t i = 1; i < objects.size(); i++) { // nothing asks for the first
+        const std::string name = objects[i].name(), path = path_of(objects[i].copy, name);
+        if (path.size() > name.size()) return refuse_copy(objects[i], "its name is too short");
+        for (Original &object : objects)
+            if (!replace_name(object.image, name, path) && &object == &objects[i])
+                return refuse_copy(object, "it has another name inside");
+    }
+    for (const Original &object : objects) QCCL_TRY(write_image(object));
+    return {};
+}
+
+} // namespace
+
+Result<void *> find_in_private_copy(const void *inside, Libraries libraries, const char *symbol) {
+    Dl_info first{};
+    if (dladdr(inside, &first) == 0)
+        return Error::make(Code::internal_error, "no shared object is loaded at %p", inside);
+    std::vector<Original> objects = loaded_objects(libraries);
+    objects.insert(objects.begin(), Original{first.dli_fname, {}, {}});
+    QCCL_TRY(prepare_copies(objects));
+    // The copies find each other also where the program itself is linked with the originals.
+    const std::string path = path_of(objects.front().copy, objects.front().name());
+    void *const copy = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_DEEPBIND);
+    void *const found = copy ? dlsym(copy, symbol) : nullptr;
+    if (!found) return refuse_copy(objects.front(), dlerror());
+    return found;
+}
+
+} // namespace qccl
