@@ -11,11 +11,11 @@
 #include "device/host.hpp"
 #include "device/loader.hpp"
 #include "topology/numa_node.hpp"
+#include "transport/headroom.hpp"
 #include "transport/network.hpp"
 
 #include <qccl/version.h>
 
-#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
@@ -227,6 +227,7 @@ Done Creation::compare(const Equipment &equipment) {
 
 Result<FarOptions> Creation::far_options() const {
     FarOptions far;
+    QCCL_TRY(check_headroom(hosts_, bootstrap_.rank()));
     const auto module = load_network_module(ucx_module_file);
     if (!module)
         return Error::make(

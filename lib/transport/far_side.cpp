@@ -1,6 +1,8 @@
 // Every step that may fail here is agreed on before the next.
 #include "transport/far_side.hpp"
 
+#include "transport/headroom.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -55,6 +57,7 @@ namespace {
 
 Result<Network> open_network(SharedTransport &transport, const TransportOptions &options) {
     const FarOptions &far = options.far;
+    QCCL_TRY(check_headroom(options.hosts, options.rank));
     const auto wished = [](const std::string &text) {
         return text.empty() ? nullptr : text.c_str();
     };
