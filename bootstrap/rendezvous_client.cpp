@@ -41,6 +41,7 @@ public:
     uint32_t rank() const override { return claim_.rank; }
     uint32_t size() const override { return claim_.size; }
     Done all_gather(const void *mine, void *all, size_t bytes) override;
+    Done check() override;
 
     // What the server says to the proof. Nothing: it hung up without a word.
     Result<std::optional<Done>> hear_verdict(Arrival &arrival);
@@ -196,6 +197,17 @@ Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {
     const Done done = exchange(mine, all, bytes);
     if (!done) failure_ = done.error();
     return done;
+}
+
+// All that comes unasked is that nothing more will come.
+Done RendezvousClient::check() {
+    while (!failure_) {
+        const auto message = receive();
+        if (message && !*message) return {};
+        const Done heard = message ? take(**message, false) : outcome(message);
+        if (!heard) failure_ = heard.error();
+    }
+    return *failure_;
 }
 
 Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {

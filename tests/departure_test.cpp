@@ -1,7 +1,7 @@
 // bootstrap with ranks as processes that die, stop, leave, fork and exit: the others learn who, and
 // nothing stays behind.
 #include "open_descriptors.hpp"
-#include "rendezvous_kit.hpp"
+#include "rank_processes.hpp"
 #include "sanitizer.h"
 
 #include <csignal>
@@ -14,51 +14,6 @@
 #include <sys/wait.h>
 
 using namespace kit;
-
-namespace {
-
-// What a forked rank writes down for its parent; a process that dies writes nothing.
-struct Report {
-    int32_t code = -1;
-    int32_t rank = -1;
-    char text[sizeof Error::text] = "died without a word";
-};
-
-struct Processes {
-    std::vector<pid_t> pids;
-    std::vector<int> pipes;
-
-    template <class Part> void start(Part part) {
-        int ends[2];
-        CHECK(pipe(ends) == 0);
-        const pid_t pid = fork();
-        if (pid == 0) {
-            alarm(20);
-            const Done done = part();
-            Report report{0, -1, ""};
-            if (!done) {
-                report.code = static_cast<int32_t>(done.error().code);
-                report.rank = done.error().rank;
-                snprintf(report.text, sizeof report.text, "%s", done.error().text);
-            }
-            _exit(write(ends[1], &report, sizeof report) == sizeof report ? 0 : 1);
-        }
-        close(ends[1]);
-        pids.push_back(pid);
-        pipes.push_back(ends[0]);
-    }
-    Report report(size_t i) {
-        Report report;
-        if (read(pipes[i], &report, sizeof report) != sizeof report) report = {};
-        return report;
-    }
-    ~Processes() {
-        for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
-        for (const int end : pipes) close(end);
-    }
-};
-
-} // namespace
 
 static void processes_meet_too() {
     const UniqueId id = make_id();
@@ -96,6 +51,29 @@ static void a_killed_rank_is_named() {
             CHECK(std::string(report.text).find("rank 2 (process ") == 0);
         }
         CHECK(timer.seconds() < 5);
+    }
+}
+
+// Also to a rank that is in no exchange.
+static void a_death_shows_without_an_exchange() {
+    const UniqueId id = make_id();
+    Processes ranks;
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ranks.start([&, rank]() -> Done {
+            QCCL_TRY(const auto bootstrap, join_unique_id(id, 3, rank, options()));
+            for (uint32_t round = 0; round < 3; round++) {
+                QCCL_TRY(bootstrap->check());
+                QCCL_TRY(exchange(*bootstrap, 8, round));
+            }
+            if (rank == 2) raise(SIGKILL);
+            for (const Timer timer; timer.seconds() < 10; std::this_thread::sleep_for(5ms))
+                QCCL_TRY(bootstrap->check());
+            return {};
+        });
+    for (const size_t rank : {size_t{0}, size_t{1}}) {
+        const Report report = ranks.report(rank);
+        CHECK_EQ(report.code, static_cast<int>(Code::peer_lost));
+        CHECK_EQ(report.rank, 2);
     }
 }
 
@@ -305,6 +283,7 @@ int main() {
         QTEST(a_stopped_host_is_not_waited_for),
         QTEST(processes_meet_too),
         QTEST(a_killed_rank_is_named),
+        QTEST(a_death_shows_without_an_exchange),
         QTEST(a_stopped_rank_costs_time_only),
         QTEST(a_rank_that_left_is_named),
         QTEST(a_forked_child_leaves_its_parents_connection_alone),

@@ -139,6 +139,7 @@ Done reach_hosts(SharedTransport &transport, const Roster &roster, const Transpo
     QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(LifeContact)));
     Done ready = transport.use(std::move(*network), session_of(contacts));
     if (ready) ready = connect_neighbours(transport, *port, contacts, roster, options);
+    if (!ready) *port = LifePort(); // so that a rank which calls this one does not go on waiting
     return gather_done(ready, options.size, all_gather);
 }
 
