@@ -3,9 +3,10 @@
 namespace qccl {
 
 Arrival::Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
-                 TimePoint now)
+                 TimePoint now, bool wants_room)
     : where_(text(endpoints)), options_(options), deadline_(deadline_after(now, options.timeout)),
-      try_ends_(deadline_), tell_at_(deadline_after(now, options.warn_after)) {}
+      wants_room_(wants_room), try_ends_(deadline_),
+      tell_at_(deadline_after(now, options.warn_after)) {}
 
 void Arrival::begin_try(std::chrono::nanoseconds longest) {
     try_ends_ = std::min(deadline_, deadline_after(Clock::now(), longest));

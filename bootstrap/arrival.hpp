@@ -15,8 +15,12 @@ public:
     static constexpr const char *stranger =
         "who listens there does not hold the secret: no rank 0 of this job";
 
-    Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options,
-            TimePoint now);
+    // Who listens there is to leave the port to this rank where `wants_room` and it has no use for
+    // it any more.
+    Arrival(const std::vector<Endpoint> &endpoints, const RendezvousOptions &options, TimePoint now,
+            bool wants_room = false);
+
+    bool wants_room() const { return wants_room_; }
 
     TimePoint deadline() const { return deadline_; }
     bool is_over() const { return Clock::now() >= deadline_; }
@@ -44,6 +48,7 @@ private:
     const std::string where_;
     const RendezvousOptions &options_;
     const TimePoint deadline_;
+    const bool wants_room_;
     TimePoint try_ends_;
     TimePoint tell_at_;
     std::string obstacle_;

@@ -45,13 +45,21 @@ Done Assembly::join(const Claim &claim, const std::string &where) {
         has_joined_.resize(size_);
         has_departed_.resize(size_);
         where_.resize(size_);
+        claims_.resize(size_);
         round_.emplace(size_);
     }
     has_joined_[claim.rank] = true;
     where_[claim.rank] = where;
+    claims_[claim.rank] = claim;
     joined_++;
     if (is_complete()) end_wait();
     return {};
+}
+
+bool Assembly::has_member(const Claim &claim) const {
+    if (claim.rank >= size_ || !has_joined_[claim.rank]) return false;
+    const Claim &joined = claims_[claim.rank];
+    return joined.process == claim.process && joined.process_namespace == claim.process_namespace;
 }
 
 void Assembly::contribute(uint32_t rank, std::span<const std::byte> mine, TimePoint now) {

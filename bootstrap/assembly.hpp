@@ -24,6 +24,8 @@ public:
 
     // An error refuses the newcomer. While ranks are still missing it also fails them all.
     Done join(const Claim &claim, const std::string &where);
+    // Whether it is that rank's process that has joined, and not another.
+    bool has_member(const Claim &claim) const;
     bool is_complete() const { return joined_ > 0 && joined_ == size_; }
 
     void contribute(uint32_t rank, std::span<const std::byte> mine, TimePoint now);
@@ -68,6 +70,7 @@ private:
     uint32_t first_ = 0; // the rank that said the size first
     std::vector<bool> has_joined_;
     std::vector<std::string> where_;
+    std::vector<Claim> claims_;
     std::vector<bool> has_departed_;
     bool has_elected_ = false; // for the wait at hand
     std::optional<Round> round_;

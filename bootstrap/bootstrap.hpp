@@ -51,6 +51,9 @@ struct RendezvousOptions {
     std::string interface; // where to listen, as choose_endpoints() has it; empty: on all
     std::chrono::nanoseconds timeout{std::chrono::seconds(1800)};
     std::chrono::nanoseconds warn_after{std::chrono::seconds(5)};
+    // For so long after a rendezvous has failed, or by a launcher's variables is complete, its
+    // server tells who comes late what became of it.
+    std::chrono::nanoseconds linger{std::chrono::seconds(10)};
     // Gets one sentence about late ranks, on one of the ranks that wait for them; and one on each
     // rank that does not get in.
     Warn warn;

@@ -2,7 +2,7 @@
 // queued. Knows no messages.
 #pragma once
 
-#include "base/file_descriptor.hpp"
+#include "base/fork_shield.hpp"
 #include "bootstrap/endpoint.hpp"
 #include "bootstrap/round.hpp"
 
@@ -24,6 +24,7 @@ public:
 
     int get() const { return descriptor_.number(); }
     bool is_open() const { return descriptor_.is_open(); }
+    ForkShield shield() const { return ForkShield(descriptor_); }
     // Closes this process's copy and leaves the connection alone.
     void forget() { descriptor_ = FileDescriptor(); }
 

@@ -20,8 +20,7 @@ namespace qccl {
 
 using namespace std::chrono_literals;
 
-// A rendezvous that has failed stays for those who come late; whoever holds the port longer is
-// another program.
+// A rendezvous that is served makes room at once; whoever holds the port longer is another program.
 static constexpr auto longest_in_use = 15s;
 static constexpr auto look_again = 50ms;
 
@@ -165,17 +164,30 @@ static Done take_secret_file(const std::string &path, Secret &secret) {
     return {};
 }
 
-static Result<std::vector<Socket>> open_patiently(std::vector<Endpoint> &doors,
+// Rank 0 reaches itself, or who is there in its place, by any of its doors.
+static std::vector<Endpoint> from_inside(std::vector<Endpoint> doors) {
+    for (Endpoint &door : doors) {
+        if (!is_unspecified(door)) continue;
+        const bool is_ipv4 = door.family == AddressFamily::ipv4;
+        const uint16_t port = door.port;
+        door = *parse_address(is_ipv4 ? "127.0.0.1" : "::1");
+        door.port = port;
+    }
+    return doors;
+}
+
+static Result<std::vector<Socket>> open_patiently(Meeting &meeting, uint32_t size,
                                                   const RendezvousOptions &options) {
     const TimePoint start = Clock::now();
     TimePoint warn_at = deadline_after(start, options.warn_after);
     const TimePoint deadline =
         std::min(start + longest_in_use, deadline_after(start, options.timeout));
     for (;;) {
-        auto listeners = open_listeners(doors);
+        auto listeners = open_listeners(meeting.doors);
         if (listeners) return listeners;
         const Error &problem = listeners.error();
         if (problem.got != EADDRINUSE) return problem;
+        QCCL_TRY(ask_for_room({from_inside(meeting.doors), meeting.fields.secret}, size, options));
         if (Clock::now() >= deadline)
             return Error::make(Code::system_error, "%.150s; QCCL_PORT chooses another port",
                                problem.text)
@@ -188,18 +200,6 @@ static Result<std::vector<Socket>> open_patiently(std::vector<Endpoint> &doors,
     }
 }
 
-// Rank 0 reaches itself by any of its doors.
-static std::vector<Endpoint> from_inside(std::vector<Endpoint> doors) {
-    for (Endpoint &door : doors) {
-        if (!is_unspecified(door)) continue;
-        const bool is_ipv4 = door.family == AddressFamily::ipv4;
-        const uint16_t port = door.port;
-        door = *parse_address(is_ipv4 ? "127.0.0.1" : "::1");
-        door.port = port;
-    }
-    return doors;
-}
-
 Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environment,
                                                     const EnvironmentOptions &options) {
     QCCL_TRY(prepare_secrets());
@@ -209,9 +209,9 @@ Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environme
     QCCL_TRY(Meeting meeting, arrange(mine, options.rendezvous));
     QCCL_TRY(take_secret_file(options.secret_file, meeting.fields.secret));
     if (mine.rank == 0) {
-        QCCL_TRY(auto listeners, open_patiently(meeting.doors, options.rendezvous));
-        QCCL_TRY(serve_rendezvous(std::move(listeners), meeting.fields.secret,
-                                  options.rendezvous.timeout, Afterwards::make_room));
+        QCCL_TRY(auto listeners, open_patiently(meeting, mine.size, options.rendezvous));
+        QCCL_TRY(serve_rendezvous(std::move(listeners), meeting.fields.secret, options.rendezvous,
+                                  Afterwards::make_room));
         meeting.fields.endpoints = from_inside(meeting.doors);
     }
     return join_rendezvous(meeting.fields, mine.size, mine.rank, options.rendezvous,

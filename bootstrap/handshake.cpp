@@ -76,10 +76,12 @@ static Tag proof_tag(const Transcript &seen, const Claim &claim, const Secret &s
     return keyed_hash(secret, parts);
 }
 
-Hello make_hello() { return {{rank_magic, protocol_version, {}}, make_nonce()}; }
+Hello make_hello(bool wants_room) {
+    return {{rank_magic, protocol_version, static_cast<uint8_t>(wants_room), {}}, make_nonce()};
+}
 
 Challenge make_challenge(const Hello &hello, const Secret &secret) {
-    Challenge challenge{{server_magic, protocol_version, {}}, make_nonce(), {}};
+    Challenge challenge{{server_magic, protocol_version, 0, {}}, make_nonce(), {}};
     challenge.tag = challenge_tag({hello, challenge}, secret);
     return challenge;
 }

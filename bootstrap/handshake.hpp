@@ -26,7 +26,8 @@ using Key = std::array<std::byte, 32>;
 struct Greeting {
     std::array<char, 8> magic{};
     uint16_t version = 0;
-    std::array<std::byte, 6> zero{};
+    uint8_t wants_room = 0; // 1, a rank's: to listen at this port itself, once nobody waits there
+    std::array<std::byte, 5> zero{};
 };
 
 struct Hello {
@@ -67,7 +68,7 @@ Done prepare_secrets();
 Greeted judge(const Hello &hello);
 Greeted judge_server(const Greeting &greeting);
 
-Hello make_hello();
+Hello make_hello(bool wants_room = false);
 Challenge make_challenge(const Hello &hello, const Secret &secret);
 bool is_genuine(const Transcript &seen, const Secret &secret);
 Proof make_proof(const Transcript &seen, const Claim &claim, const Secret &secret);

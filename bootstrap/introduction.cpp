@@ -71,7 +71,7 @@ static Error impostor(const Endpoint &endpoint, Arrival &arrival) {
 static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &endpoint,
                                             const Secret &secret, const Claim &claim,
                                             Arrival &arrival) {
-    Transcript seen{make_hello(), {}};
+    Transcript seen{make_hello(arrival.wants_room()), {}};
     channel.queue(std::as_bytes(std::span(&seen.hello, 1)));
     if (!channel.flush()) return std::optional<Session>();
 

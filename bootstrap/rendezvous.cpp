@@ -103,9 +103,9 @@ static Done start(std::unique_ptr<RendezvousServer> server) {
 }
 
 Done serve_rendezvous(std::vector<Socket> listeners, const Secret &secret,
-                      std::chrono::nanoseconds timeout, Afterwards afterwards) {
+                      const RendezvousOptions &options, Afterwards afterwards) {
     return start(
-        std::make_unique<RendezvousServer>(std::move(listeners), secret, timeout, afterwards));
+        std::make_unique<RendezvousServer>(std::move(listeners), secret, options, afterwards));
 }
 
 Result<UniqueId> create_unique_id(const RendezvousOptions &options) {
@@ -114,8 +114,7 @@ Result<UniqueId> create_unique_id(const RendezvousOptions &options) {
     QCCL_TRY(fields.endpoints, choose_endpoints(options.interface));
     QCCL_TRY(auto listeners, open_listeners(fields.endpoints));
     randombytes_buf(fields.secret.data(), fields.secret.size());
-    QCCL_TRY(
-        serve_rendezvous(std::move(listeners), fields.secret, options.timeout, Afterwards::tell));
+    QCCL_TRY(serve_rendezvous(std::move(listeners), fields.secret, options, Afterwards::tell));
     return pack(fields);
 }
 

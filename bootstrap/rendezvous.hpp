@@ -7,8 +7,9 @@
 
 namespace qccl {
 
-// Whether whoever comes when all ranks are there already is told so, or finds the port free for the
-// next rendezvous.
+// Whether a rank that comes when all ranks are there already is told so as long as any of them is,
+// or for a while, in which the port is left to a rank that asks for it for the next rendezvous. To
+// that all ranks of this one may come early.
 enum class Afterwards : uint8_t { tell, make_room };
 
 // At one port on all of them: that of the first, or if it is 0 any, which is then written into all.
@@ -17,7 +18,12 @@ Result<std::vector<Socket>> open_listeners(std::vector<Endpoint> &endpoints);
 
 // Serves it in the background of this process.
 Done serve_rendezvous(std::vector<Socket> listeners, const Secret &secret,
-                      std::chrono::nanoseconds timeout, Afterwards afterwards);
+                      const RendezvousOptions &options, Afterwards afterwards);
+
+// Asks the process that listens where rank 0 wants to serve to leave the port to it. It does so if
+// it has served its rendezvous. An error: it serves this rendezvous, and is rank 0, too; both know
+// now. Success says nothing but that it is worth while to try again.
+Done ask_for_room(const IdFields &fields, uint32_t size, const RendezvousOptions &options);
 
 // Whether who serves is already there, or may come later than we do.
 enum class Patience : uint8_t { none, until_timeout };

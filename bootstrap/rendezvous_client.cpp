@@ -23,6 +23,7 @@ static constexpr auto longest_wait = 250ms;
 static constexpr auto first_try = 100ms;
 static constexpr auto longest_at_one_door = 16s;
 static constexpr auto longest_with_strangers = 15s;
+static constexpr auto longest_request = 1s;
 // The answer to "whom do we wait for?" comes at once, or the server itself is stuck.
 static constexpr auto answer_time = 1s;
 
@@ -224,16 +225,14 @@ Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
     return {};
 }
 
-// One attempt at one door. Null: hung up without a verdict.
-Result<std::unique_ptr<RendezvousClient>> knock(const Endpoint &endpoint, const Secret &secret,
+// At the right door. Null: hung up without a verdict; an error is what the server says, for good.
+Result<std::unique_ptr<RendezvousClient>> enter(Introduced introduced, const Endpoint &endpoint,
                                                 const Claim &claim,
                                                 const RendezvousOptions &options,
                                                 Arrival &arrival) {
-    QCCL_TRY(auto introduced, introduce(endpoint, secret, claim, arrival));
-    if (!introduced) return std::unique_ptr<RendezvousClient>();
-    arrival.begin_try(0ns); // this is the right door
+    arrival.begin_try(0ns);
     auto client =
-        std::make_unique<RendezvousClient>(std::move(*introduced), endpoint, claim, options);
+        std::make_unique<RendezvousClient>(std::move(introduced), endpoint, claim, options);
     QCCL_TRY(const auto verdict, client->hear_verdict(arrival));
     if (!verdict) return std::unique_ptr<RendezvousClient>();
     QCCL_TRY(Done(*verdict));
@@ -253,22 +252,24 @@ Result<Walk> walk(const std::vector<Endpoint> &endpoints, const Secret &secret, 
                   std::chrono::nanoseconds longest_try) {
     Walk walk;
     for (const Endpoint &endpoint : endpoints) {
-        arrival.begin_try(endpoints.size() > 1 ? longest_try : 0ns);
-        auto client = knock(endpoint, secret, claim, options, arrival);
-        if (client && *client) {
-            walk.client = std::move(*client);
-            return walk;
+        arrival.begin_try(longest_try);
+        auto introduced = introduce(endpoint, secret, claim, arrival);
+        if (introduced && *introduced) {
+            QCCL_TRY(walk.client,
+                     enter(std::move(**introduced), endpoint, claim, options, arrival));
+            if (walk.client) return walk;
         }
-        if (client) {
+        if (introduced) {
             arrival.note(Arrival::silence);
             walk.may_open = true;
             continue;
         }
-        const bool is_slow = client.error().code == Code::timeout && !arrival.is_over();
-        if (!is_slow && client.error().code != Code::peer_lost) return client.error();
+        const Error &problem = introduced.error();
+        const bool is_slow = problem.code == Code::timeout && !arrival.is_over();
+        if (!is_slow && problem.code != Code::peer_lost) return problem;
         walk.may_open |= is_slow;
         walk.has_met_stranger |= !is_slow && arrival.has_met_stranger();
-        if (!walk.closed) walk.closed = client.error();
+        if (!walk.closed) walk.closed = problem;
     }
     return walk;
 }
@@ -290,7 +291,8 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
     std::optional<TimePoint> strangers_since;
     for (int attempt = 0; (attempt < most_attempts || is_patient) && !arrival.is_over();
          attempt++) {
-        QCCL_TRY(auto walked, walk(endpoints, fields.secret, claim, options, arrival, longest_try));
+        QCCL_TRY(auto walked, walk(endpoints, fields.secret, claim, options, arrival,
+                                   endpoints.size() > 1 ? longest_try : 0ns));
         if (walked.client) {
             QCCL_TRY(walked.client->wait_until_complete());
             return std::unique_ptr<Bootstrap>(std::move(walked.client));
@@ -310,6 +312,20 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
     if (is_patient) return arrival.no_way();
     return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
                        text(endpoints).c_str());
+}
+
+Done ask_for_room(const IdFields &fields, uint32_t size, const RendezvousOptions &options) {
+    RendezvousOptions brief = options;
+    brief.timeout = longest_request;
+    Arrival arrival(fields.endpoints, brief, Clock::now(), true);
+    auto walked =
+        walk(fields.endpoints, fields.secret, make_claim(0, size), options, arrival, first_try);
+    if (!walked && arrival.is_over()) return {}; // another program, which says nothing
+    QCCL_TRY(outcome(walked));
+    if (!walked->client) return {};
+    // It came in before the other rank 0, which is refused now.
+    QCCL_TRY(walked->client->wait_until_complete());
+    return Error::make(Code::remote_error, "two processes are rank 0 of %u", size).at_rank(0);
 }
 
 Result<std::unique_ptr<Bootstrap>> join_unique_id(const UniqueId &id, uint32_t size, uint32_t rank,

@@ -17,8 +17,7 @@ static constexpr auto handshake_time = 3s;
 // needs one round trip, in which as many again would have to connect.
 static constexpr size_t most_strangers = 128;
 static constexpr int most_accepted_at_once = 32;
-// After a failure ranks that come late still learn why; later than this they find nobody.
-static constexpr std::chrono::seconds failure_linger = 10s;
+static constexpr auto longest_linger = 1h;
 // Where nobody else can come, until those who are here have read it.
 static constexpr std::chrono::seconds deaf_linger = 1s;
 static constexpr auto deaf_time = 100ms;
@@ -47,9 +46,12 @@ template <class T> static Payload payload_of(const T &value) {
 }
 
 RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const Secret &secret,
-                                   std::chrono::nanoseconds timeout, Afterwards afterwards)
-    : listeners_(std::move(listeners)), secret_(secret), afterwards_(afterwards),
-      self_(make_claim(0, 0)), assembly_(Clock::now(), timeout) {}
+                                   const RendezvousOptions &options, Afterwards afterwards)
+    : listeners_(std::move(listeners)), secret_(secret),
+      linger_(std::min<std::chrono::nanoseconds>(options.linger, longest_linger)),
+      afterwards_(afterwards), self_(make_claim(0, 0)), assembly_(Clock::now(), options.timeout) {
+    for (const Socket &listener : listeners_) shields_.push_back(listener.shield());
+}
 
 RendezvousServer::~RendezvousServer() = default;
 
@@ -66,16 +68,25 @@ void RendezvousServer::run() {
             if (events[i].revents) accept_strangers(listeners_[i], now);
         expire(now);
         tell_failure(now);
+        if (now >= closes_at_) close_doors();
         std::erase_if(peers_, [](const auto &peer) { return peer->is_gone; });
     }
 }
 
 bool RendezvousServer::is_over(TimePoint now) const {
-    return assembly_.is_over() || now >= ends_at_;
+    const bool may_go = afterwards_ == Afterwards::tell || listeners_.empty();
+    return (assembly_.is_over() && may_go) || now >= ends_at_;
+}
+
+void RendezvousServer::close_doors() {
+    shields_.clear();
+    listeners_.clear();
+    closes_at_ = TimePoint::max();
 }
 
 TimePoint RendezvousServer::next_deadline() const {
     TimePoint next = assembly_.failure() ? ends_at_ : assembly_.deadline();
+    next = std::min(next, closes_at_);
     if (deaf_until_ != TimePoint{}) next = std::min(next, deaf_until_);
     for (const auto &peer : peers_)
         if (!peer->is_member()) next = std::min(next, peer->came_at + handshake_time);
@@ -188,6 +199,11 @@ bool RendezvousServer::take_hello(Peer &peer) {
 
     const Greeted greeted = judge(peer.seen.hello);
     if (greeted == Greeted::stranger) return false;
+    if (afterwards_ == Afterwards::make_room && has_served() &&
+        peer.seen.hello.greeting.wants_room != 0) {
+        close_doors();
+        return false;
+    }
     peer.seen.challenge = make_challenge(peer.seen.hello, secret_);
     peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
     // Another version reads ours in the greeting of the challenge, and can say so.
@@ -202,6 +218,9 @@ bool RendezvousServer::take_proof(Peer &peer) {
     std::memcpy(&proof, peer.channel.held().data(), sizeof proof);
     peer.channel.drop(sizeof proof);
     if (!is_genuine(proof, peer.seen, secret_)) return false;
+    // Comes early for the next rendezvous, and is to try again.
+    if (afterwards_ == Afterwards::make_room && has_served() && assembly_.has_member(proof.claim))
+        return false;
 
     peer.session = Session(session_key(peer.seen, secret_), Session::Side::server);
     std::string where = text(peer.from);
@@ -218,8 +237,7 @@ bool RendezvousServer::take_proof(Peer &peer) {
     seats_[peer.rank] = &peer;
     if (!send(peer, FrameKind::accepted, host_payload())) return false;
     if (!assembly_.is_complete()) return true;
-    // Before anybody can know it, and come for the next rendezvous.
-    if (afterwards_ == Afterwards::make_room) listeners_.clear();
+    if (afterwards_ == Afterwards::make_room) closes_at_ = Clock::now() + linger_;
     broadcast(FrameKind::complete, std::make_shared<const std::vector<std::byte>>());
     return true;
 }
@@ -299,7 +317,10 @@ void RendezvousServer::broadcast(FrameKind kind, const Payload &payload) {
 
 void RendezvousServer::tell_failure(TimePoint now) {
     if (!assembly_.failure() || ends_at_ != TimePoint::max()) return;
-    ends_at_ = peers_.empty() ? now : now + (deaf_since_ ? deaf_linger : failure_linger);
+    ends_at_ = peers_.empty()
+                   ? now
+                   : now + (deaf_since_ ? std::min<std::chrono::nanoseconds>(deaf_linger, linger_)
+                                        : linger_);
     broadcast(FrameKind::failed, payload_of(to_bytes(*assembly_.failure())));
 }
 

@@ -16,7 +16,7 @@ namespace qccl {
 class RendezvousServer {
 public:
     RendezvousServer(std::vector<Socket> listeners, const Secret &secret,
-                     std::chrono::nanoseconds timeout, Afterwards afterwards);
+                     const RendezvousOptions &options, Afterwards afterwards);
     ~RendezvousServer();
     void run(); // until every rank has left, or nobody can be helped any more
 
@@ -26,6 +26,9 @@ private:
 
     bool is_over(TimePoint now) const;
     TimePoint next_deadline() const;
+    // Nobody waits here for ranks that have yet to come.
+    bool has_served() const { return assembly_.failure() || assembly_.is_complete(); }
+    void close_doors();
     std::vector<pollfd> wait();
 
     void accept_strangers(const Socket &listener, TimePoint now);
@@ -50,7 +53,9 @@ private:
     Payload host_payload() const;
 
     std::vector<Socket> listeners_;
+    std::vector<ForkShield> shields_; // of the listeners: a child would keep the port
     const Secret secret_;
+    const std::chrono::nanoseconds linger_;
     const Afterwards afterwards_;
     const Claim self_;
     Assembly assembly_;
@@ -59,6 +64,7 @@ private:
     int32_t host_rank_ = Error::no_rank;       // the rank that lives in this process
     TimePoint deaf_until_{};                   // no descriptors were left to accept with
     std::optional<TimePoint> deaf_since_;      // and have not been ever since
+    TimePoint closes_at_ = TimePoint::max();   // the doors; set once the assembly is complete
     TimePoint ends_at_ = TimePoint::max();     // set once the assembly has failed
 };
 

@@ -133,7 +133,8 @@ static void endpoints_are_tried_in_turn() {
         std::vector<Endpoint> foreign{wrong[1]};
         auto listeners = open_listeners(foreign);
         CHECK_OK(listeners);
-        CHECK_OK(serve_rendezvous(std::move(*listeners), Secret{}, 1s, Afterwards::tell));
+        CHECK_OK(
+            serve_rendezvous(std::move(*listeners), Secret{}, kit::options(1s), Afterwards::tell));
 
         fields->endpoints = {wrong[0], wrong[1], wrong[2], right};
         const Timer timer;

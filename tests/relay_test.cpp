@@ -42,12 +42,14 @@ static void messages_grow_no_faster_than_ranks() {
 // To the next rendezvous of the same secret, at the same port, as launchers' jobs have them.
 static void a_recorded_session_opens_nothing() {
     Secret secret{std::byte{7}};
+    RendezvousOptions some = options();
+    some.linger = 0s;
     std::vector<Endpoint> here{*parse_address("127.0.0.1")};
     std::string recorded;
     {
         auto listeners = open_listeners(here);
         CHECK_OK(listeners);
-        CHECK_OK(serve_rendezvous(std::move(*listeners), secret, 30s, Afterwards::make_room));
+        CHECK_OK(serve_rendezvous(std::move(*listeners), secret, some, Afterwards::make_room));
         Relay relay(here.front());
         const auto done = crowd(2, [&](uint32_t rank) {
             const UniqueId id = pack({{rank == 1 ? relay.endpoint() : here.front()}, secret});
@@ -59,7 +61,7 @@ static void a_recorded_session_opens_nothing() {
     }
     auto listeners = open_listeners(here); // the port is free again
     CHECK_OK(listeners);
-    CHECK_OK(serve_rendezvous(std::move(*listeners), secret, 30s, Afterwards::make_room));
+    CHECK_OK(serve_rendezvous(std::move(*listeners), secret, some, Afterwards::make_room));
     const auto replay = [&] {
         const int thief = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         const SocketAddress address = to_socket_address(here.front());

@@ -286,8 +286,11 @@ QCCL_API qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank
  * and guess what the variables say can join: trust the network, or put a secret into the file that
  * QCCL_SECRET_FILE names, the same for all ranks, which others may not read. (With PMI a secret is
  * brought by its wire, which is as safe as the launcher's network.) Several communicators can be
- * made one after the other, by all ranks together; a process that uses MPI takes qcclCommInitMpi,
- * because PMI's wire serves one of the two. config may be NULL. */
+ * made one after the other, by all ranks together. A process that comes as a rank that has come
+ * already, or after the creation has failed, is told so for QCCL_PEER_TIMEOUT, as long as rank 0's
+ * process lives, and gets qcclInvalidArgument or the code of the failure; later it waits for the
+ * next creation. So are two processes on one host that are rank 0 both. A process that uses MPI
+ * takes qcclCommInitMpi, because PMI's wire serves one of the two. config may be NULL. */
 QCCL_API qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config);
 
 #define QCCL_SPLIT_NOCOLOR (-1)

@@ -19,6 +19,7 @@ namespace {
 RendezvousOptions rendezvous_options(const Settings &settings, std::chrono::nanoseconds timeout) {
     RendezvousOptions options;
     options.timeout = timeout;
+    options.linger = settings.peer_timeout;
     if (settings.socket_interface) options.interface = *settings.socket_interface;
     return options;
 }
@@ -52,6 +53,7 @@ Result<std::shared_ptr<Comm>> join(int nranks, const qcclUniqueId &id, int rank,
 EnvironmentOptions environment_options(const CommWishes &wishes, const Settings &settings) {
     EnvironmentOptions options;
     options.rendezvous = rendezvous_options(settings, wishes.timeout.value_or(settings.timeout));
+    if (wishes.peer_timeout) options.rendezvous.linger = *wishes.peer_timeout;
     if (settings.port) options.port = static_cast<uint16_t>(*settings.port);
     options.secret_file = settings.secret_file;
     // Which rank this is nobody knows yet.

@@ -69,7 +69,7 @@ static constexpr SettingRow table[] = {
      store_or_auto<&Settings::record, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
      "how long ranks that have met wait for each other's shared memory, for a host that is silent, "
-     "and to say who disagrees",
+     "to say who disagrees, and to tell ranks that come too late",
      store<&Settings::peer_timeout, parse_some<parse_duration>>},
     {"QCCL_TIMEOUT", "1800s", "a time such as 1800 or 30m; 0: never",
      "how long creation and calls wait for a rank that lives but does not come",

@@ -1,0 +1,135 @@
+// bootstrap from a launcher's variables, with processes that come when it is too late, or twice:
+// who has served the rendezvous tells them why, and is in nobody's way.
+#include "rank_processes.hpp"
+#include "variables_kit.hpp"
+
+#include <csignal>
+
+using namespace kit;
+
+namespace {
+
+// Ranks of a job by variables, each a process. Those that have met stay until the job goes.
+class JobOfProcesses {
+public:
+    explicit JobOfProcesses(uint32_t size) : size_(size) {
+        CHECK(pipe(met_) == 0);
+        CHECK(pipe(stay_) == 0);
+    }
+    ~JobOfProcesses() {
+        for (const int end : {met_[0], met_[1], stay_[0], stay_[1]})
+            if (end >= 0) close(end);
+    }
+
+    Done join(uint32_t rank, std::chrono::nanoseconds timeout, bool dies = false) const {
+        EnvironmentOptions some;
+        some.rendezvous = options(timeout);
+        some.rendezvous.interface.clear();
+        QCCL_TRY(
+            const auto bootstrap,
+            join_variables({"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(size_),
+                            "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port_ - 1)},
+                           some));
+        if (dies) raise(SIGKILL);
+        return exchange(*bootstrap, 8, 0);
+    }
+    // `forks`: and then only a child of its stays.
+    void start(uint32_t rank, bool dies = false, bool forks = false) {
+        ranks_.start([this, rank, dies, forks] {
+            const Done done = join(rank, 15s, dies);
+            if (forks && fork() != 0) _exit(0);
+            close(stay_[1]);
+            char byte = 0;
+            CHECK(write(met_[1], &byte, 1) == 1);
+            CHECK(read(stay_[0], &byte, 1) == 0);
+            return done;
+        });
+    }
+    void wait_for(int ranks) const {
+        for (char byte; ranks > 0; ranks--) CHECK(read(met_[0], &byte, 1) == 1);
+    }
+    // What a process hears that comes now as this rank.
+    Report come_late(uint32_t rank, std::chrono::seconds timeout = 15s) const {
+        Processes late;
+        late.start([&] { return join(rank, timeout); });
+        return late.report(0);
+    }
+    Report report(size_t i) { return ranks_.report(i); }
+    void end() {
+        close(stay_[1]);
+        stay_[1] = -1;
+    }
+
+private:
+    const uint32_t size_;
+    const uint16_t port_ = free_port();
+    int met_[2], stay_[2];
+    Processes ranks_;
+};
+
+void check_says(const Report &report, const std::string &part) {
+    if (std::string(report.text).find(part) == std::string::npos) CHECK_EQ(report.text, part);
+}
+
+} // namespace
+
+// By the process that has served the rendezvous, as long as that lives.
+static void who_comes_late_is_told_why() {
+    const Timer timer;
+    {
+        JobOfProcesses complete(2);
+        for (const uint32_t rank : {0U, 1U}) complete.start(rank);
+        complete.wait_for(2);
+        check_says(complete.come_late(1), "two processes are rank 1 of 2: ");
+        complete.end();
+    }
+    {
+        JobOfProcesses robbed(2);
+        robbed.start(0);
+        robbed.start(1, true);
+        robbed.wait_for(1);
+        check_says(robbed.come_late(1), ") died");
+        robbed.end();
+    }
+    {
+        JobOfProcesses crowded(3);
+        for (const uint32_t rank : {0U, 1U, 1U}) crowded.start(rank);
+        crowded.wait_for(3);
+        check_says(crowded.come_late(2), "two processes are rank 1 of 3: ");
+        crowded.end();
+    }
+    CHECK(timer.seconds() < 10);
+}
+
+// While the one before answers those that are late, and a child of its process lives.
+static void the_next_rendezvous_gets_the_port() {
+    for (const bool forks : {false, true}) {
+        const Timer timer;
+        JobOfProcesses job(2);
+        job.start(0, false, forks);
+        job.start(1);
+        job.wait_for(2);
+        check_says(job.come_late(0, 1s), "rank 1 of 2 did not come within 1 s");
+        job.end();
+        CHECK(timer.seconds() < 5);
+    }
+}
+
+static void two_that_are_rank_0_know_of_each_other() {
+    const Timer timer;
+    JobOfProcesses job(2);
+    for (int i = 0; i < 2; i++) job.start(0);
+    job.wait_for(2);
+    job.end();
+    for (size_t i = 0; i < 2; i++) check_says(job.report(i), "two processes are rank 0 of 2: ");
+    CHECK(timer.seconds() < 5);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(who_comes_late_is_told_why),
+        QTEST(the_next_rendezvous_gets_the_port),
+        QTEST(two_that_are_rank_0_know_of_each_other),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
