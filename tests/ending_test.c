@@ -213,6 +213,54 @@ static void a_failure_from_outside_follows_a_refusal(void **state)
     end_world(&world);
 }
 
+static void assert_last_error(qcclComm_t comm, qcclResult_t code, const char *sentence)
+{
+    qcclErrorInfo_t info = {.size = sizeof info};
+    assert_says(qcclGetLastError(comm), sentence);
+    assert_int_equal(strlen(qcclGetLastError(comm)) > 0, code != qcclSuccess);
+    assert_int_equal(qcclGetErrorInfo(comm, &info), qcclSuccess);
+    assert_int_equal(info.code, code);
+}
+
+/* A call that succeeds ends what the communicator says of an earlier refusal; questions do not, for
+ * whoever handles an error asks them. The thread's sentence stays, as errno does. */
+static void a_refusal_is_over_when_a_call_succeeds(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+    world_t world = join_world(size, NULL);
+    const qcclComm_t comm = world.comms[1];
+    qcclResult_t async = qcclInternalError;
+    char text[4096];
+    size_t bytes = sizeof text;
+    int rank = -1;
+    (void)state;
+    assert_int_equal(qcclBroadcast(NULL, NULL, 0, qcclFloat32, 77, comm, NULL),
+                     qcclInvalidArgument);
+    assert_int_equal(qcclCommUserRank(comm, &rank), qcclSuccess);
+    assert_int_equal(qcclCommGetAsyncError(comm, &async), qcclSuccess);
+    assert_int_equal(qcclExplain(comm, "all_reduce bytes=4", text, &bytes), qcclSuccess);
+    assert_last_error(comm, qcclInvalidArgument, "root is 77");
+    assert_int_equal(qcclExplain(comm, "all_reduces", text, &bytes), qcclInvalidArgument);
+    assert_last_error(comm, qcclInvalidArgument, "all_reduces");
+    assert_int_equal(qcclCommFinalize(comm), qcclSuccess);
+    assert_last_error(comm, qcclSuccess, "");
+    assert_says(qcclGetLastError(NULL), "all_reduces");
+
+    assert_int_equal(qcclBroadcast(NULL, NULL, 0, qcclFloat32, 78, comm, NULL),
+                     qcclInvalidArgument);
+    assert_works(&world);
+    assert_last_error(comm, qcclSuccess, "");
+
+    config.timeout = 0.2;
+    assert_int_equal(qcclBarrierConfig(comm, NULL, &config), qcclTimeout);
+    assert_int_equal(qcclBroadcast(NULL, NULL, 0, qcclFloat32, 79, comm, NULL),
+                     qcclInvalidArgument);
+    assert_last_error(comm, qcclInvalidArgument, "root is 79");
+    assert_int_equal(qcclCommDeregister(comm, NULL), qcclSuccess); /* a failure outlasts success */
+    assert_last_error(comm, qcclTimeout, "rank 0 did not come to barrier");
+    end_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +273,7 @@ int main(void)
         cmocka_unit_test(leaving_at_once_disturbs_nobody),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(a_failure_from_outside_follows_a_refusal),
+        cmocka_unit_test(a_refusal_is_over_when_a_call_succeeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

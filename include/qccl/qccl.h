@@ -129,14 +129,22 @@ QCCL_API qcclResult_t qcclGetVersion(int *version_out);
 /* A few words for a result; never NULL, also for numbers that are no result. */
 QCCL_API const char *qcclGetErrorString(qcclResult_t result);
 
-/* The sentence that belongs to the last error on `comm`, or on this thread where comm is NULL:
- * which argument or rank, what was expected, what came. "" where there was none. Valid until the
- * next call of this function by the same thread. Any thread, any time. */
+/* The sentence that belongs to an error: which argument or rank, what was expected, what came.
+ *
+ * With a communicator: its latest call's, whichever thread made it. "" where that call succeeded. A
+ * communicator that has failed has the failure's sentence instead of "", for good. Questions
+ * (qcclCommGetAsyncError, qcclCommCount, qcclCommUserRank, qcclExplain, qcclCommGetStats) replace
+ * the sentence where they are refused and leave it where they are answered; qcclGetErrorInfo and
+ * this function always leave it.
+ * With NULL: that of this thread's latest call, on any object, that did not succeed; successful
+ * calls leave it, as they leave errno. "" where there was none.
+ *
+ * Valid until the next call of this function by the same thread. Any thread, any time. */
 QCCL_API const char *qcclGetLastError(qcclComm_t comm);
 
-/* The last error on a communicator in parts. Set `size` to sizeof(qcclErrorInfo_t) before the call.
- * rank and peer are -1 where none is meant; expected and got are 0 where nothing was compared. Any
- * thread, any time. */
+/* The error whose sentence qcclGetLastError(comm) gives, in parts; its code is qcclSuccess where
+ * that is "". Set `size` to sizeof(qcclErrorInfo_t) before the call. rank and peer are -1 where
+ * none is meant; expected and got are 0 where nothing was compared. Any thread, any time. */
 typedef struct {
     size_t size;
     qcclResult_t code;

@@ -85,6 +85,7 @@ public:
     Gate &gate() { return gate_; }
     // What the caller got; any thread, any time.
     void note(const Error &error) { errors_.note(error, parts_.transport->failure().has_value()); }
+    void note_success() { errors_.note_success(); }
 
     // The rest, up to the next mark, under the gate.
     //

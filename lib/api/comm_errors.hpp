@@ -34,6 +34,16 @@ public:
         const bool is_failure = failure_ && is_same(failure_->error, error);
         last_ = is_failure ? *failure_ : RecordedError{error, {}};
         last_follows_failure_ = had_failed;
+        has_refusal_.store(!is_failure, std::memory_order_relaxed);
+    }
+    // The caller's call succeeded: an earlier refusal is over, a failure stays. Every call comes
+    // here, so it takes the lock only where there is a refusal to forget.
+    void note_success() {
+        if (!has_refusal_.load(std::memory_order_relaxed)) return;
+        const std::lock_guard lock(mutex_);
+        last_ = failure_;
+        last_follows_failure_ = false;
+        has_refusal_.store(false, std::memory_order_relaxed);
     }
     // A failure outside counts where no call of this rank has come upon it yet.
     std::optional<RecordedError> last(const std::optional<Error> &outside) const {
@@ -47,6 +57,7 @@ public:
         const std::lock_guard lock(mutex_);
         if (!failure_) failure_ = {error, call};
         last_ = failure_;
+        has_refusal_.store(false, std::memory_order_relaxed);
         has_failed_.store(true, std::memory_order_release);
     }
     bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
@@ -64,6 +75,7 @@ private:
     std::optional<RecordedError> last_, failure_;
     bool last_follows_failure_ = false; // the one outside
     std::atomic<bool> has_failed_{false};
+    std::atomic<bool> has_refusal_{false}; // last_ is one
 };
 
 } // namespace qccl

@@ -47,7 +47,8 @@ template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) n
     });
 }
 
-// Of these, questions: the error is kept in the communicator too, which outlives them.
+// Of these, questions: the error is kept in the communicator too, which outlives them. An answer
+// leaves an earlier call's error where it is, for whoever asks more about it.
 template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept {
     return at_any_time(handle, [&](Comm &comm) -> Done {
         const Done done = contained([&]() -> Done { return body(comm); });
@@ -56,10 +57,11 @@ template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept 
     });
 }
 
-// Behind the gate. The error is kept in the communicator too, for whoever asks it later.
+// Behind the gate. The error is kept in the communicator too, for whoever asks it later, until a
+// call succeeds.
 template <class Body> qcclResult_t do_and_leave(Comm &comm, Body &&body) noexcept {
     const Done done = contained([&]() -> Done { return body(comm); });
-    if (!done) comm.note(done.error());
+    done ? comm.note_success() : comm.note(done.error());
     comm.gate().leave(); // from here on another thread may free it
     return done ? qcclSuccess : report(done.error());
 }
