@@ -4,8 +4,11 @@
 
 #include "record/rank_record.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <random>
 
 using namespace qccl;
 
@@ -201,6 +204,64 @@ void ranks_are_grouped_by_whom_they_wait_for_in_the_end() {
     CHECK_EQ(one_sentence(sentences, 3), "...");
 }
 
+// Follows the chain of every rank by itself.
+std::string awaited_slowly(const std::vector<RankState> &states, uint32_t rank) {
+    const RankState *state = &states[rank];
+    for (size_t hops = 0; hops <= states.size(); hops++) {
+        const uint32_t on = state->wait->on;
+        if (on == state->rank) break;
+        if (on >= states.size() || !states[on].is_waiting())
+            return "for rank " + std::to_string(on);
+        state = &states[on];
+    }
+    return "for others to read";
+}
+
+// Chains, trees and circles by chance; calls of their own keep the ranks' sentences apart.
+void chains_end_where_following_each_ends() {
+    std::mt19937 random(7);
+    for (int trial = 0; trial < 300; trial++) {
+        const auto ranks = static_cast<uint32_t>(1 + random() % 40);
+        std::vector<RankState> states;
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            const auto on = static_cast<uint32_t>(random() % (ranks + 1));
+            states.push_back(waiting(rank, on, 100 + rank));
+            if (random() % 8 == 0) states.back().process = RankState::Process::stopped;
+        }
+        const auto said = summarize(states);
+        CHECK_EQ(said.size(), size_t{ranks});
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            CHECK_EQ(said[rank].substr(0, said[rank].find(", and is stopped")),
+                     "rank " + std::to_string(rank) + " waits in call " +
+                         std::to_string(100 + rank) + " (all_reduce) " +
+                         awaited_slowly(states, rank));
+    }
+}
+
+// Seconds, the best of several times: chains and a circle through all ranks.
+double seconds_to_summarize(uint32_t ranks) {
+    std::vector<RankState> chain, circle;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        chain.push_back(waiting(rank, rank + 1));
+        circle.push_back(waiting(rank, (rank + 1) % ranks));
+    }
+    double best = 1e9;
+    for (int attempt = 0; attempt < 5; attempt++) {
+        const auto begin = std::chrono::steady_clock::now();
+        CHECK_EQ(summarize(chain).size() + summarize(circle).size(), size_t{2});
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+        best = std::min(best, taken.count());
+    }
+    return best;
+}
+
+// Sixteen times the ranks take sixteen times as long; if each chain were followed by itself, 256
+// times and more.
+void many_ranks_are_summarized_in_linear_time() {
+    const double few = seconds_to_summarize(256), many = seconds_to_summarize(4096);
+    CHECK(many < 64 * few);
+}
+
 void every_state_has_its_words() {
     std::vector<RankState> states{waiting(0, 0), waiting(1, 2), waiting(2, 1), idle(3)};
     states[3].ended = 15;
@@ -268,6 +329,8 @@ int main() {
         QTEST(the_first_difference_is_named),
         QTEST(ranks_are_grouped_by_whom_they_wait_for_in_the_end),
         QTEST(every_state_has_its_words),
+        QTEST(chains_end_where_following_each_ends),
+        QTEST(many_ranks_are_summarized_in_linear_time),
         QTEST(a_wait_is_described_with_its_step),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

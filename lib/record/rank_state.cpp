@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <map>
+#include <unordered_map>
 
 namespace qccl {
 
@@ -36,25 +36,43 @@ std::string place_text(const RankState &state) {
     return (state.is_in_call() ? " in " : " after ") + call_text(state);
 }
 
-const RankState *find(std::span<const RankState> states, uint32_t rank) {
-    const auto found = std::lower_bound(
-        states.begin(), states.end(), rank,
-        [](const RankState &state, uint32_t wanted) { return state.rank < wanted; });
-    return found == states.end() || found->rank != rank ? nullptr : &*found;
+using States = std::span<const RankState>;
+using Awaited = std::optional<uint32_t>;
+
+// Where in `states` the rank is; their number where it is not.
+size_t find(States states, uint32_t rank) {
+    const auto found = std::ranges::lower_bound(states, rank, {}, &RankState::rank);
+    const bool is_there = found != states.end() && found->rank == rank;
+    return is_there ? static_cast<size_t>(found - states.begin()) : states.size();
 }
 
-// The rank that it waits for in the end: where the chain ends of those of which each waits for the
-// next. Nobody where it ends with one that waits for its readers, or in a circle.
-std::optional<uint32_t> awaited_in_the_end(std::span<const RankState> states,
-                                           const RankState &first) {
-    const RankState *state = &first;
-    for (size_t hops = 0; hops <= states.size(); hops++) {
-        const uint32_t on = state->wait->on;
-        if (on == state->rank) return std::nullopt;
-        state = find(states, on);
-        if (!state || !state->is_waiting()) return on;
+// For every state the rank that it waits for in the end: where the chain ends of those of which
+// each waits for the next. No rank where it ends with one that waits for its readers, in a circle,
+// or where the state waits for nothing. Every state is passed once, however long the chains.
+std::vector<Awaited> awaited_in_the_end(States states) {
+    std::vector<Awaited> ends(states.size());
+    std::vector<bool> is_seen(states.size()); // its end is known, or is being looked for
+    std::vector<size_t> chain;
+    for (size_t first = 0; first < states.size(); first++) {
+        Awaited end;
+        chain.clear();
+        for (size_t at = first; at < states.size() && states[at].wait;) {
+            if (is_seen[at]) {
+                end = ends[at]; // in a circle none yet
+                break;
+            }
+            is_seen[at] = true;
+            chain.push_back(at);
+            const uint32_t on = states[at].wait->on;
+            if (on == states[at].rank) break;
+            at = find(states, on);
+            if (at < states.size() && states[at].is_waiting()) continue;
+            end = on;
+            break;
+        }
+        for (const size_t passed : chain) ends[passed] = end;
     }
-    return std::nullopt;
+    return ends;
 }
 
 std::string halt_text(const RankState &state, bool several) {
@@ -64,25 +82,23 @@ std::string halt_text(const RankState &state, bool several) {
     return {};
 }
 
-std::string call_predicate(std::span<const RankState> states, const RankState &state,
-                           bool several) {
+std::string call_predicate(const RankState &state, const Awaited &awaited, bool several) {
     if (!state.wait)
         return (state.is_far ? be_heard.of(several) : be.of(several) + std::string(" busy")) +
                place_text(state);
-    const auto awaited = awaited_in_the_end(states, state);
     return wait_for.of(several) + place_text(state) +
            (awaited ? " for rank " + std::to_string(*awaited) : " for others to read");
 }
 
-// Behind "rank 3" or "ranks 3, 4".
-std::string predicate(std::span<const RankState> states, const RankState &state, bool several) {
+// Behind "rank 3" or "ranks 3, 4". `awaited`: the rank that it waits for in the end.
+std::string predicate(const RankState &state, const Awaited &awaited, bool several) {
     if (state.process == Process::unknown) return "cannot be looked at";
     if (state.process == Process::ended)
         return have.of(several) + std::string(" ended") + place_text(state);
     if (state.has_left) return have.of(several) + std::string(" left") + place_text(state);
     if (state.has_failed) return have.of(several) + std::string(" failed") + place_text(state);
     if (state.is_in_call())
-        return call_predicate(states, state, several) + halt_text(state, several);
+        return call_predicate(state, awaited, several) + halt_text(state, several);
     if (state.is_far) return be_heard.of(several) + place_text(state);
     const std::string since = state.begun == 0 ? " before the first" : " since " + call_text(state);
     return be.of(several) + (" in no call" + since) + halt_text(state, several);
@@ -132,7 +148,7 @@ std::string rank_list(std::span<const uint32_t> ranks) {
 
 std::string describe(const RankState &state) {
     if (!state.wait || !state.is_in_call() || state.process == Process::ended)
-        return predicate({}, state, false);
+        return predicate(state, std::nullopt, false);
     const Wait &wait = *state.wait;
     std::string text = wait_text(state) + of_how_many("step", wait.step, wait.steps) +
                        of_how_many("segment", wait.segment, wait.segments) + ", for " +
@@ -144,22 +160,23 @@ std::string describe(const RankState &state) {
 
 std::vector<std::string> summarize(std::span<const RankState> states) {
     struct Group {
-        const RankState *first;
+        size_t first;
         std::vector<uint32_t> ranks;
     };
+    const std::vector<Awaited> awaited = awaited_in_the_end(states);
     std::vector<Group> groups;
-    std::map<std::string, size_t> places;
-    for (const RankState &state : states) {
+    std::unordered_map<std::string, size_t> places;
+    for (size_t i = 0; i < states.size(); i++) {
         const auto [place, is_new] =
-            places.try_emplace(predicate(states, state, false), groups.size());
-        if (is_new) groups.push_back({&state, {}});
-        groups[place->second].ranks.push_back(state.rank);
+            places.try_emplace(predicate(states[i], awaited[i], false), groups.size());
+        if (is_new) groups.push_back({i, {}});
+        groups[place->second].ranks.push_back(states[i].rank);
     }
     std::vector<std::string> sentences;
     for (const auto &[first, ranks] : groups) {
         const bool several = ranks.size() > 1;
         sentences.push_back((several ? "ranks " : "rank ") + rank_list(ranks) + " " +
-                            predicate(states, *first, several));
+                            predicate(states[first], awaited[first], several));
     }
     return sentences;
 }
