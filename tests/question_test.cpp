@@ -55,11 +55,25 @@ static void what_is_not_understood_is_named() {
     CHECK(std::string(twice.error().text).find("bytes= and count=") != std::string::npos);
 }
 
+static void a_key_stands_once() {
+    for (const auto &[text, key] : {std::pair{"all_reduce bytes=4 bytes=4", "bytes"},
+                                    {"all_reduce count=4 type=half count=8", "count"},
+                                    {"all_reduce type=half type=float", "type"},
+                                    {"all_reduce op=sum op=max", "op"},
+                                    {"broadcast root=1 root=0", "root"},
+                                    {"all_reduce codec=int8 codec=int4", "codec"},
+                                    {"all_reduce algorithm=ring algorithm=direct", "algorithm"}}) {
+        const auto refused = parse_question(text, 2);
+        CHECK(!refused && refused.error().code == Code::invalid_argument);
+        CHECK_EQ(std::string(refused.error().text),
+                 "what: " + std::string(key) + "= is given twice");
+    }
+}
+
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(every_word_is_understood),
-        QTEST(the_rest_has_defaults),
-        QTEST(bytes_are_those_of_the_whole_vector),
+        QTEST(every_word_is_understood),        QTEST(a_key_stands_once),
+        QTEST(the_rest_has_defaults),           QTEST(bytes_are_those_of_the_whole_vector),
         QTEST(what_is_not_understood_is_named),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

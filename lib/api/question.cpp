@@ -3,6 +3,7 @@
 #include "base/quantity.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace qccl {
 
@@ -45,10 +46,21 @@ Result<bool> take_word(std::string_view word, Words &words) {
     return key == "algorithm" || (root && *root <= UINT32_MAX);
 }
 
+// Which of two values is meant is not for us to guess.
+Done check_once(std::string_view word, std::vector<std::string_view> &keys) {
+    const std::string_view key = word.substr(0, word.find('='));
+    if (std::ranges::find(keys, key) != keys.end())
+        return Error::make(Code::invalid_argument, "what: %.*s= is given twice",
+                           static_cast<int>(key.size()), key.data());
+    keys.push_back(key);
+    return {};
+}
+
 } // namespace
 
 Result<Question> parse_question(std::string_view text, uint32_t ranks) {
     Words words;
+    std::vector<std::string_view> keys;
     bool is_first = true;
     while (!text.empty()) {
         const size_t end = std::min(text.find(' '), text.size());
@@ -58,6 +70,7 @@ Result<Question> parse_question(std::string_view text, uint32_t ranks) {
         QCCL_TRY(const bool understood, take_word(word, words));
         const bool is_collective = word.find('=') == std::string_view::npos;
         if (!understood || is_collective != is_first) return refuse(word);
+        QCCL_TRY(check_once(word, keys));
         is_first = false;
     }
     if (is_first) return refuse("");
