@@ -198,7 +198,11 @@ static Done check_sections(const std::vector<Section> &sections, const std::stri
 static Result<std::vector<Section>> read_sections(const ScheduleQuestion &question) {
     const std::string called = question.file == "-" ? "standard input" : question.file;
     QCCL_TRY(const std::string text, read_text(question.file, called));
-    QCCL_TRY(std::vector<Section> sections, parse(text));
+    auto parsed = parse(text);
+    if (!parsed)
+        return Error::make(Code::invalid_argument, "%.200s: %.280s", called.c_str(),
+                           parsed.error().text);
+    std::vector<Section> sections = std::move(*parsed);
     std::sort(sections.begin(), sections.end(),
               [](const Section &a, const Section &b) { return a.team.rank < b.team.rank; });
     const auto count = static_cast<uint32_t>(sections.size());

@@ -5,6 +5,7 @@ usage: info_test.py QCCL_INFO
 import itertools
 import re
 import sys
+import tempfile
 import unittest
 
 import tool
@@ -194,6 +195,15 @@ class Proofs(unittest.TestCase):
         info("verify", "all_reduce", "--algo", "direct", "--ranks", "4", "--file", "-", text_in=text, expect=1)
         # In whatever order the sections come.
         info("verify", "all_reduce", "--algo", "direct", "--file", "-", text_in="".join(reversed(sections)))
+
+    def test_a_text_that_is_not_understood_is_named(self):
+        words = ["verify", "all_reduce", "--algo", "direct", "--file"]
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(text_of("all_reduce", "direct", 2).replace("send", "sent", 1))
+            file.flush()
+            done = info(*words, file.name, expect=1)
+            self.assertRegex(done.stderr, rf"^qccl-info: {file.name}: line \d+: expected a step")
+        self.assertRegex(info(*words, "-", text_in="nonsense", expect=1).stderr, r"^qccl-info: standard input: line 1: expected")
 
     def test_nonsense_is_refused(self):
         for words, status, because in (
