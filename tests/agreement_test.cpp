@@ -86,6 +86,33 @@ static void each_field_is_compared_and_named() {
     }
 }
 
+// However a value is spelt; where values differ each rank's own spelling is shown.
+static void spellings_of_one_value_agree() {
+    struct Case {
+        Agreement::Text Agreement::*field;
+        const char *one, *same, *other;
+    };
+    for (const auto &[field, one, same, other] :
+         {Case{&Agreement::segment, "256K", "262144", "1M"},
+          Case{&Agreement::lanes, "4", "04", "5"}, Case{&Agreement::arena, "16M", "16MiB", "auto"},
+          Case{&Agreement::oneshot_max, "2K", "2048", "2000"},
+          Case{&Agreement::link_latency, "30us", "0.03ms", "30ms"},
+          Case{&Agreement::link_rate, "100G", "12.5GB/s", "100mbit"}}) {
+        std::vector<Agreement> all(3);
+        for (Agreement &each : all) Agreement::set(each.*field, one);
+        Agreement::set(all[1].*field, same);
+        CHECK_OK(check_agreements(all));
+        Agreement::set(all[2].*field, other);
+        CHECK(text(check_agreements(all))
+                  .ends_with(std::string(": rank 2 has \"") + other + "\", rank 0 has \"" + one +
+                             "\""));
+    }
+    // A text of a peer that fills the field.
+    std::vector<Agreement> all(2);
+    all[1].link_rate.fill('9');
+    CHECK(!check_agreements(all));
+}
+
 static void places_are_told_by_node_host_and_rack() {
     struct Place {
         const char *node, *host, *rack;
@@ -181,6 +208,7 @@ int main() {
         QTEST(another_byte_order_is_refused),
         QTEST(ranks_out_of_order_are_refused),
         QTEST(each_field_is_compared_and_named),
+        QTEST(spellings_of_one_value_agree),
         QTEST(places_are_told_by_node_host_and_rack),
         QTEST(a_host_is_in_one_rack),
         QTEST(ranks_on_gpus_are_counted),

@@ -36,6 +36,20 @@ class OneOfSeveral(unittest.TestCase):
         self.check_rows(ended[0][1])
         self.assertEqual([said for _, said, _ in ended[1:]], [""] * (RANKS - 1))
 
+    def test_settings_agree_by_value_and_disagree_as_they_are_written(self):
+        def ended(**second):
+            port = free_port()
+            environments = [environment(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="localhost", QCCL_PORT=port,
+                                        **(second if rank else {"QCCL_LINK_RATE": "100G", "QCCL_ARENA": "16M"}))
+                            for rank in range(2)]
+            return start_by_hand([[PERF, *SMALL]] * 2, environments)
+
+        self.assertEqual([status for status, _, _ in ended(QCCL_LINK_RATE="12.5GB/s", QCCL_ARENA="16384K")], [0, 0])
+        said = "".join(complaint for _, _, complaint in ended(QCCL_LINK_RATE="10gbit", QCCL_ARENA="16M"))
+        self.assertIn('QCCL_LINK_RATE: rank 1 has "10gbit", rank 0 has "100G"', said)
+        said = "".join(complaint for _, _, complaint in ended(QCCL_LINK_RATE="100G", QCCL_ARENA="32M"))
+        self.assertIn('QCCL_ARENA: rank 1 has "32M", rank 0 has "16M"', said)
+
     def test_ranks_of_two_hosts_pass_on_what_a_neighbour_lends(self):
         # Registered memory is read where it lies, by the rank beside it, which sends it on to another host.
         command = ["all_reduce", "-b", "2M", "-e", "2M", "-n", "2", "-R", "1", "--codec", "none,int8", "--algo", "ring,direct,hierarchy",

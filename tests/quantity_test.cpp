@@ -51,7 +51,12 @@ static void rates_are_bits_a_second() {
     CHECK(parse_rate("2.5gbit") == 312'500'000U);
     CHECK(parse_rate("100mbit") == 12'500'000U);
     CHECK(parse_rate("8bit") == 1U && parse_rate("0kbit") == 0U);
-    for (const char *bad : {"", "10", "gbit", "10Gbit", "-1gbit", "10 gbit", "1e9tbit", "10G"})
+    for (const char *same :
+         {"100G", "100g", "100Gbit", "100gbit", "100Gbps", "100Gb/s", "100Gbit/s", "100000M",
+          "0.1T", "12.5GB/s", "12.5GBps", "12500000KB/s"})
+        CHECK_EQ(parse_rate(same).value_or(0), 12'500'000'000U);
+    for (const char *bad : {"", "10", "gbit", "-1gbit", "10 gbit", "1e9tbit", "G", "10GB", "10GBPS",
+                            "10GiB/s", "10GG", "10/s", "1.5.5G", ".G", "10Gbits"})
         CHECK(!parse_rate(bad));
 }
 

@@ -1,5 +1,6 @@
 #include "api/agreement.hpp"
 
+#include "base/quantity.hpp"
 #include "base/short_text.hpp"
 
 #include <algorithm>
@@ -54,19 +55,32 @@ namespace {
 struct AgreementField {
     const char *name;
     Agreement::Text Agreement::*text;
+    // Whether two texts that differ mean the same.
+    bool (*are_equal)(std::string_view, std::string_view) = nullptr;
 };
 } // namespace
+
+template <auto parse> static bool are_equal(std::string_view a, std::string_view b) {
+    const auto value = parse(a);
+    return value && value == parse(b);
+}
+
+// A peer's bytes need not end in a zero.
+static std::string_view text_of(const Agreement::Text &field) {
+    const std::string_view all(field.data(), field.size());
+    return all.substr(0, all.find('\0'));
+}
 
 static constexpr AgreementField agreement_fields[] = {
     {"codec", &Agreement::codec},
     {"algorithm", &Agreement::algorithm},
     {"QCCL_CHECKSUM", &Agreement::checksum},
-    {"QCCL_SEGMENT", &Agreement::segment},
-    {"QCCL_LANES", &Agreement::lanes},
-    {"QCCL_ARENA", &Agreement::arena},
-    {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max},
-    {"QCCL_LINK_LATENCY", &Agreement::link_latency},
-    {"QCCL_LINK_RATE", &Agreement::link_rate},
+    {"QCCL_SEGMENT", &Agreement::segment, are_equal<parse_bytes>},
+    {"QCCL_LANES", &Agreement::lanes, are_equal<parse_count>},
+    {"QCCL_ARENA", &Agreement::arena, are_equal<parse_bytes>},
+    {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max, are_equal<parse_bytes>},
+    {"QCCL_LINK_LATENCY", &Agreement::link_latency, are_equal<parse_duration>},
+    {"QCCL_LINK_RATE", &Agreement::link_rate, are_equal<parse_rate>},
 };
 
 // A host is in one rack.
@@ -90,12 +104,13 @@ Done check_agreements(std::span<const Agreement> all) {
     QCCL_TRY(check_racks(all));
     for (size_t rank = 1; rank < all.size(); rank++)
         for (const AgreementField &field : agreement_fields) {
-            // A peer's bytes need not end in a zero.
-            const Agreement::Text &of_rank_0 = all[0].*field.text, &text = all[rank].*field.text;
-            if (text == of_rank_0) continue;
-            constexpr int most = static_cast<int>(std::tuple_size_v<Agreement::Text>);
+            const std::string_view of_rank_0 = text_of(all[0].*field.text);
+            const std::string_view text = text_of(all[rank].*field.text);
+            if (text == of_rank_0 || (field.are_equal && field.are_equal(text, of_rank_0)))
+                continue;
             return Error::make(Code::mismatch, "%s: rank %zu has \"%.*s\", rank 0 has \"%.*s\"",
-                               field.name, rank, most, text.data(), most, of_rank_0.data())
+                               field.name, rank, static_cast<int>(text.size()), text.data(),
+                               static_cast<int>(of_rank_0.size()), of_rank_0.data())
                 .at_rank(static_cast<int64_t>(rank));
         }
     return {};
@@ -146,20 +161,20 @@ static std::vector<uint32_t> numbers_of(std::span<const Agreement> all,
     return numbers;
 }
 
-static bool are_equal(const std::vector<uint32_t> &numbers) {
+static bool are_all_zero(const std::vector<uint32_t> &numbers) {
     return *std::max_element(numbers.begin(), numbers.end()) == 0;
 }
 
 std::vector<uint32_t> hosts_of(std::span<const Agreement> all) {
     std::vector<uint32_t> hosts = numbers_of(all, &Agreement::host);
-    if (are_equal(hosts)) hosts.clear();
+    if (are_all_zero(hosts)) hosts.clear();
     return hosts;
 }
 
 std::vector<Whereabouts> spots_of(std::span<const Agreement> all) {
     const auto nodes = numbers_of(all, &Agreement::node), hosts = numbers_of(all, &Agreement::host),
                racks = numbers_of(all, &Agreement::rack);
-    if (are_equal(nodes) && are_equal(hosts)) return {};
+    if (are_all_zero(nodes) && are_all_zero(hosts)) return {};
     std::vector<Whereabouts> spots;
     for (size_t rank = 0; rank < all.size(); rank++)
         spots.push_back({.node = nodes[rank], .host = hosts[rank], .rack = racks[rank]});

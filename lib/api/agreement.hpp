@@ -35,7 +35,8 @@ static_assert(sizeof(ProtocolOffer) == 64);
 // Whether there is a protocol that all speak.
 Done check_offers(std::span<const ProtocolOffer> all);
 
-// Settings whose effect shows on other ranks, as texts; zeros after the end.
+// Settings whose effect shows on other ranks, as texts; zeros after the end. Those of sizes, times
+// and rates are as the user has written them, and agree where they mean the same.
 struct Agreement {
     using Text = std::array<char, 64>;
 

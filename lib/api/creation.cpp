@@ -61,10 +61,6 @@ void forward_line(LogLevel level, const char *line, void *context) {
     log->function(static_cast<int32_t>(level) + 1, line, log->context);
 }
 
-std::string or_auto(const std::optional<uint64_t> &value) {
-    return value ? std::to_string(*value) : "auto";
-}
-
 // The same for all ranks of a host that are not bound to a node.
 std::string node_here() {
     const auto node = numa_node_here();
@@ -87,14 +83,12 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const
                                    : "none");
     Agreement::set(mine.algorithm, algorithm ? spec(algorithm) : "auto");
     Agreement::set(mine.checksum, settings.checksum ? "1" : "0");
-    Agreement::set(mine.segment, or_auto(settings.segment_bytes));
-    Agreement::set(mine.lanes, or_auto(settings.lanes));
-    Agreement::set(mine.arena, or_auto(settings.arena_bytes));
-    Agreement::set(mine.oneshot_max, or_auto(settings.oneshot_max_bytes));
-    Agreement::set(mine.link_latency, settings.link_latency
-                                          ? std::to_string(settings.link_latency->count()) + "ns"
-                                          : "auto");
-    Agreement::set(mine.link_rate, or_auto(settings.link_rate));
+    Agreement::set(mine.segment, settings.as_written("QCCL_SEGMENT"));
+    Agreement::set(mine.lanes, settings.as_written("QCCL_LANES"));
+    Agreement::set(mine.arena, settings.as_written("QCCL_ARENA"));
+    Agreement::set(mine.oneshot_max, settings.as_written("QCCL_ONESHOT_MAX"));
+    Agreement::set(mine.link_latency, settings.as_written("QCCL_LINK_LATENCY"));
+    Agreement::set(mine.link_rate, settings.as_written("QCCL_LINK_RATE"));
     mine.codec_rates = CodecRates::of_tier(name(tier));
     return mine;
 }
@@ -232,7 +226,7 @@ Result<FarOptions> Creation::far_options() const {
     if (!module)
         return Error::make(
             module.error().code,
-            "ranks are on %u hosts (see QCCL_HOSTID), and there is no network: %.150s",
+            "ranks are on %u hosts (see QCCL_HOSTID), and there is no network: %.350s",
             *std::max_element(hosts_.begin(), hosts_.end()) + 1, module.error().text);
     far.network = *module;
     far.transports = settings_.ucx_transports.value_or("");

@@ -106,10 +106,22 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
 }
 
 std::optional<uint64_t> parse_rate(std::string_view text) {
-    static constexpr Unit units[] = {
-        {"bit", 0.125}, {"kbit", 0.125e3}, {"mbit", 0.125e6}, {"gbit", 0.125e9}, {"tbit", 0.125e12},
-    };
-    return parse_scaled(text, units);
+    static constexpr Unit units[] = {{"bit", 0.125},   {"bps", 0.125}, {"b/s", 0.125},
+                                     {"bit/s", 0.125}, {"B/s", 1},     {"Bps", 1}};
+    static constexpr std::string_view prefixes = "kKmMgGtT";
+    const size_t number = std::min(text.find_first_not_of("0123456789."), text.size());
+    std::string_view unit = text.substr(number);
+    const size_t prefix = unit.empty() ? prefixes.npos : prefixes.find(unit[0]);
+    const bool has_prefix = prefix != prefixes.npos;
+    if (has_prefix) unit.remove_prefix(1);
+    const double thousands = has_prefix ? std::pow(1e3, static_cast<double>(prefix / 2 + 1)) : 1;
+    for (const Unit &each : units) {
+        const bool is_short = has_prefix && unit.empty() && &each == units; // "100G": bits
+        if (unit != each.name && !is_short) continue;
+        const Unit whole[] = {{text.substr(number), each.scale * thousands}};
+        return parse_scaled(text, whole);
+    }
+    return std::nullopt;
 }
 
 } // namespace qccl

@@ -22,7 +22,8 @@ std::string write_decimal(uint64_t value, unsigned decimals);
 std::optional<uint64_t> parse_bytes(std::string_view text);
 // "30", "1.5s", "20us", "10ms", "2m", "1h": a number without a unit counts seconds.
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
-// "10gbit", "2.5gbit", "100mbit" a second, in bits, as bytes a second.
+// "10gbit", "100G", "2.5Gbps", "100Mb/s": bits a second. "12.5GB/s", "12.5GBps": bytes a second,
+// which have a capital B. Units are powers of 1000. Returns bytes a second.
 std::optional<uint64_t> parse_rate(std::string_view text);
 
 } // namespace qccl

@@ -93,7 +93,7 @@ static constexpr SettingRow table[] = {
     {"QCCL_LINK_LATENCY", "auto", "a time above 0, such as 30us, or auto",
      "what the planner takes a message between hosts to need; auto: 30us",
      store_or_auto<&Settings::link_latency, parse_some<parse_duration>>},
-    {"QCCL_LINK_RATE", "auto", "bits a second such as 10gbit or 100mbit, or auto",
+    {"QCCL_LINK_RATE", "auto", "a rate a second such as 10gbit, 100G, 100Gbps or 12.5GB/s, or auto",
      "what the planner takes a host's link to carry each way; auto: 1gbit",
      store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
@@ -135,6 +135,12 @@ static constexpr SettingRow table[] = {
 };
 
 std::span<const SettingRow> settings_table() { return table; }
+
+std::string_view Settings::as_written(std::string_view name) const {
+    for (size_t row = 0; row < values.size(); row++)
+        if (name == table[row].name) return values[row].text;
+    return {};
+}
 
 static void warn_of_unknown(std::string_view entry, std::vector<std::string> &warnings) {
     // Long enough for every typing error; a longer name is no misspelt setting's.

@@ -54,6 +54,9 @@ struct Settings {
     std::optional<uint64_t> progress_cpu;
     std::vector<InjectRule> inject;
 
+    // The text that gave the setting of this name its value; empty where there is none.
+    std::string_view as_written(std::string_view name) const;
+
     std::vector<SettingValue> values;
     std::vector<std::string> warnings; // a sentence for each QCCL_ variable that is no setting
 };
