@@ -193,7 +193,9 @@ typedef struct {
     uint32_t magic;
     uint32_t version;
     const char *device;     /* "host" (default), "cuda:0", "hip:1", "emulated:0": where the buffers
-                             * of this rank's calls lie; others' may be elsewhere */
+                             * of this rank's calls lie; others' may be elsewhere. One that this
+                             * machine or this build of QCCL does not have, and one whose driver is
+                             * missing, is refused with qcclInvalidArgument */
     const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
     const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not

@@ -13,8 +13,12 @@ namespace {
 
 struct Vendor {
     std::string_view name, first; // its first GPU
+    const char *built_with;       // what the module needs to be built
 };
-constexpr Vendor vendors[] = {{"cuda", "cuda:0"}, {"hip", "hip:0"}, {"emulated", "emulated:0"}};
+constexpr Vendor vendors[] = {
+    {"cuda", "cuda:0", "nvcc"},
+    {"hip", "hip:0", "ROCm, or HIP's headers (libamdhip64-dev) and clang 22"},
+    {"emulated", "emulated:0", "Boost.Context (libboost-context-dev)"}};
 
 struct DeviceSpec {
     std::string_view vendor; // empty: the host
@@ -35,12 +39,18 @@ std::optional<DeviceSpec> parse(std::string_view spec) {
     return parsed;
 }
 
-Result<const GpuModule *> load(std::string_view vendor) {
-    const std::string file = "libqccl_" + std::string(vendor) + ".so";
+// A device that this build or this machine does not have is the caller's mistake, who may name
+// another: there is nothing that the system has refused.
+Result<const GpuModule *> load(const std::string &vendor) {
+    const std::string file = "libqccl_" + vendor + ".so";
     const auto found = find_in_module(file.c_str(), gpu_module_symbol);
     if (!found)
-        return Error::make(found.error().code, "this QCCL has no module for GPUs of %.*s: %.300s",
-                           static_cast<int>(vendor.size()), vendor.data(), found.error().text);
+        return Error::make(
+            Code::invalid_argument,
+            "this QCCL has no module for GPUs of %s: %.250s; it is built (meson configure build "
+            "-D%s=enabled) where there is %s",
+            vendor.c_str(), found.error().text, vendor.c_str(),
+            std::ranges::find(vendors, vendor, &Vendor::name)->built_with);
     const GpuModule *const module = reinterpret_cast<GpuModuleFunction *>(*found)();
     QCCL_TRY(check_abi(file.c_str(), module->abi, GpuModule::current_abi));
     return module;
@@ -50,7 +60,7 @@ Result<uint32_t> count_of(const GpuModule &module) {
     std::array<char, 200> why{};
     const uint32_t count = module.count(why.data(), why.size());
     if (count != 0) return count;
-    return Error::make(Code::system_error, "%s: there is no GPU: %.180s", module.vendor,
+    return Error::make(Code::invalid_argument, "%s: there is no GPU: %.180s", module.vendor,
                        why.data());
 }
 
@@ -90,7 +100,7 @@ Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec) {
         return Error::make(Code::invalid_argument, "\"%.100s\" names no device",
                            std::string(spec).c_str());
     if (parsed->vendor.empty()) return std::shared_ptr<Gpu>();
-    QCCL_TRY(const GpuModule *const module, load(parsed->vendor));
+    QCCL_TRY(const GpuModule *const module, load(std::string(parsed->vendor)));
     QCCL_TRY(const uint32_t count, count_of(*module));
     if (parsed->number >= count)
         return no_such_gpu(spec, module->vendor, count).compared(count, parsed->number);

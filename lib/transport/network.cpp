@@ -36,8 +36,17 @@ Loaded &loaded() {
     return *all;
 }
 
+Result<void *> find_first(const char *file_name) {
+    const auto found = find_in_module(file_name, network_module_symbol);
+    if (found) return found;
+    return Error::make(found.error().code,
+                       "%.280s; it needs UCX (Debian's libucx0), and is built where UCX's headers "
+                       "are (libucx-dev; meson configure build -Ducx=enabled)",
+                       found.error().text);
+}
+
 Result<void *> find_function(const char *file_name, const NetworkModule *inherited) {
-    if (!inherited) return find_in_module(file_name, network_module_symbol);
+    if (!inherited) return find_first(file_name);
     auto found = find_in_private_copy(inherited, stateful_libraries, network_module_symbol);
     if (found) return found;
     return Error::make(found.error().code,

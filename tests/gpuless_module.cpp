@@ -1,0 +1,24 @@
+// A module for GPUs as it is where the vendor's driver is missing: it loads, and counts no GPU.
+#include "kernels/gpu.hpp"
+
+#include <cstdio>
+
+static uint32_t count_none(char *why, size_t why_bytes) {
+    std::snprintf(why, why_bytes, "there is no driver");
+    return 0;
+}
+
+static qccl::Gpu *open_none(uint32_t, qccl::Error *error) {
+    *error = qccl::Error::make(qccl::Code::internal_error, "a GPU was opened that does not exist");
+    return nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) qccl::GpuModuleFunction qccl_gpu_module;
+
+const qccl::GpuModule *qccl_gpu_module() {
+    static const qccl::GpuModule module = {.abi = qccl::GpuModule::current_abi,
+                                           .vendor = "cuda",
+                                           .count = count_none,
+                                           .open = open_none};
+    return &module;
+}
