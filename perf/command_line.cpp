@@ -31,22 +31,23 @@ Error refuse(const char *format, ...) {
     return Error::make(Code::invalid_argument, "%s", text);
 }
 
-// CLI11 wants an exception; what it says begins with the option's names.
+// CLI11 wants an exception; what it says begins with the option's names. Of an option that is given
+// several times the last counts.
 CLI::Option *add_option(CLI::App &app, const char *group, const std::string &flags,
                         const std::string &help, const Take &take) {
-    return app
-        .add_option_function<std::string>(
-            flags,
-            [flags, take](const std::string &text) {
-                const bool is_option = text.size() > 2 && text.starts_with("--");
-                const Done done = is_option
-                                      ? refuse("needs a value; '%.40s' is an option", text.c_str())
-                                      : take(text);
-                if (!done) throw CLI::ValidationError(flags, done.error().text);
-            },
-            help)
-        ->group(group)
-        ->type_name("");
+    CLI::Option *const option = app.add_option_function<std::string>(
+        flags,
+        [flags, take](const std::string &text) {
+            const bool is_option = text.size() > 2 && text.starts_with("--");
+            const Done done = is_option
+                                  ? refuse("needs a value; '%.40s' is an option", text.c_str())
+                                  : take(text);
+            if (!done) throw CLI::ValidationError(flags, done.error().text);
+        },
+        help);
+    // As getopt has it; of words without a dash each has its place.
+    if (flags.starts_with('-')) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    return option->group(group)->type_name("");
 }
 
 Done read_count(const std::string &text, uint64_t least, uint64_t most, uint64_t &value) {
@@ -114,9 +115,22 @@ static std::string reason(const CLI::App &app, const CLI::ParseError &error) {
         return unknown_word(app, unknown.front());
     const std::string said = error.what();
     if (dynamic_cast<const CLI::ArgumentMismatch *>(&error) == nullptr) return said;
-    const bool is_repeated = said.find("At Most") != std::string::npos;
-    return said.substr(0, said.find(':')) +
-           (is_repeated ? " is given more than once" : " needs a value");
+    return said.substr(0, said.find(':')) + " needs a value";
+}
+
+void complete_names(const CLI::App &app, std::vector<std::string> &words) {
+    for (std::string &word : words) {
+        if (!word.starts_with("--")) continue;
+        const std::string begun = word.substr(2, word.find('=') - 2);
+        std::vector<std::string> meant;
+        bool is_whole = begun.empty();
+        for (const CLI::Option *const option : app.get_options())
+            for (const std::string &name : option->get_lnames()) {
+                is_whole = is_whole || name == begun;
+                if (!option->get_snames().empty() && name.starts_with(begun)) meant.push_back(name);
+            }
+        if (!is_whole && meant.size() == 1) word.replace(2, begun.size(), meant.front());
+    }
 }
 
 std::optional<Answer> read_command_line(CLI::App &app, const std::string &program,

@@ -49,6 +49,10 @@ template <class T> Take take_count(T &value, uint64_t least, uint64_t most) {
 Take take_bytes(uint64_t &value);
 Take take_text(std::string &value); // anything but nothing
 
+// Completes the long names of options that have a letter too, where their beginnings stand and
+// begin no other's: getopt_long, by which nccl-tests reads its options, takes these.
+void complete_names(const CLI::App &app, std::vector<std::string> &words);
+
 // `words` are those behind the program's name. Nothing: the program goes on.
 std::optional<Answer> read_command_line(CLI::App &app, const std::string &program,
                                         std::vector<std::string> words);

@@ -2,6 +2,7 @@
 
 #include <qccl/qccl.h>
 
+
 #include <cmath>
 #include <cstring>
 
@@ -79,17 +80,28 @@ static Json measurement_json(const Row &row, const Measurement &m, const PerfArg
             {"nwrong", or_null(m.wrong)}};
 }
 
-static Json iterations_json(const Measurement &m) {
-    const Statistics &time = m.time_us;
-    return {{"min_us", time.min},
-            {"max_us", time.max},
-            {"avg_us", time.mean},
-            {"p50_us", time.median},
-            {"p95_us", time.p95},
-            {"p99_us", time.p99},
-            {"stdev_us", time.deviation},
-            {"cv_pct", time.mean > 0 ? time.deviation / time.mean * 100 : 0},
-            {"times_us", m.iterations_us}};
+static Json iterations_json(const Measurement &m, const PerfArguments &arguments) {
+    const Statistics time = iteration_statistics(m, arguments.skipped_iterations);
+    Json json{{"skipped_iterations", arguments.skipped_iterations},
+              {"min_us", time.min},
+              {"max_us", time.max},
+              {"avg_us", time.mean},
+              {"p50_us", time.median},
+              {"p95_us", time.p95},
+              {"p99_us", time.p99},
+              {"stdev_us", time.deviation},
+              {"cv_pct", time.mean > 0 ? time.deviation / time.mean * 100 : 0},
+              {"times_us", m.iterations_us}};
+    // A row for each process, where there are several.
+    if (arguments.launch != Launch::threads && m.ranks_us.size() > 1)
+        json["per_process_max_times_us"] = m.ranks_us;
+    return json;
+}
+
+// Tells results apart that have everything else that nccl-tests knows in common.
+static std::string label(const Row &row, const PerfArguments &arguments) {
+    const bool is_alone = arguments.codecs.size() == 1 && arguments.algorithms.size() == 1;
+    return is_alone ? "" : spec(row.codec) + " " + row.algorithm;
 }
 
 static Json result_json(const Row &row, const PerfArguments &arguments) {
@@ -103,11 +115,11 @@ static Json result_json(const Row &row, const PerfArguments &arguments) {
                 {"out_of_place", measurement_json(row, row.out_of_place, arguments)},
                 {"in_place", measurement_json(row, row.in_place, arguments)}};
     if (arguments.reports_iterations) {
-        result["out_of_place_per_iter"] = iterations_json(row.out_of_place);
-        result["in_place_per_iter"] = iterations_json(row.in_place);
+        result["out_of_place_per_iter"] = iterations_json(row.out_of_place, arguments);
+        result["in_place_per_iter"] = iterations_json(row.in_place, arguments);
     }
     result["actual_iterations"] = row.out_of_place.iterations_us.size();
-    result["experiment_name"] = "";
+    result["experiment_name"] = label(row, arguments);
     result["codec"] = spec(row.codec);
     result["algorithm"] = row.algorithm;
     return result;
@@ -131,6 +143,7 @@ static Json config_json(const PerfArguments &a, const std::vector<RankInfo> &ran
                    {"graph", 0},
                    {"blocking_collectives", truth(a.blocking != Blocking::none)},
                    {"per_iter_timing", truth(a.reports_iterations)},
+                   {"per_iter_skip", a.skipped_iterations},
                    {"parallel_init", truth(true)}});
     Json devices = Json::array();
     for (const RankInfo &rank : ranks)
@@ -180,10 +193,11 @@ std::string nccl_row(const Row &row, const PerfArguments &arguments) {
     return text_of(result_json(row, arguments));
 }
 
-std::string nccl_tail(uint64_t rows_wrong, double average_busbw, const std::string &end_time) {
+std::string nccl_tail(const RunResult &result, const std::string &end_time) {
+    const char *const fast = result.is_fast_enough ? truth(*result.is_fast_enough) : "unchecked";
     const Json rest{
-        {"out_of_bounds", {{"count", rows_wrong}, {"okay", truth(rows_wrong == 0)}}},
-        {"average_bus_bandwidth", {{"bandwidth", average_busbw}, {"okay", "unchecked"}}},
+        {"out_of_bounds", {{"count", result.rows_wrong}, {"okay", truth(result.rows_wrong == 0)}}},
+        {"average_bus_bandwidth", {{"bandwidth", result.average_busbw}, {"okay", fast}}},
         {"errors", Json::array()},
         {"end_time", end_time}};
     return "\n],\n" + text_of(rest).substr(1) + "\n";

@@ -6,6 +6,7 @@
 #include "perf/report.hpp"
 #include "perf/row.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct RunInfo {
 std::string nccl_head(const PerfArguments &arguments, const RunInfo &run);
 std::string nccl_row(const Row &row, const PerfArguments &arguments);
 // What is so far.
-std::string nccl_tail(uint64_t rows_wrong, double average_busbw, const std::string &end_time);
+struct RunResult {
+    uint64_t rows_wrong = 0;
+    double average_busbw = 0;
+    std::optional<bool> is_fast_enough; // nothing: nobody has said what is
+};
+std::string nccl_tail(const RunResult &result, const std::string &end_time);
 
 } // namespace qccl::perf

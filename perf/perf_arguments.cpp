@@ -8,6 +8,8 @@
 #include "perf/version_line.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <limits>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +27,6 @@ static constexpr Refused refused_options[] = {
     {"-x,--cta_policy", "how many thread blocks (CTAs) compute on a GPU is the library's choice"},
     {"-V,--device_cta_count",
      "how many thread blocks (CTAs) compute on a GPU is the library's choice"},
-    {"-K", "it concerns GPU kernels of nccl-tests, which are not here"},
 };
 // Options whose 0 is the default, and whose other values mean nothing here.
 static constexpr Refused zero_options[] = {
@@ -186,8 +187,15 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
                take_count(to.cycles, 0, most));
     add_option(app, group, "-c,--check", "calls whose result is checked (1)",
                take_count(to.checks, 0, most));
-    add_option(app, group, "-z,--blocking", "1: barrier between calls; 2: as 0 (0)",
-               take_count(to.blocking, 0, 2));
+    const auto take_blocking = [&to](const std::string &text) -> Done {
+        uint64_t number = 0;
+        QCCL_TRY(read_count(text, 0, 3, number));
+        // Our barrier is never timed, which is what 3 means there.
+        to.blocking = number == 3 ? Blocking::with_barrier : static_cast<Blocking>(number);
+        return {};
+    };
+    add_option(app, group, "-z,--blocking", "1, 3: barrier between iterations; 2: as 0 (0)",
+               take_blocking);
     add_option(app, group, "-T,--timeout", "seconds to wait for a rank that does not come",
                take_count(to.timeout_s, 0, most));
     add_option(app, group, "-u,--unalign", "elements by which buffers are off their alignment (0)",
@@ -234,6 +242,8 @@ static void add_reports(CLI::App &app, PerfArguments &to) {
                take_count(to.reports_memory, 0, 1));
     add_option(app, group, "-I,--per_iter_timing", "1: columns about single iterations (0)",
                take_count(to.reports_iterations, 0, 1));
+    add_option(app, group, "-K,--per_iter_skip", "iterations that those columns leave out (0)",
+               take_count(to.skipped_iterations, 0, 1U << 30));
     add_option(app, group, "-J,--output_file", "JSON as nccl-tests writes it",
                take_text(to.nccl_json_file));
     add_option(app, group, "--json", "JSON with one row for each case; -: standard output",
@@ -318,6 +328,12 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
     if (to.cycles == 0 && to.json_file == "-")
         return refuse("--json - is written when all is over, and --run_cycles 0 has no end; name a "
                       "file");
+    if (to.skipped_iterations > 0 && !to.reports_iterations)
+        return refuse("--per_iter_skip %u is about --per_iter_timing 1", to.skipped_iterations);
+    if (const uint32_t fewest = to.iterations.value_or(to.default_iterations);
+        to.skipped_iterations >= fewest)
+        return refuse("--per_iter_skip %u leaves nothing of %u iterations", to.skipped_iterations,
+                      fewest);
     if (to.registers() && to.buffers != Buffers::shareable)
         return refuse("--local_register 1 needs memory from qcclMemAlloc: --buffers shared");
     if (!reduces(to.collective)) to.ops = {RedOp::sum};
@@ -341,12 +357,21 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
     add_compression(app, parsed);
     add_reports(app, parsed);
     add_leftovers(app);
+    complete_names(app, arguments);
     if (auto answer = read_command_line(app, "qccl-perf", std::move(arguments))) return *answer;
     parsed.names_sizes = app.count("-b") + app.count("-e") > 0;
     const bool names_ranks = app.count("--ranks") + app.count("-t") > 0;
     if (const Done done = check_together(parsed, names_ranks); !done)
         return refusal("qccl-perf", done.error().text);
     return parsed;
+}
+
+Result<double> parse_least_busbw(const std::string &text) {
+    double value = 0;
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value);
+    if (problem == std::errc() && stop == end && std::isfinite(value) && value >= 0) return value;
+    return refuse("NCCL_TESTS_MIN_BW=%.40s: expected a number of GB/s", text.c_str());
 }
 
 std::optional<Collective> collective_called(std::string_view name) {

@@ -59,6 +59,7 @@ struct PerfArguments {
     bool reports_timestamps = false;
     bool reports_memory = false;
     bool reports_iterations = false;
+    uint32_t skipped_iterations = 0; // the first ones, which those reports leave out
     Average average = Average::slowest;
     uint32_t unaligned_elements = 0;
     std::string nccl_json_file;
@@ -75,6 +76,9 @@ struct PerfArguments {
     std::string baseline;  // "mpi" or empty
     Buffers buffers = Buffers::shareable;
     std::optional<bool> wants_registered; // nothing: where they can be
+
+    // GB/s. The run fails where the average bus bandwidth is less than nine tenths of it.
+    std::optional<double> least_busbw;
 
     const std::string &device_of(uint32_t rank) const { return devices[rank % devices.size()]; }
     std::vector<std::string> devices_of_ranks() const;
@@ -93,6 +97,9 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          const std::string &program,
                                                          std::vector<std::string> arguments,
                                                          const Started &started);
+
+// NCCL_TESTS_MIN_BW: a number of GB/s.
+Result<double> parse_least_busbw(const std::string &text);
 
 // "all_reduce", "allreduce", "all_reduce_perf": what a user may call a collective.
 std::optional<Collective> collective_called(std::string_view name);

@@ -60,11 +60,25 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
     return {};
 }
 
-// Programs of the library hear it.
-static void note_deaf(Plan &plan) {
-    const char *const codec = std::getenv("QCCL_CODEC");
-    if (codec && *codec)
-        plan.notes.push_back("QCCL_CODEC is not used here: --codec says what is measured");
+// Programs of the library read the first, nccl-tests the others.
+static void note_unused_variables(Plan &plan) {
+    static constexpr std::pair<const char *, const char *> unused[] = {
+        {"QCCL_CODEC", "--codec says what is measured"},
+        {"NCCL_TESTS_SPLIT", "all ranks are one group"},
+        {"NCCL_TESTS_SPLIT_MASK", "all ranks are one group"},
+        {"NCCL_TESTS_DEVICE", "--device names GPUs"}};
+    for (const auto &[name, reason] : unused) {
+        const char *const value = std::getenv(name);
+        if (value && *value)
+            plan.notes.push_back(std::string(name) + " is not used here: " + reason);
+    }
+}
+
+static Done take_least_busbw(PerfArguments &arguments) {
+    const char *const text = std::getenv("NCCL_TESTS_MIN_BW");
+    if (!text || !*text) return {};
+    QCCL_TRY(arguments.least_busbw, parse_least_busbw(text));
+    return {};
 }
 
 static Done prepare_source(Plan &plan) {
@@ -99,7 +113,8 @@ static Done prepare(Plan &plan, bool writes) {
         return Error::make(Code::invalid_argument, "--root %u is none of the %u ranks",
                            *arguments.root, arguments.ranks);
     QCCL_TRY(arguments.check_devices());
-    note_deaf(plan);
+    QCCL_TRY(take_least_busbw(plan.arguments));
+    note_unused_variables(plan);
     QCCL_TRY(prepare_source(plan));
     QCCL_TRY(check_combinations(arguments));
     QCCL_TRY(check_memory(arguments));
@@ -153,7 +168,7 @@ static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule
     if (!caveat.empty()) teller.note(caveat);
     QCCL_TRY(run_benchmark(stage, teller.audience()));
     QCCL_TRY(teller.finish());
-    return teller.found_wrong() ? EXIT_FAILURE : EXIT_SUCCESS;
+    return teller.has_failed() ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static int status_of(const Result<int> &played, Crew &crew) {

@@ -224,12 +224,19 @@ Result<Measurement> Point::summarize(const Times &times) {
         return ranks.max;
     };
     Measurement measurement;
-    std::vector<double> cpu_us;
-    for (size_t i = 0; i < iterations; i++) {
-        measurement.iterations_us.push_back(pick(all, i));
-        cpu_us.push_back(pick(cpu, i));
+    for (uint32_t rank = 0; rank < crew.size(); rank++) {
+        const auto first = all.begin() + static_cast<std::ptrdiff_t>(rank * iterations);
+        measurement.ranks_us.emplace_back(first, first + static_cast<std::ptrdiff_t>(iterations));
     }
-    measurement.time_us = statistics(measurement.iterations_us);
+    std::vector<double> picked_us, cpu_us;
+    for (size_t i = 0; i < iterations; i++) {
+        picked_us.push_back(pick(all, i));
+        cpu_us.push_back(pick(cpu, i));
+        double longest = 0;
+        for (const auto &rank : measurement.ranks_us) longest = std::max(longest, rank[i]);
+        measurement.iterations_us.push_back(longest);
+    }
+    measurement.time_us = statistics(picked_us);
     QCCL_TRY(measurement.enqueue_us, slowest_enqueue(crew, times));
     measurement.shown_us =
         stage_.arguments.reports_cpu_time ? statistics(cpu_us).mean : measurement.time_us.mean;

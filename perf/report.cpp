@@ -54,6 +54,9 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
     if (a.blocking == Blocking::without_barrier)
         std::fprintf(
             out_, "# Blocking Enabled: wait for completion after each collective (no barrier) \n");
+    if (a.reports_iterations)
+        std::fprintf(out_, "# Per-iteration columns: of the slowest rank, without the first %u\n",
+                     a.skipped_iterations);
     std::fprintf(
         out_, "# Buffers: %s%s\n",
         a.is_all_gpus() || a.first_gpu().empty() ? "" : "the GPUs' memory; of ranks on the host ",
@@ -137,7 +140,7 @@ void Report::print_measurement(const Row &row, const Measurement &measurement) {
     else
         std::fprintf(out_, "     N/A");
     if (arguments_.reports_iterations) {
-        const Statistics &time = measurement.time_us;
+        const Statistics time = iteration_statistics(measurement, arguments_.skipped_iterations);
         std::fprintf(out_, "  %7s  %7s  %7s  %7s", fitted(time.min, 7).c_str(),
                      fitted(time.max, 7).c_str(), fitted(time.p99, 7).c_str(),
                      fitted(time.mean > 0 ? time.deviation / time.mean * 100 : 0, 7).c_str());
@@ -182,10 +185,16 @@ double Report::average_busbw() const {
     return measurements_ > 0 ? busbw_sum_ / static_cast<double>(measurements_) : 0;
 }
 
+bool Report::is_too_slow() const {
+    static constexpr double tolerance = 0.9; // as nccl-tests has it
+    return arguments_.least_busbw && average_busbw() < tolerance * *arguments_.least_busbw;
+}
+
 void Report::print_footer(uint64_t memory_bytes) const {
     std::fprintf(out_, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values", rows_wrong_,
                  rows_wrong_ > 0 ? "FAILED" : "OK");
-    std::fprintf(out_, "# %-20s : %g \n", "Avg bus bandwidth", average_busbw());
+    const std::string verdict = !arguments_.least_busbw ? "" : is_too_slow() ? "FAILED" : "OK";
+    std::fprintf(out_, "# %-20s : %g %s\n", "Avg bus bandwidth", average_busbw(), verdict.c_str());
     if (arguments_.reports_memory)
         std::fprintf(out_, "# %-20s : Resident at most %s\n", "Memory usage of rank 0",
                      memory_text(static_cast<double>(memory_bytes)).c_str());

@@ -32,6 +32,8 @@ public:
 
     uint64_t rows_wrong() const { return rows_wrong_; }
     double average_busbw() const;
+    // Whether that is below what the user asks for (NCCL_TESTS_MIN_BW).
+    bool is_too_slow() const;
 
 private:
     void print_columns() const;

@@ -6,7 +6,9 @@
 #include "perf/operation.hpp"
 #include "perf/statistics.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +23,9 @@ struct TimeShares {
 };
 
 struct Measurement {
-    std::vector<double> iterations_us; // of the rank that is asked for (usually the slowest)
-    Statistics time_us;
+    std::vector<double> iterations_us;         // of the rank that took longest in each
+    std::vector<std::vector<double>> ranks_us; // the same of every rank
+    Statistics time_us; // of the rank that is asked for (usually the slowest)
     // Of a call, the median: until it returned, which it does before it is done on a GPU's stream.
     std::optional<double> enqueue_us;
     double shown_us = 0;           // the mean, or CPU time where that is asked for
@@ -38,6 +41,12 @@ struct Measurement {
     std::optional<double> speedup;     // over the lossless case of this run
     std::optional<double> baseline_us; // the median
 };
+
+// Of the iterations behind the first few, which caches and links may have slowed down.
+inline Statistics iteration_statistics(const Measurement &measurement, size_t skipped) {
+    const std::span<const double> all = measurement.iterations_us;
+    return statistics(all.subspan(std::min(skipped, all.size())));
+}
 
 struct Row {
     Operation operation;

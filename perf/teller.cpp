@@ -71,7 +71,12 @@ void Teller::try_to(const Done &write) {
 }
 
 std::string Teller::nccl_tail_now() const {
-    return nccl_tail(report_.rows_wrong(), report_.average_busbw(), timestamp());
+    std::optional<bool> is_fast_enough;
+    if (arguments_.least_busbw) is_fast_enough = !report_.is_too_slow();
+    return nccl_tail({.rows_wrong = report_.rows_wrong(),
+                      .average_busbw = report_.average_busbw(),
+                      .is_fast_enough = is_fast_enough},
+                     timestamp());
 }
 
 Done Teller::finish() {

@@ -32,7 +32,8 @@ public:
     // Prints the footer; fails if something could not be written.
     Done finish();
 
-    bool found_wrong() const { return report_.rows_wrong() > 0; }
+    // Whether a result was wrong, or all together slower than the user allows.
+    bool has_failed() const { return report_.rows_wrong() > 0 || report_.is_too_slow(); }
 
 private:
     void take(const Row &row);

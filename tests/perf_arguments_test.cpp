@@ -96,6 +96,7 @@ static void every_option_is_known_by_both_names() {
         {"-M", "--memory", "1"},
         {"-u", "--unalign", "1"},
         {"-I", "--per_iter_timing", "1"},
+        {"-K", "--per_iter_skip", "0"},
     };
     for (const Option &option : options) {
         const std::string value = option.value;
@@ -104,6 +105,31 @@ static void every_option_is_known_by_both_names() {
         (void)accepted(option.name + (" " + value));
         (void)accepted(option.name + ("=" + value));
     }
+}
+
+static void of_an_option_that_is_repeated_the_last_counts() {
+    const PerfArguments a =
+        accepted("-b 1 -e 8 --minbytes 2 -b 4 -n 9 -n 7 --codec int8 "
+                 "--codec none,int4 -o max -o avg -I 1 -I 0 --ranks 2 --ranks 3");
+    CHECK_EQ(a.min_bytes, 4U);
+    CHECK_EQ(a.iterations.value(), 7U);
+    CHECK_EQ(a.codecs.size(), 2U);
+    CHECK(a.ops == std::vector{RedOp::avg});
+    CHECK(!a.reports_iterations);
+    CHECK_EQ(a.ranks, 3U);
+    check_refused("-n 7 -n x", "--iters: 'x' is no number");
+}
+
+// As getopt_long takes the options of nccl-tests, not ours.
+static void the_beginning_of_a_long_name_is_enough_where_it_is_clear() {
+    const PerfArguments a = accepted("--min 4 --max=8 --iter 7 --warm=3 --agg 2 --stepf 3");
+    CHECK(a.min_bytes == 4 && a.max_bytes == 8 && a.iterations == 7U);
+    CHECK(a.warmup_iterations == 3 && a.aggregated == 2U && a.step_factor == 3);
+    CHECK_EQ(accepted("--per_iter_t 1 --per_iter_s 4").skipped_iterations, 4U);
+    check_refused("--step 2", "unknown option --step");
+    check_refused("--per_iter 1", "unknown option --per_iter");
+    check_refused("--rank 2", "did you mean --ranks?");
+    check_refused("--json --min", "needs a value");
 }
 
 static void devices_are_dealt_out_to_the_ranks() {
@@ -147,7 +173,9 @@ static void what_means_nothing_is_refused_with_the_reason() {
     for (const char *option : {"-x 1", "--cta_policy 1"}) check_refused(option, "CTAs");
     for (const char *option : {"-V 4", "--device_cta_count 4"}) check_refused(option, "CTAs");
     for (const char *option : {"-x", "--cta_policy", "-V"}) check_refused(option, "CTAs");
-    for (const char *option : {"-K 1", "-K"}) check_refused(option, "GPU kernels");
+    check_refused("-K 1", "--per_iter_skip 1 is about --per_iter_timing 1");
+    check_refused("-I 1 -n 5 -K 5", "--per_iter_skip 5 leaves nothing of 5 iterations");
+    check_refused("-I 1 -K 20", "--per_iter_skip 20 leaves nothing of 20 iterations");
     for (const char *option : {"-G 1", "--cudagraph 1"}) check_refused(option, "CUDA graphs");
     for (const char *option : {"-D 2", "--device_implementation 2"})
         check_refused(option, "device-side");
@@ -169,7 +197,7 @@ static void buffers_are_registered_where_they_can_be() {
 static void values_arrive() {
     const PerfArguments a =
         accepted("-b 4K -e 2M -f 2 -n 5 -w 2 -m 3 -N 4 -c 6 -o avg -d half -r 1 -z 1 -T 9 "
-                 "-C 1 -a 0 -S 1 -J out.json -M 1 -u 3 -I 1 --ranks 4 --seed 77 --json - "
+                 "-C 1 -a 0 -S 1 -J out.json -M 1 -u 3 -I 1 -K 4 --ranks 4 --seed 77 --json - "
                  "--buffers malloc");
     CHECK_EQ(a.min_bytes, 4096U);
     CHECK_EQ(a.max_bytes, 2U << 20);
@@ -186,7 +214,10 @@ static void values_arrive() {
     CHECK(a.blocking == Blocking::with_barrier);
     CHECK(a.timeout_s == 9);
     CHECK(a.reports_cpu_time && a.reports_timestamps && a.reports_memory && a.reports_iterations);
+    CHECK_EQ(a.skipped_iterations, 4U);
     CHECK(a.average == Average::rank_0);
+    CHECK(accepted("-z 3").blocking == Blocking::with_barrier);
+    CHECK(accepted("-z 2").blocking == Blocking::without_barrier);
     CHECK_EQ(a.nccl_json_file, std::string("out.json"));
     CHECK_EQ(a.unaligned_elements, 3U);
     CHECK_EQ(a.ranks, 4U);
@@ -234,7 +265,6 @@ static void misspelt_options_are_answered_with_those_meant() {
     check_refused("-Z", "unknown option -Z; --help");
     check_refused("--json", "--json needs a value\n");
     check_refused("--json --codec int8", "--json: needs a value; '--codec' is an option\n");
-    check_refused("-b 1 -b 2", "--minbytes is given more than once\n");
     check_refused("surplus", "'surplus' is not expected\n");
 }
 
@@ -244,11 +274,22 @@ static void help_is_an_answer() {
     CHECK(std::get<Answer>(answered.parsed).text.find("--codec") != std::string::npos);
 }
 
+static void the_least_bandwidth_is_a_number() {
+    CHECK_EQ(*parse_least_busbw("12.5"), 12.5);
+    CHECK_EQ(*parse_least_busbw("0"), 0.0);
+    CHECK_EQ(*parse_least_busbw("1e3"), 1000.0);
+    for (const char *text : {"fast", "-1", "1G", "", "nan", "inf", " 1"}) {
+        const auto refused = parse_least_busbw(text);
+        CHECK(!refused && refused.error().code == Code::invalid_argument);
+        CHECK(std::string(refused.error().text).starts_with("NCCL_TESTS_MIN_BW="));
+    }
+}
+
 static void nonsense_is_refused() {
     for (const char *size : {"-b 8x", "-e -1", "-e 1.5.1K", "-i K", "-b 99999999999999999999"})
         check_refused(size, "is no size");
     for (const char *count : {"--ranks 0", "--ranks -3", "--ranks two", "-t 0", "-n 0", "-a 4",
-                              "-C 2", "-z 3", "-m 0", "--ranks 99999", "--seed x"})
+                              "-C 2", "-z 4", "-m 0", "--ranks 99999", "--seed x"})
         check_refused(count, "is no number");
     check_refused("-p 2", "is not 0 or 1");
     check_refused("-r nobody", "is no rank");
@@ -308,6 +349,9 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(the_defaults_are_those_of_nccl_tests),
         QTEST(every_option_is_known_by_both_names),
+        QTEST(of_an_option_that_is_repeated_the_last_counts),
+        QTEST(the_beginning_of_a_long_name_is_enough_where_it_is_clear),
+        QTEST(the_least_bandwidth_is_a_number),
         QTEST(devices_are_dealt_out_to_the_ranks),
         QTEST(what_is_of_the_host_is_refused_of_gpus),
         QTEST(what_means_nothing_is_refused_with_the_reason),
