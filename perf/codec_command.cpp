@@ -36,6 +36,7 @@ struct CodecArguments {
     std::optional<uint64_t> bytes; // nothing: what the device asks for
     bool prints_rates = false; // rows of the planner's table, on all tiers, in place of a report
     std::string json_file;
+    std::vector<std::string> command_line; // of the whole program
 };
 constexpr const char *host_codecs = "int8,int4,minmax";
 
@@ -87,13 +88,14 @@ static Done print_rates(const std::vector<Codec> &codecs, const std::vector<cons
 
 struct Output {
     std::FILE *table;
-    std::optional<JsonFile> json;
+    std::vector<std::string> command_line;
+    std::optional<JsonFile> json{};
     bool json_has_begun = false;
 };
 
 static Done begin_json(Output &output) {
     output.json_has_begun = true;
-    return output.json ? output.json->begin(rows_head, rows_tail) : Done{};
+    return output.json ? output.json->begin(rows_head(output.command_line), rows_tail) : Done{};
 }
 
 // One codec on one tier in one place: four rows.
@@ -254,7 +256,8 @@ static Result<int> run(const CodecArguments &arguments) {
         QCCL_TRY(print_rates(codecs, tiers, arguments));
         return EXIT_SUCCESS;
     }
-    Output output{.table = arguments.json_file == "-" ? stderr : stdout, .json = {}};
+    Output output{.table = arguments.json_file == "-" ? stderr : stdout,
+                  .command_line = arguments.command_line};
     if (!arguments.json_file.empty()) {
         QCCL_TRY(output.json, JsonFile::open(arguments.json_file));
     }
@@ -270,9 +273,11 @@ static Result<int> run(const CodecArguments &arguments) {
     return status;
 }
 
-int run_codec_command(const std::vector<std::string> &arguments) {
+int run_codec_command(const std::vector<std::string> &arguments,
+                      const std::vector<std::string> &command_line) {
     static constexpr auto *group = "Options";
     CodecArguments parsed;
+    parsed.command_line = command_line;
     CLI::App app("Measures codecs on one core beside memcpy, or on a GPU beside a copy there.",
                  "qccl-perf codec");
     app.set_version_flag("--version", version_line("qccl-perf"));

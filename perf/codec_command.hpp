@@ -6,6 +6,8 @@
 
 namespace qccl::perf {
 
-int run_codec_command(const std::vector<std::string> &arguments);
+// `arguments` are those behind "codec".
+int run_codec_command(const std::vector<std::string> &arguments,
+                      const std::vector<std::string> &command_line);
 
 } // namespace qccl::perf

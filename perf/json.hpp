@@ -12,8 +12,9 @@
 
 namespace qccl::perf {
 
-// Head, rows and tail make a document; see JsonFile.
-inline constexpr const char *rows_head = "{\"rows\": [";
+// Head, rows and tail make a document; see JsonFile. The head says what was run, where and when,
+// and by which settings.
+std::string rows_head(const std::vector<std::string> &command_line);
 inline constexpr const char *rows_tail = "\n]}\n";
 // Two objects for each Row, out of place first. Null where there is nothing to say.
 std::string rows_json(const Row &row);

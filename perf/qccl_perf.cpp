@@ -34,7 +34,7 @@ static int run(int argc, char **argv) {
     if (const auto collective = collective_called(what))
         return run_perf(*collective, std::string(qccl::name(*collective)) + "_perf", from(2),
                         command_line);
-    if (what == "codec") return run_codec_command(from(2));
+    if (what == "codec") return run_codec_command(from(2), command_line);
     if (what == "demo") return run_demo(from(2));
     if (what == "--version") {
         std::printf("%s\n", version_line("qccl-perf").c_str());

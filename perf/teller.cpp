@@ -40,7 +40,7 @@ Teller::Teller(const PerfArguments &arguments, const std::string &program, Outpu
     report_.print_header(run.ranks);
     try_to(flush(out_));
     run.start_time = timestamp();
-    if (outputs_.rows) try_to(outputs_.rows->begin(rows_head, rows_tail));
+    if (outputs_.rows) try_to(outputs_.rows->begin(rows_head(run.command_line), rows_tail));
     if (outputs_.nccl) try_to(outputs_.nccl->begin(nccl_head(arguments, run), nccl_tail_now()));
 }
 

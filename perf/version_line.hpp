@@ -7,9 +7,12 @@
 
 namespace qccl::perf {
 
+inline std::string version_text() {
+    return std::to_string(QCCL_VERSION_MAJOR) + "." + std::to_string(QCCL_VERSION_MINOR) + "." +
+           std::to_string(QCCL_VERSION_PATCH);
+}
 inline std::string version_line(const std::string &program) {
-    return program + " " + std::to_string(QCCL_VERSION_MAJOR) + "." +
-           std::to_string(QCCL_VERSION_MINOR) + "." + std::to_string(QCCL_VERSION_PATCH);
+    return program + " " + version_text();
 }
 
 } // namespace qccl::perf

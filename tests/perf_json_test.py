@@ -2,11 +2,13 @@
 
 usage: perf_json_test.py QCCL_PERF
 """
+import datetime
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -241,6 +243,24 @@ class Table(unittest.TestCase):
                     self.assertEqual(list(row[side]), ["time", "alg_bw", "bus_bw", "nwrong"])
                     self.assertEqual(len(row[side + "_per_iter"]["times_us"]), 3)
             self.assertEqual(written["out_of_bounds"], {"count": 0, "okay": "true"})
+
+
+class Documents(unittest.TestCase):
+    def test_they_say_what_was_run_where_and_how(self):
+        for command in (["all_reduce", *QUICK, "-b", "1K", "-e", "1K"], ["all_reduce", *QUICK, "-b", "1K", "-e", "1K", "-t", "2"],
+                        ["codec", "--codec", "int8", "-b", "4K"]):
+            words = [PERF, *command, "--json", "-"]
+            before = datetime.datetime.now().astimezone().replace(microsecond=0)
+            written = json.loads(tool.run(words, env={"QCCL_LANES": "3", "QCCL_ALGO": ""}).stdout)
+            self.assertEqual(list(written), ["version", "command_line", "host", "date", "settings", "rows"])
+            self.assertEqual("qccl-perf " + written["version"], tool.run([PERF, "--version"]).stdout.strip())
+            self.assertEqual(written["command_line"], words)
+            self.assertEqual(written["host"], socket.gethostname())
+            date = datetime.datetime.strptime(written["date"], "%Y-%m-%dT%H:%M:%S%z")
+            self.assertTrue(before <= date <= datetime.datetime.now().astimezone())
+            self.assertEqual(written["settings"]["QCCL_LANES"], {"value": "3", "by": "environment"})
+            self.assertEqual(written["settings"]["QCCL_ALGO"], {"value": "auto", "by": "built in"})
+            self.assertGreater(len(written["rows"]), 0)
 
 
 class Nonsense(unittest.TestCase):
