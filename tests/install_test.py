@@ -61,7 +61,10 @@ class Installed(unittest.TestCase):
         self.assertTrue(run(folder / "qccl-perf", "--version", env=self.with_library()).startswith("qccl-perf "))
         self.assertIn("shm", run(folder / "qccl-info", env=self.with_library()))
         for name in ("all_reduce", "reduce_scatter", "all_gather", "broadcast"):
-            table = run(folder / f"{name}_perf", "-b", "1K", "-e", "1K", "-n", "3", env=self.with_library())
+            self.assertFalse((folder / f"{name}_perf").exists())  # the name is nccl-tests'
+            link = next(self.root.rglob(f"libexec/qccl/{name}_perf"))
+            self.assertTrue(link.samefile(folder / "qccl-perf"))
+            table = run(link, "-b", "1K", "-e", "1K", "-n", "3", env=self.with_library())
             self.assertIn(f"# Collective test starting: {name}_perf", table)
         self.assertEqual({path.name.removesuffix(".gz") for path in self.root.rglob("man1/*")},
                          {"qccl-perf.1", "qccl-info.1"})
