@@ -2,16 +2,14 @@
 
 #include <qccl/qccl.h>
 
-#include "base/settings.hpp"
-#include "perf/version_line.hpp"
+#include "perf/run_description.hpp"
 
 #include <cmath>
 #include <cstring>
-#include <ctime>
-
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
+
+extern char **environ;
 
 namespace qccl::perf {
 
@@ -181,44 +179,8 @@ static std::string opened(const Json &object) {
     return text;
 }
 
-static std::string host_name() {
-    char name[256] = {};
-    gethostname(name, sizeof name - 1);
-    return name;
-}
-
-// ISO 8601, local, with the distance from UTC.
-static std::string date_and_time() {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &local);
-    return text;
-}
-
-// Each with its value and who has set it, as qccl-info settings lists them; null where the
-// environment holds one that is refused.
-static Json settings_json() {
-    const auto settings = read_settings(environ);
-    if (!settings) return nullptr;
-    Json values = Json::object();
-    for (size_t row = 0; row < settings_table().size(); row++) {
-        const SettingValue &value = settings->values[row];
-        const bool is_built_in = value.origin == Origin::built_in;
-        values[settings_table()[row].name] = {{"value", value.text},
-                                              {"by", is_built_in ? "built in" : "environment"}};
-    }
-    return values;
-}
-
 std::string rows_head(const std::vector<std::string> &command_line) {
-    return opened({{"version", version_text()},
-                   {"command_line", command_line},
-                   {"host", host_name()},
-                   {"date", date_and_time()},
-                   {"settings", settings_json()}}) +
-           ",\n\"rows\": [";
+    return opened(describe_run(command_line)) + ",\n\"rows\": [";
 }
 
 std::string nccl_head(const PerfArguments &arguments, const RunInfo &run) {

@@ -7,12 +7,14 @@
 #include "device/loader.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/processor.hpp"
+#include "perf/run_description.hpp"
 
 #include <qccl/qccl.h>
 
 #include <cstdio>
 #include <string>
 
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace qccl::perf {
@@ -60,6 +62,19 @@ void print_transports() {
     std::printf("transports\n  shm: between processes of one host, through shared memory\n"
                 "  inproc: between threads of one process\n"
                 "  ucx: between hosts, over what UCX finds (libqccl_ucx.so, loaded when needed)\n");
+}
+
+void print_tools() {
+    std::printf("tools\n  pqccl...: every function once more, for profilers and tracers, as MPI's "
+                "PMPI. A tool that is\n  linked or preloaded before the library defines "
+                "qcclAllReduce itself and calls pqcclAllReduce\n  to have it done "
+                "(qccl/tools.h)\n");
+}
+
+void print_run(const std::vector<std::string> &command_line) {
+    const auto text =
+        describe_run(command_line).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    std::printf("%s\n", text.c_str());
 }
 
 Done print_codecs() {
@@ -122,6 +137,7 @@ Done print_everything() {
     print_version();
     print_devices();
     print_transports();
+    print_tools();
     QCCL_TRY(print_codecs());
     return print_settings();
 }

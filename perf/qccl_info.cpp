@@ -30,7 +30,7 @@ static void add_topic(CLI::App &app, const char *name, const char *help, Task &t
 }
 
 // Of what cannot fail.
-static Task always(void (*print)()) {
+static Task always(const std::function<void()> &print) {
     return [print]() -> Done {
         print();
         return {};
@@ -151,16 +151,23 @@ static void add_attach(CLI::App &app, AttachQuestion &question, Task &task) {
         [&task, &question] { task = [&question] { return print_attached(question); }; });
 }
 
-static int run(const std::vector<std::string> &words) {
+static int run(const std::vector<std::string> &command_line) {
+    const std::vector<std::string> words(command_line.begin() + !command_line.empty(),
+                                         command_line.end());
     static constexpr auto *program = "qccl-info";
     CLI::App app("Says what QCCL is, has and would do on this machine.", program);
     app.set_version_flag("--version", version_line(program));
     app.require_subcommand(0, 1);
     Task task = print_everything;
+    app.add_flag_callback(
+           "--json", [&] { task = always([&command_line] { print_run(command_line); }); },
+           "version, command line, host, date and settings, as JSON")
+        ->group(options);
     add_topic(app, "version", "the library's version", task, always(print_version));
     add_topic(app, "devices", "what can compute", task, always(print_devices));
     add_topic(app, "transports", "what can carry", task, always(print_transports));
     add_topic(app, "codecs", "what can compress", task, print_codecs);
+    add_topic(app, "tools", "what the functions pqccl... are for", task, always(print_tools));
     add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
     AttachQuestion attached;
     add_attach(app, attached, task);
@@ -182,5 +189,5 @@ int main(int argc, char **argv) {
     // Whatever it prints fits, so that the reason why it cannot be written is known at the end.
     static char room[64 << 10];
     std::setvbuf(stdout, room, _IOFBF, sizeof room);
-    return end_output("qccl-info", run({argv + std::min(argc, 1), argv + argc}));
+    return end_output("qccl-info", run({argv, argv + argc}));
 }

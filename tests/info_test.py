@@ -3,7 +3,9 @@
 usage: info_test.py QCCL_INFO
 """
 import itertools
+import json
 import re
+import socket
 import sys
 import tempfile
 import unittest
@@ -26,7 +28,7 @@ def text_of(collective, algorithm, ranks, codec=None, root=0):
 class Topics(unittest.TestCase):
     def test_all_are_printed_without_arguments(self):
         said = info().stdout
-        for topic in ("version", "devices", "transports", "codecs", "settings"):
+        for topic in ("version", "devices", "transports", "codecs", "tools", "settings"):
             self.assertIn(info(topic).stdout.strip(), said)
         for word in ("host", "shm", "inproc", "int4", "minmax", "QCCL_CODEC"):
             self.assertIn(word, said)
@@ -35,6 +37,19 @@ class Topics(unittest.TestCase):
         said = info("--version").stdout
         self.assertRegex(said, r"^qccl-info \d+\.\d+\.\d+\n$")
         self.assertEqual(info("version").stdout.split()[1], said.split()[1])
+
+    def test_the_twins_of_functions_are_explained(self):
+        for word in ("pqcclAllReduce", "profilers", "qccl/tools.h"):
+            self.assertIn(word, info("tools").stdout)
+
+    def test_the_run_as_json(self):
+        said = json.loads(info("--json", env={"QCCL_LANES": "3"}).stdout)
+        self.assertEqual(list(said), ["version", "command_line", "host", "date", "settings"])
+        self.assertEqual("qccl-info " + said["version"], info("--version").stdout.strip())
+        self.assertEqual((said["command_line"], said["host"]), ([INFO, "--json"], socket.gethostname()))
+        self.assertEqual(said["settings"]["QCCL_LANES"], {"value": "3", "by": "environment"})
+        self.assertEqual(set(said["settings"]), set(re.findall(r"^  (QCCL_\w+)", info("settings").stdout, re.M)))
+        self.assertIsNone(json.loads(info("--json", env={"QCCL_LANES": "0"}).stdout)["settings"])
 
     def test_settings_say_who_set_them(self):
         said = info("settings", env={"QCCL_CODEC": "int8", "QCCL_COCED": "x"}).stdout
