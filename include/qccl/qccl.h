@@ -20,6 +20,15 @@
  * - A failed collective leaves its receive buffer undefined and its communicator failed: every
  *   later collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
  * - One thread at a time in one communicator; different communicators are independent.
+ * - Handles (qcclComm_t, qcclCodec_t, streams from qcclStreamCreate) are numbers that a process
+ *   gives once, not addresses. A call with a handle that has been destroyed or aborted is refused
+ *   with qcclInvalidUsage for the life of the process, and so is a call
+ *   that races with the end and comes too late; a call that came in time finishes first, except
+ *   that qcclCommDestroy is refused while another thread is inside. Where several threads end a
+ *   handle at once, one of them ends it and the others get qcclInvalidUsage. A value that never was
+ *   a handle is refused with qcclInvalidArgument and not followed (on a communicator of a GPU,
+ *   streams are the vendor's, whose runtime does follow them). A forked child is refused its
+ *   parent's communicators and streams with qcclInvalidUsage, and may use and destroy its codecs.
  */
 #ifndef QCCL_H
 #define QCCL_H
@@ -50,7 +59,8 @@ enum {
     qcclSystemError = 2,          /* the operating system refused something */
     qcclInternalError = 3,        /* a mistake in QCCL itself */
     qcclInvalidArgument = 4,      /* an argument is not valid; the communicator stays usable */
-    qcclInvalidUsage = 5,         /* not allowed here: a second thread, a forked child, ... */
+    qcclInvalidUsage = 5,         /* not allowed here: a second thread, a forked child, a handle
+                                   * that has ended, ... */
     qcclRemoteError = 6,          /* another rank failed */
     qcclInProgress = 7,           /* still running */
     qcclTimeout = 8,              /* a live rank did not come in time */
@@ -82,6 +92,7 @@ enum {
 typedef int32_t qcclRedOp_t;
 enum { qcclSum = 0, qcclProd = 1, qcclMax = 2, qcclMin = 3, qcclAvg = 4 };
 
+/* Numbers that look like pointers and are none: to be compared and passed on only. */
 typedef struct qcclComm *qcclComm_t;
 typedef struct qcclCodec *qcclCodec_t;
 
@@ -137,7 +148,8 @@ QCCL_API const char *qcclGetErrorString(qcclResult_t result);
  * the sentence where they are refused and leave it where they are answered; qcclGetErrorInfo and
  * this function always leave it.
  * With NULL: that of this thread's latest call, on any object, that did not succeed; successful
- * calls leave it, as they leave errno. "" where there was none.
+ * calls leave it, as they leave errno. "" where there was none. A communicator that has been
+ * destroyed or aborted: that it has.
  *
  * Valid until the next call of this function by the same thread. Any thread, any time. */
 QCCL_API const char *qcclGetLastError(qcclComm_t comm);
@@ -346,11 +358,15 @@ QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int e
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
 /* Waits and compares likewise, then frees, whatever it returns. A communicator that has failed is
  * freed without waiting (qcclSuccess), but a qcclMismatch that no call of this rank has returned is
- * returned here. NULL does nothing. A peer that still waits for this rank is told. A process that ends without it has died for the others, whose call may fail though this rank's has
- * returned. */
+ * returned here. NULL does nothing. A peer that still waits for this rank is told. A process that
+ * ends without it has died for the others, whose call may fail though this rank's has returned.
+ * qcclInvalidUsage while another thread is inside: the communicator stays, and is to be destroyed
+ * later. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
- * here. Callable while another thread is inside a collective on `comm`; that call returns first. */
+ * here. Any thread, any time: a call of another thread that is inside returns first (qcclRevoked),
+ * and a thread that calls again gets qcclInvalidUsage. Where another thread is already destroying
+ * or aborting `comm`, that one is sped up, and this one gets qcclInvalidUsage. */
 QCCL_API qcclResult_t qcclCommAbort(qcclComm_t comm);
 /* Fails the communicator on every rank (qcclRevoked) and keeps it. Any thread, any time. */
 QCCL_API qcclResult_t qcclCommRevoke(qcclComm_t comm);
@@ -438,7 +454,8 @@ QCCL_API qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t
 /* A queue with a thread of its own. Calls on one communicator happen in the order in which they
  * were made, whatever streams they name. An error is kept and returned by qcclStreamSynchronize. */
 QCCL_API qcclResult_t qcclStreamCreate(qcclStream_t *stream_out);
-/* Waits for what was enqueued, then frees. NULL does nothing. */
+/* Waits for what was enqueued, and for other threads' calls with the stream, then frees. NULL does
+ * nothing. */
 QCCL_API qcclResult_t qcclStreamDestroy(qcclStream_t stream);
 /* Waits until the queue is empty; returns the first error since the last call, once. */
 QCCL_API qcclResult_t qcclStreamSynchronize(qcclStream_t stream);

@@ -1,8 +1,8 @@
-// What a qcclCodec_t points to. Never changes after creation, so that any thread and any
-// communicator may use it.
+// What a qcclCodec_t names. Never changes after creation, so that any thread and any communicator
+// may use it, and a forked child too.
 #pragma once
 
-#include "api/handle_mark.hpp"
+#include "api/handle_table.hpp"
 #include "base/result.hpp"
 #include "codec/codec.hpp"
 
@@ -12,19 +12,14 @@ namespace qccl {
 
 struct Kernels;
 
-} // namespace qccl
-
-struct qcclCodec {
-    qccl::HandleMark<0x4345444F434C4351> mark; // "QCLCODEC"
-    qccl::Codec codec;
-    const qccl::Kernels *kernels = nullptr; // of the codec used alone
-
-    bool is_intact() const { return mark.is_intact(); }
+struct NamedCodec {
+    Codec codec;
+    const Kernels *kernels = nullptr; // of the codec used alone
 };
+using CodecHandles = HandleTable<HandleRecord<const NamedCodec>>;
+using CodecRef = CodecHandles::Reference;
 
-namespace qccl {
-
-// Refuses NULL and what is no codec.
-Done check_handle(qcclCodec_t handle);
+// Refuses NULL, what is no codec, and one that has been destroyed.
+Result<CodecRef> take_codec(qcclCodec_t handle);
 
 } // namespace qccl

@@ -94,14 +94,17 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
     return no_choice(who, text, possible);
 }
 
-static Done take_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
-    if (config.codec) QCCL_TRY(check_handle(config.codec));
-    if (config.codec && key.collective == Collective::barrier)
+static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
+    CodecRef own;
+    if (config.codec) {
+        QCCL_TRY(own, take_codec(config.codec));
+    }
+    if (own && key.collective == Collective::barrier)
         return Error::make(Code::invalid_argument,
                            "config: codec is %s, but a barrier has no values to encode",
-                           spec(config.codec->codec).c_str());
+                           spec(own->codec).c_str());
     QCCL_TRY(const CodecChoice choice,
-             comm.parts().codecs.choose(config.codec ? &config.codec->codec : nullptr,
+             comm.parts().codecs.choose(own ? &own->codec : nullptr,
                                         {key.collective, key.type, key.op}));
     comm.tell(choice);
     key.codec = choice.codec;
@@ -119,7 +122,7 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramK
     }
     request.timeout = timeout.value_or(comm.parts().timeout);
     request.tag = config.tag;
-    return take_codec(comm, config, key);
+    return choose_codec(comm, config, key);
 }
 
 static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {

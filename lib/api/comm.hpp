@@ -5,9 +5,7 @@
 #include "api/codec_policy.hpp"
 #include "api/comm_errors.hpp"
 #include "api/family.hpp"
-#include "api/fork_mark.hpp"
 #include "api/device_share.hpp"
-#include "api/gate.hpp"
 #include "api/gpu_queue.hpp"
 #include "api/memo.hpp"
 #include "api/programs.hpp"
@@ -49,7 +47,6 @@ struct CommParts {
     std::chrono::nanoseconds timeout{}; // 0: never
     std::vector<InjectRule> inject;     // those of this rank
     std::shared_ptr<Family> family;     // of qcclCommInitAll, else null
-    ForkMark mark;
     // What one rank captures all capture; else a rank that cannot makes the call by itself.
     bool captures_alike = false;
 };
@@ -65,7 +62,7 @@ struct Request {
 
 // Where a call is done: now (neither), or in the order of a stream of the host or of the GPU.
 struct CallStream {
-    Stream *host = nullptr;
+    StreamRef host{};
     std::optional<GpuStream> gpu;
 };
 
@@ -81,8 +78,6 @@ public:
     uint32_t rank() const { return team_.rank; }
     uint32_t size() const { return team_.size; }
     const CommParts &parts() const { return parts_; }
-    bool is_child() const { return parts_.mark.is_child(); }
-    Gate &gate() { return gate_; }
     // What the caller got; any thread, any time.
     void note(const Error &error) { errors_.note(error, parts_.transport->failure().has_value()); }
     void note_success() { errors_.note_success(); }
@@ -155,7 +150,6 @@ private:
 
     const CommParts parts_;
     const Team team_;
-    Gate gate_;
     Turns turns_;
     Programs programs_;
     Memo memo_;

@@ -16,14 +16,13 @@
 
 namespace qccl {
 
-Done check_handle(qcclCodec_t handle) {
-    if (!handle) return Error::make(Code::invalid_argument, "codec is NULL");
-    if (!is_alive(handle))
-        return Error::make(Code::invalid_argument,
-                           "codec is %p, which no qcclCodecCreate made (or it has been destroyed)",
-                           static_cast<const void *>(handle));
-    return {};
-}
+static constinit CodecHandles codec_handles{{.tag = 0x51C3,
+                                             .argument = "codec",
+                                             .unknown = "no qcclCodecCreate made",
+                                             .ended = "destroyed",
+                                             .is_inherited = true}};
+
+Result<CodecRef> take_codec(qcclCodec_t handle) { return codec_handles.refer(handle); }
 
 namespace {
 
@@ -36,11 +35,11 @@ struct Container {
 };
 
 Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_t type) {
-    QCCL_TRY(check_handle(handle));
+    QCCL_TRY(const CodecRef named, take_codec(handle));
     QCCL_TRY(const DataType known, take_type(type));
-    QCCL_TRY(check_codec(handle->codec, Collective::broadcast, known, RedOp::sum));
+    QCCL_TRY(check_codec(named->codec, Collective::broadcast, known, RedOp::sum));
     QCCL_TRY(check_count("count", count, known, 1));
-    return Container{handle->codec, handle->kernels, known, count};
+    return Container{named->codec, named->kernels, known, count};
 }
 
 ChunkRange whole(const Container &container, const PayloadLayout &layout) {
@@ -95,10 +94,9 @@ qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
         QCCL_TRY(const Codec codec, parse_codec(spec));
         QCCL_TRY(const Settings settings, read_settings(environ));
         QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
-        auto handle = std::make_unique<qcclCodec>();
-        handle->codec = codec;
-        handle->kernels = &best_kernels(tiers);
-        *codec_out = handle.release();
+        QCCL_TRY(void *const made, codec_handles.add(std::make_shared<const NamedCodec>(
+                                       NamedCodec{codec, &best_kernels(tiers)})));
+        *codec_out = static_cast<qcclCodec_t>(made);
         return {};
     });
 }
@@ -107,9 +105,8 @@ QCCL_TWIN(qcclCodecCreate);
 qcclResult_t qcclCodecDestroy(qcclCodec_t codec) {
     return guarded([=]() -> Done {
         if (!codec) return {};
-        QCCL_TRY(check_handle(codec));
-        delete codec;
-        return {};
+        QCCL_TRY(CodecRef ended, take_codec(codec));
+        return ended.end();
     });
 }
 QCCL_TWIN(qcclCodecDestroy);
@@ -128,7 +125,7 @@ QCCL_TWIN(qcclCodecMaxEncodedBytes);
 qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, qcclDataType_t type,
                              void *dst, size_t capacity, size_t *written_out, qcclStream_t stream) {
     return guarded([=]() -> Done {
-        QCCL_TRY(Stream * queue, take_stream(stream));
+        QCCL_TRY(const StreamRef queue, take_stream(stream));
         QCCL_TRY(const Container container, take_container(codec, count, type));
         const size_t bytes = encoded_bytes(container.codec, container.type, count);
         const Buffer from{"src", src, count * type_bytes(container.type)};
@@ -143,7 +140,7 @@ qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, q
                                bytes)
                 .compared(static_cast<int64_t>(bytes), static_cast<int64_t>(capacity));
         QCCL_TRY(check_apart(from, to));
-        QCCL_TRY(run(queue, [=] {
+        QCCL_TRY(run(queue.get(), [=] {
             return encode(container, src, {static_cast<std::byte *>(dst), bytes});
         }));
         *written_out = bytes;
@@ -155,14 +152,14 @@ QCCL_TWIN(qcclCodecEncode);
 qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst,
                              size_t count, qcclDataType_t type, qcclStream_t stream) {
     return guarded([=]() -> Done {
-        QCCL_TRY(Stream * queue, take_stream(stream));
+        QCCL_TRY(const StreamRef queue, take_stream(stream));
         QCCL_TRY(const Container container, take_container(codec, count, type));
         const Buffer from{"src", src, bytes};
         const Buffer to{"dst", dst, count * type_bytes(container.type)};
         QCCL_TRY(check_pointer(from));
         QCCL_TRY(check_pointer(to));
         QCCL_TRY(check_apart(from, to));
-        return run(queue, [=] {
+        return run(queue.get(), [=] {
             return decode(container, {static_cast<const std::byte *>(src), bytes}, dst);
         });
     });

@@ -3,6 +3,7 @@
 #include "api/agreement.hpp"
 #include "api/boundary.hpp"
 #include "api/exchange.hpp"
+#include "api/fork_detector.hpp"
 #include "api/host_identity.hpp"
 #include "api/tiers.hpp"
 #include "base/short_text.hpp"
@@ -105,7 +106,6 @@ Done greet(Bootstrap &bootstrap) {
 struct Equipment {
     std::shared_ptr<const Log> log;
     Device device;
-    ForkMark mark;
     std::string host; // its identity
 };
 
@@ -140,12 +140,13 @@ Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundi
     if (record && *record != record_off) QCCL_TRY(check_record_folder(*record));
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
-    QCCL_TRY(ForkMark mark, ForkMark::create());
     QCCL_TRY(std::string host, host_identity(surroundings.settings));
+    // Here, where the others hear of it, as nothing may fail when the communicator is made.
+    QCCL_TRY(outcome(begin_epoch()));
     Device device = host_device(tiers);
     QCCL_TRY(auto gpu, open_gpu(wishes.device));
     if (gpu) device = gpu_device(device, std::move(gpu));
-    return Equipment{std::move(log), std::move(device), std::move(mark), std::move(host)};
+    return Equipment{std::move(log), std::move(device), std::move(host)};
 }
 
 class Creation {
@@ -354,7 +355,6 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                   .timeout = wishes_.timeout.value_or(settings_.timeout),
                   .inject = own_faults(),
                   .family = family,
-                  .mark = std::move(equipment.mark),
                   .captures_alike = are_on_gpus_alike_});
     if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_));
     return comm;

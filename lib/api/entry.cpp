@@ -1,16 +1,16 @@
 #include "api/entry.hpp"
 
+#include <algorithm>
+
 namespace qccl {
 
-Done check_handle(qcclComm_t handle) {
-    if (!handle) return Error::make(Code::invalid_argument, "comm is NULL");
-    if (!is_alive(handle))
-        return Error::make(Code::invalid_argument,
-                           "comm is %p, which is no communicator (or has been destroyed)",
-                           static_cast<const void *>(handle));
-    if (handle->comm->is_child()) return refuse_child("comm");
-    return {};
-}
+constinit CommHandles comm_handles{{.tag = 0x51C1,
+                                    .argument = "comm",
+                                    .unknown = "is no communicator",
+                                    .ended = "destroyed or aborted",
+                                    .is_inherited = false}};
+
+Result<CommRef> take_comm(qcclComm_t handle) { return comm_handles.refer(handle); }
 
 Error refuse(Comm &comm, const char *sentence) {
     const Error error = Error::make(Code::invalid_usage, "%s", sentence);
@@ -23,29 +23,47 @@ Error refuse_entry(Comm &comm, Gate::Answer answer) {
     case Gate::Answer::taken_by_caller:
         return refuse(comm, "comm: this thread is inside the communicator already (in an idle or "
                             "log function)");
-    case Gate::Answer::closed: // nothing is noted in what may be gone at any moment
-        return Error::make(Code::invalid_usage, "comm is being destroyed by another thread");
+    case Gate::Answer::closed:
+        return refuse(comm, "comm is being destroyed or aborted by another thread");
     default:
         return refuse(comm, "comm: another thread is inside; one at a time may use a communicator");
     }
 }
 
-Done check_outside(Comm &comm) {
-    if (!comm.gate().is_taken_by_caller() && !comm.is_running_here()) return {};
-    return refuse(comm, "comm: a communicator cannot be ended from inside (in its idle or log "
-                        "function); qcclCommRevoke can be called there");
+Done check_outside(const CommRef &comm) {
+    if (!comm.record().gate.is_taken_by_caller() && !comm->is_running_here()) return {};
+    return refuse(*comm, "comm: a communicator cannot be ended from inside (in its idle or log "
+                         "function); qcclCommRevoke can be called there");
 }
 
-static Done let_in(Comm &comm, Gate::Answer answer) {
+Error refuse_entry(qcclComm_t handle, Gate::Answer answer) {
+    const auto comm = take_comm(handle);
+    return comm ? refuse_entry(**comm, answer) : comm.error();
+}
+
+Done enter_after_others(const CommRef &comm) {
+    const auto answer = comm.record().gate.enter_after_others(comm.generation());
     if (answer == Gate::Answer::inside) return {};
-    return refuse_entry(comm, answer);
+    return refuse_entry(*comm, answer);
 }
 
-Done enter(qcclComm_t handle) {
-    QCCL_TRY(check_handle(handle));
-    return let_in(*handle->comm, handle->comm->gate().enter());
+Done make_handle(std::shared_ptr<Comm> comm, qcclComm_t *handle_out) {
+    QCCL_TRY(void *const made, comm_handles.add(std::move(comm)));
+    *handle_out = static_cast<qcclComm_t>(made);
+    return {};
 }
 
-Done enter_after_others(Comm &comm) { return let_in(comm, comm.gate().enter_after_others()); }
+Done make_handles(std::vector<std::shared_ptr<Comm>> comms, qcclComm_t *handles_out) {
+    std::vector<qcclComm_t> handles(comms.size());
+    for (size_t i = 0; i < comms.size(); i++) {
+        const Done made = contained([&] { return make_handle(std::move(comms[i]), &handles[i]); });
+        if (made) continue;
+        // No program knows of the handles before this one.
+        while (i > 0) QCCL_TRY(comm_handles.refer(handles[--i])->end());
+        return made;
+    }
+    std::copy(handles.begin(), handles.end(), handles_out);
+    return {};
+}
 
 } // namespace qccl

@@ -1,77 +1,83 @@
-// How a C function gets into a communicator: the handle is one, this process may use it, and no
-// other thread is inside.
+// How a C function gets at a communicator: the handle is one and has not ended, this process may
+// use it, and no other thread is inside.
 #pragma once
 
 #include "api/boundary.hpp"
 #include "api/comm.hpp"
-#include "api/handle_mark.hpp"
-
-struct qcclComm {
-    qccl::HandleMark<0x4D4D4F434C434351> mark; // "QCCLCOMM"
-    std::shared_ptr<qccl::Comm> comm;
-
-    bool is_intact() const { return mark.is_intact(); }
-};
+#include "api/gate.hpp"
+#include "api/handle_table.hpp"
 
 namespace qccl {
 
-// For functions that any thread may call at any time.
-Done check_handle(qcclComm_t handle);
-// For the others; leave the gate when done.
-Done enter(qcclComm_t handle);
-// Another thread may end the communicator meanwhile, which the caller keeps.
-Done enter_after_others(Comm &comm);
-// What cannot be done at this point; kept in the communicator, for whoever asks it later.
+struct CommRecord : HandleRecord<Comm> {
+    void open(uint32_t generation) { gate.open(generation); }
+
+    Gate gate;
+};
+using CommHandles = HandleTable<CommRecord>;
+using CommRef = CommHandles::Reference;
+extern constinit CommHandles comm_handles;
+
+// For functions that any thread may call at any time: the communicator lives as long as this does.
+Result<CommRef> take_comm(qcclComm_t handle);
+// Why a call could not enter.
+Error refuse_entry(qcclComm_t handle, Gate::Answer answer);
+// Waits for another thread that is inside.
+Done enter_after_others(const CommRef &comm);
+// What cannot be done at this point; kept in the communicator, which can be asked for it later.
 Error refuse(Comm &comm, const char *sentence);
-// Why the gate did not let a thread in.
 Error refuse_entry(Comm &comm, Gate::Answer answer);
 
 // The caller may correct what was wrong and call again, and the others wait for that.
 inline bool is_refusal(const Error &error) {
     return error.code == Code::invalid_argument || error.code == Code::invalid_usage;
 }
-// Whoever ends a communicator's calls must not be in the middle of one.
-Done check_outside(Comm &comm);
+// A thread that ends a communicator's calls must not be in the middle of one.
+Done check_outside(const CommRef &comm);
 
-inline std::unique_ptr<qcclComm> make_handle(std::shared_ptr<Comm> comm) {
-    auto handle = std::make_unique<qcclComm>();
-    handle->comm = std::move(comm);
-    return handle;
-}
+// Handles for new communicators, for all or for none.
+Done make_handles(std::vector<std::shared_ptr<Comm>> comms, qcclComm_t *handles_out);
+Done make_handle(std::shared_ptr<Comm> comm, qcclComm_t *handle_out);
 
-// body: Done(Comm &). Its error is kept for this thread.
-template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) noexcept {
+// body: Done(CommRef &). Its error is kept for this thread.
+template <class Body> qcclResult_t with_reference(qcclComm_t handle, Body &&body) noexcept {
     return guarded([&]() -> Done {
-        QCCL_TRY(check_handle(handle));
-        return body(*handle->comm);
+        QCCL_TRY(CommRef comm, take_comm(handle));
+        return body(comm);
     });
 }
-
-// Of these, questions: the error is kept in the communicator too, which outlives them. An answer
-// leaves an earlier call's error where it is, for whoever asks more about it.
-template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept {
-    return at_any_time(handle, [&](Comm &comm) -> Done {
-        const Done done = contained([&]() -> Done { return body(comm); });
-        if (!done) comm.note(done.error());
-        return done;
-    });
+// body: Done(Comm &).
+template <class Body> qcclResult_t at_any_time(qcclComm_t handle, Body &&body) noexcept {
+    return with_reference(handle, [&](const CommRef &comm) -> Done { return body(*comm); });
 }
 
-// Behind the gate. The error is kept in the communicator too, for whoever asks it later, until a
-// call succeeds.
-template <class Body> qcclResult_t do_and_leave(Comm &comm, Body &&body) noexcept {
+// Keeps the error in the communicator too, which can be asked for it later.
+template <class Body> Done noted(Comm &comm, Body &&body) noexcept {
     const Done done = contained([&]() -> Done { return body(comm); });
-    done ? comm.note_success() : comm.note(done.error());
-    comm.gate().leave(); // from here on another thread may free it
-    return done ? qcclSuccess : report(done.error());
+    if (!done) comm.note(done.error());
+    return done;
+}
+// Of these, questions. An answer leaves an earlier call's error where it is, since who handles it may
+// ask more.
+template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept {
+    return at_any_time(handle, [&](Comm &comm) { return noted(comm, body); });
+}
+
+// Behind the gate. A call that succeeds ends what an earlier refusal said.
+template <class Body> Done do_and_leave(CommRecord &record, Body &&body) noexcept {
+    const Done done = noted(*record.object, body);
+    if (done) record.object->note_success();
+    record.gate.leave(); // from here on another thread may free the communicator
+    return done;
 }
 template <class Body> qcclResult_t inside(qcclComm_t handle, Body &&body) noexcept {
-    if (const Done entered = enter(handle); !entered) return report(entered.error());
-    return do_and_leave(*handle->comm, std::forward<Body>(body));
-}
-template <class Body> qcclResult_t inside_after_others(Comm &comm, Body &&body) noexcept {
-    if (const Done entered = enter_after_others(comm); !entered) return report(entered.error());
-    return do_and_leave(comm, std::forward<Body>(body));
+    const HandleId id = HandleId::of(handle);
+    CommRecord *const record = comm_handles.find(id);
+    auto answer = Gate::Answer::closed;
+    if (record && record->is_of_this_process()) answer = record->gate.enter(id.generation);
+    if (answer != Gate::Answer::inside) return report(refuse_entry(handle, answer));
+    const Done done = do_and_leave(*record, body);
+    return done ? qcclSuccess : report(done.error());
 }
 
 } // namespace qccl

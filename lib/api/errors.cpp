@@ -41,14 +41,14 @@ const char *qcclGetLastError(qcclComm_t comm) {
     if (!comm)
         std::snprintf(last.shown, sizeof last.shown, "%s", last.error.text);
     else
-        // Asking must not become an error itself: a handle that is none has no sentence, and all
-        // that there is for a forked child is that it may not use its parent's.
+        // Asking must not become an error itself: a handle that never was one has no sentence,
+        // and of one that has ended, or is the parent's of a forked child, there is only that.
         (void)contained([&]() -> Done {
-            const Done usable = check_handle(comm);
+            const auto usable = take_comm(comm);
             if (!usable && usable.error().code == Code::invalid_usage)
                 std::snprintf(last.shown, sizeof last.shown, "%s", usable.error().text);
-            QCCL_TRY(usable);
-            if (const auto recorded = comm->comm->last_error())
+            QCCL_TRY(outcome(usable));
+            if (const auto recorded = (*usable)->last_error())
                 std::snprintf(last.shown, sizeof last.shown, "%s", recorded->error.text);
             return {};
         });

@@ -1,5 +1,6 @@
-// Who is inside a communicator: one thread of the caller's at a time, and nobody once it is closed.
-// Costs one locked instruction on the way in.
+// Who is inside a communicator: one thread of the caller's at a time, and none once it is closed.
+// Lies in the handle's record, which outlives the communicator: a call with a handle that has ended
+// is turned away here. Costs one locked instruction on the way in.
 #pragma once
 
 #include <atomic>
@@ -15,36 +16,56 @@ class Gate {
 public:
     enum class Answer : uint8_t { inside, taken_by_other, taken_by_caller, closed };
 
-    Answer enter() { return take(caller()); }
-    // Another thread that is inside is waited for.
-    Answer enter_after_others() {
-        return after_others([this] { return enter(); });
+    // For the handle of this generation, and for no earlier one.
+    void open(uint32_t generation) {
+        is_closing_.store(false, std::memory_order_relaxed);
+        word_.store(idle(generation), std::memory_order_release);
     }
-    void leave() { inside_.store(nobody, std::memory_order_release); }
 
-    bool is_taken_by_caller() const { return inside_.load(std::memory_order_relaxed) == caller(); }
+    Answer enter(uint32_t generation) {
+        if (is_closing_.load(std::memory_order_relaxed)) return Answer::closed;
+        const Answer answer = take(generation, taken);
+        if (answer == Answer::inside) owner_.store(caller(), std::memory_order_relaxed);
+        return answer;
+    }
+    // Another thread that is inside is waited for.
+    Answer enter_after_others(uint32_t generation) {
+        return after_others([=, this] { return enter(generation); });
+    }
+    void leave() {
+        owner_.store(no_thread, std::memory_order_relaxed);
+        // Does not change while a thread is inside.
+        const uint64_t word = word_.load(std::memory_order_relaxed);
+        word_.store(word - taken, std::memory_order_release);
+    }
 
-    // No one enters afterwards, if nobody is inside; anything but `inside` says who is.
-    Answer try_close() { return take(shut); }
-    // The same, but another thread that is inside is waited for.
-    Answer close() {
-        return after_others([this] { return try_close(); });
+    bool is_taken_by_caller() const { return owner_.load(std::memory_order_relaxed) == caller(); }
+
+    // No thread enters afterwards, if none is inside; anything but `inside` says which one is.
+    Answer try_close(uint32_t generation) { return take(generation, shut); }
+    // The same, but another thread that is inside is waited for, and does not come back.
+    Answer close(uint32_t generation) {
+        is_closing_.store(true, std::memory_order_relaxed);
+        return after_others([=, this] { return try_close(generation); });
     }
 
 private:
-    static constexpr uint64_t nobody = 0, shut = 1;
+    // The word's last bits; the others are the generation.
+    static constexpr uint64_t taken = 1, shut = 2, one_generation = 4;
+    // glibc's thread handles are addresses.
+    static constexpr uint64_t no_thread = 0;
 
-    // glibc's thread handles are addresses: never 0 or 1.
+    static uint64_t idle(uint32_t generation) { return generation * one_generation; }
     static uint64_t caller() { return static_cast<uint64_t>(pthread_self()); }
 
-    Answer take(uint64_t taker) {
-        uint64_t found = nobody;
-        if (inside_.compare_exchange_strong(found, taker, std::memory_order_acquire))
+    Answer take(uint32_t generation, uint64_t state) {
+        uint64_t found = idle(generation);
+        if (word_.compare_exchange_strong(found, found + state, std::memory_order_acquire))
             return Answer::inside;
-        if (found == shut) return Answer::closed;
-        return found == caller() ? Answer::taken_by_caller : Answer::taken_by_other;
+        if (found != idle(generation) + taken) return Answer::closed;
+        return is_taken_by_caller() ? Answer::taken_by_caller : Answer::taken_by_other;
     }
-    // Polls, so that leaving need not look for somebody who waits.
+    // Polls, so that leaving need not look for a thread that waits.
     template <class Attempt> static Answer after_others(Attempt attempt) {
         Answer answer = attempt();
         while (answer == Answer::taken_by_other) {
@@ -54,7 +75,9 @@ private:
         return answer;
     }
 
-    std::atomic<uint64_t> inside_{nobody};
+    std::atomic<uint64_t> word_{shut};
+    std::atomic<uint64_t> owner_{no_thread};
+    std::atomic<bool> is_closing_{false};
 };
 
 } // namespace qccl

@@ -167,8 +167,7 @@ qcclResult_t qcclCommInitRankConfig(qcclComm_t *comm_out, int nranks, const qccl
         QCCL_TRY(check_rank(nranks, rank));
         QCCL_TRY(const CommWishes wishes, take_wishes(config));
         QCCL_TRY(auto comm, join(nranks, *id, rank, wishes));
-        *comm_out = make_handle(std::move(comm)).release();
-        return {};
+        return make_handle(std::move(comm), comm_out);
     });
 }
 QCCL_TWIN(qcclCommInitRankConfig);
@@ -184,11 +183,7 @@ qcclResult_t qcclCommInitAll(qcclComm_t *comms_out, int nranks, const char *cons
         QCCL_TRY(check_local_ranks(nranks));
         QCCL_TRY(check_devices(devices, nranks));
         QCCL_TRY(auto comms, FamilyCreation(static_cast<uint32_t>(nranks), devices).run());
-        std::vector<std::unique_ptr<qcclComm>> handles;
-        for (auto &comm : comms) handles.push_back(make_handle(std::move(comm)));
-        for (size_t rank = 0; rank < handles.size(); rank++)
-            comms_out[rank] = handles[rank].release();
-        return {};
+        return make_handles(std::move(comms), comms_out);
     });
 }
 QCCL_TWIN(qcclCommInitAll);
@@ -210,8 +205,7 @@ qcclResult_t qcclCommInitOob(qcclComm_t *comm_out, int nranks, int rank, const q
             create_oob_bootstrap(static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank),
                                  oob->allgather, oob->context);
         QCCL_TRY(auto comm, create_comm(*bootstrap, Reach::host, wishes, surroundings, nullptr));
-        *comm_out = make_handle(std::move(comm)).release();
-        return {};
+        return make_handle(std::move(comm), comm_out);
     });
 }
 QCCL_TWIN(qcclCommInitOob);
@@ -225,8 +219,7 @@ qcclResult_t qcclCommInitEnv(qcclComm_t *comm_out, const qcclConfig_t *config) {
         QCCL_TRY(const auto bootstrap,
                  join_environment(environ, environment_options(wishes, surroundings.settings)));
         QCCL_TRY(auto comm, create_comm(*bootstrap, Reach::host, wishes, surroundings, nullptr));
-        *comm_out = make_handle(std::move(comm)).release();
-        return {};
+        return make_handle(std::move(comm), comm_out);
     });
 }
 QCCL_TWIN(qcclCommInitEnv);

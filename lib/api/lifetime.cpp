@@ -1,6 +1,19 @@
 // The ends of a communicator, good and bad, for C.
 #include "api/entry.hpp"
 
+namespace qccl {
+
+// Behind a gate that is closed: the communicator goes with the caller's reference.
+static Done end(CommRef &comm) {
+    QCCL_TRY(comm.end());
+    comm.await_others();
+    // Now: what has been enqueued may hold the communicator a little longer.
+    comm->registrations().clear();
+    return {};
+}
+
+} // namespace qccl
+
 using namespace qccl;
 
 qcclResult_t qcclCommFinalize(qcclComm_t comm) {
@@ -10,32 +23,28 @@ QCCL_TWIN(qcclCommFinalize);
 
 qcclResult_t qcclCommDestroy(qcclComm_t comm) {
     if (!comm) return qcclSuccess;
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return with_reference(comm, [](CommRef &found) -> Done {
         QCCL_TRY(check_outside(found));
-        if (const auto answer = found.gate().try_close(); answer != Gate::Answer::inside)
-            return refuse_entry(found, answer);
-        const Done finalized = found.conclude();
-        // Now: what has been enqueued may hold the communicator a little longer.
-        found.registrations().clear();
-        delete comm;
+        const auto answer = found.record().gate.try_close(found.generation());
+        if (answer != Gate::Answer::inside) return refuse_entry(*found, answer);
+        const Done finalized = found->conclude();
+        QCCL_TRY(end(found));
         return finalized;
     });
 }
 QCCL_TWIN(qcclCommDestroy);
 
 qcclResult_t qcclCommAbort(qcclComm_t comm) {
-    return at_any_time(comm, [=](Comm &found) -> Done {
+    return with_reference(comm, [](CommRef &found) -> Done {
         QCCL_TRY(check_outside(found));
-        found.fail(Error::make(Code::revoked, "rank %u aborted the communicator", found.rank())
-                       .at_rank(found.rank()));
+        found->fail(Error::make(Code::revoked, "rank %u aborted the communicator", found->rank())
+                        .at_rank(found->rank()));
         // Turns first: a thread that is inside may be waiting for one that is far back in its
         // stream.
-        found.close();
-        if (const auto answer = found.gate().close(); answer != Gate::Answer::inside)
-            return refuse_entry(found, answer);
-        found.registrations().clear();
-        delete comm;
-        return {};
+        found->close();
+        const auto answer = found.record().gate.close(found.generation());
+        if (answer != Gate::Answer::inside) return refuse_entry(*found, answer);
+        return end(found);
     });
 }
 QCCL_TWIN(qcclCommAbort);

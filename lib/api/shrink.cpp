@@ -253,11 +253,11 @@ Error failed(Comm &comm, const Error &error) {
 }
 
 // On every rank, so that nobody is kept inside.
-Done end_calls(Comm &comm, const ShrinkArguments &given) {
-    QCCL_TRY(take_arguments(comm, given));
+Done end_calls(const CommRef &comm, const ShrinkArguments &given) {
+    QCCL_TRY(take_arguments(*comm, given));
     QCCL_TRY(check_outside(comm));
-    comm.fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm.rank())
-                  .at_rank(comm.rank()));
+    comm->fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm->rank())
+                   .at_rank(comm->rank()));
     return {};
 }
 
@@ -274,15 +274,13 @@ qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_co
         QCCL_TRY(parent.await_enqueued());
         auto made = Shrinking(parent, std::move(order.excluded), order.wishes).run();
         if (!made) return failed(parent, made.error());
-        *comm_out = make_handle(std::move(*made)).release();
-        return {};
+        return make_handle(std::move(*made), comm_out);
     };
     if (flags != QCCL_SHRINK_ABORT) return inside(comm, shrink);
-    std::shared_ptr<Comm> kept; // while this thread waits for others to come out
-    const qcclResult_t ended = ask(comm, [&](Comm &parent) {
-        kept = parent.shared_from_this();
-        return end_calls(parent, given);
+    return with_reference(comm, [&](const CommRef &parent) -> Done {
+        QCCL_TRY(noted(*parent, [&](Comm &) { return end_calls(parent, given); }));
+        QCCL_TRY(enter_after_others(parent));
+        return do_and_leave(parent.record(), shrink);
     });
-    return ended == qcclSuccess ? inside_after_others(*kept, shrink) : ended;
 }
 QCCL_TWIN(qcclCommShrink);

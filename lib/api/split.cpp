@@ -57,7 +57,8 @@ qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm
         if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
         QCCL_TRY(const CommWishes wishes, take_wishes(parent, config));
         QCCL_TRY(auto made, split(parent, {color, key}, wishes));
-        *comm_out = made ? make_handle(std::move(made)).release() : nullptr;
+        if (made) return make_handle(std::move(made), comm_out);
+        *comm_out = nullptr;
         return {};
     });
 }

@@ -8,8 +8,7 @@
 namespace qccl {
 
 Result<std::unique_ptr<Stream>> Stream::create(std::optional<uint64_t> cpu) {
-    QCCL_TRY(ForkMark mark, ForkMark::create());
-    std::unique_ptr<Stream> stream(new Stream(std::move(mark)));
+    std::unique_ptr<Stream> stream(new Stream());
     QCCL_TRY(stream->thread_,
              QuietThread::start(stream_thread_name, [s = stream.get()] { s->run(); }));
     if (cpu) QCCL_TRY(stream->thread_.pin(*cpu));
@@ -65,34 +64,28 @@ Done Stream::query() {
     return Error::make(Code::in_progress, "%zu calls are not done yet", queue_.size());
 }
 
-static Done check(const Stream *stream) {
-    if (!is_alive(stream))
-        return Error::make(
-            Code::invalid_argument,
-            "stream is %p, which no qcclStreamCreate made (or it has been destroyed)",
-            static_cast<const void *>(stream));
-    if (stream->is_child()) return refuse_child("stream");
-    return {};
-}
+constinit StreamHandles stream_handles{{.tag = 0x51C2,
+                                        .argument = "stream",
+                                        .unknown = "no qcclStreamCreate made",
+                                        .ended = "destroyed",
+                                        .is_inherited = false}};
 
-Result<Stream *> take_stream(qcclStream_t handle) {
-    if (!handle || handle == QCCL_STREAM_SYNC) return nullptr;
-    auto *stream = static_cast<Stream *>(handle);
-    QCCL_TRY(check(stream));
-    return stream;
+Result<StreamRef> take_stream(qcclStream_t handle) {
+    if (!handle || handle == QCCL_STREAM_SYNC) return StreamRef();
+    return stream_handles.refer(handle);
 }
 
 // For the functions of streams alone, which have nothing to do for "return when done".
-static Result<Stream *> take_real_stream(qcclStream_t handle) {
-    QCCL_TRY(Stream * stream, take_stream(handle));
+static Result<StreamRef> take_real_stream(qcclStream_t handle) {
+    QCCL_TRY(StreamRef stream, take_stream(handle));
     if (!stream)
         return Error::make(Code::invalid_argument, "stream is %s, not one from qcclStreamCreate",
                            handle ? "QCCL_STREAM_SYNC" : "NULL");
     return stream;
 }
 
-static Result<Stream *> take_stream_to_wait_for(qcclStream_t handle) {
-    QCCL_TRY(Stream * stream, take_real_stream(handle));
+static Result<StreamRef> take_stream_to_wait_for(qcclStream_t handle) {
+    QCCL_TRY(StreamRef stream, take_real_stream(handle));
     if (stream->is_this_thread())
         return Error::make(Code::invalid_usage,
                            "a stream cannot wait for itself (this is its own thread, in an idle "
@@ -109,7 +102,7 @@ qcclResult_t qcclStreamCreate(qcclStream_t *stream_out) {
         if (!stream_out) return Error::make(Code::invalid_argument, "stream_out is NULL");
         QCCL_TRY(const Settings settings, read_settings(environ));
         QCCL_TRY(auto stream, Stream::create(settings.progress_cpu));
-        *stream_out = stream.release();
+        QCCL_TRY(*stream_out, stream_handles.add(std::move(stream)));
         return {};
     });
 }
@@ -118,8 +111,9 @@ QCCL_TWIN(qcclStreamCreate);
 qcclResult_t qcclStreamDestroy(qcclStream_t stream) {
     return guarded([=]() -> Done {
         if (!stream) return {};
-        QCCL_TRY(Stream * taken, take_stream_to_wait_for(stream));
-        delete taken;
+        QCCL_TRY(StreamRef taken, take_stream_to_wait_for(stream));
+        QCCL_TRY(taken.end());
+        taken.await_others();
         return {};
     });
 }
@@ -127,7 +121,7 @@ QCCL_TWIN(qcclStreamDestroy);
 
 qcclResult_t qcclStreamSynchronize(qcclStream_t stream) {
     return guarded([=]() -> Done {
-        QCCL_TRY(Stream * taken, take_stream_to_wait_for(stream));
+        QCCL_TRY(const StreamRef taken, take_stream_to_wait_for(stream));
         return taken->synchronize();
     });
 }
@@ -135,7 +129,7 @@ QCCL_TWIN(qcclStreamSynchronize);
 
 qcclResult_t qcclStreamQuery(qcclStream_t stream) {
     return guarded([=]() -> Done {
-        QCCL_TRY(Stream * taken, take_real_stream(stream));
+        QCCL_TRY(const StreamRef taken, take_real_stream(stream));
         return taken->query();
     });
 }

@@ -2,8 +2,7 @@
 // is; waiting for other streams is the work's own business.
 #pragma once
 
-#include "api/fork_mark.hpp"
-#include "api/handle_mark.hpp"
+#include "api/handle_table.hpp"
 #include "base/quiet_thread.hpp"
 #include "base/result.hpp"
 
@@ -32,17 +31,13 @@ public:
     Done synchronize();
     Done query();
 
-    bool is_child() const { return owner_.is_child(); }
     bool is_this_thread() const { return thread_.id() == std::this_thread::get_id(); }
-    bool is_intact() const { return mark_.is_intact(); }
 
 private:
-    explicit Stream(ForkMark owner) : owner_(std::move(owner)) {}
+    Stream() = default;
     void run();
     Done take_error();
 
-    HandleMark<0x4D41455254534351> mark_; // "QCSTREAM"
-    ForkMark owner_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<WorkItem> queue_; // the front one is being done
@@ -51,7 +46,11 @@ private:
     QuietThread thread_; // last: it uses all of the above
 };
 
-// What a handle names: nobody (the call returns when done) or a stream.
-Result<Stream *> take_stream(qcclStream_t handle);
+using StreamHandles = HandleTable<HandleRecord<Stream>>;
+using StreamRef = StreamHandles::Reference;
+extern constinit StreamHandles stream_handles;
+
+// What a handle names: no stream (the call returns when done) or one of the host.
+Result<StreamRef> take_stream(qcclStream_t handle);
 
 } // namespace qccl

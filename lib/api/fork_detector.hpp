@@ -1,0 +1,34 @@
+// Tells a forked child from the process that made a handle, with one load: every process has an
+// epoch, which lies in a page that the kernel hands to children zeroed. Used by the handle table;
+// any thread may call, nothing blocks.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace qccl {
+
+namespace fork_detector {
+// Points to a zero until this process or a forebear has mapped the page.
+extern constinit std::atomic<std::atomic<uint64_t> *> epoch_word;
+} // namespace fork_detector
+
+// 0 in a process that has made no handle; else a number that no forebear of the process had.
+inline uint64_t current_epoch() {
+    return fork_detector::epoch_word.load(std::memory_order_acquire)
+        ->load(std::memory_order_relaxed);
+}
+// The same for a process that makes a handle: never 0.
+Result<uint64_t> begin_epoch();
+
+// The answer to a child that uses a handle of its parent.
+inline Error refuse_child(const char *what) {
+    return Error::make(Code::invalid_usage,
+                       "%s was made before this process was forked; a child may use only what it "
+                       "made itself",
+                       what);
+}
+
+} // namespace qccl
