@@ -59,15 +59,21 @@ static void registered_memory_is_not_freed(void **state)
     assert_int_equal(qcclCommRegister(world.comms[0], memory, 100000, &again), qcclSuccess);
     assert_int_equal(qcclCommRegister(other.comms[0], memory, 1, &elsewhere), qcclSuccess);
     refused(qcclMemFree(memory), qcclInvalidUsage, "which is registered with a communicator");
-    refused(qcclCommDeregister(other.comms[0], whole), qcclInvalidArgument,
-            "did not give for this communicator");
+    refused(qcclCommDeregister(other.comms[0], whole), qcclInvalidUsage,
+            "gave it for another communicator");
     assert_int_equal(qcclCommDeregister(world.comms[0], part), qcclSuccess);
     assert_int_equal(qcclCommDeregister(world.comms[0], whole), qcclSuccess);
     assert_int_equal(qcclCommDeregister(world.comms[0], NULL), qcclSuccess);
     refused(qcclMemFree(memory), qcclInvalidUsage, "is registered");
     assert_int_equal(qcclCommDeregister(world.comms[0], again), qcclSuccess);
     refused(qcclMemFree(memory), qcclInvalidUsage, "is registered");
-    refused(qcclCommDeregister(world.comms[0], again), qcclInvalidArgument, "handle is 0x");
+    refused(qcclCommDeregister(world.comms[0], again), qcclInvalidUsage, "has been deregistered");
+    assert_int_equal(qcclCommRegister(world.comms[0], memory, 100000, &part), qcclSuccess);
+    assert_true(part != whole && part != again);
+    refused(qcclCommDeregister(world.comms[0], again), qcclInvalidUsage, "has been deregistered");
+    refused(qcclCommDeregister(world.comms[0], (char *)again + 1000), qcclInvalidArgument,
+            "did not give");
+    assert_int_equal(qcclCommDeregister(world.comms[0], part), qcclSuccess);
     end_world(&other); /* deregisters what is left */
     assert_int_equal(qcclMemFree(memory), qcclSuccess);
     end_world(&world);

@@ -20,9 +20,9 @@
  * - A failed collective leaves its receive buffer undefined and its communicator failed: every
  *   later collective returns the same error, qcclCommDestroy and qcclCommAbort still work.
  * - One thread at a time in one communicator; different communicators are independent.
- * - Handles (qcclComm_t, qcclCodec_t, streams from qcclStreamCreate) are numbers that a process
- *   gives once, not addresses. A call with a handle that has been destroyed or aborted is refused
- *   with qcclInvalidUsage for the life of the process, and so is a call
+ * - Handles (qcclComm_t, qcclCodec_t, streams from qcclStreamCreate, registrations) are numbers
+ *   that a process gives once, not addresses. A call with a handle that has been destroyed, aborted
+ *   or deregistered is refused with qcclInvalidUsage for the life of the process, and so is a call
  *   that races with the end and comes too late; a call that came in time finishes first, except
  *   that qcclCommDestroy is refused while another thread is inside. Where several threads end a
  *   handle at once, one of them ends it and the others get qcclInvalidUsage. A value that never was
@@ -486,7 +486,7 @@ QCCL_API qcclResult_t qcclCommRegister(qcclComm_t comm, void *buffer, size_t byt
 /* NULL does nothing. Memory that was registered several times is deregistered as often. Peers let
  * go of it at one of their next 64 calls (at the first that is not small), or with their
  * communicator: what is freed before stays in use until then. qcclInvalidUsage while calls are
- * under way on streams. */
+ * under way on streams, for a handle that has been deregistered, and for another communicator's. */
 QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
 
 /* ---- Seeing ---------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "transport/shared_block.hpp"
 #include "transport/transport.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -24,15 +25,17 @@ private:
     // Keeps the block from being freed, and shown to peers, as long as it lives.
     class Registration {
     public:
-        Registration(Transport &transport, SharedBlock &block);
+        Registration(Transport &transport, SharedBlock &block, uint64_t number);
         ~Registration();
         Registration(const Registration &) = delete;
         // What peers can map has room for all that is registered.
         bool has_room() const { return has_room_; }
+        void *handle() const;
 
     private:
         Transport &transport_;
         SharedBlock &block_;
+        const uint64_t number_;
         const bool has_room_;
     };
 
