@@ -132,6 +132,8 @@ void streams_of_another_gpu_are_refused() {
         qcclStream_t of_host = nullptr;
         check(qcclStreamCreate(&of_host));
         CHECK_EQ(all_reduce(values, rank, of_host), qcclInvalidArgument);
+        const std::string said = qcclGetLastError(nullptr);
+        CHECK(said.find("one of qcclStreamCreate") != std::string::npos);
         check(qcclStreamDestroy(of_host));
         check(all_reduce(values, rank, rank.stream));
         CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));

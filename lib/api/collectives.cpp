@@ -127,11 +127,19 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramK
 
 static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {
     CallStream where;
-    if (!comm.parts().device.gpu) {
+    const Gpu *const gpu = comm.parts().device.gpu.get();
+    if (!gpu) {
         QCCL_TRY(where.host, take_stream(stream));
         return where;
     }
-    if (stream != QCCL_STREAM_SYNC) where.gpu = static_cast<GpuStream>(stream);
+    if (stream == QCCL_STREAM_SYNC) return where;
+    // The vendor's runtime follows whatever it is given.
+    if (stream_handles.has_tag(stream))
+        return Error::make(Code::invalid_argument,
+                           "stream is %p, one of qcclStreamCreate, but the communicator's device "
+                           "is %s, which has streams of its own",
+                           stream, gpu->traits().name.c_str());
+    where.gpu = static_cast<GpuStream>(stream);
     return where;
 }
 
