@@ -101,8 +101,9 @@ struct Sequence {
 };
 // What sequences may contain.
 struct Scope {
-    bool has_network = true;   // several hosts
-    bool has_exclusion = true; // agreed calls of qcclCommShrink that leave a rank out
+    bool has_network = true; // several hosts
+    // Agreed calls of qcclCommShrink that leave a rank out, which takes part in no later one.
+    bool has_exclusion = false;
 };
 Sequence make_sequence(uint64_t seed, const Scope &scope);
 // A line for each rank.

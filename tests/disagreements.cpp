@@ -5,7 +5,7 @@
 //
 //     disagreements [--sequences 300] [--seed 1] [--first 0] [--jobs 4] [--peer-timeout 2]
 //                   [--timeout 20] [--retries 3] [--shown 20] [--one-host] [--table] [--only root]
-//                   [--no-exclusion]
+//                   [--exclusion]
 //
 // Without --sequences their number is that of QTEST_SEQUENCES.
 // A sequence is named by the seed and its number: `--seed S --first N --sequences 1` plays it
@@ -244,7 +244,7 @@ Arguments read_arguments(int argc, char **argv) {
         if (std::strcmp(argv[i], "--only") == 0) read.only = argv[i + 1];
     read.jobs = std::clamp(read.jobs, 1L, 64L);
     read.scope.has_network = !has_flag(argc, argv, "--one-host");
-    read.scope.has_exclusion = !has_flag(argc, argv, "--no-exclusion");
+    read.scope.has_exclusion = has_flag(argc, argv, "--exclusion");
     read.shows_table = has_flag(argc, argv, "--table");
     return read;
 }

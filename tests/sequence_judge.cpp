@@ -58,17 +58,6 @@ private:
     bool ends_there(int rank) const {
         return calls(rank)[differing_index(rank)].kind == Kind::destroy;
     }
-    // A rank that ends the communicator while others go on has made no call that they did not
-    // make. Those who then shrink rightly go on without it.
-    bool need_not_be_told(int rank) const {
-        if (ends_there(rank)) return true;
-        bool has_leaver = false, shrinks = false;
-        for (int other = 0; other < sequence_.ranks; other++)
-            has_leaver = has_leaver || ends_there(other);
-        for (size_t i = differing_index(rank); i <= last_index(rank); i++)
-            shrinks = shrinks || calls(rank)[i].kind == Kind::shrink;
-        return has_leaver && shrinks;
-    }
     // In a broadcast ranks wait at most for those between the root and themselves, so they may hear
     // one call later.
     bool is_broadcast_at_last(int rank) const {
@@ -87,8 +76,7 @@ private:
         }
         if (own.calls < calls(rank).size()) return;
         if (!has_error(rank)) {
-            if (!difference_ || need_not_be_told(rank)) return;
-            if (is_codec_unnoticed()) return breach(Breach::codec_unnoticed);
+            if (!difference_ || has_leaver() || is_codec_unused()) return;
             breach(Breach::never_told);
             breach(silence(rank));
             return;
@@ -98,11 +86,12 @@ private:
             breach(Breach::agreed_failed);
         else if (error != qcclMismatch && error != qcclPeerLost)
             breach(Breach::wrong_error);
-        else if (!has_error_in_time(rank) && !need_not_be_told(rank) && !is_broadcast_at_last(rank))
+        else if (!has_error_in_time(rank) && !has_leaver() && !is_broadcast_at_last(rank))
             breach(silence(rank));
     }
 
-    bool is_codec_unnoticed() const {
+    // Small calls between hosts are lossless whatever codec they name: the same call after all.
+    bool is_codec_unused() const {
         if (sequence_.disagreement != Disagreement::codec || sequence_.hosts == 1) return false;
         for (int rank = 0; rank < sequence_.ranks; rank++)
             if (has_error(rank)) return false;
@@ -152,7 +141,8 @@ private:
         }
         if (is_somebody_told && sentence == nullptr && !has_leaver()) breach(Breach::unnamed);
     }
-    // Ranks that one has left behind may hear of that alone.
+    // A rank that ends the communicator while others go on has made no call that they did not
+    // make. Ranks that needed nothing of it may have success, and others hear of that alone.
     bool has_leaver() const {
         for (int rank = 0; rank < sequence_.ranks; rank++)
             if (ends_there(rank)) return true;
@@ -170,9 +160,8 @@ private:
 
 const char *name(Breach breach) {
     static constexpr const char *names[breaches] = {
-        "different_bytes", "silent",    "shrunk_unaware", "codec_unnoticed", "never_told",
-        "unnamed",         "sentences", "wrong_error",    "agreed_failed",   "wrong_data",
-        "late_repair",     "late",      "stuck"};
+        "different_bytes", "silent",        "shrunk_unaware", "never_told",  "unnamed", "sentences",
+        "wrong_error",     "agreed_failed", "wrong_data",     "late_repair", "late",    "stuck"};
     return names[static_cast<size_t>(breach)];
 }
 

@@ -15,19 +15,17 @@ enum class Breach : uint8_t {
     different_bytes, // two ranks had success up to the further call, with different results
     silent,          // a rank had success up to the further call
     shrunk_unaware, // likewise, where that was a shrink of a communicator that had failed elsewhere
-    codec_unnoticed, // on several hosts no rank was told that codecs differ; small calls use none
-                     // there
-    never_told,      // a rank had success in every call, its last one too
-    unnamed,         // no rank got qcclMismatch
-    sentences,       // ranks got qcclMismatch with different sentences
-    wrong_error,     // a rank's first error is neither qcclMismatch nor qcclPeerLost
-    agreed_failed,   // a call that was not to fail failed
-    wrong_data,      // an agreed call that succeeded left wrong data, or wrote beyond a buffer
-    late_repair,     // a shrink by a rank that had been told of the disagreement lasted as long
-    late,            // another call lasted longer than peer_timeout plus a second
-    stuck,           // the ranks did not come to an end, or one of them crashed
+    never_told,     // a rank had success in every call, its last one too
+    unnamed,        // no rank got qcclMismatch
+    sentences,      // ranks got qcclMismatch with different sentences
+    wrong_error,    // a rank's first error is neither qcclMismatch nor qcclPeerLost
+    agreed_failed,  // a call that was not to fail failed
+    wrong_data,     // an agreed call that succeeded left wrong data, or wrote beyond a buffer
+    late_repair,    // a shrink by a rank that had been told of the disagreement lasted as long
+    late,           // another call lasted longer than peer_timeout plus a second
+    stuck,          // the ranks did not come to an end, or one of them crashed
 };
-inline constexpr int breaches = 13;
+inline constexpr int breaches = 12;
 const char *name(Breach breach);
 // Whether a machine that is busy with other things may be the cause.
 bool may_be_load(Breach breach);

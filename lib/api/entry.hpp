@@ -57,8 +57,8 @@ template <class Body> Done noted(Comm &comm, Body &&body) noexcept {
     if (!done) comm.note(done.error());
     return done;
 }
-// Of these, questions. An answer leaves an earlier call's error where it is, since who handles it may
-// ask more.
+// Of these, questions. An answer leaves an earlier call's error where it is, since who handles it
+// may ask more.
 template <class Body> qcclResult_t ask(qcclComm_t handle, Body &&body) noexcept {
     return at_any_time(handle, [&](Comm &comm) { return noted(comm, body); });
 }
