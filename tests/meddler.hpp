@@ -53,6 +53,11 @@ public:
     std::span<std::byte> inbox() override { return inner_->inbox(); }
     bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
 
+    Result<std::span<std::byte>> overflow(size_t bytes, std::span<const ByteRange> used) override {
+        QCCL_TRY(before("overflow"));
+        return inner_->overflow(bytes, used);
+    }
+
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
         if (meddling_.is_full && meddling_.is_full(peer)) return false;
         QCCL_TRY(before("send"));
@@ -86,6 +91,7 @@ public:
         inner_->use_device_memory(std::move(by_rank));
     }
     std::vector<std::span<std::byte>> arenas() override { return inner_->arenas(); }
+    void watch_overflow(const OverflowHooks &hooks) override { inner_->watch_overflow(hooks); }
 
     size_t line_bytes() const override { return inner_->line_bytes(); }
     Result<std::byte *> line() override {

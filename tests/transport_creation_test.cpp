@@ -73,10 +73,11 @@ template <Kind kind> void nothing_is_left_behind() {
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::mail));
             const Belongings now = look(rank);
-            // While it lives, a lifeline and a segment of every rank, and the process's record.
+            // While it lives, a lifeline and a segment of every rank, the own segment's file, and
+            // the process's record.
             const size_t more = rank.kind == Kind::shm ? rank.size : 0;
             const size_t record = more != 0 || rank.rank == 0; // as far as anybody looks
-            CHECK_EQ(now.descriptors, before.descriptors + more + (more ? held : 0) + record);
+            CHECK_EQ(now.descriptors, before.descriptors + more + (more ? 1 + held : 0) + record);
             CHECK_EQ(now.mappings, more + record);
         }
         CHECK(look(rank) == before);

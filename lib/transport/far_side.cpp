@@ -42,6 +42,7 @@ Result<Party> make_party(const Roster &roster, uint32_t rank, SocketBell bell,
         if (roster.is_near(rank, peer)) {
             party.segments.emplace_back(next->base, shape);
             party.keepers.push_back(std::move(next->keeper));
+            party.overflows.push_back(std::move(next->overflow));
             ++next;
             continue;
         }
@@ -49,6 +50,7 @@ Result<Party> make_party(const Roster &roster, uint32_t rank, SocketBell bell,
         QCCL_TRY(Mapping notes, make_notes(of_notes));
         party.segments.emplace_back(notes.base(), of_notes);
         party.keepers.push_back(std::make_shared<Mapping>(std::move(notes)));
+        party.overflows.push_back(nullptr);
     }
     return party;
 }

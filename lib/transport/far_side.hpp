@@ -12,6 +12,7 @@ namespace qccl {
 struct NearSegment {
     std::byte *base = nullptr;
     std::shared_ptr<const void> keeper;
+    std::unique_ptr<OverflowMemory> overflow = {};
 };
 
 // How a rank that sleeps is woken, where there are several hosts; nothing where there is one. Its

@@ -14,6 +14,7 @@ struct ClaimedSegment {
     Mapping memory;
     std::atomic<uint32_t> claims;
     RecordRoom records; // rank 0's: of all ranks
+    PlainOverflow overflow{};
 };
 
 std::shared_ptr<const void> hold(ClaimedSegment *segment) {
@@ -56,7 +57,8 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     for (uint32_t peer = 0; peer < options.size; peer++) {
         std::shared_ptr<const void> keeper = hold(all[peer]);
         if (roster.is_near(options.rank, peer))
-            near.push_back({all[peer]->memory.base(), std::move(keeper)});
+            near.push_back({all[peer]->memory.base(), std::move(keeper),
+                            view_plain_overflow(all[peer]->overflow)});
         else
             others.push_back(std::move(keeper));
     }

@@ -6,8 +6,12 @@
 
 namespace qccl {
 
-Result<Mapping> Mapping::map(size_t bytes, int flags, int file, int protection) {
-    void *const base = mmap(nullptr, bytes, protection, flags, file, 0);
+Result<Mapping> Mapping::map(size_t bytes, int flags, int file, int protection, size_t offset) {
+    return mapping_at(mmap(nullptr, bytes, protection, flags, file, static_cast<off_t>(offset)),
+                      bytes);
+}
+
+Result<Mapping> Mapping::mapping_at(void *base, size_t bytes) {
     if (base == MAP_FAILED)
         return Error::make(Code::system_error, "cannot map %zu bytes: %s", bytes,
                            std::strerror(errno));
@@ -24,8 +28,12 @@ static constexpr int read_and_write = PROT_READ | PROT_WRITE;
 Result<Mapping> Mapping::anonymous(size_t bytes) {
     return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, read_and_write);
 }
-Result<Mapping> Mapping::shared(int file, size_t bytes) {
-    return map(bytes, MAP_SHARED, file, read_and_write);
+Result<Mapping> Mapping::shared(int file, size_t bytes, size_t offset) {
+    return map(bytes, MAP_SHARED, file, read_and_write, offset);
+}
+// From an old size of 0 on, the old mapping stays.
+Result<Mapping> Mapping::again(std::byte *mapped, size_t bytes) {
+    return mapping_at(mremap(mapped, 0, bytes, MREMAP_MAYMOVE), bytes);
 }
 Result<Mapping> Mapping::shared_to_read(int file, size_t bytes) {
     return map(bytes, MAP_SHARED, file, PROT_READ);

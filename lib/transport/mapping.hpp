@@ -26,8 +26,11 @@ public:
     // Zeros of this process, which cost memory where they are written.
     static Result<Mapping> anonymous(size_t bytes);
     // The whole of a file that several processes map.
-    static Result<Mapping> shared(int file, size_t bytes);
+    static Result<Mapping> shared(int file, size_t bytes, size_t offset = 0);
     static Result<Mapping> shared_to_read(int file, size_t bytes);
+    // Of the file that is mapped, shared, at the start of a page: so many bytes from there on,
+    // which may be more than that mapping has.
+    static Result<Mapping> again(std::byte *mapped, size_t bytes);
 
     // Takes the page faults now rather than in the first calls, where the kernel can.
     void populate() const;
@@ -38,7 +41,9 @@ public:
     std::byte *release() { return std::exchange(base_, nullptr); }
 
 private:
-    static Result<Mapping> map(size_t bytes, int flags, int file, int protection);
+    static Result<Mapping> map(size_t bytes, int flags, int file, int protection,
+                               size_t offset = 0);
+    static Result<Mapping> mapping_at(void *base, size_t bytes);
 
     std::byte *base_ = nullptr;
     size_t bytes_ = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "transport/doorbell.hpp"
+#include "transport/overflow.hpp"
 #include "transport/segment.hpp"
 
 #include <algorithm>
@@ -18,11 +19,12 @@ struct Party {
 
     uint32_t rank;
     Fences fences;
-    std::vector<int64_t> pids;                        // by rank
-    std::vector<Segment> segments;                    // by rank
-    std::vector<std::shared_ptr<const void>> keepers; // of the segments' memory
-    std::vector<uint32_t> near_ranks;                 // ascending, this one among them
-    std::vector<uint32_t> far_ranks;                  // ascending
+    std::vector<int64_t> pids;                              // by rank
+    std::vector<Segment> segments;                          // by rank
+    std::vector<std::shared_ptr<const void>> keepers;       // of the segments' memory
+    std::vector<std::unique_ptr<OverflowMemory>> overflows; // by rank; null for far ones
+    std::vector<uint32_t> near_ranks;                       // ascending, this one among them
+    std::vector<uint32_t> far_ranks;                        // ascending
     uint64_t line_bytes = 0;
     // Where somebody is far, and whoever sleeps waits for the network too: this rank's bell, and by
     // rank the names of all.

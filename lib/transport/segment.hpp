@@ -35,15 +35,17 @@ struct alignas(cache_line) Bell {
 
 // What its owner tells those who wait for it.
 struct alignas(cache_line) Presence {
-    std::atomic<uint64_t> begun{0};    // number of its latest call
-    std::atomic<uint32_t> has_left{0}; // it takes part in no further call
-    std::atomic<uint32_t> waits_on{0}; // in a long wait: 1 + the rank it waits for
-    std::atomic<int64_t> awake_ns{0};  // in a long wait: when it last looked around
-    std::atomic<uint64_t> ended{0};    // latest call of which it has read all
-    std::atomic<uint64_t> offers{0};   // changes of its windows
+    std::atomic<uint64_t> begun{0};          // number of its latest call
+    std::atomic<uint32_t> has_left{0};       // it takes part in no further call
+    std::atomic<uint32_t> waits_on{0};       // in a long wait: 1 + the rank it waits for
+    std::atomic<int64_t> awake_ns{0};        // in a long wait: when it last looked around
+    std::atomic<uint64_t> ended{0};          // latest call of which it has read all
+    std::atomic<uint64_t> offers{0};         // changes of its windows
+    std::atomic<uint64_t> overflow_bytes{0}; // behind its segment; 0: there is nothing
     // It has been told that the communicator has failed, and is not shrinking it.
     std::atomic<uint32_t> ignores_failure{0};
 };
+static_assert(sizeof(Presence) == cache_line);
 
 // Memory that its owner shows to its peers, and who has mapped it. The owner writes the file while
 // nobody holds it; `offer` tells those who have seen an earlier one that this is another.
@@ -92,7 +94,7 @@ struct alignas(cache_line) Mail {
     MessageTag tag;
     uint32_t origin = 0;
     uint32_t slot = 0;
-    uint64_t offset = 0; // in the origin's outbox
+    uint64_t offset = 0; // in the origin's outbox, inbox and overflow, one behind the other
     uint64_t bytes = 0;
     // What goes with it: 1 + the number of a window of the origin, and how far into that it lies; 0
     // where nothing does.
@@ -175,6 +177,8 @@ public:
     Readers &readers(uint32_t slot) const { return at<Readers>(readers_)[slot]; }
     std::span<std::byte> outbox() const { return {base_ + outbox_, shape_.outbox_bytes}; }
     std::span<std::byte> inbox() const { return {base_ + inbox_, shape_.inbox_bytes}; }
+    std::byte *base() const { return base_; }
+    size_t bytes() const { return end_; }
     // Both, which messages point into.
     std::span<std::byte> arena() const { return {base_ + outbox_, end_ - outbox_}; }
     uint32_t slots() const { return shape_.slots * (shape_.inbox_bytes == 0 ? 1 : 2); }

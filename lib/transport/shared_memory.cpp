@@ -17,7 +17,8 @@ namespace {
 
 // A signal interrupts an allocation and undoes it: pieces that go fast always get done.
 constexpr size_t piece = size_t{1} << 20;
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+// A file that grows harms nobody who has mapped it.
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_SEAL;
 
 Error no_memory(size_t bytes, const char *why) {
     return Error::make(Code::system_error, "cannot get %.1f MiB of shared memory: %s",
@@ -59,15 +60,48 @@ size_t free_memory_bytes() {
     return SIZE_MAX;
 }
 
-Done allocate_file(int file, size_t bytes) {
-    // Beyond this limit the kernel would send SIGXFSZ, which ends the process.
+// Beyond this limit the kernel would send SIGXFSZ, which ends the process.
+static Done check_file_limit(size_t bytes) {
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
         return no_memory(bytes, "the limit on file sizes (ulimit -f) is lower");
-    for (size_t offset = 0; offset < bytes; offset += piece)
-        if (const int reason = allocate(file, offset, std::min(piece, bytes - offset)))
-            return no_memory(bytes, std::strerror(reason));
     return {};
+}
+
+static Done allocate_range(int file, const ByteRange &range) {
+    for (size_t done = 0; done < range.bytes; done += piece)
+        if (const int reason =
+                allocate(file, range.offset + done, std::min(piece, range.bytes - done)))
+            return no_memory(range.bytes, std::strerror(reason));
+    return {};
+}
+
+Done allocate_file(int file, size_t bytes) {
+    QCCL_TRY(check_file_limit(bytes));
+    return allocate_range(file, {.offset = 0, .bytes = bytes});
+}
+
+Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges) {
+    size_t needed = 0;
+    for (const ByteRange &range : ranges) needed += range.bytes;
+    if (free_memory_bytes() < needed) return no_memory(needed, std::strerror(ENOMEM));
+    QCCL_TRY(check_file_limit(offset + bytes));
+    QCCL_TRY(const SharedFile found, describe(file));
+    if (found.bytes < offset + bytes && ftruncate(file, static_cast<off_t>(offset + bytes)) != 0)
+        return no_memory(bytes, std::strerror(errno));
+    for (const ByteRange &range : ranges) {
+        const Done done = allocate_range(file, {offset + range.offset, range.bytes});
+        if (done) continue;
+        empty_file(file, offset, bytes);
+        return done;
+    }
+    return {};
+}
+
+void empty_file(int file, size_t offset, size_t bytes) {
+    constexpr int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    while (fallocate(file, punch, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0 &&
+           errno == EINTR) {}
 }
 
 Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name) {

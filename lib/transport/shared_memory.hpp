@@ -3,11 +3,13 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "base/byte_range.hpp"
 #include "base/file_descriptor.hpp"
 #include "transport/mapping.hpp"
 #include "transport/shared_file.hpp"
 
 #include <cstdint>
+#include <span>
 
 namespace qccl {
 
@@ -19,6 +21,12 @@ size_t free_memory_bytes();
 Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name = "qccl");
 // Likewise in a file that there is, in which nothing is yet.
 Done allocate_file(int file, size_t bytes);
+
+// Makes sure of the ranges, each counted from `offset`, of so many bytes from there on, by which
+// the file grows; the rest of them costs nothing. An error leaves no memory behind.
+Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges);
+// Gives the memory of these bytes back, which are zeros from then on, whoever has them mapped.
+void empty_file(int file, size_t offset, size_t bytes);
 
 // Refuses a file of another size, and one that somebody could shrink under our feet.
 Result<Mapping> map_shared_memory(const FileDescriptor &file, size_t bytes);

@@ -129,7 +129,7 @@ Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wi
     mail->tag = tag;
     mail->origin = wire.origin;
     mail->slot = wire.slot;
-    mail->offset = static_cast<uint64_t>(wire.data - origin.arena().data());
+    mail->offset = offset_of(wire);
     mail->bytes = wire.bytes;
     mail->loan = 0;
     if (wire.loan.data)
@@ -201,12 +201,8 @@ Result<Wire> SharedTransport::view(const Mail &mail) {
             Error::make(Code::damaged_data, "a message points outside every %s", what)));
     };
     if (mail.origin >= size() || !party_.is_near(mail.origin)) return outside("outbox");
-    const Segment &origin = party_.segments[mail.origin];
-    const std::span<std::byte> arena = origin.arena();
-    const bool is_sound = mail.slot < origin.slots() && mail.offset <= arena.size() &&
-                          mail.bytes <= arena.size() - mail.offset;
-    if (!is_sound) return outside("outbox");
-    const std::byte *const data = arena.data() + mail.offset;
+    QCCL_TRY(const std::byte *const data, bytes_at(mail));
+    if (!data || mail.slot >= party_.segments[mail.origin].slots()) return outside("outbox");
     Wire wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
     if (mail.loan == 0) return wire;
     const uint64_t window = mail.loan >> Mail::loan_offset_bits;
@@ -214,6 +210,45 @@ Result<Wire> SharedTransport::view(const Mail &mail) {
     wire.loan = windows_.find(mail.origin, static_cast<uint32_t>(window - 1), offset);
     if (!wire.loan.data) return outside("window");
     return wire;
+}
+
+uint64_t SharedTransport::offset_of(const Wire &wire) const {
+    const std::span<std::byte> arena = party_.segments[wire.origin].arena();
+    const auto offset = static_cast<uint64_t>(wire.data - arena.data());
+    if (offset < arena.size()) [[likely]]
+        return offset;
+    const std::byte *const start = party_.overflows[wire.origin]->memory().data();
+    return arena.size() + static_cast<uint64_t>(wire.data - start);
+}
+
+Result<const std::byte *> SharedTransport::bytes_at(const Mail &mail) {
+    const auto within = [&](std::span<const std::byte> memory, uint64_t offset) {
+        const bool fits = offset <= memory.size() && mail.bytes <= memory.size() - offset;
+        return fits ? memory.data() + offset : nullptr;
+    };
+    const std::span<std::byte> arena = party_.segments[mail.origin].arena();
+    if (mail.offset < arena.size()) [[likely]]
+        return within(arena, mail.offset);
+    OverflowMemory &overflow = *party_.overflows[mail.origin];
+    if (overflow.memory().empty()) {
+        const Done opened = overflow.open();
+        if (!opened) return told(verdict_.pass(opened.error()));
+        has_overflow_ = true;
+    }
+    return within(overflow.memory(), mail.offset - arena.size());
+}
+
+Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes,
+                                                       std::span<const ByteRange> used) {
+    OverflowMemory &own = *party_.overflows[rank()];
+    QCCL_TRY(own.create(bytes, used));
+    has_overflow_ = true;
+    return own.memory();
+}
+
+void SharedTransport::close_overflows() {
+    for (const uint32_t near : party_.near_ranks) party_.overflows[near]->close();
+    has_overflow_ = false;
 }
 
 void SharedTransport::release(const Wire &wire) {
@@ -226,6 +261,7 @@ void SharedTransport::release(const Wire &wire) {
 Done SharedTransport::end() {
     vigil_.came();
     while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait({rank(), WaitPhase::network}));
+    if (has_overflow_) close_overflows();
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_release);
     if (attendant_) attendant_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);

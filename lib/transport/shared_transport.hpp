@@ -49,6 +49,8 @@ public:
         return party_.mine().readers(slot).count.load(std::memory_order_acquire) == 0;
     }
 
+    Result<std::span<std::byte>> overflow(size_t bytes, std::span<const ByteRange> used) override;
+
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override;
     Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag, const Room &room) override;
     void release(const Wire &wire) override;
@@ -64,6 +66,9 @@ public:
         windows_.use_device_memory(std::move(by_rank));
     }
     std::vector<std::span<std::byte>> arenas() override;
+    void watch_overflow(const OverflowHooks &hooks) override {
+        for (const uint32_t near : party_.near_ranks) party_.overflows[near]->watch(hooks);
+    }
 
     size_t line_bytes() const override { return shape_.line_bytes; }
     Result<std::byte *> line() override;
@@ -102,6 +107,11 @@ private:
     // What comes next from the peer in this call; null: nothing has come.
     Result<const Mail *> next_mail(uint32_t peer);
     Result<Wire> view(const Mail &mail);
+    // How far the bytes lie behind the start of the outbox, and back again; null: they do not lie
+    // in anything of the origin's.
+    uint64_t offset_of(const Wire &wire) const;
+    Result<const std::byte *> bytes_at(const Mail &mail);
+    void close_overflows();
     Done drain();
 
     std::string name_;
@@ -119,6 +129,7 @@ private:
     size_t shelved_ = 0;      // messages on all shelves
     uint64_t together_ = 0;   // every rank has begun this call
     std::atomic<bool> has_spread_{false};
+    bool has_overflow_ = false;            // some view of an overflow is open
     uint64_t exchange_ = 0;                // latest in which this rank has published its line
     std::unique_ptr<Attendant> attendant_; // null likewise; last: it uses the others
 };

@@ -6,7 +6,9 @@
 #include "transport/shared_memory.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 
 namespace qccl {
 
@@ -39,6 +41,7 @@ Result<Door> open_door(const TransportOptions &options) {
 struct Belongings {
     FdPair pair;         // memory, lifeline
     FileDescriptor life; // held open for it
+    FileDescriptor file; // of the memory, in which it grows
     Mapping memory;
 };
 
@@ -46,6 +49,9 @@ Result<Belongings> prepare(const SegmentShape &shape) {
     Belongings mine;
     QCCL_TRY(const size_t bytes, shape.segment_bytes());
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
+    mine.file = FileDescriptor(fcntl(mine.pair[0].number(), F_DUPFD_CLOEXEC, 0));
+    if (!mine.file.is_open())
+        return Error::make(Code::system_error, "shared memory: %s", std::strerror(errno));
     QCCL_TRY(Lifeline lifeline, Lifeline::open());
     mine.pair[1] = std::move(lifeline.shown);
     mine.life = std::move(lifeline.held);
@@ -61,9 +67,13 @@ struct Exchanged {
     Lifelines lifelines;
 };
 
-NearSegment keep(Mapping memory) {
+// Without `file`, another rank's.
+NearSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file = {}) {
     std::byte *const base = memory.base();
-    return {base, std::make_shared<Mapping>(std::move(memory))};
+    const Segment segment(base, shape);
+    auto overflow =
+        file.is_open() ? own_file_overflow(segment, std::move(file)) : view_file_overflow(segment);
+    return {base, std::make_shared<Mapping>(std::move(memory)), std::move(overflow)};
 }
 
 Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
@@ -79,14 +89,15 @@ Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
             : door.ray.join(address, place, ranks, std::move(mine.pair), options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
+    const SegmentShape &shape = roster[options.rank].shape;
     const size_t bytes = mine.memory.bytes(); // everyone's: the shapes are equal
     std::vector<FileDescriptor> shown(options.size);
     for (uint32_t i = 0; i < ranks.size(); i++) {
         if (i == place) {
-            all.near.push_back(keep(std::move(mine.memory)));
+            all.near.push_back(keep(std::move(mine.memory), shape, std::move(mine.file)));
         } else {
             QCCL_TRY(Mapping theirs, map_shared_memory((*pairs)[i][0], bytes));
-            all.near.push_back(keep(std::move(theirs)));
+            all.near.push_back(keep(std::move(theirs), shape));
         }
         shown[ranks[i]] = std::move((*pairs)[i][1]);
     }

@@ -3,6 +3,7 @@
 // schedules and no codecs.
 #pragma once
 
+#include "base/byte_range.hpp"
 #include "base/prospect.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
@@ -11,6 +12,7 @@
 #include "transport/network_module.hpp"
 #include "transport/shared_file.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +55,13 @@ inline constexpr uint32_t device_window = 1U << 15;
 struct Room {
     uint32_t slot = 0; // of the inbox, counted from Transport::slots() on
     std::span<std::byte> memory{};
+};
+
+// Memory that wires lie in for one call: whoever has to do something before it can be reached, and
+// before it goes.
+struct OverflowHooks {
+    std::function<Done(std::span<std::byte>)> on_open;    // may be empty
+    std::function<void(std::span<std::byte>)> on_closing; // may be empty
 };
 
 // Bytes that lie still until every reader has released them.
@@ -103,6 +112,11 @@ public:
     // none. Their numbers follow those of the outbox.
     virtual std::span<std::byte> inbox() = 0;
     virtual bool is_free(uint32_t slot) const = 0;
+    // Memory in the place of both, for a call that needs more than they hold: zeros, of which the
+    // call will write the ranges `used` alone. Between `begin` and the call's first message; the
+    // call's `end` gives it back, and by then nobody may read a slot.
+    virtual Result<std::span<std::byte>> overflow(size_t bytes,
+                                                  std::span<const ByteRange> used) = 0;
 
     // Hands `wire` to `peer`, which becomes one more reader; forwarding a received wire is the same
     // call (release it afterwards). False: there is no room just now, wait and repeat.
@@ -144,6 +158,9 @@ public:
     // All of which wires are parts: the outboxes and inboxes of this host's ranks, as this rank has
     // them mapped.
     virtual std::vector<std::span<std::byte>> arenas() = 0;
+    // What has to be told of such memory that there is for a call alone. Once, before the first
+    // call.
+    virtual void watch_overflow(const OverflowHooks &hooks) = 0;
 
     // Small messages: every rank has a line that all others read. `line` gives this rank's to write
     // (aligned to 32; it waits until everyone is done with what it held), `publish` shows its first
@@ -205,6 +222,13 @@ struct RecordOptions {
     std::string folder; // where its file gets a name; empty: in memory that ends with the process
     std::string communicator; // its name
 };
+
+// Slots that every algorithm finds enough of, whatever the number of ranks: of halving, which holds
+// the most, a rank has up to 2.94 messages for each rank at a time.
+constexpr uint32_t slots_for(uint32_t ranks) {
+    constexpr uint32_t least = 1024, for_each_rank = 4;
+    return std::max(least, for_each_rank * ranks);
+}
 
 struct TransportOptions {
     uint32_t rank = 0;

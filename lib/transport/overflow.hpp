@@ -1,0 +1,69 @@
+// Memory that a rank has beside its segment while a call runs that needs more than the outbox or
+// the inbox holds. One object is one rank's view of one rank's memory; those who view the memory of
+// another are of the same host. Used by the thread that runs the rank's calls; waits for nobody.
+#pragma once
+
+#include "base/file_descriptor.hpp"
+#include "transport/mapping.hpp"
+#include "transport/segment.hpp"
+#include "transport/transport.hpp"
+
+#include <memory>
+#include <mutex>
+#include <span>
+
+namespace qccl {
+
+// Where the memory comes from.
+class OverflowSource {
+public:
+    virtual ~OverflowSource() = default;
+    // The owner makes so many bytes, all zeros, of which it will use `used` alone. That part is
+    // there from the start: what cannot be had is an error here and never a SIGBUS later.
+    virtual Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used) = 0;
+    // Another rank maps what the owner has made.
+    virtual Result<std::span<std::byte>> find() = 0;
+    // Undoes either. What the owner has made goes back to the system.
+    virtual void drop() = 0;
+};
+
+class OverflowMemory {
+public:
+    explicit OverflowMemory(std::unique_ptr<OverflowSource> source) : source_(std::move(source)) {}
+    OverflowMemory(const OverflowMemory &) = delete;
+    // The view ends, and the memory with its last view.
+    ~OverflowMemory();
+
+    // Of every memory from then on.
+    void watch(const OverflowHooks &hooks) { hooks_ = hooks; }
+
+    Done create(size_t bytes, std::span<const ByteRange> used);
+    Done open();
+    // Of the owner, when nobody reads the memory any more.
+    void close();
+
+    // As this rank has it mapped; empty while it does not.
+    std::span<std::byte> memory() const { return memory_; }
+
+private:
+    Done show(Result<std::span<std::byte>> memory);
+
+    std::unique_ptr<OverflowSource> source_;
+    OverflowHooks hooks_;
+    std::span<std::byte> memory_;
+};
+
+// Of ranks that are threads: where the owner's memory is found.
+struct PlainOverflow {
+    std::mutex mutex;
+    std::shared_ptr<const Mapping> memory; // every view holds it, too
+};
+std::unique_ptr<OverflowMemory> view_plain_overflow(PlainOverflow &place);
+
+// Of ranks that are processes it lies behind the segment in the segment's file, which grows for it.
+// The owner keeps the file; another rank needs no descriptor, for it maps more of what it has
+// mapped already.
+std::unique_ptr<OverflowMemory> own_file_overflow(const Segment &segment, FileDescriptor file);
+std::unique_ptr<OverflowMemory> view_file_overflow(const Segment &segment);
+
+} // namespace qccl

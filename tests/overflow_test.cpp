@@ -1,0 +1,127 @@
+// Overflow: memory of a rank for one call, larger than its outbox. Others find there what the rank
+// has written, also by way of third ranks, and after the call it is the system's again.
+#include "transport_ways.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <sys/resource.h>
+
+using namespace qtest;
+
+namespace {
+
+constexpr uint32_t ranks = 3;
+constexpr size_t far_apart = size_t{256} << 20;
+
+// Of this process, in bytes; of memory that it shares.
+size_t shared_bytes() {
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen("/proc/self/status", "re"),
+                                                      std::fclose);
+    CHECK(file != nullptr);
+    char line[256];
+    size_t kib = 0;
+    while (std::fgets(line, sizeof line, file.get()))
+        if (std::sscanf(line, "RssShmem: %zu kB", &kib) == 1) return kib << 10;
+    return 0;
+}
+
+std::byte value_of(uint64_t call, uint32_t rank, size_t i) {
+    return static_cast<std::byte>(call * 31 + rank * 7 + i / 4096);
+}
+
+void check_bytes(const Wire &wire, uint64_t call, uint32_t rank, size_t bytes) {
+    CHECK_EQ(wire.bytes, bytes);
+    CHECK_EQ(wire.origin, rank);
+    for (size_t i = 0; i < bytes; i += 61) CHECK(wire.data[i] == value_of(call, rank, i));
+}
+
+// Every rank's bytes go round the ranks by reference. The first and the last part of the memory are
+// used, and what lies between them costs nothing.
+void go_round(Transport &transport, uint64_t call, size_t bytes) {
+    CHECK_OK(transport.begin(call_number(call), 30s));
+    const uint32_t own = transport.rank(), next = (own + 1) % ranks, previous = (own + 2) % ranks;
+    const ByteRange used[] = {{0, bytes}, {far_apart - bytes, bytes}};
+    const auto memory = transport.overflow(far_apart, used);
+    CHECK_OK(memory);
+    CHECK(memory->size() >= far_apart);
+    const std::span<std::byte> part = memory->subspan(used[call % 2].offset, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        CHECK(part[i] == std::byte{0});
+        part[i] = value_of(call, own, i);
+    }
+    CHECK_OK(send(transport, next, {part.data(), bytes, own, 0}));
+    const auto first = receive(transport, previous);
+    CHECK_OK(first);
+    check_bytes(*first, call, previous, bytes);
+    CHECK_OK(send(transport, next, *first));
+    transport.release(*first);
+    const auto second = receive(transport, previous);
+    CHECK_OK(second);
+    check_bytes(*second, call, next, bytes);
+    transport.release(*second);
+    while (!transport.is_free(0)) CHECK_OK(transport.wait(own));
+    CHECK_OK(transport.end());
+}
+
+template <Kind kind> void all_find_what_lies_there() {
+    run_ranks(kind, ranks, [](const Rank &rank) {
+        const auto transport = create(rank);
+        rank.meeting.barrier();
+        const size_t before = shared_bytes();
+        uint64_t call = 1;
+        for (const size_t bytes : {size_t{1}, size_t{5} << 20, size_t{100000}, size_t{40} << 20}) {
+            go_round(*transport, call++, bytes);
+            go_round(*transport, call++, bytes);
+        }
+        rank.meeting.barrier();
+        if (!are_processes(kind)) return;
+        const size_t kept = shared_bytes() - before;
+        CHECK(kept < size_t{2} << 20); // what the calls' other messages have touched
+    });
+}
+
+// Between calls over overflow the outbox is what it was.
+template <Kind kind> void calls_of_both_kinds_alternate() {
+    run_ranks(kind, ranks, [](const Rank &rank) {
+        const auto transport = create(rank);
+        for (uint64_t call = 1; call <= 20; call += 2) {
+            go_round(*transport, call, 10000 * call);
+            CHECK_OK(transport->begin(call_number(call + 1), 30s));
+            CHECK_OK(by_mail(*transport));
+            CHECK_OK(transport->end());
+        }
+    });
+}
+
+// What the system does not give is an error that says so, and ends nothing else.
+template <Kind kind> void what_cannot_be_had_is_an_error() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        rlimit before{};
+        CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+        const rlimit low{.rlim_cur = size_t{8} << 20, .rlim_max = before.rlim_max};
+        CHECK_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        const ByteRange used[] = {{0, size_t{16} << 20}};
+        const auto refused = transport->overflow(size_t{16} << 20, used);
+        CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+        CHECK(!refused && refused.error().code == Code::system_error);
+        CHECK(std::strstr(refused.error().text, "ulimit -f") != nullptr);
+        const ByteRange more_than_there_is[] = {{0, size_t{1} << 46}};
+        CHECK(!transport->overflow(size_t{1} << 46, more_than_there_is));
+        CHECK_OK(transport->overflow(size_t{16} << 20, used));
+        CHECK_OK(by_mail(*transport));
+        CHECK_OK(transport->end());
+    });
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        ON_BOTH(all_find_what_lies_there),
+        ON_BOTH(calls_of_both_kinds_alternate),
+        QTEST(what_cannot_be_had_is_an_error<Kind::shm>),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
