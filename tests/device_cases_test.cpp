@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdio>
+#include <functional>
 
 using namespace qtest;
 
@@ -36,24 +37,43 @@ public:
         const auto ranks = static_cast<uint32_t>(devices_.size());
         each_case(ranks, [&](TwinCall call) {
             if (!sample.takes(call.count > 4000 ? 2 * rarity : rarity)) return;
-            call.number = ++number_;
-            const bool in_place = sample.taken % 3 == 0;
-            const auto kind =
-                sample.taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread;
-            const auto inputs = make_inputs(call, kind);
-            try {
-                const Bytes output = run_on_device(call, rank_, comm_, inputs[rank_], in_place,
-                                                   stream_, sample.taken % 2 == 0);
-                if (output != slow_twin(call, inputs)[rank_])
-                    throw Failure{"not the slow twin's bytes"};
-            } catch (const Failure &failure) {
-                throw Failure{words_of(call, in_place) + ": " + failure.text};
-            }
+            check(call, sample.taken);
         });
         return sample.taken;
     }
 
+    // Calls that need more than the smallest arena, of every kind that cannot be cut.
+    uint64_t run_large() {
+        uint64_t taken = 0;
+        for (const char *const codec :
+             {"minmax:bucket=all", "topk:ratio=0.9", "int8:block=1073741824", "nvfp4:bucket=all"})
+            for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                                Collective::reduce_scatter, Collective::broadcast})
+                check({.collective = collective,
+                       .algorithm = taken % 2 == 0 ? "direct" : "ring",
+                       .codec = *parse_codec(codec),
+                       .count = 150000,
+                       .ranks = static_cast<uint32_t>(devices_.size())},
+                      ++taken);
+        return taken;
+    }
+
 private:
+    void check(TwinCall call, uint64_t taken) {
+        call.number = ++number_;
+        const bool in_place = taken % 3 == 0;
+        const auto inputs =
+            make_inputs(call, taken % 5 == 0 ? golden::Kind::few_specials : golden::Kind::spread);
+        try {
+            const Bytes output =
+                run_on_device(call, rank_, comm_, inputs[rank_], in_place, stream_, taken % 2 == 0);
+            if (output != slow_twin(call, inputs)[rank_])
+                throw Failure{"not the slow twin's bytes"};
+        } catch (const Failure &failure) {
+            throw Failure{words_of(call, in_place) + ": " + failure.text};
+        }
+    }
+
     const uint32_t rank_;
     const Devices &devices_;
     const qcclComm_t comm_;
@@ -61,7 +81,13 @@ private:
     uint64_t number_ = 0;
 };
 
-void run_as_threads(const Devices &devices, uint64_t rarity) {
+using Play = std::function<uint64_t(RankOfCases &)>;
+
+Play sampled(uint64_t rarity) {
+    return [rarity](RankOfCases &rank) { return rank.run(rarity); };
+}
+
+void run_as_threads(const Devices &devices, const Play &play) {
     std::vector<const char *> names;
     for (const std::string &device : devices) names.push_back(device.c_str());
     std::vector<qcclComm_t> comms(devices.size());
@@ -74,7 +100,8 @@ void run_as_threads(const Devices &devices, uint64_t rarity) {
     for (uint32_t rank = 0; rank < devices.size(); rank++)
         threads.emplace_back([&, rank] {
             try {
-                taken[rank] = RankOfCases(rank, devices, comms[rank]).run(rarity);
+                RankOfCases cases(rank, devices, comms[rank]);
+                taken[rank] = play(cases);
             } catch (const Failure &failure) {
                 said[rank] = failure.text;
                 (void)qcclCommRevoke(comms[rank]);
@@ -93,7 +120,7 @@ struct Report {
 };
 
 std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqueId &id,
-                          uint64_t rarity) {
+                          const Play &play) {
     qcclEmulatedBeginAgain();
     qcclConfig_t config = QCCL_CONFIG_INIT;
     config.device = devices[rank].c_str();
@@ -103,7 +130,8 @@ std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqu
         return qcclGetLastError(nullptr);
     std::string said;
     try {
-        (void)RankOfCases(rank, devices, comm).run(rarity);
+        RankOfCases cases(rank, devices, comm);
+        (void)play(cases);
     } catch (const Failure &failure) {
         said = failure.text;
         (void)qcclCommRevoke(comm);
@@ -112,7 +140,7 @@ std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqu
     return said;
 }
 
-void run_as_processes(const Devices &devices, uint64_t rarity) {
+void run_as_processes(const Devices &devices, const Play &play) {
     const mortals::Reports<Report> reports(static_cast<int>(devices.size()));
     CHECK(reports.are_there());
     qcclUniqueId id;
@@ -121,7 +149,7 @@ void run_as_processes(const Devices &devices, uint64_t rarity) {
     for (uint32_t rank = 0; rank < devices.size(); rank++)
         CHECK(processes.start([&] {
             Report &report = reports[static_cast<int>(rank)];
-            const std::string said = run_as_one_of(rank, devices, id, rarity);
+            const std::string said = run_as_one_of(rank, devices, id, play);
             snprintf(report.text.data(), report.text.size(), "%s", said.c_str());
             report.is_done = true;
             _exit(0);
@@ -142,22 +170,22 @@ const Devices four_gpus{"emulated:0", "emulated:1", "emulated:2", "emulated:3"};
 const Devices five_ranks{"emulated:1", "emulated:0", "emulated:2", "emulated:0", "emulated:1"};
 const Devices mixed{"host", "emulated:1", "emulated:0", "host"};
 
-void threads_on_one_gpu() { run_as_threads(one_gpu, 150); }
-void threads_on_two_gpus() { run_as_threads(two_gpus, 150); }
-void threads_on_four_gpus() { run_as_threads(four_gpus, 250); }
-void threads_that_share_three_gpus() { run_as_threads(five_ranks, 250); }
-void threads_beside_the_host() { run_as_threads(mixed, 250); }
-void a_rank_alone() { run_as_threads({"emulated:1"}, 400); }
-void processes_on_one_gpu() { run_as_processes(one_gpu, 150); }
-void processes_on_four_gpus() { run_as_processes(four_gpus, 250); }
-void processes_beside_the_host() { run_as_processes(mixed, 400); }
+void threads_on_one_gpu() { run_as_threads(one_gpu, sampled(150)); }
+void threads_on_two_gpus() { run_as_threads(two_gpus, sampled(150)); }
+void threads_on_four_gpus() { run_as_threads(four_gpus, sampled(250)); }
+void threads_that_share_three_gpus() { run_as_threads(five_ranks, sampled(250)); }
+void threads_beside_the_host() { run_as_threads(mixed, sampled(250)); }
+void a_rank_alone() { run_as_threads({"emulated:1"}, sampled(400)); }
+void processes_on_one_gpu() { run_as_processes(one_gpu, sampled(150)); }
+void processes_on_four_gpus() { run_as_processes(four_gpus, sampled(250)); }
+void processes_beside_the_host() { run_as_processes(mixed, sampled(400)); }
 
 // The host reads what it checks: payloads take the way through it.
 void checksums_are_of_what_came() {
     setenv("QCCL_CHECKSUM", "1", 1);
     try {
-        run_as_threads(two_gpus, 400);
-        run_as_processes(two_gpus, 400);
+        run_as_threads(two_gpus, sampled(400));
+        run_as_processes(two_gpus, sampled(400));
     } catch (...) {
         unsetenv("QCCL_CHECKSUM");
         throw;
@@ -165,10 +193,26 @@ void checksums_are_of_what_came() {
     unsetenv("QCCL_CHECKSUM");
 }
 
+// Calls that need more than the outbox go by way of the host.
+void memory_for_a_call_is_reached() {
+    const auto play = [](RankOfCases &rank) { return rank.run_large(); };
+    setenv("QCCL_ARENA", "64K", 1);
+    try {
+        run_as_threads(two_gpus, play);
+        run_as_threads(mixed, play);
+        run_as_processes(two_gpus, play);
+        run_as_processes(mixed, play);
+    } catch (...) {
+        unsetenv("QCCL_ARENA");
+        throw;
+    }
+    unsetenv("QCCL_ARENA");
+}
+
 void gpus_that_do_not_reach_each_other() {
     qcclEmulatedForbidPeers(1);
     try {
-        run_as_threads(two_gpus, 400);
+        run_as_threads(two_gpus, sampled(400));
     } catch (...) {
         qcclEmulatedForbidPeers(0);
         throw;
@@ -178,8 +222,8 @@ void gpus_that_do_not_reach_each_other() {
 
 void nothing_is_left_behind() {
     const size_t before = count_held();
-    run_as_threads(two_gpus, 1500);
-    run_as_threads(mixed, 1500);
+    run_as_threads(two_gpus, sampled(1500));
+    run_as_threads(mixed, sampled(1500));
     CHECK_EQ(count_held(), before);
 }
 
@@ -197,6 +241,7 @@ int main() {
         QTEST(threads_beside_the_host),
         QTEST(a_rank_alone),
         QTEST(checksums_are_of_what_came),
+        QTEST(memory_for_a_call_is_reached),
         QTEST(gpus_that_do_not_reach_each_other),
         QTEST(nothing_is_left_behind),
     };

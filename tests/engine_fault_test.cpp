@@ -55,7 +55,7 @@ void check_all_say(const TwinCall &call, const std::vector<Result<Bytes>> &said,
 }
 
 // The n-th operation of one rank fails, for every n until none does.
-uint64_t fail_each_operation(const TwinCall &call) {
+uint64_t fail_each_operation(const TwinCall &call, const Cut &cut) {
     const auto inputs = make_inputs(call, golden::Kind::spread);
     const auto expected = slow_twin(call, inputs);
     for (uint64_t n = 1;; n++) {
@@ -66,7 +66,7 @@ uint64_t fail_each_operation(const TwinCall &call) {
                                static_cast<int>(n));
         }};
         Cluster cluster(ranks, Cluster::test_options(), meddle(meddling));
-        const auto said = try_call(cluster, call, small_cut(call), inputs);
+        const auto said = try_call(cluster, call, cut, inputs);
         if (operations < n) {
             for (uint32_t r = 0; r < ranks; r++) CHECK(said[r] && *said[r] == expected[r]);
             return n - 1;
@@ -84,11 +84,20 @@ uint64_t fail_each_operation(const TwinCall &call) {
 }
 
 void every_operation_may_fail() {
+    const auto each = [](const char *algorithm, const char *codec, uint64_t count) {
+        const TwinCall call = small_call(algorithm, codec, count);
+        return fail_each_operation(call, small_cut(call));
+    };
     // begin; in each of 4 segments 2 chunks sent and received, summed, and sent and received.
-    CHECK(fail_each_operation(small_call("direct", "int8", 3000)) >= 1 + 4 * 8);
-    CHECK(fail_each_operation(small_call("ring", "none", 700)) >= 1 + 8);
+    CHECK(each("direct", "int8", 3000) >= 1 + 4 * 8);
+    CHECK(each("ring", "none", 700) >= 1 + 8);
     // begin, line and the lines of two others.
-    CHECK_EQ(fail_each_operation(small_call("oneshot", "int8", 700)), 1U + 1 + 2);
+    CHECK_EQ(each("oneshot", "int8", 700), 1U + 1 + 2);
+    // begin, memory for the call, and 2 chunks sent and received, summed, and sent and received.
+    const TwinCall large = small_call("direct", "minmax:bucket=all", 30000);
+    Cut cut = small_cut(large);
+    cut.outbox_bytes = 4096;
+    CHECK(fail_each_operation(large, cut) >= 1 + 1 + 8);
 }
 
 // Over lines, too, where a rank may have all that it needs by then.

@@ -80,12 +80,16 @@ void a_small_inbox_costs_lanes() {
     CHECK_EQ(small->geometry.lanes, 2U);
     CHECK_EQ(small->geometry.segment, roomy->geometry.segment);
     cut.inbox_bytes = lane_bytes - 1;
-    const auto refused = compile_for(call, 0, cut);
-    CHECK(!refused && refused.error().code == Code::invalid_argument);
+    const auto large = compile_for(call, 0, cut);
+    CHECK_OK(large);
+    CHECK_EQ(large->geometry.lanes, 1U);
+    CHECK(large->overflows && !small->overflows);
 
     Cluster cluster(4, options);
-    cut.inbox_bytes = lane_bytes;
-    check_call(cluster, call, cut, false);
+    for (const size_t bytes : {lane_bytes, lane_bytes - 1, size_t{100}}) {
+        cut.inbox_bytes = bytes;
+        check_call(cluster, call, cut, false);
+    }
 }
 
 // What is not said to be the network's is waited for, or computed.

@@ -177,8 +177,8 @@ static void somebody_may_say_what_is_sent_whole() {
 }
 
 static void what_does_not_fit_is_refused() {
-    const Tables cramped{
-        .speeds = {}, .limits = {.arena_bytes = 8192, .segment_bytes = 128 << 10, .max_lanes = 4}};
+    Tables cramped = tables;
+    cramped.limits.slots = 999;
     const auto direct = choose(all_reduce(1 << 20, 1000), cramped, algorithm_of("direct"));
     CHECK(!direct);
     CHECK(std::strstr(direct.error().text, "direct: 1000 wire slots"));

@@ -1,6 +1,7 @@
 // What compile works out before a byte moves: the bytes that will move, where accumulators live,
 // and what does not fit.
 #include "engine_ranks.hpp"
+#include "forms.hpp"
 #include "meddler.hpp"
 
 #include "plan/planner.hpp"
@@ -162,9 +163,72 @@ void tiles_are_cut_at_the_grain() {
     CHECK_EQ(tile("minmax:bucket=all"), uint64_t{1} << 19);
 }
 
+// Codecs whose chunks cannot be cut have plans for any size, and programs.
+void no_size_is_too_large() {
+    const Tables tables{.speeds = {}, .limits = limits_of({})};
+    for (const char *const codec : {"topk", "topk:ratio=1", "minmax:bucket=all",
+                                    "int8:block=1073741824", "onebit", "terngrad"})
+        for (const uint32_t ranks : {2U, 4U, 8U, 64U})
+            for (const uint64_t count : {1ULL, 4ULL << 20, 256ULL << 20, 1ULL << 36})
+                for (const Algorithm &algorithm : algorithms()) {
+                    if (!algorithm.has(Collective::all_reduce)) continue;
+                    TwinCall call = call_of(spec(algorithm).c_str(), codec, count, ranks);
+                    call.inner_codec = call.codec;
+                    const Problem problem{.count = count, .ranks = ranks, .codec = call.codec};
+                    CHECK_OK(choose(problem, tables, algorithm));
+                    const Program program = compiled(call, 0, {});
+                    CHECK(!program.overflows || program.geometry.lanes == 1);
+                }
+}
+
+// What is larger than the arena gets one lane, and is told from what is not.
+void a_small_arena_is_said_to_overflow() {
+    const TwinCall call = call_of("direct", "none", 100000, 8);
+    const Program roomy = compiled(call, 0, {});
+    CHECK(!roomy.overflows);
+    const Program small = compiled(call, 0, {.outbox_bytes = 1024});
+    CHECK(small.overflows);
+    CHECK_EQ(small.geometry.lanes, 1U);
+    CHECK(!compiled(call, 0, {.outbox_bytes = small.geometry.arena_bytes}).overflows);
+    CHECK(compiled(call, 0, {.outbox_bytes = small.geometry.arena_bytes - 1}).overflows);
+}
+
+// A block of which only the start is ever filled costs what that start needs.
+void memory_is_as_large_as_what_there_is() {
+    const TwinCall call = call_of("direct", "int8:block=1073741824", 1000000, 4);
+    const Program program = compiled(call, 1, {.outbox_bytes = 65536});
+    CHECK(program.overflows);
+    CHECK(program.segment_values < 1000064 && program.tile <= program.segment_values);
+    // Of four chunks the first has everything.
+    uint64_t bytes = 0;
+    for (const ByteRange &range : overflow_ranges(program)) bytes += range.bytes;
+    CHECK(bytes < program.geometry.wire_bytes + 4 * header_bytes);
+}
+
+// Of whatever number of ranks, however they are placed.
+void every_algorithm_finds_slots() {
+    for (const uint32_t ranks : {2U, 3U, 8U, 17U, 100U, 255U, 511U})
+        for (const uint32_t per_host : {1U, 2U, 16U}) {
+            std::vector<Whereabouts> spots;
+            for (uint32_t rank = 0; rank < ranks; rank++)
+                spots.push_back({.node = rank, .host = rank / per_host, .rack = rank / 64});
+            const Places places(spots);
+            for (const Algorithm &algorithm : algorithms())
+                for (const Collective collective : moving_collectives)
+                    for (const uint32_t rank : {0U, ranks / 2, ranks - 1}) {
+                        if (!algorithm.has(collective)) continue;
+                        const auto author = emit(algorithm, collective,
+                                                 {.size = ranks, .rank = rank, .places = &places});
+                        CHECK_OK(author);
+                        const auto placed = place_codec(*author);
+                        CHECK_OK(placed);
+                        CHECK(placed->outbox <= slots_for(ranks));
+                        CHECK(placed->wires - placed->outbox <= slots_for(ranks));
+                    }
+        }
+}
+
 void says_what_does_not_fit() {
-    const auto small = compile_for(call_of("direct", "none", 100000, 8), 0, {.outbox_bytes = 1024});
-    CHECK(!small && small.error().code == Code::invalid_argument);
     const auto few = compile_for(call_of("direct", "none", 100000, 8), 0, {.slots = 7});
     CHECK(!few && few.error().code == Code::invalid_argument);
     CHECK(std::string_view(few.error().text).find("8 wire slots") != std::string_view::npos);
@@ -194,6 +258,7 @@ void programs_are_cut_as_planned() {
                           Collective::all_gather, Collective::broadcast}) {
                         TwinCall call = call_of(algorithm, codec, count, 4);
                         call.collective = collective;
+                        call.inner_codec = call.codec;
                         const Problem problem{.collective = collective,
                                               .count = count,
                                               .ranks = call.ranks,
@@ -229,6 +294,10 @@ int main() {
         QTEST(segments_of_accumulators_are_shared),
         QTEST(tasks_wait_for_earlier_ones),
         QTEST(tiles_are_cut_at_the_grain),
+        QTEST(no_size_is_too_large),
+        QTEST(a_small_arena_is_said_to_overflow),
+        QTEST(memory_is_as_large_as_what_there_is),
+        QTEST(every_algorithm_finds_slots),
         QTEST(says_what_does_not_fit),
         QTEST(slots_hold_the_largest_chunk_that_comes),
         QTEST(programs_are_cut_as_planned),

@@ -29,8 +29,8 @@ namespace qccl {
 
 namespace {
 
-// A few wire slots of the smallest segment for each of a few ranks. What more ranks need beyond it
-// is refused call by call, in numbers.
+// A few wire slots of the smallest segment for each of a few ranks. Calls that need more get memory
+// of their own, which takes time.
 constexpr size_t smallest_arena = size_t{64} << 10;
 
 constexpr const char *record_off = "off";
@@ -247,6 +247,7 @@ Result<TransportOptions> Creation::transport_options() const {
     }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();
+    options.slots = slots_for(options.size);
     options.outbox_bytes = cut_with(settings_).outbox_bytes;
     options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
     options.spin = settings_.spin;

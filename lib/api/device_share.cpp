@@ -24,6 +24,7 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
                                                          const AllGather &all_gather,
                                                          const Log &log) {
     std::unique_ptr<DeviceShare> share(new DeviceShare(std::move(gpu)));
+    share->watch_overflow(transport);
     if (may_lend) {
         QCCL_TRY(share->show(transport));
         std::vector<GpuMemoryName> names(transport.size());
@@ -100,6 +101,17 @@ Done DeviceShare::pin(std::span<const std::span<std::byte>> arenas) {
         pinned_.push_back(arena.data());
     }
     return {};
+}
+
+// Calls that need more than the outbox go by way of the host.
+void DeviceShare::watch_overflow(Transport &transport) const {
+    if (!gpu_) return;
+    transport.watch_overflow(
+        {.on_open =
+             [gpu = gpu_](std::span<std::byte> memory) {
+                 return gpu->pin(memory.data(), memory.size());
+             },
+         .on_closing = [gpu = gpu_](std::span<std::byte> memory) { gpu->unpin(memory.data()); }});
 }
 
 void DeviceShare::forget() {

@@ -36,6 +36,7 @@ private:
     Done map(std::span<const GpuMemoryName> names, uint32_t own_rank);
     void place_lines();
     void forget();
+    void watch_overflow(Transport &transport) const;
     Done pin(std::span<const std::span<std::byte>> arenas);
 
     struct Mapped {

@@ -14,12 +14,20 @@ bool is_in_place(const Program &program, const Call &call) {
     return send < recv + program.recv_bytes && recv < send + program.send_bytes;
 }
 
+// A large call's accumulators are not worth keeping. On a GPU memory is had so slowly that more of
+// it is.
+static void give_back(EngineMemory &memory) {
+    const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
+    for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
+        if (each->bytes() > most_kept) *each = {};
+}
+
 Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
                  uint32_t lanes) {
     const Work &work = program.work;
     QCCL_TRY(memory.gpu->prepare(lanes));
     // Bound programs have no segments.
-    const uint64_t count = program.bound ? work.count : program.geometry.segment;
+    const uint64_t count = program.bound ? work.count : program.segment_values;
     const size_t needed = Launches::scratch_bytes(work.codec, work.type, count);
     const size_t each = round_up(needed, gpu_alignment);
     QCCL_TRY(grow(memory.scratch, device, lanes * each));
@@ -52,7 +60,9 @@ Done Engine::run_tasks(const Program &program, const Call &call) {
     const auto run = [&] {
         return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
     };
-    return memory_.gpu ? on_gpu(run) : run();
+    QCCL_TRY(memory_.gpu ? on_gpu(run) : run());
+    give_back(memory_);
+    return {};
 }
 
 template <class Run> Done Engine::on_gpu(Run run) {

@@ -9,8 +9,7 @@ namespace qccl {
 Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                          Counters &counters, const Program &program, const Call &call, bool streams)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
-      program_(program), call_(call),
-      workbench_(device, memory, program, call, transport.outbox(), streams),
+      program_(program), call_(call), workbench_(device, memory, program, call, streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())) {}
 
 Done Interpreter::run() {
@@ -36,10 +35,11 @@ Done Interpreter::prepare() {
         QCCL_TRY(prepare_gpu(memory_, device_, program_, geometry.lanes));
     else
         QCCL_TRY(grow(memory_.scratch, device_, program_.tile_payload_bytes));
-    QCCL_TRY(
-        grow(memory_.segments, device_,
-             size_t{geometry.lanes} * program_.segment_buffers * geometry.segment * sum_bytes));
+    QCCL_TRY(grow(memory_.segments, device_,
+                  size_t{geometry.lanes} * program_.segment_buffers * program_.segment_values *
+                      sum_bytes));
     QCCL_TRY(cut_outbox());
+    QCCL_TRY(place_wires());
     if (program_.may_lend && !memory_.gpu) lend();
     if (memory_.lanes.size() < geometry.lanes) memory_.lanes.resize(geometry.lanes);
     lanes_ = std::span(memory_.lanes).first(geometry.lanes);
@@ -76,6 +76,21 @@ Done Interpreter::cut_outbox() {
     return {};
 }
 
+Done Interpreter::place_wires() {
+    if (!program_.overflows) {
+        workbench_.use(transport_.outbox(), memory_.device_outbox);
+        inbox_ = transport_.inbox();
+        return {};
+    }
+    const size_t outbox_bytes = program_.schedule.outbox * program_.geometry.wire_bytes;
+    const size_t inbox_bytes = program_.rooms() * program_.geometry.wire_bytes;
+    QCCL_TRY(const std::span<std::byte> overflow,
+             transport_.overflow(outbox_bytes + inbox_bytes, overflow_ranges(program_)));
+    workbench_.use(overflow.first(outbox_bytes), {});
+    inbox_ = overflow.subspan(outbox_bytes, inbox_bytes);
+    return {};
+}
+
 Done Interpreter::await_free(uint32_t first, uint32_t slots) {
     for (uint32_t slot = first; slot < first + slots; slot++)
         while (!transport_.is_free(slot))
@@ -89,9 +104,11 @@ void Interpreter::lend() {
 }
 
 // The caller may change its buffers when the call returns, so by then nobody may be reading them.
+// Memory that there is for this call alone goes, too.
 Done Interpreter::take_back() {
-    if (workbench_.lends())
+    if (workbench_.lends() || program_.overflows)
         QCCL_TRY(await_free(0, program_.geometry.lanes * program_.schedule.outbox));
+    if (program_.overflows) QCCL_TRY(await_free(transport_.slots(), program_.rooms()));
     charge(counters_.wait_ticks);
     return {};
 }
@@ -203,7 +220,7 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    const Room room = workbench_.room(lane, step.dst.index, transport_.inbox(), transport_.slots());
+    const Room room = workbench_.room(lane, step.dst.index, inbox_, transport_.slots());
     QCCL_TRY(const auto wire, transport_.receive(step.peer, tag, room));
     if (!wire) return false;
     // Whatever the poll before this found nothing is waiting.

@@ -21,6 +21,7 @@ private:
     Done agree();
     Done prepare();
     Done cut_outbox();
+    Done place_wires();
     Done await_free(uint32_t first, uint32_t slots);
     void lend();
     Done take_back();
@@ -60,6 +61,7 @@ private:
     const Call &call_;
     Workbench workbench_;
     StoreChoice &store_;
+    std::span<std::byte> inbox_;
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet

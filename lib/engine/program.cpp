@@ -1,5 +1,6 @@
 #include "engine/program.hpp"
 
+#include "base/round_up.hpp"
 #include "base/short_text.hpp"
 #include "codec/chunk.hpp"
 #include "engine/homes.hpp"
@@ -155,12 +156,24 @@ private:
     const std::vector<bool> outputs_read_;
 };
 
-uint64_t find_tile(const Work &work, const Cut &cut, const Geometry &geometry, uint64_t grain) {
+// Blocks may be far larger than what there is to encode.
+uint64_t most_segment_values(const Layout &layout, const Geometry &geometry) {
+    const uint64_t least = grain(Codec());
+    return std::min(geometry.segment, std::max(least, round_up(layout.largest(), least)));
+}
+
+uint64_t find_tile(const Work &work, const Cut &cut, uint64_t segment, uint64_t grain) {
     if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins ||
         cut.whole_tiles)
-        return geometry.segment;
+        return segment;
     const uint64_t target = tile_bytes / type_bytes(accumulator_of(work.type));
-    return std::min(geometry.segment, std::max(grain, target / grain * grain));
+    return std::min(segment, std::max(grain, target / grain * grain));
+}
+
+size_t find_tile_payload(const Work &work, uint64_t tile) {
+    constexpr size_t most_bytes = size_t{1} << 20;
+    const size_t bytes = most_encoded_bytes(work.codec, work.type, tile);
+    return bytes <= most_bytes ? bytes : 0;
 }
 
 // Of one message in all instances.
@@ -193,23 +206,47 @@ void count_wire_bytes(Program &program) {
 
 // What comes from other hosts has to be put somewhere. How many instances a rank has in flight is
 // its own affair: where ranks hold unlike numbers of messages, so are their lanes.
-Done fit_inbox(Program &program) {
-    const uint64_t rooms = program.rooms(), bytes = program.geometry.wire_bytes;
+Done fit_arena(Program &program) {
+    Geometry &geometry = program.geometry;
+    const Cut &cut = program.cut;
+    const uint64_t rooms = program.rooms();
+    if (rooms > cut.slots)
+        return Error::make(Code::invalid_argument,
+                           "%llu messages come from other hosts, and there are %u slots for them",
+                           static_cast<unsigned long long>(rooms), cut.slots);
+    program.overflows = geometry.arena_bytes > cut.outbox_bytes;
     if (rooms == 0) return {};
     const uint64_t fitting =
-        std::min(program.cut.inbox_bytes / (rooms * bytes), program.cut.slots / rooms);
-    program.geometry.lanes =
-        static_cast<uint32_t>(std::min<uint64_t>(program.geometry.lanes, fitting));
-    if (fitting != 0) return {};
-    return Error::make(Code::invalid_argument,
-                       "%llu messages of up to %llu bytes come from other hosts, more than the "
-                       "arena's %zu bytes and %u slots for them",
-                       static_cast<unsigned long long>(rooms),
-                       static_cast<unsigned long long>(bytes), program.cut.inbox_bytes,
-                       program.cut.slots);
+        std::min<uint64_t>(cut.inbox_bytes / (rooms * geometry.wire_bytes), cut.slots / rooms);
+    program.overflows |= fitting == 0;
+    geometry.lanes = static_cast<uint32_t>(
+        std::clamp<uint64_t>(fitting, 1, std::max<uint64_t>(geometry.lanes, 1)));
+    return {};
 }
 
 } // namespace
+
+std::vector<ByteRange> overflow_ranges(const Program &program) {
+    const Work &work = program.work;
+    std::vector<ByteRange> ranges(program.schedule.outbox + program.rooms());
+    for (size_t wire = 0; wire < ranges.size(); wire++)
+        ranges[wire].offset = wire * program.geometry.wire_bytes;
+    const auto is_near = [&](uint32_t peer) {
+        if (!work.team.places) return false; // as far as is known
+        const Partition &hosts = work.team.places->hosts();
+        return hosts.group_of(peer) == hosts.group_of(work.team.rank);
+    };
+    for (const Step &step : program.schedule.steps) {
+        const bool comes = step.verb == Verb::recv;
+        if (!comes && step.verb != Verb::encode) continue;
+        if (step.dst.index >= ranges.size() || (comes && is_near(step.peer))) continue;
+        const uint64_t count =
+            std::min(program.layout.range(step.dst, step.chunk).count, program.segment_values);
+        size_t &bytes = ranges[step.dst.index].bytes;
+        bytes = std::max(bytes, most_encoded_bytes(work.codec_of(step), work.type, count));
+    }
+    return ranges;
+}
 
 Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut) {
     QCCL_TRY(const Schedule placed, place_codec(author));
@@ -229,9 +266,10 @@ Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut
                     .layout = layout,
                     .geometry = geometry};
     program.fingerprint = program.descriptor.hash();
-    QCCL_TRY(fit_inbox(program));
-    program.tile = find_tile(work, cut, geometry, layout.grain());
-    program.tile_payload_bytes = most_encoded_bytes(work.codec, work.type, program.tile);
+    QCCL_TRY(fit_arena(program));
+    program.segment_values = most_segment_values(layout, geometry);
+    program.tile = find_tile(work, cut, program.segment_values, layout.grain());
+    program.tile_payload_bytes = find_tile_payload(work, program.tile);
     measure_buffers(program);
     QCCL_TRY(Compiler(program, fused).run(dependencies));
     QCCL_TRY(program.bound, bind(program));

@@ -3,6 +3,7 @@
 // same shape. Knows no algorithm but as a name to show, no transport in use and no clock.
 #pragma once
 
+#include "base/byte_range.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
 #include "codec/codec.hpp"
@@ -68,8 +69,10 @@ struct Program {
     std::vector<uint32_t> waits{}; // of each task: how many must be done before
     std::vector<uint32_t> next{}, uses{};
     std::vector<Op> ops{};
-    uint64_t tile = 0;                   // elements
-    size_t tile_payload_bytes = 0;       // of a tile that is encoded by itself
+    uint64_t segment_values = 0; // most elements of a segment, a multiple of the smallest grain
+    uint64_t tile = 0;           // elements
+    // Of a tile that is encoded by itself; 0: tiles are not, for a cache does not hold them.
+    size_t tile_payload_bytes = 0;
     uint32_t tile_buffers = 0;           // accumulators of a tile, for the rank
     uint32_t segment_buffers = 0;        // accumulators of a segment, for each lane
     std::optional<BoundProgram> bound{}; // if the call runs over the lines
@@ -79,10 +82,17 @@ struct Program {
     // Messages that a lane may hold, if ranks are on several hosts: of each there is a room.
     uint32_t rooms() const { return cut.inbox_bytes == 0 ? 0 : schedule.wires - schedule.outbox; }
 
+    // Whether the wires find no room in the transport's outbox or inbox. Then there is one lane.
+    bool overflows = false;
+
     uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
     uint64_t raw_bytes = 0;                  // of the call's vector, unencoded
     uint64_t wire_bytes = 0; // that this rank sends in a call, headers included, once per receiver
 };
+
+// Where a call that overflows puts its wires, in their order, geometry.wire_bytes apart: of each
+// what it takes at most; no bytes for what comes from a rank of this host.
+std::vector<ByteRange> overflow_ranges(const Program &program);
 
 // Places the codec in an author's schedule, joins and cuts it, derives its dependencies, and says
 // where its values live. An error (invalid_argument) says what does not fit.

@@ -20,8 +20,8 @@ bool reads_payload(const Op &op) {
 } // namespace
 
 Workbench::Workbench(const Device &device, EngineMemory &memory, const Program &program,
-                     const Call &call, std::span<std::byte> outbox, bool streams)
-    : memory_(memory), program_(program), call_(call), outbox_(outbox), streams_(streams),
+                     const Call &call, bool streams)
+    : memory_(memory), program_(program), call_(call), streams_(streams),
       is_in_place_(is_in_place(program, call)), context_{.kernels = device.kernels,
                                                          .codec = &program.work.codec,
                                                          .layout = &layout_,
@@ -105,7 +105,7 @@ void Workbench::resolve(Lane &lane, const Op &op, const ElementRange &segment) {
 // A chunk that is streamed to the outbox is made tile by tile in the cache, and what the same run
 // goes on with is read there: the outbox would have to come back from memory.
 std::byte *Workbench::scratch(const Op &op) {
-    if (op.is_inner) return nullptr;
+    if (op.is_inner || program_.tile_payload_bytes == 0) return nullptr;
     if (op.what == Op::What::encode && streams_payloads_)
         scratch_wire_ = op.dst.index;
     else if (!reads_payload(op) || scratch_wire_ != op.src.index)
@@ -130,9 +130,9 @@ void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {
                      .bytes = header_bytes + payload_bytes,
                      .origin = work.team.rank,
                      .slot = slot(lane, op.dst.index)}};
-    if (!memory_.device_outbox.empty()) {
+    if (!device_outbox_.empty()) {
         const size_t offset = static_cast<size_t>(start - outbox_.data());
-        held.wire.loan = {.data = memory_.device_outbox.data() + offset,
+        held.wire.loan = {.data = device_outbox_.data() + offset,
                           .bytes = payload_bytes,
                           .window = device_window};
         held.wire.bytes = header_bytes;
@@ -201,7 +201,7 @@ std::byte *Workbench::writable(Lane &lane, Place place, uint32_t chunk) const {
         return memory_.tiles.data() + tile_number(lane, place.index) * program_.tile * sum_bytes;
     case Place::Kind::segment:
         return memory_.segments.data() + (lane.number() * program_.segment_buffers + place.index) *
-                                             program_.geometry.segment * sum_bytes;
+                                             program_.segment_values * sum_bytes;
     // Of an input that is lent only the address counts: it is its own source.
     case Place::Kind::payload: return const_cast<std::byte *>(lane.wire(place.index).payload());
     case Place::Kind::input:

@@ -19,9 +19,15 @@ struct Loans {
 
 class Workbench {
 public:
-    // `outbox` is the transport's memory; with `streams` results go past the cache.
+    // With `streams` results go past the cache.
     Workbench(const Device &device, EngineMemory &memory, const Program &program, const Call &call,
-              std::span<std::byte> outbox, bool streams);
+              bool streams);
+
+    // Where the wires lie; payloads at the same places of `device_outbox`, unless that is empty.
+    void use(std::span<std::byte> outbox, std::span<std::byte> device_outbox) {
+        outbox_ = outbox;
+        device_outbox_ = device_outbox;
+    }
 
     // What is worth it is lent from then on.
     void lend(const Loans &loans);
@@ -73,7 +79,7 @@ private:
     EngineMemory &memory_;
     const Program &program_;
     const Call &call_;
-    const std::span<std::byte> outbox_;
+    std::span<std::byte> outbox_, device_outbox_;
     const bool streams_, is_in_place_;
     TileContext context_;
     // Of a segment of context_.count elements: in the outermost tier, and below.

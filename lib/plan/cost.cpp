@@ -136,7 +136,8 @@ uint64_t vector_bytes(const Problem &problem) {
 
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec) {
     const std::string_view word = algorithm.word("inner_codec");
-    if (codec.is_lossless() || word.empty()) return {};
+    if (word.empty()) return codec; // there are no tiers
+    if (codec.is_lossless()) return {};
     const auto inner = parse_codec(word);
     return inner ? *inner : Codec();
 }

@@ -71,7 +71,7 @@ struct Problem {
 };
 
 // Of unfinished values below the outermost tier: what the algorithm's key says, where the call's
-// codec loses anything at all.
+// codec loses anything at all. Of an algorithm without tiers the call's own.
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec);
 
 // Of the whole vector, unencoded.

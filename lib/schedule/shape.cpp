@@ -46,11 +46,7 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
         else if (g.lanes > 1)
             most_lanes = g.lanes - 1;
         else
-            return Error::make(Code::invalid_argument,
-                               "%u wire slots of %zu bytes, for %llu elements each, need more than "
-                               "the arena's %zu bytes",
-                               outbox, g.wire_bytes, static_cast<unsigned long long>(g.segment),
-                               limits.arena_bytes);
+            return g; // what cannot be cut further needs what it needs
     }
 }
 

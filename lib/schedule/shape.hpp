@@ -32,8 +32,8 @@ struct Geometry {
 };
 
 // Segments shrink, never below the layout's grain, until a rank's own wire slots of all lanes fit
-// the arena; then lanes are given up. There are no more lanes than slots for them. An error says
-// what does not fit.
+// the arena; then lanes are given up. One lane of the smallest segments may need more than the
+// arena. There are no more lanes than slots for them; an error says that one lane needs more.
 Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
                      const ShapeLimits &limits);
 
