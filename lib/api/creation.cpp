@@ -260,6 +260,7 @@ Result<TransportOptions> Creation::transport_options() const {
 
 Cut Creation::cut_with(const Settings &settings) const {
     Cut cut = cut_by(settings, !hosts_.empty());
+    cut.slots = slots_for(bootstrap_.size());
     if (gpus_ == 0) return cut;
     // Launches cost more than what they do with small segments.
     if (!settings.segment_bytes) cut.segment_bytes = gpu_segment;

@@ -112,6 +112,15 @@ void SharedTransport::clear_shelves() {
     shelved_ = 0;
 }
 
+uint64_t SharedTransport::offset_of(const Wire &wire) const {
+    const std::span<std::byte> arena = party_.segments[wire.origin].arena();
+    const auto offset = static_cast<uint64_t>(wire.data - arena.data());
+    if (offset < arena.size()) [[likely]]
+        return offset;
+    const std::byte *const start = party_.overflows[wire.origin]->memory().data();
+    return arena.size() + static_cast<uint64_t>(wire.data - start);
+}
+
 Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire) {
     if (!party_.is_near(peer)) {
         if (!courier_->send(peer, tag, wire)) return told(vigil_.lose(peer));
@@ -201,8 +210,17 @@ Result<Wire> SharedTransport::view(const Mail &mail) {
             Error::make(Code::damaged_data, "a message points outside every %s", what)));
     };
     if (mail.origin >= size() || !party_.is_near(mail.origin)) return outside("outbox");
-    QCCL_TRY(const std::byte *const data, bytes_at(mail));
-    if (!data || mail.slot >= party_.segments[mail.origin].slots()) return outside("outbox");
+    const Segment &origin = party_.segments[mail.origin];
+    std::span<std::byte> memory = origin.arena();
+    uint64_t start = mail.offset;
+    if (start >= memory.size()) [[unlikely]] {
+        start -= memory.size();
+        QCCL_TRY(memory, overflow_of(mail.origin));
+    }
+    const bool is_sound =
+        mail.slot < origin.slots() && start <= memory.size() && mail.bytes <= memory.size() - start;
+    if (!is_sound) return outside("outbox");
+    const std::byte *const data = memory.data() + start;
     Wire wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
     if (mail.loan == 0) return wire;
     const uint64_t window = mail.loan >> Mail::loan_offset_bits;
@@ -212,30 +230,12 @@ Result<Wire> SharedTransport::view(const Mail &mail) {
     return wire;
 }
 
-uint64_t SharedTransport::offset_of(const Wire &wire) const {
-    const std::span<std::byte> arena = party_.segments[wire.origin].arena();
-    const auto offset = static_cast<uint64_t>(wire.data - arena.data());
-    if (offset < arena.size()) [[likely]]
-        return offset;
-    const std::byte *const start = party_.overflows[wire.origin]->memory().data();
-    return arena.size() + static_cast<uint64_t>(wire.data - start);
-}
-
-Result<const std::byte *> SharedTransport::bytes_at(const Mail &mail) {
-    const auto within = [&](std::span<const std::byte> memory, uint64_t offset) {
-        const bool fits = offset <= memory.size() && mail.bytes <= memory.size() - offset;
-        return fits ? memory.data() + offset : nullptr;
-    };
-    const std::span<std::byte> arena = party_.segments[mail.origin].arena();
-    if (mail.offset < arena.size()) [[likely]]
-        return within(arena, mail.offset);
-    OverflowMemory &overflow = *party_.overflows[mail.origin];
-    if (overflow.memory().empty()) {
-        const Done opened = overflow.open();
-        if (!opened) return told(verdict_.pass(opened.error()));
-        has_overflow_ = true;
-    }
-    return within(overflow.memory(), mail.offset - arena.size());
+Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
+    OverflowMemory &overflow = *party_.overflows[origin];
+    const Done opened = overflow.open();
+    if (!opened) return told(verdict_.pass(opened.error()));
+    has_overflow_ = true;
+    return overflow.memory();
 }
 
 Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes,

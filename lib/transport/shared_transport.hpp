@@ -107,10 +107,10 @@ private:
     // What comes next from the peer in this call; null: nothing has come.
     Result<const Mail *> next_mail(uint32_t peer);
     Result<Wire> view(const Mail &mail);
-    // How far the bytes lie behind the start of the outbox, and back again; null: they do not lie
-    // in anything of the origin's.
+    // How far the bytes lie behind the start of the origin's outbox: its inbox and the memory that
+    // it has for this call count as what follows.
     uint64_t offset_of(const Wire &wire) const;
-    Result<const std::byte *> bytes_at(const Mail &mail);
+    Result<std::span<std::byte>> overflow_of(uint32_t origin);
     void close_overflows();
     Done drain();
 
