@@ -1,8 +1,6 @@
 // transport/council: some ranks exchange bytes beside the calls, and all that are left agree, also
 // where the communicator has failed and whoever leads dies.
-#include "transport_ways.hpp"
-
-#include "transport/council.hpp"
+#include "council_kit.hpp"
 
 #include <csignal>
 #include <numeric>
@@ -11,17 +9,6 @@ using namespace qccl;
 using namespace qtest;
 
 namespace {
-
-Circle circle_of(std::vector<uint32_t> members, uint64_t topic) {
-    return {
-        .topic = topic, .members = std::move(members), .timeout = 30s, .what = "the test's circle"};
-}
-
-Circle everyone(uint32_t size) {
-    Circle all = circle_of({}, 0);
-    for (uint32_t rank = 0; rank < size; rank++) all.members.push_back(rank);
-    return all;
-}
 
 std::byte value_of(uint32_t rank, size_t at) {
     return static_cast<std::byte>(31 * rank + at + at / 251);
@@ -55,31 +42,6 @@ template <Kind kind> void circles_exchange() {
     });
 }
 
-Council::Bytes word(uint32_t value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    return {bytes.begin(), bytes.end()};
-}
-
-uint32_t number_in(const Council::Bytes &bytes) {
-    uint32_t value = 0;
-    std::memcpy(&value, bytes.data(), std::min(sizeof value, bytes.size()));
-    return value;
-}
-
-Done nothing_against_it(const Council::Vote &) { return {}; }
-
-// A bit for each who has voted.
-Result<uint32_t> roll_call(Council &council, const Circle &circle, uint32_t own_rank) {
-    QCCL_TRY(const Council::Bytes decided,
-             council.agree(circle, word(1U << own_rank), nothing_against_it,
-                           [](const std::vector<Council::Vote> &votes) {
-                               uint32_t sum = 0;
-                               for (const Council::Vote &vote : votes) sum += number_in(vote.said);
-                               return word(sum);
-                           }));
-    return number_in(decided);
-}
-
 // One agreement after the other, before and after the communicator has failed.
 template <Kind kind> void all_agree() {
     run_ranks(kind, 4, [](const Rank &rank) {
@@ -93,118 +55,6 @@ template <Kind kind> void all_agree() {
             if (number == 3) transport->fail(Error::make(Code::revoked, "enough"));
         }
         rank.meeting.barrier(); // nobody shall be missed before
-    });
-}
-
-// A member makes a call of the communicator instead of voting, by every way: both hear of it at
-// once, and may agree afterwards.
-template <Kind kind> void a_call_against_an_agreement_is_a_mismatch() {
-    for (const Way way : {Way::mail, Way::line, Way::meeting})
-        for (const uint32_t caller : {0U, 2U})
-            run_ranks(kind, 3, [&](const Rank &rank) {
-                const auto transport = create(rank);
-                CHECK_OK(run(*transport, call_number(1), Way::mail));
-                const auto start = Clock::now();
-                const Done done =
-                    rank.rank == caller
-                        ? run(*transport, call_number(2), way)
-                        : outcome(roll_call(transport->council(), everyone(3), rank.rank));
-                if (caller == 0)
-                    check_error(done.error(), Code::mismatch, 1,
-                                "rank 1 calls comm_shrink, rank 0 calls all_reduce, in call 2");
-                else
-                    check_error(done.error(), Code::mismatch, 2,
-                                "rank 2 calls all_reduce, rank 0 calls comm_shrink, in call 2");
-                CHECK(Clock::now() - start < 5s);
-                Circle told = everyone(3);
-                told.is_failure_known = true;
-                const auto found = roll_call(transport->council(), told, rank.rank);
-                CHECK_OK(found);
-                CHECK_EQ(*found, 7U);
-                rank.meeting.barrier();
-            });
-}
-
-// Ranks that made different calls before do not agree as if nothing had been.
-template <Kind kind> void an_earlier_disagreement_ends_an_agreement() {
-    run_ranks(kind, 2, [](const Rank &rank) {
-        const auto transport = create(rank);
-        CallDescriptor call = call_number(1);
-        call.collective = Collective::broadcast;
-        call.root = rank.rank;
-        CHECK_OK(transport->begin(call, 30s));
-        CHECK_OK(transport->end());
-        const auto found = roll_call(transport->council(), everyone(2), rank.rank);
-        check_error(found.error(), Code::mismatch, 1,
-                    "rank 1 calls broadcast with root 1, rank 0 with root 0, in call 1");
-        rank.meeting.barrier();
-    });
-}
-
-// Rank 1 has not been told that calls differed. Rank 0, which has, does not go on without it, but
-// waits until it comes again, whichever of the two came first.
-template <Kind kind> void all_are_told_before_any_agrees() {
-    for (const uint32_t late : {0U, 1U})
-        run_ranks(kind, 2, [&](const Rank &rank) {
-            const auto transport = create(rank);
-            Council &council = transport->council();
-            if (rank.rank == 0)
-                transport->fail(Error::make(Code::mismatch, "different calls").at_rank(1));
-            await([&] { return transport->failure().has_value(); });
-            rank.meeting.barrier();
-            Circle circle = everyone(2);
-            if (rank.rank == late) await([&] { return rank.meeting.board[0] != 0; });
-            if (late == 1 && rank.rank == 0) rank.meeting.board[0] = 1;
-            if (rank.rank == 1)
-                check_error(roll_call(council, circle, 1).error(), Code::mismatch, 1,
-                            "different calls");
-            if (late == 0 && rank.rank == 1) rank.meeting.board[0] = 1;
-            circle.is_failure_known = true;
-            const auto found = roll_call(council, circle, rank.rank);
-            CHECK_OK(found);
-            CHECK_EQ(*found, 3U);
-            rank.meeting.barrier();
-        });
-}
-
-// A rank that knows of the failure and makes other calls is not waited for like one that is late.
-template <Kind kind> void a_rank_that_goes_on_is_not_awaited_for_long() {
-    run_ranks(kind, 2, [](const Rank &plain) {
-        Rank rank = plain;
-        rank.options.peer_timeout = 100ms;
-        const auto transport = create(rank);
-        transport->fail(Error::make(Code::revoked, "enough"));
-        if (rank.rank == 1) transport->ignore_failure();
-        const auto start = Clock::now();
-        if (rank.rank == 0) {
-            const auto found = roll_call(transport->council(), everyone(2), 0);
-            check_error(found.error(), Code::timeout, 1,
-                        "rank 1 did not come to the test's circle within 0.1 s");
-            CHECK(Clock::now() - start < 10s);
-        }
-        rank.meeting.barrier();
-        const auto found = roll_call(transport->council(), everyone(2), rank.rank);
-        CHECK_OK(found);
-        rank.meeting.barrier();
-    });
-}
-
-// A rank that has died explains why the others come after different calls.
-template <Kind kind> void a_rank_that_is_gone_excuses_different_calls() {
-    run_ranks(kind, 3, [](const Rank &rank) {
-        auto transport = create(rank);
-        if (rank.rank == 2) {
-            transport.reset();
-            rank.meeting.board[0] = 1;
-        }
-        await([&] { return rank.meeting.board[0] != 0; });
-        if (rank.rank == 0) CHECK(!run(*transport, call_number(1), Way::meeting));
-        if (transport) {
-            const auto found = roll_call(transport->council(), everyone(3), rank.rank);
-            CHECK_OK(found);
-            CHECK_EQ(*found, 3U);
-        }
-        rank.meeting.barrier();
     });
 }
 
@@ -434,11 +284,6 @@ int main() {
     const CMUnitTest tests[] = {
         ON_ALL(circles_exchange),
         ON_ALL(all_agree),
-        ON_ALL(a_call_against_an_agreement_is_a_mismatch),
-        ON_ALL(an_earlier_disagreement_ends_an_agreement),
-        ON_ALL(all_are_told_before_any_agrees),
-        ON_ALL(a_rank_that_goes_on_is_not_awaited_for_long),
-        ON_ALL(a_rank_that_is_gone_excuses_different_calls),
         ON_ALL(those_who_leave_are_left_out),
         PROCESSES(leaders_die),
         PROCESSES(a_circle_hears_of_its_dead),

@@ -14,7 +14,7 @@ enum { size = 4, count = 20000, most_warnings = 8 };
 typedef struct {
     qcclUniqueId id;
     pthread_barrier_t barrier; /* of ranks alone, for the all-gather of InitOob */
-    char gathered[size][1024];
+    char gathered[size][4096];
     struct {
         qcclResult_t created, result, destroyed;
         char sentence[sentence_bytes];
