@@ -45,6 +45,8 @@ static const std::vector<Change> &changes() {
          "rank 2 calls all_reduce with algorithm direct, rank 0 with algorithm ring, in call 17"},
         {[](CallDescriptor &d) { d.root = 3; },
          "rank 2 calls all_reduce with root 3, rank 0 with root 0, in call 17"},
+        {[](CallDescriptor &d) { d.root = 4, std::strcpy(d.algorithm, "tree"); },
+         "rank 2 calls all_reduce with root 4, rank 0 with root 0, in call 17"},
         {[](CallDescriptor &d) { d.earlier = 3; },
          "rank 2 and rank 0 have made different calls before call 17"},
         {[](CallDescriptor &d) { d.captured = 3; },

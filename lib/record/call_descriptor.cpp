@@ -104,9 +104,10 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
         {"count", number(count), number(theirs.count)},
         {"type", named(type), named(theirs.type)},
         {"op", named(op), named(theirs.op)},
+        // Before codec and algorithm, which the planner may choose by it.
+        {"root", number(root), number(theirs.root)},
         {"codec", word(codec), word(theirs.codec)},
         {"algorithm", word(algorithm), word(theirs.algorithm)},
-        {"root", number(root), number(theirs.root)},
     };
     for (const Field &field : fields) {
         if (field.agrees()) continue;
