@@ -6,15 +6,22 @@
 
 namespace qccl {
 
+// A rank that has come has published what it calls, which is compared at once.
+template <class Condition>
+Done SharedTransport::await_rank(uint32_t peer, const Condition &has_come) {
+    while (!has_come()) QCCL_TRY(wait({peer, WaitPhase::meeting}));
+    vigil_.came();
+    if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
+    return {};
+}
+
 Done SharedTransport::meet() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) party_.wake((rank() + i) % size());
     if (courier_) courier_->announce();
     for (uint32_t i = 1; i < size(); i++) {
         const uint32_t peer = (rank() + i) % size();
-        while (history_.begun(peer) < call) QCCL_TRY(wait({peer, WaitPhase::meeting}));
-        vigil_.came();
-        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
+        QCCL_TRY(await_rank(peer, [&] { return history_.begun(peer) >= call; }));
     }
     together_ = call;
     return {};
@@ -29,11 +36,8 @@ Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {
         return history_.begun(peer) >= call &&
                (party_.is_near(peer) || history_.find(peer, call) || vigil_.is_gone(peer));
     };
-    for (uint32_t peer = 0; peer < size() && call != 0; peer++) {
-        while (peer != rank() && !is_known(peer)) QCCL_TRY(wait({peer, WaitPhase::meeting}));
-        vigil_.came();
-        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
-    }
+    for (uint32_t peer = 0; peer < size() && call != 0; peer++)
+        if (peer != rank()) QCCL_TRY(await_rank(peer, [&] { return is_known(peer); }));
     if (const auto failure = this->failure()) return told(*failure);
     return {};
 }
@@ -43,10 +47,7 @@ Done SharedTransport::keep_together(uint64_t call) {
     together_ = call - 1;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (peer == rank()) continue;
-        while (history_.begun(peer) + calls_kept <= call)
-            QCCL_TRY(wait({peer, WaitPhase::meeting}));
-        vigil_.came();
-        if (const auto differs = history_.disagreement(peer)) return mismatch(*differs);
+        QCCL_TRY(await_rank(peer, [&] { return history_.begun(peer) + calls_kept > call; }));
         together_ = std::min(together_, history_.begun(peer));
     }
     return {};
