@@ -1,6 +1,7 @@
 #include "perf/report.hpp"
 
 #include "perf/number_text.hpp"
+#include "perf/run_description.hpp"
 
 #include <qccl/qccl.h>
 
@@ -8,18 +9,10 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
-#include <ctime>
 
 namespace qccl::perf {
 
-std::string timestamp() {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
-    return text;
-}
+std::string timestamp() { return local_time("%Y-%m-%d %H:%M:%S"); }
 
 static int widest(const std::vector<Codec> &codecs) {
     size_t width = 8;

@@ -18,12 +18,12 @@ static std::string host_name() {
     return name;
 }
 
-static std::string date_and_time() {
+std::string local_time(const char *format) {
     const std::time_t now = std::time(nullptr);
     std::tm local{};
     localtime_r(&now, &local);
     char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &local);
+    std::strftime(text, sizeof text, format, &local);
     return text;
 }
 
@@ -44,7 +44,7 @@ Json describe_run(const std::vector<std::string> &command_line) {
     return {{"version", version_text()},
             {"command_line", command_line},
             {"host", host_name()},
-            {"date", date_and_time()},
+            {"date", local_time("%Y-%m-%dT%H:%M:%S%z")},
             {"settings", settings_json()}};
 }
 

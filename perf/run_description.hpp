@@ -8,6 +8,9 @@
 
 namespace qccl::perf {
 
+// The time now and here, in a format of strftime.
+std::string local_time(const char *format);
+
 // An object of version, command_line, host, date (ISO 8601, local, with the distance from UTC) and
 // settings: of each its value and by whom it is set, as qccl-info settings lists them, or null
 // where the environment holds one that is refused.
