@@ -52,6 +52,28 @@ static void aborted_under_a_thread(void **state)
     assert_int_equal(qcclCommAbort(world.comms[1]), qcclSuccess);
 }
 
+/* A destroy that waits for a rank that is behind ends like one that comes after the revocation. */
+static void revoked_under_a_destroy(void **state)
+{
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        world_t world = i == 0 ? make_world(size) : join_world(size, NULL);
+        float value = 1;
+        waiter_t waiter;
+        assert_int_equal(qcclBroadcast(&value, &value, 1, qcclFloat32, 0, world.comms[0], NULL),
+                         qcclSuccess);
+        start_waiter_in(&waiter, world.comms[0], qcclCommDestroy);
+        if (i == 2)
+            assert_int_equal(qcclCommAbort(world.comms[0]), qcclInvalidUsage);
+        else
+            assert_int_equal(qcclCommRevoke(world.comms[1]), qcclSuccess);
+        check_waiter(&waiter, qcclSuccess, "");
+        assert_int_equal(qcclBarrier(world.comms[1], NULL), qcclRevoked);
+        assert_int_equal(qcclCommDestroy(world.comms[1]), qcclSuccess);
+    }
+}
+
 static void aborted_with_work_enqueued(void **state)
 {
     world_t world = make_world(size);
@@ -267,6 +289,7 @@ int main(void)
         cmocka_unit_test(revoked_from_another_thread),
         cmocka_unit_test(revoked_by_another_rank),
         cmocka_unit_test(aborted_under_a_thread),
+        cmocka_unit_test(revoked_under_a_destroy),
         cmocka_unit_test(aborted_with_work_enqueued),
         cmocka_unit_test(aborted_while_its_work_is_far_back),
         cmocka_unit_test(a_rank_that_leaves_is_named),

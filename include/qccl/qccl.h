@@ -356,12 +356,12 @@ QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int e
  * qcclTimeout where one does not come, and else the error that failed the communicator, if one
  * has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
-/* Waits and compares likewise, then frees, whatever it returns. A communicator that has failed is
- * freed without waiting (qcclSuccess), but a qcclMismatch that no call of this rank has returned is
- * returned here. NULL does nothing. A peer that still waits for this rank is told. A process that
- * ends without it has died for the others, whose call may fail though this rank's has returned.
- * qcclInvalidUsage while another thread is inside: the communicator stays, and is to be destroyed
- * later. */
+/* Waits and compares likewise, then frees, whatever it returns. A communicator that has failed, or
+ * is revoked meanwhile, is freed without waiting (qcclSuccess), but a qcclMismatch that no call of
+ * this rank has returned is returned here. NULL does nothing. A peer that still waits for this rank
+ * is told. A process that ends without it has died for the others, whose call may fail though this
+ * rank's has returned. qcclInvalidUsage while another thread is inside: the communicator stays, and
+ * is to be destroyed later. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);
 /* Ends whatever this rank is in the middle of, fails the communicator on every rank, and frees it
  * here. Any thread, any time: a call of another thread that is inside returns first (qcclRevoked),

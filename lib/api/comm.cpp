@@ -285,7 +285,10 @@ Done Comm::conclude() {
     const auto failure = parts_.transport->failure();
     const bool is_mismatch = failure && failure->code == Code::mismatch;
     if (errors_.has_failed() || (failure && !is_mismatch)) return {};
-    return finalize();
+    const Done finalized = finalize();
+    // As if the revocation had come before this.
+    if (!finalized && finalized.error().code == Code::revoked) return {};
+    return finalized;
 }
 
 std::optional<RecordedError> Comm::failure() const {
