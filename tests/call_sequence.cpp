@@ -242,9 +242,16 @@ std::optional<size_t> Sequence::first_difference() const {
         }
 }
 
-bool Sequence::makes_equally_many() const {
-    for (const auto &own : calls)
+bool Sequence::may_meet_before_end() const {
+    const std::optional<size_t> difference = first_difference();
+    for (int rank = 0; rank < ranks; rank++) {
+        const auto &own = calls[static_cast<size_t>(rank)];
         if (own.size() != calls[0].size()) return false;
+        if (!difference) continue;
+        const auto from = own.begin() + static_cast<ptrdiff_t>(index_of(rank, *difference));
+        const auto is_shrink = [](const Call &call) { return call.kind == Kind::shrink; };
+        if (std::any_of(from, own.end(), is_shrink)) return false;
+    }
     return disagreement != Disagreement::finalize;
 }
 

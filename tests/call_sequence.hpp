@@ -95,9 +95,10 @@ struct Sequence {
     std::optional<size_t> first_difference() const;
     // Index of this position's call among those of the rank; their number where it has no such.
     size_t index_of(int rank, size_t position) const;
-    // A rank that goes on with calls which the odd one does not make waits for it, so the ranks may
-    // wait for each other before the end only where they make equally many.
-    bool makes_equally_many() const;
+    // Whether the ranks may wait for each other before the end. Not where they make unequal numbers
+    // of calls, because the odd one's missing calls are waited for; nor where a rank shrinks after
+    // the difference: a shrink that returns the mismatch has to be repeated, and this one is not.
+    bool may_meet_before_end() const;
 };
 // What sequences may contain.
 struct Scope {

@@ -104,7 +104,7 @@ private:
         if (buffers && !buffers->are_intact()) outcome.is_wrong = true;
     }
     bool meets_before_end() const {
-        return sequence_.makes_equally_many() && sequence_.seed % 2 == 0;
+        return sequence_.may_meet_before_end() && sequence_.seed % 2 == 0;
     }
 
     qcclResult_t issue(const Call &call, size_t index, CallBuffers *buffers) {
