@@ -123,8 +123,8 @@ static Result<Tables> tables_here(const ScheduleQuestion &question) {
     const double cores = std::max(1U, std::thread::hardware_concurrency());
     tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores),
                               CodecRates::of_tier(name(best_kernels().tier)));
-    tables.limits = limits_of(cut_by(settings, has_hosts));
-    tables.usual_limits = limits_of(cut_by({}, has_hosts));
+    tables.limits = limits_of(cut_by(settings, question.ranks, has_hosts));
+    tables.usual_limits = limits_of(cut_by({}, question.ranks, has_hosts));
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;
 }

@@ -146,6 +146,11 @@ class Proofs(unittest.TestCase):
         for hosts, cut in (((), "256 segments in 4 lanes"), (("--hosts", "1,1"), "64 segments in 4 lanes")):
             self.assertIn(cut, info("explain", "all_reduce", "--algo", "ring", "--ranks", "2", *hosts, "--bytes", "64M").stdout)
 
+    def test_many_ranks_have_the_slots_of_a_communicator(self):
+        # With the 1024 slots of a few ranks, the messages of 1024 ranks would leave room for one lane.
+        said = info("explain", "all_reduce", "--algo", "direct", "--ranks", "1024", "--bytes", "64M").stdout
+        self.assertRegex(said, r"direct .* 32 segments in 4 lanes")
+
     def test_hosts_are_heard_of(self):
         for hosts in ("2,2", "2,2:round", "1,3"):
             for algorithm in ("ring", "hierarchy", "hierarchy:share=leader"):

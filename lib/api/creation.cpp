@@ -247,8 +247,9 @@ Result<TransportOptions> Creation::transport_options() const {
     }
     options.rank = bootstrap_.rank();
     options.size = bootstrap_.size();
-    options.slots = slots_for(options.size);
-    options.outbox_bytes = cut_with(settings_).outbox_bytes;
+    const Cut cut = cut_with(settings_);
+    options.slots = cut.slots;
+    options.outbox_bytes = cut.outbox_bytes;
     options.peer_timeout = wishes_.peer_timeout.value_or(settings_.peer_timeout);
     options.spin = settings_.spin;
     options.record = {.is_kept = settings_.record != record_off,
@@ -259,8 +260,7 @@ Result<TransportOptions> Creation::transport_options() const {
 }
 
 Cut Creation::cut_with(const Settings &settings) const {
-    Cut cut = cut_by(settings, !hosts_.empty());
-    cut.slots = slots_for(bootstrap_.size());
+    Cut cut = cut_by(settings, bootstrap_.size(), !hosts_.empty());
     if (gpus_ == 0) return cut;
     // Launches cost more than what they do with small segments.
     if (!settings.segment_bytes) cut.segment_bytes = gpu_segment;

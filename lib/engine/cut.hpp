@@ -38,11 +38,19 @@ struct Cut {
     bool joins = true; // false: every step runs over its whole segment (the slow twin of tiles)
 };
 
+// Slots that every algorithm finds enough of, whatever the number of ranks: of halving, which holds
+// the most, a rank has up to 2.94 messages for each rank at a time.
+constexpr uint32_t slots_for(uint32_t ranks) {
+    constexpr uint32_t least = 1024, for_each_rank = 4;
+    return std::max(least, for_each_rank * ranks);
+}
+
 // As the settings want it, where ranks are on one host or on several.
-inline Cut cut_by(const Settings &settings, bool has_hosts) {
+inline Cut cut_by(const Settings &settings, uint32_t ranks, bool has_hosts) {
     // Between hosts a message costs so much that it is worth it to leave the L2 cache for it.
     constexpr size_t network_segment_bytes = size_t{512} << 10;
     Cut cut;
+    cut.slots = slots_for(ranks);
     if (has_hosts) cut.segment_bytes = network_segment_bytes;
     if (settings.segment_bytes) cut.segment_bytes = *settings.segment_bytes;
     if (settings.arena_bytes) cut.outbox_bytes = *settings.arena_bytes;

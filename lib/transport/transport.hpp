@@ -12,7 +12,6 @@
 #include "transport/network_module.hpp"
 #include "transport/shared_file.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -222,13 +221,6 @@ struct RecordOptions {
     std::string folder; // where its file gets a name; empty: in memory that ends with the process
     std::string communicator; // its name
 };
-
-// Slots that every algorithm finds enough of, whatever the number of ranks: of halving, which holds
-// the most, a rank has up to 2.94 messages for each rank at a time.
-constexpr uint32_t slots_for(uint32_t ranks) {
-    constexpr uint32_t least = 1024, for_each_rank = 4;
-    return std::max(least, for_each_rank * ranks);
-}
 
 struct TransportOptions {
     uint32_t rank = 0;
