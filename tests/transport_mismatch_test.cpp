@@ -208,6 +208,29 @@ template <Kind kind> void an_earlier_disagreement_is_found_by_whatever_comes_nex
             });
 }
 
+// Of a rank that fails before it announces its call to other hosts, the goodbye may be the first
+// message that tells of the call or of a later one. It does not tell whether the call was the same.
+template <Kind kind> void a_goodbye_does_not_stand_for_a_call() {
+    run_ranks(kind, 2, [](const Rank &rank) {
+        auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::meeting));
+        if (rank.rank == 0) {
+            CHECK_OK(transport->begin(call_number(2), 30s));
+            rank.meeting.barrier();
+            await([&] { return rank.meeting.board[0] == 1; });
+            const Done met = transport->meet();
+            check_error(met.error(), Code::revoked, 1, "rank 1 gives up");
+        } else {
+            rank.meeting.barrier();
+            transport->fail(Error::make(Code::revoked, "rank 1 gives up").at_rank(1));
+            for (uint64_t call = 2; call <= 3; call++)
+                CHECK(!transport->begin(call_number(call), 30s));
+            transport.reset();
+            rank.meeting.board[0] = 1;
+        }
+    });
+}
+
 // A root that is early waits until the others have come to its call.
 template <Kind kind> void calls_are_confirmed_when_all_have_come() {
     run_ranks(kind, 3, [](const Rank &rank) {
@@ -245,6 +268,7 @@ int main() {
         ON_ALL(two_roots_are_found_in_the_next_call),
         ON_ALL(an_earlier_disagreement_is_found_by_whatever_comes_next),
         ON_ALL(calls_are_confirmed_when_all_have_come),
+        ON_APART(a_goodbye_does_not_stand_for_a_call),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -93,6 +93,7 @@ private:
         uint64_t seen = 0; // latest exchange in which its line has been seen
     };
 
+    bool has_described(uint32_t peer, uint64_t call) const;
     template <class Condition> Done await_rank(uint32_t peer, const Condition &has_come);
     Done keep_together(uint64_t call);
     Result<std::optional<Wire>> receive_far(uint32_t peer, MessageTag tag, const Room &room);

@@ -15,13 +15,19 @@ Done SharedTransport::await_rank(uint32_t peer, const Condition &has_come) {
     return {};
 }
 
+// The peer has begun the call, and its descriptor is here. A rank of another host may tell of a
+// later call first, as the goodbye of one that has failed does.
+bool SharedTransport::has_described(uint32_t peer, uint64_t call) const {
+    return history_.begun(peer) >= call && (party_.is_near(peer) || history_.find(peer, call));
+}
+
 Done SharedTransport::meet() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) party_.wake((rank() + i) % size());
     if (courier_) courier_->announce();
     for (uint32_t i = 1; i < size(); i++) {
         const uint32_t peer = (rank() + i) % size();
-        QCCL_TRY(await_rank(peer, [&] { return history_.begun(peer) >= call; }));
+        QCCL_TRY(await_rank(peer, [&] { return has_described(peer, call); }));
     }
     together_ = call;
     return {};
@@ -31,10 +37,9 @@ Done SharedTransport::confirm_calls(std::chrono::nanoseconds timeout) {
     const uint64_t call = history_.current().call;
     vigil_.limit(timeout);
     if (courier_ && call != 0) courier_->ask_all(call);
-    // A rank of another host has answered, unless it had left, in good order, before the question.
+    // A rank of another host answers, unless it has left in good order before the question.
     const auto is_known = [&](uint32_t peer) {
-        return history_.begun(peer) >= call &&
-               (party_.is_near(peer) || history_.find(peer, call) || vigil_.is_gone(peer));
+        return has_described(peer, call) || (history_.begun(peer) >= call && vigil_.is_gone(peer));
     };
     for (uint32_t peer = 0; peer < size() && call != 0; peer++)
         if (peer != rank()) QCCL_TRY(await_rank(peer, [&] { return is_known(peer); }));
