@@ -17,17 +17,6 @@ static CallRecord record_of(const Program &program, const Call &call) {
     return {static_cast<int32_t>(program.descriptor.collective), call.number, call.tag};
 }
 
-// The error as every rank shall hear it: with the call, and where it names nobody with this rank.
-static Error located(const Error &error, const CallRecord &call, uint32_t own_rank) {
-    const bool is_own = error.rank == Error::no_rank;
-    char who[24] = "", number[32] = "";
-    if (is_own) std::snprintf(who, sizeof who, "rank %" PRIu32 ": ", own_rank);
-    if (call.number != 0) std::snprintf(number, sizeof number, ", call %" PRIu64, call.number);
-    Error worded = Error::make(error.code, "%s%s%s: %.180s", who,
-                               name(static_cast<Collective>(call.collective)), number, error.text);
-    return worded.at_rank(is_own ? own_rank : error.rank).compared(error.expected, error.got);
-}
-
 static EngineOptions options_of(const DeviceShare *share) {
     if (!share) return {};
     return {.device_outbox = share->outbox(), .device_lines = share->lines()};

@@ -20,6 +20,10 @@ struct CallRecord {
     uint64_t tag = 0;
 };
 
+// The error as all ranks hear it: with the call, if it came from one, and with this rank where it
+// names none.
+Error located(const Error &error, const CallRecord &call, uint32_t own_rank);
+
 struct RecordedError {
     Error error;
     CallRecord call;
