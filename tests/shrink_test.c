@@ -166,7 +166,7 @@ static qcclResult_t quarrel(int rank, qcclComm_t comm, void *context)
     told->result[rank] =
         qcclCommShrink(comm, &exclude, exclude >= 0, &made, &config, QCCL_SHRINK_DEFAULT);
     strcpy(told->sentence[rank], qcclGetLastError(comm));
-    return qcclSuccess;
+    return qcclCommDestroy(made);
 }
 
 /* Who leaves out whom has to be the same; an error ends nothing, and the right call completes. */
@@ -184,6 +184,23 @@ static void lists_that_differ_are_told(void **state)
                                                   : "leaves out rank 3, rank 3 does not");
     }
     check_order(&order);
+    end_world(&world);
+}
+
+/* Later shrinks of the same communicator leave it out as well. If it calls them, it is told. */
+static void who_was_left_out_stays_out(void **state)
+{
+    world_t world = make_world(4);
+    quarrel_t first = {.exclude = {2, 2, 2, 2}}, next = {.exclude = {-1, -1, -1, -1}};
+    int rank;
+    (void)state;
+    on_every_rank(&world, quarrel, &first);
+    on_every_rank(&world, quarrel, &next);
+    for (rank = 0; rank < 4; rank++) {
+        assert_int_equal(first.result[rank], qcclSuccess);
+        assert_int_equal(next.result[rank], rank == 2 ? qcclPeerLost : qcclSuccess);
+    }
+    assert_says(next.sentence[2], "have gone on without rank 2");
     end_world(&world);
 }
 
@@ -264,8 +281,7 @@ static void misuse_is_refused(void **state)
 /* A thread that waits in it comes out when another aborts the communicator. */
 static qcclResult_t shrink_alone(qcclComm_t comm)
 {
-    qcclComm_t made = NULL;
-    return qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_DEFAULT);
+    return shrink_into(&comm, NULL, 0, QCCL_SHRINK_DEFAULT);
 }
 
 static void aborted_under_a_thread(void **state)
@@ -286,8 +302,7 @@ static void aborted_under_a_thread(void **state)
 static void await_failure(qcclComm_t comm)
 {
     qcclResult_t result = qcclSuccess;
-    while (result == qcclSuccess)
-        assert_int_equal(qcclCommGetAsyncError(comm, &result), qcclSuccess);
+    while (result == qcclSuccess) qcclCommGetAsyncError(comm, &result);
 }
 
 static void linger(void *context)
@@ -298,8 +313,7 @@ static void linger(void *context)
 
 static qcclResult_t shrink_with_abort(qcclComm_t comm)
 {
-    qcclComm_t made = NULL;
-    return qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_ABORT);
+    return shrink_into(&comm, NULL, 0, QCCL_SHRINK_ABORT);
 }
 
 /* Both wait for a thread that takes its time to come out; either may be first then. Memory that is
@@ -344,11 +358,9 @@ static qcclResult_t sum_to_the_last(int rank, qcclComm_t comm, shared_t *noted)
             if (result == qcclSuccess && values[7] != (float)expected) return qcclInternalError;
         }
         if (result != qcclPeerLost) return result;
-        /* The first is the kit's. */
-        if (generation == 0)
-            result = qcclCommShrink(comm, NULL, 0, &comm, NULL, QCCL_SHRINK_DEFAULT);
-        else
-            result = shrink_into(&comm, NULL, 0, QCCL_SHRINK_DEFAULT);
+        result = generation == 0 /* the first communicator is the kit's */
+                     ? qcclCommShrink(comm, NULL, 0, &comm, NULL, QCCL_SHRINK_DEFAULT)
+                     : shrink_into(&comm, NULL, 0, QCCL_SHRINK_DEFAULT);
         noted->ranks[rank].calls++;
     }
     free(values);
@@ -375,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_part_of_a_split),
         cmocka_unit_test(whoever_is_inside_comes_out),
         cmocka_unit_test(lists_that_differ_are_told),
+        cmocka_unit_test(who_was_left_out_stays_out),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(configs_that_differ_are_told),
         cmocka_unit_test(misuse_is_refused),

@@ -94,6 +94,10 @@ public:
                             std::chrono::nanoseconds timeout);
     Memo &memo() { return memo_; }
     Registrations &registrations() { return registrations_; }
+    // Ranks that a shrink of this communicator has left out by name, ascending. The others have
+    // agreed on more than these have, so that no later shrink can include them.
+    const std::vector<uint32_t> &left_out() const { return left_out_; }
+    void leave_out(std::vector<uint32_t> ranks) { left_out_ = std::move(ranks); }
     // Of a call that was right and cannot be made here, where there is no memory for it: fails the
     // communicator, because the others would wait for it.
     Error abandon(Collective collective, const Error &error);
@@ -154,6 +158,7 @@ private:
     Programs programs_;
     Memo memo_;
     Engine engine_;
+    std::vector<uint32_t> left_out_;
     Registrations registrations_;
     CommErrors errors_;
     bool has_told_lossy_ = false;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 namespace qccl {
@@ -215,7 +216,10 @@ Result<std::vector<uint32_t>> take_excluded(const Comm &comm, const int *exclude
         ranks.push_back(rank);
     }
     std::sort(ranks.begin(), ranks.end());
-    return ranks;
+    std::vector<uint32_t> all;
+    std::set_union(ranks.begin(), ranks.end(), comm.left_out().begin(), comm.left_out().end(),
+                   std::back_inserter(all));
+    return all;
 }
 
 // As C gives it.
@@ -227,7 +231,7 @@ struct ShrinkArguments {
     int flags;
 };
 struct ShrinkOrder {
-    std::vector<uint32_t> excluded;
+    std::vector<uint32_t> excluded; // ascending, with those that earlier shrinks have left out
     CommWishes wishes;
 };
 
@@ -272,8 +276,9 @@ qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_co
     const auto shrink = [&](Comm &parent) -> Done {
         QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
         QCCL_TRY(parent.await_enqueued());
-        auto made = Shrinking(parent, std::move(order.excluded), order.wishes).run();
+        auto made = Shrinking(parent, order.excluded, order.wishes).run();
         if (!made) return failed(parent, made.error());
+        parent.leave_out(std::move(order.excluded));
         return make_handle(std::move(*made), comm_out);
     };
     if (flags != QCCL_SHRINK_ABORT) return inside(comm, shrink);
