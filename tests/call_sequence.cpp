@@ -97,11 +97,8 @@ private:
     // Mostly collectives: what makes communicators takes longer.
     Call draw_agreed_call() {
         const int which = below(22);
-        Call call = draw_call(which < 20 ? static_cast<Kind>(which % 5)
-                                         : static_cast<Kind>(which - 20 + 5));
-        if (call.kind == Kind::shrink && scope_.has_exclusion && made_.ranks > 2 && below(2) == 0)
-            call.excluded = below(made_.ranks);
-        return call;
+        return draw_call(which < 20 ? static_cast<Kind>(which % 5)
+                                    : static_cast<Kind>(which - 20 + 5));
     }
 
     // Whether a rank can differ from this call in that.
@@ -214,7 +211,6 @@ const TypeRow &type_row(int32_t type) { return type_table[type]; }
 
 std::string text(const Call &call) {
     std::string said = name(call.kind);
-    if (call.excluded >= 0) said += say(" exclude=%d", call.excluded);
     if (!call.has_data()) return said;
     said += say(" %u %s", call.count, type_row(call.type).name);
     if (call.reduces()) said += say(" %s", op_names[call.op]);

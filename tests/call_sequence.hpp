@@ -68,7 +68,6 @@ struct Call {
     int32_t root = 0;
     const char *codec = nullptr;     // points into a table
     const char *algorithm = nullptr; // likewise
-    int32_t excluded = -1;           // the rank that a shrink leaves out, which does not call it
     bool operator==(const Call &) const = default;
 
     bool has_data() const { return kind <= Kind::broadcast; }
@@ -103,8 +102,6 @@ struct Sequence {
 // What sequences may contain.
 struct Scope {
     bool has_network = true; // several hosts
-    // Agreed calls of qcclCommShrink that leave a rank out, which takes part in no later one.
-    bool has_exclusion = false;
 };
 Sequence make_sequence(uint64_t seed, const Scope &scope);
 // A line for each rank.

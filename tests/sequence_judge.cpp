@@ -165,10 +165,7 @@ const char *name(Breach breach) {
     return names[static_cast<size_t>(breach)];
 }
 
-bool may_be_load(Breach breach) {
-    return breach == Breach::late || breach == Breach::late_repair || breach == Breach::unnamed ||
-           breach == Breach::agreed_failed || breach == Breach::wrong_error;
-}
+bool may_be_load(Breach breach) { return breach == Breach::late || breach == Breach::late_repair; }
 
 Verdict judge(const Sequence &sequence, const Stage &stage, bool has_ended, double peer_timeout_s) {
     return Judge(sequence, stage, peer_timeout_s + 1).run(has_ended);

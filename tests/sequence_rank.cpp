@@ -110,7 +110,7 @@ private:
     qcclResult_t issue(const Call &call, size_t index, CallBuffers *buffers) {
         switch (call.kind) {
         case Kind::split: return split(index);
-        case Kind::shrink: return call.excluded == rank_ ? qcclSuccess : shrink(call, index);
+        case Kind::shrink: return shrink(index);
         case Kind::finalize: return qcclCommFinalize(comm_);
         case Kind::destroy: return qcclCommDestroy(std::exchange(comm_, nullptr));
         default: break;
@@ -158,12 +158,11 @@ private:
         if (result == qcclSuccess) use_and_destroy(made, members, index);
         return result;
     }
-    qcclResult_t shrink(const Call &call, size_t index) {
+    qcclResult_t shrink(size_t index) {
         qcclComm_t made = nullptr;
-        const int excluded = call.excluded < 0 ? 0 : 1;
         const qcclResult_t result =
-            qcclCommShrink(comm_, &call.excluded, excluded, &made, nullptr, QCCL_SHRINK_DEFAULT);
-        if (result == qcclSuccess) use_and_destroy(made, sequence_.ranks - excluded, index);
+            qcclCommShrink(comm_, nullptr, 0, &made, nullptr, QCCL_SHRINK_DEFAULT);
+        if (result == qcclSuccess) use_and_destroy(made, sequence_.ranks, index);
         return result;
     }
     // After a disagreement not all may have a communicator, so that nothing can be asked of it.
