@@ -159,10 +159,11 @@ static int run(const std::vector<std::string> &command_line) {
     app.set_version_flag("--version", version_line(program));
     app.require_subcommand(0, 1);
     Task task = print_everything;
-    app.add_flag_callback(
-           "--json", [&] { task = always([&command_line] { print_run(command_line); }); },
-           "version, command line, host, date and settings, as JSON")
-        ->group(options);
+    CLI::Option *const json =
+        app.add_flag_callback(
+               "--json", [&] { task = always([&command_line] { print_run(command_line); }); },
+               "alone: version, command line, host, date and settings, as JSON")
+            ->group(options);
     add_topic(app, "version", "the library's version", task, always(print_version));
     add_topic(app, "devices", "what can compute", task, always(print_devices));
     add_topic(app, "transports", "what can carry", task, always(print_transports));
@@ -173,7 +174,13 @@ static int run(const std::vector<std::string> &command_line) {
     add_attach(app, attached, task);
     ScheduleQuestion question;
     add_questions(app, question, task);
+    // So that it is refused after a topic as it is before one.
+    for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
+    if (*json && !app.get_subcommands().empty())
+        return tell(refusal(program, "--json describes the run and takes no topic; " +
+                                         app.get_subcommands().front()->get_name() +
+                                         " prints text only"));
     const bool asks = app.got_subcommand("explain") || app.got_subcommand("schedule") ||
                       app.got_subcommand("verify");
     if (const Done sound = asks ? check_question(question) : Done{}; !sound)

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -50,6 +51,12 @@ class Topics(unittest.TestCase):
         self.assertEqual(said["settings"]["QCCL_LANES"], {"value": "3", "by": "environment"})
         self.assertEqual(set(said["settings"]), set(re.findall(r"^  (QCCL_\w+)", info("settings").stdout, re.M)))
         self.assertIsNone(json.loads(info("--json", env={"QCCL_LANES": "0"}).stdout)["settings"])
+
+    def test_json_and_a_topic_are_refused(self):
+        for words in (["--json", "codecs"], ["codecs", "--json"]):
+            done = subprocess.run([INFO, *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn("--json describes the run and takes no topic; codecs prints text only", done.stderr)
 
     def test_settings_say_who_set_them(self):
         said = info("settings", env={"QCCL_CODEC": "int8", "QCCL_COCED": "x"}).stdout
