@@ -370,7 +370,7 @@ Result<double> parse_least_busbw(const std::string &text) {
     double value = 0;
     const char *const end = text.data() + text.size();
     const auto [stop, problem] = std::from_chars(text.data(), end, value);
-    if (problem == std::errc() && stop == end && std::isfinite(value) && value >= 0) return value;
+    if (problem == std::errc() && stop == end && std::isfinite(value)) return value;
     return refuse("NCCL_TESTS_MIN_BW=%.40s: expected a number of GB/s", text.c_str());
 }
 

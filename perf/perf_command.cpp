@@ -77,7 +77,8 @@ static void note_unused_variables(Plan &plan) {
 static Done take_least_busbw(PerfArguments &arguments) {
     const char *const text = std::getenv("NCCL_TESTS_MIN_BW");
     if (!text || !*text) return {};
-    QCCL_TRY(arguments.least_busbw, parse_least_busbw(text));
+    QCCL_TRY(const double least, parse_least_busbw(text));
+    if (least >= 0) arguments.least_busbw = least; // -1 is nccl-tests' word for unchecked
     return {};
 }
 

@@ -24,7 +24,7 @@ class NcclTests(unittest.TestCase):
                 return json.load(file)
 
     def test_a_bandwidth_that_is_too_small_fails_the_run(self):
-        for least, status, verdict, okay in (("1e9", 1, "FAILED", "false"), ("0", 0, "OK", "true"), ("", 0, "", "unchecked")):
+        for least, status, verdict, okay in (("1e9", 1, "FAILED", "false"), ("0", 0, "OK", "true"), ("", 0, "", "unchecked"), ("-1", 0, "", "unchecked")):
             env = {"NCCL_TESTS_MIN_BW": least}
             for ranks in (["--ranks", "2"], ["-t", "2"]):
                 done = tool.run([*SMALL, *ranks], expect=status, env=env)
