@@ -2,7 +2,8 @@
 // anything: a slot of a table that does not shrink, and the slot's generation, which counts the
 // handles that have had the slot. So a handle that has ended is refused for the life of the process
 // at no cost in memory, and what never was a handle is refused without being followed. Any thread
-// may call everything here at any time; nothing blocks but Reference::await_others.
+// may call everything here at any time. Two things block: Reference::await_others, and the release
+// of the last reference after the handle's end, which destroys the object.
 #pragma once
 
 #include "api/fork_detector.hpp"
@@ -236,11 +237,13 @@ private:
             if (free_.compare_exchange_weak(head, counted(head, next), std::memory_order_acquire))
                 return slot;
         }
-        if (used_.load(std::memory_order_relaxed) >= most_slots)
-            return Error::make(Code::system_error, "there are %u handles of this kind already",
-                               most_slots);
-        const uint32_t slot = used_.fetch_add(1, std::memory_order_relaxed);
-        grow_to(slot);
+        uint32_t slot = used_.load(std::memory_order_relaxed);
+        do {
+            if (slot >= most_slots)
+                return Error::make(Code::system_error, "there are %u handles of this kind already",
+                                   most_slots);
+            grow_to(slot); // before the slot is taken, because memory may run out
+        } while (!used_.compare_exchange_weak(slot, slot + 1, std::memory_order_relaxed));
         return slot;
     }
     void grow_to(uint32_t slot) {
