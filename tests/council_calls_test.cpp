@@ -52,6 +52,60 @@ template <Kind kind> void an_earlier_disagreement_ends_an_agreement() {
     });
 }
 
+// Another failure may come before anybody has compared the calls. What has ended is compared then.
+template <Kind kind> void calls_that_ended_are_compared_after_any_failure() {
+    for (const uint64_t later_calls : {0, 40})
+        run_ranks(kind, 3, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            CHECK_OK(run(*transport, call_number(1), Way::mail));
+            for (uint64_t number = 2; number <= 2 + later_calls; number++) {
+                CallDescriptor call = call_number(number);
+                call.root = number == 2 && rank.rank == 2 ? 2 : 0;
+                CHECK_OK(transport->begin(call, 30s));
+                CHECK_OK(transport->end());
+            }
+            rank.meeting.barrier();
+            if (rank.rank == 0) transport->fail(Error::make(Code::revoked, "revoked").at_rank(0));
+            await([&] { return transport->failure().has_value(); });
+            // What a rank begins afterwards has nothing to do with it.
+            CHECK(!transport->begin(call_number(3 + later_calls + rank.rank), 30s));
+            const auto found = roll_call(transport->council(), everyone(3), rank.rank);
+            check_error(found.error(), Code::mismatch, 2,
+                        "rank " + std::to_string(rank.rank % 2) +
+                            " and rank 2 made different calls before the communicator failed, in "
+                            "call 2");
+            const auto again = roll_call(transport->council(), everyone(3), rank.rank);
+            CHECK_OK(again);
+            CHECK_EQ(*again, 7U);
+            rank.meeting.barrier();
+        });
+}
+
+// As many as are kept, of a rank that is as far ahead as it may be.
+void the_first_difference_is_found_in_what_both_tell() {
+    const auto ended = [](uint64_t latest, uint64_t first_difference, uint64_t mark) {
+        EndedCalls calls;
+        for (calls.latest = 1; calls.latest <= latest; calls.latest++)
+            calls.hashes[calls.latest % EndedCalls::kept] =
+                calls.latest < first_difference ? calls.latest : calls.latest * 1000 + mark;
+        calls.latest = latest;
+        return calls;
+    };
+    for (const uint64_t latest : {1, 2, 64, 65, 66, 200})
+        for (uint64_t ahead = 0; ahead <= calls_kept; ahead++) {
+            const EndedCalls slow = ended(latest, ~uint64_t{0}, 0);
+            CHECK(!EndedCalls::difference(slow, ended(latest + ahead, latest + 1, 1)));
+            const uint64_t oldest = std::max<uint64_t>(latest + ahead, calls_kept) - calls_kept;
+            for (uint64_t first = 1; first <= latest; first++) {
+                const EndedCalls fast = ended(latest + ahead, first, 1);
+                const auto expected = std::max({first, oldest, uint64_t{1}});
+                CHECK_EQ(EndedCalls::difference(slow, fast).value_or(0), expected);
+                CHECK_EQ(EndedCalls::difference(fast, slow).value_or(0), expected);
+            }
+        }
+    CHECK(!EndedCalls::difference({}, ended(3, 1, 1)));
+}
+
 // Rank 1 has not been told that calls differed. Rank 0, which has, does not go on without it, but
 // waits until it comes again, whichever of the two came first.
 template <Kind kind> void all_are_told_before_any_agrees() {
@@ -125,6 +179,8 @@ int main() {
     const CMUnitTest tests[] = {
         ON_ALL(a_call_against_an_agreement_is_a_mismatch),
         ON_ALL(an_earlier_disagreement_ends_an_agreement),
+        ON_ALL(calls_that_ended_are_compared_after_any_failure),
+        QTEST(the_first_difference_is_found_in_what_both_tell),
         ON_ALL(all_are_told_before_any_agrees),
         ON_ALL(a_rank_that_goes_on_is_not_awaited_for_long),
         ON_ALL(a_rank_that_is_gone_excuses_different_calls),

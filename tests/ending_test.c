@@ -74,6 +74,38 @@ static void revoked_under_a_destroy(void **state)
     }
 }
 
+static qcclResult_t from_itself(int rank, qcclComm_t comm, void *context)
+{
+    float value = (float)rank;
+    (void)context;
+    return qcclBroadcast(&value, &value, 1, qcclFloat32, rank, comm, NULL);
+}
+
+static qcclResult_t shrink_and_abort(int rank, qcclComm_t comm, void *context)
+{
+    qcclComm_t made = NULL;
+    qcclResult_t result;
+    (void)rank;
+    (void)context;
+    result = qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_ABORT);
+    qcclCommDestroy(made);
+    return result;
+}
+
+/* That the communicator has been revoked does not cover that data differ. */
+static void shrunk_after_different_calls(void **state)
+{
+    world_t world = make_world(2);
+    outcome_t outcome = on_every_rank(&world, from_itself, NULL);
+    (void)state;
+    assert_all_succeed(&outcome, 2);
+    outcome = on_every_rank(&world, shrink_and_abort, NULL);
+    assert_all_say(&outcome, 2, qcclMismatch, "rank 0 and rank 1 made different calls");
+    outcome = on_every_rank(&world, shrink_and_abort, NULL);
+    assert_all_succeed(&outcome, 2);
+    end_world(&world);
+}
+
 static void aborted_with_work_enqueued(void **state)
 {
     world_t world = make_world(size);
@@ -290,6 +322,7 @@ int main(void)
         cmocka_unit_test(revoked_by_another_rank),
         cmocka_unit_test(aborted_under_a_thread),
         cmocka_unit_test(revoked_under_a_destroy),
+        cmocka_unit_test(shrunk_after_different_calls),
         cmocka_unit_test(aborted_with_work_enqueued),
         cmocka_unit_test(aborted_while_its_work_is_far_back),
         cmocka_unit_test(a_rank_that_leaves_is_named),

@@ -343,10 +343,12 @@ enum {
  * any error all ranks may call it again. Where `comm` has failed with a qcclMismatch that no call
  * of this rank has returned, qcclCommShrink returns it, and shrinks when it is called again; the
  * others wait for that, but for a rank that makes other calls instead no longer than peer_timeout.
- * A rank that was left out by `exclude` is left out by later shrinks of `comm`, too, whatever they
- * exclude; its own qcclCommShrink returns qcclPeerLost. `comm` stays as it was, and has to be ended
- * by its owner. Ranks that cannot reach each other hold each other for dead: a job that falls into
- * two halves goes on as two. config NULL: as for qcclCommSplit. */
+ * Where `comm` has failed otherwise and ranks that are left had made different calls before, each
+ * gets a qcclMismatch once, because their data may differ. A rank that was left out by `exclude` is
+ * left out by later shrinks of `comm`, too, whatever they exclude; its own qcclCommShrink returns
+ * qcclPeerLost. `comm` stays as it was, and has to be ended by its owner. Ranks that cannot reach
+ * each other hold each other for dead: a job that falls into two halves goes on as two. config
+ * NULL: as for qcclCommSplit. */
 QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_count,
                                      qcclComm_t *comm_out, const qcclConfig_t *config, int flags);
 

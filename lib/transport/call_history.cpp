@@ -14,6 +14,21 @@ void CallHistory::publish(const CallDescriptor &call) {
     party_.mine().presence().begun.store(call.call, std::memory_order_release);
 }
 
+void CallHistory::end() {
+    ended_.latest = current_.call;
+    ended_.hashes[current_.call % EndedCalls::kept] = hash_;
+}
+
+std::optional<uint64_t> EndedCalls::difference(const EndedCalls &a, const EndedCalls &b) {
+    const auto differs = [&](uint64_t call) {
+        return a.has(call) && b.has(call) && a.hash(call) != b.hash(call);
+    };
+    uint64_t call = std::min(a.latest, b.latest);
+    if (!differs(call)) return std::nullopt;
+    while (differs(call - 1)) call--;
+    return call;
+}
+
 void CallHistory::record(uint32_t rank, const CallDescriptor &call) {
     PublishedCall &slot = party_.segments[rank].call(call.call);
     if (slot.call.load(std::memory_order_relaxed) >= call.call) return;

@@ -6,6 +6,21 @@
 
 namespace qccl {
 
+// What a rank tells of the calls that it has returned from in good order, of which no descriptor
+// need be left when the communicator fails.
+struct EndedCalls {
+    // A rank that has ended a call is at most `calls_kept` ahead of one that has not.
+    static constexpr uint32_t kept = calls_kept + 1;
+
+    uint64_t latest = 0;
+    std::array<uint64_t, kept> hashes{}; // of a call and of all before, by its number modulo `kept`
+
+    bool has(uint64_t call) const { return call != 0 && call <= latest && call + kept > latest; }
+    uint64_t hash(uint64_t call) const { return hashes[call % kept]; }
+    // The first call that was not the same on both ranks, or the first that both tell of after it.
+    static std::optional<uint64_t> difference(const EndedCalls &a, const EndedCalls &b);
+};
+
 class CallHistory {
 public:
     explicit CallHistory(const Party &party) : party_(party) {}
@@ -13,6 +28,8 @@ public:
     // Of this rank. The caller has seen to it that no rank still needs the call `calls_kept`
     // before.
     void publish(const CallDescriptor &call);
+    // That call has ended in good order.
+    void end();
 
     // Of a far rank, as it has told. A call that has been forgotten since stays so.
     void record(uint32_t rank, const CallDescriptor &call);
@@ -21,6 +38,7 @@ public:
     const CallDescriptor &current() const { return current_; }
     // Of that call and of all before it.
     uint64_t hash() const { return hash_; }
+    const EndedCalls &ended() const { return ended_; }
 
     uint64_t begun(uint32_t rank) const {
         return party_.segments[rank].presence().begun.load(std::memory_order_acquire);
@@ -49,6 +67,7 @@ private:
     const Party &party_;
     CallDescriptor current_;
     uint64_t hash_ = 0;
+    EndedCalls ended_;
 };
 
 } // namespace qccl

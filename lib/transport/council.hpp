@@ -55,9 +55,11 @@ private:
         uint32_t leader = 0;
         uint32_t attempt = 0;
         bool is_given_up = false; // the attempt, by the voter
+        EndedCalls ended{};       // of the voter
         std::vector<bool> gone{}; // by rank
         Bytes said{};
     };
+    using Ballots = std::vector<std::optional<Ballot>>; // by member
     struct Resolution {
         uint64_t number = 0;
         uint32_t leader = 0;
@@ -78,19 +80,21 @@ private:
 
     Result<Bytes> decide_with(const Circle &circle, const Bytes &mine, const Objection &object,
                               const Decision &decide);
-    Done hear_of_gone(const Circle &circle);
-    Done check_calls(const Circle &circle) const;
+    Ballots read_ballots(const Circle &circle) const;
+    Done hear_of_gone(const Circle &circle, const Ballots &ballots);
+    Done check_calls(const Circle &circle, const Ballots &ballots);
+    Done compare_ended(const Circle &circle, const Ballots &ballots);
     Error give_up(const Circle &circle, uint32_t attempt, const Error &error);
     void publish_vote(const Circle &circle, uint32_t leader, bool is_given_up, const Bytes &said,
                       Bytes &latest);
     bool has_finished(uint32_t rank) const;
     uint32_t leader(const Circle &circle) const;
-    Done join_attempt(const Circle &circle, const Objection &object);
+    Done join_attempt(const Circle &circle, const Ballots &ballots, const Objection &object);
     std::optional<Ballot> ballot_of(uint32_t rank) const;
     std::optional<Resolution> resolution_of(uint32_t rank) const;
     Result<std::optional<Resolution>> find_resolution(const Circle &circle, uint32_t leader) const;
-    Result<Attendance> count(const Circle &circle, uint32_t leader, const Objection &object,
-                             std::vector<Vote> &votes) const;
+    Result<Attendance> count(const Circle &circle, const Ballots &ballots, uint32_t leader,
+                             const Objection &object, std::vector<Vote> &votes) const;
     void take_up(const Circle &circle, const Resolution &resolution);
     void await_echo(const Circle &circle);
 
@@ -101,8 +105,9 @@ private:
     const CircleManners manners_;
     std::vector<bool> gone_; // by rank, as far as this one knows
     uint64_t agreements_ = 0;
-    uint32_t attempt_ = 0; // at the next: errors have ended those before
-    uint64_t version_ = 0; // of this rank's latest notice
+    uint32_t attempt_ = 0;          // at the next: errors have ended those before
+    uint64_t version_ = 0;          // of this rank's latest notice
+    bool knows_difference_ = false; // has returned that ended calls differed
 };
 
 } // namespace qccl

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
 #include <thread>
 
 namespace qccl {
@@ -44,8 +45,9 @@ Result<Council::Bytes> Council::decide_with(const Circle &circle, const Bytes &m
     if (courier_) courier_->ask_all(history_.current().call + 1);
     for (;;) {
         look(circle); // first: what a member has decided before it was gone counts
-        QCCL_TRY(hear_of_gone(circle));
-        if (const Done compared = check_calls(circle); !compared)
+        const Ballots ballots = read_ballots(circle);
+        QCCL_TRY(hear_of_gone(circle, ballots));
+        if (const Done compared = check_calls(circle, ballots); !compared)
             return give_up(circle, attempt, compared.error());
         const uint32_t leads = leader(circle);
         QCCL_TRY(auto found, find_resolution(circle, leads));
@@ -54,10 +56,10 @@ Result<Council::Bytes> Council::decide_with(const Circle &circle, const Bytes &m
             return found->bytes;
         }
         if (latest.empty()) publish_vote(circle, leads, false, mine, latest);
-        QCCL_TRY(join_attempt(circle, object));
+        QCCL_TRY(join_attempt(circle, ballots, object));
         publish_vote(circle, leads, false, mine, latest);
         std::vector<Vote> votes;
-        QCCL_TRY(const Attendance there, count(circle, leads, object, votes));
+        QCCL_TRY(const Attendance there, count(circle, ballots, leads, object, votes));
         if (leads == party_.rank && !there.missing) {
             Bytes decided = decide(votes);
             take_up(circle, {.number = agreements_ + 1, .leader = leads, .bytes = decided});
@@ -68,12 +70,18 @@ Result<Council::Bytes> Council::decide_with(const Circle &circle, const Bytes &m
     }
 }
 
+Council::Ballots Council::read_ballots(const Circle &circle) const {
+    Ballots ballots;
+    for (const uint32_t member : circle.members) ballots.push_back(ballot_of(member));
+    return ballots;
+}
+
 // What others know of who is gone; they may be nearer.
-Done Council::hear_of_gone(const Circle &circle) {
-    for (const uint32_t member : circle.members) {
-        if (member == party_.rank || gone_[member]) continue;
-        const auto ballot = ballot_of(member);
-        if (!ballot) continue;
+Done Council::hear_of_gone(const Circle &circle, const Ballots &ballots) {
+    for (size_t i = 0; i < ballots.size(); i++) {
+        const uint32_t member = circle.members[i];
+        const auto &ballot = ballots[i];
+        if (member == party_.rank || gone_[member] || !ballot) continue;
         if (ballot->gone[party_.rank])
             return Error::make(Code::peer_lost,
                                "rank %u, which cannot be reached from here or could not for too "
@@ -94,11 +102,11 @@ bool Council::has_finished(uint32_t rank) const {
 // Ranks that made different calls may go on with different data, so each has to be told before it
 // goes on at all. A member in a later call than this rank's latest will not vote, and waits in that
 // call for ranks that are here. Where calls have failed already, or a rank that is gone has kept
-// some from a call, ranks come here after different calls.
-Done Council::check_calls(const Circle &circle) const {
+// some from a call, ranks come here after different calls, but those that have ended were the same.
+Done Council::check_calls(const Circle &circle, const Ballots &ballots) {
     if (const auto failure = vigil_.failure()) {
-        const bool is_news = failure->code == Code::mismatch && !circle.is_failure_known;
-        return is_news ? Done(*failure) : Done();
+        if (failure->code != Code::mismatch) return compare_ended(circle, ballots);
+        return circle.is_failure_known ? Done() : Done(*failure);
     }
     const auto gone = std::find(gone_.begin(), gone_.end(), true);
     for (const uint32_t member : circle.members) {
@@ -110,6 +118,25 @@ Done Council::check_calls(const Circle &circle) const {
         if (gone == gone_.end()) return manners_.mismatch(differs.value_or(begun));
         manners_.fail(lost(circle, static_cast<uint32_t>(gone - gone_.begin())));
         return {};
+    }
+    return {};
+}
+
+// All pairs are compared by both of their ranks, so a difference leaves no rank that agrees with
+// all others, and each is told once. The communicator's failure stays what it is.
+Done Council::compare_ended(const Circle &circle, const Ballots &ballots) {
+    for (size_t i = 0; i < ballots.size() && !knows_difference_; i++) {
+        const uint32_t member = circle.members[i];
+        if (member == party_.rank || !ballots[i]) continue;
+        const auto call = EndedCalls::difference(history_.ended(), ballots[i]->ended);
+        if (!call) continue;
+        knows_difference_ = true;
+        const auto [low, high] = std::minmax(party_.rank, member);
+        return Error::make(Code::mismatch,
+                           "rank %u and rank %u made different calls before the communicator "
+                           "failed, in call %" PRIu64,
+                           low, high, *call)
+            .at_rank(high);
     }
     return {};
 }
@@ -127,10 +154,11 @@ Error Council::give_up(const Circle &circle, uint32_t attempt, const Error &erro
 
 // Somebody has given up and begun again; what it had said before counts no more. Whoever objects to
 // what it says now has no part in that.
-Done Council::join_attempt(const Circle &circle, const Objection &object) {
+Done Council::join_attempt(const Circle &circle, const Ballots &ballots, const Objection &object) {
     uint32_t latest = attempt_;
-    for (const uint32_t member : circle.members) {
-        const auto ballot = ballot_of(member);
+    for (size_t i = 0; i < ballots.size(); i++) {
+        const uint32_t member = circle.members[i];
+        const auto &ballot = ballots[i];
         if (gone_[member] || !ballot || ballot->is_given_up || ballot->number != agreements_ + 1 ||
             ballot->attempt <= attempt_)
             continue;
@@ -153,7 +181,9 @@ void Council::publish_vote(const Circle &circle, uint32_t leader, bool is_given_
     for (uint32_t rank = 0; rank < party_.size(); rank++)
         gone[rank / 64] |= uint64_t{gone_[rank]} << rank % 64;
     const auto mask = std::as_bytes(std::span(gone));
-    Bytes rest(mask.begin(), mask.end());
+    const auto ended = std::as_bytes(std::span(&history_.ended(), 1));
+    Bytes rest(ended.begin(), ended.end());
+    rest.insert(rest.end(), mask.begin(), mask.end());
     rest.insert(rest.end(), said.begin(), said.end());
     Bytes ballot = joined(BallotHead{.number = agreements_ + 1,
                                      .leader = leader,
@@ -170,14 +200,17 @@ std::optional<Council::Ballot> Council::ballot_of(uint32_t rank) const {
     const auto head = notice ? head_of<BallotHead>(*notice) : std::nullopt;
     std::vector<uint64_t> gone((party_.size() + 63) / 64);
     const auto mask = std::as_writable_bytes(std::span(gone));
-    if (!head || notice->size() < sizeof *head + mask.size()) return std::nullopt;
-    const auto begin = notice->begin() + sizeof *head;
+    EndedCalls ended;
+    if (!head || notice->size() < sizeof *head + sizeof ended + mask.size()) return std::nullopt;
+    std::memcpy(&ended, notice->data() + sizeof *head, sizeof ended);
+    const auto begin = notice->begin() + sizeof *head + sizeof ended;
     const auto end = begin + static_cast<ptrdiff_t>(mask.size());
     std::copy(begin, end, mask.begin());
     Ballot ballot{.number = head->number,
                   .leader = head->leader,
                   .attempt = head->attempt,
                   .is_given_up = head->is_given_up != 0,
+                  .ended = ended,
                   .gone = std::vector<bool>(party_.size()),
                   .said = Bytes(end, notice->end())};
     for (uint32_t other = 0; other < party_.size(); other++)
@@ -213,18 +246,20 @@ Result<std::optional<Council::Resolution>> Council::find_resolution(const Circle
 }
 
 // Who has voted for this leader, and who of the living has not.
-Result<Attendance> Council::count(const Circle &circle, uint32_t leader, const Objection &object,
-                                  std::vector<Vote> &votes) const {
+Result<Attendance> Council::count(const Circle &circle, const Ballots &ballots, uint32_t leader,
+                                  const Objection &object, std::vector<Vote> &votes) const {
     Attendance found;
-    for (const uint32_t member : circle.members) {
+    for (size_t i = 0; i < ballots.size(); i++) {
+        const uint32_t member = circle.members[i];
         if (gone_[member]) continue;
-        auto ballot = ballot_of(member);
+        // This rank's own may be newer by now.
+        const auto ballot = member == party_.rank ? ballot_of(member) : ballots[i];
         const bool has_come = ballot && ballot->number == agreements_ + 1 &&
                               ballot->attempt == attempt_ && !ballot->is_given_up;
         if (has_come) found.meet(member, party_.rank);
         if (!has_come || ballot->leader != leader) found.miss(member);
         if (!has_come) continue;
-        votes.push_back({.rank = member, .said = std::move(ballot->said)});
+        votes.push_back({.rank = member, .said = ballot->said});
         QCCL_TRY(object(votes.back()));
     }
     return found;

@@ -220,6 +220,7 @@ Done SharedTransport::end() {
     if (attendant_) attendant_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
     if (verdict_.is_passed()) return told(*verdict_.failure());
+    history_.end();
     recorder_.ended(history_.current().call);
     return {};
 }
