@@ -199,11 +199,6 @@ bool RendezvousServer::take_hello(Peer &peer) {
 
     const Greeted greeted = judge(peer.seen.hello);
     if (greeted == Greeted::stranger) return false;
-    if (afterwards_ == Afterwards::make_room && has_served() &&
-        peer.seen.hello.greeting.wants_room != 0) {
-        close_doors();
-        return false;
-    }
     peer.seen.challenge = make_challenge(peer.seen.hello, secret_);
     peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
     // Another version reads ours in the greeting of the challenge, and can say so.
@@ -218,9 +213,14 @@ bool RendezvousServer::take_proof(Peer &peer) {
     std::memcpy(&proof, peer.channel.held().data(), sizeof proof);
     peer.channel.drop(sizeof proof);
     if (!is_genuine(proof, peer.seen, secret_)) return false;
-    // Comes early for the next rendezvous, and is to try again.
-    if (afterwards_ == Afterwards::make_room && has_served() && assembly_.has_member(proof.claim))
-        return false;
+    if (afterwards_ == Afterwards::make_room && has_served()) {
+        if (peer.seen.hello.greeting.wants_room != 0) {
+            close_doors();
+            return false;
+        }
+        // Comes early for the next rendezvous, and is to try again.
+        if (assembly_.has_member(proof.claim)) return false;
+    }
 
     peer.session = Session(session_key(peer.seen, secret_), Session::Side::server);
     std::string where = text(peer.from);

@@ -3,7 +3,10 @@
 #include "rank_processes.hpp"
 #include "variables_kit.hpp"
 
+#include "bootstrap/handshake.hpp"
+
 #include <csignal>
+#include <sys/socket.h>
 
 using namespace kit;
 
@@ -53,6 +56,21 @@ public:
         Processes late;
         late.start([&] { return join(rank, timeout); });
         return late.report(0);
+    }
+    // Somebody without the secret asks for the port, until the rendezvous has taken note.
+    void ask_for_room_as_stranger() const {
+        Endpoint door = *parse_address("127.0.0.1");
+        door.port = port_;
+        const SocketAddress address = to_socket_address(door);
+        const FileDescriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        CHECK_EQ(connect(stranger.number(), address.get(), address.bytes), 0);
+        const Hello hello = make_hello(true);
+        const Proof proof{};
+        std::array<std::byte, sizeof(Challenge)> answer;
+        CHECK(send(stranger.number(), &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello);
+        (void)recv(stranger.number(), answer.data(), answer.size(), MSG_WAITALL);
+        (void)send(stranger.number(), &proof, sizeof proof, MSG_NOSIGNAL);
+        CHECK(recv(stranger.number(), answer.data(), answer.size(), 0) <= 0); // hung up
     }
     Report report(size_t i) { return ranks_.report(i); }
     void end() {
@@ -115,6 +133,18 @@ static void the_next_rendezvous_gets_the_port() {
     }
 }
 
+// Who does not hold the secret silences nothing.
+static void a_stranger_does_not_get_the_port() {
+    const Timer timer;
+    JobOfProcesses job(2);
+    for (const uint32_t rank : {0U, 1U}) job.start(rank);
+    job.wait_for(2);
+    job.ask_for_room_as_stranger();
+    check_says(job.come_late(1, 3s), "two processes are rank 1 of 2: ");
+    job.end();
+    CHECK(timer.seconds() < 10);
+}
+
 static void two_that_are_rank_0_know_of_each_other() {
     const Timer timer;
     JobOfProcesses job(2);
@@ -129,6 +159,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(who_comes_late_is_told_why),
         QTEST(the_next_rendezvous_gets_the_port),
+        QTEST(a_stranger_does_not_get_the_port),
         QTEST(two_that_are_rank_0_know_of_each_other),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
