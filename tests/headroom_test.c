@@ -1,18 +1,22 @@
 /* A rank on several hosts under limits of its process, from next to nothing to enough: a sentence
- * on all ranks, or success on all. QTEST_FULL=1 tries every limit. */
+ * on all ranks, or success on all. QTEST_FULL=1 tries every limit. The network in which interfaces
+ * are many is made for the purpose, where that is allowed. */
 #include "process_kit.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 enum { peer_timeout_s = 10, fewest = 3, most = 56, most_mib = 180 };
 
-static int hungry;       /* a rank */
-static rlim_t allowance; /* beyond what it has: descriptors, or bytes */
-static int limited;      /* RLIMIT_ ... */
+static int hungry;                 /* a rank */
+static rlim_t allowance;           /* beyond what it has: descriptors, or bytes */
+static int limited;                /* RLIMIT_ ... */
+static const char *devices = "lo"; /* NULL: all */
 
 static rlim_t used(void)
 {
@@ -33,10 +37,10 @@ static void live_within_limits(int rank)
 {
     struct rlimit limit;
     char seconds[16];
+    if (devices) setenv("QCCL_UCX_DEVICES", devices, 1);
     snprintf(seconds, sizeof seconds, "%d", peer_timeout_s);
     setenv("QCCL_PEER_TIMEOUT", seconds, 1);
     setenv("QCCL_HOSTID", rank < size / 2 ? "first" : "second", 1);
-    setenv("QCCL_UCX_DEVICES", "lo", 1);
     setenv("QCCL_SOCKET_IFNAME", "lo", 1);
     if (rank != hungry) return;
     getrlimit(limited, &limit);
@@ -102,11 +106,89 @@ static void memory_is_enough_or_missed(void **state)
     try_limits(RLIMIT_AS, 0, most_mib * mib, (getenv("QTEST_FULL") ? 2 : 15) * mib, "memory");
 }
 
+static void live_apart_within_limits(int rank)
+{
+    char host[16];
+    live_within_limits(rank);
+    snprintf(host, sizeof host, "%d", rank);
+    setenv("QCCL_HOSTID", host, 1);
+}
+
+static qcclResult_t do_nothing(int rank, qcclComm_t comm, shared_t *noted)
+{
+    (void)rank;
+    (void)comm;
+    (void)noted;
+    return qcclSuccess;
+}
+
+/* Which is enough for the connections one after the other, and not for all of them at once. */
+static void a_limit_that_is_just_enough_is_warned_of(void **state)
+{
+    const scenario_t scenario = {do_nothing, NULL, 3 * peer_timeout_s,      -1, 0,
+                                 0,          NULL, live_apart_within_limits};
+    int statuses[size] = {0};
+    (void)state;
+    limited = RLIMIT_NOFILE;
+    hungry = 2;
+    allowance = fewest;
+    do {
+        allowance++;
+        play(&scenario, statuses);
+    } while (shared->ranks[0].created != qcclSuccess && allowance < most);
+    assert_int_equal(shared->ranks[0].created, qcclSuccess);
+    assert_int_equal(warnings_with("ulimit -n of "), 1);
+    assert_int_equal(shared->ranks[hungry].warnings, 1);
+    allowance = most;
+    play(&scenario, statuses);
+    assert_int_equal(shared->ranks[0].created, qcclSuccess);
+    assert_int_equal(warnings_with("ulimit -n of "), 0);
+}
+
+enum { without_address = 60, with_address = 12 };
+
+/* The last test, for the process stays there. */
+static int enter_network_of_many_interfaces(void)
+{
+    char commands[512];
+    snprintf(commands, sizeof commands,
+             "exec 2>/dev/null; set -e; ip link set lo up; for i in $(seq %d); do"
+             " ip link add a$i type veth peer name b$i;"
+             " ip link set a$i addrgenmode none up; ip link set b$i addrgenmode none up;"
+             " if [ $i -gt %d ]; then ip addr add 10.1.$i.1/24 dev a$i; fi; done",
+             without_address + with_address, without_address);
+    return unshare(CLONE_NEWNET | CLONE_NEWNS) == 0 &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/sys", "sysfs", 0, NULL) == 0 && system(commands) == 0;
+}
+
+/* UCX opens nothing for interfaces without an address, and nothing for those it may not use. */
+static void only_interfaces_in_use_count(void **state)
+{
+    (void)state;
+    if (!enter_network_of_many_interfaces()) {
+        print_message("skipped: networks can be made by root alone, with iproute2\n");
+        return;
+    }
+    setenv("QCCL_SOCKET_IFNAME", "lo", 1);
+    limited = RLIMIT_NOFILE;
+    hungry = 0;
+    allowance = most;
+    assert_true(play_within_limits(""));
+    devices = NULL;
+    allowance = most + 2 * with_address;
+    assert_true(play_within_limits(""));
+    allowance = 2 * with_address;
+    assert_false(play_within_limits("Too many open files"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors_are_enough_or_missed),
         cmocka_unit_test(memory_is_enough_or_missed),
+        cmocka_unit_test(a_limit_that_is_just_enough_is_warned_of),
+        cmocka_unit_test(only_interfaces_in_use_count),
     };
     return cmocka_run_group_tests(tests, share_memory, NULL);
 }

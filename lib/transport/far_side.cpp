@@ -4,6 +4,7 @@
 #include "transport/headroom.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstring>
 
 namespace qccl {
@@ -57,35 +58,65 @@ Result<Party> make_party(const Roster &roster, uint32_t rank, SocketBell bell,
 
 namespace {
 
-Result<Network> open_network(SharedTransport &transport, const TransportOptions &options) {
+struct OpenedNetwork {
+    Network network;
+    Headroom headroom;
+};
+
+Result<OpenedNetwork> open_network(SharedTransport &transport, const TransportOptions &options) {
     const FarOptions &far = options.far;
-    QCCL_TRY(check_headroom(options.hosts, options.rank));
+    QCCL_TRY(const Headroom headroom, check_headroom(options.hosts, options.rank, &far));
     const auto wished = [](const std::string &text) {
         return text.empty() ? nullptr : text.c_str();
     };
-    return Network::open(*far.network,
-                         {.own = options.rank,
-                          .peers = options.size,
-                          .peer_timeout_ns = options.peer_timeout.count(),
-                          .transports = wished(far.transports),
-                          .devices = wished(far.devices)},
-                         transport.network_events());
+    QCCL_TRY(Network network, Network::open(*far.network,
+                                            {.own = options.rank,
+                                             .peers = options.size,
+                                             .peer_timeout_ns = options.peer_timeout.count(),
+                                             .transports = wished(far.transports),
+                                             .devices = wished(far.devices)},
+                                            transport.network_events()));
+    return OpenedNetwork{std::move(network), headroom};
 }
 
-// Addresses differ in length, from rank to rank too.
-Done introduce_all(Network &network, const Roster &roster, uint32_t own_rank,
+// What a rank tells all others of its end of the network, before its address.
+struct EndSummary {
+    uint64_t address_bytes = 0; // which differ, from rank to rank too
+    Headroom headroom;
+};
+
+// The lowest rank that is short of descriptors warns for all.
+void warn_of_limits(const std::vector<EndSummary> &all, const TransportOptions &options) {
+    const auto is_short = [](const EndSummary &each) {
+        return each.headroom.advised_descriptors != 0;
+    };
+    const auto first = std::find_if(all.begin(), all.end(), is_short);
+    if (!options.warn || first == all.end() || first - all.begin() != options.rank) return;
+    const Error warning = Error::make(
+        Code::system_error,
+        "the limit on open files is low: the first call connects this rank to all ranks of other "
+        "hosts, which fails if too many of them connect at once; ulimit -n of %" PRIu64
+        " is enough for all",
+        first->headroom.advised_descriptors);
+    options.warn(warning.text);
+}
+
+Done introduce_all(OpenedNetwork &own, const Roster &roster, const TransportOptions &options,
                    const AllGather &all_gather) {
-    std::vector<std::byte> mine = network.address();
-    const uint64_t bytes = mine.size();
-    std::vector<uint64_t> lengths(roster.size());
-    QCCL_TRY(all_gather(&bytes, lengths.data(), sizeof bytes));
-    const uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    std::vector<std::byte> mine = own.network.address();
+    const EndSummary summary{.address_bytes = mine.size(), .headroom = own.headroom};
+    std::vector<EndSummary> ends(roster.size());
+    QCCL_TRY(all_gather(&summary, ends.data(), sizeof summary));
+    warn_of_limits(ends, options);
+    uint64_t longest = 0;
+    for (const EndSummary &end : ends) longest = std::max(longest, end.address_bytes);
     mine.resize(longest);
     std::vector<std::byte> all(longest * roster.size());
     QCCL_TRY(all_gather(mine.data(), all.data(), longest));
     for (uint32_t peer = 0; peer < roster.size(); peer++)
-        if (!roster.is_near(own_rank, peer))
-            network.introduce(peer, std::span(all).subspan(peer * longest, lengths[peer]));
+        if (!roster.is_near(options.rank, peer))
+            own.network.introduce(peer,
+                                  std::span(all).subspan(peer * longest, ends[peer].address_bytes));
     return {};
 }
 
@@ -131,15 +162,15 @@ Done connect_neighbours(SharedTransport &transport, const LifePort &port,
 
 Done reach_hosts(SharedTransport &transport, const Roster &roster, const TransportOptions &options,
                  const AllGather &all_gather) {
-    auto network = open_network(transport, options);
+    auto end = open_network(transport, options);
     auto port = LifePort::open(options.far.addresses);
-    Done opened = outcome(network);
+    Done opened = outcome(end);
     if (opened) opened = outcome(port);
     QCCL_TRY(gather_done(opened, options.size, all_gather));
-    QCCL_TRY(introduce_all(*network, roster, options.rank, all_gather));
+    QCCL_TRY(introduce_all(*end, roster, options, all_gather));
     std::vector<LifeContact> contacts(options.size);
     QCCL_TRY(all_gather(&port->contact(), contacts.data(), sizeof(LifeContact)));
-    Done ready = transport.use(std::move(*network), session_of(contacts));
+    Done ready = transport.use(std::move(end->network), session_of(contacts));
     if (ready) ready = connect_neighbours(transport, *port, contacts, roster, options);
     if (!ready) *port = LifePort(); // so that a rank which calls this one does not go on waiting
     return gather_done(ready, options.size, all_gather);

@@ -1,15 +1,22 @@
 // By arithmetic: to take it all for a moment would disturb the program's other threads.
 #include "transport/headroom.hpp"
 
+#include "transport/life_port.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include <dirent.h>
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -19,9 +26,12 @@ namespace qccl {
 
 namespace {
 
-// UCX's thread and worker, and the files that UCX reads while it starts; for each network device it
-// listens at a socket of its own, and so does the rank, which keeps two connections besides.
-constexpr uint64_t descriptors_of_network = 14, descriptors_per_device = 3;
+// UCX's thread and worker, the files that UCX reads while it starts, and the rank's two connections
+// to its neighbours. For each interface UCX 1.13 has a socket that listens, and an epoll.
+constexpr uint64_t descriptors_of_network = 14, descriptors_per_interface = 2;
+// The first call connects each rank to all ranks of other hosts. Where both ranks of a pair connect
+// at the same time, each has two connections until UCX has closed one of them.
+constexpr uint64_t connections_per_peer = 1, connections_at_once = 2;
 // UCX 1.13 takes 20 MiB when it is loaded and started and in the first calls, and its thread a
 // stack. (Of what it reserves it does without the rest.)
 constexpr uint64_t bytes_of_network = 36 << 20, bytes_per_peer = 64 << 10;
@@ -46,22 +56,62 @@ Result<std::optional<uint64_t>> count_open_descriptors() {
     return std::optional(entries - others);
 }
 
-uint64_t count_devices() {
-    const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex *)> devices(
-        if_nameindex(), if_freenameindex);
-    uint64_t count = 0;
-    while (devices && devices.get()[count].if_index != 0) count++;
-    return count;
+// Whether UCX's list of devices, as a user writes it, has the interface. UCX 1.13 takes names
+// alone; a list with other signs may have any.
+bool has_device(std::string_view list, std::string_view name) {
+    if (list.find_first_of("^*?[") != list.npos) return true;
+    while (!list.empty()) {
+        const size_t comma = std::min(list.find(','), list.size());
+        const std::string_view one = list.substr(0, comma);
+        if (one == name || one == "all") return true;
+        list.remove_prefix(std::min(comma + 1, list.size()));
+    }
+    return false;
 }
 
-Done check_descriptors(size_t peers) {
+bool is_link_local(const sockaddr *address) {
+    sockaddr_in6 ipv6;
+    std::memcpy(&ipv6, address, sizeof ipv6);
+    return IN6_IS_ADDR_LINKLOCAL(&ipv6.sin6_addr);
+}
+
+// UCX opens no interface without a cable, or without an address that other networks know.
+bool is_for_ucx(const ifaddrs &each) {
+    if (!each.ifa_addr || !(each.ifa_flags & IFF_UP) || !(each.ifa_flags & IFF_RUNNING))
+        return false;
+    const int family = each.ifa_addr->sa_family;
+    return family == AF_INET || (family == AF_INET6 && !is_link_local(each.ifa_addr));
+}
+
+uint64_t count_interfaces(const std::string &devices) {
+    const char *const ucx_devices = std::getenv("UCX_NET_DEVICES");
+    std::string_view list = devices;
+    if (list.empty() && ucx_devices) list = ucx_devices;
+    if (list.empty()) list = "all";
+    ifaddrs *found = nullptr;
+    if (getifaddrs(&found) != 0) return 0;
+    const std::unique_ptr<ifaddrs, void (*)(ifaddrs *)> owner(found, freeifaddrs);
+    std::set<std::string_view> names; // an interface has as many entries as addresses
+    for (; found; found = found->ifa_next)
+        if (is_for_ucx(*found) && has_device(list, found->ifa_name)) names.insert(found->ifa_name);
+    return names.size();
+}
+
+uint64_t count_listening(const FarOptions &far) {
+    return descriptors_per_interface * count_interfaces(far.devices) +
+           std::min(far.addresses.size(), LifeContact::most_addresses);
+}
+
+Result<Headroom> check_descriptors(size_t peers, const FarOptions *far) {
     const auto limit = limit_of(RLIMIT_NOFILE);
-    if (!limit) return {};
+    if (!limit) return Headroom();
     QCCL_TRY(const auto open, count_open_descriptors());
-    if (!open) return {};
-    const uint64_t needed =
-        descriptors_of_network + descriptors_per_device * count_devices() + peers;
-    if (*open + needed <= *limit) return {};
+    if (!open) return Headroom();
+    const uint64_t of_network = descriptors_of_network + (far ? count_listening(*far) : 0);
+    const uint64_t needed = of_network + connections_per_peer * peers;
+    const uint64_t advised = *open + of_network + connections_at_once * peers;
+    if (*open + needed <= *limit)
+        return Headroom{.advised_descriptors = advised <= *limit ? 0 : advised};
     return Error::make(Code::system_error,
                        "Too many open files: a network to %zu ranks needs %" PRIu64
                        " descriptors beside the %" PRIu64
@@ -105,11 +155,12 @@ Done check_memory(size_t peers) {
 
 } // namespace
 
-Done check_headroom(std::span<const uint32_t> hosts, uint32_t rank) {
+Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
+                                const FarOptions *far) {
     const auto is_other = [&](uint32_t host) { return host != hosts[rank]; };
     const auto peers = static_cast<size_t>(std::count_if(hosts.begin(), hosts.end(), is_other));
-    QCCL_TRY(check_descriptors(peers));
-    return check_memory(peers);
+    QCCL_TRY(check_memory(peers));
+    return check_descriptors(peers, far);
 }
 
 } // namespace qccl
