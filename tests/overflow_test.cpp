@@ -115,6 +115,69 @@ template <Kind kind> void what_cannot_be_had_is_an_error() {
     });
 }
 
+// All ranks of the host ask at once: each alone would find room, and all of them together do not.
+// The losers' error is that of the call on every rank, and what they had got is free again.
+void ranks_of_a_host_share_what_is_free() {
+    constexpr uint32_t size = 4;
+    constexpr size_t mib = size_t{1} << 20, needed = 96 * mib;
+    TransportOptions options = small_options();
+    const Shared<Meeting> meeting(size);
+    size_t free_bytes = size_t{1} << 40; // of each process
+    bool waits = false;
+    options.free_memory = [&] {
+        if (std::exchange(waits, false)) meeting->barrier(); // by now all have said what they need
+        return free_bytes;
+    };
+    const auto body = [&](const Rank &rank) {
+        const auto transport = create(rank);
+        const ByteRange used[] = {{0, needed}};
+        free_bytes = size * needed;
+        waits = true;
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(transport->overflow(needed, used));
+        CHECK_OK(by_mail(*transport));
+        CHECK_OK(transport->end());
+        const size_t before = shared_bytes();
+        free_bytes = 2 * needed;
+        waits = true;
+        CHECK_OK(transport->begin(call_number(2), 30s));
+        const auto memory = transport->overflow(needed, used);
+        if (!memory) transport->fail(memory.error());
+        const Done done = memory ? by_mail(*transport) : Done(memory.error());
+        CHECK(!done);
+        CHECK_EQ(static_cast<int>(done.error().code), static_cast<int>(Code::system_error));
+        const std::string said = done.error().text;
+        CHECK(said.find("cannot get 96.0 MiB of shared memory") != said.npos);
+        CHECK(said.find("only 192.0 MiB are free") != said.npos);
+        rank.meeting.board[rank.rank] = memory ? 1 : 0;
+        if (!memory) CHECK(shared_bytes() < before + mib);
+        rank.meeting.barrier();
+        uint64_t winners = 0;
+        for (uint32_t peer = 0; peer < size; peer++) winners += rank.meeting.board[peer];
+        CHECK(winners <= 2);
+    };
+    run_ranks(*meeting, Kind::shm, body, options);
+}
+
+// Other programs take memory while a rank gets its own.
+void memory_that_goes_meanwhile_is_missed() {
+    TransportOptions options = small_options();
+    size_t free_bytes = size_t{1} << 40; // of the rank's process
+    options.free_memory = [&] { return std::exchange(free_bytes, size_t{100} << 20); };
+    const auto body = [&](const Rank &rank) {
+        const auto transport = create(rank);
+        const ByteRange used[] = {{0, far_apart}};
+        free_bytes = size_t{400} << 20;
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        const size_t before = shared_bytes();
+        const auto refused = transport->overflow(far_apart, used);
+        CHECK(!refused);
+        CHECK(std::strstr(refused.error().text, "only 100.0 MiB are free") != nullptr);
+        CHECK(shared_bytes() < before + (size_t{1} << 20));
+    };
+    run_ranks(Kind::shm, 1, body, options);
+}
+
 } // namespace
 
 int main() {
@@ -122,6 +185,8 @@ int main() {
         ON_BOTH(all_find_what_lies_there),
         ON_BOTH(calls_of_both_kinds_alternate),
         QTEST(what_cannot_be_had_is_an_error<Kind::shm>),
+        QTEST(ranks_of_a_host_share_what_is_free),
+        QTEST(memory_that_goes_meanwhile_is_missed),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

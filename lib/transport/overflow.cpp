@@ -1,7 +1,6 @@
 #include "transport/overflow.hpp"
 
 #include "base/round_up.hpp"
-#include "transport/shared_memory.hpp"
 
 #include <unistd.h>
 
@@ -21,9 +20,10 @@ Done OverflowMemory::show(Result<std::span<std::byte>> memory) {
     return watched;
 }
 
-Done OverflowMemory::create(size_t bytes, std::span<const ByteRange> used) {
+Done OverflowMemory::create(size_t bytes, std::span<const ByteRange> used,
+                            const StillNeeds &still_needs) {
     close();
-    return show(source_->make(bytes, used));
+    return show(source_->make(bytes, used, still_needs));
 }
 
 Done OverflowMemory::open() {
@@ -50,7 +50,9 @@ class PlainSource final : public OverflowSource {
 public:
     explicit PlainSource(PlainOverflow &place) : place_(place) {}
 
-    Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange>) override {
+    Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used,
+                                      const StillNeeds &still_needs) override {
+        QCCL_TRY(still_needs(sum_bytes(used)));
         QCCL_TRY(Mapping mapping, Mapping::anonymous(bytes));
         view_ = std::make_shared<const Mapping>(std::move(mapping));
         is_owner_ = true;
@@ -82,9 +84,10 @@ public:
         : segment_(segment), start_(round_up(segment.bytes(), page_bytes())),
           file_(std::move(file)) {}
 
-    Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used) override {
+    Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used,
+                                      const StillNeeds &still_needs) override {
         const size_t whole = round_up(bytes, page_bytes());
-        QCCL_TRY(extend_file(file_.number(), start_, whole, used));
+        QCCL_TRY(extend_file(file_.number(), start_, whole, used, still_needs));
         auto mapping = Mapping::shared(file_.number(), whole, start_);
         if (!mapping) {
             empty_file(file_.number(), start_, whole);
@@ -94,7 +97,7 @@ public:
         bytes_here().store(whole, std::memory_order_relaxed);
         return std::span(view_.base(), whole);
     }
-    // Whoever has a message that points there sees what the owner had stored before it sent any.
+    // A rank that has a message which points there sees what the owner stored before the message.
     Result<std::span<std::byte>> find() override {
         const size_t bytes = bytes_here().load(std::memory_order_relaxed), page = page_bytes();
         if (bytes == 0 || bytes > most_outbox_bytes) return nothing_there();

@@ -1,11 +1,12 @@
 // Memory that a rank has beside its segment while a call runs that needs more than the outbox or
-// the inbox holds. One object is one rank's view of one rank's memory; those who view the memory of
-// another are of the same host. Used by the thread that runs the rank's calls; waits for nobody.
+// the inbox holds. One object is one rank's view of one rank's memory; ranks view the memory of
+// ranks of the same host only. Used by the thread that runs the rank's calls; does not block.
 #pragma once
 
 #include "base/file_descriptor.hpp"
 #include "transport/mapping.hpp"
 #include "transport/segment.hpp"
+#include "transport/shared_memory.hpp"
 #include "transport/transport.hpp"
 
 #include <memory>
@@ -20,10 +21,12 @@ public:
     virtual ~OverflowSource() = default;
     // The owner makes so many bytes, all zeros, of which it will use `used` alone. That part is
     // there from the start: what cannot be had is an error here and never a SIGBUS later.
-    virtual Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used) = 0;
+    // `still_needs` hears how much of it is yet to be had.
+    virtual Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used,
+                                              const StillNeeds &still_needs) = 0;
     // Another rank maps what the owner has made.
     virtual Result<std::span<std::byte>> find() = 0;
-    // Undoes either. What the owner has made goes back to the system.
+    // Undoes either. The memory that the owner has made goes back to the system.
     virtual void drop() = 0;
 };
 
@@ -37,9 +40,9 @@ public:
     // Of every memory from then on.
     void watch(const OverflowHooks &hooks) { hooks_ = hooks; }
 
-    Done create(size_t bytes, std::span<const ByteRange> used);
+    Done create(size_t bytes, std::span<const ByteRange> used, const StillNeeds &still_needs);
     Done open();
-    // Of the owner, when nobody reads the memory any more.
+    // The owner closes its view when no rank reads the memory any more.
     void close();
 
     // As this rank has it mapped; empty while it does not.

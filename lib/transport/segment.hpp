@@ -44,6 +44,7 @@ struct alignas(cache_line) Presence {
     std::atomic<uint64_t> overflow_bytes{0}; // behind its segment; 0: there is nothing
     // It has been told that the communicator has failed, and is not shrinking it.
     std::atomic<uint32_t> ignores_failure{0};
+    std::atomic<uint64_t> overflow_needed{0}; // bytes that it has yet to get for its current call
 };
 static_assert(sizeof(Presence) == cache_line);
 

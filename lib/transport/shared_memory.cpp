@@ -17,7 +17,7 @@ namespace {
 
 // A signal interrupts an allocation and undoes it: pieces that go fast always get done.
 constexpr size_t piece = size_t{1} << 20;
-// A file that grows harms nobody who has mapped it.
+// A process that has the file mapped takes no harm where the file grows.
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_SEAL;
 
 Error no_memory(size_t bytes, const char *why) {
@@ -68,29 +68,41 @@ static Done check_file_limit(size_t bytes) {
     return {};
 }
 
-static Done allocate_range(int file, const ByteRange &range) {
-    for (size_t done = 0; done < range.bytes; done += piece)
+// `left` is what this range and those behind it need.
+static Done allocate_range(int file, const ByteRange &range, uint64_t left,
+                           const StillNeeds &still_needs) {
+    for (size_t done = 0; done < range.bytes; done += piece) {
+        if (still_needs) QCCL_TRY(still_needs(left - done));
         if (const int reason =
                 allocate(file, range.offset + done, std::min(piece, range.bytes - done)))
             return no_memory(range.bytes, std::strerror(reason));
+    }
     return {};
 }
 
 Done allocate_file(int file, size_t bytes) {
     QCCL_TRY(check_file_limit(bytes));
-    return allocate_range(file, {.offset = 0, .bytes = bytes});
+    return allocate_range(file, {.offset = 0, .bytes = bytes}, bytes, {});
 }
 
-Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges) {
-    size_t needed = 0;
-    for (const ByteRange &range : ranges) needed += range.bytes;
-    if (free_memory_bytes() < needed) return no_memory(needed, std::strerror(ENOMEM));
+uint64_t sum_bytes(std::span<const ByteRange> ranges) {
+    uint64_t sum = 0;
+    for (const ByteRange &range : ranges) sum += range.bytes;
+    return sum;
+}
+
+Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges,
+                 const StillNeeds &still_needs) {
+    uint64_t left = sum_bytes(ranges);
+    QCCL_TRY(still_needs(left));
     QCCL_TRY(check_file_limit(offset + bytes));
     QCCL_TRY(const SharedFile found, describe(file));
     if (found.bytes < offset + bytes && ftruncate(file, static_cast<off_t>(offset + bytes)) != 0)
         return no_memory(bytes, std::strerror(errno));
     for (const ByteRange &range : ranges) {
-        const Done done = allocate_range(file, {offset + range.offset, range.bytes});
+        const Done done =
+            allocate_range(file, {offset + range.offset, range.bytes}, left, still_needs);
+        left -= range.bytes;
         if (done) continue;
         empty_file(file, offset, bytes);
         return done;

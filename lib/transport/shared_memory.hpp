@@ -9,6 +9,7 @@
 #include "transport/shared_file.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace qccl {
@@ -22,10 +23,17 @@ Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name = "qc
 // Likewise in a file that there is, in which nothing is yet.
 Done allocate_file(int file, size_t bytes);
 
+// Hears how many bytes are yet to be had, before the first of them and as they become fewer. An
+// error ends the allocation.
+using StillNeeds = std::function<Done(uint64_t bytes)>;
+
+uint64_t sum_bytes(std::span<const ByteRange> ranges);
+
 // Makes sure of the ranges, each counted from `offset`, of so many bytes from there on, by which
 // the file grows; the rest of them costs nothing. An error leaves no memory behind.
-Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges);
-// Gives the memory of these bytes back, which are zeros from then on, whoever has them mapped.
+Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges,
+                 const StillNeeds &still_needs);
+// Gives the memory of these bytes back. All processes that have them mapped see zeros from then on.
 void empty_file(int file, size_t offset, size_t bytes);
 
 // Refuses a file of another size, and one that somebody could shrink under our feet.

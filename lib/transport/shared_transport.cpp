@@ -2,6 +2,8 @@
 // and only then is anything but the awaited word itself looked at.
 #include "transport/shared_transport.hpp"
 
+#include "transport/memory_claim.hpp"
+
 #include <algorithm>
 #include <cinttypes>
 
@@ -27,7 +29,7 @@ SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifeli
                 .peer_timeout = options.peer_timeout,
                 .mismatch = [this](uint64_t call) { return mismatch_of_shrink(call); },
                 .fail = [this](const Error &error) { fail(error); }}),
-      windows_(party_) {
+      windows_(party_), free_memory_(free_memory_of(options)) {
     peers_.reserve(size());
     for (uint32_t peer = 0; peer < size(); peer++)
         peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
@@ -195,7 +197,8 @@ Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
 Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes,
                                                        std::span<const ByteRange> used) {
     OverflowMemory &own = *party_.overflows[rank()];
-    QCCL_TRY(own.create(bytes, used));
+    MemoryClaim claim(party_, free_memory_);
+    QCCL_TRY(own.create(bytes, used, [&](uint64_t left) { return claim.still_needs(left); }));
     has_overflow_ = true;
     return own.memory();
 }

@@ -131,6 +131,7 @@ private:
     size_t shelved_ = 0;      // messages on all shelves
     uint64_t together_ = 0;   // every rank has begun this call
     std::atomic<bool> has_spread_{false};
+    const std::function<size_t()> free_memory_;
     bool has_overflow_ = false;            // some view of an overflow is open
     uint64_t exchange_ = 0;                // latest in which this rank has published its line
     std::unique_ptr<Attendant> attendant_; // null likewise; last: it uses the others

@@ -3,6 +3,7 @@
 // lifeline, and every step that may fail is agreed on.
 #include "transport/far_side.hpp"
 #include "transport/fd_star.hpp"
+#include "transport/memory_claim.hpp"
 #include "transport/shared_memory.hpp"
 
 #include <algorithm>
@@ -119,7 +120,7 @@ Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &
     auto door = open_door(options);
     Introduction introduction;
     introduction.shape = shape_of(options);
-    introduction.free_bytes = free_memory_bytes();
+    introduction.free_bytes = free_memory_of(options)();
     SocketBell bell = make_bell(options, introduction);
     if (!door)
         introduction.fail(door.error());

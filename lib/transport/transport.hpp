@@ -56,11 +56,13 @@ struct Room {
     std::span<std::byte> memory{};
 };
 
-// Memory that wires lie in for one call: whoever has to do something before it can be reached, and
-// before it goes.
+// Functions for memory that wires lie in for one call. The thread that runs the rank's calls calls
+// them; each may be empty.
 struct OverflowHooks {
-    std::function<Done(std::span<std::byte>)> on_open;    // may be empty
-    std::function<void(std::span<std::byte>)> on_closing; // may be empty
+    // Before wires lie in the memory; the call ends with an error of this.
+    std::function<Done(std::span<std::byte>)> on_open;
+    // Before the memory goes.
+    std::function<void(std::span<std::byte>)> on_closing;
 };
 
 // Bytes that lie still until every reader has released them.
@@ -239,6 +241,8 @@ struct TransportOptions {
     std::chrono::nanoseconds warn_after{std::chrono::seconds(30)};
     // Before the first yield. Obeyed where it is given; else none where ranks outnumber cores.
     std::optional<std::chrono::nanoseconds> spin;
+    // Bytes of memory that this host has left; empty: as the kernel says.
+    std::function<size_t()> free_memory;
     std::function<void(const char *sentence)> warn; // may be empty
     std::function<void()> idle;                     // called in every long wait; may be empty
 };
