@@ -2,6 +2,9 @@
 // has written, also by way of third ranks, and after the call it is the system's again.
 #include "transport_ways.hpp"
 
+#include "transport/overflow.hpp"
+#include "transport/roster.hpp"
+
 #include <cstdio>
 #include <memory>
 #include <sys/resource.h>
@@ -178,6 +181,37 @@ void memory_that_goes_meanwhile_is_missed() {
     run_ranks(Kind::shm, 1, body, options);
 }
 
+// A peer that says it has made more than its file holds is not believed: no SIGBUS.
+void memory_that_is_not_there_is_damaged_data() {
+    const SegmentShape shape = shape_of(small_options());
+    const auto bytes = shape.segment_bytes();
+    CHECK_OK(bytes);
+    auto file = create_shared_memory(*bytes);
+    CHECK_OK(file);
+    const auto here = map_shared_memory(*file, *bytes), there = map_shared_memory(*file, *bytes);
+    CHECK_OK(here);
+    CHECK_OK(there);
+    const Segment segment(here->base(), shape);
+    segment.format();
+    const auto own = own_file_overflow(segment, std::move(*file));
+    const auto view = view_file_overflow(Segment(there->base(), shape));
+    const ByteRange used[] = {{0, 8192}};
+    CHECK_OK(own->create(size_t{1} << 20, used, [](uint64_t) { return Done(); }));
+    CHECK_OK(view->open());
+    CHECK_EQ(view->memory().size(), size_t{1} << 20);
+    view->close();
+    std::atomic<uint64_t> &said = segment.presence().overflow_bytes;
+    const uint64_t right = said;
+    for (const uint64_t wrong : {right + 4096, uint64_t{1} << 40}) {
+        said = wrong;
+        const Done opened = view->open();
+        CHECK(!opened);
+        CHECK(opened.error().code == Code::damaged_data);
+    }
+    said = right;
+    CHECK_OK(view->open());
+}
+
 } // namespace
 
 int main() {
@@ -187,6 +221,7 @@ int main() {
         QTEST(what_cannot_be_had_is_an_error<Kind::shm>),
         QTEST(ranks_of_a_host_share_what_is_free),
         QTEST(memory_that_goes_meanwhile_is_missed),
+        QTEST(memory_that_is_not_there_is_damaged_data),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -2,7 +2,10 @@
 #include "transport/mapping.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace qccl {
 
@@ -19,6 +22,16 @@ Result<Mapping> Mapping::mapping_at(void *base, size_t bytes) {
     mapping.base_ = static_cast<std::byte *>(base);
     mapping.bytes_ = bytes;
     return mapping;
+}
+
+// The kernel reads the mask before it refuses the request, which is none that it knows: where it
+// cannot, it answers EFAULT. Other system calls would need a descriptor of the file.
+bool Mapping::is_backed() const {
+    constexpr size_t mask_bytes = 8;
+    constexpr int no_request = -1;
+    const std::byte *const mask = base_ + bytes_ - mask_bytes;
+    return syscall(SYS_rt_sigprocmask, no_request, mask, nullptr, mask_bytes) == 0 ||
+           errno != EFAULT;
 }
 
 void Mapping::populate() const { madvise(base_, bytes_, MADV_POPULATE_WRITE); }

@@ -29,8 +29,11 @@ public:
     static Result<Mapping> shared(int file, size_t bytes, size_t offset = 0);
     static Result<Mapping> shared_to_read(int file, size_t bytes);
     // Of the file that is mapped, shared, at the start of a page: so many bytes from there on,
-    // which may be more than that mapping has.
+    // which may be more than that mapping has, and more than the file has: see `is_backed`.
     static Result<Mapping> again(std::byte *mapped, size_t bytes);
+
+    // Whether the file reaches the last byte. If not, to read that byte would raise SIGBUS.
+    bool is_backed() const;
 
     // Takes the page faults now rather than in the first calls, where the kernel can.
     void populate() const;

@@ -98,10 +98,13 @@ public:
         return std::span(view_.base(), whole);
     }
     // A rank that has a message which points there sees what the owner stored before the message.
+    // The file does not shrink (it is sealed), so that one look at its end is enough.
     Result<std::span<std::byte>> find() override {
         const size_t bytes = bytes_here().load(std::memory_order_relaxed), page = page_bytes();
         if (bytes == 0 || bytes > most_outbox_bytes) return nothing_there();
-        QCCL_TRY(view_, Mapping::again(segment_.base() + start_ - page, page + bytes));
+        QCCL_TRY(Mapping found, Mapping::again(segment_.base() + start_ - page, page + bytes));
+        if (!found.is_backed()) return nothing_there();
+        view_ = std::move(found);
         return std::span(view_.base() + page, bytes);
     }
     void drop() override {

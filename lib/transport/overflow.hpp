@@ -24,7 +24,8 @@ public:
     // `still_needs` hears how much of it is yet to be had.
     virtual Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used,
                                               const StillNeeds &still_needs) = 0;
-    // Another rank maps what the owner has made.
+    // Another rank maps what the owner has made. The error, damaged_data, says that the owner has
+    // made nothing, or less than it says.
     virtual Result<std::span<std::byte>> find() = 0;
     // Undoes either. The memory that the owner has made goes back to the system.
     virtual void drop() = 0;
