@@ -69,10 +69,12 @@ static constexpr SettingRow table[] = {
      store_or_auto<&Settings::record, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
      "how long ranks that have met wait for each other's shared memory, for a host that is silent, "
-     "to say who disagrees, and to tell ranks that come too late",
+     "to say who disagrees, in a shrink for a rank that makes other calls, and to tell ranks that "
+     "come too late",
      store<&Settings::peer_timeout, parse_some<parse_duration>>},
     {"QCCL_TIMEOUT", "1800s", "a time such as 1800 or 30m; 0: never",
-     "how long creation and calls wait for a rank that lives but does not come",
+     "how long creation, calls, qcclCommFinalize and qcclCommDestroy wait for a rank that lives "
+     "but does not come",
      store<&Settings::timeout, parse_duration>},
     {"QCCL_CHECKSUM", "0", "0 or 1", "add a CRC32C to every encoded chunk and check it",
      store<&Settings::checksum, parse_flag>},
