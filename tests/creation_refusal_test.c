@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { size = 2 };
+enum { size = 2, three = 3 };
 
 static void wrong_settings_are_refused_by_name(void **state)
 {
@@ -161,6 +161,57 @@ static void ranks_that_cannot_be_are_refused_for_all(void **state)
     }
 }
 
+typedef struct {
+    qcclUniqueId id;
+    qcclConfig_t configs[three];
+    qcclComm_t comms[three];
+} differing_t;
+
+static qcclResult_t join_as_wished(int rank, qcclComm_t comm, void *context)
+{
+    differing_t *differing = context;
+    (void)comm;
+    return qcclCommInitRankConfig(&differing->comms[rank], three, &differing->id, rank,
+                                  &differing->configs[rank]);
+}
+
+static outcome_t join_differing(differing_t *differing)
+{
+    world_t nobody;
+    memset(&nobody, 0, sizeof nobody);
+    nobody.size = three;
+    assert_int_equal(qcclGetUniqueId(&differing->id), qcclSuccess);
+    return on_every_rank(&nobody, join_as_wished, differing);
+}
+
+static differing_t *new_differing(void)
+{
+    differing_t *differing = calloc(1, sizeof *differing);
+    int rank;
+    assert_non_null(differing);
+    for (rank = 0; rank < three; rank++) differing->configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
+    return differing;
+}
+
+static void communicators_that_disagree(void **state)
+{
+    differing_t *differing = new_differing();
+    outcome_t outcome;
+    (void)state;
+    differing->configs[0].codec = differing->configs[1].codec = "int8";
+    differing->configs[2].codec = "int4";
+    outcome = join_differing(differing);
+    assert_all_say(&outcome, three, qcclMismatch,
+                   "codec: rank 2 has \"int4\", rank 0 has \"int8\"");
+
+    differing->configs[2].codec = "int8";
+    differing->configs[1].algorithm = "ring";
+    outcome = join_differing(differing);
+    assert_all_say(&outcome, three, qcclMismatch,
+                   "algorithm: rank 1 has \"ring\", rank 0 has \"auto\"");
+    free(differing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +219,7 @@ int main(void)
         cmocka_unit_test(a_wrong_interface_is_refused_by_name),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
+        cmocka_unit_test(communicators_that_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

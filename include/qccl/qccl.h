@@ -340,8 +340,8 @@ enum {
  * communicator's next call says so. A rank that lives and does not come is waited for as long as
  * `timeout` says, and then named (qcclTimeout). A rank that makes another call instead, on a
  * communicator of which no rank has failed or died, fails that on all ranks (qcclMismatch). After
- * any error all ranks may call it again. Where `comm` has failed with a qcclMismatch that no call
- * of this rank has returned, qcclCommShrink returns it, and shrinks when it is called again; the
+ * any error all ranks may call it again. Where `comm` has failed with a qcclMismatch that this
+ * rank has not been told, qcclCommShrink returns it, and shrinks when it is called again; the
  * others wait for that, but for a rank that makes other calls instead no longer than peer_timeout.
  * Where `comm` has failed otherwise and ranks that are left had made different calls before, each
  * gets a qcclMismatch once, because their data may differ. A rank that was left out by `exclude` is
@@ -360,9 +360,10 @@ QCCL_API qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int e
  * has. */
 QCCL_API qcclResult_t qcclCommFinalize(qcclComm_t comm);
 /* Waits and compares likewise, then frees, whatever it returns. A communicator that has failed, or
- * is revoked meanwhile, is freed without waiting (qcclSuccess), but a qcclMismatch that no call of
- * this rank has returned is returned here. NULL does nothing. A peer that still waits for this rank
- * is told. A process that ends without it has died for the others, whose call may fail though this
+ * is revoked meanwhile, is freed without waiting (qcclSuccess), but a qcclMismatch that this rank
+ * has not been told is returned here: that no call, no function of its stream and no
+ * qcclCommGetAsyncError has given it. NULL does nothing. A peer that still waits for this rank is
+ * told. A process that ends without it has died for the others, whose call may fail though this
  * rank's has returned. qcclInvalidUsage while another thread is inside: the communicator stays, and
  * is to be destroyed later. */
 QCCL_API qcclResult_t qcclCommDestroy(qcclComm_t comm);

@@ -169,9 +169,9 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
 Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
     turns_.enqueued();
     const Done enqueued = contained([&]() -> Done {
-        stream.enqueue([self = shared_from_this(), program, call] {
-            return self->take_turn(*program, call, true);
-        });
+        stream.enqueue({.run = [self = shared_from_this(), program,
+                                call] { return self->take_turn(*program, call, true); },
+                        .told = errors_.told_flag()});
         return {};
     });
     if (enqueued) return {};
@@ -273,7 +273,7 @@ Done Comm::conclude() {
     QCCL_TRY(await_enqueued());
     const auto failure = parts_.transport->failure();
     const bool is_mismatch = failure && failure->code == Code::mismatch;
-    if (errors_.has_failed() || (failure && !is_mismatch)) return {};
+    if (failure && (!is_mismatch || errors_.is_told())) return {};
     const Done finalized = finalize();
     // As if the revocation had come before this.
     if (!finalized && finalized.error().code == Code::revoked) return {};

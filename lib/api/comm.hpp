@@ -119,8 +119,9 @@ public:
     // Fails the communicator on every rank.
     void fail(const Error &error) { parts_.transport->fail(error); }
     std::optional<RecordedError> failure() const;
-    // A call of this rank has returned the failure.
-    bool is_failure_known() const { return errors_.has_failed(); }
+    // The caller of this rank has been told of the failure.
+    bool is_failure_known() const { return errors_.is_told(); }
+    void note_told() { errors_.note_told(); }
     std::optional<RecordedError> last_error() const {
         return errors_.last(parts_.transport->failure());
     }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -36,10 +37,17 @@ public:
     void note(const Error &error, bool had_failed) {
         const std::lock_guard lock(mutex_);
         const bool is_failure = failure_ && is_same(failure_->error, error);
+        if (is_failure) note_told();
         last_ = is_failure ? *failure_ : RecordedError{error, {}};
         last_follows_failure_ = had_failed;
         has_refusal_.store(!is_failure, std::memory_order_relaxed);
     }
+    // The caller knows that the communicator has failed. A stream's thread that comes upon a
+    // failure tells nobody, until the stream or another call returns it.
+    void note_told() { is_told_->store(true, std::memory_order_relaxed); }
+    bool is_told() const { return is_told_->load(std::memory_order_relaxed); }
+    // For a stream that may return the failure, perhaps after the communicator's end.
+    const std::shared_ptr<std::atomic<bool>> &told_flag() const { return is_told_; }
     // The caller's call succeeded: an earlier refusal is over, a failure stays. Every call comes
     // here, so it takes the lock only where there is a refusal to forget.
     void note_success() {
@@ -79,6 +87,7 @@ private:
     std::optional<RecordedError> last_, failure_;
     bool last_follows_failure_ = false; // the one outside
     std::atomic<bool> has_failed_{false};
+    const std::shared_ptr<std::atomic<bool>> is_told_ = std::make_shared<std::atomic<bool>>(false);
     std::atomic<bool> has_refusal_{false}; // last_ is one
 };
 

@@ -76,9 +76,9 @@ Done decode(const Container &container, std::span<const std::byte> src, void *ds
     return {};
 }
 
-Done run(Stream *stream, WorkItem work) {
+Done run(Stream *stream, std::function<Done()> work) {
     if (!stream) return work();
-    stream->enqueue(std::move(work));
+    stream->enqueue({.run = std::move(work)});
     return {};
 }
 

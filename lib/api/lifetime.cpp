@@ -62,6 +62,7 @@ qcclResult_t qcclCommGetAsyncError(qcclComm_t comm, qcclResult_t *result_out) {
     return ask(comm, [=](Comm &found) -> Done {
         if (!result_out) return Error::make(Code::invalid_argument, "result_out is NULL");
         const auto failure = found.failure();
+        if (failure) found.note_told();
         *result_out = failure           ? to_c(failure->error.code)
                       : found.is_busy() ? qcclInProgress
                                         : qcclSuccess;

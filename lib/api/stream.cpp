@@ -36,9 +36,12 @@ void Stream::run() {
         changed_.wait(lock, [this] { return ends_ || !queue_.empty(); });
         if (queue_.empty()) return;
         lock.unlock();
-        const Done done = contained(queue_.front());
+        const Done done = contained(queue_.front().run);
         lock.lock();
-        if (!done && !error_) error_ = done.error();
+        if (!done && !error_) {
+            error_ = done.error();
+            told_ = std::move(queue_.front().told);
+        }
         queue_.pop_front();
         changed_.notify_all();
     }
@@ -48,6 +51,7 @@ Done Stream::take_error() {
     if (!error_) return {};
     const Error error = *error_;
     error_.reset();
+    if (told_) told_->store(true, std::memory_order_relaxed);
     return error;
 }
 

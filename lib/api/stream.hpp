@@ -8,6 +8,7 @@
 
 #include <qccl/qccl.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -17,7 +18,11 @@
 
 namespace qccl {
 
-using WorkItem = std::function<Done()>;
+struct WorkItem {
+    std::function<Done()> run;
+    // Set when the caller has been given its error; may be null.
+    std::shared_ptr<std::atomic<bool>> told = nullptr;
+};
 
 class Stream {
 public:
@@ -42,6 +47,7 @@ private:
     std::condition_variable changed_;
     std::deque<WorkItem> queue_; // the front one is being done
     std::optional<Error> error_;
+    std::shared_ptr<std::atomic<bool>> told_; // of the work that has the error
     bool ends_ = false;
     QuietThread thread_; // last: it uses all of the above
 };
