@@ -74,6 +74,49 @@ static void revoked_under_a_destroy(void **state)
     }
 }
 
+typedef struct {
+    qcclComm_t comm;
+    atomic_int asked;
+    qcclResult_t aborted, shrunk;
+} insider_t;
+
+static void end_from_inside(void *context)
+{
+    insider_t *insider = context;
+    qcclComm_t made = NULL;
+    if (atomic_load(&insider->asked)) return;
+    insider->aborted = qcclCommAbort(insider->comm);
+    insider->shrunk = qcclCommShrink(insider->comm, NULL, 0, &made, NULL, QCCL_SHRINK_ABORT);
+    atomic_store(&insider->asked, 1);
+}
+
+/* What a destroy's own idle function must not do is refused before it does anything. */
+static void ended_from_inside_a_destroy(void **state)
+{
+    qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
+    insider_t insider = {.comm = NULL};
+    float value = 1;
+    waiter_t waiter;
+    world_t world;
+    (void)state;
+    configs[0].idle.function = end_from_inside;
+    configs[0].idle.context = &insider;
+    world = join_world(size, configs);
+    atomic_store(&insider.asked, 1); /* not before the destroy */
+    assert_int_equal(qcclBroadcast(&value, &value, 1, qcclFloat32, 0, world.comms[0], NULL),
+                     qcclSuccess);
+    insider.comm = world.comms[0];
+    atomic_store(&insider.asked, 0);
+    start_waiter_in(&waiter, world.comms[0], qcclCommDestroy);
+    while (!atomic_load(&insider.asked)) sleep_ms(1);
+    assert_int_equal(qcclBroadcast(&value, &value, 1, qcclFloat32, 0, world.comms[1], NULL),
+                     qcclSuccess);
+    check_waiter(&waiter, qcclSuccess, "");
+    assert_int_equal(insider.aborted, qcclInvalidUsage);
+    assert_int_equal(insider.shrunk, qcclInvalidUsage);
+    assert_int_equal(qcclCommDestroy(world.comms[1]), qcclSuccess);
+}
+
 static qcclResult_t from_itself(int rank, qcclComm_t comm, void *context)
 {
     float value = (float)rank;
@@ -322,6 +365,7 @@ int main(void)
         cmocka_unit_test(revoked_by_another_rank),
         cmocka_unit_test(aborted_under_a_thread),
         cmocka_unit_test(revoked_under_a_destroy),
+        cmocka_unit_test(ended_from_inside_a_destroy),
         cmocka_unit_test(shrunk_after_different_calls),
         cmocka_unit_test(aborted_with_work_enqueued),
         cmocka_unit_test(aborted_while_its_work_is_far_back),

@@ -19,14 +19,13 @@ public:
     // For the handle of this generation, and for no earlier one.
     void open(uint32_t generation) {
         is_closing_.store(false, std::memory_order_relaxed);
+        owner_.store(no_thread, std::memory_order_relaxed);
         word_.store(idle(generation), std::memory_order_release);
     }
 
     Answer enter(uint32_t generation) {
         if (is_closing_.load(std::memory_order_relaxed)) return Answer::closed;
-        const Answer answer = take(generation, taken);
-        if (answer == Answer::inside) owner_.store(caller(), std::memory_order_relaxed);
-        return answer;
+        return take(generation, taken);
     }
     // Another thread that is inside is waited for.
     Answer enter_after_others(uint32_t generation) {
@@ -39,7 +38,13 @@ public:
         word_.store(word - taken, std::memory_order_release);
     }
 
+    // The caller's thread is inside, or has closed the gate.
     bool is_taken_by_caller() const { return owner_.load(std::memory_order_relaxed) == caller(); }
+    // For the handle of this generation no thread can enter any more.
+    bool is_closed(uint32_t generation) const {
+        const uint64_t word = word_.load(std::memory_order_relaxed);
+        return word != idle(generation) && word != idle(generation) + taken;
+    }
 
     // No thread enters afterwards, if none is inside; anything but `inside` says which one is.
     Answer try_close(uint32_t generation) { return take(generation, shut); }
@@ -60,8 +65,10 @@ private:
 
     Answer take(uint32_t generation, uint64_t state) {
         uint64_t found = idle(generation);
-        if (word_.compare_exchange_strong(found, found + state, std::memory_order_acquire))
+        if (word_.compare_exchange_strong(found, found + state, std::memory_order_acquire)) {
+            owner_.store(caller(), std::memory_order_relaxed);
             return Answer::inside;
+        }
         if (found != idle(generation) + taken) return Answer::closed;
         return is_taken_by_caller() ? Answer::taken_by_caller : Answer::taken_by_other;
     }

@@ -260,6 +260,8 @@ Error failed(Comm &comm, const Error &error) {
 Done end_calls(const CommRef &comm, const ShrinkArguments &given) {
     QCCL_TRY(take_arguments(*comm, given));
     QCCL_TRY(check_outside(comm));
+    if (comm.record().gate.is_closed(comm.generation()))
+        return refuse_entry(*comm, Gate::Answer::closed);
     comm->fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm->rank())
                    .at_rank(comm->rank()));
     return {};
