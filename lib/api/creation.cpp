@@ -222,7 +222,13 @@ Done Creation::compare(const Equipment &equipment) {
 
 Result<FarOptions> Creation::far_options() const {
     FarOptions far;
-    QCCL_TRY(check_headroom(hosts_, bootstrap_.rank()));
+    far.transports = settings_.ucx_transports.value_or("");
+    far.devices = settings_.ucx_devices.value_or("");
+    QCCL_TRY(const std::vector<Endpoint> here,
+             choose_endpoints(settings_.socket_interface.value_or("")));
+    for (const Endpoint &endpoint : here)
+        far.addresses.push_back(to_socket_address(endpoint).storage);
+    QCCL_TRY(check_headroom(hosts_, bootstrap_.rank(), far));
     const auto module = load_network_module(ucx_module_file);
     if (!module)
         return Error::make(
@@ -230,12 +236,6 @@ Result<FarOptions> Creation::far_options() const {
             "ranks are on %u hosts (see QCCL_HOSTID), and there is no network: %.350s",
             *std::max_element(hosts_.begin(), hosts_.end()) + 1, module.error().text);
     far.network = *module;
-    far.transports = settings_.ucx_transports.value_or("");
-    far.devices = settings_.ucx_devices.value_or("");
-    QCCL_TRY(const std::vector<Endpoint> here,
-             choose_endpoints(settings_.socket_interface.value_or("")));
-    for (const Endpoint &endpoint : here)
-        far.addresses.push_back(to_socket_address(endpoint).storage);
     return far;
 }
 

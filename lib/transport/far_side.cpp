@@ -65,7 +65,7 @@ struct OpenedNetwork {
 
 Result<OpenedNetwork> open_network(SharedTransport &transport, const TransportOptions &options) {
     const FarOptions &far = options.far;
-    QCCL_TRY(const Headroom headroom, check_headroom(options.hosts, options.rank, &far));
+    QCCL_TRY(const Headroom headroom, check_headroom(options.hosts, options.rank, far));
     const auto wished = [](const std::string &text) {
         return text.empty() ? nullptr : text.c_str();
     };

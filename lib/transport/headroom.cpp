@@ -2,6 +2,7 @@
 #include "transport/headroom.hpp"
 
 #include "transport/life_port.hpp"
+#include "transport/network.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -35,6 +36,10 @@ constexpr uint64_t connections_per_peer = 1, connections_at_once = 2;
 // UCX 1.13 takes 20 MiB when it is loaded and started and in the first calls, and its thread a
 // stack. (Of what it reserves it does without the rest.)
 constexpr uint64_t bytes_of_network = 36 << 20, bytes_per_peer = 64 << 10;
+// What the libraries take that UCX consists of.
+constexpr uint64_t bytes_of_libraries = 36 << 20;
+// What a creation opens between its first question and the start of UCX.
+constexpr uint64_t descriptors_of_creation = 4;
 
 // Nothing: not limited.
 std::optional<uint64_t> limit_of(int resource) {
@@ -102,22 +107,25 @@ uint64_t count_listening(const FarOptions &far) {
            std::min(far.addresses.size(), LifeContact::most_addresses);
 }
 
-Result<Headroom> check_descriptors(size_t peers, const FarOptions *far) {
+const char *plural(size_t count) { return count == 1 ? "" : "s"; }
+
+Result<Headroom> check_descriptors(size_t peers, const FarOptions &far) {
     const auto limit = limit_of(RLIMIT_NOFILE);
     if (!limit) return Headroom();
     QCCL_TRY(const auto open, count_open_descriptors());
     if (!open) return Headroom();
-    const uint64_t of_network = descriptors_of_network + (far ? count_listening(*far) : 0);
+    const uint64_t of_network =
+        descriptors_of_network + count_listening(far) + (far.network ? 0 : descriptors_of_creation);
     const uint64_t needed = of_network + connections_per_peer * peers;
     const uint64_t advised = *open + of_network + connections_at_once * peers;
     if (*open + needed <= *limit)
         return Headroom{.advised_descriptors = advised <= *limit ? 0 : advised};
     return Error::make(Code::system_error,
-                       "Too many open files: a network to %zu ranks needs %" PRIu64
+                       "Too many open files: a network to %zu rank%s needs %" PRIu64
                        " descriptors beside the %" PRIu64
                        " that are open, and the limit is %" PRIu64 " (ulimit -n: at least %" PRIu64
                        ")",
-                       peers, needed, *open, *limit, *open + needed)
+                       peers, plural(peers), needed, *open, *limit, *open + needed)
         .compared(static_cast<int64_t>(*open + needed), static_cast<int64_t>(*limit));
 }
 
@@ -142,21 +150,23 @@ uint64_t stack_bytes() {
 Done check_memory(size_t peers) {
     const auto limit = limit_of(RLIMIT_AS), mapped = mapped_bytes();
     if (!limit || !mapped) return {};
-    const uint64_t needed = bytes_of_network + stack_bytes() + peers * bytes_per_peer;
+    const uint64_t needed = bytes_of_network + stack_bytes() + peers * bytes_per_peer +
+                            (has_network_module() ? 0 : bytes_of_libraries);
     if (*mapped + needed <= *limit) return {};
     return Error::make(Code::system_error,
-                       "Cannot allocate memory: a network to %zu ranks needs %" PRIu64
+                       "Cannot allocate memory: a network to %zu rank%s needs %" PRIu64
                        " KiB of addresses beside the %" PRIu64
-                       " that are taken, and the limit is %" PRIu64 " (ulimit -v: at least %" PRIu64
-                       ")",
-                       peers, needed >> 10, *mapped >> 10, *limit >> 10, (*mapped + needed) >> 10)
+                       " KiB that are taken, and the limit is %" PRIu64
+                       " KiB (ulimit -v: at least %" PRIu64 ")",
+                       peers, plural(peers), needed >> 10, *mapped >> 10, *limit >> 10,
+                       (*mapped + needed) >> 10)
         .compared(static_cast<int64_t>(*mapped + needed), static_cast<int64_t>(*limit));
 }
 
 } // namespace
 
 Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
-                                const FarOptions *far) {
+                                const FarOptions &far) {
     const auto is_other = [&](uint32_t host) { return host != hosts[rank]; };
     const auto peers = static_cast<size_t>(std::count_if(hosts.begin(), hosts.end(), is_other));
     QCCL_TRY(check_memory(peers));

@@ -18,11 +18,12 @@ struct Headroom {
     uint64_t advised_descriptors = 0;
 };
 
-// `rank` asks before it loads UCX, and again before it starts UCX. `hosts` holds each rank's host;
-// `far` says which devices UCX may use and at how many addresses the rank listens. Without `far`
-// only what every network takes is counted. The error, system_error, names the limit and what it
-// has to be at least. Limits that cannot be read count as none.
+// `rank` asks before it loads UCX, with no network in `far`, and again before it starts UCX.
+// `hosts` holds each rank's host; `far` says which devices UCX may use and at how many addresses
+// the rank listens. What is still to be opened and loaded until then is counted. The error,
+// system_error, names the limit and what it has to be at least. Limits that cannot be read count as
+// none.
 Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
-                                const FarOptions *far = nullptr);
+                                const FarOptions &far);
 
 } // namespace qccl

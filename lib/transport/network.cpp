@@ -69,6 +69,12 @@ Result<const NetworkModule *> load_network_module(const char *file_name) {
     return module;
 }
 
+bool has_network_module() {
+    Loaded &all = loaded();
+    const std::lock_guard guard(all.mutex);
+    return all.own != nullptr;
+}
+
 Result<Network> Network::open(const NetworkModule &module, const NetworkSettings &settings,
                               const NetworkEvents &events) {
     std::array<char, 200> error{};

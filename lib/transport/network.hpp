@@ -18,6 +18,8 @@ namespace qccl {
 // of one file in a process. A forked child gets a copy of its own, which knows sockets alone. An
 // error says what is missing, or that it was built for another version.
 Result<const NetworkModule *> load_network_module(const char *file_name);
+// Whether this process has loaded one.
+bool has_network_module();
 inline constexpr const char *ucx_module_file = "libqccl_ucx.so";
 
 class Network {
