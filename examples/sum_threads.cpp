@@ -32,6 +32,11 @@ static void require(bool is_right, const char *why) {
     std::exit(1);
 }
 
+// Asks for the error's text when the call has returned, not before.
+static void qccl(qcclResult_t result, qcclComm_t comm) {
+    if (result != qcclSuccess) require(false, qcclGetLastError(comm));
+}
+
 // On the thread's GPU, for its stream.
 class Vector {
 public:
@@ -74,9 +79,8 @@ static void run_rank(size_t rank, size_t ranks, const std::string &device, qcclC
         Vector vector(count, stream);
         const std::vector<float> mine(count, static_cast<float>(rank));
         vector.write(mine);
-        require(qcclAllReduce(vector.data(), vector.data(), count, qcclFloat32, qcclSum, comm,
-                              stream) == qcclSuccess,
-                qcclGetLastError(comm));
+        qccl(qcclAllReduce(vector.data(), vector.data(), count, qcclFloat32, qcclSum, comm, stream),
+             comm);
         const auto right = static_cast<float>(ranks * (ranks - 1) / 2);
         const auto sums = vector.read();
         const auto wrong =
@@ -91,13 +95,10 @@ int main(int argc, char **argv) {
     require(argc > 1, "usage: sum_threads DEVICE...");
     const std::vector<const char *> devices(argv + 1, argv + argc);
     std::vector<qcclComm_t> comms(devices.size());
-    require(qcclCommInitAll(comms.data(), static_cast<int>(comms.size()), devices.data()) ==
-                qcclSuccess,
-            qcclGetLastError(nullptr));
+    qccl(qcclCommInitAll(comms.data(), static_cast<int>(comms.size()), devices.data()), nullptr);
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < comms.size(); rank++)
         threads.emplace_back(run_rank, rank, comms.size(), std::string(devices[rank]), comms[rank]);
     for (std::thread &thread : threads) thread.join();
-    for (const qcclComm_t comm : comms)
-        require(qcclCommDestroy(comm) == qcclSuccess, qcclGetLastError(nullptr));
+    for (const qcclComm_t comm : comms) qccl(qcclCommDestroy(comm), nullptr);
 }

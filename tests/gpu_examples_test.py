@@ -55,6 +55,10 @@ class Examples(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(sorted(done.stdout.splitlines()),
                                  [f"rank {rank} on {device} has 0 wrong values" for rank, device in enumerate(devices)])
+        for devices, because in ((["hots", "host"], '"hots"'), (["emulated:0", "emulated:99"], "emulated:99: this machine has 8 GPUs")):
+            refused = subprocess.run([program, *devices], capture_output=True, text=True, timeout=100, env=environment())
+            self.assertEqual(refused.returncode, 1, devices)
+            self.assertIn(because, refused.stderr)
 
 
 if __name__ == "__main__":
