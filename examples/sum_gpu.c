@@ -72,7 +72,8 @@ int main(int argc, char **argv)
     int rank, size, wrong = 0;
 
     if (!names_gpus(argc, argv) || !launched_rank()) {
-        fprintf(stderr, "usage: mpirun -n 2 %s " VENDOR "N...   (an example of GPUs alone)\n",
+        fprintf(stderr,
+                "usage: mpirun -n 2 %s " VENDOR "N...   (every device must be an " VENDOR "N)\n",
                 argv[0]);
         return 2;
     }

@@ -44,7 +44,7 @@ class Examples(unittest.TestCase):
         for devices in ([], ["host"], ["emulated:0", "host"], ["cuda:0"]):
             refused = subprocess.run([program, *devices], capture_output=True, text=True, env=environment(RANK=0, WORLD_SIZE=1))
             self.assertEqual(refused.returncode, 2, devices)
-            self.assertIn("emulated:N...   (an example of GPUs", refused.stderr)
+            self.assertIn("emulated:N...   (every device must be an emulated:N)\n", refused.stderr)
         self.assertEqual(subprocess.run([program, "emulated:0"], capture_output=True, env=environment()).returncode, 2)
 
     def test_threads_in_cpp(self):
