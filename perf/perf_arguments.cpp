@@ -329,7 +329,7 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
         return refuse("--json - is written when all is over, and --run_cycles 0 has no end; name a "
                       "file");
     if (to.skipped_iterations > 0 && !to.reports_iterations)
-        return refuse("--per_iter_skip %u is about --per_iter_timing 1", to.skipped_iterations);
+        return refuse("--per_iter_skip %u needs --per_iter_timing 1", to.skipped_iterations);
     if (const uint32_t fewest = to.iterations.value_or(to.default_iterations);
         to.skipped_iterations >= fewest)
         return refuse("--per_iter_skip %u leaves nothing of %u iterations", to.skipped_iterations,

@@ -173,7 +173,7 @@ static void what_means_nothing_is_refused_with_the_reason() {
     for (const char *option : {"-x 1", "--cta_policy 1"}) check_refused(option, "CTAs");
     for (const char *option : {"-V 4", "--device_cta_count 4"}) check_refused(option, "CTAs");
     for (const char *option : {"-x", "--cta_policy", "-V"}) check_refused(option, "CTAs");
-    check_refused("-K 1", "--per_iter_skip 1 is about --per_iter_timing 1");
+    check_refused("-K 1", "--per_iter_skip 1 needs --per_iter_timing 1");
     check_refused("-I 1 -n 5 -K 5", "--per_iter_skip 5 leaves nothing of 5 iterations");
     check_refused("-I 1 -K 20", "--per_iter_skip 20 leaves nothing of 20 iterations");
     for (const char *option : {"-G 1", "--cudagraph 1"}) check_refused(option, "CUDA graphs");
