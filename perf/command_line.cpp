@@ -83,6 +83,15 @@ static void add_names(const CLI::App &app, std::vector<std::string> &names) {
     for (const CLI::App *const chosen : app.get_subcommands()) add_names(*chosen, names);
 }
 
+// Of options that have a letter, too: those of nccl-tests, whose getopt_long completes names.
+static std::vector<std::string> names_begun(const CLI::App &app, const std::string &begun) {
+    std::vector<std::string> names;
+    for (const CLI::Option *const option : app.get_options())
+        for (const std::string &name : option->get_lnames())
+            if (!option->get_snames().empty() && name.starts_with(begun)) names.push_back(name);
+    return names;
+}
+
 static std::string unknown_option(const CLI::App &app, const std::string &word) {
     const std::string flag = word.substr(0, word.find('='));
     const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
@@ -90,6 +99,12 @@ static std::string unknown_option(const CLI::App &app, const std::string &word) 
     const size_t most_edits = std::max<size_t>(name.size() / 3, 1);
     std::vector<std::string> known;
     add_names(app, known);
+    if (const auto begun = names_begun(app, name);
+        flag.starts_with("--") && !name.empty() && begun.size() > 1) {
+        std::string all;
+        for (const std::string &each : begun) all += (all.empty() ? "--" : ", --") + each;
+        return flag + " is ambiguous: " + all;
+    }
     std::optional<std::string_view> meant;
     if (flag.starts_with("--") && name.size() <= longest_name)
         meant = nearest(name, {known.begin(), known.end()}, most_edits);
@@ -122,14 +137,9 @@ void complete_names(const CLI::App &app, std::vector<std::string> &words) {
     for (std::string &word : words) {
         if (!word.starts_with("--")) continue;
         const std::string begun = word.substr(2, word.find('=') - 2);
-        std::vector<std::string> meant;
-        bool is_whole = begun.empty();
-        for (const CLI::Option *const option : app.get_options())
-            for (const std::string &name : option->get_lnames()) {
-                is_whole = is_whole || name == begun;
-                if (!option->get_snames().empty() && name.starts_with(begun)) meant.push_back(name);
-            }
-        if (!is_whole && meant.size() == 1) word.replace(2, begun.size(), meant.front());
+        if (begun.empty() || app.get_option_no_throw("--" + begun)) continue;
+        const std::vector<std::string> meant = names_begun(app, begun);
+        if (meant.size() == 1) word.replace(2, begun.size(), meant.front());
     }
 }
 

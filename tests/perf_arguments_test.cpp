@@ -126,8 +126,9 @@ static void the_beginning_of_a_long_name_is_enough_where_it_is_clear() {
     CHECK(a.min_bytes == 4 && a.max_bytes == 8 && a.iterations == 7U);
     CHECK(a.warmup_iterations == 3 && a.aggregated == 2U && a.step_factor == 3);
     CHECK_EQ(accepted("--per_iter_t 1 --per_iter_s 4").skipped_iterations, 4U);
-    check_refused("--step 2", "unknown option --step");
-    check_refused("--per_iter 1", "unknown option --per_iter");
+    check_refused("--step 2", "--step is ambiguous: --stepbytes, --stepfactor\n");
+    check_refused("--per_iter=1", "--per_iter is ambiguous: --per_iter_timing, --per_iter_skip\n");
+    check_refused("--m 1K", "--m is ambiguous: --minbytes, --maxbytes, --memory\n");
     check_refused("--rank 2", "did you mean --ranks?");
     check_refused("--json --min", "needs a value");
 }
