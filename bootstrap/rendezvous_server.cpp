@@ -1,5 +1,7 @@
 #include "bootstrap/rendezvous_server.hpp"
 
+#include "base/system_error.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -152,7 +154,7 @@ void RendezvousServer::bear_deafness(TimePoint now, int problem) {
     assembly_.abandon(Error::make(Code::system_error,
                                   "process %u, which serves the rendezvous, cannot accept %s: %s",
                                   self_.process, assembly_.missing().text.c_str(),
-                                  strerror(problem))
+                                  describe_errno(problem).c_str())
                           .at_rank(host_rank_));
 }
 

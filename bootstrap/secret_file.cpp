@@ -1,6 +1,7 @@
 #include "bootstrap/secret_file.hpp"
 
 #include "base/file_descriptor.hpp"
+#include "base/system_error.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -18,7 +19,7 @@ Result<Secret> read_secret_file(const std::string &path) {
     struct stat about {};
     if (!file.is_open() || fstat(file.number(), &about) != 0)
         return Error::make(Code::invalid_argument, "cannot read %.120s: %s", path.c_str(),
-                           strerror(errno));
+                           describe_errno(errno).c_str());
     if (!S_ISREG(about.st_mode))
         return Error::make(Code::invalid_argument, "%.120s is no file", path.c_str());
     if (about.st_mode & S_IRWXO)

@@ -1,8 +1,9 @@
 #include "perf/json_file.hpp"
 
+#include "base/system_error.hpp"
+
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,7 +13,7 @@ namespace qccl::perf {
 
 static Error cannot_write(const std::string &path) {
     return Error::make(Code::system_error, "cannot write %s: %s", path.c_str(),
-                       std::strerror(errno));
+                       describe_errno(errno).c_str());
 }
 
 Result<JsonFile> JsonFile::around(const std::string &path, FileDescriptor target) {

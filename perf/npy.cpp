@@ -2,6 +2,7 @@
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
+#include "base/system_error.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -145,11 +146,12 @@ Result<Npy> Npy::open(const std::string &path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat status {};
     if (file < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-        const char *const problem = file < 0                  ? std::strerror(errno)
-                                    : S_ISDIR(status.st_mode) ? std::strerror(EISDIR)
+        const std::string problem = file < 0                  ? describe_errno(errno)
+                                    : S_ISDIR(status.st_mode) ? describe_errno(EISDIR)
                                                               : "it is no plain file";
         if (file >= 0) ::close(file);
-        return Error::make(Code::invalid_argument, "cannot read %s: %s", path.c_str(), problem);
+        return Error::make(Code::invalid_argument, "cannot read %s: %s", path.c_str(),
+                           problem.c_str());
     }
     const auto bytes = static_cast<size_t>(status.st_size);
     void *const memory =

@@ -2,6 +2,7 @@
 
 #include "base/process.hpp"
 #include "base/quantity.hpp"
+#include "base/system_error.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -35,7 +36,8 @@ Result<RecordSource> open_source(const fs::path &path, int flags, std::string wh
     FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags));
     struct stat found {};
     if (!file.is_open() || fstat(file.number(), &found) != 0)
-        return Error::make(Code::system_error, "%s: %s", path.c_str(), std::strerror(errno));
+        return Error::make(Code::system_error, "%s: %s", path.c_str(),
+                           describe_errno(errno).c_str());
     if (!S_ISREG(found.st_mode))
         return Error::make(Code::system_error, "%s is no file", path.c_str());
     return RecordSource(std::move(file), 0, static_cast<uint64_t>(found.st_size), std::move(where),

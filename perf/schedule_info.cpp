@@ -4,6 +4,7 @@
 #include "base/file_descriptor.hpp"
 #include "base/quantity.hpp"
 #include "base/settings.hpp"
+#include "base/system_error.hpp"
 #include "coll/algorithm.hpp"
 #include "engine/cut.hpp"
 #include "kernels/kernels.hpp"
@@ -17,7 +18,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <thread>
 
 #include <fcntl.h>
@@ -150,20 +150,21 @@ Done print_schedule(const ScheduleQuestion &question) {
     return {};
 }
 
-static Error cannot_read(const std::string &called, const char *reason) {
-    return Error::make(Code::invalid_argument, "cannot read %s: %s", called.c_str(), reason);
+static Error cannot_read(const std::string &called, int reason) {
+    return Error::make(Code::invalid_argument, "cannot read %s: %s", called.c_str(),
+                       describe_errno(reason).c_str());
 }
 
 static Result<std::string> read_text(const std::string &path, const std::string &called) {
     const FileDescriptor file(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                           : open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file.is_open()) return cannot_read(called, std::strerror(errno));
+    if (!file.is_open()) return cannot_read(called, errno);
     std::string text;
     std::vector<char> piece(65536);
     for (;;) {
         const ssize_t bytes = read(file.number(), piece.data(), piece.size());
         if (bytes < 0 && errno == EINTR) continue;
-        if (bytes < 0) return cannot_read(called, std::strerror(errno));
+        if (bytes < 0) return cannot_read(called, errno);
         if (bytes == 0) return text;
         text.append(piece.data(), static_cast<size_t>(bytes));
     }

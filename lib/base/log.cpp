@@ -1,10 +1,11 @@
 #include "base/log.hpp"
 
+#include "base/system_error.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include <fcntl.h>
 #include <strings.h>
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Log>> Log::create(const LogOptions &options) {
         file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
         if (file < 0)
             return Error::make(Code::system_error, "cannot open the log file \"%s\": %s",
-                               path.c_str(), strerror(errno));
+                               path.c_str(), describe_errno(errno).c_str());
     }
     return std::unique_ptr<Log>(new Log(options, host, file));
 }

@@ -1,13 +1,13 @@
 #include "base/process.hpp"
 
 #include "base/file_descriptor.hpp"
+#include "base/system_error.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include <fcntl.h>
@@ -35,7 +35,8 @@ Result<std::string> boot_id() {
     static constexpr const char *path = "/proc/sys/kernel/random/boot_id";
     const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));
     if (!file.is_open() && errno != ENOENT && errno != EACCES)
-        return Error::make(Code::system_error, "cannot open %s: %s", path, std::strerror(errno));
+        return Error::make(Code::system_error, "cannot open %s: %s", path,
+                           describe_errno(errno).c_str());
     std::array<char, 36> boot{}; // a UUID
     const ssize_t got = file.is_open() ? read(file.number(), boot.data(), boot.size()) : 0;
     return std::string(boot.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
