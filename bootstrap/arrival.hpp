@@ -12,8 +12,11 @@ class Arrival {
 public:
     // Silent, or hanging up: which of them it is may differ from one attempt to the next.
     static constexpr const char *silence = "it gives no answer";
-    static constexpr const char *stranger =
-        "who listens there does not hold the secret: no rank 0 of this job";
+    static constexpr const char *other_program =
+        "the process listening there is another program, not a rank 0 of QCCL";
+    static constexpr const char *other_secret =
+        "the process listening there has another secret, or only one of the two has a secret "
+        "(QCCL_SECRET_FILE must name the same content on all ranks), or it belongs to another job";
 
     // Who listens there is to leave the port to this rank where `wants_room` and it has no use for
     // it any more.
@@ -34,7 +37,10 @@ public:
 
     // What is in the way now.
     void note(const char *obstacle) { obstacle_ = obstacle; }
-    bool has_met_stranger() const { return obstacle_ == stranger; }
+    const std::string &obstacle() const { return obstacle_; }
+    bool has_met_stranger() const {
+        return obstacle_ == other_program || obstacle_ == other_secret;
+    }
     // Warns, once, if it is time. There is nobody who could do so for all.
     void tell();
     void tell(const char *obstacle) {
@@ -43,6 +49,8 @@ public:
     }
     Error no_answer() const;
     Error no_way() const; // with the last obstacle
+    // Before the time is over, because of an obstacle that stays.
+    Error no_way(const std::string &lasting_obstacle) const;
 
 private:
     const std::string where_;

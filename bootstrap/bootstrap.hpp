@@ -54,8 +54,9 @@ struct RendezvousOptions {
     // For so long after a rendezvous has failed, or by a launcher's variables is complete, its
     // server tells who comes late what became of it.
     std::chrono::nanoseconds linger{std::chrono::seconds(10)};
-    // Gets one sentence about late ranks, on one of the ranks that wait for them; and one on each
-    // rank that does not get in.
+    // Gets one sentence about late ranks, on one of the ranks that wait for them; one on each rank
+    // that does not get in; and on rank 0, by a launcher's variables and from another thread, one
+    // about a process that has another secret.
     Warn warn;
 };
 

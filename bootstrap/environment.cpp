@@ -32,6 +32,34 @@ struct Meeting {
     std::vector<Endpoint> doors;
 };
 
+// Lets the thread that serves the rendezvous warn while this rank is joining it. Later the function
+// that is warned by may be gone.
+class WarnWhileJoining {
+public:
+    explicit WarnWhileJoining(const Warn &warn) : lent_(std::make_shared<Lent>()) {
+        lent_->warn = warn;
+    }
+    ~WarnWhileJoining() {
+        const std::lock_guard lock(lent_->mutex);
+        lent_->warn = nullptr;
+    }
+    WarnWhileJoining(const WarnWhileJoining &) = delete;
+
+    Warn lend() const {
+        return [lent = lent_](const char *sentence) {
+            const std::lock_guard lock(lent->mutex);
+            if (lent->warn) lent->warn(sentence);
+        };
+    }
+
+private:
+    struct Lent {
+        std::mutex mutex;
+        Warn warn;
+    };
+    const std::shared_ptr<Lent> lent_;
+};
+
 // A process can ask its manager once, and may make several communicators.
 class ManagerMemory {
 public:
@@ -158,7 +186,7 @@ static Result<Meeting> arrange(const Placement &mine, const RendezvousOptions &o
 static Done take_secret_file(const std::string &path, Secret &secret) {
     if (path.empty()) return {};
     const auto read = read_secret_file(path);
-    if (!read) return Error::make(read.error().code, "QCCL_SECRET_FILE: %.200s", read.error().text);
+    if (!read) return Error::make(read.error().code, "QCCL_SECRET_FILE: %.400s", read.error().text);
     const std::span<const std::byte> parts[] = {secret};
     secret = keyed_hash(*read, parts);
     return {};
@@ -208,9 +236,12 @@ Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environme
         return std::move(create_local_bootstraps(1, options.rendezvous.timeout).front());
     QCCL_TRY(Meeting meeting, arrange(mine, options.rendezvous));
     QCCL_TRY(take_secret_file(options.secret_file, meeting.fields.secret));
+    const WarnWhileJoining warn(options.rendezvous.warn);
     if (mine.rank == 0) {
         QCCL_TRY(auto listeners, open_patiently(meeting, mine.size, options.rendezvous));
-        QCCL_TRY(serve_rendezvous(std::move(listeners), meeting.fields.secret, options.rendezvous,
+        RendezvousOptions served = options.rendezvous;
+        served.warn = warn.lend();
+        QCCL_TRY(serve_rendezvous(std::move(listeners), meeting.fields.secret, served,
                                   Afterwards::make_room));
         meeting.fields.endpoints = from_inside(meeting.doors);
     }

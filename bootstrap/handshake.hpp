@@ -4,7 +4,8 @@
 //
 //   rank   -> server   Hello      magic, version, rank's nonce
 //   server -> rank     Challenge  magic, version, server's nonce, tag over both nonces
-//   rank   -> server   Proof      claim, tag over both nonces and the claim
+//   rank   -> server   Proof      claim, tag over both nonces and the claim; all zeros where the
+//                                 server's tag is of another secret, so that the server learns that
 //
 // Knows bytes only: neither sockets nor time.
 #pragma once

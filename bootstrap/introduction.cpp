@@ -59,8 +59,8 @@ static Error other_version(const Endpoint &endpoint, uint16_t version) {
         .compared(protocol_version, version);
 }
 
-static Error impostor(const Endpoint &endpoint, Arrival &arrival) {
-    arrival.note(Arrival::stranger);
+static Error impostor(const Endpoint &endpoint, Arrival &arrival, const char *obstacle) {
+    arrival.note(obstacle);
     return Error::make(Code::peer_lost,
                        "who listens at %s does not hold the secret of the unique id: "
                        "the id is old, or belongs to another job",
@@ -81,17 +81,18 @@ static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &en
     const Greeted greeted = judge_server(seen.challenge.greeting);
     if (greeted == Greeted::other_version)
         return other_version(endpoint, seen.challenge.greeting.version);
-    if (greeted == Greeted::stranger) return impostor(endpoint, arrival);
+    if (greeted == Greeted::stranger) return impostor(endpoint, arrival, Arrival::other_program);
 
     QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), arrival));
     if (!is_challenged) return std::optional<Session>();
     std::memcpy(&seen.challenge, channel.held().data(), sizeof(Challenge));
     channel.drop(sizeof(Challenge));
-    if (!is_genuine(seen, secret)) return impostor(endpoint, arrival);
-
-    const Proof proof = make_proof(seen, claim, secret);
+    const bool is_genuine_server = is_genuine(seen, secret);
+    const Proof proof = is_genuine_server ? make_proof(seen, claim, secret) : Proof{};
     channel.queue(std::as_bytes(std::span(&proof, 1)));
-    if (!channel.flush()) return std::optional<Session>();
+    const bool is_sent = channel.flush();
+    if (!is_genuine_server) return impostor(endpoint, arrival, Arrival::other_secret);
+    if (!is_sent) return std::optional<Session>();
     return std::optional<Session>(Session(session_key(seen, secret), Session::Side::rank));
 }
 

@@ -16,7 +16,8 @@ enum class Afterwards : uint8_t { tell, make_room };
 // Those that turn out not to be this machine's are left out, as long as there are others.
 Result<std::vector<Socket>> open_listeners(std::vector<Endpoint> &endpoints);
 
-// Serves it in the background of this process.
+// Serves it in the background of this process. With make_room the thread that serves calls
+// options.warn, at most once and before all ranks are there, of a process with another secret.
 Done serve_rendezvous(std::vector<Socket> listeners, const Secret &secret,
                       const RendezvousOptions &options, Afterwards afterwards);
 

@@ -244,7 +244,7 @@ struct Walk {
     std::unique_ptr<RendezvousClient> client;
     std::optional<Error> closed; // the first door at which nobody was, or a stranger
     bool may_open = false;       // one hung up, or was slow
-    bool has_met_stranger = false;
+    std::string stranger;        // which obstacle one was; empty: none was met
 };
 
 Result<Walk> walk(const std::vector<Endpoint> &endpoints, const Secret &secret, const Claim &claim,
@@ -268,7 +268,7 @@ Result<Walk> walk(const std::vector<Endpoint> &endpoints, const Secret &secret, 
         const bool is_slow = problem.code == Code::timeout && !arrival.is_over();
         if (!is_slow && problem.code != Code::peer_lost) return problem;
         walk.may_open |= is_slow;
-        walk.has_met_stranger |= !is_slow && arrival.has_met_stranger();
+        if (!is_slow && arrival.has_met_stranger()) walk.stranger = arrival.obstacle();
         if (!walk.closed) walk.closed = problem;
     }
     return walk;
@@ -298,11 +298,12 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
             return std::unique_ptr<Bootstrap>(std::move(walked.client));
         }
         // The rendezvous before this one may need a moment to go; another program does not go.
-        if (!walked.has_met_stranger || !strangers_since)
-            strangers_since = walked.has_met_stranger ? std::optional(Clock::now()) : std::nullopt;
+        if (walked.stranger.empty() || !strangers_since)
+            strangers_since = walked.stranger.empty() ? std::nullopt : std::optional(Clock::now());
         const bool is_vain =
             strangers_since && Clock::now() >= *strangers_since + longest_with_strangers;
-        if (walked.closed && !walked.may_open && (!is_patient || is_vain)) return *walked.closed;
+        if (walked.closed && !walked.may_open && (!is_patient || is_vain))
+            return is_patient ? arrival.no_way(walked.stranger) : *walked.closed;
         arrival.tell();
         std::this_thread::sleep_until(std::min(arrival.deadline(), Clock::now() + pause));
         pause = std::min<std::chrono::milliseconds>(pause * 2,

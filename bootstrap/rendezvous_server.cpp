@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <poll.h>
 
@@ -51,7 +52,8 @@ RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const Secret &
                                    const RendezvousOptions &options, Afterwards afterwards)
     : listeners_(std::move(listeners)), secret_(secret),
       linger_(std::min<std::chrono::nanoseconds>(options.linger, longest_linger)),
-      afterwards_(afterwards), self_(make_claim(0, 0)), assembly_(Clock::now(), options.timeout) {
+      afterwards_(afterwards), warn_(afterwards == Afterwards::make_room ? options.warn : Warn()),
+      self_(make_claim(0, 0)), assembly_(Clock::now(), options.timeout) {
     for (const Socket &listener : listeners_) shields_.push_back(listener.shield());
 }
 
@@ -208,13 +210,29 @@ bool RendezvousServer::take_hello(Peer &peer) {
     return peer.channel.flush();
 }
 
+static std::string address_of(const Endpoint &from) {
+    const std::string where = text(from);
+    return where.substr(0, where.rfind(':'));
+}
+
+void RendezvousServer::warn_of_other_secret(const Peer &peer) {
+    if (!warn_ || has_served()) return;
+    const std::string sentence = "turned away a process at " + address_of(peer.from) +
+                                 " whose secret differs (QCCL_SECRET_FILE), or which belongs to "
+                                 "another job";
+    std::exchange(warn_, nullptr)(sentence.c_str());
+}
+
 bool RendezvousServer::take_proof(Peer &peer) {
     const auto filled = peer.channel.fill(sizeof(Proof));
     if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
     Proof proof;
     std::memcpy(&proof, peer.channel.held().data(), sizeof proof);
     peer.channel.drop(sizeof proof);
-    if (!is_genuine(proof, peer.seen, secret_)) return false;
+    if (!is_genuine(proof, peer.seen, secret_)) {
+        warn_of_other_secret(peer);
+        return false;
+    }
     if (afterwards_ == Afterwards::make_room && has_served()) {
         if (peer.seen.hello.greeting.wants_room != 0) {
             close_doors();
@@ -225,9 +243,8 @@ bool RendezvousServer::take_proof(Peer &peer) {
     }
 
     peer.session = Session(session_key(peer.seen, secret_), Session::Side::server);
-    std::string where = text(peer.from);
-    where = "process " + std::to_string(proof.claim.process) + " at " +
-            where.substr(0, where.rfind(':'));
+    const std::string where =
+        "process " + std::to_string(proof.claim.process) + " at " + address_of(peer.from);
     if (const Done joined = assembly_.join(proof.claim, where); !joined) {
         enter(peer, Stage::refused);
         return send(peer, FrameKind::failed, payload_of(to_bytes(joined.error())));

@@ -49,6 +49,8 @@ private:
     void broadcast(FrameKind kind, const Payload &payload);
     void find_host(const Peer &peer, const Claim &claim);
     void tell_failure(TimePoint now);
+    // Once, and only while ranks are missing: the process may be one of them.
+    void warn_of_other_secret(const Peer &peer);
     void dismiss(Peer &peer);
     Payload host_payload() const;
 
@@ -57,6 +59,7 @@ private:
     const Secret secret_;
     const std::chrono::nanoseconds linger_;
     const Afterwards afterwards_;
+    Warn warn_; // empty once it has warned
     const Claim self_;
     Assembly assembly_;
     std::vector<std::unique_ptr<Peer>> peers_; // in the order in which they came

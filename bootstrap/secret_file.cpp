@@ -24,9 +24,9 @@ Result<Secret> read_secret_file(const std::string &path) {
         return Error::make(Code::invalid_argument, "%.120s is no file", path.c_str());
     if (about.st_mode & S_IRWXO)
         return Error::make(Code::invalid_argument,
-                           "%.120s may be read or written by everybody (mode %o): no secret is in "
-                           "it; chmod o= mends that",
-                           path.c_str(), about.st_mode & 07777);
+                           "%.120s can be read or written by others (mode %o), so it is not "
+                           "secret; chmod o= %.120s",
+                           path.c_str(), about.st_mode & 07777, path.c_str());
     if (about.st_size < fewest_bytes || about.st_size > most_bytes)
         return Error::make(
             Code::invalid_argument, "%.120s holds %lld bytes; a secret has %lld to %lld",

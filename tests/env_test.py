@@ -64,7 +64,7 @@ class ByVariables(unittest.TestCase):
         os.chmod(path, 0o644)
         (status, _, said), = self.by_hand(environment(RANK=1, **variables))
         self.assertEqual(status, 1)
-        self.assertIn(f"QCCL_SECRET_FILE: {path} may be read or written by everybody (mode 644)", said)
+        self.assertIn(f"QCCL_SECRET_FILE: {path} can be read or written by others (mode 644), so it is not secret; chmod o= {path}", said)
 
     def test_what_is_missing_is_said(self):
         for variables, because in (({}, "no launcher has said which rank this is"), ({"RANK": 1}, "RANK is set, but not WORLD_SIZE"),

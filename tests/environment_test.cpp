@@ -2,6 +2,7 @@
 // they like, by a secret or without, and through a process manager's wire.
 #include "variables_kit.hpp"
 
+#include "bootstrap/handshake.hpp"
 #include "bootstrap/launcher.hpp"
 #include "bootstrap/secret_file.hpp"
 
@@ -150,6 +151,31 @@ static void a_port_that_somebody_else_holds_is_named() {
     CHECK(timer.seconds() < 3);
 }
 
+// A rank that comes to another program does not take it for a rank 0 with another secret.
+static void another_program_at_the_port_is_told_from_another_secret() {
+    std::vector<Endpoint> doors{*parse_address("127.0.0.1")};
+    auto listeners = open_listeners(doors);
+    CHECK_OK(listeners);
+    const int door = listeners->front().get();
+    std::thread program([door] {
+        for (pollfd one{door, POLLIN, 0}; poll(&one, 1, -1) > 0;) {
+            const Socket guest(accept4(door, nullptr, nullptr, SOCK_CLOEXEC));
+            if (!guest.is_open()) return; // shut down
+            static constexpr std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
+            (void)send(guest.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
+            Hello hello; // what has come and is not read would take the banner away
+            (void)recv(guest.get(), &hello, sizeof hello, MSG_WAITALL);
+        }
+    });
+    Job job;
+    job.host = "127.0.0.1";
+    job.port = doors.front().port;
+    const Done done = job.meet(1, some_options(500ms));
+    CHECK(shutdown(door, SHUT_RDWR) == 0);
+    program.join();
+    CHECK(contains(done, "within 0.5 s: the process listening there is another program"));
+}
+
 static std::string write_secret(const std::string &name, const std::string &content, mode_t mode) {
     std::string path = std::filesystem::temp_directory_path() / name;
     path += "." + std::to_string(getpid());
@@ -164,6 +190,9 @@ static void a_secret_file_keeps_others_out() {
     const Job job;
     EnvironmentOptions mine = some_options();
     mine.secret_file = right;
+    std::vector<std::string> warnings; // of rank 0, which outlives them
+    EnvironmentOptions of_rank_0 = mine;
+    of_rank_0.rendezvous.warn = [&](const char *sentence) { warnings.push_back(sentence); };
     const auto stranger_with = [&](const std::string &path) {
         EnvironmentOptions theirs = some_options(1s);
         theirs.secret_file = path;
@@ -173,11 +202,16 @@ static void a_secret_file_keeps_others_out() {
         if (place == job.size) return job.meet(1, stranger_with(wrong));
         if (place > job.size) return job.meet(1, stranger_with(""));
         if (place == 1) std::this_thread::sleep_for(1500ms); // so that all strangers find rank 0
-        return job.meet(place, mine);
+        return job.meet(place, place == 0 ? of_rank_0 : mine);
     });
     for (uint32_t rank = 0; rank < job.size; rank++) CHECK_OK(done[rank]);
-    for (uint32_t place = job.size; place < done.size(); place++)
-        CHECK(contains(done[place], "who listens there does not hold the secret"));
+    for (uint32_t place = job.size; place < done.size(); place++) {
+        CHECK(contains(done[place], "within 1 s: the process listening there has another secret"));
+        CHECK(contains(done[place], "QCCL_SECRET_FILE must name the same content on all ranks"));
+    }
+    CHECK_EQ(warnings.size(), size_t{1}); // of two, each of which has come several times
+    CHECK(warnings[0].find("turned away a process at ") == 0);
+    CHECK(warnings[0].find(" whose secret differs (QCCL_SECRET_FILE)") != std::string::npos);
     std::filesystem::remove(right);
     std::filesystem::remove(wrong);
 }
@@ -192,8 +226,12 @@ static void a_secret_that_is_none_is_refused() {
     const std::string long_enough(16, 'x');
     CHECK_EQ(refusal(long_enough, 0600), "");
     CHECK_EQ(refusal(long_enough, 0440), "");
-    for (const mode_t open : {0604U, 0602U, 0666U})
-        CHECK(refusal(long_enough, open).find(" may be read or written by everybody") == 0);
+    for (const auto &[open, shown] : {std::pair{0604U, "604"}, {0602U, "602"}, {0666U, "666"}}) {
+        const std::string sentence = refusal(long_enough, open);
+        CHECK_EQ(sentence.substr(0, sentence.find(", so it is not secret; chmod o= /")),
+                 std::string(" can be read or written by others (mode ") + shown + ")");
+        CHECK(sentence.ends_with("/secret." + std::to_string(getpid())));
+    }
     CHECK_EQ(refusal("short", 0600), " holds 5 bytes; a secret has 16 to 65536");
     CHECK_EQ(refusal(std::string(70000, 'x'), 0600),
              " holds 70000 bytes; a secret has 16 to 65536");
@@ -342,6 +380,7 @@ int main() {
         QTEST(who_does_not_fit_is_told),
         QTEST(who_waits_says_for_what),
         QTEST(a_port_that_somebody_else_holds_is_named),
+        QTEST(another_program_at_the_port_is_told_from_another_secret),
         QTEST(a_secret_file_keeps_others_out),
         QTEST(a_secret_that_is_none_is_refused),
     };
