@@ -1,7 +1,11 @@
 // Modules are looked for beside the library first: in a build folder that is where they lie.
 #include "base/module.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <system_error>
 
 #include <dlfcn.h>
@@ -15,14 +19,26 @@ static std::filesystem::path own_folder() {
     return std::filesystem::path(info.dli_fname).parent_path();
 }
 
+// What dlerror says of a file that is in no folder: of a library that the file needs it says that
+// library's name, and of one that it has found the path.
+static bool is_about_no_file(std::string_view said, const std::string &file_name) {
+    return said.starts_with(file_name + ":") && said.ends_with(std::strerror(ENOENT));
+}
+
+static Error not_loaded(const char *file_name) {
+    const char *const said = dlerror();
+    if (is_about_no_file(said, file_name))
+        return Error::make(Code::system_error, "there is no %s", file_name).compared(0, ENOENT);
+    return Error::make(Code::system_error, "%s cannot be loaded: %.200s", file_name, said);
+}
+
 Result<void *> find_in_module(const char *file_name, const char *symbol) {
     const std::filesystem::path beside = own_folder() / file_name;
     std::error_code ignored;
     const bool is_beside = std::filesystem::exists(beside, ignored);
     void *const library =
         dlopen(is_beside ? beside.c_str() : file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library)
-        return Error::make(Code::system_error, "%s cannot be loaded: %.200s", file_name, dlerror());
+    if (!library) return not_loaded(file_name);
     void *const found = dlsym(library, symbol);
     if (!found)
         return Error::make(Code::system_error, "%s is no module of this library: it has no %s",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 
 namespace qccl {
@@ -41,16 +42,17 @@ std::optional<DeviceSpec> parse(std::string_view spec) {
 
 // A device that this build or this machine does not have is the caller's mistake, who may name
 // another: there is nothing that the system has refused.
+Error not_loaded(const std::string &vendor, const Error &why) {
+    if (why.got != ENOENT) return Error::make(Code::invalid_argument, "%.300s", why.text);
+    return Error::make(Code::invalid_argument, "%.300s; build it with -D%s=enabled (needs %s)",
+                       why.text, vendor.c_str(),
+                       std::ranges::find(vendors, vendor, &Vendor::name)->built_with);
+}
+
 Result<const GpuModule *> load(const std::string &vendor) {
     const std::string file = "libqccl_" + vendor + ".so";
     const auto found = find_in_module(file.c_str(), gpu_module_symbol);
-    if (!found)
-        return Error::make(
-            Code::invalid_argument,
-            "this QCCL has no module for GPUs of %s: %.250s; it is built (meson configure build "
-            "-D%s=enabled) where there is %s",
-            vendor.c_str(), found.error().text, vendor.c_str(),
-            std::ranges::find(vendors, vendor, &Vendor::name)->built_with);
+    if (!found) return not_loaded(vendor, found.error());
     const GpuModule *const module = reinterpret_cast<GpuModuleFunction *>(*found)();
     QCCL_TRY(check_abi(file.c_str(), module->abi, GpuModule::current_abi));
     return module;
