@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace qccl::perf {
 
@@ -70,14 +72,22 @@ std::string one_file_note(std::string_view pattern) {
 
 std::unique_ptr<Source> make_gaussian(uint64_t seed) { return std::make_unique<Gaussian>(seed); }
 
+// Of a pattern that names no file, and no %r either: somebody may have expected another spelling.
+static const char *hint_for(std::string_view pattern) {
+    std::error_code ignored;
+    const bool is_clear = pattern.find("%r") != std::string_view::npos ||
+                          std::filesystem::is_regular_file(pattern, ignored);
+    return is_clear ? "" : "; %r stands for the rank, as in DIR/rank%r.npy";
+}
+
 Result<std::unique_ptr<Files>> Files::open(std::string_view pattern, uint32_t ranks) {
     std::vector<Npy> files;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const std::string path = path_of_rank(pattern, rank);
         auto opened = Npy::open(path);
         if (!opened)
-            return Error::make(Code::invalid_argument, "input of rank %u: %s", rank,
-                               opened.error().text);
+            return Error::make(Code::invalid_argument, "input of rank %u: %s%s", rank,
+                               opened.error().text, hint_for(pattern));
         Npy file = std::move(*opened);
         if (rank > 0 && file.type() != files.front().type())
             return Error::make(Code::invalid_argument, "%s holds %s, and that of rank 0 holds %s",

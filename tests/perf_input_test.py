@@ -128,6 +128,12 @@ class Input(unittest.TestCase):
             for path, because in (("", "is empty"), (self.folder.name, f"cannot read {self.folder.name}: Is a directory"),
                                   ("/dev/null", "cannot read /dev/null: it is no plain file")):
                 self.assertIn(because, tool.run([PERF, *command, "--input", path], expect=2).stderr)
+            for path in (self.folder.name, os.path.join(self.folder.name, "rank%d.npy")):
+                said = tool.run([PERF, *command, "--input", path], expect=2).stderr
+                self.assertIn(f"cannot read {path}: ", said)
+                self.assertIn("; %r stands for the rank, as in DIR/rank%r.npy\n", said)
+            missing = tool.run([PERF, *command, "--input", self.pattern], expect=2).stderr
+            self.assertNotIn("stands for the rank", missing)
 
     def test_files_and_options_that_disagree(self):
         self.save([numpy.ones(10, "<f4")] * 2)
