@@ -23,7 +23,7 @@ public:
     virtual uint32_t rank() const = 0;
     virtual uint32_t size() const = 0;
     // Every rank gives `bytes` bytes, the same number everywhere, and gets size() times as many, in
-    // rank order. Each call is bounded by the timeout the bootstrap was made with (0: never); an
+    // rank order. Each call is bounded by the timeout the bootstrap was made with (0: for ever); an
     // error names the rank that did not come where that is known, and is final.
     virtual Done all_gather(const void *mine, void *all, size_t bytes) = 0;
     // An error if a rank is known to come to no all-gather any more. Between all-gathers.

@@ -106,6 +106,8 @@ static void a_wrong_value_is_refused_by_name() {
     }
     CHECK_EQ(std::string(read({"QCCL_CHECKSUM=maybe"}).error().text),
              "QCCL_CHECKSUM=maybe: expected 0 or 1");
+    CHECK_EQ(std::string(read({"QCCL_TIMEOUT=soon"}).error().text),
+             "QCCL_TIMEOUT=soon: expected a time such as 1800 or 30m; 0: for ever");
 }
 
 static void an_unknown_name_is_warned_about() {

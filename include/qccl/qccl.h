@@ -211,7 +211,7 @@ typedef struct {
     const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
     const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not
-                             * come; < 0 never; 0 QCCL_TIMEOUT; NaN is refused */
+                             * come; < 0 for ever; 0 QCCL_TIMEOUT; NaN is refused */
     double peer_timeout;    /* seconds, below; 0 QCCL_PEER_TIMEOUT; < 0 and NaN are refused */
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */

@@ -72,7 +72,7 @@ static constexpr SettingRow table[] = {
      "to say who disagrees, in a shrink for a rank that makes other calls, and to tell ranks that "
      "come too late",
      store<&Settings::peer_timeout, parse_some<parse_duration>>},
-    {"QCCL_TIMEOUT", "1800s", "a time such as 1800 or 30m; 0: never",
+    {"QCCL_TIMEOUT", "1800s", "a time such as 1800 or 30m; 0: for ever",
      "how long creation, calls, qcclCommFinalize and qcclCommDestroy wait for a rank that lives "
      "but does not come",
      store<&Settings::timeout, parse_duration>},

@@ -33,7 +33,7 @@ struct Settings {
     std::string debug_file;
     std::optional<std::string> record; // a folder, or off
     std::chrono::nanoseconds peer_timeout{};
-    std::chrono::nanoseconds timeout{}; // zero: never
+    std::chrono::nanoseconds timeout{}; // zero: for ever
     bool checksum = false;
     std::optional<std::string> tier;
     std::optional<uint64_t> segment_bytes;
