@@ -26,8 +26,8 @@ Result<uint64_t> begin_epoch();
 // The answer to a child that uses a handle of its parent.
 inline Error refuse_child(const char *what) {
     return Error::make(Code::invalid_usage,
-                       "%s was made before this process was forked; a child may use only what it "
-                       "made itself",
+                       "%s belongs to the parent process; after fork, make communicators and "
+                       "streams of your own (codecs may be shared)",
                        what);
 }
 
