@@ -82,7 +82,8 @@ static void each_field_is_compared_and_named() {
         const Done refused = check_agreements(all);
         CHECK(!refused && refused.error().code == Code::mismatch && refused.error().rank == 2);
         CHECK(text(refused).starts_with(each.name));
-        CHECK(text(refused).ends_with(": rank 2 has \"this\", rank 0 has \"\""));
+        CHECK(text(refused).ends_with(
+            ": rank 2 has \"this\", rank 0 has \"\"; all ranks need the same"));
     }
 }
 
@@ -105,7 +106,7 @@ static void spellings_of_one_value_agree() {
         Agreement::set(all[2].*field, other);
         CHECK(text(check_agreements(all))
                   .ends_with(std::string(": rank 2 has \"") + other + "\", rank 0 has \"" + one +
-                             "\""));
+                             "\"; all ranks need the same"));
     }
     // A text of a peer that fills the field.
     std::vector<Agreement> all(2);
@@ -133,6 +134,18 @@ static void places_are_told_by_node_host_and_rack() {
     CHECK(spots({{"0", "a", ""}, {"1", "a", ""}}) == Spots({{0, 0, 0}, {1, 0, 0}}));
     CHECK(spots({{"", "a", "r"}, {"", "b", "s"}, {"", "a", "r"}}) ==
           Spots({{0, 0, 0}, {0, 1, 1}, {0, 0, 0}}));
+}
+
+// Of the same spec by the communicator and by the environment they show which is which.
+static void quotes_hold_the_value_alone() {
+    std::vector<Agreement> all(2);
+    Agreement::set(all[0].codec, "int8");
+    Agreement::set(all[1].codec, "int8 by QCCL_CODEC");
+    CHECK_EQ(text(check_agreements(all)), "codec: rank 1 has \"int8\" by QCCL_CODEC, rank 0 has "
+                                          "\"int8\"; all ranks need the same");
+    std::swap(all[0], all[1]);
+    CHECK_EQ(text(check_agreements(all)), "codec: rank 1 has \"int8\", rank 0 has \"int8\" by "
+                                          "QCCL_CODEC; all ranks need the same");
 }
 
 static void a_host_is_in_one_rack() {
@@ -202,17 +215,12 @@ static void the_slowest_kernels_set_the_pace() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(the_slowest_kernels_set_the_pace),
-        QTEST(equal_ranks_agree),
-        QTEST(a_common_protocol_is_enough),
-        QTEST(another_byte_order_is_refused),
-        QTEST(ranks_out_of_order_are_refused),
-        QTEST(each_field_is_compared_and_named),
-        QTEST(spellings_of_one_value_agree),
-        QTEST(places_are_told_by_node_host_and_rack),
-        QTEST(a_host_is_in_one_rack),
-        QTEST(ranks_on_gpus_are_counted),
-        QTEST(long_texts_differ_in_their_ends),
+        QTEST(the_slowest_kernels_set_the_pace), QTEST(equal_ranks_agree),
+        QTEST(a_common_protocol_is_enough),      QTEST(another_byte_order_is_refused),
+        QTEST(ranks_out_of_order_are_refused),   QTEST(each_field_is_compared_and_named),
+        QTEST(spellings_of_one_value_agree),     QTEST(places_are_told_by_node_host_and_rack),
+        QTEST(quotes_hold_the_value_alone),      QTEST(a_host_is_in_one_rack),
+        QTEST(ranks_on_gpus_are_counted),        QTEST(long_texts_differ_in_their_ends),
         QTEST(one_rank_warns_for_all_alike),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

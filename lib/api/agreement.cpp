@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 namespace qccl {
 
@@ -83,6 +84,12 @@ static constexpr AgreementField agreement_fields[] = {
     {"QCCL_LINK_RATE", &Agreement::link_rate, are_equal<parse_rate>},
 };
 
+// "int8" by QCCL_CODEC: of a value that names its source, the value alone is quoted.
+static std::string quoted(std::string_view text) {
+    const size_t end = std::min(text.find(" by QCCL_"), text.size());
+    return '"' + std::string(text.substr(0, end)) + '"' + std::string(text.substr(end));
+}
+
 // A host is in one rack.
 static Done check_racks(std::span<const Agreement> all) {
     std::map<Agreement::Text, size_t> first_of; // host: rank
@@ -108,9 +115,9 @@ Done check_agreements(std::span<const Agreement> all) {
             const std::string_view text = text_of(all[rank].*field.text);
             if (text == of_rank_0 || (field.are_equal && field.are_equal(text, of_rank_0)))
                 continue;
-            return Error::make(Code::mismatch, "%s: rank %zu has \"%.*s\", rank 0 has \"%.*s\"",
-                               field.name, rank, static_cast<int>(text.size()), text.data(),
-                               static_cast<int>(of_rank_0.size()), of_rank_0.data())
+            return Error::make(Code::mismatch,
+                               "%s: rank %zu has %s, rank 0 has %s; all ranks need the same",
+                               field.name, rank, quoted(text).c_str(), quoted(of_rank_0).c_str())
                 .at_rank(static_cast<int64_t>(rank));
         }
     return {};
