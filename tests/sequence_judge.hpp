@@ -18,7 +18,7 @@ enum class Breach : uint8_t {
     never_told,     // a rank had success in every call, its last one too
     unnamed,        // no rank got qcclMismatch
     sentences,      // ranks got qcclMismatch with different sentences
-    wrong_error,    // a rank's first error is neither qcclMismatch nor qcclPeerLost
+    wrong_error,    // a rank's first error is not qcclMismatch, or qcclPeerLost without a cause
     agreed_failed,  // a call that was not to fail failed
     wrong_data,     // an agreed call that succeeded left wrong data, or wrote beyond a buffer
     late_repair,    // a shrink by a rank that had been told of the disagreement lasted as long
