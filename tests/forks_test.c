@@ -1,7 +1,13 @@
 /* Ranks on several hosts fork, and their children and grandchildren make communicators of their
- * own, while and after the parents use theirs. */
+ * own, while and after the parents use theirs.
+ *
+ * Usage: forks_test [ALLOCATOR]; the file that is to have replaced libc's malloc. NAMES_ENVIRON
+ * makes this a program that has libc's `environ` in its own memory, GLOBAL_UCX one that shows UCX's
+ * symbols to all. Each rank loads UCX itself: UCX cannot be used in a child that has been forked
+ * while another thread was in one of UCX's hooks. */
 #include "process_kit.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +33,12 @@ static void prepare_rank(int rank)
     stand_on_host(rank < size / 2 ? "first" : "second");
     setenv("QCCL_UCX_DEVICES", "lo", 1);
     setenv("QCCL_SOCKET_IFNAME", "lo", 1);
+#ifdef GLOBAL_UCX
+    if (!dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL)) {
+        fprintf(stderr, "%s\n", dlerror());
+        abort();
+    }
+#endif
 }
 
 static qcclResult_t sum(qcclComm_t comm, int rank)
@@ -165,11 +177,36 @@ static void every_generation_has_its_own(void **state)
     play_with_family(&scenario);
 }
 
-int main(void)
+#ifdef NAMES_ENVIRON
+static void environ_is_in_the_program(void **state)
+{
+    static const char in_program;
+    Dl_info program, variable;
+    (void)state;
+    assert_int_not_equal(dladdr(&in_program, &program), 0);
+    assert_int_not_equal(dladdr((void *)&environ, &variable), 0);
+    assert_ptr_equal(variable.dli_fbase, program.dli_fbase);
+}
+#endif
+
+static int has_malloc(const char *file)
+{
+    Dl_info its;
+    return dladdr(dlsym(RTLD_DEFAULT, "malloc"), &its) != 0 && strcmp(its.dli_fname, file) == 0;
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+#ifdef NAMES_ENVIRON
+        cmocka_unit_test(environ_is_in_the_program),
+#endif
         cmocka_unit_test(children_and_grandchildren_have_their_own),
         cmocka_unit_test(every_generation_has_its_own),
     };
+    if (argc > 1 && !has_malloc(argv[1])) {
+        fprintf(stderr, "malloc is not that of %s\n", argv[1]);
+        return 1;
+    }
     return cmocka_run_group_tests(tests, share_memory, NULL);
 }

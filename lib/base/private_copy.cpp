@@ -2,6 +2,18 @@
 // other objects ask for them are the same. So the copies are files of their own in memory, and each
 // asks for the others by the paths of those, which take the places of the names.
 //
+// The loader looks for a symbol in the program, and in all that is loaded with RTLD_GLOBAL, before
+// it looks in the copies. The copies need that for the symbols of libc: libc's strdup takes memory
+// from the program's malloc, and a program can have the variable `environ` in its own memory.
+// RTLD_DEEPBIND would have the copies find libc's free and libc's `environ` instead. But where the
+// originals are loaded with RTLD_GLOBAL, the copies would find those, too. So each copy calls the
+// libraries' own symbols by other names.
+//
+// The loader finds names by a hash table that the linker has made, and the other names fit into it:
+// the GNU hash of a name is made by h = 33 h + c for each character c, so it stays the same where
+// one character is greater by 1 and the next one is less by 33. In a library that has only the
+// older kind of table the loader does not find the other names; then there is no copy but an error.
+//
 // A namespace of dlmopen would have a C library of its own, whose keys of thread-specific data are
 // the same numbers as the program's and stand in the same places.
 #include "base/private_copy.hpp"
@@ -10,8 +22,10 @@
 #include "base/system_error.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,12 +118,50 @@ bool replace_name(std::string &image, const std::string &name, const std::string
     return is_there;
 }
 
-Done prepare_copies(std::vector<Original> &objects) {
+// Empty if the file ends before.
+template <typename T>
+std::vector<T> read_at(const std::string &image, size_t offset, size_t count) {
+    std::vector<T> found(count);
+    const size_t bytes = count * sizeof(T), begin = std::min(offset, image.size());
+    if (image.copy(reinterpret_cast<char *>(found.data()), bytes, begin) < bytes) found.clear();
+    return found;
+}
+
+// The strings among which are the names of all symbols that the object defines or asks for. Empty
+// if the file does not tell where they are.
+std::span<char> symbol_names(std::string &image) {
+    const auto headers = read_at<ElfW(Ehdr)>(image, 0, 1);
+    if (headers.empty()) return {};
+    const auto sections =
+        read_at<ElfW(Shdr)>(image, headers.front().e_shoff, headers.front().e_shnum);
+    const auto symbols =
+        std::find_if(sections.begin(), sections.end(),
+                     [](const ElfW(Shdr) & section) { return section.sh_type == SHT_DYNSYM; });
+    if (symbols == sections.end() || symbols->sh_link >= sections.size()) return {};
+    const ElfW(Shdr) &strings = sections[symbols->sh_link];
+    const size_t begin = std::min<size_t>(strings.sh_offset, image.size());
+    return {image.data() + begin, std::min<size_t>(strings.sh_size, image.size() - begin)};
+}
+
+// The prefix is replaced inside longer names, too: a name may be stored as the end of another one.
+void rename_symbols(std::span<char> names, std::string_view library) {
+    const std::string prefix = std::string(library.substr(std::strlen("lib"))) + '_';
+    const std::string_view text(names.data(), names.size());
+    for (size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at)) {
+        names[at] = static_cast<char>(names[at] + 1);
+        names[at + 1] = static_cast<char>(names[at + 1] - 33);
+    }
+}
+
+Done prepare_copies(std::vector<Original> &objects, Libraries libraries) {
     for (Original &object : objects) {
         std::ifstream file(object.path, std::ios::binary);
         object.image.assign(std::istreambuf_iterator<char>(file), {});
         if (!file) return refuse_copy(object, "its file cannot be read");
         QCCL_TRY(object.copy, open_file_in_memory(object.name()));
+        const std::span<char> names = symbol_names(object.image);
+        if (names.empty()) return refuse_copy(object, "its file lists no symbols");
+        for (const std::string_view library : libraries) rename_symbols(names, library);
     }
     for (size_t i = 1; i < objects.size(); i++) { // nothing asks for the first
         const std::string name = objects[i].name(), path = path_of(objects[i].copy, name);
@@ -130,10 +182,9 @@ Result<void *> find_in_private_copy(const void *inside, Libraries libraries, con
         return Error::make(Code::internal_error, "no shared object is loaded at %p", inside);
     std::vector<Original> objects = loaded_objects(libraries);
     objects.insert(objects.begin(), Original{first.dli_fname, {}, {}});
-    QCCL_TRY(prepare_copies(objects));
-    // The copies find each other also where the program itself is linked with the originals.
+    QCCL_TRY(prepare_copies(objects, libraries));
     const std::string path = path_of(objects.front().copy, objects.front().name());
-    void *const copy = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_DEEPBIND);
+    void *const copy = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     void *const found = copy ? dlsym(copy, symbol) : nullptr;
     if (!found) return refuse_copy(objects.front(), dlerror());
     return found;
