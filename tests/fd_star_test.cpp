@@ -187,11 +187,11 @@ void too_few_descriptors_are_told_at_once() {
     const char *const preloaded = std::getenv("LD_PRELOAD");
     if (preloaded && std::strstr(preloaded, "vgpreload")) return; // it keeps this limit to itself
     const auto start = Clock::now();
-    CHECK_EQ(serve_with_few_descriptors(0),
-             std::string("cannot accept a rank's connection: Too many open files"));
+    CHECK(serve_with_few_descriptors(0).starts_with(
+        "cannot accept a rank's connection: Too many open files (the limit of open files"));
     for (const rlim_t spare : {1U, 2U})
-        CHECK_EQ(serve_with_few_descriptors(spare),
-                 std::string("cannot take a rank's shared memory: Too many open files"));
+        CHECK(serve_with_few_descriptors(spare).starts_with(
+            "cannot take a rank's shared memory: Too many open files"));
     CHECK(Clock::now() - start < 5s);
 }
 
