@@ -91,7 +91,8 @@ public:
     virtual void free_private(std::byte *memory) = 0;
 
     virtual Result<GpuPlace> find(const void *memory) const = 0;
-    // Lets the GPU reach memory of the host, as often as asked: the last `unpin` ends it.
+    // Lets the GPU reach memory of the host, as often as asked: the last `unpin` ends it, and may
+    // wait for all that GPUs do.
     virtual Done pin(std::byte *memory, size_t bytes) = 0;
     virtual void unpin(std::byte *memory) = 0;
 

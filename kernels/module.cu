@@ -275,13 +275,17 @@ Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
     return {};
 }
 
+// The driver may wait for all that GPUs do, and no other thread must wait for that. None pins this
+// memory meanwhile: all that share it have pinned it before.
 void ModuleGpu::unpin(std::byte *memory) {
     GpuProcess &all = GpuProcess::current();
-    const std::lock_guard lock(all.mutex);
+    std::unique_lock lock(all.mutex);
     const auto known = all.pins.find(memory);
     if (known == all.pins.end() || --known->second.uses > 0) return;
-    if (known->second.is_ours) undo([&] { return runtime::unpin(memory); });
+    const bool is_ours = known->second.is_ours;
     all.pins.erase(known);
+    lock.unlock();
+    if (is_ours) undo([&] { return runtime::unpin(memory); });
 }
 
 Result<GpuMemoryName> ModuleGpu::name_memory(std::byte *memory, size_t bytes) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 using namespace emulated_kit;
@@ -230,22 +231,31 @@ static void threads_of_a_block_meet_or_the_launch_fails() {
 }
 
 static void to_free_waits_for_the_gpu() {
-    const StreamHandle stream;
-    Gate gate;
-    void *memory = nullptr;
+    void *memory = nullptr, *of_host = nullptr;
+    std::vector<char> mine(100);
     DO(Malloc(&memory, 100));
-    gate.hold(stream);
-    DO(MemsetAsync(memory, 1, 100, stream));
-    std::atomic<bool> is_free = false;
-    std::thread freeing([&] {
-        qcclEmulatedFree(memory);
-        is_free = true;
-    });
-    nap();
-    CHECK(!is_free);
-    gate.open();
-    freeing.join();
-    DO(StreamSynchronize(stream));
+    DO(MallocHost(&of_host, 100));
+    DO(HostRegister(mine.data(), mine.size()));
+    const std::function<qcclEmulatedResult_t()> releases[] = {
+        [&] { return qcclEmulatedFree(memory); }, [&] { return qcclEmulatedFreeHost(of_host); },
+        [&] { return qcclEmulatedHostUnregister(mine.data()); }};
+    for (const auto &release : releases) {
+        const StreamHandle stream;
+        Gate gate;
+        gate.hold(stream);
+        std::atomic<bool> is_free = false;
+        qcclEmulatedResult_t result = qcclEmulatedErrorNotReady;
+        std::thread freeing([&] {
+            result = release();
+            is_free = true;
+        });
+        nap();
+        CHECK(!is_free);
+        gate.open();
+        freeing.join();
+        CHECK_EQ(result, qcclEmulatedSuccess);
+        DO(StreamSynchronize(stream));
+    }
 }
 
 static void memory_in_the_order_of_a_stream() {

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <numeric>
 
 using namespace qccl;
@@ -286,6 +288,30 @@ static void private_memory_waits_for_nobody() {
     gpu->destroy_gate(*gate);
 }
 
+// To unpin waits for the GPU, and other threads can pin meanwhile.
+static void memory_is_pinned_while_a_stream_waits() {
+    const auto gpu = open_gpu(0);
+    const Stream busy(*gpu);
+    std::vector<std::byte> first(10000), second(10000);
+    CHECK_OK(gpu->pin(first.data(), first.size()));
+    const auto gate = gpu->create_gate();
+    CHECK_OK(gate);
+    CHECK_OK(gpu->await_gate(busy.handle, *gate, 1));
+    const auto unpinning = std::async(std::launch::async, [&] { gpu->unpin(first.data()); });
+    nap();
+    auto pinning =
+        std::async(std::launch::async, [&] { return gpu->pin(second.data(), second.size()); });
+    const bool is_pinned = pinning.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    const bool is_waiting =
+        unpinning.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
+    std::atomic_ref(**gate).store(1);
+    CHECK(is_pinned && is_waiting);
+    CHECK_OK(pinning.get());
+    unpinning.wait();
+    gpu->unpin(second.data());
+    gpu->destroy_gate(*gate);
+}
+
 static void a_failed_kernel_fails_its_stream() {
     const auto gpu = open_gpu(0);
     const Stream stream(*gpu), other(*gpu), third(*gpu);
@@ -361,6 +387,7 @@ int main() {
         QTEST(marks_tell_when_a_stream_has_come_by),
         QTEST(gates_count_beyond_zero),
         QTEST(private_memory_waits_for_nobody),
+        QTEST(memory_is_pinned_while_a_stream_waits),
         QTEST(a_failed_kernel_fails_its_stream),
         QTEST(what_is_pinned_is_counted),
     };

@@ -53,9 +53,9 @@ public:
     std::span<std::byte> inbox() override { return inner_->inbox(); }
     bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
 
-    Result<std::span<std::byte>> overflow(size_t bytes, std::span<const ByteRange> used) override {
+    Result<std::span<std::byte>> overflow(size_t bytes) override {
         QCCL_TRY(before("overflow"));
-        return inner_->overflow(bytes, used);
+        return inner_->overflow(bytes);
     }
 
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
@@ -91,7 +91,9 @@ public:
         inner_->use_device_memory(std::move(by_rank));
     }
     std::vector<std::span<std::byte>> arenas() override { return inner_->arenas(); }
-    void watch_overflow(const OverflowHooks &hooks) override { inner_->watch_overflow(hooks); }
+    void keep_overflow(std::function<Done(const MappedMemory &)> on_open) override {
+        inner_->keep_overflow(std::move(on_open));
+    }
 
     size_t line_bytes() const override { return inner_->line_bytes(); }
     Result<std::byte *> line() override {

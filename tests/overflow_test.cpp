@@ -1,20 +1,23 @@
-// Overflow: memory of a rank for one call, larger than its outbox. Others find there what the rank
-// has written, also by way of third ranks, and after the call it is the system's again.
+// Overflow: memory of a rank for a call that needs more than its outbox. Others find there what the
+// rank has written, also by way of third ranks, and after the call it is the system's again, or
+// kept for later calls.
 #include "transport_ways.hpp"
 
+#include "base/round_up.hpp"
 #include "transport/overflow.hpp"
 #include "transport/roster.hpp"
 
 #include <cstdio>
 #include <memory>
 #include <sys/resource.h>
+#include <unistd.h>
+#include <vector>
 
 using namespace qtest;
 
 namespace {
 
 constexpr uint32_t ranks = 3;
-constexpr size_t far_apart = size_t{256} << 20;
 
 // Of this process, in bytes; of memory that it shares.
 size_t shared_bytes() {
@@ -38,20 +41,15 @@ void check_bytes(const Wire &wire, uint64_t call, uint32_t rank, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 61) CHECK(wire.data[i] == value_of(call, rank, i));
 }
 
-// Every rank's bytes go round the ranks by reference. The first and the last part of the memory are
-// used, and what lies between them costs nothing.
+// Every rank's bytes go round the ranks by reference.
 void go_round(Transport &transport, uint64_t call, size_t bytes) {
     CHECK_OK(transport.begin(call_number(call), 30s));
     const uint32_t own = transport.rank(), next = (own + 1) % ranks, previous = (own + 2) % ranks;
-    const ByteRange used[] = {{0, bytes}, {far_apart - bytes, bytes}};
-    const auto memory = transport.overflow(far_apart, used);
+    const auto memory = transport.overflow(bytes);
     CHECK_OK(memory);
-    CHECK(memory->size() >= far_apart);
-    const std::span<std::byte> part = memory->subspan(used[call % 2].offset, bytes);
-    for (size_t i = 0; i < bytes; i++) {
-        CHECK(part[i] == std::byte{0});
-        part[i] = value_of(call, own, i);
-    }
+    CHECK(memory->size() >= bytes);
+    const std::span<std::byte> part = memory->last(bytes);
+    for (size_t i = 0; i < bytes; i++) part[i] = value_of(call, own, i);
     CHECK_OK(send(transport, next, {part.data(), bytes, own, 0}));
     const auto first = receive(transport, previous);
     CHECK_OK(first);
@@ -96,6 +94,37 @@ template <Kind kind> void calls_of_both_kinds_alternate() {
     });
 }
 
+// Where it is kept it is as large as the largest call needs, and other ranks hear of it when it has
+// grown alone, with every byte that they are to reach.
+template <Kind kind> void what_is_kept_serves_later_calls() {
+    run_ranks(kind, ranks, [](const Rank &rank) {
+        const auto transport = create(rank);
+        std::vector<MappedMemory> opened;
+        transport->keep_overflow([&](const MappedMemory &memory) -> Done {
+            opened.push_back(memory);
+            return {};
+        });
+        const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+        rank.meeting.barrier();
+        const size_t before = shared_bytes();
+        uint64_t call = 1;
+        size_t most = 0, growths = 0;
+        for (const size_t bytes : {size_t{4} << 20, size_t{100000}, size_t{5} << 20,
+                                   size_t{4} << 20, size_t{20} << 20, size_t{1}}) {
+            growths += bytes > most;
+            most = std::max(most, bytes);
+            go_round(*transport, call++, bytes);
+            go_round(*transport, call++, bytes);
+            CHECK_EQ(opened.size(), ranks * growths);
+            for (size_t i = opened.size() - ranks; i < opened.size(); i++)
+                CHECK_EQ(opened[i].bytes.size(), round_up(most, page));
+        }
+        rank.meeting.barrier();
+        // The memory of all ranks, as this one reaches it, through whichever of its mappings.
+        if (are_processes(kind)) CHECK(shared_bytes() - before < ranks * 2 * most);
+    });
+}
+
 // What the system does not give is an error that says so, and ends nothing else.
 template <Kind kind> void what_cannot_be_had_is_an_error() {
     run_ranks(kind, 2, [](const Rank &rank) {
@@ -105,15 +134,13 @@ template <Kind kind> void what_cannot_be_had_is_an_error() {
         const rlimit low{.rlim_cur = size_t{8} << 20, .rlim_max = before.rlim_max};
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
         CHECK_OK(transport->begin(call_number(1), 30s));
-        const ByteRange used[] = {{0, size_t{16} << 20}};
-        const auto refused = transport->overflow(size_t{16} << 20, used);
+        const auto refused = transport->overflow(size_t{16} << 20);
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
         CHECK(!refused && refused.error().code == Code::system_error);
         CHECK(std::strstr(refused.error().text, "ulimit -f") != nullptr);
-        const ByteRange more_than_there_is[] = {{0, size_t{1} << 46}};
-        CHECK(!transport->overflow(size_t{1} << 46, more_than_there_is));
+        CHECK(!transport->overflow(size_t{1} << 46));
         rank.meeting.barrier(); // what one rank asks for counts against the others
-        CHECK_OK(transport->overflow(size_t{16} << 20, used));
+        CHECK_OK(transport->overflow(size_t{16} << 20));
         CHECK_OK(by_mail(*transport));
         CHECK_OK(transport->end());
     });
@@ -134,18 +161,17 @@ void ranks_of_a_host_share_what_is_free() {
     };
     const auto body = [&](const Rank &rank) {
         const auto transport = create(rank);
-        const ByteRange used[] = {{0, needed}};
         free_bytes = size * needed;
         waits = true;
         CHECK_OK(transport->begin(call_number(1), 30s));
-        CHECK_OK(transport->overflow(needed, used));
+        CHECK_OK(transport->overflow(needed));
         CHECK_OK(by_mail(*transport));
         CHECK_OK(transport->end());
         const size_t before = shared_bytes();
         free_bytes = 2 * needed;
         waits = true;
         CHECK_OK(transport->begin(call_number(2), 30s));
-        const auto memory = transport->overflow(needed, used);
+        const auto memory = transport->overflow(needed);
         if (!memory) transport->fail(memory.error());
         const Done done = memory ? by_mail(*transport) : Done(memory.error());
         CHECK(!done);
@@ -170,11 +196,10 @@ void memory_that_goes_meanwhile_is_missed() {
     options.free_memory = [&] { return std::exchange(free_bytes, size_t{100} << 20); };
     const auto body = [&](const Rank &rank) {
         const auto transport = create(rank);
-        const ByteRange used[] = {{0, far_apart}};
         free_bytes = size_t{400} << 20;
         CHECK_OK(transport->begin(call_number(1), 30s));
         const size_t before = shared_bytes();
-        const auto refused = transport->overflow(far_apart, used);
+        const auto refused = transport->overflow(size_t{256} << 20);
         CHECK(!refused);
         CHECK(std::strstr(refused.error().text, "only 100.0 MiB are free") != nullptr);
         CHECK(shared_bytes() < before + (size_t{1} << 20));
@@ -182,35 +207,71 @@ void memory_that_goes_meanwhile_is_missed() {
     run_ranks(Kind::shm, 1, body, options);
 }
 
-// A peer that says it has made more than its file holds is not believed: no SIGBUS.
+// Where memory is kept, a call has room for what it needs beyond that, or fails and leaves what is
+// kept as it is.
+template <Kind kind> void growth_alone_is_compared_with_what_is_free() {
+    TransportOptions options = small_options();
+    size_t free_bytes = size_t{1} << 40;
+    options.free_memory = [&] { return free_bytes; };
+    const auto body = [&](const Rank &rank) {
+        constexpr size_t mib = size_t{1} << 20;
+        const auto transport = create(rank);
+        transport->keep_overflow(nullptr);
+        free_bytes = 5 * mib;
+        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(transport->overflow(4 * mib));
+        const auto kept = transport->overflow(8 * mib);
+        CHECK_OK(kept);
+        const auto refused = transport->overflow(16 * mib);
+        CHECK(!refused && refused.error().code == Code::system_error);
+        CHECK(std::strstr(refused.error().text, "need 8.0 MiB together") != nullptr);
+        CHECK(std::strstr(refused.error().text, "only 5.0 MiB are free") != nullptr);
+        free_bytes = 0;
+        const auto again = transport->overflow(8 * mib);
+        CHECK_OK(again);
+        CHECK(again->data() == kept->data() && again->size() == kept->size());
+        CHECK_OK(transport->end());
+    };
+    run_ranks(kind, 1, body, options);
+}
+
+// A peer that says it has made more than its file holds is not believed: no SIGBUS. Where memory is
+// kept, the view of what the peer has made before stays.
 void memory_that_is_not_there_is_damaged_data() {
-    const SegmentShape shape = shape_of(small_options());
-    const auto bytes = shape.segment_bytes();
-    CHECK_OK(bytes);
-    auto file = create_shared_memory(*bytes);
-    CHECK_OK(file);
-    const auto here = map_shared_memory(*file, *bytes), there = map_shared_memory(*file, *bytes);
-    CHECK_OK(here);
-    CHECK_OK(there);
-    const Segment segment(here->base(), shape);
-    segment.format();
-    const auto own = own_file_overflow(segment, std::move(*file));
-    const auto view = view_file_overflow(Segment(there->base(), shape));
-    const ByteRange used[] = {{0, 8192}};
-    CHECK_OK(own->create(size_t{1} << 20, used, [](uint64_t) { return Done(); }));
-    CHECK_OK(view->open());
-    CHECK_EQ(view->memory().size(), size_t{1} << 20);
-    view->close();
-    std::atomic<uint64_t> &said = segment.presence().overflow_bytes;
-    const uint64_t right = said;
-    for (const uint64_t wrong : {right + 4096, uint64_t{1} << 40}) {
-        said = wrong;
-        const Done opened = view->open();
-        CHECK(!opened);
-        CHECK(opened.error().code == Code::damaged_data);
+    for (const bool is_kept : {false, true}) {
+        const SegmentShape shape = shape_of(small_options());
+        const auto bytes = shape.segment_bytes();
+        CHECK_OK(bytes);
+        auto file = create_shared_memory(*bytes);
+        CHECK_OK(file);
+        const auto here = map_shared_memory(*file, *bytes),
+                   there = map_shared_memory(*file, *bytes);
+        CHECK_OK(here);
+        CHECK_OK(there);
+        const Segment segment(here->base(), shape);
+        segment.format();
+        const auto own = own_file_overflow(segment, std::move(*file));
+        const auto view = view_file_overflow(Segment(there->base(), shape));
+        if (is_kept) view->keep(nullptr);
+        CHECK_OK(own->create(size_t{1} << 20, [](uint64_t) { return Done(); }));
+        CHECK_OK(view->open());
+        CHECK_EQ(view->memory().size(), size_t{1} << 20);
+        view->close();
+        const std::span<std::byte> before = view->memory();
+        CHECK_EQ(before.empty(), !is_kept);
+        std::atomic<uint64_t> &said = segment.presence().overflow_bytes;
+        const uint64_t right = said;
+        for (const uint64_t wrong : {right + 4096, uint64_t{1} << 40}) {
+            said = wrong;
+            const Done opened = view->open();
+            CHECK(!opened);
+            CHECK(opened.error().code == Code::damaged_data);
+            CHECK(view->memory().data() == before.data());
+        }
+        said = right;
+        CHECK_OK(view->open());
+        CHECK(!is_kept || view->memory().data() == before.data());
     }
-    said = right;
-    CHECK_OK(view->open());
 }
 
 } // namespace
@@ -219,9 +280,11 @@ int main() {
     const CMUnitTest tests[] = {
         ON_BOTH(all_find_what_lies_there),
         ON_BOTH(calls_of_both_kinds_alternate),
+        ON_BOTH(what_is_kept_serves_later_calls),
         QTEST(what_cannot_be_had_is_an_error<Kind::shm>),
         QTEST(ranks_of_a_host_share_what_is_free),
         QTEST(memory_that_goes_meanwhile_is_missed),
+        ON_BOTH(growth_alone_is_compared_with_what_is_free),
         QTEST(memory_that_is_not_there_is_damaged_data),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -201,7 +201,7 @@ void memory_is_as_large_as_what_there_is() {
     CHECK(program.segment_values < 1000064 && program.tile <= program.segment_values);
     // Of four chunks the first has everything.
     uint64_t bytes = 0;
-    for (const ByteRange &range : overflow_ranges(program)) bytes += range.bytes;
+    for (const ByteRange &place : overflow_places(program)) bytes += place.bytes;
     CHECK(bytes < program.geometry.wire_bytes + 4 * header_bytes);
 }
 

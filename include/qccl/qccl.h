@@ -112,8 +112,10 @@ typedef struct qcclCodec *qcclCodec_t;
  * - No call that waits for the whole GPU, also where each rank is a process: cudaDeviceSynchronize,
  *   cudaFree, cudaFreeHost, cudaHostUnregister, the first launch of a kernel that CUDA loads lazily
  *   (set CUDA_MODULE_LOADING=EAGER, or launch it once before), and what PyTorch frees to try again
- *   when it is out of memory. Such a call may return only when the collective fails with
- *   qcclTimeout.
+ *   when it is out of memory. So does the end of a communicator that sends through memory of the
+ *   host: where ranks are on several hosts, some have no GPU, or GPUs do not reach each other's
+ *   memory, and after a call that needed more than QCCL_ARENA. Such a call may return only when the
+ *   collective fails with qcclTimeout.
  * - The stream has not the greatest priority, which the library's own streams have (a warning says
  *   so once), and ranks that are threads have enough queues of the GPU
  *   (CUDA_DEVICE_MAX_CONNECTIONS=32; with 1, a stream that waits holds up the library's).

@@ -21,12 +21,17 @@ Outcome put_copy(Runtime &runtime, const StreamPtr &stream, void *to, const void
 }
 
 // When its GPU has done all that it has to do.
+Outcome release_now(Runtime &runtime, Lock &lock, void *memory, std::initializer_list<Kind> kinds,
+                    int32_t refusal) {
+    const Piece *const piece = runtime.pieces.find(memory);
+    if (!piece || piece->base != memory) return refusal;
+    for (const PointPtr &point : runtime.everything(piece->device)) Workers::wait(lock, point);
+    return runtime.pieces.release(memory, kinds, refusal);
+}
+
 Outcome free_now(Runtime &runtime, Lock &lock, void *memory, std::initializer_list<Kind> kinds) {
     if (!memory) return {};
-    const Piece *const piece = runtime.pieces.find(memory);
-    if (!piece || piece->base != memory) return qcclEmulatedErrorInvalidValue;
-    for (const PointPtr &point : runtime.everything(piece->device)) Workers::wait(lock, point);
-    return runtime.pieces.release(memory, kinds, qcclEmulatedErrorInvalidValue);
+    return release_now(runtime, lock, memory, kinds, qcclEmulatedErrorInvalidValue);
 }
 
 Outcome free_in_order(Runtime &runtime, const StreamPtr &stream, void *memory) {
@@ -104,9 +109,9 @@ qcclEmulatedResult_t qcclEmulatedHostRegister(void *memory, size_t bytes) {
 }
 
 qcclEmulatedResult_t qcclEmulatedHostUnregister(void *memory) {
-    return called(waits_and_gives_back, [&](Runtime &runtime, Lock &) {
-        return runtime.pieces.release(memory, {Kind::registered},
-                                      qcclEmulatedErrorHostMemoryNotRegistered);
+    return called(waits_and_gives_back, [&](Runtime &runtime, Lock &lock) {
+        return release_now(runtime, lock, memory, {Kind::registered},
+                           qcclEmulatedErrorHostMemoryNotRegistered);
     });
 }
 

@@ -24,7 +24,7 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
                                                          const AllGather &all_gather,
                                                          const Log &log) {
     std::unique_ptr<DeviceShare> share(new DeviceShare(std::move(gpu)));
-    share->watch_overflow(transport);
+    share->keep_overflow(transport);
     if (may_lend) {
         QCCL_TRY(share->show(transport));
         std::vector<GpuMemoryName> names(transport.size());
@@ -52,7 +52,9 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::create(std::shared_ptr<Gpu> gp
                 reached.error().text);
         share->forget();
     }
-    if (share->gpu_) QCCL_TRY(share->pin(transport.arenas()));
+    if (share->gpu_)
+        for (const std::span<std::byte> arena : transport.arenas())
+            QCCL_TRY(share->pin({.keeper = nullptr, .bytes = arena})); // as long as the transport
     return share;
 }
 
@@ -94,24 +96,20 @@ Done DeviceShare::map(std::span<const GpuMemoryName> names, uint32_t own_rank) {
     return {};
 }
 
-Done DeviceShare::pin(std::span<const std::span<std::byte>> arenas) {
-    for (const std::span<std::byte> arena : arenas) {
-        if (arena.empty()) continue;
-        QCCL_TRY(gpu_->pin(arena.data(), arena.size()));
-        pinned_.push_back(arena.data());
-    }
+Done DeviceShare::pin(const MappedMemory &memory) {
+    if (memory.bytes.empty()) return {};
+    QCCL_TRY(gpu_->pin(memory.bytes.data(), memory.bytes.size()));
+    pinned_.push_back(memory);
     return {};
 }
 
-// Calls that need more than the outbox go by way of the host.
-void DeviceShare::watch_overflow(Transport &transport) const {
-    if (!gpu_) return;
-    transport.watch_overflow(
-        {.on_open =
-             [gpu = gpu_](std::span<std::byte> memory) {
-                 return gpu->pin(memory.data(), memory.size());
-             },
-         .on_closing = [gpu = gpu_](std::span<std::byte> memory) { gpu->unpin(memory.data()); }});
+// Calls that need more than the outbox go by way of the host. What is pinned for one stays pinned:
+// to unpin it waits for all that the GPU does, so for the stream that waits for the call, too.
+void DeviceShare::keep_overflow(Transport &transport) {
+    if (gpu_)
+        transport.keep_overflow([this](const MappedMemory &memory) { return pin(memory); });
+    else
+        transport.keep_overflow(nullptr);
 }
 
 void DeviceShare::forget() {
@@ -122,7 +120,7 @@ void DeviceShare::forget() {
 }
 
 DeviceShare::~DeviceShare() {
-    for (std::byte *const memory : pinned_) gpu_->unpin(memory);
+    for (const MappedMemory &memory : pinned_) gpu_->unpin(memory.bytes.data());
     if (gpu_) forget();
 }
 

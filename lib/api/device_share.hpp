@@ -36,8 +36,8 @@ private:
     Done map(std::span<const GpuMemoryName> names, uint32_t own_rank);
     void place_lines();
     void forget();
-    void watch_overflow(Transport &transport) const;
-    Done pin(std::span<const std::span<std::byte>> arenas);
+    void keep_overflow(Transport &transport);
+    Done pin(const MappedMemory &memory);
 
     struct Mapped {
         GpuMemoryName name;
@@ -50,7 +50,7 @@ private:
     Done named_;                  // or why
     std::vector<Mapped> mapped_;  // of all ranks
     DeviceLines lines_;
-    std::vector<std::byte *> pinned_;
+    std::vector<MappedMemory> pinned_;
 };
 
 } // namespace qccl

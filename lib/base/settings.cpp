@@ -85,7 +85,8 @@ static constexpr SettingRow table[] = {
      "bytes of a segment, the piece in which a message is encoded, sent and decoded",
      store_or_auto<&Settings::segment_bytes, parse_some<parse_bytes>>},
     {"QCCL_ARENA", "auto", "a size above 0 such as 16M, or auto",
-     "bytes of shared memory that a rank sends from; a call that needs more gets it while it runs",
+     "bytes of shared memory that a rank sends from; a call that needs more gets it while it runs; "
+     "in a communicator with GPUs ranks keep it",
      store_or_auto<&Settings::arena_bytes, parse_some<parse_bytes>>},
     {"QCCL_LANES", "auto", "a number above 0, or auto", "segments in flight at a time",
      store_or_auto<&Settings::lanes, parse_some<parse_count>>},

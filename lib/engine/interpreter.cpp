@@ -78,16 +78,13 @@ Done Interpreter::cut_outbox() {
 
 Done Interpreter::place_wires() {
     if (!program_.overflows) {
-        workbench_.use(transport_.outbox(), memory_.device_outbox);
-        inbox_ = transport_.inbox();
+        workbench_.use(transport_.outbox(), transport_.inbox(), memory_.device_outbox);
         return {};
     }
-    const size_t outbox_bytes = program_.schedule.outbox * program_.geometry.wire_bytes;
-    const size_t inbox_bytes = program_.rooms() * program_.geometry.wire_bytes;
-    QCCL_TRY(const std::span<std::byte> overflow,
-             transport_.overflow(outbox_bytes + inbox_bytes, overflow_ranges(program_)));
-    workbench_.use(overflow.first(outbox_bytes), {});
-    inbox_ = overflow.subspan(outbox_bytes, inbox_bytes);
+    std::vector<ByteRange> places = overflow_places(program_);
+    const ByteRange &last = places.back();
+    QCCL_TRY(const std::span<std::byte> memory, transport_.overflow(last.offset + last.bytes));
+    workbench_.use_overflow(memory, std::move(places));
     return {};
 }
 
@@ -220,7 +217,7 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    const Room room = workbench_.room(lane, step.dst.index, inbox_, transport_.slots());
+    const Room room = workbench_.room(lane, step.dst.index, transport_.slots());
     QCCL_TRY(const auto wire, transport_.receive(step.peer, tag, room));
     if (!wire) return false;
     // Whatever the poll before this found nothing is waiting.

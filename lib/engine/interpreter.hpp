@@ -61,7 +61,6 @@ private:
     const Call &call_;
     Workbench workbench_;
     StoreChoice &store_;
-    std::span<std::byte> inbox_;
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet

@@ -226,11 +226,9 @@ Done fit_arena(Program &program) {
 
 } // namespace
 
-std::vector<ByteRange> overflow_ranges(const Program &program) {
+std::vector<ByteRange> overflow_places(const Program &program) {
     const Work &work = program.work;
-    std::vector<ByteRange> ranges(program.schedule.outbox + program.rooms());
-    for (size_t wire = 0; wire < ranges.size(); wire++)
-        ranges[wire].offset = wire * program.geometry.wire_bytes;
+    std::vector<ByteRange> places(program.schedule.outbox + program.rooms());
     const auto is_near = [&](uint32_t peer) {
         if (!work.team.places) return false; // as far as is known
         const Partition &hosts = work.team.places->hosts();
@@ -239,13 +237,18 @@ std::vector<ByteRange> overflow_ranges(const Program &program) {
     for (const Step &step : program.schedule.steps) {
         const bool comes = step.verb == Verb::recv;
         if (!comes && step.verb != Verb::encode) continue;
-        if (step.dst.index >= ranges.size() || (comes && is_near(step.peer))) continue;
+        if (step.dst.index >= places.size() || (comes && is_near(step.peer))) continue;
         const uint64_t count =
             std::min(program.layout.range(step.dst, step.chunk).count, program.segment_values);
-        size_t &bytes = ranges[step.dst.index].bytes;
+        size_t &bytes = places[step.dst.index].bytes;
         bytes = std::max(bytes, most_encoded_bytes(work.codec_of(step), work.type, count));
     }
-    return ranges;
+    size_t end = 0;
+    for (ByteRange &place : places) {
+        place.offset = end;
+        end += round_up(place.bytes, wire_alignment);
+    }
+    return places;
 }
 
 Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut) {

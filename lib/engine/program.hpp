@@ -90,9 +90,9 @@ struct Program {
     uint64_t wire_bytes = 0; // that this rank sends in a call, headers included, once per receiver
 };
 
-// Where a call that overflows puts its wires, in their order, geometry.wire_bytes apart: of each
-// what it takes at most; no bytes for what comes from a rank of this host.
-std::vector<ByteRange> overflow_ranges(const Program &program);
+// Where a call that overflows puts its wires, one behind the other: of each what it takes at most;
+// no bytes for what comes from a rank of this host.
+std::vector<ByteRange> overflow_places(const Program &program);
 
 // Places the codec in an author's schedule, joins and cuts it, derives its dependencies, and says
 // where its values live. An error (invalid_argument) says what does not fit.

@@ -179,16 +179,18 @@ Noise Workbench::noise(const Op &op, const ElementRange &segment) const {
             .first_index = segment.index};
 }
 
-Room Workbench::room(const Lane &lane, uint32_t wire, std::span<std::byte> inbox,
-                     uint32_t first) const {
-    if (inbox.empty()) return {};
+Room Workbench::room(const Lane &lane, uint32_t wire, uint32_t first) const {
+    if (program_.rooms() == 0) return {};
     const size_t bytes = program_.geometry.wire_bytes;
     const uint32_t number = lane.number() * program_.rooms() + wire - program_.schedule.outbox;
-    return {.slot = first + number, .memory = inbox.subspan(number * bytes, bytes)};
+    return {.slot = first + number,
+            .memory = places_.empty() ? inbox_.subspan(number * bytes, bytes)
+                                      : outbox_.subspan(places_[wire].offset, places_[wire].bytes)};
 }
 
 std::byte *Workbench::slot_address(const Lane &lane, uint32_t wire) const {
-    return outbox_.data() + slot(lane, wire) * program_.geometry.wire_bytes;
+    return outbox_.data() + (places_.empty() ? slot(lane, wire) * program_.geometry.wire_bytes
+                                             : places_[wire].offset);
 }
 
 std::byte *Workbench::writable(Lane &lane, Place place, uint32_t chunk) const {

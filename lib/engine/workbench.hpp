@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace qccl {
 
@@ -23,10 +25,18 @@ public:
     Workbench(const Device &device, EngineMemory &memory, const Program &program, const Call &call,
               bool streams);
 
-    // Where the wires lie; payloads at the same places of `device_outbox`, unless that is empty.
-    void use(std::span<std::byte> outbox, std::span<std::byte> device_outbox) {
+    // Where the wires lie, and where those from other hosts come to lie; payloads at the same
+    // places of `device_outbox`, unless that is empty.
+    void use(std::span<std::byte> outbox, std::span<std::byte> inbox,
+             std::span<std::byte> device_outbox) {
         outbox_ = outbox;
+        inbox_ = inbox;
         device_outbox_ = device_outbox;
+    }
+    // All of them lie in memory of the call's own, where it has a place for each.
+    void use_overflow(std::span<std::byte> memory, std::vector<ByteRange> places) {
+        outbox_ = memory;
+        places_ = std::move(places);
     }
 
     // What is worth it is lent from then on.
@@ -49,7 +59,7 @@ public:
         return lane.number() * program_.schedule.outbox + wire;
     }
     // Where what the lane receives in that wire slot comes to lie, if it comes from another host.
-    Room room(const Lane &lane, uint32_t wire, std::span<std::byte> inbox, uint32_t first) const;
+    Room room(const Lane &lane, uint32_t wire, uint32_t first) const;
     // The elements of the chunk that the lane's instance works on.
     ElementRange range(const Lane &lane, Slot slot, uint32_t chunk) const {
         return program_.layout.range(slot, chunk, lane.instance(), program_.geometry.segment);
@@ -79,7 +89,8 @@ private:
     EngineMemory &memory_;
     const Program &program_;
     const Call &call_;
-    std::span<std::byte> outbox_, device_outbox_;
+    std::span<std::byte> outbox_, inbox_, device_outbox_;
+    std::vector<ByteRange> places_; // of wires in the outbox; empty: they lie in a row
     const bool streams_, is_in_place_;
     TileContext context_;
     // Of a segment of context_.count elements: in the outermost tier, and below.

@@ -10,9 +10,6 @@ namespace qccl {
 
 namespace {
 
-// Wire slots start at a cache line of their own.
-constexpr size_t wire_alignment = 64;
-
 constexpr uint64_t divide_up(uint64_t value, uint64_t by) { return value / by + (value % by != 0); }
 
 } // namespace

@@ -13,6 +13,9 @@
 
 namespace qccl {
 
+// Wire slots start at a cache line of their own.
+inline constexpr size_t wire_alignment = 64;
+
 struct ShapeLimits {
     size_t arena_bytes = 0;   // for what a rank has encoded and peers have not yet read
     uint32_t slots = 1024;    // that the arena may be cut into

@@ -6,36 +6,23 @@
 
 namespace qccl {
 
-OverflowMemory::~OverflowMemory() {
-    if (!memory_.empty() && hooks_.on_closing) hooks_.on_closing(memory_);
-}
-
-Done OverflowMemory::show(Result<std::span<std::byte>> memory) {
-    if (!memory) return memory.error();
-    const Done watched = hooks_.on_open ? hooks_.on_open(*memory) : Done();
-    if (watched)
-        memory_ = *memory;
-    else
-        source_->drop();
-    return watched;
-}
-
-Done OverflowMemory::create(size_t bytes, std::span<const ByteRange> used,
-                            const StillNeeds &still_needs) {
-    close();
-    return show(source_->make(bytes, used, still_needs));
-}
-
-Done OverflowMemory::open() {
-    if (!memory_.empty()) return {};
-    return show(source_->find());
+Done OverflowMemory::create(size_t bytes, const StillNeeds &still_needs) {
+    if (bytes <= shown_.bytes.size()) return {};
+    return show(source_->make(bytes, still_needs));
 }
 
 void OverflowMemory::close() {
-    if (memory_.empty()) return;
-    if (hooks_.on_closing) hooks_.on_closing(memory_);
-    memory_ = {};
+    if (is_kept_ || shown_.bytes.empty()) return;
+    shown_ = {};
     source_->drop();
+}
+
+Done OverflowMemory::show(Result<MappedMemory> memory) {
+    if (!memory) return memory.error();
+    if (memory->bytes.data() == shown_.bytes.data()) return {};
+    if (on_open_) QCCL_TRY(on_open_(*memory));
+    shown_ = std::move(*memory);
+    return {};
 }
 
 namespace {
@@ -46,35 +33,55 @@ Error nothing_there() {
     return Error::make(Code::damaged_data, "a message points outside every outbox");
 }
 
+// The part of the mapping from `offset` on.
+MappedMemory share(Mapping mapping, size_t offset = 0) {
+    const auto keeper = std::make_shared<const Mapping>(std::move(mapping));
+    return {keeper, std::span(keeper->base(), keeper->bytes()).subspan(offset)};
+}
+
+// Maps at least `bytes` of the file from `start` on. What `before` has mapped there is the same
+// memory; the file grows by the rest.
+Result<MappedMemory> extend(const MappedMemory &before, int file, size_t start, size_t bytes,
+                            const StillNeeds &still_needs) {
+    const size_t whole = round_up(bytes, page_bytes()), had = before.bytes.size();
+    if (whole <= had) return before;
+    QCCL_TRY(extend_file(file, start + had, whole - had, still_needs));
+    auto mapping = Mapping::shared(file, whole, start);
+    if (mapping) return share(std::move(*mapping));
+    empty_file(file, start + had, whole - had);
+    return mapping.error();
+}
+
 class PlainSource final : public OverflowSource {
 public:
     explicit PlainSource(PlainOverflow &place) : place_(place) {}
 
-    Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used,
-                                      const StillNeeds &still_needs) override {
-        QCCL_TRY(still_needs(sum_bytes(used)));
-        QCCL_TRY(Mapping mapping, Mapping::anonymous(bytes));
-        view_ = std::make_shared<const Mapping>(std::move(mapping));
+    // The owner alone writes the place, so that it reads the place without the lock.
+    Result<MappedMemory> make(size_t bytes, const StillNeeds &still_needs) override {
         is_owner_ = true;
+        if (!place_.file.is_open()) {
+            QCCL_TRY(place_.file, create_shared_memory(0));
+        }
+        QCCL_TRY(MappedMemory grown,
+                 extend(place_.memory, place_.file.number(), 0, bytes, still_needs));
         const std::lock_guard guard(place_.mutex);
-        place_.memory = view_;
-        return std::span(view_->base(), view_->bytes());
+        place_.memory = std::move(grown);
+        return place_.memory;
     }
-    Result<std::span<std::byte>> find() override {
+    Result<MappedMemory> find() override {
         const std::lock_guard guard(place_.mutex);
-        view_ = place_.memory;
-        if (!view_) return nothing_there();
-        return std::span(view_->base(), view_->bytes());
+        if (place_.memory.bytes.empty()) return nothing_there();
+        return place_.memory;
     }
     void drop() override {
-        view_.reset();
+        if (!is_owner_) return;
         const std::lock_guard guard(place_.mutex);
-        if (is_owner_) place_.memory.reset();
+        place_.memory = {};
+        place_.file = {};
     }
 
 private:
     PlainOverflow &place_;
-    std::shared_ptr<const Mapping> view_;
     bool is_owner_ = false;
 };
 
@@ -84,31 +91,24 @@ public:
         : segment_(segment), start_(round_up(segment.bytes(), page_bytes())),
           file_(std::move(file)) {}
 
-    Result<std::span<std::byte>> make(size_t bytes, std::span<const ByteRange> used,
-                                      const StillNeeds &still_needs) override {
-        const size_t whole = round_up(bytes, page_bytes());
-        QCCL_TRY(extend_file(file_.number(), start_, whole, used, still_needs));
-        auto mapping = Mapping::shared(file_.number(), whole, start_);
-        if (!mapping) {
-            empty_file(file_.number(), start_, whole);
-            return mapping.error();
-        }
-        view_ = std::move(*mapping);
-        bytes_here().store(whole, std::memory_order_relaxed);
-        return std::span(view_.base(), whole);
+    Result<MappedMemory> make(size_t bytes, const StillNeeds &still_needs) override {
+        QCCL_TRY(memory_, extend(memory_, file_.number(), start_, bytes, still_needs));
+        bytes_here().store(memory_.bytes.size(), std::memory_order_relaxed);
+        return memory_;
     }
     // A rank that has a message which points there sees what the owner stored before the message.
     // The file does not shrink (it is sealed), so that one look at its end is enough.
-    Result<std::span<std::byte>> find() override {
+    Result<MappedMemory> find() override {
         const size_t bytes = bytes_here().load(std::memory_order_relaxed), page = page_bytes();
         if (bytes == 0 || bytes > most_outbox_bytes) return nothing_there();
+        if (bytes == memory_.bytes.size()) return memory_;
         QCCL_TRY(Mapping found, Mapping::again(segment_.base() + start_ - page, page + bytes));
         if (!found.is_backed()) return nothing_there();
-        view_ = std::move(found);
-        return std::span(view_.base() + page, bytes);
+        memory_ = share(std::move(found), page);
+        return memory_;
     }
     void drop() override {
-        view_ = {};
+        memory_ = {};
         if (file_.is_open()) empty_file(file_.number(), start_, bytes_here().exchange(0));
     }
 
@@ -118,7 +118,7 @@ private:
     const Segment segment_;
     const size_t start_; // in the file
     const FileDescriptor file_;
-    Mapping view_;
+    MappedMemory memory_;
 };
 
 } // namespace

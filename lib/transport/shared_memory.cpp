@@ -68,46 +68,30 @@ static Done check_file_limit(size_t bytes) {
     return {};
 }
 
-// `left` is what this range and those behind it need.
-static Done allocate_range(int file, const ByteRange &range, uint64_t left,
-                           const StillNeeds &still_needs) {
-    for (size_t done = 0; done < range.bytes; done += piece) {
-        if (still_needs) QCCL_TRY(still_needs(left - done));
-        if (const int reason =
-                allocate(file, range.offset + done, std::min(piece, range.bytes - done)))
-            return no_memory(range.bytes, std::strerror(reason));
+static Done allocate_all(int file, size_t offset, size_t bytes, const StillNeeds &still_needs) {
+    for (size_t done = 0; done < bytes; done += piece) {
+        const size_t left = bytes - done;
+        if (still_needs) QCCL_TRY(still_needs(left));
+        if (const int reason = allocate(file, offset + done, std::min(piece, left)))
+            return no_memory(bytes, std::strerror(reason));
     }
     return {};
 }
 
 Done allocate_file(int file, size_t bytes) {
     QCCL_TRY(check_file_limit(bytes));
-    return allocate_range(file, {.offset = 0, .bytes = bytes}, bytes, {});
+    return allocate_all(file, 0, bytes, {});
 }
 
-uint64_t sum_bytes(std::span<const ByteRange> ranges) {
-    uint64_t sum = 0;
-    for (const ByteRange &range : ranges) sum += range.bytes;
-    return sum;
-}
-
-Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges,
-                 const StillNeeds &still_needs) {
-    uint64_t left = sum_bytes(ranges);
-    QCCL_TRY(still_needs(left));
+Done extend_file(int file, size_t offset, size_t bytes, const StillNeeds &still_needs) {
+    QCCL_TRY(still_needs(bytes));
     QCCL_TRY(check_file_limit(offset + bytes));
     QCCL_TRY(const SharedFile found, describe(file));
     if (found.bytes < offset + bytes && ftruncate(file, static_cast<off_t>(offset + bytes)) != 0)
         return no_memory(bytes, std::strerror(errno));
-    for (const ByteRange &range : ranges) {
-        const Done done =
-            allocate_range(file, {offset + range.offset, range.bytes}, left, still_needs);
-        left -= range.bytes;
-        if (done) continue;
-        empty_file(file, offset, bytes);
-        return done;
-    }
-    return {};
+    const Done done = allocate_all(file, offset, bytes, still_needs);
+    if (!done) empty_file(file, offset, bytes);
+    return done;
 }
 
 void empty_file(int file, size_t offset, size_t bytes) {

@@ -3,14 +3,12 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "base/byte_range.hpp"
 #include "base/file_descriptor.hpp"
 #include "transport/mapping.hpp"
 #include "transport/shared_file.hpp"
 
 #include <cstdint>
 #include <functional>
-#include <span>
 
 namespace qccl {
 
@@ -27,12 +25,9 @@ Done allocate_file(int file, size_t bytes);
 // error ends the allocation.
 using StillNeeds = std::function<Done(uint64_t bytes)>;
 
-uint64_t sum_bytes(std::span<const ByteRange> ranges);
-
-// Makes sure of the ranges, each counted from `offset`, of so many bytes from there on, by which
-// the file grows; the rest of them costs nothing. An error leaves no memory behind.
-Done extend_file(int file, size_t offset, size_t bytes, std::span<const ByteRange> ranges,
-                 const StillNeeds &still_needs);
+// Makes sure of so many bytes from `offset` on, by which the file grows. An error leaves no memory
+// behind.
+Done extend_file(int file, size_t offset, size_t bytes, const StillNeeds &still_needs);
 // Gives the memory of these bytes back. All processes that have them mapped see zeros from then on.
 void empty_file(int file, size_t offset, size_t bytes);
 

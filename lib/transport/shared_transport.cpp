@@ -194,11 +194,10 @@ Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
     return overflow.memory();
 }
 
-Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes,
-                                                       std::span<const ByteRange> used) {
+Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes) {
     OverflowMemory &own = *party_.overflows[rank()];
     MemoryClaim claim(party_, free_memory_);
-    QCCL_TRY(own.create(bytes, used, [&](uint64_t left) { return claim.still_needs(left); }));
+    QCCL_TRY(own.create(bytes, [&](uint64_t left) { return claim.still_needs(left); }));
     has_overflow_ = true;
     return own.memory();
 }

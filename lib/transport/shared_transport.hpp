@@ -49,7 +49,7 @@ public:
         return party_.mine().readers(slot).count.load(std::memory_order_acquire) == 0;
     }
 
-    Result<std::span<std::byte>> overflow(size_t bytes, std::span<const ByteRange> used) override;
+    Result<std::span<std::byte>> overflow(size_t bytes) override;
 
     Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override;
     Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag, const Room &room) override;
@@ -66,8 +66,8 @@ public:
         windows_.use_device_memory(std::move(by_rank));
     }
     std::vector<std::span<std::byte>> arenas() override;
-    void watch_overflow(const OverflowHooks &hooks) override {
-        for (const uint32_t near : party_.near_ranks) party_.overflows[near]->watch(hooks);
+    void keep_overflow(std::function<Done(const MappedMemory &)> on_open) override {
+        for (const uint32_t near : party_.near_ranks) party_.overflows[near]->keep(on_open);
     }
 
     size_t line_bytes() const override { return shape_.line_bytes; }

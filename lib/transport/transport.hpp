@@ -3,7 +3,6 @@
 // schedules and no codecs.
 #pragma once
 
-#include "base/byte_range.hpp"
 #include "base/prospect.hpp"
 #include "base/result.hpp"
 #include "base/types.hpp"
@@ -56,13 +55,10 @@ struct Room {
     std::span<std::byte> memory{};
 };
 
-// Functions for memory that wires lie in for one call. The thread that runs the rank's calls calls
-// them; each may be empty.
-struct OverflowHooks {
-    // Before wires lie in the memory; the call ends with an error of this.
-    std::function<Done(std::span<std::byte>)> on_open;
-    // Before the memory goes.
-    std::function<void(std::span<std::byte>)> on_closing;
+// Memory that stays mapped as long as a copy of `keeper` is held.
+struct MappedMemory {
+    std::shared_ptr<const void> keeper;
+    std::span<std::byte> bytes;
 };
 
 // Bytes that lie still until every reader has released them.
@@ -113,11 +109,17 @@ public:
     // none. Their numbers follow those of the outbox.
     virtual std::span<std::byte> inbox() = 0;
     virtual bool is_free(uint32_t slot) const = 0;
-    // Memory in the place of both, for a call that needs more than they hold: zeros, of which the
-    // call will write the ranges `used` alone. Between `begin` and the call's first message; the
-    // call's `end` gives it back, and by then nobody may read a slot.
-    virtual Result<std::span<std::byte>> overflow(size_t bytes,
-                                                  std::span<const ByteRange> used) = 0;
+    // Memory in the place of both, for a call that needs more than they hold; its bytes may have
+    // any value. Between `begin` and the call's first message; the call's `end` gives the memory
+    // back, and by then no rank may read a slot. The error, system_error, says what is missing.
+    virtual Result<std::span<std::byte>> overflow(size_t bytes) = 0;
+    // From now on `end` keeps such memory for later calls until this transport ends, and a call
+    // that needs more has it grow. The thread that runs the calls calls `on_open`, which may be
+    // empty, with this rank's memory and with that of each rank of this host before it gives out
+    // the first wire in it, and again when the memory has grown and is mapped elsewhere; the call
+    // fails with an error of `on_open`. Memory whose keeper `on_open` holds stays mapped. Once,
+    // before the first call, on all ranks.
+    virtual void keep_overflow(std::function<Done(const MappedMemory &)> on_open) = 0;
 
     // Hands `wire` to `peer`, which becomes one more reader; forwarding a received wire is the same
     // call (release it afterwards). False: there is no room just now, wait and repeat.
@@ -159,9 +161,6 @@ public:
     // All of which wires are parts: the outboxes and inboxes of this host's ranks, as this rank has
     // them mapped.
     virtual std::vector<std::span<std::byte>> arenas() = 0;
-    // What has to be told of such memory that there is for a call alone. Once, before the first
-    // call.
-    virtual void watch_overflow(const OverflowHooks &hooks) = 0;
 
     // Small messages: every rank has a line that all others read. `line` gives this rank's to write
     // (aligned to 32; it waits until everyone is done with what it held), `publish` shows its first
