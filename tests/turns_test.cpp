@@ -4,7 +4,9 @@
 
 #include "api/turns.hpp"
 
+#include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -79,11 +81,43 @@ static void closing_waits_for_the_call_that_runs() {
     runner.join();
 }
 
+// The thread that holds the turns takes those that it needs; others wait, and find the turns closed
+// where the holder has closed them.
+static void a_hold_keeps_others_from_their_turns() {
+    for (const bool closes : {false, true}) {
+        Turns turns;
+        std::atomic<bool> is_held = true;
+        std::optional<Turns::Hold> hold(std::in_place, turns);
+        CHECK(*hold);
+        std::optional<uint64_t> number;
+        bool was_held = true;
+        std::thread other([&] {
+            number = turns.await_next();
+            was_held = is_held;
+            if (number) turns.finish(*number, false);
+        });
+        const auto own = turns.await_next();
+        CHECK(own == uint64_t{1});
+        turns.finish(*own, false);
+        CHECK(turns.is_running_here());
+        std::this_thread::sleep_for(20ms);
+        is_held = false;
+        if (closes) turns.close();
+        hold.reset();
+        other.join();
+        CHECK(!was_held);
+        CHECK(number == (closes ? std::nullopt : std::optional(uint64_t{2})));
+        CHECK(!turns.is_running_here());
+        CHECK(static_cast<bool>(Turns::Hold(turns)) == !closes);
+    }
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(calls_run_in_their_order),
         QTEST(a_call_forgone_leaves_their_turns_to_those_before),
         QTEST(closing_waits_for_the_call_that_runs),
+        QTEST(a_hold_keeps_others_from_their_turns),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -160,8 +160,11 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
 void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived,
                        uint64_t captured) {
     (void)contained([&]() -> Done {
-        if (arrived) return outcome(take_next_turn(program, request, captured));
-        return failed(arrived.error(),
+        // After a failure no call is made, so that the stream goes on while a thread holds
+        // the calls.
+        const auto failure = this->failure();
+        if (arrived && !failure) return outcome(take_next_turn(program, request, captured));
+        return failed(failure ? failure->error : arrived.error(),
                       {static_cast<int32_t>(program.descriptor.collective), 0, request.tag});
     });
 }
@@ -250,18 +253,19 @@ void Comm::inject(uint64_t call) {
     }
 }
 
-Done Comm::await_enqueued() {
+Result<Turns::Hold> Comm::hold_calls() {
     if (turns_.is_running_here())
         return Error::make(Code::invalid_usage,
                            "a communicator cannot wait for the call that this thread is in (in an "
                            "idle or log function)");
     turns_.await_all();
     if (queue_) queue_->await_all();
-    return {};
+    Turns::Hold hold(turns_);
+    if (!hold) return failed(ended(), {});
+    return Result<Turns::Hold>(std::move(hold));
 }
 
-Done Comm::finalize() {
-    QCCL_TRY(await_enqueued());
+Done Comm::confirm_calls() {
     if (errors_.has_failed()) return errors_.failure()->error;
     const Done confirmed =
         contained([this] { return parts_.transport->confirm_calls(parts_.timeout); });
@@ -269,15 +273,21 @@ Done Comm::finalize() {
     return {};
 }
 
+Done Comm::finalize() {
+    QCCL_TRY(const Turns::Hold hold, hold_calls());
+    return confirm_calls();
+}
+
 Done Comm::conclude() {
-    QCCL_TRY(await_enqueued());
+    const auto hold = hold_calls(); // an error where another thread has closed the communicator
     const auto failure = parts_.transport->failure();
-    const bool is_mismatch = failure && failure->code == Code::mismatch;
-    if (failure && (!is_mismatch || errors_.is_told())) return {};
-    const Done finalized = finalize();
+    // Of these failures the caller knows enough, and compares nothing.
+    const bool is_over = failure && (failure->code != Code::mismatch || errors_.is_told());
+    const Done confirmed = is_over ? Done() : hold ? confirm_calls() : Done(hold.error());
+    turns_.close();
     // As if the revocation had come before this.
-    if (!finalized && finalized.error().code == Code::revoked) return {};
-    return finalized;
+    if (!confirmed && confirmed.error().code == Code::revoked) return {};
+    return confirmed;
 }
 
 std::optional<RecordedError> Comm::failure() const {

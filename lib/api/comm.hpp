@@ -101,13 +101,14 @@ public:
     // Of a call that was right and cannot be made here, where there is no memory for it: fails the
     // communicator, because the others would wait for it.
     Error abandon(Collective collective, const Error &error);
-    // Waits until nothing that was enqueued is left.
-    Done await_enqueued();
+    // Waits until nothing that was enqueued is left. As long as the hold lives no graph makes a
+    // call here, and this thread may use the transport between calls.
+    Result<Turns::Hold> hold_calls();
     // Does so, and then waits for the other ranks to come to the calls that this one has made, and
     // compares them. The error that failed the communicator, if one has.
     Done finalize();
-    // Does so before the communicator ends. A failure is no error here, unless it is a mismatch
-    // that no call of this rank has returned.
+    // Does so before the communicator ends, and closes it. A failure is no error here, unless it is
+    // a mismatch that the caller has not been told.
     Done conclude();
     // Tells what a codec that was passed over means for the caller; and which codec the first lossy
     // call has.
@@ -150,6 +151,7 @@ private:
     void inject(uint64_t call);
     void trace(const Program &program, const Call &call) const;
     bool speaks() const;
+    Done confirm_calls(); // under a hold
     // Fails the communicator for a call that could not be made or finished; gives what stands.
     Error failed(const Error &error, const CallRecord &call);
 

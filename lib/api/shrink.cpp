@@ -277,7 +277,7 @@ qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_co
     const ShrinkArguments given{exclude, exclude_count, comm_out, config, flags};
     const auto shrink = [&](Comm &parent) -> Done {
         QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
-        QCCL_TRY(parent.await_enqueued());
+        QCCL_TRY(const Turns::Hold hold, parent.hold_calls());
         auto made = Shrinking(parent, order.excluded, order.wishes).run();
         if (!made) return failed(parent, made.error());
         parent.leave_out(std::move(order.excluded));

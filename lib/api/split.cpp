@@ -26,6 +26,7 @@ std::vector<uint32_t> ranks_of(int32_t color, const std::vector<Place> &places) 
 
 // Null where this rank wants to be nowhere.
 Result<std::shared_ptr<Comm>> split(Comm &parent, const Place &mine, const CommWishes &wishes) {
+    QCCL_TRY(const Turns::Hold hold, parent.hold_calls());
     const auto timeout = timeout_of(parent, wishes);
     std::vector<Place> places(parent.size());
     const auto call = contained(

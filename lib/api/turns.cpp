@@ -10,7 +10,7 @@ void Turns::forgo() {
 
 bool Turns::await(uint64_t call) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return closed_ || done_ == call - 1; });
+    changed_.wait(lock, [&] { return closed_ || (done_ == call - 1 && may_begin()); });
     if (closed_) return false;
     runner_ = std::this_thread::get_id();
     return true;
@@ -18,7 +18,7 @@ bool Turns::await(uint64_t call) {
 
 std::optional<uint64_t> Turns::await_next() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return closed_ || runner_ == std::thread::id(); });
+    changed_.wait(lock, [&] { return closed_ || may_begin(); });
     if (closed_) return std::nullopt;
     runner_ = std::this_thread::get_id();
     return ++issued_;
@@ -27,7 +27,7 @@ std::optional<uint64_t> Turns::await_next() {
 void Turns::finish(uint64_t call, bool was_enqueued) {
     const std::lock_guard lock(mutex_);
     done_ = call;
-    runner_ = {};
+    if (!is_held_) runner_ = {};
     if (was_enqueued) enqueued_.fetch_sub(1, std::memory_order_release);
     changed_.notify_all();
 }
@@ -41,7 +41,23 @@ void Turns::close() {
     std::unique_lock lock(mutex_);
     closed_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return runner_ == std::thread::id(); });
+    changed_.wait(lock, [this] { return may_begin(); });
+}
+
+bool Turns::hold() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return closed_ || may_begin(); });
+    if (closed_) return false;
+    runner_ = std::this_thread::get_id();
+    is_held_ = true;
+    return true;
+}
+
+void Turns::release() {
+    const std::lock_guard lock(mutex_);
+    runner_ = {};
+    is_held_ = false;
+    changed_.notify_all();
 }
 
 bool Turns::is_closed() {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace qccl {
 
@@ -37,19 +38,43 @@ public:
 
     // Until nothing is enqueued, or the communicator is closed.
     void await_all();
-    // No turn begins afterwards; waits for the one that is running, which is not this thread's.
+    // Gives all turns to the thread that makes it, as long as it lives: no turn of another thread
+    // begins, also where a graph replays a call.
+    class Hold {
+    public:
+        // Waits for the turn that is running.
+        explicit Hold(Turns &turns) : turns_(turns.hold() ? &turns : nullptr) {}
+        Hold(Hold &&other) noexcept : turns_(std::exchange(other.turns_, nullptr)) {}
+        ~Hold() {
+            if (turns_) turns_->release();
+        }
+        // False: the communicator is closed.
+        explicit operator bool() const { return turns_ != nullptr; }
+
+    private:
+        Turns *turns_;
+    };
+    // No turn begins afterwards; waits for the one that is running, unless this thread holds them.
     void close();
 
     bool is_closed();
     bool is_running_here();
 
 private:
+    bool hold();
+    void release();
+    // With the mutex: no thread has a turn, or this one holds all.
+    bool may_begin() const {
+        return runner_ == std::thread::id() || (is_held_ && runner_ == std::this_thread::get_id());
+    }
+
     std::mutex mutex_;
     std::condition_variable changed_;
     uint64_t issued_ = 0; // under the gate; where await_next is used, under the mutex
     uint64_t done_ = 0;
     std::atomic<uint64_t> enqueued_{0}; // and not done
-    std::thread::id runner_;            // of a turn that was awaited
+    std::thread::id runner_;            // of a turn that was awaited, or of the hold
+    bool is_held_ = false;
     bool closed_ = false;
 };
 

@@ -1,0 +1,179 @@
+// A graph on an emulated GPU whose stream comes to a call only while the caller's thread finalizes,
+// destroys, shrinks or splits the communicator: the call waits for that thread, whose transport it
+// would use at the same time.
+#include "device_ranks.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+
+using namespace qtest;
+using namespace std::chrono_literals;
+
+namespace {
+
+// The thread is one of the program's, not of a communicator's.
+thread_local bool is_of_program = false;
+
+// What rank 0 is called for in its waits, and by the lines that it logs: from the thread that waits
+// or logs. The first time that this is the caller's, it stays until the graph's stream has come and
+// the call there has had time.
+class Lookout {
+public:
+    // Stays at a line that says `part`; empty: in a wait.
+    explicit Lookout(std::string part) : part_(std::move(part)) {}
+    qcclConfig_t config() {
+        qcclConfig_t config = QCCL_CONFIG_INIT;
+        config.idle = {.function = look, .context = this};
+        config.log = {.function = hear, .context = this};
+        return config;
+    }
+    static void hold_stream(void *lookout) {
+        while (!static_cast<Lookout *>(lookout)->may_come_) std::this_thread::sleep_for(1ms);
+    }
+    void begin(qcclComm_t comm) {
+        comm_ = comm;
+        caller_ = std::this_thread::get_id();
+        is_watching_ = true;
+    }
+    // Of the other ranks.
+    void await_release() const {
+        while (!is_released_) std::this_thread::sleep_for(1ms);
+    }
+    int strangers() const { return strangers_; }
+
+private:
+    static void look(void *lookout) {
+        auto &own = *static_cast<Lookout *>(lookout);
+        if (!own.is_watching_) return;
+        if (!is_of_program)
+            own.strangers_++;
+        else if (own.part_.empty() && std::this_thread::get_id() == own.caller_)
+            own.stay();
+    }
+    static void hear(int32_t, const char *line, void *lookout) {
+        auto &own = *static_cast<Lookout *>(lookout);
+        const bool is_callers = own.is_watching_ && std::this_thread::get_id() == own.caller_;
+        if (!is_callers || own.part_.empty()) return;
+        if (std::string(line).find(own.part_) != std::string::npos) own.stay();
+    }
+    void stay() {
+        may_come_ = true;
+        for (int looks = 0; looks < 100 && strangers_ == 0;) {
+            std::this_thread::sleep_for(1ms);
+            looks += async_error(comm_) == qcclInProgress;
+        }
+        is_watching_ = false;
+        is_released_ = true;
+    }
+
+    const std::string part_;
+    std::atomic<bool> is_watching_{false}, may_come_{false}, is_released_{false};
+    std::atomic<int> strangers_{0};
+    std::thread::id caller_;
+    qcclComm_t comm_ = nullptr;
+};
+
+void broadcast(GpuFloats &values, const GpuRank &rank) {
+    check(qcclBroadcast(values.data(), values.data(), values.count(), qcclFloat32, 0, rank.comm,
+                        QCCL_STREAM_SYNC));
+}
+
+struct Operation {
+    std::string told_by; // as Lookout's
+    std::function<void(size_t number, GpuRank &)> run;
+    bool begins_alone = false; // the others come when rank 0 is released
+    size_t ranks = 2;
+};
+
+// Rank 0 broadcasts without waiting for the others, launches its graph and does the operation. The
+// stream comes to the graph's call only then.
+void check_operation(const Operation &operation) {
+    Lookout lookout(operation.told_by);
+    std::vector<const char *> devices{"emulated:0", "emulated:1", "emulated:2"};
+    devices.resize(operation.ranks);
+    Threads ranks(devices, lookout.config());
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        is_of_program = true;
+        GpuFloats values(1000, 1), sent(size_t{1} << 20, 1);
+        broadcast(sent, rank); // the first of its shape waits for all ranks
+        CHECK_EMULATED(
+            qcclEmulatedStreamBeginCapture(rank.stream, qcclEmulatedCaptureModeThreadLocal));
+        if (number == 0)
+            CHECK_EMULATED(qcclEmulatedLaunchHostFunc(rank.stream, Lookout::hold_stream, &lookout));
+        check(all_reduce(values, rank, rank.stream));
+        qcclEmulatedGraph_t graph = nullptr;
+        CHECK_EMULATED(qcclEmulatedStreamEndCapture(rank.stream, &graph));
+        qcclEmulatedGraphExec_t exec = nullptr;
+        CHECK_EMULATED(qcclEmulatedGraphInstantiate(&exec, graph));
+        CHECK_EMULATED(qcclEmulatedGraphDestroy(graph));
+        if (number != 0 && operation.begins_alone) lookout.await_release();
+        broadcast(sent, rank);
+        if (number == 0) {
+            CHECK_EMULATED(qcclEmulatedGraphLaunch(exec, rank.stream));
+            lookout.begin(rank.comm);
+        }
+        operation.run(number, rank);
+        if (number != 0) {
+            lookout.await_release();
+            if (rank.comm) CHECK_EMULATED(qcclEmulatedGraphLaunch(exec, rank.stream));
+        }
+        CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+        if (rank.comm) CHECK_EQ(async_error(rank.comm), qcclSuccess);
+        CHECK(values.are(rank.comm ? static_cast<float>(operation.ranks) : 1.0F));
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(exec));
+    });
+    CHECK_EQ(lookout.strangers(), 0);
+}
+
+void a_call_waits_while_the_communicator_is_finalized() {
+    check_operation({.told_by = "",
+                     .run = [](size_t, GpuRank &rank) { check(qcclCommFinalize(rank.comm)); },
+                     .begins_alone = true});
+}
+
+// And is not made afterwards.
+void a_call_waits_while_the_communicator_is_destroyed() {
+    check_operation({.told_by = "",
+                     .run =
+                         [](size_t, GpuRank &rank) {
+                             check(qcclCommDestroy(rank.comm));
+                             rank.comm = nullptr;
+                         },
+                     .begins_alone = true});
+}
+
+void a_call_waits_while_the_communicator_is_shrunk() {
+    check_operation(
+        {.told_by = "leaves out rank 2",
+         .run =
+             [](size_t number, GpuRank &rank) {
+                 if (number == 2) return;
+                 constexpr int left_out[] = {2};
+                 qcclComm_t rest = nullptr;
+                 check(qcclCommShrink(rank.comm, left_out, 1, &rest, nullptr, QCCL_SHRINK_DEFAULT));
+                 check(qcclCommDestroy(rest));
+             },
+         .ranks = 3});
+}
+
+void a_call_waits_while_the_communicator_is_split() {
+    check_operation({.told_by = "rank 0 of 2 over", .run = [](size_t, GpuRank &rank) {
+                         qcclComm_t all = nullptr;
+                         check(qcclCommSplit(rank.comm, 0, 0, &all, nullptr));
+                         check(qcclCommDestroy(all));
+                     }});
+}
+
+} // namespace
+
+int main() {
+    setenv("QCCL_DEBUG", "info", 1);
+    const CMUnitTest tests[] = {
+        QTEST(a_call_waits_while_the_communicator_is_finalized),
+        QTEST(a_call_waits_while_the_communicator_is_destroyed),
+        QTEST(a_call_waits_while_the_communicator_is_shrunk),
+        QTEST(a_call_waits_while_the_communicator_is_split),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
