@@ -1,6 +1,8 @@
 // The star: who has come, who is at the door, and who is told what until when.
 #include "transport/fd_star.hpp"
 
+#include "base/system_error.hpp"
+
 #include "transport/random_bytes.hpp"
 
 #include <algorithm>
@@ -69,7 +71,7 @@ Done reach(const FileDescriptor &connection, const StarAddress &star, uint32_t m
         if (errno != EINTR && errno != EAGAIN)
             return Error::make(Code::system_error,
                                "cannot connect to rank %u to exchange shared memory: %s", middle,
-                               std::strerror(errno));
+                               describe_errno(errno).c_str());
         if (Clock::now() >= deadline)
             return Error::make(Code::timeout, "rank %u lets nobody in to exchange shared memory",
                                middle)
@@ -251,7 +253,7 @@ Result<std::vector<FdPair>> FdRay::join(const StarAddress &star, uint32_t place,
         if (!received)
             return Error::make(Code::system_error,
                                "cannot receive the ranks' shared memory from rank %u: %s", middle,
-                               std::strerror(errno));
+                               describe_errno(errno).c_str());
         if (received->message.first != all.size() || received->pairs.empty())
             return Error::make(Code::system_error, "rank %u passed shared memory out of order",
                                middle)

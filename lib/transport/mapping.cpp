@@ -1,6 +1,8 @@
 // Mappings over mmap.
 #include "transport/mapping.hpp"
 
+#include "base/system_error.hpp"
+
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -17,7 +19,7 @@ Result<Mapping> Mapping::map(size_t bytes, int flags, int file, int protection, 
 Result<Mapping> Mapping::mapping_at(void *base, size_t bytes) {
     if (base == MAP_FAILED)
         return Error::make(Code::system_error, "cannot map %zu bytes: %s", bytes,
-                           std::strerror(errno));
+                           describe_errno(errno).c_str());
     Mapping mapping;
     mapping.base_ = static_cast<std::byte *>(base);
     mapping.bytes_ = bytes;

@@ -1,6 +1,8 @@
 // Shared memory over sealed memfds.
 #include "transport/shared_memory.hpp"
 
+#include "base/system_error.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -88,7 +90,7 @@ Done extend_file(int file, size_t offset, size_t bytes, const StillNeeds &still_
     QCCL_TRY(check_file_limit(offset + bytes));
     QCCL_TRY(const SharedFile found, describe(file));
     if (found.bytes < offset + bytes && ftruncate(file, static_cast<off_t>(offset + bytes)) != 0)
-        return no_memory(bytes, std::strerror(errno));
+        return no_memory(bytes, describe_errno(errno).c_str());
     const Done done = allocate_all(file, offset, bytes, still_needs);
     if (!done) empty_file(file, offset, bytes);
     return done;
@@ -105,10 +107,10 @@ Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name) {
     if (free_memory_bytes() < bytes) return no_memory(bytes, std::strerror(ENOMEM));
 
     FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!file.is_open()) return no_memory(bytes, std::strerror(errno));
+    if (!file.is_open()) return no_memory(bytes, describe_errno(errno).c_str());
     QCCL_TRY(allocate_file(file.number(), bytes));
     if (fcntl(file.number(), F_ADD_SEALS, seals) != 0)
-        return no_memory(bytes, std::strerror(errno));
+        return no_memory(bytes, describe_errno(errno).c_str());
     return file;
 }
 
@@ -133,7 +135,7 @@ static Result<FileDescriptor> open_file_of(long long pid, int number, int flags)
     std::snprintf(path, sizeof path, "/proc/%lld/fd/%d", pid, number);
     FileDescriptor file(open(path, flags | O_CLOEXEC));
     if (!file.is_open())
-        return Error::make(Code::system_error, "%s: %s", path, std::strerror(errno));
+        return Error::make(Code::system_error, "%s: %s", path, describe_errno(errno).c_str());
     return file;
 }
 

@@ -1,6 +1,7 @@
 // shm: ranks of one host are processes, or threads that know nothing of each other. All see that
 // they fit together, each makes its segment, those of each host pass theirs around together with a
 // lifeline, and every step that may fail is agreed on.
+#include "base/system_error.hpp"
 #include "transport/far_side.hpp"
 #include "transport/fd_star.hpp"
 #include "transport/memory_claim.hpp"
@@ -52,7 +53,7 @@ Result<Belongings> prepare(const SegmentShape &shape) {
     QCCL_TRY(mine.pair[0], create_shared_memory(bytes));
     mine.file = FileDescriptor(fcntl(mine.pair[0].number(), F_DUPFD_CLOEXEC, 0));
     if (!mine.file.is_open())
-        return Error::make(Code::system_error, "shared memory: %s", std::strerror(errno));
+        return Error::make(Code::system_error, "shared memory: %s", describe_errno(errno).c_str());
     QCCL_TRY(Lifeline lifeline, Lifeline::open());
     mine.pair[1] = std::move(lifeline.shown);
     mine.life = std::move(lifeline.held);
