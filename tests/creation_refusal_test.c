@@ -124,17 +124,42 @@ static void wrong_arguments_are_named(void **state)
     assert_null(comm);
 }
 
+/* Each thread joins with a config, as the rank that is its own or another one. */
 typedef struct {
     qcclUniqueId id;
-    int ranks[size];
-    qcclComm_t comms[size];
+    int size, ranks[three];
+    qcclConfig_t configs[three];
+    qcclComm_t comms[three];
 } joining_t;
 
 static qcclResult_t join_as(int thread, qcclComm_t comm, void *context)
 {
     joining_t *joining = context;
     (void)comm;
-    return qcclCommInitRank(&joining->comms[thread], size, &joining->id, joining->ranks[thread]);
+    return qcclCommInitRankConfig(&joining->comms[thread], joining->size, &joining->id,
+                                  joining->ranks[thread], &joining->configs[thread]);
+}
+
+static joining_t new_joining(int ranks)
+{
+    joining_t joining;
+    int rank;
+    memset(&joining, 0, sizeof joining);
+    joining.size = ranks;
+    for (rank = 0; rank < ranks; rank++) {
+        joining.ranks[rank] = rank;
+        joining.configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
+    }
+    return joining;
+}
+
+static outcome_t join_all(joining_t *joining)
+{
+    world_t nobody;
+    memset(&nobody, 0, sizeof nobody);
+    nobody.size = joining->size;
+    assert_int_equal(qcclGetUniqueId(&joining->id), qcclSuccess);
+    return on_every_rank(&nobody, join_as, joining);
 }
 
 static void ranks_that_cannot_be_are_refused_for_all(void **state)
@@ -143,16 +168,11 @@ static void ranks_that_cannot_be_are_refused_for_all(void **state)
     size_t i;
     (void)state;
     for (i = 0; i < 2; i++) {
-        world_t nobody;
-        joining_t joining;
+        joining_t joining = new_joining(size);
         outcome_t outcome;
         int thread;
-        memset(&nobody, 0, sizeof nobody);
-        memset(&joining, 0, sizeof joining);
-        nobody.size = size;
-        memcpy(joining.ranks, ranks[i], sizeof joining.ranks);
-        assert_int_equal(qcclGetUniqueId(&joining.id), qcclSuccess);
-        outcome = on_every_rank(&nobody, join_as, &joining);
+        memcpy(joining.ranks, ranks[i], sizeof ranks[i]);
+        outcome = join_all(&joining);
         for (thread = 0; thread < size; thread++) {
             assert_int_not_equal(outcome.result[thread], qcclSuccess);
             assert_null(joining.comms[thread]);
@@ -161,55 +181,22 @@ static void ranks_that_cannot_be_are_refused_for_all(void **state)
     }
 }
 
-typedef struct {
-    qcclUniqueId id;
-    qcclConfig_t configs[three];
-    qcclComm_t comms[three];
-} differing_t;
-
-static qcclResult_t join_as_wished(int rank, qcclComm_t comm, void *context)
-{
-    differing_t *differing = context;
-    (void)comm;
-    return qcclCommInitRankConfig(&differing->comms[rank], three, &differing->id, rank,
-                                  &differing->configs[rank]);
-}
-
-static outcome_t join_differing(differing_t *differing)
-{
-    world_t nobody;
-    memset(&nobody, 0, sizeof nobody);
-    nobody.size = three;
-    assert_int_equal(qcclGetUniqueId(&differing->id), qcclSuccess);
-    return on_every_rank(&nobody, join_as_wished, differing);
-}
-
-static differing_t *new_differing(void)
-{
-    differing_t *differing = calloc(1, sizeof *differing);
-    int rank;
-    assert_non_null(differing);
-    for (rank = 0; rank < three; rank++) differing->configs[rank] = (qcclConfig_t)QCCL_CONFIG_INIT;
-    return differing;
-}
-
 static void communicators_that_disagree(void **state)
 {
-    differing_t *differing = new_differing();
+    joining_t joining = new_joining(three);
     outcome_t outcome;
     (void)state;
-    differing->configs[0].codec = differing->configs[1].codec = "int8";
-    differing->configs[2].codec = "int4";
-    outcome = join_differing(differing);
+    joining.configs[0].codec = joining.configs[1].codec = "int8";
+    joining.configs[2].codec = "int4";
+    outcome = join_all(&joining);
     assert_all_say(&outcome, three, qcclMismatch,
                    "codec: rank 2 has \"int4\", rank 0 has \"int8\"");
 
-    differing->configs[2].codec = "int8";
-    differing->configs[1].algorithm = "ring";
-    outcome = join_differing(differing);
+    joining.configs[2].codec = "int8";
+    joining.configs[1].algorithm = "ring";
+    outcome = join_all(&joining);
     assert_all_say(&outcome, three, qcclMismatch,
                    "algorithm: rank 1 has \"ring\", rank 0 has \"auto\"");
-    free(differing);
 }
 
 int main(void)
