@@ -1,6 +1,7 @@
 // By arithmetic: to take it all for a moment would disturb the program's other threads.
 #include "transport/headroom.hpp"
 
+#include "base/system_error.hpp"
 #include "transport/life_port.hpp"
 #include "transport/network.hpp"
 
@@ -52,8 +53,7 @@ std::optional<uint64_t> limit_of(int resource) {
 Result<std::optional<uint64_t>> count_open_descriptors() {
     const std::unique_ptr<DIR, int (*)(DIR *)> folder(opendir("/proc/self/fd"), closedir);
     if (!folder && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return Error::make(Code::system_error, "cannot count descriptors: %s",
-                           std::strerror(errno));
+        return cannot("count descriptors");
     if (!folder) return std::optional<uint64_t>();
     uint64_t entries = 0;
     while (readdir(folder.get())) entries++;
