@@ -16,20 +16,20 @@ MAY_KNOW = {
     "lib/schedule": ["lib/base"],
     "lib/coll": ["lib/base", "lib/schedule"],
     "lib/codec": ["lib/base"],
-    "lib/plan": ["lib/base", "lib/schedule", "lib/coll", "lib/codec", "topology/graph"],
+    "lib/plan": ["lib/base", "lib/schedule", "lib/coll", "lib/codec"],
     "kernels": ["lib/base", "lib/codec", "include/qccl/emulated.h"],
     "lib/device": ["lib/base", "lib/codec", "kernels"],
     "lib/record": ["lib/base"],
     "lib/transport": ["lib/base", "lib/record"],
     "lib/engine": ["lib/base", "lib/schedule", "lib/codec", "lib/device", "lib/record", "lib/transport", "kernels"],
     "bootstrap": ["lib/base"],
-    "topology": ["lib/base"],
+    "topology": ["lib/base", "lib/schedule", "lib/plan"],
     "lib/api": ["lib/base", "lib/schedule", "lib/coll", "lib/codec", "lib/plan", "lib/device", "lib/record", "lib/transport",
                 "lib/engine", "kernels", "bootstrap", "topology", "include"],
     "include": ["include"],
 }
 # No threads, clocks, environment, sockets or devices: their tests need nothing else.
-PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph"]
+PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/cpu_set"]
 IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|"
                     r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"
                     r"\b(getenv|environ|clock_gettime)\b")

@@ -1,0 +1,118 @@
+// The graph of a machine, or of the machines of a job: their parts and the links between these.
+// Sources build it, the searches for paths and rings read it, reports print it. Pure data: equal
+// graphs give equal answers on every rank. One thread at a time may change it.
+//
+// Every source builds the same shape. Vertex 0 contains all others: it is the machine, or the
+// network of a job. Each part has one link to the part that contains it, so that a path between
+// packages leads through their machine:
+//   machine -- package -- numa     cpu_interconnect
+//   numa, package, machine -- pci  pcie (the rate and width of the slot), also pci -- gpu, nic
+//   numa -- numa (itself)          shared_memory
+//   nic -- network                 tcp or rdma (the rate of the port)
+// A NIC without a PCI address (veth, bonds) lies in the machine, linked with class shared_memory.
+// GPUs have links of class nvlink and xgmi to one another, or nvswitch to a switch, besides.
+#pragma once
+
+#include "base/result.hpp"
+#include "plan/link_class.hpp"
+#include "topology/cpu_set.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qccl {
+
+enum class VertexKind : uint8_t {
+    network, // a switch, a rack or the whole network between machines
+    machine,
+    package, // a processor socket
+    numa,    // a NUMA node: memory and the processors next to it
+    pci,     // a PCI switch or bridge
+    nvswitch,
+    gpu,
+    nic, // one port of a network adapter
+};
+inline constexpr size_t vertex_kinds = static_cast<size_t>(VertexKind::nic) + 1;
+std::string_view name(VertexKind kind);
+
+inline constexpr uint32_t no_vertex = UINT32_MAX;
+
+struct Vertex {
+    VertexKind kind = VertexKind::machine;
+    // The part that contains this one, which stands before it in the graph. A network contains
+    // machines and networks, a machine everything else. no_vertex: nothing contains it.
+    uint32_t parent = no_vertex;
+    // For people: the host's name, the model of a processor or GPU, "mlx5_0", "eth0". May be empty.
+    std::string name = {};
+    std::string bus_id = {}; // of PCI devices, "0000:1b:00.0"; unique within a machine
+    // What its machine calls it: the number of a NUMA node, package, GPU or NIC.
+    uint32_t number = 0;
+    CpuSet cpus = {};      // of a NUMA node
+    std::string arch = {}; // of a GPU: "sm90", "gfx942"
+    bool rdma = false;     // of a NIC: it moves memory without the processor
+    bool gpudirect = false; // of a NIC: it reads and writes the memory of GPUs
+
+    bool operator==(const Vertex &) const = default;
+};
+
+// Both ways at the same rate at once. A link of a NUMA node to itself stands for its memory.
+struct Link {
+    uint32_t from = 0, to = 0; // vertices
+    LinkClass link_class = LinkClass::pcie;
+    double bytes_per_ns = 0; // each way, as the data sheet has it, all lanes together; 0: unknown
+    double latency_ns = 0;   // 0: unknown
+    uint32_t width = 1;      // lanes of PCIe, links side by side of NVLink and xGMI
+
+    bool operator==(const Link &) const = default;
+    uint32_t other(uint32_t vertex) const { return vertex == from ? to : from; }
+};
+
+class Graph {
+public:
+    // More than any job has; sources refuse what would be larger.
+    static constexpr size_t most_vertices = size_t{1} << 20, most_links = size_t{1} << 22;
+
+    // Returns the number of the new vertex, by which links name it.
+    uint32_t add(Vertex vertex);
+    // Both ends have been added before.
+    void connect(const Link &link);
+
+    std::span<const Vertex> vertices() const { return vertices_; }
+    std::span<const Link> links() const { return links_; }
+    const Vertex &vertex(uint32_t number) const { return vertices_[number]; }
+    const Link &link(uint32_t number) const { return links_[number]; }
+    // Numbers of the links of a vertex, in the order in which they were added.
+    std::span<const uint32_t> links_of(uint32_t vertex) const { return links_of_[vertex]; }
+    std::span<const uint32_t> children(uint32_t vertex) const { return children_[vertex]; }
+    // In ascending order.
+    std::vector<uint32_t> of_kind(VertexKind kind) const;
+    // The machine that contains the vertex, or the vertex itself; no_vertex for a network.
+    uint32_t machine_of(uint32_t vertex) const;
+    // The nearest NUMA node that contains the vertex; no_vertex where none does.
+    uint32_t numa_of(uint32_t vertex) const;
+
+    bool is_empty() const { return vertices_.empty(); }
+    bool is_connected() const; // an empty graph is not
+    bool operator==(const Graph &other) const {
+        return vertices_ == other.vertices_ && links_ == other.links_;
+    }
+
+private:
+    std::vector<Vertex> vertices_;
+    std::vector<Link> links_;
+    std::vector<std::vector<uint32_t>> links_of_, children_; // by vertex
+};
+
+// Refuses with a sentence that names `source` and the part: a part inside one that stands after it
+// or that cannot contain it, a bus id that occurs twice in a machine, a link to a part that is not
+// there, from a part other than a NUMA node to itself, or with a rate or latency that is negative
+// or no number, and a graph that is not connected.
+Done check(const Graph &graph, std::string_view source);
+
+// For messages: "gpu 3 (0000:1b:00.0)".
+std::string describe(const Graph &graph, uint32_t vertex);
+
+} // namespace qccl
