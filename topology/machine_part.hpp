@@ -1,0 +1,22 @@
+// One machine of a job's graph as a graph of its own, so that machines that are built alike can be
+// recognised, and what is found on one holds for the others. Pure.
+#pragma once
+
+#include "topology/graph.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace qccl {
+
+struct MachinePart {
+    Graph graph; // vertex 0 is the machine, which has no name here; without links to networks
+    std::vector<uint32_t> originals; // by vertex of the part, its number in the job's graph
+
+    // Of a vertex that lies in the machine.
+    uint32_t number_of(uint32_t original) const;
+};
+
+MachinePart machine_part(const Graph &graph, uint32_t machine);
+
+} // namespace qccl

@@ -1,0 +1,277 @@
+#include "topology/rank_order.hpp"
+
+#include "topology/machine_part.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+
+namespace qccl {
+
+namespace {
+
+// The ranks of one machine.
+struct Machine {
+    uint32_t vertex = no_vertex;
+    std::vector<uint32_t> ranks;  // ascending
+    std::vector<uint32_t> places; // the distinct vertices where they are, ascending
+    std::vector<uint32_t> nics;   // those that its ranks use, ascending
+    double nic_bytes_per_ns = std::numeric_limits<double>::infinity(); // from a rank to its NIC
+    std::vector<Ring> rings;                                           // through its places
+};
+
+// From the outermost network to the innermost, so that machines of one rack sort together.
+std::vector<uint32_t> networks_around(const Graph &graph, uint32_t machine) {
+    std::vector<uint32_t> networks;
+    for (uint32_t at = graph.vertex(machine).parent; at != no_vertex; at = graph.vertex(at).parent)
+        networks.insert(networks.begin(), at);
+    return networks;
+}
+
+// The networks whose ranks begin first come first; so do the machines within them.
+void sort_by_network(const Graph &graph, std::vector<Machine> &machines) {
+    std::map<uint32_t, uint32_t> first_rank; // by network
+    std::vector<std::vector<uint32_t>> around;
+    for (const Machine &machine : machines)
+        for (const uint32_t network : networks_around(graph, machine.vertex)) {
+            const auto [entry, is_new] = first_rank.try_emplace(network, machine.ranks[0]);
+            entry->second = std::min(entry->second, machine.ranks[0]);
+        }
+    const auto key = [&](const Machine &machine) {
+        std::vector<uint32_t> ranks;
+        for (const uint32_t network : networks_around(graph, machine.vertex))
+            ranks.push_back(first_rank[network]);
+        ranks.push_back(machine.ranks[0]);
+        return ranks;
+    };
+    std::ranges::sort(machines, {}, key);
+}
+
+std::vector<Machine> group_by_machine(const Graph &graph, std::span<const uint32_t> places) {
+    std::map<uint32_t, Machine> by_vertex;
+    for (uint32_t rank = 0; rank < places.size(); rank++) {
+        const uint32_t vertex = graph.machine_of(places[rank]);
+        Machine &machine = by_vertex[vertex];
+        machine.vertex = vertex;
+        machine.ranks.push_back(rank);
+        machine.places.push_back(places[rank]);
+    }
+    std::vector<Machine> machines;
+    for (auto &[vertex, machine] : by_vertex) {
+        std::ranges::sort(machine.places);
+        const auto [first, last] = std::ranges::unique(machine.places);
+        machine.places.erase(first, last);
+        machines.push_back(std::move(machine));
+    }
+    sort_by_network(graph, machines);
+    return machines;
+}
+
+struct NearestNics {
+    std::vector<uint32_t> nics; // all that are equally near
+    double bytes_per_ns = 0;    // on the way to each
+};
+
+// What has been found on a machine, for others that are built alike.
+class MachineSearch {
+public:
+    explicit MachineSearch(const Graph &graph) : graph_(graph) {}
+
+    // Fills in nics and rings, and the NIC of each rank of the machine.
+    void search(Machine &machine, std::span<const uint32_t> places, std::span<uint32_t> nics);
+
+private:
+    struct Known {
+        MachinePart part;
+        std::vector<uint32_t> places;               // in the part's numbers
+        std::vector<Ring> rings;                    // likewise
+        std::map<uint32_t, NearestNics> nearest_nics; // by place
+    };
+    const Known &known_for(const MachinePart &part, const std::vector<uint32_t> &places);
+
+    const Graph &graph_;
+    std::vector<Known> known_;
+};
+
+NearestNics nearest_nics(const Graph &part, uint32_t place) {
+    using Distance = std::tuple<double, uint32_t, size_t>; // less is nearer
+    const Capacities capacities(part);
+    Distance least;
+    NearestNics nearest;
+    for (const uint32_t nic : part.of_kind(VertexKind::nic)) {
+        const auto path = find_path(part, capacities, place, nic);
+        if (!path) continue;
+        const Distance distance = {-path->bytes_per_ns,
+                                   path->count(part, LinkClass::cpu_interconnect),
+                                   path->hops.size()};
+        if (!nearest.nics.empty() && distance > least) continue;
+        if (nearest.nics.empty() || distance < least) nearest = {{}, path->bytes_per_ns};
+        least = distance;
+        nearest.nics.push_back(nic);
+    }
+    return nearest;
+}
+
+const MachineSearch::Known &MachineSearch::known_for(const MachinePart &part,
+                                                     const std::vector<uint32_t> &places) {
+    for (const Known &known : known_)
+        if (known.places == places && known.part.graph == part.graph) return known;
+    Known known{.part = part, .places = places, .rings = find_rings(part.graph, places), .nearest_nics = {}};
+    for (const uint32_t place : places)
+        known.nearest_nics[place] = nearest_nics(part.graph, place);
+    known_.push_back(std::move(known));
+    return known_.back();
+}
+
+void MachineSearch::search(Machine &machine, std::span<const uint32_t> places,
+                           std::span<uint32_t> nics) {
+    const MachinePart part = machine_part(graph_, machine.vertex);
+    std::vector<uint32_t> local;
+    for (const uint32_t place : machine.places) local.push_back(part.number_of(place));
+    const Known &known = known_for(part, local);
+    for (Ring ring : known.rings) {
+        for (uint32_t &vertex : ring.vertices) vertex = part.originals[vertex];
+        machine.rings.push_back(std::move(ring));
+    }
+    std::map<uint32_t, uint32_t> users; // of a NIC
+    for (const uint32_t rank : machine.ranks) {
+        const NearestNics &nearest = known.nearest_nics.at(part.number_of(places[rank]));
+        if (nearest.nics.empty()) continue;
+        const uint32_t nic = *std::ranges::min_element(
+            nearest.nics, {}, [&](uint32_t each) { return std::pair(users[each], each); });
+        users[nic]++;
+        machine.nic_bytes_per_ns = std::min(machine.nic_bytes_per_ns, nearest.bytes_per_ns);
+        nics[rank] = part.originals[nic];
+    }
+    for (const auto &[nic, ranks] : users) machine.nics.push_back(part.originals[nic]);
+}
+
+// The ranks of a machine as its ring passes them.
+std::vector<uint32_t> ranks_along(const Machine &machine, const Ring &ring,
+                                  std::span<const uint32_t> places) {
+    std::vector<uint32_t> ranks;
+    for (const uint32_t vertex : ring.vertices)
+        for (const uint32_t rank : machine.ranks)
+            if (places[rank] == vertex) ranks.push_back(rank);
+    return ranks;
+}
+
+// So that the machine's last rank, which sends to the next machine, is one that uses this NIC.
+void leave_by(std::vector<uint32_t> &ranks, uint32_t nic, std::span<const uint32_t> nics) {
+    const auto last = std::ranges::find(ranks.rbegin(), ranks.rend(), nic,
+                                        [&](uint32_t rank) { return nics[rank]; });
+    if (last != ranks.rend()) std::ranges::rotate(ranks, last.base());
+}
+
+RankRing ring_between(const std::vector<Machine> &machines, size_t number,
+                      std::span<const uint32_t> places, std::span<const uint32_t> nics) {
+    RankRing ring;
+    for (const Machine &machine : machines) {
+        auto ranks =
+            ranks_along(machine, machine.rings[number % machine.rings.size()], places);
+        if (!machine.nics.empty())
+            leave_by(ranks, machine.nics[number % machine.nics.size()], nics);
+        ring.ranks.insert(ring.ranks.end(), ranks.begin(), ranks.end());
+    }
+    return ring;
+}
+
+void begin_with_rank_0(std::vector<uint32_t> &ranks) {
+    std::ranges::rotate(ranks, std::ranges::find(ranks, 0U));
+}
+
+// Of links between machines, in one direction, how many rings use them.
+using Uses = std::map<std::pair<uint32_t, bool>, uint32_t>;
+
+// From a NIC up to the outermost network.
+std::vector<Hop> way_up(const Graph &graph, uint32_t nic) {
+    std::vector<Hop> hops;
+    for (uint32_t at = nic, next = no_vertex; at != no_vertex; at = next) {
+        next = no_vertex;
+        for (const uint32_t number : graph.links_of(at)) {
+            const Link &link = graph.link(number);
+            const uint32_t end = link.other(at);
+            const bool is_up = at == nic ? graph.vertex(end).kind == VertexKind::network
+                                         : end == graph.vertex(at).parent;
+            if (!is_up || next != no_vertex) continue;
+            hops.push_back({number, link.from == at});
+            next = end;
+        }
+    }
+    return hops;
+}
+
+// From the last rank of a machine to the first of the next.
+std::vector<Hop> way_across(const Graph &graph, uint32_t from_nic, uint32_t to_nic) {
+    if (from_nic == no_vertex || to_nic == no_vertex) return {};
+    std::vector<Hop> up = way_up(graph, from_nic), down = way_up(graph, to_nic);
+    while (!up.empty() && !down.empty() && up.back().link == down.back().link) {
+        up.pop_back();
+        down.pop_back();
+    }
+    for (const Hop &hop : down) up.push_back({hop.link, !hop.is_forward});
+    return up;
+}
+
+// Calls `visit` with the way from each machine to the next on the ring.
+template <class Visit>
+void each_crossing(const Graph &graph, const RankRing &ring, std::span<const uint32_t> places,
+                   std::span<const uint32_t> nics, const Visit &visit) {
+    for (size_t i = 0; i < ring.ranks.size(); i++) {
+        const uint32_t from = ring.ranks[i], to = ring.ranks[(i + 1) % ring.ranks.size()];
+        if (graph.machine_of(places[from]) != graph.machine_of(places[to]))
+            visit(way_across(graph, nics[from], nics[to]));
+    }
+}
+
+// Inside the machines each ring has what the search has found, between them its share of the links.
+void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
+                std::span<const uint32_t> places, RankOrder &order) {
+    const Capacities capacities(graph);
+    Uses uses;
+    for (const RankRing &ring : order.rings)
+        each_crossing(graph, ring, places, order.nics, [&](const std::vector<Hop> &way) {
+            for (const Hop &hop : way) uses[{hop.link, hop.is_forward}]++;
+        });
+    for (size_t i = 0; i < order.rings.size(); i++) {
+        RankRing &ring = order.rings[i];
+        double rate = std::numeric_limits<double>::infinity();
+        for (const Machine &machine : machines) {
+            if (machine.places.size() > 1)
+                rate = std::min(rate, machine.rings[i % machine.rings.size()].bytes_per_ns);
+            if (machines.size() > 1) rate = std::min(rate, machine.nic_bytes_per_ns);
+        }
+        each_crossing(graph, ring, places, order.nics, [&](const std::vector<Hop> &way) {
+            for (const Hop &hop : way) {
+                ring.is_rate_known = ring.is_rate_known && graph.link(hop.link).bytes_per_ns > 0;
+                rate = std::min(rate, capacities.left(hop.link, hop.is_forward) /
+                                          uses[{hop.link, hop.is_forward}]);
+            }
+            ring.is_rate_known = ring.is_rate_known && !way.empty();
+        });
+        ring.bytes_per_ns = std::isfinite(rate) ? rate : 0;
+    }
+}
+
+} // namespace
+
+RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
+    RankOrder order{.rings = {}, .nics = std::vector<uint32_t>(places.size(), no_vertex)};
+    std::vector<Machine> machines = group_by_machine(graph, places);
+    MachineSearch search(graph);
+    size_t most = SIZE_MAX;
+    for (Machine &machine : machines) {
+        search.search(machine, places, order.nics);
+        const size_t ways = machines.size() > 1 ? machine.nics.size() : machine.rings.size();
+        most = std::min(most, ways);
+    }
+    for (size_t i = 0; i < std::max<size_t>(1, most); i++)
+        order.rings.push_back(ring_between(machines, i, places, order.nics));
+    for (RankRing &ring : order.rings) begin_with_rank_0(ring.ranks);
+    rate_rings(graph, machines, places, order);
+    return order;
+}
+
+} // namespace qccl
