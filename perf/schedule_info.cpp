@@ -12,6 +12,7 @@
 #include "schedule/place_codec.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
+#include "transport/transport.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -123,6 +124,7 @@ static Result<Tables> tables_here(const ScheduleQuestion &question) {
     const double cores = std::max(1U, std::thread::hardware_concurrency());
     tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores),
                               CodecRates::of_tier(name(best_kernels().tier)));
+    if (!has_hosts && !settings.checksum) tables.speeds.eager_bytes = TransportOptions().line_bytes;
     tables.limits = limits_of(cut_by(settings, question.ranks, has_hosts));
     tables.usual_limits = limits_of(cut_by({}, question.ranks, has_hosts));
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;

@@ -42,7 +42,7 @@ static void a_codec_is_used_where_it_pays() {
     settings.link_rate = 50'000'000'000; // 400 Gbit/s
     Tables fast = tables;
     fast.speeds = speeds_by(settings, 1, tables.speeds.codec_rates);
-    CHECK_EQ(fast.speeds.far_latency_ns, 2000.0);
+    CHECK_EQ(fast.speeds.far.alone.latency_ns, 2000.0);
     CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
     CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
     CHECK(of_bytes(4 << 10, "int8", tables) == codec("int8"));
@@ -65,7 +65,7 @@ static void slow_codecs_go_lossless_where_cores_are_shared() {
     for (const char *tier : {"scalar", "sse4", "avx2", "avx512", "neon"}) {
         const Speeds alone = speeds_by({}, 1, CodecRates::of_tier(tier)),
                      shared = speeds_by({}, 2, CodecRates::of_tier(tier));
-        for (const char *name : {"onebit", "terngrad", "topk"}) {
+        for (const char *name : {"onebit", "terngrad"}) {
             CHECK(codec_by(name, shared).is_lossless());
             CHECK(codec_by((std::string(name) + ":min=0").c_str(), shared) == codec(name));
             Speeds slow = shared;

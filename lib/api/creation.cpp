@@ -29,15 +29,13 @@ namespace qccl {
 
 namespace {
 
-// A few wire slots of the smallest segment for each of a few ranks. Calls that need more get memory
-// of their own, which takes time.
+// A few wire slots of the smallest segment for each of a few ranks; larger calls get their own.
 constexpr size_t smallest_arena = size_t{64} << 10;
 
 constexpr const char *record_off = "off";
 constexpr const char *host_name = "host"; // as a device
 
-// Where GPUs take part: a few segments for each of a few ranks, each as long as it takes to hide
-// the launches of the next.
+// Where GPUs take part: a few segments for a few ranks, each long enough to hide launches.
 constexpr size_t gpu_segment = size_t{4} << 20, gpu_arena = size_t{64} << 20;
 
 // What the transport's waits call: lives as long as the transport, outlives no communicator.
@@ -174,7 +172,7 @@ private:
     // What the settings leave open included.
     Cut cut_with(const Settings &settings) const;
     Cut cut(Transport &transport, const DeviceShare *share) const;
-    Speeds speeds(const Transport &transport, const DeviceShare *share) const;
+    Speeds speeds(const Transport &transport, const DeviceShare *share, const Cut &cut) const;
     std::vector<InjectRule> own_faults() const;
     AllGather all_gather() {
         return [this](const void *mine, void *all, size_t bytes) {
@@ -285,11 +283,15 @@ Cut Creation::cut(Transport &transport, const DeviceShare *share) const {
 bool reaches_gpus(const DeviceShare *share) { return share && !share->outbox().empty(); }
 
 // Where only some ranks have GPUs, the others set the pace.
-Speeds Creation::speeds(const Transport &transport, const DeviceShare *share) const {
-    if (gpus_ < transport.size())
-        return speeds_by(settings_, transport.ranks_per_core(), codec_rates_);
-    return gpu_speeds_by(settings_, ranks_per_gpu_,
-                         reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
+                        const Cut &cut) const {
+    Speeds speeds = gpus_ < transport.size()
+                        ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_)
+                        : gpu_speeds_by(settings_, ranks_per_gpu_,
+                                        reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    speeds.eager_bytes = cut.seals ? 0 : cut.line_bytes;
+    speeds.eager_exchanges = cut.line_exchanges;
+    return speeds;
 }
 
 std::vector<InjectRule> Creation::own_faults() const {
@@ -338,7 +340,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
     QCCL_TRY(std::unique_ptr<DeviceShare> share, share_device(equipment, *transport));
     tell(equipment, *transport, share.get());
     const Cut how = cut(*transport, share.get());
-    const Speeds paces = speeds(*transport, share.get());
+    const Speeds paces = speeds(*transport, share.get(), how);
     const auto comm = std::make_shared<Comm>(
         CommParts{.wishes = wishes_,
                   .reach = reach_,

@@ -1,116 +1,31 @@
 #include "plan/cost.hpp"
 
+#include "base/round_up.hpp"
 #include "codec/chunk.hpp"
-#include "schedule/place_codec.hpp"
 
 #include <algorithm>
-#include <set>
+#include <cmath>
 
 namespace qccl {
 
-namespace {
-
-// How often messages are waited for that depend on what the rank did before: receives in a row
-// count once. The author's order shows it, before decoding comes between.
-uint32_t count_turns(const Schedule &author) {
-    uint32_t turns = 0;
-    bool receives = false;
-    for (const Step &step : author.steps) {
-        turns += step.verb == Verb::recv && !receives;
-        receives = step.verb == Verb::recv;
+double CopySpeeds::at(double bytes) const {
+    if (bytes <= points.front().bytes) return points.front().bytes_per_ns;
+    for (size_t i = 1; i < points.size(); i++) {
+        const Point &below = points[i - 1], &above = points[i];
+        if (bytes > above.bytes) continue;
+        const double part = std::log(bytes / below.bytes) / std::log(above.bytes / below.bytes);
+        return below.bytes_per_ns + part * (above.bytes_per_ns - below.bytes_per_ns);
     }
-    return turns;
+    return points.back().bytes_per_ns;
 }
-
-Result<Tally> tally_of(const Algorithm &algorithm, const Problem &problem, uint32_t rank) {
-    const bool is_lossless = problem.codec.is_lossless();
-    QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, problem.team(rank)));
-    QCCL_TRY(const Schedule placed, place_codec(author));
-    const auto is_far = [&](uint32_t peer) {
-        return problem.has_hosts() &&
-               problem.places->hosts().group_of(peer) != problem.places->hosts().group_of(rank);
-    };
-    std::set<uint32_t> far_peers;
-    Tally t{.chunks = placed.chunks, .outbox = placed.outbox, .turns = count_turns(author)};
-    for (const Step &step : placed.steps) {
-        const bool is_inner = step.has(Step::inner);
-        switch (step.verb) {
-        case Verb::send:
-            t.sends++;
-            t.inner_sends += is_inner;
-            t.far_sends += is_far(step.peer);
-            if (is_far(step.peer)) far_peers.insert(step.peer);
-            break;
-        case Verb::recv: t.recvs++; break;
-        case Verb::encode:
-            // What stays and travels as it is, is read where it lies.
-            t.encodes += !(is_lossless && step.has(Step::stays));
-            t.inner_encodes += is_inner;
-            break;
-        case Verb::decode:
-            t.decodes++;
-            t.inner_decodes += is_inner;
-            break;
-        case Verb::decode_add:
-            t.decode_adds++;
-            t.inner_decode_adds += is_inner;
-            break;
-        case Verb::copy:
-        case Verb::reduce: t.copies += step.sources; break;
-        }
-    }
-    t.far_peers = far_peers.size();
-    return t;
-}
-
-void take_greater(Tally &most, const Tally &other) {
-    most.turns = std::max(most.turns, other.turns);
-    for (const auto field :
-         {&Tally::sends, &Tally::recvs, &Tally::encodes, &Tally::decodes, &Tally::decode_adds,
-          &Tally::copies, &Tally::inner_sends, &Tally::inner_encodes, &Tally::inner_decodes,
-          &Tally::inner_decode_adds, &Tally::far_sends, &Tally::host_sends, &Tally::far_peers})
-        most.*field = std::max(most.*field, other.*field);
-}
-
-// All that leaves the host of the rank.
-Done add_host(const Algorithm &algorithm, const Problem &problem, uint32_t rank, Tally &busiest) {
-    const Partition &hosts = problem.places->hosts();
-    Tally host;
-    for (const uint32_t each : hosts.ranks(hosts.group_of(rank))) {
-        QCCL_TRY(const Tally one, tally_of(algorithm, problem, each));
-        host.host_sends += one.far_sends;
-        take_greater(busiest, one);
-    }
-    take_greater(busiest, host);
-    return {};
-}
-
-// Of a rank that has its core for itself.
-double compute_ns(const Problem &problem, const Codec &inner, const Tally &tally,
-                  double chunk_bytes, const Speeds &speeds) {
-    const auto time = [&](uint64_t chunks, double bytes_per_ns) {
-        return static_cast<double>(chunks) * chunk_bytes / bytes_per_ns;
-    };
-    const auto coding = [&](uint64_t all, uint64_t of_inner, float CodecRate::*operation) {
-        const bool is_narrow = type_bytes(problem.type) < sizeof(float);
-        const auto speed = [&](const Codec &codec) -> double {
-            if (codec.is_lossless()) return speeds.copy_bytes_per_ns;
-            return speeds.codec_rates.of(codec).*operation * (is_narrow ? speeds.narrow_coding : 1);
-        };
-        return time(all - of_inner, speed(problem.codec)) + time(of_inner, speed(inner));
-    };
-    return time(tally.copies, speeds.copy_bytes_per_ns) +
-           coding(tally.encodes, tally.inner_encodes, &CodecRate::encode) +
-           coding(tally.decodes, tally.inner_decodes, &CodecRate::decode) +
-           coding(tally.decode_adds, tally.inner_decode_adds, &CodecRate::decode_add);
-}
-
-} // namespace
 
 Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates) {
-    Speeds speeds{.codec_rates = codec_rates, .ranks_per_core = ranks_per_core};
+    Speeds speeds;
+    speeds.codec_rates = codec_rates;
+    speeds.ranks_per_core = ranks_per_core;
     if (settings.link_latency)
-        speeds.far_latency_ns = static_cast<double>(settings.link_latency->count());
+        for (LinkSpeeds *far : {&speeds.far.alone, &speeds.far.shared})
+            far->latency_ns = static_cast<double>(settings.link_latency->count());
     if (settings.link_rate)
         speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
     return speeds;
@@ -121,11 +36,13 @@ Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach re
     const double copying = 1800 / ranks_per_gpu;
     const auto coding = static_cast<float>(copying);
     Speeds speeds = speeds_by(settings, 1, CodecRates({coding, coding, coding}));
-    speeds.latency_ns = 15000;
-    speeds.message_ns = 1000;
-    speeds.copy_bytes_per_ns = copying;
+    speeds.near.alone = {.latency_ns = 15000,
+                         .message_ns = 1000,
+                         .byte_ns = 0.5 / (reach == GpuReach::gpus ? 340.0 : 48.0)};
+    speeds.near.shared = speeds.near.alone;
+    speeds.eager = speeds.near;
+    for (CopySpeeds::Point &point : speeds.copy.points) point.bytes_per_ns = copying;
     speeds.narrow_coding = 1;
-    speeds.wire_bytes_per_ns = reach == GpuReach::gpus ? 340 : 48;
     return speeds;
 }
 
@@ -142,70 +59,216 @@ Codec inner_codec(const Algorithm &algorithm, const Codec &codec) {
     return inner ? *inner : Codec();
 }
 
-// Ranks differ in a broadcast (the root sends, and ranks after it pass on), in trees, and where a
-// team cannot be halved evenly (the last one has the most to do). Hosts differ in their number of
-// ranks: those of these ranks are looked at.
-Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
-    const Team team = problem.team(problem.root);
-    QCCL_TRY(Tally busiest, tally_of(algorithm, problem, team.rank));
-    for (const uint32_t rank : {team.rank, team.after(1), team.after(2), problem.ranks - 1}) {
-        QCCL_TRY(const Tally other, tally_of(algorithm, problem, rank));
-        take_greater(busiest, other);
-        if (problem.has_hosts()) QCCL_TRY(add_host(algorithm, problem, rank, busiest));
-    }
-    return busiest;
-}
-
 Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner) {
     return {problem.collective, problem.count, problem.team(), chunks, grain(problem.codec, inner)};
 }
 
+namespace {
+
+// Of a rank that has its core for itself.
+double compute_ns(const Problem &problem, const Codec &inner, const ChunkCounts &counts,
+                  double chunk_bytes, const Speeds &speeds) {
+    const double copying = speeds.copy.at(static_cast<double>(vector_bytes(problem)));
+    const auto coding = [&](double all, double of_inner, float CodecRate::*operation) {
+        const bool is_narrow = type_bytes(problem.type) < sizeof(float);
+        const auto speed = [&](const Codec &codec) -> double {
+            if (codec.is_lossless()) return copying;
+            return speeds.codec_rates.of(codec).*operation * (is_narrow ? speeds.narrow_coding : 1);
+        };
+        return (all - of_inner) / speed(problem.codec) + of_inner / speed(inner);
+    };
+    return chunk_bytes *
+           (counts.copies / copying +
+            coding(counts.encodes, counts.inner_encodes, &CodecRate::encode) +
+            coding(counts.decodes, counts.inner_decodes, &CodecRate::decode) +
+            coding(counts.decode_adds, counts.inner_decode_adds, &CodecRate::decode_add));
+}
+
+// Whether the call's values fit into the eager slots, each chunk at a cache line of its own.
+bool is_eager(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
+              uint64_t chunk_bytes, const Speeds &speeds) {
+    if (!algorithm.fits_exchanges(problem.collective, speeds.eager_exchanges)) return false;
+    constexpr uint64_t alignment = 64;
+    const uint64_t chunks = problem.collective == Collective::all_gather ? 1 : tally.chunks;
+    return chunks * round_up(chunk_bytes, alignment) <= speeds.eager_bytes;
+}
+
+// Streams that share a host's line lose some of it to each other: a ring of four hosts takes 53 ms
+// for 4 MiB at 1 Gbit/s, direct 59 ms, and an all-gather 26 and 34 ms. With a codec, whose
+// encodings are ready one after the other, direct takes 2 % more. Streams cost the processor more,
+// too: each has a socket of its own to be polled.
+double contention(uint32_t streams, bool is_lossless) {
+    const double most = is_lossless ? 0.2 : 0.05;
+    return streams == 0 ? 1 : 1 + most * (1 - 1.0 / streams);
+}
+
+// What its messages cost a rank.
+double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instances,
+                   double chunk_bytes, const LinkSpeeds &near, const LinkSpeeds &far) {
+    const double far_messages = counts.far_sends + counts.far_recvs,
+                 near_messages = counts.sends + counts.recvs - far_messages;
+    return near_messages * (instances * near.message_ns + chunk_bytes * near.byte_ns) +
+           far_messages * (instances * far.message_ns * contention(far_peers, true) +
+                           chunk_bytes * far.byte_ns);
+}
+
+// How much of a rank's waiting a call costs, where calls follow each other: the root of a broadcast
+// waits for no rank, and one of a reduce-scatter or all-gather has begun the next call before the
+// last rank has finished this one.
+double waiting_share(Collective collective) {
+    switch (collective) {
+    case Collective::broadcast: return 0.125;
+    case Collective::reduce_scatter:
+    case Collective::all_gather: return 0.25;
+    default: return 1;
+    }
+}
+
+// Of the rounds, those between hosts.
+double far_rounds(const Algorithm &algorithm, const Problem &problem, const Tally &tally) {
+    if (!problem.has_hosts()) return 0;
+    const Team team = problem.team();
+    if (algorithm.row().outer_rounds) return algorithm.outer_rounds(problem.collective, team);
+    const double messages = tally.mean.sends + tally.mean.recvs,
+                 far = tally.mean.far_sends + tally.mean.far_recvs;
+    return messages == 0 ? 0
+                         : std::ceil(algorithm.rounds(problem.collective, team) * far / messages);
+}
+
+// What bursts let pass at once costs less than the line's rate says, the smaller the less.
+double line_ns(double bytes, const Speeds &speeds) {
+    const double share = speeds.far_burst_bytes > bytes ? bytes / speeds.far_burst_bytes : 1;
+    return share * bytes / speeds.far_bytes_per_ns;
+}
+
+// The parts of a call's time, each from the ones before.
+class Estimate {
+public:
+    Estimate(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
+             const Geometry &geometry, const Speeds &speeds)
+        : algorithm_(algorithm), problem_(problem), tally_(tally), geometry_(geometry),
+          speeds_(speeds), inner_(inner_codec(algorithm, problem.codec)),
+          count_(layout_of(problem, tally.chunks, inner_).largest()),
+          outer_bytes_(encoded_chunk(problem.codec)), inner_bytes_(encoded_chunk(inner_)),
+          shares_cores_(speeds.ranks_per_core > 1), sharers_(std::max(1.0, speeds.ranks_per_core)),
+          waiting_(waiting_share(problem.collective)),
+          // Ranks that share a core wait for the work of all that do, the others for the busiest
+          // one; the root of a broadcast waits for no rank.
+          is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
+          far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()) {
+        far_rounds_ = far_rounds(algorithm, problem, tally);
+        const double rounds = algorithm.rounds(problem.collective, problem.team());
+        near_rounds_ = rounds - std::min(rounds, far_rounds_);
+    }
+
+    Cost cost() const {
+        Cost c;
+        count(c);
+        add_parts(c);
+        c.time_ns = std::max(pipeline_ns(c), lanes_ns());
+        return c;
+    }
+
+private:
+    uint64_t encoded_chunk(const Codec &codec) const {
+        const uint64_t full = geometry_.instances - 1;
+        return full * encoded_bytes(codec, problem_.type, geometry_.segment) +
+               encoded_bytes(codec, problem_.type, count_ - full * geometry_.segment);
+    }
+
+    LinkSpeeds near_speeds() const {
+        const Speeds::Link &link = is_eager(algorithm_, problem_, tally_, outer_bytes_, speeds_)
+                                       ? speeds_.eager
+                                       : speeds_.near;
+        LinkSpeeds near = shares_cores_ ? link.shared : link.alone;
+        // Ranks that wait poll the network in between, and hold up those that they share cores
+        // with.
+        constexpr double held_up = 0.4;
+        if (shares_cores_ && problem_.has_hosts())
+            near.latency_ns = std::max(near.latency_ns, held_up * far_.latency_ns);
+        return near;
+    }
+
+    double instances() const { return static_cast<double>(geometry_.instances); }
+    double outer_bytes() const { return static_cast<double>(outer_bytes_); }
+
+    void count(Cost &c) const {
+        const Team team = problem_.team();
+        const bool is_lossless = problem_.codec.is_lossless();
+        c.rounds = algorithm_.rounds(problem_.collective, team);
+        c.noise = is_lossless ? 0 : algorithm_.noise(problem_.collective, team);
+        c.inner_noise =
+            inner_.is_lossless() ? 0 : algorithm_.inner_noise(problem_.collective, team);
+        c.summands = reduces(problem_.collective) ? problem_.ranks : 1;
+        const double inner_sends = tally_.busiest.inner_sends;
+        c.wire_bytes = static_cast<uint64_t>((tally_.busiest.sends - inner_sends) * outer_bytes() +
+                                             inner_sends * static_cast<double>(inner_bytes_));
+        c.host_bytes = static_cast<uint64_t>(tally_.host_sends * outer_bytes());
+        c.far_peers = tally_.far_peers;
+    }
+
+    void add_parts(Cost &c) const {
+        const ChunkCounts &counts = is_work_shared_ ? tally_.mean : tally_.busiest;
+        const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
+        c.compute_ns = sharers_ * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
+        if (shares_cores_ && problem_.has_hosts()) c.compute_ns *= speeds_.far_crowding;
+        c.messages_ns = sharers_ * messages_ns(counts, tally_.far_peers, instances(), outer_bytes(),
+                                               near_, far_);
+        c.wire_ns = line_ns(static_cast<double>(c.host_bytes), speeds_) *
+                    contention(tally_.far_peers, problem_.codec.is_lossless());
+        c.latency_ns =
+            sharers_ * waiting_ * (near_rounds_ * near_.latency_ns + far_rounds_ * far_.latency_ns);
+    }
+
+    // A pipeline of two stages, the processor's work and the links', over S equal segments: the
+    // longer stage runs all the time, and the shorter one is hidden but for one segment's share of
+    // it. The network's own pipeline carries the first bytes of a message while the processor still
+    // hands over the others.
+    double pipeline_ns(const Cost &c) const {
+        constexpr double network_piece = 128 << 10;
+        const double busy = c.compute_ns + c.messages_ns;
+        const double pieces = std::max(instances(), outer_bytes() / network_piece);
+        const double work = std::max(busy, c.wire_ns) + std::min(busy, c.wire_ns) / pieces;
+        // Along a chain a rank has nothing to do until the first segment has come down to it,
+        // which takes a segment's share of the work for each rank that it passes. A shared core is
+        // never idle.
+        const uint32_t idle = tally_.turns == 0 ? 0 : c.rounds - std::min(c.rounds, tally_.turns);
+        return c.latency_ns + work +
+               waiting_ * idle * (is_work_shared_ ? c.wire_ns : work) / instances();
+    }
+
+    // As many segments as there are lanes are under way at a time, each along all rounds.
+    double lanes_ns() const {
+        if (geometry_.instances <= geometry_.lanes) return 0;
+        const double segment_bytes = outer_bytes() / instances();
+        const auto hop = [&](const LinkSpeeds &link) {
+            return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
+        };
+        const double chain = near_rounds_ * hop(near_) +
+                             far_rounds_ * (hop(far_) + segment_bytes / speeds_.far_bytes_per_ns);
+        return chain * instances() / geometry_.lanes;
+    }
+
+    const Algorithm &algorithm_;
+    const Problem &problem_;
+    const Tally &tally_;
+    const Geometry &geometry_;
+    const Speeds &speeds_;
+    const Codec inner_;
+    const uint64_t count_; // values of a chunk
+    const uint64_t outer_bytes_, inner_bytes_;
+    const bool shares_cores_;
+    const double sharers_, waiting_;
+    const bool is_work_shared_;
+    const LinkSpeeds far_, near_;
+    double far_rounds_ = 0, near_rounds_ = 0;
+};
+
+} // namespace
+
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
           const Geometry &geometry, const Speeds &speeds) {
-    const Codec inner = inner_codec(algorithm, problem.codec);
-    const uint64_t count = layout_of(problem, tally.chunks, inner).largest();
-    const auto chunk_bytes = static_cast<double>(count * type_bytes(problem.type));
-    const auto instances = static_cast<double>(geometry.instances);
-    const auto encoded_chunk = [&](const Codec &codec) {
-        const uint64_t full = geometry.instances - 1;
-        return full * encoded_bytes(codec, problem.type, geometry.segment) +
-               encoded_bytes(codec, problem.type, count - full * geometry.segment);
-    };
-    const uint64_t outer_bytes = encoded_chunk(problem.codec), inner_bytes = encoded_chunk(inner);
-
-    const Team team = problem.team();
-    const double sharers = std::max(1.0, speeds.ranks_per_core);
-    const double round_ns = sharers > 1 ? speeds.turn_ns : speeds.latency_ns;
-    Cost c;
-    c.rounds = algorithm.rounds(problem.collective, team);
-    c.noise = problem.codec.is_lossless() ? 0 : algorithm.noise(problem.collective, team);
-    c.inner_noise = inner.is_lossless() ? 0 : algorithm.inner_noise(problem.collective, team);
-    c.summands = reduces(problem.collective) ? problem.ranks : 1;
-    c.wire_bytes =
-        (tally.sends - tally.inner_sends) * outer_bytes + tally.inner_sends * inner_bytes;
-    c.host_bytes = tally.host_sends * outer_bytes;
-    c.far_peers = tally.far_peers;
-    c.compute_ns = sharers * compute_ns(problem, inner, tally, chunk_bytes, speeds);
-    if (sharers > 1 && problem.has_hosts()) c.compute_ns *= speeds.far_crowding;
-    const uint64_t received =
-        tally.recvs > tally.sends ? (tally.recvs - tally.sends) * outer_bytes : 0;
-    c.wire_ns = static_cast<double>(c.wire_bytes + received) / speeds.wire_bytes_per_ns +
-                static_cast<double>(c.host_bytes) / speeds.far_bytes_per_ns;
-    c.latency_ns = sharers * (c.rounds * round_ns + static_cast<double>(tally.sends + tally.recvs) *
-                                                        instances * speeds.message_ns);
-    if (problem.has_hosts())
-        c.latency_ns += algorithm.outer_rounds(problem.collective, team) * speeds.far_latency_ns +
-                        static_cast<double>(tally.far_sends) * instances * speeds.far_message_ns;
-
-    // A pipeline of two stages, computing and moving, over S equal segments: the longer stage runs
-    // all the time, and the shorter one is hidden but for one segment's share of it.
-    const double work =
-        std::max(c.compute_ns, c.wire_ns) + std::min(c.compute_ns, c.wire_ns) / instances;
-    // Along a chain a rank has nothing to do until the first segment has come down to it, which
-    // takes a segment's share of the work for each rank that it passes.
-    const uint32_t idle = tally.turns == 0 ? 0 : c.rounds - std::min(c.rounds, tally.turns);
-    c.time_ns = c.latency_ns + work + idle * work / instances;
-    return c;
+    return Estimate(algorithm, problem, tally, geometry, speeds).cost();
 }
 
 } // namespace qccl

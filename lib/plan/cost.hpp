@@ -8,36 +8,71 @@
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
 #include "plan/codec_rates.hpp"
+#include "plan/tally.hpp"
 #include "schedule/shape.hpp"
 
+#include <array>
 #include <cstdint>
 
 namespace qccl {
 
-// What one rank's processor and link do; equal in all ranks' tables. The defaults are rounded
-// figures of one core of a Zen 3 server over shared memory, from small calls of
-// `qccl-perf all_reduce`: algorithms are compared with them, times are not promised.
+// What messages between two ranks cost.
+struct LinkSpeeds {
+    double latency_ns = 0; // from a send to the receiver's next step
+    // Of a rank's processor, for each message and for each of its bytes, sent or received.
+    double message_ns = 0;
+    double byte_ns = 0;
+
+    bool operator==(const LinkSpeeds &) const = default;
+};
+
+// By size of a call's vector, how fast memory that large is copied and added to. Between the sizes
+// the rate follows the logarithm of the size.
+struct CopySpeeds {
+    struct Point {
+        double bytes = 0;
+        double bytes_per_ns = 0;
+        bool operator==(const Point &) const = default;
+    };
+    // Ascending: in the caches of a core, in those that cores share, in memory.
+    std::array<Point, 3> points{{{1 << 20, 30}, {4 << 20, 15}, {16 << 20, 7}}};
+
+    double at(double bytes) const;
+    bool operator==(const CopySpeeds &) const = default;
+};
+
+// What processors and links do; equal in all ranks' tables. The defaults are rounded figures of
+// `perf/plan_table.py` on two cores of a Zen 5 server, over shared memory and over TCP between
+// network namespaces: algorithms are compared with them, times are not promised. Where ranks share
+// a core, each message wakes a rank that sleeps: other figures hold, and a rank waits as often as
+// long as there are ranks on its core.
 struct Speeds {
-    double latency_ns = 400;       // from a send to the receiver's next step
-    double message_ns = 150;       // of a rank's time for each message, sent or received
-    double copy_bytes_per_ns = 10; // copying and adding; bytes are those of unencoded values
+    struct Link {
+        LinkSpeeds alone, shared;
+        bool operator==(const Link &) const = default;
+    };
+    // Within a node, by messages in shared memory; and by eager slots, which carry calls whose
+    // encoded values fit into them.
+    Link near{{.latency_ns = 800, .message_ns = 120, .byte_ns = 0.005},
+              {.latency_ns = 1200, .message_ns = 700, .byte_ns = 0.005}};
+    Link eager{{.latency_ns = 250, .message_ns = 60, .byte_ns = 0.005},
+               {.latency_ns = 4000, .message_ns = 0, .byte_ns = 0.005}};
+    size_t eager_bytes = 0;       // 0: there are no eager slots
+    uint32_t eager_exchanges = 1; // that a call may have
+    // Between nodes. The ranks of a node share its line.
+    Link far{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
+             {.latency_ns = 12500, .message_ns = 13000, .byte_ns = 0.35}};
+    double far_bytes_per_ns = 0.125; // of a node, each way
+    // What a node's line lets pass at once after a pause, in switches' buffers or by token buckets.
+    double far_burst_bytes = 0;
+    double ranks_per_core = 1;
+    // Between hosts, how much longer computing takes where ranks share cores: those that wait poll
+    // the network in between. Measured with `onebit` on 1 and 4 MiB, 4 hosts on 2 cores.
+    double far_crowding = 1.4;
+    CopySpeeds copy{}; // bytes are those of unencoded values
     CodecRates codec_rates = CodecRates::of_tier("avx2");
     // Of floats of 8 and 16 bits, what part of these bytes: widening takes as long as coding.
     double narrow_coding = 0.25;
-    double wire_bytes_per_ns = 20; // encoded bytes that a rank can send, or receive
-    // Between hosts: of a message, and of a host's line, which its ranks share. The defaults are
-    // those of Gigabit Ethernet and TCP, in round figures.
-    double far_latency_ns = 30000;
-    double far_message_ns = 3000;
-    double far_bytes_per_ns = 0.125;
-    // Where ranks share a core, each computes only in its turn, and what it waits for comes when
-    // the others have had theirs.
-    double ranks_per_core = 1;
-    double turn_ns = 4000; // from one rank to the next, with cold caches (2 cores of a Zen 4)
-    // Between hosts, how much longer computing takes than cores divided evenly would: ranks that
-    // wait poll the network in between, and all wait for the slowest. Measured with `onebit` and
-    // `topk` on 4 MiB, 4 hosts on 2 cores.
-    double far_crowding = 1.75;
 
     bool operator==(const Speeds &) const = default;
 };
@@ -54,22 +89,6 @@ enum class GpuReach : uint8_t { gpus, host };
 // a stream.
 Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach);
 
-// A collective to be done; equal on all ranks.
-struct Problem {
-    Collective collective = Collective::all_reduce;
-    uint64_t count = 0; // as the C API means it
-    uint32_t ranks = 1;
-    uint32_t root = 0;
-    DataType type = DataType::float32;
-    Codec codec;                    // already checked with check_codec
-    const Places *places = nullptr; // none: all ranks are on one host
-
-    Team team(uint32_t rank = 0) const {
-        return {.size = ranks, .rank = rank, .root = root, .places = places};
-    }
-    bool has_hosts() const { return places && places->hosts().groups() > 1; }
-};
-
 // Of unfinished values below the outermost tier: what the algorithm's key says, where the call's
 // codec loses anything at all. Of an algorithm without tiers the call's own.
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec);
@@ -77,36 +96,20 @@ Codec inner_codec(const Algorithm &algorithm, const Codec &codec);
 // Of the whole vector, unencoded.
 uint64_t vector_bytes(const Problem &problem);
 
-// How many whole chunks the busiest rank moves and computes on.
-struct Tally {
-    uint32_t chunks = 0; // that the algorithm cuts the tensor into
-    uint32_t outbox = 0;
-    uint32_t turns = 0; // how often the rank waits for messages
-    uint64_t sends = 0, recvs = 0;
-    uint64_t encodes = 0, decodes = 0, decode_adds = 0;
-    uint64_t copies = 0; // adding counts as what it reads
-    // Of these, those with the inner tiers' codec.
-    uint64_t inner_sends = 0, inner_encodes = 0, inner_decodes = 0, inner_decode_adds = 0;
-    uint64_t far_sends = 0;  // of this rank, to other hosts
-    uint64_t host_sends = 0; // of all ranks of a host together, to other hosts
-    uint64_t far_peers = 0;  // ranks of other hosts that the rank sends to
-};
-
 struct Cost {
     double time_ns = 0;
-    double latency_ns = 0; // of which: waiting for hand-overs, and handling messages
-    double compute_ns = 0; // copying, encoding, decoding
+    double latency_ns = 0;  // of which: waiting for messages that are under way
+    double messages_ns = 0; // sending and receiving
+    double compute_ns = 0;  // copying, encoding, decoding
     double wire_ns = 0;
     uint64_t wire_bytes = 0; // the most that a rank sends, headers included
     uint64_t host_bytes = 0; // the most that leaves a host
     uint32_t rounds = 0;
-    uint64_t far_peers = 0; // the most that a rank sends to, each over a connection of its own
+    uint32_t far_peers = 0; // the most that a rank sends to, each over a connection of its own
     double noise = 0;       // how often a rank's contribution is encoded, on average
     double inner_noise = 0; // likewise, with the inner tiers' codec
     uint32_t summands = 1;  // contributions to a result
 };
-
-Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);
 
 Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner);
 

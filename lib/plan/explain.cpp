@@ -76,7 +76,7 @@ void add_places(std::string &text, const Problem &problem, const Speeds &speeds)
         append(text,
                "  %zu hosts with %s ranks; between them %s, and %.4g GB/s for all of a host\n",
                hosts.groups(), print_sizes(hosts).c_str(),
-               print_time(speeds.far_latency_ns).c_str(), speeds.far_bytes_per_ns);
+               print_time(speeds.far.alone.latency_ns).c_str(), speeds.far_bytes_per_ns);
     add_tiers(text, *problem.places);
     constexpr size_t most_shown = 64;
     text += "  rings go by";
@@ -97,8 +97,8 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
         return;
     }
     append(text, " %9s: %s in %u %s and messages, %s computing, %s on the wire;",
-           print_time(cost.time_ns).c_str(), print_time(cost.latency_ns).c_str(), cost.rounds,
-           cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
+           print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
+           cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
            print_time(cost.wire_ns).c_str());
     append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
            static_cast<unsigned long long>(plan.geometry.instances),

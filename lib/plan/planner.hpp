@@ -50,7 +50,7 @@ Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tab
 // The fastest candidate; among those that are as fast within `equal_time`, the one with the least
 // error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit
 // floats are by rank, with one rounding, unless another algorithm is `forced`.
-inline constexpr double equal_time = 1.05; // closer than the model comes to measured times
+inline constexpr double equal_time = 1.08; // closer than the model comes to measured times
 // Between hosts, a codec that does not say from which size on it is wanted is used where it makes
 // the call so many times as fast.
 inline constexpr double least_gain = 1.25;

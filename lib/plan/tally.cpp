@@ -1,0 +1,145 @@
+#include "plan/tally.hpp"
+
+#include "schedule/place_codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+
+namespace qccl {
+
+namespace {
+
+// How often messages are waited for that depend on what the rank did before: receives in a row
+// count once. The author's order shows it, before decoding comes between.
+uint32_t count_turns(const Schedule &author) {
+    uint32_t turns = 0;
+    bool receives = false;
+    for (const Step &step : author.steps) {
+        turns += step.verb == Verb::recv && !receives;
+        receives = step.verb == Verb::recv;
+    }
+    return turns;
+}
+
+// Of one rank.
+struct RankTally {
+    uint32_t chunks = 0, outbox = 0, turns = 0, far_peers = 0;
+    ChunkCounts counts;
+};
+
+bool is_between_hosts(const Problem &problem, uint32_t rank, uint32_t peer) {
+    if (!problem.has_hosts()) return false;
+    const Partition &hosts = problem.places->hosts();
+    return hosts.group_of(peer) != hosts.group_of(rank);
+}
+
+void count(const Step &step, bool is_far, bool is_lossless, ChunkCounts &c) {
+    const bool is_inner = step.has(Step::inner);
+    switch (step.verb) {
+    case Verb::send:
+        c.sends++;
+        c.inner_sends += is_inner;
+        c.far_sends += is_far;
+        break;
+    case Verb::recv:
+        c.recvs++;
+        c.far_recvs += is_far;
+        break;
+    case Verb::encode:
+        // What stays and travels as it is, is read where it lies.
+        c.encodes += !(is_lossless && step.has(Step::stays));
+        c.inner_encodes += is_inner;
+        break;
+    case Verb::decode:
+        c.decodes++;
+        c.inner_decodes += is_inner;
+        break;
+    case Verb::decode_add:
+        c.decode_adds++;
+        c.inner_decode_adds += is_inner;
+        break;
+    case Verb::copy:
+    case Verb::reduce: c.copies += step.sources; break;
+    }
+}
+
+Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, uint32_t rank) {
+    QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, problem.team(rank)));
+    QCCL_TRY(const Schedule placed, place_codec(author));
+    RankTally t{.chunks = placed.chunks,
+                .outbox = placed.outbox,
+                .turns = count_turns(author),
+                .counts = {}};
+    std::set<uint32_t> far_peers;
+    for (const Step &step : placed.steps) {
+        const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
+        const bool is_far = moves && is_between_hosts(problem, rank, step.peer);
+        if (is_far && step.verb == Verb::send) far_peers.insert(step.peer);
+        count(step, is_far, problem.codec.is_lossless(), t.counts);
+    }
+    t.far_peers = static_cast<uint32_t>(far_peers.size());
+    return t;
+}
+
+constexpr std::array count_fields = {&ChunkCounts::sends,         &ChunkCounts::recvs,
+                                     &ChunkCounts::encodes,       &ChunkCounts::decodes,
+                                     &ChunkCounts::decode_adds,   &ChunkCounts::copies,
+                                     &ChunkCounts::inner_sends,   &ChunkCounts::inner_encodes,
+                                     &ChunkCounts::inner_decodes, &ChunkCounts::inner_decode_adds,
+                                     &ChunkCounts::far_sends,     &ChunkCounts::far_recvs};
+
+void take_greater(ChunkCounts &most, const ChunkCounts &other) {
+    for (const auto field : count_fields) most.*field = std::max(most.*field, other.*field);
+}
+
+void take_greater(Tally &most, const RankTally &other) {
+    most.chunks = other.chunks;
+    most.outbox = std::max(most.outbox, other.outbox);
+    most.turns = std::max(most.turns, other.turns);
+    most.far_peers = std::max(most.far_peers, other.far_peers);
+    take_greater(most.busiest, other.counts);
+}
+
+// All that leaves the host of the rank.
+Done add_host(const Algorithm &algorithm, const Problem &problem, uint32_t rank, Tally &most) {
+    const Partition &hosts = problem.places->hosts();
+    double sends = 0;
+    for (const uint32_t each : hosts.ranks(hosts.group_of(rank))) {
+        QCCL_TRY(const RankTally one, tally_of(algorithm, problem, each));
+        sends += one.counts.far_sends;
+        take_greater(most, one);
+    }
+    most.host_sends = std::max(most.host_sends, sends);
+    return {};
+}
+
+// Ranks differ in a broadcast (the root sends, and ranks after it pass on), in trees, and where a
+// team cannot be halved evenly (the last one has the most to do). Of a large team, those.
+std::vector<uint32_t> ranks_to_count(const Problem &problem) {
+    constexpr uint32_t most_counted = 16;
+    std::vector<uint32_t> ranks(problem.ranks);
+    std::iota(ranks.begin(), ranks.end(), 0U);
+    if (problem.ranks <= most_counted) return ranks;
+    const Team team = problem.team(problem.root);
+    return {team.rank, team.after(1), team.after(2), problem.ranks - 1};
+}
+
+} // namespace
+
+// Hosts differ in their number of ranks: those of the counted ranks are looked at.
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
+    Tally t;
+    const std::vector<uint32_t> ranks = ranks_to_count(problem);
+    for (const uint32_t rank : ranks) {
+        QCCL_TRY(const RankTally one, tally_of(algorithm, problem, rank));
+        take_greater(t, one);
+        for (const auto field : count_fields)
+            t.mean.*field += one.counts.*field / static_cast<double>(ranks.size());
+        if (problem.has_hosts()) QCCL_TRY(add_host(algorithm, problem, rank, t));
+    }
+    return t;
+}
+
+} // namespace qccl

@@ -1,0 +1,52 @@
+// What the ranks of a collective do by an algorithm, in numbers of chunks: counted on the
+// schedules, for the cost model. Pure.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/types.hpp"
+#include "codec/codec.hpp"
+#include "coll/algorithm.hpp"
+
+#include <cstdint>
+
+namespace qccl {
+
+// A collective to be done; equal on all ranks.
+struct Problem {
+    Collective collective = Collective::all_reduce;
+    uint64_t count = 0; // as the C API means it
+    uint32_t ranks = 1;
+    uint32_t root = 0;
+    DataType type = DataType::float32;
+    Codec codec;                    // already checked with check_codec
+    const Places *places = nullptr; // none: all ranks are on one host
+
+    Team team(uint32_t rank = 0) const {
+        return {.size = ranks, .rank = rank, .root = root, .places = places};
+    }
+    bool has_hosts() const { return places && places->hosts().groups() > 1; }
+};
+
+// How many whole chunks a rank moves and computes on.
+struct ChunkCounts {
+    double sends = 0, recvs = 0;
+    double encodes = 0, decodes = 0, decode_adds = 0;
+    double copies = 0; // adding counts as what it reads
+    // Of these, those with the inner tiers' codec.
+    double inner_sends = 0, inner_encodes = 0, inner_decodes = 0, inner_decode_adds = 0;
+    double far_sends = 0, far_recvs = 0; // to and from other hosts
+};
+
+struct Tally {
+    uint32_t chunks = 0; // that the algorithm cuts the tensor into
+    uint32_t outbox = 0;
+    uint32_t turns = 0;        // how often the busiest rank waits for messages
+    ChunkCounts busiest, mean; // over the ranks; of the busiest, each count by itself
+    double host_sends = 0;     // the most of all ranks of a host together, to other hosts
+    uint32_t far_peers = 0;    // the most ranks of other hosts that a rank sends to
+};
+
+// An error says why there is no such schedule.
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);
+
+} // namespace qccl

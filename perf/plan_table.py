@@ -1,0 +1,175 @@
+#!/usr/bin/python3
+"""How good the planner's picks are: measures every algorithm beside the pick, in turns within one run, on several setups of this
+machine, and prints how far each pick is from the best.
+
+A cell is a collective, a size and a codec; a time is that of a call out of place and one in place together, each the median
+of its run. The pick's time is that of its own row or of the same algorithm when it was asked for, whichever is less, as both run the
+same program. A pick is right if it takes at most 10 % more than the best.
+
+  plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES]
+  plan_table.py table --raw FOLDER [--csv FILE]
+"""
+import argparse
+import collections
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+Setup = collections.namedtuple("Setup", "hosts ranks rate")
+SETUPS = {  # several ranks of one host share its cores
+    "shm-2": Setup(1, 2, None),
+    "shm-4": Setup(1, 4, None),
+    "4x1-1gbit": Setup(4, 1, "1gbit"),
+    "2x2-10gbit": Setup(2, 2, "10gbit"),
+    "2x2-1gbit": Setup(2, 2, "1gbit"),
+    "2x1-loopback": Setup(2, 1, "none"),
+}
+COLLECTIVES = {  # with the algorithms that have them
+    "all_reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,hierarchy",
+    "reduce_scatter": "direct,ring,halving,hierarchy",
+    "all_gather": "direct,ring,halving,hierarchy",
+    "broadcast": "direct,ring,tree,hierarchy",
+}
+BANDS = [  # smallest, largest, iterations: large calls take long and vary little
+    (8, 8, 40), (64, 16 << 10, 40), (64 << 10, 1 << 20, 20), (4 << 20, 16 << 20, 8), (64 << 20, 256 << 20, 3)]
+RIGHT = 1.10
+SMALLEST = 64  # from which on sizes grow by a factor of 4
+
+
+def command(program, setup, collective, band, codecs, out):
+    smallest, largest, iterations = band
+    perf = [str(program), collective, "-b", str(smallest), "-e", str(largest), "-f", "4", "-n", str(iterations), "-w", "2",
+            "--algo", "auto," + COLLECTIVES[collective], "--codec", codecs, "--json", str(out)]
+    if setup.hosts == 1:
+        return perf + ["--ranks", str(setup.ranks)]
+    return [sys.executable, str(HERE.parent / "tests/testbed/hosts"), "--hosts", str(setup.hosts), "--ranks", str(setup.ranks),
+            "--rate", setup.rate, "--"] + perf
+
+
+def bands_up_to(largest):
+    for smallest, highest, iterations in BANDS:
+        if smallest <= largest:
+            yield smallest, min(highest, largest), iterations
+
+
+def measure(chosen):
+    chosen.raw.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name in chosen.setups:
+        for collective in chosen.collectives:
+            for band in bands_up_to(chosen.largest):
+                out = chosen.raw / f"{name}.{collective}.{band[0]}.json"
+                if out.exists() and not chosen.again:
+                    continue
+                with tempfile.TemporaryFile() as noise:
+                    status = subprocess.run(command(chosen.program, SETUPS[name], collective, band, chosen.codecs, out),
+                                            stdout=noise, stderr=subprocess.STDOUT).returncode
+                    noise.seek(0)
+                    if status != 0:
+                        failed += 1
+                        print(f"{out.name}: status {status}\n{noise.read()[-2000:].decode(errors='replace')}", file=sys.stderr)
+                print(f"{out.name}: status {status}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+def cells_of(raw):
+    """{(setup, collective, bytes, codec): {algorithm: us}}; what the planner picked is "auto", and the name beside it."""
+    cells, picks = collections.defaultdict(lambda: collections.defaultdict(float)), {}
+    for path in sorted(raw.glob("*.json")):
+        setup = path.name.split(".")[0]
+        if setup not in SETUPS:
+            continue
+        seen = collections.Counter()
+        for row in json.loads(path.read_text())["rows"]:
+            cell = (setup, row["collective"], row["bytes"], row["codec"])
+            place = cell + (row["in_place"],)
+            seen[place] += 1
+            if seen[place] == 1:  # the planner's own row stands before those that were asked for
+                picks[cell] = row["algorithm"]
+            cells[cell]["auto" if seen[place] == 1 else row["algorithm"]] += row["time_us"]
+    return cells, picks
+
+
+def judged(cells, picks):
+    for (setup, collective, size, codec), times in sorted(cells.items()):
+        pick = picks[setup, collective, size, codec]
+        forced = {algorithm: time for algorithm, time in times.items() if algorithm != "auto"}
+        best = min(forced, key=forced.get)
+        time = min(times["auto"], forced.get(pick, times["auto"]))
+        ratio = max(1, time / forced[best])
+        yield {"setup": setup, "collective": collective, "bytes": size, "codec": codec, "pick": pick, "pick_us": time,
+               "best": best, "best_us": forced[best], "ratio": ratio, "right": ratio <= RIGHT}
+
+
+def table(chosen):
+    rows = list(judged(*cells_of(chosen.raw)))
+    if not rows:
+        print(f"{chosen.raw}: no measurements", file=sys.stderr)
+        return 1
+    if chosen.csv:
+        with open(chosen.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            for row in rows:
+                writer.writerow({**row, "pick_us": f"{row['pick_us']:.2f}", "best_us": f"{row['best_us']:.2f}",
+                                 "ratio": f"{row['ratio']:.3f}", "right": int(row["right"])})
+    if chosen.wrong:
+        for row in rows:
+            if not row["right"]:
+                print("{setup:13} {collective:15} {bytes:>10} {codec:6} {pick:18} {pick_us:11.1f} us  best {best:18} {best_us:11.1f} us  "
+                      "{ratio:.2f}".format(**row))
+    for setup in SETUPS:
+        of = [row for row in rows if row["setup"] == setup]
+        if of:
+            right, worst = sum(row["right"] for row in of), max(of, key=lambda row: row["ratio"])
+            print(f"{setup:13} {right:4} of {len(of):4} cells right ({100 * right / len(of):.0f} %); worst {worst['ratio']:.2f}: "
+                  f"{worst['collective']} of {worst['bytes']} bytes, {worst['codec']}, by {worst['pick']} and not {worst['best']}")
+    return 0
+
+
+def words(known):
+    def split(text):
+        found = text.split(",")
+        if unknown := [word for word in found if word not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return found
+    return split
+
+
+def size(text):
+    number, unit = text.rstrip("KMG"), text[-1:]
+    if not number.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes such as 64M")
+    return int(number) << {"K": 10, "M": 20, "G": 30}.get(unit, 0)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    actions = parser.add_subparsers(dest="action", required=True)
+    measuring = actions.add_parser("measure", help="measure what is not in the folder yet", allow_abbrev=False)
+    measuring.add_argument("--setups", type=words(SETUPS), default=list(SETUPS), metavar="LIST", help=f"of {', '.join(SETUPS)} (all)")
+    measuring.add_argument("--collectives", type=words(COLLECTIVES), default=list(COLLECTIVES), metavar="LIST",
+                           help=f"of {', '.join(COLLECTIVES)} (all)")
+    measuring.add_argument("--codecs", default="none,int8,int4", metavar="LIST", help="as qccl-perf's --codec (none,int8,int4)")
+    measuring.add_argument("--largest", type=size, default=256 << 20, metavar="BYTES", help="largest size (256M)")
+    measuring.add_argument("--again", action="store_true", help="also what is in the folder")
+    measuring.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-perf", metavar="FILE")
+    printing = actions.add_parser("table", help="print what has been measured", allow_abbrev=False)
+    printing.add_argument("--csv", metavar="FILE", help="every cell in a line")
+    printing.add_argument("--wrong", action="store_true", help="print the cells that are not right")
+    for action in (measuring, printing):
+        action.add_argument("--raw", type=pathlib.Path, required=True, metavar="FOLDER", help="qccl-perf's JSON files")
+    return parser.parse_args()
+
+
+def main():
+    chosen = arguments()
+    return measure(chosen) if chosen.action == "measure" else table(chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
