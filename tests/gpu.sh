@@ -75,8 +75,8 @@ within() {
 
 pack() {
     mkdir -p "$1" && cd "$1" || exit 1
-    packages="libhwy-dev libhwy1 libsodium-dev libsodium23 libcli11-dev nlohmann-json3-dev libcmocka-dev
-        libcmocka0 pkgconf-bin libpkgconf3 ninja-build"
+    packages="libhwy-dev libhwy1 libsodium-dev libsodium23 libcli11-dev nlohmann-json3-dev libpugixml-dev libpugixml1v5
+        libcmocka-dev libcmocka0 pkgconf-bin libpkgconf3 ninja-build"
     # shellcheck disable=SC2086 # a list of words
     apt-get download $packages || exit 1
     for package in *.deb; do

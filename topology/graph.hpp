@@ -5,12 +5,14 @@
 // Every source builds the same shape. Vertex 0 contains all others: it is the machine, or the
 // network of a job. Each part has one link to the part that contains it, so that a path between
 // packages leads through their machine:
-//   machine -- package -- numa     cpu_interconnect
+//   machine -- package -- numa     cpu_interconnect; machine -- numa where packages are unknown
 //   numa, package, machine -- pci  pcie (the rate and width of the slot), also pci -- gpu, nic
 //   numa -- numa (itself)          shared_memory
 //   nic -- network                 tcp or rdma (the rate of the port)
 // A NIC without a PCI address (veth, bonds) lies in the machine, linked with class shared_memory.
-// GPUs have links of class nvlink and xgmi to one another, or nvswitch to a switch, besides.
+// GPUs have links of class nvlink and xgmi to one another, nvswitch to a switch, or nvlink to the NUMA
+// node whose memory they share (C2C), besides. Vertex 0 of a machine that has NICs is a network that
+// contains it, so that the rates of their ports have a link.
 #pragma once
 
 #include "base/result.hpp"
