@@ -75,7 +75,7 @@ within() {
 
 pack() {
     mkdir -p "$1" && cd "$1" || exit 1
-    packages="libhwy-dev libhwy1 libsodium-dev libsodium23 libcli11-dev nlohmann-json3-dev libpugixml-dev libpugixml1v5
+    packages="libhwy-dev libhwy1 libsodium-dev libsodium23 libhwloc-dev libhwloc15 libcli11-dev nlohmann-json3-dev libpugixml-dev libpugixml1v5
         libcmocka-dev libcmocka0 pkgconf-bin libpkgconf3 ninja-build"
     # shellcheck disable=SC2086 # a list of words
     apt-get download $packages || exit 1

@@ -83,13 +83,14 @@ void processors_are_sets() {
     CHECK(set.size() == 3 && set.has(31) && !set.has(32) && !set.has(CpuSet::most_cpus));
     CHECK(set.print() == "1,00000000,80000001");
     CHECK(CpuSet::parse("00000000,0x1,00000000,80000001") == set);
+    CHECK(CpuSet::parse("0x1,,0x80000001") == set);
     CpuSet less;
     less.add(64);
     CHECK(set.contains(less) && !less.contains(set) && less.contains(CpuSet()));
 }
 
 void damaged_masks_are_refused() {
-    for (const char *mask : {"", ",", "1,", "g", "123456789", "-1", "1 ", "0x"})
+    for (const char *mask : {"", ",", "1,", "g", "123456789", "-1", "1 ", "0x", ",1", "1,,"})
         CHECK(!CpuSet::parse(mask));
     std::string huge = "1";
     for (uint32_t i = 0; i < CpuSet::most_cpus / 32 - 1; i++) huge += ",00000000";

@@ -29,7 +29,7 @@ MAY_KNOW = {
     "include": ["include"],
 }
 # No threads, clocks, environment, sockets or devices: their tests need nothing else.
-PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/cpu_set"]
+PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/cpu_set", "topology/hwloc_tree", "topology/hwloc_xml"]
 IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|"
                     r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"
                     r"\b(getenv|environ|clock_gettime)\b")
@@ -38,6 +38,8 @@ VENDOR_ROOMS = ("kernels/port.hpp", "kernels/module.cu", "kernels/runtime_cuda.h
 SCOPE = re.compile(r"\n|\{|\}|\bnamespace\b([\w\s:]*)\{|"
                    r"\b(?:struct|class|union|enum(?:\s+class)?)\s+(?:alignas\([^()]*\)\s*)?(\w+)\s*(?:final\s*)?"
                    r"(?::(?!:)[^;{}()=]*)?\{")
+HWLOC = re.compile(r"#\s*include\s*[<\"]hwloc(\.h|/)")
+HWLOC_ROOM = "topology/hwloc_source.cpp"
 MPI = re.compile(r"\bP?MPI_[A-Z]\w*|<mpi\.h>")
 MPI_ROOMS = ("include/qccl/mpi.h", "bindings/mpi/", "perf/baseline_mpi.cpp", "perf/comparison/allreduce_mpi.c", "examples/",
              "tests/")
@@ -147,6 +149,17 @@ class Layers(unittest.TestCase):
                 if MPI.search(line):
                     found.append(f"{path}:{number} {line.strip()}")
         self.complain(found, "MPI outside its rooms")
+
+    def test_hwloc_stays_in_its_room(self):
+        found = []
+        for path in sources():
+            if path == HWLOC_ROOM:
+                continue
+            for number, line in enumerate(text_of(path).splitlines(), 1):
+                if HWLOC.search(line):
+                    found.append(f"{path}:{number} {line.strip()}")
+        self.complain(found, "hwloc outside its room")
+        self.assertRegex(text_of(HWLOC_ROOM), HWLOC)
 
     def test_type_names_are_unique_per_namespace(self):
         """One library cannot hold two: the linker takes one's functions for the other's."""

@@ -56,9 +56,11 @@ std::optional<CpuSet> CpuSet::parse(std::string_view mask) {
         if (has_more) mask.remove_prefix(end + 1);
         if (word.starts_with("0x")) word.remove_prefix(2);
         uint32_t value = 0;
+        const bool is_omitted = word.empty() && !words.empty() && has_more; // 0, as hwloc prints it
         const auto [last, error] =
             std::from_chars(word.data(), word.data() + word.size(), value, 16);
-        if (error != std::errc() || last != word.data() + word.size()) return std::nullopt;
+        const bool is_number = error == std::errc() && last == word.data() + word.size();
+        if (!is_number && !is_omitted) return std::nullopt;
         words.push_back(value);
         if (words.size() > most_cpus / word_bits) return std::nullopt;
     }

@@ -40,10 +40,9 @@ Done check_vertices(const Graph &graph, std::string_view source) {
         if (vertex.parent != no_vertex && vertex.parent >= i)
             return refuse(source, describe(graph, i) + " lies in a part that stands after it");
         if (vertex.parent != no_vertex && !may_contain(graph.vertex(vertex.parent), vertex))
-            return refuse(source, describe(graph, i) + " cannot lie in " +
-                                      describe(graph, vertex.parent));
-        if (!vertex.bus_id.empty() &&
-            !bus_ids.insert({graph.machine_of(i), vertex.bus_id}).second)
+            return refuse(source,
+                          describe(graph, i) + " cannot lie in " + describe(graph, vertex.parent));
+        if (!vertex.bus_id.empty() && !bus_ids.insert({graph.machine_of(i), vertex.bus_id}).second)
             return refuse(source, "two parts of one machine have the bus id " + vertex.bus_id);
     }
     return {};
@@ -53,8 +52,7 @@ bool is_measure(double value) { return std::isfinite(value) && value >= 0; }
 
 Done check_links(const Graph &graph, std::string_view source) {
     for (const Link &link : graph.links()) {
-        const std::string ends =
-            describe(graph, link.from) + " and " + describe(graph, link.to);
+        const std::string ends = describe(graph, link.from) + " and " + describe(graph, link.to);
         if (link.from == link.to && graph.vertex(link.from).kind != VertexKind::numa)
             return refuse(source, describe(graph, link.from) + " has a link to itself");
         if (!is_measure(link.bytes_per_ns) || !is_measure(link.latency_ns))
@@ -75,6 +73,20 @@ uint32_t Graph::add(Vertex vertex) {
     links_of_.emplace_back();
     children_.emplace_back();
     return number;
+}
+
+uint32_t Graph::add(const Graph &other, uint32_t parent) {
+    const auto first = static_cast<uint32_t>(vertices_.size());
+    for (Vertex vertex : other.vertices_) {
+        vertex.parent = vertex.parent == no_vertex ? parent : vertex.parent + first;
+        add(std::move(vertex));
+    }
+    for (Link link : other.links_) {
+        link.from += first;
+        link.to += first;
+        connect(link);
+    }
+    return first;
 }
 
 void Graph::connect(const Link &link) {

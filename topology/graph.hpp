@@ -79,6 +79,9 @@ public:
 
     // Returns the number of the new vertex, by which links name it.
     uint32_t add(Vertex vertex);
+    // Copies all vertices and links of another graph, whose vertex 0 comes to lie in `parent`. Returns
+    // the number of that vertex here; the others follow in their order.
+    uint32_t add(const Graph &other, uint32_t parent);
     // Both ends have been added before.
     void connect(const Link &link);
 

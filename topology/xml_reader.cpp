@@ -51,7 +51,7 @@ Done XmlReader::read() {
 
 Error XmlReader::refuse(pugi::xml_node element, const std::string &sentence) const {
     std::string which;
-    for (const char *const attribute : {"busid", "name", "dev", "numaid", "target"})
+    for (const char *const attribute : {"busid", "pci_busid", "name", "dev", "numaid", "target", "type"})
         if (which.empty() && element.attribute(attribute))
             which = std::string(" ") + element.attribute(attribute).value();
     return Error::make(Code::invalid_argument, "%.100s, line %zu: %.20s%.40s: %.280s",

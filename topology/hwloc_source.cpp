@@ -1,0 +1,157 @@
+#include "topology/hwloc_source.hpp"
+
+#include "topology/hwloc_tree.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include <hwloc.h>
+#include <sched.h>
+
+namespace qccl {
+
+namespace {
+
+using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
+
+std::string_view text_or_none(const char *text) { return text ? text : ""; }
+
+uint32_t number_in(std::string_view text) {
+    uint32_t number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+}
+
+// Components that would open GPUs or the display, which takes long and may wake a GPU up.
+constexpr const char *unwanted_components[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"};
+
+// Caches and cores matter to nothing here, and large machines have thousands.
+constexpr hwloc_obj_type_t unwanted_types[] = {
+    HWLOC_OBJ_CORE,     HWLOC_OBJ_DIE,      HWLOC_OBJ_L1CACHE,  HWLOC_OBJ_L2CACHE,
+    HWLOC_OBJ_L3CACHE,  HWLOC_OBJ_L4CACHE,  HWLOC_OBJ_L5CACHE,  HWLOC_OBJ_L1ICACHE,
+    HWLOC_OBJ_L2ICACHE, HWLOC_OBJ_L3ICACHE, HWLOC_OBJ_MEMCACHE, HWLOC_OBJ_MISC};
+
+Topology load() {
+    hwloc_topology_t raw = nullptr;
+    if (hwloc_topology_init(&raw) != 0) return {nullptr, hwloc_topology_destroy};
+    Topology topology(raw, hwloc_topology_destroy);
+    hwloc_topology_set_flags(
+        raw, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING | HWLOC_TOPOLOGY_FLAG_NO_DISTANCES |
+                 HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
+    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    for (const hwloc_obj_type_t type : unwanted_types)
+        hwloc_topology_set_type_filter(raw, type, HWLOC_TYPE_FILTER_KEEP_NONE);
+    // A component that this hwloc does not have is refused, which is as well.
+    for (const char *const name : unwanted_components)
+        hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
+    // Given by itself hwloc passes over a file that it cannot read, and looks at the machine.
+    const char *const file = getenv("HWLOC_XMLFILE");
+    if (file && *file && hwloc_topology_set_xml(raw, file) != 0) topology.reset();
+    if (topology && hwloc_topology_load(raw) != 0) topology.reset();
+    return topology;
+}
+
+CpuSet cpus_of(hwloc_const_cpuset_t set) {
+    CpuSet cpus;
+    if (!set || hwloc_bitmap_weight(set) < 0) return cpus; // an infinite one is of no machine
+    for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu))
+        cpus.add(static_cast<uint32_t>(cpu));
+    return cpus;
+}
+
+HwlocType type_of(hwloc_obj_t object) {
+    switch (object->type) {
+    case HWLOC_OBJ_PACKAGE: return HwlocType::package;
+    case HWLOC_OBJ_NUMANODE: return HwlocType::numa;
+    case HWLOC_OBJ_PCI_DEVICE: return HwlocType::pci_device;
+    case HWLOC_OBJ_BRIDGE:
+        return object->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? HwlocType::pci_bridge
+                                                                          : HwlocType::host_bridge;
+    case HWLOC_OBJ_OS_DEVICE:
+        return object->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ? HwlocType::rdma_device
+               : object->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK   ? HwlocType::net_device
+                                                                       : HwlocType::other;
+    default: return HwlocType::other;
+    }
+}
+
+std::string_view info(hwloc_obj_t object, const char *name) {
+    return text_or_none(hwloc_obj_get_info_by_name(object, name));
+}
+
+void read_pci(const hwloc_obj_attr_u::hwloc_pcidev_attr_s &pci, HwlocObject &object) {
+    std::array<char, 24> bus_id{};
+    std::snprintf(bus_id.data(), bus_id.size(), "%04x:%02x:%02x.%01x",
+                  static_cast<unsigned>(pci.domain), static_cast<unsigned>(pci.bus),
+                  static_cast<unsigned>(pci.dev), static_cast<unsigned>(pci.func));
+    object.bus_id = bus_id.data();
+    object.pci_class = pci.class_id;
+    object.pci_vendor = pci.vendor_id;
+    object.bytes_per_ns = pci.linkspeed > 0 ? static_cast<double>(pci.linkspeed) : 0;
+}
+
+HwlocObject object_of(hwloc_topology_t topology, hwloc_obj_t from) {
+    HwlocObject object{.type = type_of(from), .cpus = cpus_of(from->cpuset)};
+    object.name = text_or_none(from->name);
+    if (from->os_index != HWLOC_UNKNOWN_INDEX) object.number = from->os_index;
+    if (object.type == HwlocType::package) {
+        object.name = info(from, "CPUModel");
+        object.cpu_vendor = info(from, "CPUVendor");
+        object.cpu_family = number_in(info(from, "CPUFamilyNumber"));
+        object.cpu_model = number_in(info(from, "CPUModelNumber"));
+    }
+    if (object.type == HwlocType::pci_device || object.type == HwlocType::pci_bridge) {
+        read_pci(object.type == HwlocType::pci_device ? from->attr->pcidev
+                                                      : from->attr->bridge.upstream.pci,
+                 object);
+        object.name = info(from, "PCIDevice");
+    }
+    for (hwloc_obj_t child = nullptr; (child = hwloc_get_next_child(topology, from, child));)
+        if (child->type != HWLOC_OBJ_PU) object.children.push_back(object_of(topology, child));
+    return object;
+}
+
+std::string told_by_environment() {
+    for (const char *const name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT"})
+        if (const char *const value = getenv(name); value && *value)
+            return std::string(name) + "=" + value;
+    return {};
+}
+
+} // namespace
+
+CpuSet allowed_cpus() {
+    static constexpr size_t sets = CpuSet::most_cpus / CPU_SETSIZE;
+    const auto allowed = std::make_unique<std::array<cpu_set_t, sets>>();
+    CpuSet cpus;
+    if (sched_getaffinity(0, sizeof *allowed, allowed->data()) != 0) return cpus;
+    for (uint32_t cpu = 0; cpu < CpuSet::most_cpus; cpu++)
+        if (CPU_ISSET_S(cpu, sizeof *allowed, allowed->data())) cpus.add(cpu);
+    return cpus;
+}
+
+DiscoveredMachine discover_machine() {
+    DiscoveredMachine found{.graph = {}, .instead_of_hardware = told_by_environment()};
+    const std::string whence =
+        found.instead_of_hardware.empty() ? "hwloc" : found.instead_of_hardware;
+    Done sound = Error::make(Code::system_error, "%.200s: hwloc %s cannot read it", whence.c_str(),
+                             hwloc_version().c_str());
+    if (const Topology topology = load()) {
+        HwlocObject root = object_of(topology.get(), hwloc_get_root_obj(topology.get()));
+        root.name = info(hwloc_get_root_obj(topology.get()), "HostName");
+        found.graph = graph_of(root);
+        sound = check(found.graph, whence);
+    }
+    if (sound) return found;
+    found.warning = std::string(sound.error().text) +
+                    "; this machine counts as one NUMA node with no GPU and no NIC";
+    found.graph = plain_machine(allowed_cpus());
+    return found;
+}
+
+std::string hwloc_version() { return HWLOC_VERSION; }
+
+} // namespace qccl
