@@ -11,8 +11,8 @@
 //   nic -- network                 tcp or rdma (the rate of the port)
 // A NIC without a PCI address (veth, bonds) lies in the machine, linked with class shared_memory.
 // GPUs have links of class nvlink and xgmi to one another, nvswitch to a switch, or nvlink to the
-// NUMA node whose memory they share (C2C), besides. Vertex 0 of a machine that has NICs is a network
-// that contains it, so that the rates of their ports have a link.
+// NUMA node whose memory they share (C2C), besides. An NVSwitch has no other links. Where the rates
+// of a machine's ports are known, vertex 0 is a network that contains it, to which they are linked.
 #pragma once
 
 #include "base/result.hpp"
