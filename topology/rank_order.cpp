@@ -61,8 +61,8 @@ std::vector<Machine> group_by_machine(const Graph &graph, std::span<const uint32
     std::vector<Machine> machines;
     for (auto &[vertex, machine] : by_vertex) {
         std::ranges::sort(machine.places);
-        const auto [first, last] = std::ranges::unique(machine.places);
-        machine.places.erase(first, last);
+        machine.places.erase(std::unique(machine.places.begin(), machine.places.end()),
+                             machine.places.end());
         machines.push_back(std::move(machine));
     }
     sort_by_network(graph, machines);
@@ -162,7 +162,7 @@ std::vector<uint32_t> ranks_along(const Machine &machine, const Ring &ring,
 void leave_by(std::vector<uint32_t> &ranks, uint32_t nic, std::span<const uint32_t> nics) {
     const auto last = std::ranges::find(ranks.rbegin(), ranks.rend(), nic,
                                         [&](uint32_t rank) { return nics[rank]; });
-    if (last != ranks.rend()) std::ranges::rotate(ranks, last.base());
+    if (last != ranks.rend()) std::rotate(ranks.begin(), last.base(), ranks.end());
 }
 
 RankRing ring_between(const std::vector<Machine> &machines, size_t number,
@@ -179,7 +179,7 @@ RankRing ring_between(const std::vector<Machine> &machines, size_t number,
 }
 
 void begin_with_rank_0(std::vector<uint32_t> &ranks) {
-    std::ranges::rotate(ranks, std::ranges::find(ranks, 0U));
+    std::rotate(ranks.begin(), std::ranges::find(ranks, 0U), ranks.end());
 }
 
 // Of links between machines, in one direction, how many rings use them.

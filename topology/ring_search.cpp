@@ -55,8 +55,7 @@ Pairs::Pairs(const Graph &graph, const Capacities &capacities, std::span<const u
 std::vector<double> Pairs::widths() const {
     std::vector<double> all = width_;
     std::ranges::sort(all, std::greater());
-    const auto [first, last] = std::ranges::unique(all);
-    all.erase(first, last);
+    all.erase(std::unique(all.begin(), all.end()), all.end());
     if (!all.empty() && all.back() <= 0) all.pop_back();
     return all;
 }
