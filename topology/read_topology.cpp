@@ -1,0 +1,79 @@
+#include "topology/read_topology.hpp"
+
+#include "base/file_descriptor.hpp"
+#include "base/system_error.hpp"
+#include "topology/graph_text.hpp"
+#include "topology/nccl_xml.hpp"
+#include "topology/synthetic.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+namespace qccl {
+
+namespace {
+
+Error refuse(std::string_view source, const std::string &sentence) {
+    return Error::make(Code::invalid_argument, "%.200s %.250s", std::string(source).c_str(),
+                       sentence.c_str());
+}
+
+Result<std::string> read_file(const std::string &path) {
+    const auto fail = [&] { return refuse(path, "cannot be read: " + describe_errno(errno)); };
+    const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.is_open()) return fail();
+    struct stat status = {};
+    if (fstat(file.number(), &status) != 0) return fail();
+    if (S_ISDIR(status.st_mode)) return refuse(path, "is a folder; expected a file");
+    if (!S_ISREG(status.st_mode)) return refuse(path, "is no regular file");
+    const Error too_large =
+        refuse(path, "is larger than " + std::to_string(most_graph_text_bytes) +
+                         " bytes; no topology is");
+    if (static_cast<size_t>(status.st_size) > most_graph_text_bytes) return too_large;
+    std::string content;
+    std::vector<char> piece(65536);
+    while (content.size() <= most_graph_text_bytes) { // it may grow
+        const ssize_t bytes = read(file.number(), piece.data(), piece.size());
+        if (bytes < 0 && errno == EINTR) continue;
+        if (bytes < 0) return fail();
+        if (bytes == 0) return content;
+        content.append(piece.data(), static_cast<size_t>(bytes));
+    }
+    return too_large;
+}
+
+bool is_file(const std::string &path) {
+    struct stat status = {};
+    return stat(path.c_str(), &status) == 0;
+}
+
+} // namespace
+
+Result<Graph> parse_topology(std::string_view content, std::string_view source) {
+    // Up to the first space, which later versions of the text form have as well.
+    if (content.starts_with(graph_text_head.substr(0, graph_text_head.find(' '))))
+        return parse_graph_text(content, source);
+    if (content.find("<system") != content.npos) return parse_nccl_xml(content, source);
+    return refuse(source, "holds no topology: expected XML of NCCL or RCCL (<system>), or a text "
+                          "that begins with \"" +
+                              std::string(graph_text_head) + "\"");
+}
+
+Result<Graph> read_topology(const std::string &file_or_text) {
+    if (is_file(file_or_text)) {
+        QCCL_TRY(const std::string content, read_file(file_or_text));
+        return parse_topology(content, file_or_text);
+    }
+    Result<Graph> graph = parse_synthetic(file_or_text);
+    // Whoever writes neither brackets nor blanks means a file.
+    if (!graph && file_or_text.find_first_of("( ") == file_or_text.npos)
+        return refuse(file_or_text, "is no file, and no topology such as "
+                                    "\"4 x node(8 gpu nvlink:450) net:50\"");
+    return graph;
+}
+
+} // namespace qccl
