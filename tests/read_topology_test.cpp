@@ -49,6 +49,8 @@ void files_are_recognised() {
         "nccl", "<?xml version=\"1.0\"?>\n<!-- text -->\n<system version=\"1\"><cpu numaid=\"0\"/>"
                 "</system>"));
     CHECK_OK(nccl);
+    const auto hwloc = read_topology(folder.file("hwloc", "<topology version=\"2.0\"></topology>"));
+    CHECK(!hwloc && std::string(hwloc.error().text).find("no topology") == std::string::npos);
     const auto line = read_topology("2 x node(2 gpu) net:5");
     CHECK_OK(line);
     CHECK(*line == *made);
@@ -59,8 +61,8 @@ void what_holds_no_topology_is_refused() {
     const std::string path = folder.path;
     check_refused(path, path + " is a folder; expected a file");
     const std::string empty = folder.file("empty", "");
-    const std::string none = " holds no topology: expected XML of NCCL or RCCL (<system>), or a "
-                             "text that begins with \"qccl topology 1\"";
+    const std::string none = " holds no topology: expected XML of hwloc (<topology>), NCCL or "
+                             "RCCL (<system>), or a text that begins with \"qccl topology 1\"";
     check_refused(empty, empty + none);
     const std::string other = folder.file("other", "<html></html>");
     check_refused(other, other + none);

@@ -3,6 +3,7 @@
 #include "base/file_descriptor.hpp"
 #include "base/system_error.hpp"
 #include "topology/graph_text.hpp"
+#include "topology/hwloc_xml.hpp"
 #include "topology/nccl_xml.hpp"
 #include "topology/synthetic.hpp"
 
@@ -57,9 +58,11 @@ Result<Graph> parse_topology(std::string_view content, std::string_view source) 
     // Up to the first space, which later versions of the text form have as well.
     if (content.starts_with(graph_text_head.substr(0, graph_text_head.find(' '))))
         return parse_graph_text(content, source);
-    if (content.find("<system") != content.npos) return parse_nccl_xml(content, source);
-    return refuse(source, "holds no topology: expected XML of NCCL or RCCL (<system>), or a text "
-                          "that begins with \"" +
+    const size_t nccl = content.find("<system"), hwloc = content.find("<topology");
+    if (hwloc < nccl) return parse_hwloc_xml(content, source);
+    if (nccl != content.npos) return parse_nccl_xml(content, source);
+    return refuse(source, "holds no topology: expected XML of hwloc (<topology>), NCCL or RCCL "
+                          "(<system>), or a text that begins with \"" +
                               std::string(graph_text_head) + "\"");
 }
 

@@ -10,7 +10,7 @@
 namespace qccl {
 
 // What a file holds is recognised by its content: the text form of topology/graph_text, or XML of
-// NCCL or RCCL. What is the name of no file is read by topology/synthetic. Returns invalid_argument
+// hwloc, NCCL or RCCL. What is the name of no file is read by topology/synthetic. Returns invalid_argument
 // with a sentence where a file cannot be read, is larger than any topology or holds none, or where
 // the text is neither.
 Result<Graph> read_topology(const std::string &file_or_text);
