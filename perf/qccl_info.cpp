@@ -136,6 +136,10 @@ static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task)
     add_option(proven, options, "--file",
                "texts to prove, one section for each rank; -: standard input",
                take_text(question.file));
+    proven
+        .add_flag("--synchronous", question.has_synchronous_sends,
+                  "also where a send is done only when its receive is posted")
+        ->group(options);
     for (CLI::App *const command : {&shown, &proven}) command->get_option("--algo")->required();
     for (CLI::App *const command : {&shown, &explained}) command->get_option("--ranks")->required();
 }

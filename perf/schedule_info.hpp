@@ -20,8 +20,9 @@ struct ScheduleQuestion {
     uint32_t ranks = 0;  // 0: as many as the file has sections
     uint32_t rank = 0;
     uint32_t root = 0;
-    std::optional<Codec> codec; // nothing: the author's schedule, no codec placed
-    std::string file;           // "-": standard input; empty: the algorithm's own schedules
+    std::optional<Codec> codec;         // nothing: the author's schedule, no codec placed
+    bool has_synchronous_sends = false; // verify: a send is done when its receive is posted
+    std::string file;                   // "-": standard input; empty: the algorithm's own schedules
     uint64_t bytes = 0;
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;

@@ -148,6 +148,26 @@ class Proofs(unittest.TestCase):
         for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "hierarchy:outer=halving"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
 
+    def test_synchronous_sends(self):
+        done = info("verify", "broadcast", "--algo", "ring", "--ranks", "8", "--synchronous")
+        self.assertIn("sends and receives may block", done.stdout)
+        done = info("verify", "all_gather", "--algo", "direct", "--ranks", "9", "--synchronous")
+        self.assertIn("a rank then has up to 9 tasks in flight", done.stdout)
+        relay = "".join(f"""schedule rank {own} of 2 root 0 chunks 2 outbox 1 wires 2 placed
+                0: encode wire(0) <- input({own})
+                1: send wire(0) -> {other} chunk {own}
+                2: recv wire(1) <- {other} chunk {other}
+                3: decode output({other}) <- wire(1)
+                4: send wire(1) -> {other} chunk {other}
+                5: recv wire(1) <- {other} chunk {own}
+                6: decode output({own}) <- wire(1)
+            """ for own, other in ((0, 1), (1, 0)))
+        words = ["verify", "all_gather", "--algo", "direct", "--file", "-"]
+        info(*words, text_in=relay)
+        done = info(*words, "--synchronous", text_in=relay, expect=1)
+        self.assertRegex(done.stderr, r"rank 0, step 4 .* where sends are synchronous: rank 1 comes to its step 5 .* "
+                                      r"only after its step 4 .*, which waits for its receive")
+
     def test_hosts_are_given_larger_pieces(self):
         # As the ranks of a communicator are.
         for hosts, cut in (((), "256 segments in 4 lanes"), (("--hosts", "1,1"), "64 segments in 4 lanes")):
