@@ -1,0 +1,233 @@
+#include "plan/rank_classes.hpp"
+
+#include "codec/noise.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+namespace qccl {
+
+namespace {
+
+uint64_t mix(uint64_t a, uint64_t b) { return splitmix64(a ^ splitmix64(b)); }
+uint64_t bits_of(double value) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// Colors ranks, links and groups of cores, each by what it has to do with others, until no color
+// parts into several any more.
+class Coloring {
+public:
+    Coloring(const RankCensus &census, const Fabric &fabric, Merging merging)
+        : census_(census), fabric_(fabric), ranks_(census.ranks()), links_(fabric.links()),
+          groups_(fabric.core_groups()) {
+        for (uint32_t rank = 0; rank < ranks_.size(); rank++)
+            ranks_[rank] = mix(census.program_of[rank], merging == Merging::none ? rank + 1 : 0);
+        for (size_t before = 0, now = count(); now != before; now = count()) {
+            before = now;
+            color_links();
+            if (now == ranks_.size()) break;
+            color_ranks();
+        }
+    }
+
+    uint64_t of_rank(uint32_t rank) const { return ranks_[rank]; }
+    uint64_t of_link(uint32_t link) const { return links_[link]; }
+    uint64_t of_group(uint32_t group) const { return groups_[group]; }
+
+private:
+    size_t count() const {
+        std::vector<uint64_t> sorted(ranks_);
+        std::sort(sorted.begin(), sorted.end());
+        return static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+    }
+
+    // By the flows over it, in whatever order.
+    void color_links() {
+        for (uint32_t link = 0; link < links_.size(); link++)
+            links_[link] = bits_of(fabric_.bytes_per_ns(link));
+        for (uint32_t group = 0; group < groups_.size(); group++)
+            groups_[group] = bits_of(fabric_.cores(group));
+        for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+            groups_[fabric_.core_group(rank)] += mix(ranks_[rank], 1);
+            const auto peers = census_.peers(rank);
+            for (uint32_t k = 0; k < peers.size(); k++) {
+                const Route route = fabric_.route(rank, peers[k]);
+                for (uint32_t at = 0; at < route.count; at++)
+                    links_[route.numbers[at]] += mix(mix(ranks_[rank], k), at + 2);
+            }
+        }
+    }
+
+    void color_ranks() {
+        std::vector<uint64_t> colors(ranks_.size());
+        for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+            uint64_t color = mix(ranks_[rank], groups_[fabric_.core_group(rank)]);
+            for (const uint32_t peer : census_.peers(rank)) {
+                const Route route = fabric_.route(rank, peer);
+                color = mix(color, ranks_[peer]);
+                color = mix(color, census_.number_at(peer, rank));
+                color = mix(color, bits_of(route.latency_ns) ^ route.is_by_reference);
+                color = mix(color, bits_of(route.send_ns) + 3 * bits_of(route.recv_ns));
+                for (const uint32_t link : route.links()) color = mix(color, links_[link]);
+            }
+            colors[rank] = color;
+        }
+        ranks_ = std::move(colors);
+    }
+
+    const RankCensus &census_;
+    const Fabric &fabric_;
+    std::vector<uint64_t> ranks_, links_, groups_;
+};
+
+class Merger {
+public:
+    Merger(RankCensus census, const Fabric &fabric, Merging merging)
+        : census_(std::move(census)), fabric_(fabric),
+          colors_(census_, fabric, merging), found_{.class_of = {},
+                                                    .classes = {},
+                                                    .peers = {},
+                                                    .uses = {},
+                                                    .links = {},
+                                                    .programs = {},
+                                                    .shape = census_.shape} {}
+
+    RankClasses run() {
+        number_classes();
+        for (RankClasses::Class &each : found_.classes) add_peers(each);
+        add_cores();
+        if (found_.classes.size() != census_.ranks()) weigh();
+        count_links();
+        found_.programs = std::move(census_.programs);
+        return std::move(found_);
+    }
+
+private:
+    void number_classes() {
+        std::unordered_map<uint64_t, uint32_t> known;
+        for (uint32_t rank = 0; rank < census_.ranks(); rank++) {
+            const auto [at, is_new] =
+                known.emplace(colors_.of_rank(rank), static_cast<uint32_t>(found_.classes.size()));
+            if (is_new)
+                found_.classes.push_back({.first_rank = rank, .program = census_.program_of[rank]});
+            found_.classes[at->second].ranks++;
+            found_.class_of.push_back(at->second);
+        }
+    }
+
+    void add_peers(RankClasses::Class &each) {
+        each.peers_first = static_cast<uint32_t>(found_.peers.size());
+        for (const uint32_t rank : census_.peers(each.first_rank)) {
+            const Route route = fabric_.route(each.first_rank, rank);
+            RankClasses::Peer peer{.peer_class = found_.class_of[rank],
+                                   .number = census_.number_at(rank, each.first_rank),
+                                   .uses_first = static_cast<uint32_t>(found_.uses.size()),
+                                   .latency_ns = route.latency_ns,
+                                   .send_ns = route.send_ns,
+                                   .recv_ns = route.recv_ns,
+                                   .is_by_reference = route.is_by_reference};
+            for (const uint32_t link : route.links()) found_.uses.push_back({merged(link), 1});
+            peer.uses_last = static_cast<uint32_t>(found_.uses.size());
+            found_.peers.push_back(peer);
+        }
+    }
+
+    uint32_t merged(uint32_t link) {
+        const auto [at, is_new] = link_of_color_.emplace(
+            colors_.of_link(link), static_cast<uint32_t>(found_.links.size()));
+        if (is_new) found_.links.push_back({.capacity = fabric_.bytes_per_ns(link), .first = link});
+        return at->second;
+    }
+
+    void add_cores() {
+        std::vector<uint32_t> ranks_of(fabric_.core_groups());
+        for (uint32_t rank = 0; rank < census_.ranks(); rank++)
+            ranks_of[fabric_.core_group(rank)]++;
+        std::map<uint64_t, uint32_t> known; // by color
+        for (RankClasses::Class &each : found_.classes) {
+            const uint32_t group = fabric_.core_group(each.first_rank);
+            if (fabric_.cores(group) >= ranks_of[group]) continue;
+            const auto [at, is_new] =
+                known.emplace(colors_.of_group(group), static_cast<uint32_t>(found_.links.size()));
+            if (is_new)
+                found_.links.push_back(
+                    {.capacity = fabric_.cores(group), .first = group, .is_cores = true});
+            each.core = at->second;
+            each.core_weight = 1;
+        }
+    }
+
+    struct FlowKey {
+        uint32_t link, of_class, peer;
+        bool operator==(const FlowKey &) const = default;
+    };
+    struct FlowHash {
+        size_t operator()(const FlowKey &key) const {
+            return mix(uint64_t{key.link} << 32 | key.of_class, key.peer);
+        }
+    };
+
+    // Counts the alike flows on each of the links that the classes' first ranks use, and the alike
+    // ranks on their cores.
+    void weigh() {
+        std::unordered_map<FlowKey, double *, FlowHash> counted;
+        for (uint32_t c = 0; c < found_.classes.size(); c++) {
+            RankClasses::Class &each = found_.classes[c];
+            each.core_weight = 0;
+            const auto peers = census_.peers(each.first_rank);
+            for (uint32_t k = 0; k < peers.size(); k++) {
+                const Route route = fabric_.route(each.first_rank, peers[k]);
+                const uint32_t first = found_.peer(c, k).uses_first;
+                for (uint32_t at = 0; at < route.count; at++) {
+                    found_.uses[first + at].weight = 0;
+                    counted[{route.numbers[at], c, k}] = &found_.uses[first + at].weight;
+                }
+            }
+        }
+        for (uint32_t rank = 0; rank < census_.ranks(); rank++) {
+            RankClasses::Class &own = found_.classes[found_.class_of[rank]];
+            own.core_weight += fabric_.core_group(rank) == fabric_.core_group(own.first_rank);
+            const auto peers = census_.peers(rank);
+            for (uint32_t k = 0; k < peers.size(); k++)
+                for (const uint32_t link : fabric_.route(rank, peers[k]).links())
+                    if (const auto at = counted.find({link, found_.class_of[rank], k});
+                        at != counted.end())
+                        *at->second += 1;
+        }
+    }
+
+    void count_links() {
+        for (uint32_t link = 0; link < fabric_.links(); link++)
+            if (const auto at = link_of_color_.find(colors_.of_link(link));
+                at != link_of_color_.end())
+                found_.links[at->second].count++;
+        for (RankClasses::Link &link : found_.links)
+            if (link.is_cores)
+                for (uint32_t group = 0; group < fabric_.core_groups(); group++)
+                    link.count += colors_.of_group(group) == colors_.of_group(link.first);
+    }
+
+    RankCensus census_;
+    const Fabric &fabric_;
+    const Coloring colors_;
+    RankClasses found_;
+    std::unordered_map<uint64_t, uint32_t> link_of_color_;
+};
+
+} // namespace
+
+Result<RankClasses> find_rank_classes(const SimulatedCall &call, const Fabric &fabric,
+                                      Merging merging, const Progress &progress) {
+    if (fabric.ranks() != call.problem.ranks)
+        return Error::make(Code::invalid_argument, "the fabric has %u ranks, and the call has %u",
+                           fabric.ranks(), call.problem.ranks);
+    QCCL_TRY(RankCensus census, take_census(call, merging, progress));
+    return Merger(std::move(census), fabric, merging).run();
+}
+
+} // namespace qccl

@@ -1,0 +1,65 @@
+// Ranks that do alike at the same time are one class, of which the simulator runs one rank: their
+// programs are the same, their messages come from and go to alike ranks on alike routes, and as
+// many alike flows share each of their links. Of a ring or a hierarchy on equal hosts there are a
+// few classes for thousands of ranks; of a tree there is one for each rank. Pure; any thread.
+#pragma once
+
+#include "base/result.hpp"
+#include "plan/fabric.hpp"
+#include "plan/fair_share.hpp"
+#include "plan/rank_census.hpp"
+#include "plan/rank_program.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace qccl {
+
+struct RankClasses {
+    // Of a class's first rank: where messages to and from a peer go.
+    struct Peer {
+        uint32_t peer_class = 0;
+        uint32_t number = 0;                    // of this rank among the peer's peers
+        uint32_t uses_first = 0, uses_last = 0; // `uses`: links on the way to the peer
+        double latency_ns = 0, send_ns = 0;
+        double recv_ns = 0; // of the peer
+        bool is_by_reference = true;
+    };
+    struct Class {
+        uint32_t first_rank = 0, ranks = 0;
+        uint32_t program = 0;
+        uint32_t peers_first = 0; // `peers`
+        uint32_t core = none;     // `links`: the cores that it shares, if there are too few
+        double core_weight = 0;   // alike ranks on these cores
+    };
+    // A link for all that are alike, or cores.
+    struct Link {
+        double capacity = 0; // bytes a nanosecond, or cores
+        uint32_t first = 0;  // the first such link of the fabric, or group of cores
+        uint32_t count = 0;  // how many there are
+        bool is_cores = false;
+    };
+    static constexpr uint32_t none = ~uint32_t{0};
+
+    std::vector<uint32_t> class_of; // by rank
+    std::vector<Class> classes;     // in the order of their first ranks
+    std::vector<Peer> peers;
+    std::vector<FairShare::Use> uses;
+    std::vector<Link> links;
+    std::vector<RankProgram> programs;
+    CallShape shape;
+
+    const RankProgram &program(uint32_t number) const { return programs[classes[number].program]; }
+    const Peer &peer(uint32_t of_class, uint32_t number) const {
+        return peers[classes[of_class].peers_first + number];
+    }
+};
+
+// Is told after each rank how many are done.
+using Progress = std::function<void(uint64_t done, uint64_t of)>;
+
+Result<RankClasses> find_rank_classes(const SimulatedCall &call, const Fabric &fabric,
+                                      Merging merging, const Progress &progress = {});
+
+} // namespace qccl

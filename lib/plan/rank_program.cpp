@@ -1,0 +1,180 @@
+#include "plan/rank_program.hpp"
+
+#include "codec/chunk.hpp"
+#include "schedule/place_codec.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace qccl {
+
+ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const Codec &inner) {
+    const bool is_narrow = type_bytes(problem.type) < sizeof(float);
+    const double copying = speeds.copy.at(static_cast<double>(vector_bytes(problem)));
+    const auto coding = [&](const Codec &codec) -> ComputeSpeeds::Coding {
+        if (codec.is_lossless())
+            return {copying, copying, copying};
+        const CodecRate &rate = speeds.codec_rates.of(codec);
+        const double factor = is_narrow ? speeds.narrow_coding : 1;
+        return {rate.encode * factor, rate.decode * factor, rate.decode_add * factor};
+    };
+    return {
+        .copy = copying, .outer = coding(problem.codec), .inner = coding(inner)};
+}
+
+// ---- CallShape
+
+Result<CallShape> CallShape::create(const SimulatedCall &call, uint32_t chunks, uint32_t outbox,
+                                    bool rounds) {
+    const Problem &problem = call.problem;
+    const Codec inner = inner_codec(call.algorithm, problem.codec);
+    const Layout layout = layout_of(problem, chunks, inner);
+    CallShape shape;
+    shape.limits_ = call.limits;
+    shape.has_hosts_ = problem.has_hosts();
+    QCCL_TRY(shape.geometry_,
+             cut(layout, outbox, encoding_of(problem.codec, inner, problem.type), call.limits));
+    const auto bytes = [&](uint64_t count, bool is_inner) {
+        return encoded_bytes(is_inner ? inner : problem.codec, problem.type, count);
+    };
+    shape.empty_bytes_ = header_bytes;
+    std::map<uint64_t, uint32_t> known;
+    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+        const uint64_t count = rounds ? layout.largest() : layout.range({}, chunk).count;
+        const auto [found, is_new] =
+            known.emplace(count, static_cast<uint32_t>(shape.lengths_.size()));
+        shape.length_of_.push_back(found->second);
+        if (!is_new) continue;
+        Length length{.count = count, .full = count / shape.geometry_.segment};
+        for (const bool is_inner : {false, true}) {
+            length.full_bytes[is_inner] = bytes(shape.geometry_.segment, is_inner);
+            length.rest_bytes[is_inner] = bytes(count % shape.geometry_.segment, is_inner);
+        }
+        shape.lengths_.push_back(length);
+    }
+    return shape;
+}
+
+uint64_t CallShape::count(uint32_t length, uint64_t instance) const {
+    const Length &of = lengths_[length];
+    if (instance < of.full) return geometry_.segment;
+    return instance == of.full ? of.count % geometry_.segment : 0;
+}
+
+uint64_t CallShape::bytes(uint32_t length, uint64_t instance, bool is_inner) const {
+    const Length &of = lengths_[length];
+    if (instance < of.full) return of.full_bytes[is_inner];
+    return instance == of.full ? of.rest_bytes[is_inner] : empty_bytes_;
+}
+
+// As the engine has it: what comes from other hosts lies in an inbox as large as the outbox.
+uint32_t CallShape::lanes_for(uint32_t received) const {
+    if (!has_hosts_ || received == 0) return geometry_.lanes;
+    const uint64_t fitting = std::min<uint64_t>(
+        limits_.arena_bytes / (received * geometry_.wire_bytes), limits_.slots / received);
+    return static_cast<uint32_t>(std::clamp<uint64_t>(fitting, 1, geometry_.lanes));
+}
+
+// ---- RankProgram
+
+namespace {
+
+class ProgramBuilder {
+public:
+    ProgramBuilder(const Schedule &schedule, const SimulatedCall &call, const CallShape &shape)
+        : schedule_(schedule), call_(call), shape_(shape),
+          value_bytes_(static_cast<double>(type_bytes(call.problem.type))) {}
+
+    RankProgram build(TaskGraph graph, std::span<const uint32_t> number_of, uint32_t peers) {
+        program_.graph = std::move(graph);
+        program_.outbox = schedule_.outbox;
+        program_.wires = schedule_.wires;
+        program_.lanes = shape_.lanes_for(schedule_.wires - schedule_.outbox);
+        for (const TaskGraph::Task &range : program_.graph.tasks) add(range, number_of);
+        index_receives(peers);
+        return std::move(program_);
+    }
+
+private:
+    void add(const TaskGraph::Task &range, std::span<const uint32_t> number_of) {
+        const Step &head = schedule_.steps[range.first];
+        RankProgram::Task task{.verb = head.verb,
+                               .is_inner = head.has(Step::inner),
+                               .length = shape_.length_of(head.chunk)};
+        if (!computes(head.verb)) {
+            task.peer = number_of[head.peer];
+            task.ordinal = head.ordinal;
+            task.wire = head.verb == Verb::send ? head.src.index : head.dst.index;
+        }
+        if (head.verb == Verb::recv) task.receive = program_.receives++;
+        task.pieces_first = static_cast<uint32_t>(program_.pieces.size());
+        for (uint32_t i = range.first; i < range.last && computes(head.verb); i++)
+            program_.pieces.push_back(piece(schedule_.steps[i]));
+        task.pieces_last = static_cast<uint32_t>(program_.pieces.size());
+        for (uint32_t i = task.pieces_first; i < task.pieces_last; i++)
+            task.ns_per_value += program_.pieces[i].ns_per_value;
+        task.fills_first = slots_end();
+        for (uint32_t i = range.first; i < range.last; i++)
+            if (const Step &step = schedule_.steps[i]; step.verb == Verb::encode)
+                program_.slots.push_back(step.dst.index);
+        task.fills_last = task.releases_first = slots_end();
+        for (uint32_t i = range.first; i < range.last; i++)
+            if (const Step &step = schedule_.steps[i]; step.has(Step::releases))
+                program_.slots.push_back(step.src.index);
+        task.releases_last = slots_end();
+        program_.tasks.push_back(task);
+    }
+
+    uint32_t slots_end() const { return static_cast<uint32_t>(program_.slots.size()); }
+
+    RankProgram::Piece piece(const Step &step) const {
+        const ComputeSpeeds &speeds = call_.speeds;
+        const auto &coding = step.has(Step::inner) ? speeds.inner : speeds.outer;
+        const auto time = [&](double speed) {
+            return RankProgram::Piece{step.verb, value_bytes_ / speed};
+        };
+        switch (step.verb) {
+        case Verb::encode:
+            // What stays and travels as it is, is read where it lies.
+            if (call_.problem.codec.is_lossless() && step.has(Step::stays)) return {step.verb, 0};
+            return time(coding.encode);
+        case Verb::decode: return time(coding.decode);
+        case Verb::decode_add: return time(coding.decode_add);
+        default: return time(speeds.copy / step.sources);
+        }
+    }
+
+    void index_receives(uint32_t peers) {
+        std::vector<uint32_t> &first = program_.first_of;
+        first.assign(size_t{peers} + 1, 0);
+        for (const RankProgram::Task &task : program_.tasks)
+            if (task.verb == Verb::recv) first[task.peer + 1]++;
+        std::partial_sum(first.begin(), first.end(), first.begin());
+        program_.receives_of.resize(program_.receives);
+        for (uint32_t i = 0; i < program_.tasks.size(); i++) {
+            const RankProgram::Task &task = program_.tasks[i];
+            if (task.verb == Verb::recv) program_.receives_of[first[task.peer] + task.ordinal] = i;
+        }
+    }
+
+    const Schedule &schedule_;
+    const SimulatedCall &call_;
+    const CallShape &shape_;
+    const double value_bytes_;
+    RankProgram program_;
+};
+
+} // namespace
+
+Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &call,
+                                 const CallShape &shape, std::span<const uint32_t> number_of,
+                                 uint32_t peers) {
+    QCCL_TRY(const Schedule placed, place_codec(author));
+    Fused fused = fuse(placed);
+    const Dependencies dependencies = lower(fused.schedule);
+    TaskGraph graph = make_tasks(fused.schedule, dependencies);
+    return ProgramBuilder(fused.schedule, call, shape).build(std::move(graph), number_of, peers);
+}
+
+} // namespace qccl

@@ -1,0 +1,108 @@
+// What a rank does in a simulated call, without bytes: its tasks with their times and lengths, as
+// the engine runs them in lanes. Peers are numbered by the rank's own first use of them, so that
+// ranks that do alike share one program. Used by the simulator and the GOAL export; pure, any
+// thread.
+#pragma once
+
+#include "base/result.hpp"
+#include "plan/cost.hpp"
+#include "schedule/shape.hpp"
+#include "schedule/task_graph.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace qccl {
+
+// What one core computes, in bytes of unencoded values a nanosecond.
+struct ComputeSpeeds {
+    struct Coding {
+        double encode = 10, decode = 10, decode_add = 10;
+    };
+    double copy = 10; // also what adding reads
+    Coding outer, inner;
+};
+ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const Codec &inner);
+
+struct SimulatedCall {
+    Problem problem;
+    Algorithm algorithm;
+    ShapeLimits limits; // by which the engine cuts the call
+    ComputeSpeeds speeds;
+};
+
+// How a call is cut, and how long its messages are. Built once for all ranks.
+class CallShape {
+public:
+    CallShape() = default; // of no chunk
+    // `outbox` and `chunks` as the schedules have them; `rounds`: all chunks count as the longest.
+    // An error says what does not fit.
+    static Result<CallShape> create(const SimulatedCall &call, uint32_t chunks, uint32_t outbox,
+                                    bool rounds);
+
+    const Geometry &geometry() const { return geometry_; }
+    uint64_t instances() const { return geometry_.instances; }
+    // Chunks of equal length have equal numbers.
+    uint32_t length_of(uint32_t chunk) const { return length_of_[chunk]; }
+    // Elements of a chunk of the length that an instance works on, and what they take encoded.
+    uint64_t count(uint32_t length, uint64_t instance) const;
+    uint64_t bytes(uint32_t length, uint64_t instance, bool is_inner) const;
+    // Lanes of a rank that receives into so many wire slots from other hosts at a time.
+    uint32_t lanes_for(uint32_t received) const;
+
+private:
+    struct Length {
+        uint64_t count = 0;
+        uint64_t full = 0;                               // instances of a whole segment
+        uint64_t full_bytes[2] = {}, rest_bytes[2] = {}; // outer, inner
+    };
+
+    Geometry geometry_;
+    ShapeLimits limits_;
+    bool has_hosts_ = false;
+    std::vector<Length> lengths_;
+    std::vector<uint32_t> length_of_; // of each chunk
+    uint64_t empty_bytes_ = 0;
+};
+
+struct RankProgram {
+    // Computing of one step of a task.
+    struct Piece {
+        Verb verb = Verb::copy;
+        double ns_per_value = 0;
+    };
+    struct Task {
+        Verb verb = Verb::copy; // of its first step: a send, a receive, or computing
+        bool is_inner = false;
+        uint32_t peer = 0;    // send, receive: its number among the rank's peers
+        uint32_t ordinal = 0; // of the message
+        uint32_t wire = 0;    // send, receive: the slot
+        uint32_t length = 0;  // of its chunk, see CallShape
+        uint32_t receive = 0; // receive: its number among the receives
+        double ns_per_value = 0;
+        uint32_t pieces_first = 0, pieces_last = 0;
+        uint32_t fills_first = 0, fills_last = 0;       // `slots`: own slots that it encodes into
+        uint32_t releases_first = 0, releases_last = 0; // `slots`: wires that it reads last
+    };
+
+    TaskGraph graph; // of the joined, lowered schedule
+    std::vector<Task> tasks;
+    std::vector<Piece> pieces;
+    std::vector<uint32_t> slots;
+    uint32_t outbox = 0, wires = 0, receives = 0;
+    uint32_t lanes = 1;
+    std::vector<uint32_t> receives_of; // tasks, by peer and within by ordinal
+    std::vector<uint32_t> first_of;    // of each peer in receives_of, and the end
+
+    uint32_t receive_task(uint32_t peer, uint32_t ordinal) const {
+        return receives_of[first_of[peer] + ordinal];
+    }
+};
+
+// `number_of` gives a rank's number among the peers; there are `peers` of them.
+Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &call,
+                                 const CallShape &shape, std::span<const uint32_t> number_of,
+                                 uint32_t peers);
+
+} // namespace qccl

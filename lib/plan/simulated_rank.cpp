@@ -1,0 +1,119 @@
+#include "plan/simulated_rank.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace qccl {
+
+SimulatedRank::SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances)
+    : number_(number), program_(program), instances_(instances),
+      lanes_left_(static_cast<uint32_t>(std::min<uint64_t>(program.lanes, instances))),
+      lanes_(lanes_left_), has_arrived_(program.receives * instances),
+      arrived_(size_t{program.receives} * lanes_left_),
+      origins_(size_t{program.wires} * lanes_left_), holds_(size_t{program.outbox} * lanes_left_) {
+    for (uint32_t i = 0; i < lanes_.size(); i++) begin(lanes_[i], i);
+}
+
+void SimulatedRank::begin(Lane &lane, uint64_t instance) {
+    lane.instance = instance;
+    lane.oldest = 0;
+    lane.waits = program_.graph.waits;
+    lane.is_done.assign(program_.tasks.size(), false);
+    if (program_.tasks.empty()) {
+        lane.is_over = true;
+        lanes_left_--;
+    }
+    for (uint32_t task = 0; task < program_.tasks.size(); task++)
+        if (lane.waits[task] == 0) make_ready(lane, task);
+}
+
+void SimulatedRank::make_ready(Lane &lane, uint32_t task) {
+    const bool receives = program_.tasks[task].verb == Verb::recv;
+    if (receives && !has_arrived_[arrival(task, lane.instance)]) return;
+    lane.ready.push_back(task);
+    std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
+}
+
+std::optional<SimulatedRank::Choice> SimulatedRank::choose() {
+    std::optional<Choice> best;
+    for (uint32_t i = 0; i < lanes_.size(); i++) {
+        if (lanes_[i].is_over || (best && lanes_[i].instance > lanes_[best->lane].instance))
+            continue;
+        if (const auto task = first_of(i)) best = Choice{i, *task};
+    }
+    if (!best) return best;
+    std::vector<uint32_t> &ready = lanes_[best->lane].ready;
+    std::pop_heap(ready.begin(), ready.end(), std::greater<>());
+    ready.pop_back();
+    take_slots(best->lane, best->task);
+    return best;
+}
+
+std::optional<uint32_t> SimulatedRank::first_of(uint32_t number) {
+    Lane &lane = lanes_[number];
+    while (!lane.ready.empty()) {
+        const uint32_t task = lane.ready.front();
+        if (task - lane.oldest >= window) return {};
+        if (has_room(number, task)) return task;
+        std::pop_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
+        lane.ready.pop_back();
+        lane.parked.push_back(task);
+    }
+    return {};
+}
+
+bool SimulatedRank::has_room(uint32_t lane, uint32_t number) const {
+    const RankProgram::Task &task = program_.tasks[number];
+    for (uint32_t i = task.fills_first; i < task.fills_last; i++)
+        if (holds_[lane * program_.outbox + program_.slots[i]] != 0) return false;
+    return true;
+}
+
+void SimulatedRank::take_slots(uint32_t lane, uint32_t number) {
+    const RankProgram::Task &task = program_.tasks[number];
+    for (uint32_t i = task.fills_first; i < task.fills_last; i++) {
+        const uint32_t wire = program_.slots[i], slot = lane * program_.outbox + wire;
+        holds_[slot] = 1;
+        origins_[size_t{lane} * program_.wires + wire] = {number_, slot};
+    }
+}
+
+void SimulatedRank::finish(Choice done) {
+    Lane &lane = lanes_[done.lane];
+    const RankProgram::Task &task = program_.tasks[done.task];
+    if (task.verb == Verb::recv)
+        origins_[size_t{done.lane} * program_.wires + task.wire] =
+            arrived_[size_t{task.receive} * lanes_.size() + done.lane];
+    lane.is_done[done.task] = true;
+    for (const uint32_t next : program_.graph.after(done.task))
+        if (--lane.waits[next] == 0) make_ready(lane, next);
+    while (lane.oldest < lane.is_done.size() && lane.is_done[lane.oldest]) lane.oldest++;
+    if (lane.oldest < lane.is_done.size()) return;
+    const uint64_t next = lane.instance + lanes_.size();
+    if (next < instances_) return begin(lane, next);
+    lane.is_over = true;
+    lanes_left_--;
+}
+
+void SimulatedRank::arrive(uint32_t task, uint64_t instance, WireOrigin origin) {
+    const auto number = static_cast<uint32_t>(instance % lanes_.size());
+    Lane &lane = lanes_[number];
+    has_arrived_[arrival(task, instance)] = true;
+    arrived_[size_t{program_.tasks[task].receive} * lanes_.size() + number] = origin;
+    if (!lane.is_over && lane.instance == instance && lane.waits[task] == 0 && !lane.is_done[task])
+        make_ready(lane, task);
+}
+
+bool SimulatedRank::release(uint32_t slot) {
+    if (--holds_[slot] != 0) return false;
+    Lane &lane = lanes_[slot / program_.outbox];
+    if (lane.parked.empty()) return false;
+    for (const uint32_t task : lane.parked) {
+        lane.ready.push_back(task);
+        std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
+    }
+    lane.parked.clear();
+    return true;
+}
+
+} // namespace qccl

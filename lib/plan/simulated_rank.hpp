@@ -1,0 +1,84 @@
+// One rank in the simulator: which of its tasks can be done next, as the engine's interpreter
+// chooses them: of the oldest instance first, in the schedule's order, no further ahead than the
+// engine looks. Knows no time. Used by the simulator alone.
+#pragma once
+
+#include "plan/rank_program.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace qccl {
+
+// Where encoded bytes lie: a slot of a rank's outbox, counted over all lanes. Without a rank they
+// lie in the receiver's own memory, which nobody waits for.
+struct WireOrigin {
+    static constexpr uint32_t nowhere = ~uint32_t{0};
+    uint32_t rank = nowhere, slot = 0;
+};
+
+class SimulatedRank {
+public:
+    // As the engine's Lane has it.
+    static constexpr uint32_t window = 64;
+
+    struct Choice {
+        uint32_t lane = 0, task = 0;
+    };
+
+    // `number` is the rank's own, to be found in origins. The program outlives the object.
+    SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances);
+
+    // A task that can be done now, which is the caller's to finish; nothing: there is none. The own
+    // slots that it encodes into are in use from then on.
+    std::optional<Choice> choose();
+    // The task is done. The bytes of a receive lie where arrive() said.
+    void finish(Choice done);
+    bool is_done() const { return lanes_left_ == 0; }
+
+    uint64_t instance(uint32_t lane) const { return lanes_[lane].instance; }
+    const RankProgram &program() const { return program_; }
+
+    // The bytes for a receive have come.
+    void arrive(uint32_t task, uint64_t instance, WireOrigin origin);
+    WireOrigin origin(uint32_t lane, uint32_t wire) const {
+        return origins_[size_t{lane} * program_.wires + wire];
+    }
+    void hold(uint32_t slot) { holds_[slot]++; }
+    // True: nobody reads the slot any more, and a task may have waited for that.
+    bool release(uint32_t slot);
+
+private:
+    struct Lane {
+        uint64_t instance = 0;
+        uint32_t oldest = 0; // task that is not done
+        bool is_over = false;
+        std::vector<uint32_t> ready;  // a heap, the first task on top
+        std::vector<uint32_t> parked; // encode into slots that are still read
+        std::vector<uint32_t> waits;
+        std::vector<bool> is_done;
+    };
+
+    void begin(Lane &lane, uint64_t instance);
+    void make_ready(Lane &lane, uint32_t task);
+    bool has_room(uint32_t lane, uint32_t task) const;
+    void take_slots(uint32_t lane, uint32_t task);
+    // Of the lane's tasks within the window; those that lack a slot are put aside.
+    std::optional<uint32_t> first_of(uint32_t lane);
+    size_t arrival(uint32_t task, uint64_t instance) const {
+        return program_.tasks[task].receive * instances_ + instance;
+    }
+
+    const uint32_t number_;
+    const RankProgram &program_;
+    const uint64_t instances_;
+    uint32_t lanes_left_;
+    std::vector<Lane> lanes_;
+    std::vector<bool> has_arrived_;
+    std::vector<WireOrigin> arrived_; // by receive and lane
+    std::vector<WireOrigin> origins_; // by lane and wire
+    std::vector<uint32_t> holds_;     // of each own slot of each lane: who still needs it
+};
+
+} // namespace qccl

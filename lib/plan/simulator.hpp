@@ -1,0 +1,77 @@
+// Runs the lowered schedules of all ranks of a call in simulated time: segments in lanes as the
+// engine runs them, computing at given speeds, messages over links that are shared fairly. Driven
+// by events; the same input gives the same result to the bit. Used by qccl-perf simulate. Pure: one
+// thread for a simulation, nothing blocks but the computing itself.
+#pragma once
+
+#include "base/result.hpp"
+#include "plan/fabric.hpp"
+#include "plan/rank_classes.hpp"
+#include "plan/rank_program.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace qccl {
+
+// What a chain of events took, each of which began when the one before it had ended.
+struct PathTimes {
+    double compute_ns = 0;  // encoding, decoding, adding, copying, and waiting for a core's turn
+    double handling_ns = 0; // of messages, by ranks
+    double wire_ns = 0;     // bytes on links, and waiting for others' bytes there
+    double latency_ns = 0;
+
+    double sum() const { return compute_ns + handling_ns + wire_ns + latency_ns; }
+};
+
+// A span of a rank's time.
+struct SimulatedSpan {
+    enum class Kind : uint8_t {
+        compute, // verb says what
+        handle,  // a message is sent or received: verb
+        wait,    // the rank has nothing to do
+        wire,    // a message is on its way from the rank to `peer`
+    };
+    Kind kind = Kind::wait;
+    Verb verb = Verb::copy;
+    uint32_t rank = 0; // the first one of its class
+    uint32_t peer = 0; // handle, wire: likewise
+    uint64_t instance = 0, bytes = 0;
+    double begin_ns = 0, end_ns = 0;
+};
+
+struct SimulationOptions {
+    Merging merging = Merging::automatic;
+    // Called for each span that is not empty, in the order of their ends.
+    std::function<void(const SimulatedSpan &span)> trace = {};
+    // Of the ranks whose schedules are written, then of the instances that they have done.
+    Progress progress = {};
+};
+
+struct Simulation {
+    double time_ns = 0;            // when the last rank ends
+    std::vector<double> finish_ns; // by rank
+    PathTimes critical;            // what the last rank ended after; adds up to time_ns
+    uint64_t wire_bytes = 0;       // the most that a rank sends, headers included
+    uint64_t messages = 0;         // of all ranks
+    uint32_t classes = 0;          // of ranks that do alike, each of which was simulated once
+    double compute_ns = 0;         // the most that a rank computes and handles messages
+
+    struct Link {
+        std::string name; // of the first one that is alike
+        uint32_t count = 0;
+        bool is_cores = false;
+        double busy_ns = 0; // at full rate
+    };
+    std::vector<Link> links; // that carry anything, the busiest first
+    Geometry geometry;
+};
+
+// Refuses with invalid_argument what no schedule or cut fits, and a fabric of another number of
+// ranks.
+Result<Simulation> simulate(const SimulatedCall &call, const Fabric &fabric,
+                            const SimulationOptions &options = {});
+
+} // namespace qccl
