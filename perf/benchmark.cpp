@@ -22,7 +22,7 @@ std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
     return sizes;
 }
 
-static std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {
+std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks) {
     if (arguments.collective != Collective::broadcast) return {0};
     if (arguments.root) return {*arguments.root};
     std::vector<uint32_t> roots(ranks);

@@ -32,7 +32,7 @@ static Json shares_json(const std::optional<TimeShares> &shares) {
             {"wait", shares->wait}};
 }
 
-static Json row_json(const Row &row, bool in_place) {
+Json row_json(const Row &row, bool in_place) {
     const Operation &operation = row.operation;
     const Measurement &m = in_place ? row.in_place : row.out_of_place;
     const double seconds = m.time_us.median * 1e-6;

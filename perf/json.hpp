@@ -10,12 +10,16 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace qccl::perf {
 
 // Head, rows and tail make a document; see JsonFile. The head says what was run, where and when,
 // and by which settings.
 std::string rows_head(const std::vector<std::string> &command_line);
 inline constexpr const char *rows_tail = "\n]}\n";
+// One object: of the measurement out of place, or in place.
+nlohmann::ordered_json row_json(const Row &row, bool in_place);
 // Two objects for each Row, out of place first. Null where there is nothing to say.
 std::string rows_json(const Row &row);
 

@@ -5,6 +5,7 @@
 #include "base/spec_text.hpp"
 #include "coll/algorithm.hpp"
 #include "device/loader.hpp"
+#include "perf/call_options.hpp"
 #include "perf/version_line.hpp"
 
 #include <algorithm>
@@ -33,68 +34,6 @@ static constexpr Refused zero_options[] = {
     {"-G,--cudagraph", "calls are measured by themselves, outside CUDA graphs"},
     {"-D,--device_implementation", "there is no device-side implementation"},
 };
-
-static Names with_all(Names names) {
-    names.push_back("all");
-    return names;
-}
-
-static Take take_ops(std::vector<RedOp> &ops) {
-    return [&ops](const std::string &text) -> Done {
-        if (text == "mulsum") return refuse("'mulsum' is not possible: no operation has a factor");
-        const auto op = parse_op(text);
-        if (!op && text != "all")
-            return no_choice("operation", text, with_all({op_names.begin(), op_names.end()}));
-        if (op)
-            ops = {*op};
-        else
-            ops = {RedOp::sum, RedOp::prod, RedOp::max, RedOp::min, RedOp::avg};
-        return {};
-    };
-}
-
-static Take take_types(std::optional<std::vector<DataType>> &types) {
-    return [&types](const std::string &text) -> Done {
-        const auto type = parse_type(text);
-        if (!type && text != "all") return no_choice("type", text, with_all(names_of(type_table)));
-        std::vector<DataType> all;
-        for (const TypeInfo &row : type_table) all.push_back(row.type);
-        types = type ? std::vector{*type} : all;
-        return {};
-    };
-}
-
-static Take take_root(std::optional<uint32_t> &root) {
-    return [&root](const std::string &text) -> Done {
-        const auto number = parse_count(text);
-        if (text != "all" && (!number || *number >= most_ranks))
-            return refuse("'%.40s' is no rank, and not all", text.c_str());
-        root = number ? std::optional(static_cast<uint32_t>(*number)) : std::nullopt;
-        return {};
-    };
-}
-
-static Take take_codecs(std::vector<Codec> &codecs) {
-    return [&codecs](const std::string &text) -> Done {
-        QCCL_TRY(codecs, parse_codec_list(text));
-        if (codecs.empty()) return refuse("names no codec");
-        return {};
-    };
-}
-
-static Take take_algorithms(std::vector<std::string> &algorithms) {
-    return [&algorithms](const std::string &text) -> Done {
-        std::vector<std::string> specs;
-        for (const std::string &item : split_specs(text)) {
-            specs.push_back(item);
-            if (item == "auto") continue;
-            QCCL_TRY(const Algorithm algorithm, parse_algorithm(item, "algorithm", {"auto"}));
-            specs.back() = spec(algorithm);
-        }
-        algorithms = specs;
-        return {};
-    };
-}
 
 static Take take_devices(std::vector<std::string> &devices) {
     return [&devices](const std::string &text) -> Done {
@@ -156,23 +95,14 @@ static void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) 
                take_baseline);
 }
 
-static void add_sizes(CLI::App &app, PerfArguments &to) {
-    static constexpr auto *group = "Sizes";
-    add_option(app, group, "-b,--minbytes", "smallest size (32M)", take_bytes(to.min_bytes));
-    add_option(app, group, "-e,--maxbytes", "largest size (32M)", take_bytes(to.max_bytes));
-    add_option(app, group, "-i,--stepbytes", "added to reach the next size (1M)",
-               take_bytes(to.step_bytes));
-    add_option(app, group, "-f,--stepfactor", "or multiplied by, if above 1 (1)",
-               take_count(to.step_factor, 1, 1U << 30));
-}
-
 static void add_calls(CLI::App &app, PerfArguments &to) {
     static constexpr auto *group = "Calls";
     static constexpr uint64_t most = 1U << 30;
     add_option(app, group, "-o,--op", "sum, prod, min, max, avg or all (sum)", take_ops(to.ops));
     add_option(app, group, "-d,--datatype", "type of the values, or all (float)",
                take_types(to.types));
-    add_option(app, group, "-r,--root", "root of broadcast, or all (0)", take_root(to.root));
+    add_option(app, group, "-r,--root", "root of broadcast, or all (0)",
+               take_root(to.root, most_ranks));
     add_option(app, group, "-n,--iters", "timed iterations (20)",
                take_count(to.iterations, 1, most));
     add_option(app, group, "-w,--warmup_iters", "untimed ones before (1)",
@@ -308,13 +238,7 @@ bool PerfArguments::is_all_gpus() const {
     return std::ranges::find(devices, "host") == devices.end();
 }
 
-static Done check_together(PerfArguments &to, bool names_ranks) {
-    QCCL_TRY(check_gpus(to));
-    const bool knows_ranks = to.launch == Launch::processes || to.launch == Launch::threads;
-    if (knows_ranks && !names_ranks)
-        to.ranks = std::max(to.ranks,
-                            static_cast<uint32_t>(std::min<size_t>(to.devices.size(), most_ranks)));
-    if (knows_ranks) QCCL_TRY(to.check_devices());
+Done check_sizes(const PerfArguments &to) {
     if (to.min_bytes > to.max_bytes)
         return refuse("--minbytes %llu is above --maxbytes %llu",
                       static_cast<unsigned long long>(to.min_bytes),
@@ -323,6 +247,17 @@ static Done check_together(PerfArguments &to, bool names_ranks) {
         return refuse("--stepbytes 0 reaches no next size");
     if (to.min_bytes == 0 && to.step_factor > 1 && to.max_bytes > 0)
         return refuse("--minbytes 0 times --stepfactor reaches no next size");
+    return {};
+}
+
+static Done check_together(PerfArguments &to, bool names_ranks) {
+    QCCL_TRY(check_gpus(to));
+    const bool knows_ranks = to.launch == Launch::processes || to.launch == Launch::threads;
+    if (knows_ranks && !names_ranks)
+        to.ranks = std::max(to.ranks,
+                            static_cast<uint32_t>(std::min<size_t>(to.devices.size(), most_ranks)));
+    if (knows_ranks) QCCL_TRY(to.check_devices());
+    QCCL_TRY(check_sizes(to));
     if (knows_ranks && to.root && *to.root >= to.ranks)
         return refuse("--root %u is none of the %u ranks", *to.root, to.ranks);
     if (to.cycles == 0 && to.json_file == "-")
@@ -352,7 +287,7 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
         program);
     app.set_version_flag("--version", version_line("qccl-perf"));
     add_ranks(app, parsed, started);
-    add_sizes(app, parsed);
+    add_sizes(app, {parsed.min_bytes, parsed.max_bytes, parsed.step_bytes, parsed.step_factor});
     add_calls(app, parsed);
     add_compression(app, parsed);
     add_reports(app, parsed);

@@ -98,6 +98,9 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          std::vector<std::string> arguments,
                                                          const Started &started);
 
+// Whether the sweep over sizes has an end.
+Done check_sizes(const PerfArguments &arguments);
+
 // NCCL_TESTS_MIN_BW: a number of GB/s.
 Result<double> parse_least_busbw(const std::string &text);
 

@@ -2,6 +2,7 @@
 #include "perf/attach.hpp"
 #include "perf/command_line.hpp"
 #include "perf/machine_info.hpp"
+#include "perf/machine_options.hpp"
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
 #include "perf/standard_output.hpp"
@@ -82,12 +83,13 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
         ->required();
     add_option(command, options, "--algo", listed(names_of(algorithm_table())),
                take_algorithm(question.algorithm));
-    add_option(command, options, "--ranks", "how many", take_count(question.ranks, 1, most_ranks));
+    add_option(command, options, "--ranks", "how many",
+               take_count(question.ranks, 1, most_ranks_asked));
     add_option(command, options, "--hosts",
                "how many ranks each host has: 2,2,3, 2,2,3:round or, with nodes and racks, 1+1,2/3",
                take_hosts(question.places));
     add_option(command, options, "--root", "of a broadcast (0)",
-               take_count(question.root, 0, most_ranks - 1));
+               take_count(question.root, 0, most_ranks_asked - 1));
     add_option(command, options, "--codec", "codec; without, none is placed",
                take_codec(question.codec));
     command.callback(
@@ -130,7 +132,8 @@ static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task)
     add_call(explained, question);
     CLI::App &shown = add_question(app, "schedule", "one rank's schedule as text", question, task,
                                    print_schedule);
-    add_option(shown, options, "--rank", "whose (0)", take_count(question.rank, 0, most_ranks - 1));
+    add_option(shown, options, "--rank", "whose (0)",
+               take_count(question.rank, 0, most_ranks_asked - 1));
     CLI::App &proven = add_question(app, "verify", "prove the schedules of all ranks together",
                                     question, task, print_proof);
     add_option(proven, options, "--file",

@@ -5,6 +5,7 @@
 #include "perf/command_line.hpp"
 #include "perf/demo.hpp"
 #include "perf/perf_command.hpp"
+#include "perf/simulate_command.hpp"
 #include "perf/standard_output.hpp"
 #include "perf/version_line.hpp"
 
@@ -13,6 +14,7 @@
 
 static constexpr const char *usage =
     "Usage: qccl-perf COLLECTIVE [options]   measure a collective (--help lists the options)\n"
+    "       qccl-perf simulate COLLECTIVE    how long it would take on another machine\n"
     "       qccl-perf codec [options]        measure codecs on one core\n"
     "       qccl-perf demo [options]         sum real gradients over four processes\n"
     "COLLECTIVE is all_reduce, reduce_scatter, all_gather or broadcast. The manual: man "
@@ -34,6 +36,7 @@ static int run(int argc, char **argv) {
     if (const auto collective = collective_called(what))
         return run_perf(*collective, std::string(qccl::name(*collective)) + "_perf", from(2),
                         command_line);
+    if (what == "simulate") return run_simulate_command(from(2), command_line);
     if (what == "codec") return run_codec_command(from(2), command_line);
     if (what == "demo") return run_demo(from(2));
     if (what == "--version") {
@@ -45,7 +48,7 @@ static int run(int argc, char **argv) {
         std::fprintf(stderr, "qccl-perf: %s\n",
                      qccl::no_choice("the first argument", what,
                                      {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                      "codec", "demo"})
+                                      "simulate", "codec", "demo"})
                          .text);
     std::fputs(usage, asks ? stdout : stderr);
     return asks ? EXIT_SUCCESS : usage_error;

@@ -124,6 +124,10 @@ static std::string or_dash(const char *format, std::optional<double> value) {
 }
 
 void Report::print_measurement(const Row &row, const Measurement &measurement) {
+    if (!measurement.is_known) {
+        std::fprintf(out_, "  %7s  %6s  %6s  %6s", "-", "-", "-", "-");
+        return;
+    }
     const double seconds = measurement.shown_us * 1e-6;
     const double busbw = row.operation.busbw(seconds);
     std::fprintf(out_, "  %7s  %6s  %6s", fitted(measurement.shown_us, 7).c_str(),
@@ -160,7 +164,7 @@ void Report::print_row(const Row &row) {
                  std::to_string(shown.wire_bytes).c_str(), or_dash("%.2f", shown.ratio).c_str(),
                  or_dash("%.2e", shown.nmse).c_str(), or_dash("%.2e", row.nmse_predicted).c_str(),
                  agree, fitted(shown.time_us.median, 9).c_str(),
-                 fitted(row.in_place.time_us.median, 9).c_str(),
+                 row.in_place.is_known ? fitted(row.in_place.time_us.median, 9).c_str() : "-",
                  or_dash("%.2f", shown.speedup).c_str());
     if (!arguments_.baseline.empty()) {
         std::optional<double> gain;

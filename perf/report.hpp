@@ -26,6 +26,7 @@ public:
     Report(const PerfArguments &arguments, std::string program, std::FILE *out);
 
     void print_header(const std::vector<RankInfo> &ranks) const;
+    void print_columns() const; // the last lines of the header
     void print_row(const Row &row);
     // memory_bytes: the most that rank 0 held; shown if it was asked for.
     void print_footer(uint64_t memory_bytes) const;
@@ -36,7 +37,6 @@ public:
     bool is_too_slow() const;
 
 private:
-    void print_columns() const;
     void print_measurement(const Row &row, const Measurement &measurement);
 
     const PerfArguments &arguments_;

@@ -23,6 +23,7 @@ struct TimeShares {
 };
 
 struct Measurement {
+    bool is_known = true;                      // false: there is none, and columns have a dash
     std::vector<double> iterations_us;         // of the rank that took longest in each
     std::vector<std::vector<double>> ranks_us; // the same of every rank
     Statistics time_us; // of the rank that is asked for (usually the slowest)

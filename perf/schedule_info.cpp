@@ -1,26 +1,20 @@
 #include "perf/schedule_info.hpp"
 
-#include "base/choice.hpp"
 #include "base/file_descriptor.hpp"
-#include "base/quantity.hpp"
-#include "base/settings.hpp"
 #include "base/system_error.hpp"
 #include "coll/algorithm.hpp"
-#include "engine/cut.hpp"
-#include "kernels/kernels.hpp"
+#include "perf/machine_options.hpp"
 #include "plan/explain.hpp"
 #include "schedule/place_codec.hpp"
 #include "schedule/synchronous.hpp"
 #include "schedule/text.hpp"
 #include "schedule/verify.hpp"
-#include "transport/transport.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <thread>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -56,82 +50,6 @@ Done check_question(const ScheduleQuestion &question) {
     return {};
 }
 
-// A node of a host of a rack, and how many of its ranks are still to come.
-struct Berth {
-    Whereabouts spot;
-    uint64_t left = 0;
-};
-
-static Error refuse_hosts(const std::string &text) {
-    return Error::make(
-        Code::invalid_argument,
-        "'%.40s' is no list of hosts: expected numbers of ranks, with commas between "
-        "hosts, + between nodes of a host, / between racks",
-        text.c_str());
-}
-
-static Result<std::vector<Berth>> parse_berths(const std::string &text) {
-    std::vector<Berth> berths;
-    uint64_t ranks = 0;
-    Whereabouts spot;
-    for (std::string_view rest = std::string_view(text).substr(0, text.find(':')); true;) {
-        const size_t end = rest.find_first_of(",+/");
-        const auto size = parse_count(rest.substr(0, end));
-        if (!size || *size == 0 || *size > most_ranks - ranks) return refuse_hosts(text);
-        ranks += *size;
-        berths.push_back({spot, *size});
-        if (end == std::string_view::npos) return berths;
-        spot.node = rest[end] == '+' ? spot.node + 1 : 0;
-        spot.host += rest[end] != '+';
-        spot.rack += rest[end] == '/';
-        rest.remove_prefix(end + 1);
-    }
-}
-
-Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
-    const size_t colon = text.find(':');
-    const bool deals = colon != std::string::npos;
-    if (deals && text.substr(colon) != ":round")
-        return no_choice("order of ranks", text.substr(colon + 1), {"round"});
-    QCCL_TRY(std::vector<Berth> berths, parse_berths(text));
-    std::vector<Whereabouts> spots;
-    for (bool has_more = true; has_more;) {
-        has_more = false;
-        for (Berth &berth : berths) {
-            const uint64_t taken = deals ? std::min<uint64_t>(berth.left, 1) : berth.left;
-            spots.insert(spots.end(), taken, berth.spot);
-            berth.left -= taken;
-            has_more = has_more || berth.left != 0;
-        }
-    }
-    return std::shared_ptr<const Places>(std::make_shared<Places>(std::move(spots)));
-}
-
-// Of the host that has most.
-static double ranks_of_host(const ScheduleQuestion &question) {
-    if (!question.places) return question.ranks;
-    size_t most = 0;
-    const Partition &hosts = question.places->hosts();
-    for (size_t host = 0; host < hosts.groups(); host++)
-        most = std::max(most, hosts.ranks(host).size());
-    return static_cast<double>(most);
-}
-
-// The planner's tables of a communicator with these settings, whose hosts are as this machine.
-static Result<Tables> tables_here(const ScheduleQuestion &question) {
-    QCCL_TRY(const Settings settings, read_settings(environ));
-    const bool has_hosts = question.places && question.places->hosts().groups() > 1;
-    Tables tables;
-    const double cores = std::max(1U, std::thread::hardware_concurrency());
-    tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores),
-                              CodecRates::of_tier(name(best_kernels().tier)));
-    if (!has_hosts && !settings.checksum) tables.speeds.eager_bytes = TransportOptions().line_bytes;
-    tables.limits = limits_of(cut_by(settings, question.ranks, has_hosts));
-    tables.usual_limits = limits_of(cut_by({}, question.ranks, has_hosts));
-    tables.whole_up_to_bytes = settings.oneshot_max_bytes;
-    return tables;
-}
-
 Done print_explanation(const ScheduleQuestion &question) {
     const uint64_t parts = parts_of(question.collective, question.ranks);
     const Problem problem{.collective = question.collective,
@@ -141,7 +59,7 @@ Done print_explanation(const ScheduleQuestion &question) {
                           .type = question.type,
                           .codec = question.codec.value_or(Codec{}),
                           .places = question.places.get()};
-    QCCL_TRY(const Tables tables, tables_here(question));
+    QCCL_TRY(const Tables tables, tables_of({.ranks = question.ranks, .places = question.places}));
     QCCL_TRY(const std::string text, explain(problem, tables, question.algorithm));
     std::fputs(text.c_str(), stdout);
     return {};

@@ -34,13 +34,6 @@ struct ScheduleQuestion {
     }
 };
 
-// "2,2,3": a host of so many ranks after the other. "2,2,3:round" deals the ranks out to the hosts
-// in turn. "1+2,2/4": the first host has two nodes, the last one is in another rack.
-Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text);
-
-// A job has no more, see bootstrap/; and a typing error should not cost all memory.
-static constexpr uint32_t most_ranks = 65536;
-
 // Whether its parts go together, which each of the answers takes for granted.
 Done check_question(const ScheduleQuestion &question);
 

@@ -45,7 +45,7 @@ class Options(unittest.TestCase):
 
     def test_of_the_other_commands(self):
         general = {"-h", "--help", "--version"}
-        for command, name in (("codec", "CODECS"), ("demo", "DEMONSTRATION")):
+        for command, name in (("simulate", "SIMULATION"), ("codec", "CODECS"), ("demo", "DEMONSTRATION")):
             self.assertEqual(options_explained(section(page("qccl-perf.1"), name)) | general,
                              options_of_help(PERF, command))
 
@@ -55,7 +55,7 @@ class Options(unittest.TestCase):
         self.assertEqual(options_explained(section(page("qccl-info.1"), "OPTIONS")), known)
 
     def test_no_page_names_one_that_is_not_there(self):
-        for name, commands in (("qccl-perf.1", [[PERF, "all_reduce"], [PERF, "codec"], [PERF, "demo"]]),
+        for name, commands in (("qccl-perf.1", [[PERF, "all_reduce"], [PERF, "simulate"], [PERF, "codec"], [PERF, "demo"]]),
                                ("qccl-info.1", [[INFO], [INFO, "attach"], [INFO, "explain"], [INFO, "schedule"], [INFO, "verify"]])):
             known = set().union(*(options_of_help(*command) for command in commands))
             self.assertEqual(set(OPTION.findall(page(name))) - known, set())

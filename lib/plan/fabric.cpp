@@ -45,7 +45,7 @@ public:
         return std::string(row.owner) + " " + std::to_string(link - row.first) + "'s " + row.name;
     }
 
-    Route route(uint32_t from, uint32_t to) const override {
+    MessageRoute route(uint32_t from, uint32_t to) const override {
         const Spot &here = spots_[from], &there = spots_[to];
         return here.host == there.host ? near_route(from, to) : far_route(here, there);
     }
@@ -97,17 +97,17 @@ private:
         return *found;
     }
 
-    static void pass(Route &route, const LinkRow &row, uint32_t owner) {
+    static void pass(MessageRoute &route, const LinkRow &row, uint32_t owner) {
         if (row.exists()) route.add(row.first + owner);
     }
 
     bool has_turns(uint32_t host) const { return cores(host) < ranks_of_host_[host]; }
 
-    Route near_route(uint32_t from, uint32_t to) const {
+    MessageRoute near_route(uint32_t from, uint32_t to) const {
         const Spot &here = spots_[from], &there = spots_[to];
-        Route route{.latency_ns = has_turns(here.host) ? rates_.turn_ns : rates_.latency_ns,
-                    .send_ns = rates_.message_ns,
-                    .recv_ns = rates_.message_ns};
+        MessageRoute route{.latency_ns = has_turns(here.host) ? rates_.turn_ns : rates_.latency_ns,
+                           .send_ns = rates_.message_ns,
+                           .recv_ns = rates_.message_ns};
         pass(route, tx_, from);
         pass(route, memory_, here.node);
         if (here.node != there.node) pass(route, cross_, here.host);
@@ -115,14 +115,14 @@ private:
         return route;
     }
 
-    Route far_route(const Spot &here, const Spot &there) const {
+    MessageRoute far_route(const Spot &here, const Spot &there) const {
         const bool leaves_rack = here.rack != there.rack;
-        Route route{.latency_ns = rates_.far_latency_ns +
-                                  (leaves_rack ? rates_.rack_latency_ns : 0) +
-                                  (has_turns(there.host) ? rates_.turn_ns : 0),
-                    .send_ns = rates_.far_message_ns,
-                    .recv_ns = rates_.far_message_ns,
-                    .is_by_reference = false};
+        MessageRoute route{.latency_ns = rates_.far_latency_ns +
+                                         (leaves_rack ? rates_.rack_latency_ns : 0) +
+                                         (has_turns(there.host) ? rates_.turn_ns : 0),
+                           .send_ns = rates_.far_message_ns,
+                           .recv_ns = rates_.far_message_ns,
+                           .is_by_reference = false};
         pass(route, up_, here.host);
         if (leaves_rack) {
             pass(route, rack_up_, here.rack);

@@ -17,7 +17,7 @@
 namespace qccl {
 
 // The way of a message from one rank to another.
-struct Route {
+struct MessageRoute {
     static constexpr uint32_t most_links = 8;
 
     std::array<uint32_t, most_links> numbers{};
@@ -42,7 +42,7 @@ public:
     // "host 3's line up"; for people.
     virtual std::string link_name(uint32_t link) const = 0;
     // `from` and `to` are two ranks.
-    virtual Route route(uint32_t from, uint32_t to) const = 0;
+    virtual MessageRoute route(uint32_t from, uint32_t to) const = 0;
 
     // Ranks of one group compute on the same cores, of which each has a fair share; at most one
     // core for a rank. Groups are numbered from 0 on.

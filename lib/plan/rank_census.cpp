@@ -95,7 +95,7 @@ private:
     // Schedules of all ranks have about as many steps.
     Done begin(const Schedule &first) {
         const auto shape_by = [&](bool rounds) {
-            return CallShape::create(call_, first.chunks, first.outbox, rounds);
+            return CallGeometry::create(call_, first.chunks, first.outbox, rounds);
         };
         QCCL_TRY(shape_, shape_by(false));
         const double steps = static_cast<double>(first.steps.size()) * call_.problem.ranks *
@@ -133,7 +133,7 @@ private:
     const SimulatedCall &call_;
     const Merging merging_;
     bool ignores_chunks_ = false;
-    CallShape shape_;
+    CallGeometry shape_;
     Numbering peers_, chunks_{0};
     std::map<Fingerprint, uint32_t> known_;
     std::vector<RankProgram> programs_;

@@ -34,7 +34,7 @@ struct RankCensus {
     std::vector<size_t> first;        // of each rank in the two lists, and the end
     std::vector<uint32_t> in_turn;    // peers by number
     std::vector<Acquaintance> sorted; // peers by rank
-    CallShape shape;
+    CallGeometry shape;
 
     uint32_t ranks() const { return static_cast<uint32_t>(program_of.size()); }
     std::span<const uint32_t> peers(uint32_t rank) const {

@@ -56,7 +56,7 @@ private:
             groups_[fabric_.core_group(rank)] += mix(ranks_[rank], 1);
             const auto peers = census_.peers(rank);
             for (uint32_t k = 0; k < peers.size(); k++) {
-                const Route route = fabric_.route(rank, peers[k]);
+                const MessageRoute route = fabric_.route(rank, peers[k]);
                 for (uint32_t at = 0; at < route.count; at++)
                     links_[route.numbers[at]] += mix(mix(ranks_[rank], k), at + 2);
             }
@@ -68,7 +68,7 @@ private:
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
             uint64_t color = mix(ranks_[rank], groups_[fabric_.core_group(rank)]);
             for (const uint32_t peer : census_.peers(rank)) {
-                const Route route = fabric_.route(rank, peer);
+                const MessageRoute route = fabric_.route(rank, peer);
                 color = mix(color, ranks_[peer]);
                 color = mix(color, census_.number_at(peer, rank));
                 color = mix(color, bits_of(route.latency_ns) ^ route.is_by_reference);
@@ -123,7 +123,7 @@ private:
     void add_peers(RankClasses::Class &each) {
         each.peers_first = static_cast<uint32_t>(found_.peers.size());
         for (const uint32_t rank : census_.peers(each.first_rank)) {
-            const Route route = fabric_.route(each.first_rank, rank);
+            const MessageRoute route = fabric_.route(each.first_rank, rank);
             RankClasses::Peer peer{.peer_class = found_.class_of[rank],
                                    .number = census_.number_at(rank, each.first_rank),
                                    .uses_first = static_cast<uint32_t>(found_.uses.size()),
@@ -181,7 +181,7 @@ private:
             each.core_weight = 0;
             const auto peers = census_.peers(each.first_rank);
             for (uint32_t k = 0; k < peers.size(); k++) {
-                const Route route = fabric_.route(each.first_rank, peers[k]);
+                const MessageRoute route = fabric_.route(each.first_rank, peers[k]);
                 const uint32_t first = found_.peer(c, k).uses_first;
                 for (uint32_t at = 0; at < route.count; at++) {
                     found_.uses[first + at].weight = 0;

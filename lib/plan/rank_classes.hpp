@@ -48,7 +48,7 @@ struct RankClasses {
     std::vector<FairShare::Use> uses;
     std::vector<Link> links;
     std::vector<RankProgram> programs;
-    CallShape shape;
+    CallGeometry shape;
 
     const RankProgram &program(uint32_t number) const { return programs[classes[number].program]; }
     const Peer &peer(uint32_t of_class, uint32_t number) const {

@@ -23,14 +23,14 @@ ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const
         .copy = copying, .outer = coding(problem.codec), .inner = coding(inner)};
 }
 
-// ---- CallShape
+// ---- CallGeometry
 
-Result<CallShape> CallShape::create(const SimulatedCall &call, uint32_t chunks, uint32_t outbox,
-                                    bool rounds) {
+Result<CallGeometry> CallGeometry::create(const SimulatedCall &call, uint32_t chunks,
+                                          uint32_t outbox, bool rounds) {
     const Problem &problem = call.problem;
     const Codec inner = inner_codec(call.algorithm, problem.codec);
     const Layout layout = layout_of(problem, chunks, inner);
-    CallShape shape;
+    CallGeometry shape;
     shape.limits_ = call.limits;
     shape.has_hosts_ = problem.has_hosts();
     QCCL_TRY(shape.geometry_,
@@ -56,20 +56,20 @@ Result<CallShape> CallShape::create(const SimulatedCall &call, uint32_t chunks, 
     return shape;
 }
 
-uint64_t CallShape::count(uint32_t length, uint64_t instance) const {
+uint64_t CallGeometry::count(uint32_t length, uint64_t instance) const {
     const Length &of = lengths_[length];
     if (instance < of.full) return geometry_.segment;
     return instance == of.full ? of.count % geometry_.segment : 0;
 }
 
-uint64_t CallShape::bytes(uint32_t length, uint64_t instance, bool is_inner) const {
+uint64_t CallGeometry::bytes(uint32_t length, uint64_t instance, bool is_inner) const {
     const Length &of = lengths_[length];
     if (instance < of.full) return of.full_bytes[is_inner];
     return instance == of.full ? of.rest_bytes[is_inner] : empty_bytes_;
 }
 
 // As the engine has it: what comes from other hosts lies in an inbox as large as the outbox.
-uint32_t CallShape::lanes_for(uint32_t received) const {
+uint32_t CallGeometry::lanes_for(uint32_t received) const {
     if (!has_hosts_ || received == 0) return geometry_.lanes;
     const uint64_t fitting = std::min<uint64_t>(
         limits_.arena_bytes / (received * geometry_.wire_bytes), limits_.slots / received);
@@ -82,7 +82,7 @@ namespace {
 
 class ProgramBuilder {
 public:
-    ProgramBuilder(const Schedule &schedule, const SimulatedCall &call, const CallShape &shape)
+    ProgramBuilder(const Schedule &schedule, const SimulatedCall &call, const CallGeometry &shape)
         : schedule_(schedule), call_(call), shape_(shape),
           value_bytes_(static_cast<double>(type_bytes(call.problem.type))) {}
 
@@ -160,7 +160,7 @@ private:
 
     const Schedule &schedule_;
     const SimulatedCall &call_;
-    const CallShape &shape_;
+    const CallGeometry &shape_;
     const double value_bytes_;
     RankProgram program_;
 };
@@ -168,7 +168,7 @@ private:
 } // namespace
 
 Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &call,
-                                 const CallShape &shape, std::span<const uint32_t> number_of,
+                                 const CallGeometry &shape, std::span<const uint32_t> number_of,
                                  uint32_t peers) {
     QCCL_TRY(const Schedule placed, place_codec(author));
     Fused fused = fuse(placed);

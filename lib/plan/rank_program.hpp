@@ -33,13 +33,13 @@ struct SimulatedCall {
 };
 
 // How a call is cut, and how long its messages are. Built once for all ranks.
-class CallShape {
+class CallGeometry {
 public:
-    CallShape() = default; // of no chunk
+    CallGeometry() = default; // of no chunk
     // `outbox` and `chunks` as the schedules have them; `rounds`: all chunks count as the longest.
     // An error says what does not fit.
-    static Result<CallShape> create(const SimulatedCall &call, uint32_t chunks, uint32_t outbox,
-                                    bool rounds);
+    static Result<CallGeometry> create(const SimulatedCall &call, uint32_t chunks, uint32_t outbox,
+                                       bool rounds);
 
     const Geometry &geometry() const { return geometry_; }
     uint64_t instances() const { return geometry_.instances; }
@@ -78,7 +78,7 @@ struct RankProgram {
         uint32_t peer = 0;    // send, receive: its number among the rank's peers
         uint32_t ordinal = 0; // of the message
         uint32_t wire = 0;    // send, receive: the slot
-        uint32_t length = 0;  // of its chunk, see CallShape
+        uint32_t length = 0;  // of its chunk, see CallGeometry
         uint32_t receive = 0; // receive: its number among the receives
         double ns_per_value = 0;
         uint32_t pieces_first = 0, pieces_last = 0;
@@ -102,7 +102,7 @@ struct RankProgram {
 
 // `number_of` gives a rank's number among the peers; there are `peers` of them.
 Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &call,
-                                 const CallShape &shape, std::span<const uint32_t> number_of,
+                                 const CallGeometry &shape, std::span<const uint32_t> number_of,
                                  uint32_t peers);
 
 } // namespace qccl

@@ -1,0 +1,227 @@
+#include "perf/simulate_command.hpp"
+
+#include "perf/benchmark.hpp"
+#include "perf/interrupts.hpp"
+#include "perf/json.hpp"
+#include "perf/json_file.hpp"
+#include "perf/perfetto_trace.hpp"
+#include "perf/progress_line.hpp"
+#include "perf/report.hpp"
+#include "perf/simulate_arguments.hpp"
+#include "perf/standard_output.hpp"
+#include "perf/version_line.hpp"
+#include "plan/goal.hpp"
+#include "plan/simulator.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+namespace qccl::perf {
+
+using Json = nlohmann::ordered_json;
+
+// A call that has been simulated.
+struct SimulatedCase {
+    Plan plan;
+    Simulation simulation;
+};
+
+class SimulatedRun {
+public:
+    SimulatedRun(const SimulateArguments &arguments, const std::vector<std::string> &command_line)
+        : arguments_(arguments), calls_(arguments.calls), command_line_(command_line),
+          out_(calls_.json_file == "-" ? stderr : stdout), report_(calls_, "simulate", out_),
+          progress_(sweep_points(calls_) * calls_.codecs.size() * calls_.algorithms.size()) {}
+
+    Done run() {
+        QCCL_TRY(check_combinations(calls_));
+        QCCL_TRY(tables_, tables_of(arguments_.machine));
+        QCCL_TRY(fabric_, fabric_of(arguments_.machine, tables_));
+        if (!calls_.json_file.empty()) {
+            QCCL_TRY(json_, JsonFile::open(calls_.json_file));
+            QCCL_TRY(json_->begin(rows_head(command_line_), rows_tail));
+        }
+        print_header();
+        for (const DataType type : sweep_types(calls_))
+            for (const RedOp op : calls_.ops)
+                for (const uint32_t root : sweep_roots(calls_, calls_.ranks))
+                    for (const uint64_t size : sweep_sizes(calls_))
+                        QCCL_TRY(run_point(
+                            operation_of(calls_.collective, type, op, root, calls_.ranks, size)));
+        progress_.clear();
+        std::fprintf(out_, "# Avg bus bandwidth    : %g\n#\n", report_.average_busbw());
+        QCCL_TRY(flush(out_));
+        return json_ ? json_->deliver() : Done{};
+    }
+
+private:
+    void print_header() const {
+        const TieredRates rates = tiered_rates(tables_.speeds);
+        const MachineQuestion &machine = arguments_.machine;
+        const size_t hosts = machine.places ? machine.places->hosts().groups() : 1;
+        std::fprintf(out_, "# %s: simulated, nothing is measured\n# %u ranks on %zu %s of %g cores",
+                     version_line("qccl-perf").c_str(), calls_.ranks, hosts,
+                     hosts == 1 ? "host" : "hosts", cores_of(machine));
+        if (hosts > 1)
+            std::fprintf(out_, "; lines of %g GB/s, %g us", rates.line_rate,
+                         rates.far_latency_ns / 1e3);
+        std::fprintf(out_, "\n");
+        report_.print_columns();
+    }
+
+    Done run_point(const Operation &operation) {
+        for (const std::string &asked : calls_.algorithms) {
+            std::optional<SimulatedCase> lossless; // where there is something to compare with it
+            for (const Codec &codec : calls_.codecs) {
+                QCCL_TRY(const SimulatedCase done, run_case(operation, codec, asked));
+                if (!codec.is_lossless() && calls_.has_lossless_beside && !lossless) {
+                    QCCL_TRY(lossless, run_case(operation, Codec(), asked));
+                }
+                QCCL_TRY(show(operation, codec, done,
+                              codec.is_lossless() ? nullptr
+                              : lossless          ? &*lossless
+                                                  : nullptr));
+            }
+        }
+        return {};
+    }
+
+    Result<SimulatedCase> run_case(const Operation &operation, const Codec &codec,
+                                   const std::string &asked) {
+        Algorithm forced;
+        if (asked != "auto") {
+            QCCL_TRY(forced, parse_algorithm(asked));
+        }
+        const Problem problem{.collective = operation.collective,
+                              .count = operation.count,
+                              .ranks = operation.ranks,
+                              .root = operation.root,
+                              .type = operation.type,
+                              .codec = codec,
+                              .places = arguments_.machine.places.get()};
+        SimulatedCase done;
+        QCCL_TRY(done.plan, choose(problem, tables_, forced));
+        SimulatedCall call{.problem = problem,
+                           .algorithm = done.plan.algorithm,
+                           .limits = tables_.limits,
+                           .speeds = {}};
+        call.problem.codec = done.plan.codec;
+        call.speeds = compute_speeds(tables_.speeds, call.problem, done.plan.inner_codec);
+        QCCL_TRY(done.simulation, simulated(call));
+        if (!has_files_ && !arguments_.goal_file.empty()) QCCL_TRY(write_goal_file(call));
+        has_files_ = true;
+        return done;
+    }
+
+    Result<Simulation> simulated(const SimulatedCall &call) {
+        SimulationOptions options{
+            .progress = [this](uint64_t done, uint64_t of) { tell_progress(done, of); }};
+        if (arguments_.perfetto_file.empty() || has_files_)
+            return simulate(call, *fabric_, options);
+        constexpr uint32_t most_ranks_shown = 256;
+        if (call.problem.ranks <= most_ranks_shown) options.merging = Merging::none;
+        QCCL_TRY(PerfettoTrace trace,
+                 PerfettoTrace::open(arguments_.perfetto_file, call.problem.places));
+        options.trace = [&trace](const SimulatedSpan &span) { trace.add(span); };
+        QCCL_TRY(Simulation simulation, simulate(call, *fabric_, options));
+        QCCL_TRY(trace.close());
+        return simulation;
+    }
+
+    Done write_goal_file(const SimulatedCall &call) const {
+        QCCL_TRY(OutputFile file, OutputFile::open(arguments_.goal_file));
+        QCCL_TRY(write_goal(call, [&file](const std::string &text) { return file.write(text); }));
+        return file.close();
+    }
+
+    void tell_progress(uint64_t done, uint64_t of) {
+        const uint64_t percent = 100 * done / of;
+        if (percent == percent_) return;
+        percent_ = percent;
+        progress_.show(cases_ + 1, std::to_string(percent) + " %");
+    }
+
+    Done show(const Operation &operation, const Codec &codec, const SimulatedCase &done,
+              const SimulatedCase *lossless) {
+        const double us = done.simulation.time_ns / 1e3;
+        Row row{.operation = operation,
+                .codec = codec,
+                .algorithm = spec(done.plan.algorithm),
+                .transport = "simulated",
+                .devices = {},
+                .baseline = {},
+                .nmse_predicted = {},
+                .out_of_place = {},
+                .in_place = {}};
+        const bool has_error = !reduces(operation.collective) || operation.op == RedOp::sum ||
+                               operation.op == RedOp::avg;
+        if (has_error && info(operation.type).is_float)
+            row.nmse_predicted = predicted_nmse(done.plan, operation.type);
+        Measurement &shown = row.out_of_place;
+        shown.time_us.mean = shown.time_us.median = shown.time_us.p99 = shown.shown_us = us;
+        shown.wire_bytes = done.simulation.wire_bytes;
+        if (lossless && us > 0) {
+            shown.speedup = lossless->simulation.time_ns / 1e3 / us;
+            if (lossless->plan.algorithm == done.plan.algorithm && shown.wire_bytes > 0)
+                shown.ratio = static_cast<double>(lossless->simulation.wire_bytes) /
+                              static_cast<double>(shown.wire_bytes);
+        }
+        row.in_place.is_known = false;
+        cases_++;
+        progress_.clear();
+        report_.print_row(row);
+        QCCL_TRY(flush(out_));
+        if (json_) QCCL_TRY(json_->add(json_of(row, done.simulation), rows_tail));
+        return {};
+    }
+
+    static std::string json_of(const Row &row, const Simulation &simulation) {
+        Json json = row_json(row, false);
+        json["simulated"] = true;
+        json["ranks_simulated"] = simulation.classes;
+        json["messages"] = simulation.messages;
+        json["critical_path_us"] = {{"compute", simulation.critical.compute_ns / 1e3},
+                                    {"messages", simulation.critical.handling_ns / 1e3},
+                                    {"wire", simulation.critical.wire_ns / 1e3},
+                                    {"latency", simulation.critical.latency_ns / 1e3}};
+        json["rank_busy_us"] = simulation.compute_ns / 1e3;
+        Json links = Json::array();
+        constexpr size_t most_links = 16;
+        for (size_t i = 0; i < std::min(simulation.links.size(), most_links); i++) {
+            const Simulation::Link &link = simulation.links[i];
+            links.push_back(
+                {{"name", link.name}, {"alike", link.count}, {"busy_us", link.busy_ns / 1e3}});
+        }
+        json["busiest_links"] = links;
+        return json.dump();
+    }
+
+    const SimulateArguments &arguments_;
+    const PerfArguments &calls_;
+    const std::vector<std::string> &command_line_;
+    std::FILE *const out_;
+    Report report_;
+    ProgressLine progress_;
+    Tables tables_;
+    std::unique_ptr<Fabric> fabric_;
+    std::optional<JsonFile> json_;
+    bool has_files_ = false; // the first call is the one that is asked for
+    uint64_t cases_ = 0, percent_ = 0;
+};
+
+int run_simulate_command(const std::vector<std::string> &words,
+                         const std::vector<std::string> &command_line) {
+    const auto parsed = parse_simulate_arguments(words);
+    if (const Answer *const answer = std::get_if<Answer>(&parsed)) return tell(*answer);
+    const Done done = SimulatedRun(std::get<SimulateArguments>(parsed), command_line).run();
+    if (done) return EXIT_SUCCESS;
+    std::fflush(stdout);
+    std::fprintf(stderr, "qccl-perf simulate: %s\n", done.error().text);
+    return done.error().code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
+}
+
+} // namespace qccl::perf

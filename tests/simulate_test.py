@@ -1,0 +1,146 @@
+"""qccl-perf simulate: the table of a measurement and its JSON, traces, GOAL text, and what is refused.
+
+usage: simulate_test.py QCCL_PERF
+"""
+import collections
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+import tool
+
+PERF = sys.argv[1]
+QUIET = {"QCCL_LINK_RATE": "", "QCCL_LINK_LATENCY": ""}
+
+
+def simulate(*words, expect=0, env=None):
+    return tool.run([PERF, "simulate", *words], expect=expect, env={**QUIET, **(env or {})})
+
+
+def rows_of(*words, env=None):
+    return json.loads(simulate(*words, "--json", "-", env=env).stdout)["rows"]
+
+
+class Table(unittest.TestCase):
+    def test_has_the_columns_of_a_measurement(self):
+        simulated = simulate("all_reduce", "--ranks", "2", "-b", "4K", "-e", "16K", "-f", "2", "--codec", "none,int8").stdout
+        measured = tool.run([PERF, "all_reduce", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "2", "-c", "0"]).stdout
+        titles = lambda text: [line.split() for line in text.splitlines() if line.startswith("#       size")]
+        self.assertEqual(titles(simulated), titles(measured))
+        rows = [line.split() for line in simulated.splitlines() if line and not line.startswith("#")]
+        self.assertEqual([row[0] for row in rows], ["4096", "4096", "8192", "8192", "16384", "16384"])
+        width = {len(line.split()) for line in measured.splitlines() if line and not line.startswith("#")}
+        self.assertEqual({len(row) for row in rows}, width)
+
+    def test_repeats(self):
+        words = ("all_reduce", "--hosts", "3,2,2", "-b", "1M", "-e", "4M", "-f", "2", "--codec", "none,int4", "--algo", "auto,ring,hierarchy")
+        self.assertEqual(simulate(*words).stdout, simulate(*words).stdout)
+
+    def test_follows_the_rate_and_the_latency(self):
+        words = ("broadcast", "--hosts", "1,1", "-b", "64M", "-e", "64M", "--algo", "ring")
+        slow, fast = (rows_of(*words, "--rate", rate)[0]["time_us"] for rate in ("1gbit", "10gbit"))
+        self.assertAlmostEqual(slow / fast, 10, delta=1)
+        by_setting = rows_of(*words, env={"QCCL_LINK_RATE": "10gbit"})[0]["time_us"]
+        self.assertEqual(by_setting, fast)
+        small = ("broadcast", "--hosts", "1,1", "-b", "8", "-e", "8", "--algo", "ring", "--latency")
+        near, far = (rows_of(*small, latency)[0]["time_us"] for latency in ("5us", "1ms"))
+        self.assertAlmostEqual(far - near, 995, delta=1e-3)
+
+    def test_cores_are_shared(self):
+        words = ("all_gather", "--ranks", "4", "-b", "64M", "-e", "64M", "--algo", "ring", "--cores")
+        many, few = (rows_of(*words, cores)[0]["time_us"] for cores in ("4", "1"))
+        self.assertGreater(few, 3 * many)
+
+    def test_a_hierarchy_of_hosts_that_are_alike_is_simulated_once(self):
+        row = rows_of("all_reduce", "--hosts", "128x4", "--cores", "4", "-b", "64M", "-e", "64M", "--algo", "hierarchy")[0]
+        self.assertEqual((row["ranks"], row["ranks_simulated"], row["simulated"]), (512, 4, True))
+        self.assertEqual(row["busiest_links"][0]["alike"], 128)
+
+    def test_codecs_are_compared_with_lossless_calls(self):
+        row = rows_of("all_reduce", "--hosts", "1,1,1,1", "-b", "64M", "-e", "64M", "--codec", "int8", "--algo", "ring")[0]
+        self.assertAlmostEqual(row["ratio"], 3.76, delta=0.05)
+        self.assertAlmostEqual(row["speedup_vs_lossless"], row["ratio"], delta=0.4)
+        self.assertGreater(row["nmse_predicted"], 0)
+        self.assertAlmostEqual(sum(row["critical_path_us"].values()), row["time_us"], delta=row["time_us"] * 1e-9)
+        alone = rows_of("all_reduce", "--hosts", "1,1", "-b", "64M", "-e", "64M", "--codec", "int8", "--lossless", "0")[0]
+        self.assertIsNone(alone["speedup_vs_lossless"])
+
+
+class Exports(unittest.TestCase):
+    def export(self, option, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "file"
+            row = rows_of(*words, option, path)[0]
+            return row, path.read_text()
+
+    def test_a_trace_shows_what_each_rank_does(self):
+        row, text = self.export("--perfetto", "all_reduce", "--hosts", "2,2", "-b", "256K", "-e", "256K", "--codec", "int8", "--algo", "ring")
+        events = json.loads(text)["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        for rank in range(4):
+            mine = [event for event in slices if event["tid"] == rank]
+            self.assertEqual({event["pid"] for event in mine}, {rank // 2})
+            self.assertLessEqual({"encode", "wait", "send", "receive"}, {event["name"] for event in mine})
+            self.assertTrue(any(event["name"].startswith("decode") for event in mine))
+            self.assertLessEqual(max(event["ts"] + event["dur"] for event in mine), row["time_us"] + 0.01)
+        self.assertEqual(sum(event["ph"] == "b" for event in events), row["messages"])
+        self.assertEqual(sum(event["ph"] == "e" for event in events), row["messages"])
+
+    def test_goal_text_is_complete(self):
+        row, text = self.export("--goal", "all_reduce", "--hosts", "3,2", "-b", "4M", "-e", "4M", "--codec", "int8",
+                                "--algo", "tree:shape=double")
+        self.assertTrue(text.startswith("num_ranks 5\n"))
+        sends, receives, calcs = collections.Counter(), collections.Counter(), 0
+        for rank, body in re.findall(r"^rank (\d+) \{\n(.*?)^\}", text, re.M | re.S):
+            known = set()
+            for line in body.splitlines():
+                if found := re.fullmatch(r"(l\d+): (send|recv) (\d+)b (to|from) (\d+) tag (\d+)", line):
+                    label, verb, size, _, peer, tag = found.groups()
+                    known.add(label)
+                    ends = (rank, peer) if verb == "send" else (peer, rank)
+                    (sends if verb == "send" else receives)[(*ends, size, tag)] += 1
+                elif found := re.fullmatch(r"(l\d+): calc (\d+)", line):
+                    known.add(found[1])
+                    calcs += 1
+                else:
+                    found = re.fullmatch(r"(l\d+) requires (l\d+)", line)
+                    self.assertTrue(found, line)
+                    self.assertLessEqual(set(found.groups()), known)
+        self.assertEqual(sends, receives)
+        self.assertEqual(set(sends.values()), {1}, "a tag stands for one message")
+        self.assertEqual(sum(sends.values()), row["messages"])
+        self.assertGreater(calcs, 0)
+
+    def test_what_cannot_be_written_is_told(self):
+        for option in ("--perfetto", "--goal"):
+            done = simulate("all_reduce", "-b", "4M", "-e", "4M", option, "/nowhere/file", expect=1)
+            self.assertIn("cannot write /nowhere/file: No such file or directory", done.stderr)
+            done = simulate("all_reduce", "-b", "4M", "-e", "4M", option, "/dev/full", expect=1)
+            self.assertIn("cannot write /dev/full: No space left on device", done.stderr)
+
+
+class Refusals(unittest.TestCase):
+    def test_are_sentences(self):
+        for words, because in (([], "COLLECTIVE is required"), (["sum"], "all_reduce, reduce_scatter"),
+                               (["all_reduce", "--hosts", "2,x"], "is no list of hosts"),
+                               (["all_reduce", "--hosts", "0x4"], "is no list of hosts"),
+                               (["all_reduce", "--hosts", "70000x4"], "is no list of hosts"),
+                               (["all_reduce", "--hosts", "2,2", "--ranks", "5"], "--hosts has 4 ranks, and --ranks says 5"),
+                               (["all_reduce", "--rate", "0"], "'0' is no rate above 0"),
+                               (["all_reduce", "--rate", "-1gbit"], "is no rate above 0"),
+                               (["all_reduce", "--latency", "soon"], "'soon' is no duration"),
+                               (["all_reduce", "--cores", "0"], "'0' is no number of cores above 0"),
+                               (["broadcast", "--root", "2"], "--root 2 is none of the 2 ranks"),
+                               (["all_reduce", "--algo", "star"], "ring"),
+                               (["all_reduce", "-b", "2M", "-e", "1M"], "is above --maxbytes"),
+                               (["all_reduce", "-b", "1M", "-e", "2M", "--goal", "x"], "--goal writes one call, and these are 2"),
+                               (["all_reduce", "--codec", "none,int8", "--perfetto", "x"], "--perfetto writes one call, and these are 2"),
+                               (["all_reduce", "--algoo", "ring"], "did you mean --algo")):
+            self.assertIn(because, simulate(*words, expect=2).stderr, words)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
