@@ -130,6 +130,18 @@ static void a_slot_is_waited_for() {
     check_near(simulate_in(setup).time_ns, 4 * (encode + line_ns(1024)) + 100);
 }
 
+// The root lends its input, and copies it for itself; each other rank stores its result.
+static void what_is_lent_is_not_copied() {
+    Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
+    setup.speeds.outer = {2, 1e30, 1e30};
+    setup.count = 16 << 10;
+    check_near(simulate_in(setup).time_ns, line_ns(setup.count) + 100);
+    setup.count--; // below 64 KiB
+    const auto copied = simulate_in(setup);
+    check_near(copied.time_ns,
+               static_cast<double>(setup.count) * 4 / 2 + line_ns(setup.count) + 100);
+}
+
 static void ranks_take_turns_on_a_core() {
     Setup setup{.collective = Collective::all_gather, .hosts = {0, 0, 0, 0}};
     setup.speeds = {.copy = 2, .outer = {2, 3, 4}, .inner = {2, 3, 4}};
@@ -256,6 +268,7 @@ int main() {
         QTEST(a_ring_takes_its_rounds),
         QTEST(segments_follow_each_other_down_a_chain),
         QTEST(a_slot_is_waited_for),
+        QTEST(what_is_lent_is_not_copied),
         QTEST(ranks_take_turns_on_a_core),
         QTEST(messages_take_time_of_both_ends),
         QTEST(merging_changes_nothing),

@@ -84,7 +84,9 @@ class ProgramBuilder {
 public:
     ProgramBuilder(const Schedule &schedule, const SimulatedCall &call, const CallGeometry &shape)
         : schedule_(schedule), call_(call), shape_(shape),
-          value_bytes_(static_cast<double>(type_bytes(call.problem.type))) {}
+          value_bytes_(static_cast<double>(type_bytes(call.problem.type))),
+          lends_(call.problem.codec.is_lossless() &&
+                 vector_bytes(call.problem) >= call.lending_bytes) {}
 
     RankProgram build(TaskGraph graph, std::span<const uint32_t> number_of, uint32_t peers) {
         program_.graph = std::move(graph);
@@ -110,7 +112,7 @@ private:
         if (head.verb == Verb::recv) task.receive = program_.receives++;
         task.pieces_first = static_cast<uint32_t>(program_.pieces.size());
         for (uint32_t i = range.first; i < range.last && computes(head.verb); i++)
-            program_.pieces.push_back(piece(schedule_.steps[i]));
+            program_.pieces.push_back(piece(range, i));
         task.pieces_last = static_cast<uint32_t>(program_.pieces.size());
         for (uint32_t i = task.pieces_first; i < task.pieces_last; i++)
             task.ns_per_value += program_.pieces[i].ns_per_value;
@@ -128,7 +130,20 @@ private:
 
     uint32_t slots_end() const { return static_cast<uint32_t>(program_.slots.size()); }
 
-    RankProgram::Piece piece(const Step &step) const {
+    // Whether peers read what the step encodes in the caller's buffers: an input, or a result that
+    // the same task stores.
+    bool is_lent(const TaskGraph::Task &range, const Step &encode) const {
+        const auto steps =
+            std::span(schedule_.steps).subspan(range.first, range.last - range.first);
+        return lends_ &&
+               (encode.src.is(SlotKind::input) || std::ranges::any_of(steps, [&](const Step &step) {
+                    return step.verb == Verb::decode && step.src == encode.dst &&
+                           step.dst.is(SlotKind::output);
+                }));
+    }
+
+    RankProgram::Piece piece(const TaskGraph::Task &range, uint32_t number) const {
+        const Step &step = schedule_.steps[number];
         const ComputeSpeeds &speeds = call_.speeds;
         const auto &coding = step.has(Step::inner) ? speeds.inner : speeds.outer;
         const auto time = [&](double speed) {
@@ -138,6 +153,7 @@ private:
         case Verb::encode:
             // What stays and travels as it is, is read where it lies.
             if (call_.problem.codec.is_lossless() && step.has(Step::stays)) return {step.verb, 0};
+            if (is_lent(range, step)) return {step.verb, 0};
             return time(coding.encode);
         case Verb::decode: return time(coding.decode);
         case Verb::decode_add: return time(coding.decode_add);
@@ -162,6 +178,7 @@ private:
     const SimulatedCall &call_;
     const CallGeometry &shape_;
     const double value_bytes_;
+    const bool lends_;
     RankProgram program_;
 };
 

@@ -30,6 +30,9 @@ struct SimulatedCall {
     Algorithm algorithm;
     ShapeLimits limits; // by which the engine cuts the call
     ComputeSpeeds speeds;
+    // Lossless calls on vectors of at least so many bytes let peers read inputs and results where
+    // they lie, as the engine does: what is sent is not copied for them.
+    uint64_t lending_bytes = uint64_t{64} << 10;
 };
 
 // How a call is cut, and how long its messages are. Built once for all ranks.
