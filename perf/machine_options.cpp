@@ -92,11 +92,14 @@ Result<Tables> tables_of(const MachineQuestion &question) {
     if (question.bytes_per_second) settings.link_rate = question.bytes_per_second;
     if (question.latency) settings.link_latency = question.latency;
     const bool has_hosts = question.places && question.places->hosts().groups() > 1;
+    const ShapeLimits limits = limits_of(cut_by(settings, question.ranks, has_hosts));
+    if (settings.reproducible)
+        return reproducible_tables(limits, limits_of(cut_by({}, question.ranks, false)));
     Tables tables;
     tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores_of(question)),
                               CodecRates::of_tier(name(best_kernels().tier)));
     if (!has_hosts && !settings.checksum) tables.speeds.eager_bytes = TransportOptions().line_bytes;
-    tables.limits = limits_of(cut_by(settings, question.ranks, has_hosts));
+    tables.limits = limits;
     tables.usual_limits = limits_of(cut_by({}, question.ranks, has_hosts));
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;
     return tables;

@@ -86,6 +86,7 @@ NEVER_CHANGES(offsetof(qcclConfig_t, peer_timeout), 48);
 NEVER_CHANGES(offsetof(qcclConfig_t, idle), 56);
 NEVER_CHANGES(offsetof(qcclConfig_t, log), 72);
 NEVER_CHANGES(offsetof(qcclConfig_t, name), 88);
+NEVER_CHANGES(offsetof(qcclConfig_t, reproducible), 96);
 
 NEVER_CHANGES(sizeof(qcclCollConfig_t), 112);
 NEVER_CHANGES(offsetof(qcclCollConfig_t, size), 0);

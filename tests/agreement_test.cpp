@@ -71,7 +71,8 @@ static void each_field_is_compared_and_named() {
     };
     for (const Case &each :
          {Case{&Agreement::codec, "codec"}, Case{&Agreement::algorithm, "algorithm"},
-          Case{&Agreement::checksum, "QCCL_CHECKSUM"}, Case{&Agreement::segment, "QCCL_SEGMENT"},
+          Case{&Agreement::checksum, "QCCL_CHECKSUM"},
+          Case{&Agreement::reproducible, "reproducible"}, Case{&Agreement::segment, "QCCL_SEGMENT"},
           Case{&Agreement::lanes, "QCCL_LANES"}, Case{&Agreement::arena, "QCCL_ARENA"},
           Case{&Agreement::oneshot_max, "QCCL_ONESHOT_MAX"},
           Case{&Agreement::link_latency, "QCCL_LINK_LATENCY"},

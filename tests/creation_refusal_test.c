@@ -35,6 +35,31 @@ static void wrong_settings_are_refused_by_name(void **state)
     }
 }
 
+/* Whose sums depend on where the ranks are, by whoever names them. */
+static void hierarchies_are_refused_where_results_shall_be_reproducible(void **state)
+{
+    static const char sentence[] = "hierarchy sums in an order that depends on where the ranks are";
+    qcclCollConfig_t call = QCCL_COLL_CONFIG_INIT;
+    qcclComm_t comms[1] = {NULL};
+    float value = 1;
+    (void)state;
+    setenv("QCCL_REPRODUCIBLE", "1", 1);
+    setenv("QCCL_ALGO", "hierarchy", 1);
+    assert_int_equal(qcclCommInitAll(comms, 1, NULL), qcclInvalidArgument);
+    assert_says(qcclGetLastError(NULL), sentence);
+    unsetenv("QCCL_ALGO");
+    assert_int_equal(qcclCommInitAll(comms, 1, NULL), qcclSuccess);
+    unsetenv("QCCL_REPRODUCIBLE");
+    call.algorithm = "hierarchy";
+    assert_int_equal(
+        qcclAllReduceConfig(&value, &value, 1, qcclFloat32, qcclSum, comms[0], NULL, &call),
+        qcclInvalidArgument);
+    assert_says(qcclGetLastError(comms[0]), sentence);
+    assert_int_equal(qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, comms[0], NULL),
+                     qcclSuccess);
+    assert_int_equal(qcclCommDestroy(comms[0]), qcclSuccess);
+}
+
 static void a_wrong_interface_is_refused_by_name(void **state)
 {
     qcclUniqueId id;
@@ -120,7 +145,23 @@ static void wrong_arguments_are_named(void **state)
     config.timeout = 0;
     config.reserved[0] = 5;
     refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
-            "byte 96 of the qcclConfig_t");
+            "byte 104 of the qcclConfig_t");
+    assert_null(comm);
+}
+
+static void reproducible_is_0_or_1(void **state)
+{
+    const qcclOob_t oob = {no_gather, NULL};
+    qcclConfig_t config = QCCL_CONFIG_INIT;
+    qcclComm_t comm = NULL;
+    (void)state;
+    config.reproducible = 2;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "config: reproducible is 2; possible are 0 and 1");
+    config.reproducible = 1;
+    config.reserved_word = 1;
+    refused(qcclCommInitOob(&comm, 2, 0, &oob, &config), qcclInvalidArgument,
+            "byte 100 of the qcclConfig_t");
     assert_null(comm);
 }
 
@@ -197,14 +238,22 @@ static void communicators_that_disagree(void **state)
     outcome = join_all(&joining);
     assert_all_say(&outcome, three, qcclMismatch,
                    "algorithm: rank 1 has \"ring\", rank 0 has \"auto\"");
+
+    joining.configs[1].algorithm = NULL;
+    joining.configs[0].reproducible = joining.configs[2].reproducible = 1;
+    outcome = join_all(&joining);
+    assert_all_say(&outcome, three, qcclMismatch,
+                   "reproducible: rank 1 has \"0\", rank 0 has \"1\"");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(hierarchies_are_refused_where_results_shall_be_reproducible),
         cmocka_unit_test(a_wrong_interface_is_refused_by_name),
         cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(reproducible_is_0_or_1),
         cmocka_unit_test(ranks_that_cannot_be_are_refused_for_all),
         cmocka_unit_test(communicators_that_disagree),
     };

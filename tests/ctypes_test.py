@@ -20,7 +20,8 @@ class Callback(ctypes.Structure):
 class Config(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("magic", c_uint32), ("version", c_uint32), ("device", c_char_p), ("codec", c_char_p),
                 ("algorithm", c_char_p), ("timeout", c_double), ("peer_timeout", c_double), ("idle", Callback),
-                ("log", Callback), ("name", c_char_p), ("reserved", c_uint64 * 8)]
+                ("log", Callback), ("name", c_char_p), ("reproducible", c_int32), ("reserved_word", c_int32),
+                ("reserved", c_uint64 * 7)]
 
 
 class CollConfig(ctypes.Structure):
@@ -78,7 +79,7 @@ class FromCtypes(unittest.TestCase):
         self.assertEqual(config.magic.to_bytes(4, "little"), b"QCCL")
         self.assertIsNone(config.codec)
         self.assertEqual(config.timeout, 0)
-        self.assertEqual(list(config.reserved), [0] * 8)
+        self.assertEqual(list(config.reserved), [0] * 7)
 
     def test_ranks_of_one_process(self):
         comms = (c_void_p * RANKS)()

@@ -218,8 +218,20 @@ typedef struct {
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
     const char *name;       /* shown in logs, errors, and by qccl-info attach */
-    uint64_t reserved[8];
+    int32_t reproducible;   /* 1: results are the same bits on every machine, below; 0:
+                             * QCCL_REPRODUCIBLE; anything else is refused */
+    int32_t reserved_word;
+    uint64_t reserved[7];
 } qcclConfig_t;
+
+/* With `reproducible` the library chooses the algorithm by the number of ranks, collective, root,
+ * count, type, op and codec alone, and ranks are summed in an order that follows from their
+ * numbers. So a call gives the same bits wherever the ranks are, on whatever devices, links and
+ * cores, and whatever QCCL_SEGMENT, QCCL_LANES and QCCL_ARENA say. QCCL_ONESHOT_MAX, QCCL_LINK_RATE
+ * and QCCL_LINK_LATENCY are not heard. An algorithm that the caller or QCCL_ALGO names is used;
+ * `hierarchy`, whose sums follow the hosts, is refused (qcclInvalidArgument). A codec is used also
+ * where it makes the call slower. Calls may take longer, because the choice does not know the
+ * machine. All ranks need the same. Another release may choose another algorithm. */
 
 /* peer_timeout bounds what ranks that have met still need of each other: in creation the exchange
  * of shared memory, and where ranks disagree about a call the time until qcclMismatch, if some have
@@ -242,7 +254,7 @@ typedef struct {
 /* Every field, so that no compiler warns of a missing one. */
 #define QCCL_CONFIG_INIT                                                                           \
     {sizeof(qcclConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, NULL, 0, 0,                \
-     {NULL, NULL}, {NULL, NULL}, NULL, {0}}
+     {NULL, NULL}, {NULL, NULL}, NULL, 0, 0, {0}}
 #define QCCL_COLL_CONFIG_INIT                                                                      \
     {sizeof(qcclCollConfig_t), QCCL_CONFIG_MAGIC, QCCL_VERSION, NULL, NULL, 0, 0, {0}}
 

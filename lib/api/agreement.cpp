@@ -76,6 +76,7 @@ static constexpr AgreementField agreement_fields[] = {
     {"codec", &Agreement::codec},
     {"algorithm", &Agreement::algorithm},
     {"QCCL_CHECKSUM", &Agreement::checksum},
+    {"reproducible", &Agreement::reproducible},
     {"QCCL_SEGMENT", &Agreement::segment, are_equal<parse_bytes>},
     {"QCCL_LANES", &Agreement::lanes, are_equal<parse_count>},
     {"QCCL_ARENA", &Agreement::arena, are_equal<parse_bytes>},

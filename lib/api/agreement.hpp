@@ -49,6 +49,7 @@ struct Agreement {
     Text codec{};
     Text algorithm{};
     Text checksum{};
+    Text reproducible{};
     Text segment{};
     Text lanes{};
     Text arena{};

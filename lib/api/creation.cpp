@@ -5,6 +5,7 @@
 #include "api/exchange.hpp"
 #include "api/fork_detector.hpp"
 #include "api/host_identity.hpp"
+#include "api/setting_checks.hpp"
 #include "api/tiers.hpp"
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
@@ -17,22 +18,15 @@
 
 #include <qccl/version.h>
 
-#include <cerrno>
 #include <cinttypes>
-#include <cstring>
 #include <functional>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace qccl {
 
 namespace {
 
-// A few wire slots of the smallest segment for each of a few ranks; larger calls get their own.
-constexpr size_t smallest_arena = size_t{64} << 10;
-
-constexpr const char *record_off = "off";
 constexpr const char *host_name = "host"; // as a device
 
 // Where GPUs take part: a few segments for a few ranks, each long enough to hide launches.
@@ -82,6 +76,7 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const
                                    : "none");
     Agreement::set(mine.algorithm, algorithm ? spec(algorithm) : "auto");
     Agreement::set(mine.checksum, settings.checksum ? "1" : "0");
+    Agreement::set(mine.reproducible, is_reproducible(wishes, settings) ? "1" : "0");
     Agreement::set(mine.segment, settings.as_written("QCCL_SEGMENT"));
     Agreement::set(mine.lanes, settings.as_written("QCCL_LANES"));
     Agreement::set(mine.arena, settings.as_written("QCCL_ARENA"));
@@ -107,35 +102,9 @@ struct Equipment {
     std::string host; // its identity
 };
 
-Done check_arena(uint64_t bytes) {
-    if (bytes < smallest_arena)
-        return Error::make(Code::invalid_argument,
-                           "QCCL_ARENA: %" PRIu64 " bytes are less than the smallest arena of %zu",
-                           bytes, smallest_arena);
-    if (bytes > most_outbox_bytes)
-        return Error::make(Code::invalid_argument,
-                           "QCCL_ARENA: %" PRIu64 " bytes are more than the %" PRIu64
-                           " that can be addressed",
-                           bytes, most_outbox_bytes);
-    return {};
-}
-
-Done check_record_folder(const std::string &folder) {
-    const auto in_vain = [&](const char *why) {
-        return Error::make(Code::invalid_argument, "QCCL_RECORD: %.200s: %s", folder.c_str(), why);
-    };
-    struct stat found {};
-    if (stat(folder.c_str(), &found) != 0) return in_vain(std::strerror(errno));
-    if (!S_ISDIR(found.st_mode)) return in_vain(std::strerror(ENOTDIR));
-    if (access(folder.c_str(), W_OK | X_OK) != 0) return in_vain(std::strerror(errno));
-    return {};
-}
-
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
     QCCL_TRY(surroundings.readable);
-    QCCL_TRY(check_arena(surroundings.settings.arena_bytes.value_or(smallest_arena)));
-    const auto &record = surroundings.settings.record;
-    if (record && *record != record_off) QCCL_TRY(check_record_folder(*record));
+    QCCL_TRY(check_settings(wishes, surroundings.settings));
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(std::string host, host_identity(surroundings.settings));
@@ -173,6 +142,7 @@ private:
     Cut cut_with(const Settings &settings) const;
     Cut cut(Transport &transport, const DeviceShare *share) const;
     Speeds speeds(const Transport &transport, const DeviceShare *share, const Cut &cut) const;
+    Tables tables(const Cut &cut, const Speeds &speeds) const;
     std::vector<InjectRule> own_faults() const;
     AllGather all_gather() {
         return [this](const void *mine, void *all, size_t bytes) {
@@ -197,6 +167,9 @@ Done Creation::compare(const Equipment &equipment) {
     std::vector<std::string> warnings = settings_.warnings;
     for (std::string &futile : futile_rules(settings_.inject, bootstrap_.size()))
         warnings.push_back(std::move(futile));
+    if (is_reproducible(wishes_, settings_) && settings_.oneshot_max_bytes)
+        warnings.emplace_back("QCCL_ONESHOT_MAX is not heard: a reproducible communicator chooses "
+                              "algorithms by the call alone");
     std::string text;
     for (const std::string &warning : warnings) text.append(warning).append("\n");
 
@@ -294,6 +267,15 @@ Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
     return speeds;
 }
 
+Tables Creation::tables(const Cut &cut, const Speeds &speeds) const {
+    if (is_reproducible(wishes_, settings_))
+        return reproducible_tables(limits_of(cut), limits_of(cut_by({}, bootstrap_.size(), false)));
+    return {.speeds = speeds,
+            .limits = limits_of(cut),
+            .usual_limits = limits_of(cut_with({})),
+            .whole_up_to_bytes = settings_.oneshot_max_bytes};
+}
+
 std::vector<InjectRule> Creation::own_faults() const {
     std::vector<InjectRule> rules;
     for (const InjectRule &rule : settings_.inject)
@@ -341,25 +323,22 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
     tell(equipment, *transport, share.get());
     const Cut how = cut(*transport, share.get());
     const Speeds paces = speeds(*transport, share.get(), how);
-    const auto comm = std::make_shared<Comm>(
-        CommParts{.wishes = wishes_,
-                  .reach = reach_,
-                  .log = std::move(equipment.log),
-                  .transport = std::move(transport),
-                  .device = equipment.device,
-                  .device_share = std::move(share),
-                  .cut = how,
-                  .tables = {.speeds = paces,
-                             .limits = limits_of(how),
-                             .usual_limits = limits_of(cut_with({})),
-                             .whole_up_to_bytes = settings_.oneshot_max_bytes},
-                  .places = places_,
-                  .codecs = policy_of(wishes_, settings_),
-                  .algorithm = algorithm_of(wishes_, settings_),
-                  .timeout = wishes_.timeout.value_or(settings_.timeout),
-                  .inject = own_faults(),
-                  .family = family,
-                  .captures_alike = are_on_gpus_alike_});
+    const auto comm =
+        std::make_shared<Comm>(CommParts{.wishes = wishes_,
+                                         .reach = reach_,
+                                         .log = std::move(equipment.log),
+                                         .transport = std::move(transport),
+                                         .device = equipment.device,
+                                         .device_share = std::move(share),
+                                         .cut = how,
+                                         .tables = tables(how, paces),
+                                         .places = places_,
+                                         .codecs = policy_of(wishes_, settings_),
+                                         .algorithm = algorithm_of(wishes_, settings_),
+                                         .timeout = wishes_.timeout.value_or(settings_.timeout),
+                                         .inject = own_faults(),
+                                         .family = family,
+                                         .captures_alike = are_on_gpus_alike_});
     if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_));
     return comm;
 }

@@ -48,12 +48,13 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
                           .root = key.root,
                           .type = key.type,
                           .codec = key.codec,
-                          .places = team_.places};
+                          .places = planned_places(team_.places, tables_)};
     QCCL_TRY(const Plan plan, choose(problem, tables_, key.algorithm));
     QCCL_TRY(check_codec(plan.inner_codec, key.collective, key.type, key.op));
     Team team = team_;
     team.root = key.root;
-    QCCL_TRY(const Schedule schedule, emit(plan.algorithm, key.collective, team));
+    QCCL_TRY(const Schedule schedule,
+             emit(plan.algorithm, key.collective, problem.team(team_.rank)));
     Cut cut = cut_;
     if (!plan.algorithm.fits_exchanges(key.collective, cut.line_exchanges)) cut.line_bytes = 0;
     const Work work{.collective = key.collective,

@@ -37,6 +37,11 @@ Result<CommWishes> take_wishes(const qcclConfig_t *config) {
                            "config: peer_timeout is %g; the dead must be told from the living, so "
                            "it has to be above 0",
                            given.peer_timeout);
+    if (given.reproducible != 0 && given.reproducible != 1)
+        return Error::make(Code::invalid_argument,
+                           "config: reproducible is %d; possible are 0 and 1", given.reproducible)
+            .compared(1, given.reproducible);
+    wishes.reproducible = given.reproducible == 1;
     if (given.name) wishes.name = given.name;
     return wishes;
 }

@@ -21,6 +21,7 @@ struct CommWishes {
     std::string device = "host";
     std::optional<Codec> codec;
     Algorithm algorithm;
+    bool reproducible = false;
     std::optional<std::chrono::nanoseconds> timeout, peer_timeout;
     qcclIdle_t idle{};
     qcclLog_t log{};
@@ -29,6 +30,10 @@ Result<CommWishes> take_wishes(const qcclConfig_t *config);
 
 // The communicator's codec, and that of QCCL_CODEC where it loses anything.
 CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings);
+// As either wants it.
+inline bool is_reproducible(const CommWishes &wishes, const Settings &settings) {
+    return wishes.reproducible || settings.reproducible;
+}
 // The communicator's algorithm, else that of QCCL_ALGO, else none.
 Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings);
 

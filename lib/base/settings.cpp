@@ -78,6 +78,11 @@ static constexpr SettingRow table[] = {
      store<&Settings::timeout, parse_duration>},
     {"QCCL_CHECKSUM", "0", "0 or 1", "add a CRC32C to every encoded chunk and check it",
      store<&Settings::checksum, parse_flag>},
+    {"QCCL_REPRODUCIBLE", "0", "0 or 1",
+     "1: the algorithm follows from ranks, count, type, op and codec alone, so that results are "
+     "the "
+     "same bits on every machine",
+     store<&Settings::reproducible, parse_flag>},
     {"QCCL_TIER", "auto", "names of SIMD tiers, separated by commas, or auto",
      "which SIMD tiers may be used; auto: the best that the CPU has",
      store_or_auto<&Settings::tier, parse_text>},

@@ -35,6 +35,7 @@ struct Settings {
     std::chrono::nanoseconds peer_timeout{};
     std::chrono::nanoseconds timeout{}; // zero: for ever
     bool checksum = false;
+    bool reproducible = false;
     std::optional<std::string> tier;
     std::optional<uint64_t> segment_bytes;
     std::optional<uint64_t> arena_bytes;

@@ -143,14 +143,20 @@ void add_reason(std::string &text, const std::vector<Candidate> &candidates, con
 Result<std::string> explain(const Problem &problem, const Tables &tables, const Algorithm &forced) {
     QCCL_TRY(const Plan chosen, choose(problem, tables, forced));
     Problem as_it_travels = problem;
+    as_it_travels.places = planned_places(problem.places, tables);
     as_it_travels.codec = chosen.codec;
     QCCL_TRY(const auto candidates, find_candidates(as_it_travels, tables, forced));
     std::string text;
     add_head(text, problem, chosen);
-    add_places(text, problem, tables.speeds);
+    if (tables.is_reproducible)
+        text +=
+            "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";
+    else
+        add_places(text, problem, tables.speeds);
     if (tables.speeds.ranks_per_core > 1)
         append(text, "  %.3g ranks share a core\n", tables.speeds.ranks_per_core);
-    for (const Candidate &candidate : candidates) add_candidate(text, candidate, chosen, problem);
+    for (const Candidate &candidate : candidates)
+        add_candidate(text, candidate, chosen, as_it_travels);
     add_reason(text, candidates, chosen, static_cast<bool>(forced));
     return text;
 }

@@ -87,13 +87,32 @@ double predicted_nmse(const Plan &plan, DataType type) {
         .nmse();
 }
 
+Tables reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits) {
+    return {.speeds = {}, .limits = limits, .usual_limits = usual_limits, .is_reproducible = true};
+}
+
+const Places *planned_places(const Places *places, const Tables &tables) {
+    return tables.is_reproducible ? nullptr : places;
+}
+
+Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
+    const bool sums_by_hosts = algorithm && algorithm.row().inner_noise;
+    if (!is_reproducible || !sums_by_hosts) return {};
+    return Error::make(Code::invalid_argument,
+                       "%s sums in an order that depends on where the ranks are, which a "
+                       "reproducible communicator rules out",
+                       spec(algorithm).c_str());
+}
+
 Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables,
                                                const Algorithm &forced) {
     if (asked.ranks == 0 || asked.root >= asked.ranks)
         return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
                            asked.ranks);
+    QCCL_TRY(check_reproducible(forced, tables.is_reproducible));
     Problem problem = asked;
     problem.codec = codec_for(asked);
+    problem.places = planned_places(asked.places, tables);
     std::vector<Candidate> candidates;
     for (const Algorithm &algorithm : algorithms())
         if (algorithm.has(problem.collective))
@@ -133,7 +152,9 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
                        candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
 }
 
-Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced) {
+Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm &forced) {
+    Problem problem = asked;
+    problem.places = planned_places(asked.places, tables);
     QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced));
     if (!may_go_losslessly(problem, plan)) return plan;
     const auto lossless = choose_algorithm(losslessly(problem), tables, forced);

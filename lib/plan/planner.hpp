@@ -35,7 +35,20 @@ struct Tables {
     // Where somebody has said so: vectors of up to so many bytes are sent whole by every rank to
     // all others (oneshot), larger ones never.
     std::optional<uint64_t> whole_up_to_bytes = {};
+    // A choice then takes no account of where the ranks are, and refuses algorithms whose sums
+    // depend on it.
+    bool is_reproducible = false;
 };
+
+// With these, a choice is a function of the problem without its places: speeds are constants, and
+// the call is cut by `limits` but chosen by `usual_limits`, which follow from the ranks alone.
+Tables reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits);
+
+// Those by which the problem's schedules are made: null with reproducible tables.
+const Places *planned_places(const Places *places, const Tables &tables);
+
+// Refuses an algorithm whose sums depend on where the ranks are, if `is_reproducible`.
+Done check_reproducible(const Algorithm &algorithm, bool is_reproducible);
 
 struct Candidate {
     Plan plan;
