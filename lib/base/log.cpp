@@ -1,5 +1,6 @@
 #include "base/log.hpp"
 
+#include "base/file_pattern.hpp"
 #include "base/system_error.hpp"
 
 #include <algorithm>
@@ -28,40 +29,11 @@ std::optional<LogLevel> parse_log_level(std::string_view name) {
 
 static constexpr int nowhere = -1; // in place of a file's descriptor
 
-static std::string host_name() {
-    char host[256] = {};
-    if (gethostname(host, sizeof host - 1) != 0 || host[0] == 0) return "localhost";
-    return host;
-}
-
-static Result<std::string> expand(const std::string &pattern, const std::string &host) {
-    std::string path;
-    for (size_t i = 0; i < pattern.size(); i++) {
-        if (pattern[i] != '%') {
-            path += pattern[i];
-            continue;
-        }
-        const char letter = ++i < pattern.size() ? pattern[i] : '\0';
-        if (letter == 'h')
-            path += host;
-        else if (letter == 'p')
-            path += std::to_string(getpid());
-        else if (letter == '%')
-            path += '%';
-        else
-            return Error::make(Code::invalid_argument,
-                               "log file \"%s\": %%h is the host, %%p the process and %%%% a "
-                               "percent; nothing else may follow %%",
-                               pattern.c_str());
-    }
-    return path;
-}
-
 Result<std::unique_ptr<Log>> Log::create(const LogOptions &options) {
     const std::string host = host_name();
     int file = options.file.empty() ? nowhere : STDERR_FILENO;
     if (!options.file.empty() && options.file != "stderr") {
-        QCCL_TRY(const std::string path, expand(options.file, host));
+        QCCL_TRY(const std::string path, expand_file_pattern("log file", options.file, host));
         file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
         if (file < 0)
             return Error::make(Code::system_error, "cannot open the log file \"%s\": %s",

@@ -1,9 +1,6 @@
 #include "engine/counters.hpp"
 
 #include <chrono>
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
 
 namespace qccl {
 namespace {
@@ -14,20 +11,6 @@ uint64_t steady_ns() {
 }
 
 } // namespace
-
-uint64_t ticks_now() {
-#if defined(__x86_64__)
-    return __rdtsc();
-#elif defined(__aarch64__)
-    uint64_t ticks;
-    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-    return ticks;
-#elif defined(__powerpc64__)
-    return __builtin_ppc_get_timebase();
-#else
-    return steady_ns();
-#endif
-}
 
 Counters::Counters() : first_ticks_(ticks_now()), first_ns_(steady_ns()) {}
 

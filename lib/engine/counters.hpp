@@ -2,6 +2,8 @@
 // that runs calls, read by any.
 #pragma once
 
+#include "base/ticks.hpp"
+
 #include <atomic>
 #include <cstdint>
 
@@ -31,10 +33,6 @@ public:
 private:
     std::atomic<uint64_t> value_{0};
 };
-
-// The processor's clock in its own ticks: a few cycles to read, where a system clock takes tens of
-// ns.
-uint64_t ticks_now();
 
 class Counters {
 public:
