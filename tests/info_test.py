@@ -73,7 +73,7 @@ class Topics(unittest.TestCase):
 
     def test_what_the_library_refuses_is_refused(self):
         for name, value in (("CODEC", "int9"), ("ALGO", "rang"), ("TIER", "mmx"), ("ARENA", "1"), ("ARENA", "9999G"),
-                            ("ARENA", "18446744073709551615"), ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"),
+                            ("ARENA", "18446744073709551615"), ("SOCKET_IFNAME", "nowhere0"), ("DEBUG_FILE", "%z"), ("TRACE", "%z"), ("RECORD_CALLS", "%"),
                             ("DEBUG_FILE", "/nowhere/at/all"), ("SECRET_FILE", "/nowhere/at/all"), ("PROGRESS_CPU", "100000"),
                             ("INJECT", "rank=1"), ("CHECKSUM", "2"), ("LANES", "0")):
             done = info("settings", expect=1, env={"QCCL_" + name: value})

@@ -34,6 +34,7 @@ public:
     const char *name() const override { return inner_->name(); }
     uint32_t rank() const override { return inner_->rank(); }
     uint32_t size() const override { return inner_->size(); }
+    uint64_t session() const override { return inner_->session(); }
     double ranks_per_core() const override { return inner_->ranks_per_core(); }
 
     Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override {

@@ -39,7 +39,8 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_DEBUG=TRACE",
                                 "QCCL_DEBUG_FILE=/tmp/%h.%p",
                                 "QCCL_RECORD=/run/records",
-                                "QCCL_RECORD=/run/records",
+                                "QCCL_TRACE=t-%r.json",
+                                "QCCL_RECORD_CALLS=/run/calls",
                                 "QCCL_PEER_TIMEOUT=500ms",
                                 "QCCL_TIMEOUT=0",
                                 "QCCL_CHECKSUM=1",
@@ -67,6 +68,8 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->debug == LogLevel::trace);
     CHECK_EQ(settings->debug_file, "/tmp/%h.%p");
     CHECK(settings->record == "/run/records");
+    CHECK_EQ(settings->trace, "t-%r.json");
+    CHECK_EQ(settings->record_calls, "/run/calls");
     CHECK(settings->peer_timeout == 500ms && settings->timeout == 0s && settings->spin == 50us);
     CHECK(settings->checksum && settings->progress_cpu == 0U);
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);

@@ -17,9 +17,14 @@ static CallRecord record_of(const Program &program, const Call &call) {
     return {static_cast<int32_t>(program.descriptor.collective), call.number, call.tag};
 }
 
-static EngineOptions options_of(const DeviceShare *share) {
-    if (!share) return {};
-    return {.device_outbox = share->outbox(), .device_lines = share->lines()};
+static EngineOptions options_of(const CommParts &parts) {
+    EngineOptions options;
+    if (parts.trace) options.tracer = &parts.trace->tracer();
+    if (const DeviceShare *const share = parts.device_share.get()) {
+        options.device_outbox = share->outbox();
+        options.device_lines = share->lines();
+    }
+    return options;
 }
 
 Comm::Comm(CommParts parts)
@@ -27,8 +32,9 @@ Comm::Comm(CommParts parts)
                                       .rank = parts_.transport->rank(),
                                       .places = parts_.places.get()},
       programs_(team_, parts_.cut, parts_.tables),
-      engine_(*parts_.transport, parts_.device, options_of(parts_.device_share.get())),
-      registrations_(*parts_.transport, *parts_.log) {}
+      engine_(*parts_.transport, parts_.device, options_of(parts_)),
+      registrations_(*parts_.transport, *parts_.log),
+      is_watched_(parts_.trace || parts_.log->wants(LogLevel::trace)) {}
 
 // Nobody reads a device's memory that is gone. After a failure nobody says when that is.
 static constexpr std::chrono::milliseconds grace_after_failure{50};
@@ -37,6 +43,7 @@ Comm::~Comm() {
     queue_.reset();
     if (!engine_.await_readers()) std::this_thread::sleep_for(grace_after_failure);
     parts_.transport->leave();
+    if (parts_.trace) parts_.trace->end(*parts_.log);
 }
 
 Done Comm::start_queue(const Settings &settings) {
@@ -61,14 +68,17 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
                            "a collective on a communicator from inside one of its own (in an idle "
                            "or log function)");
 
-    const Call call{.send = request.send,
-                    .recv = request.recv,
-                    .number = turns_.issue(),
-                    .noise_seed = request.noise_seed,
-                    .tag = request.tag,
-                    .timeout = request.timeout};
+    Call call{.send = request.send,
+              .recv = request.recv,
+              .number = turns_.issue(),
+              .noise_seed = request.noise_seed,
+              .tag = request.tag,
+              .timeout = request.timeout};
     if (parts_.family) parts_.family->issued(team_.rank, call.number);
-    if (stream.host) return enqueue(program, call, *stream.host);
+    if (stream.host) {
+        call.queued = queued_now();
+        return enqueue(program, call, *stream.host);
+    }
     if (!is_first) return take_turn(*program, call, false);
     turns_.skip_to(call.number);
     return execute(*program, call);
@@ -114,9 +124,11 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                            "or log function)");
     if (stream) {
         check_priority(*stream);
+        Request queued = request;
+        queued.queued = queued_now();
         return queue_->enqueue(*stream,
-                               [this, program, request](const Done &arrived, uint64_t captured) {
-                                   run_arrived(*program, request, arrived, captured);
+                               [this, program, queued](const Done &arrived, uint64_t captured) {
+                                   run_arrived(*program, queued, arrived, captured);
                                });
     }
     queue_->await_all();
@@ -147,6 +159,7 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                     .captured = parts_.captures_alike ? captured : 0,
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
+                    .queued = captured == 0 ? request.queued : 0, // a graph makes it again
                     .timeout = request.timeout};
     const Done done = contained([&]() -> Done {
         if (parts_.family) parts_.family->issued(team_.rank, *number);
@@ -197,7 +210,7 @@ Error Comm::ended() const {
 }
 
 Done Comm::execute(const Program &program, const Call &call) {
-    if (parts_.log->wants(LogLevel::trace)) trace(program, call);
+    if (is_watched_) tell(program, call);
     const Done done = contained([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
         return engine_.run(program, call);
@@ -227,7 +240,9 @@ Error Comm::failed(const Error &error, const CallRecord &call) {
     return first.error;
 }
 
-void Comm::trace(const Program &program, const Call &call) const {
+void Comm::tell(const Program &program, const Call &call) const {
+    if (parts_.trace) parts_.trace->tell(*parts_.log);
+    if (!parts_.log->wants(LogLevel::trace)) return;
     const Work &work = program.work;
     const bool is_barrier = work.collective == Collective::barrier;
     parts_.log->trace(

@@ -4,6 +4,7 @@
 
 #include "api/codec_policy.hpp"
 #include "api/comm_errors.hpp"
+#include "api/comm_trace.hpp"
 #include "api/family.hpp"
 #include "api/device_share.hpp"
 #include "api/gpu_queue.hpp"
@@ -46,6 +47,7 @@ struct CommParts {
     Algorithm algorithm;                // of every collective that has it
     std::chrono::nanoseconds timeout{}; // 0: never
     std::vector<InjectRule> inject;     // those of this rank
+    std::unique_ptr<CommTrace> trace;   // null: none
     std::shared_ptr<Family> family;     // of qcclCommInitAll, else null
     // What one rank captures all capture; else a rank that cannot makes the call by itself.
     bool captures_alike = false;
@@ -58,6 +60,7 @@ struct Request {
     std::chrono::nanoseconds timeout{};
     uint64_t noise_seed = 0;
     uint64_t tag = 0;
+    uint64_t queued = 0; // as Call has it
 };
 
 // Where a call is done: now (neither), or in the order of a stream of the host or of the GPU.
@@ -149,7 +152,9 @@ private:
     Done enqueue(const ProgramRef &program, const Call &call, Stream &stream);
     Done take_turn(const Program &program, const Call &call, bool was_enqueued);
     void inject(uint64_t call);
-    void trace(const Program &program, const Call &call) const;
+    // Before each call where `is_watched_`.
+    void tell(const Program &program, const Call &call) const;
+    uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }
     bool speaks() const;
     Done confirm_calls(); // under a hold
     // Fails the communicator for a call that could not be made or finished; gives what stands.
@@ -164,6 +169,7 @@ private:
     std::vector<uint32_t> left_out_;
     Registrations registrations_;
     CommErrors errors_;
+    const bool is_watched_; // every call is logged or traced
     bool has_told_lossy_ = false;
     bool has_told_priority_ = false;
     std::vector<std::string> told_;   // codecs that were passed over

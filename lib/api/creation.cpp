@@ -48,12 +48,6 @@ struct Waiting {
     }
 };
 
-// The C callback, which counts levels from 1.
-void forward_line(LogLevel level, const char *line, void *context) {
-    const auto *log = static_cast<const qcclLog_t *>(context);
-    log->function(static_cast<int32_t>(level) + 1, line, log->context);
-}
-
 // The same for all ranks of a host that are not bound to a node.
 std::string node_here() {
     const auto node = numa_node_here();
@@ -105,6 +99,7 @@ struct Equipment {
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
     QCCL_TRY(surroundings.readable);
     QCCL_TRY(check_settings(wishes, surroundings.settings));
+    QCCL_TRY(outcome(trace_patterns(surroundings.settings)));
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
     QCCL_TRY(std::string host, host_identity(surroundings.settings));
@@ -126,7 +121,8 @@ public:
     // Also warns of what is odd about the settings, on one of the ranks where it is.
     Done compare(const Equipment &equipment);
     Result<std::shared_ptr<Comm>> assemble(Equipment &equipment,
-                                           const std::shared_ptr<Family> &family);
+                                           const std::shared_ptr<Family> &family,
+                                           const TraceOrigin &origin);
 
 private:
     Result<TransportOptions> transport_options() const;
@@ -144,6 +140,8 @@ private:
     Speeds speeds(const Transport &transport, const DeviceShare *share, const Cut &cut) const;
     Tables tables(const Cut &cut, const Speeds &speeds) const;
     std::vector<InjectRule> own_faults() const;
+    std::unique_ptr<CommTrace> trace(const Equipment &equipment, const Transport &transport,
+                                     const TraceOrigin &origin) const;
     AllGather all_gather() {
         return [this](const void *mine, void *all, size_t bytes) {
             return exchange_.all_gather(mine, all, bytes);
@@ -316,11 +314,23 @@ void Creation::tell(const Equipment &equipment, const Transport &transport,
                         device.gpu ? device.name() : name(device.kernels->tier));
 }
 
+std::unique_ptr<CommTrace> Creation::trace(const Equipment &equipment, const Transport &transport,
+                                           const TraceOrigin &origin) const {
+    LoggedComm comm{.session = transport.session(),
+                    .rank = transport.rank(),
+                    .node = hosts_,
+                    .name = wishes_.name};
+    comm.node.resize(transport.size()); // empty: one node
+    return CommTrace::create(settings_, origin, std::move(comm), *equipment.log);
+}
+
 Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
-                                                 const std::shared_ptr<Family> &family) {
+                                                 const std::shared_ptr<Family> &family,
+                                                 const TraceOrigin &origin) {
     QCCL_TRY(std::unique_ptr<Transport> transport, connect(equipment, family));
     QCCL_TRY(std::unique_ptr<DeviceShare> share, share_device(equipment, *transport));
     tell(equipment, *transport, share.get());
+    std::unique_ptr<CommTrace> traced = trace(equipment, *transport, origin);
     const Cut how = cut(*transport, share.get());
     const Speeds paces = speeds(*transport, share.get(), how);
     const auto comm =
@@ -337,6 +347,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                          .algorithm = algorithm_of(wishes_, settings_),
                                          .timeout = wishes_.timeout.value_or(settings_.timeout),
                                          .inject = own_faults(),
+                                         .trace = std::move(traced),
                                          .family = family,
                                          .captures_alike = are_on_gpus_alike_});
     if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_));
@@ -345,25 +356,11 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
 
 } // namespace
 
-Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,
-                                              uint32_t rank) {
-    auto callback = std::make_shared<qcclLog_t>(wishes.log);
-    LogOptions options{
-        .level = settings.debug, .file = settings.debug_file, .rank = static_cast<int32_t>(rank)};
-    if (callback->function) {
-        options.callback = forward_line;
-        options.context = callback.get();
-        if (options.file == "stderr") options.file.clear(); // unless somebody asked for a file too
-    }
-    QCCL_TRY(std::unique_ptr<Log> log, Log::create(options));
-    return std::shared_ptr<const Log>(log.release(),
-                                      [callback](const Log *finished) { delete finished; });
-}
-
 Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
                                           const CommWishes &wishes,
                                           const Surroundings &surroundings,
-                                          const std::shared_ptr<Family> &family) {
+                                          const std::shared_ptr<Family> &family,
+                                          const TraceOrigin &origin) {
     QCCL_TRY(greet(bootstrap));
     Creation creation(bootstrap, reach, wishes, surroundings.settings);
 
@@ -371,7 +368,7 @@ Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
     QCCL_TRY(creation.exchange().conclude(outcome(equipment)));
     QCCL_TRY(creation.compare(*equipment));
 
-    auto comm = contained([&] { return creation.assemble(*equipment, family); });
+    auto comm = contained([&] { return creation.assemble(*equipment, family, origin); });
     QCCL_TRY(creation.exchange().conclude(outcome(comm)));
     return comm;
 }

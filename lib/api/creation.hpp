@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/comm.hpp"
+#include "api/comm_log.hpp"
 #include "api/wishes.hpp"
 #include "base/settings.hpp"
 #include "bootstrap/bootstrap.hpp"
@@ -19,14 +20,11 @@ struct Surroundings {
 };
 Surroundings read_surroundings();
 
-// As both say; the callback's context is kept as long as the log.
-Result<std::shared_ptr<const Log>> create_log(const CommWishes &wishes, const Settings &settings,
-                                              uint32_t rank);
-
 // `family`: of qcclCommInitAll, else null.
 Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
                                           const CommWishes &wishes,
                                           const Surroundings &surroundings,
-                                          const std::shared_ptr<Family> &family);
+                                          const std::shared_ptr<Family> &family,
+                                          const TraceOrigin &origin = {});
 
 } // namespace qccl

@@ -12,12 +12,13 @@
 namespace qccl {
 
 // Threads that make no calls of their own: those of GPUs' runtimes, streams (whose calls have been
-// counted when they were enqueued) and the server of a unique id.
+// counted when they were enqueued), traces and the server of a unique id.
 static bool is_known(const std::filesystem::path &task, std::string_view threads_of_gpus) {
     std::string name;
     std::getline(std::ifstream(task / "comm"), name);
     const bool is_of_gpus = !threads_of_gpus.empty() && name.starts_with(threads_of_gpus);
-    return is_of_gpus || name == stream_thread_name || name == "qccl-rendezvous";
+    return is_of_gpus || name == stream_thread_name || name == trace_thread_name ||
+           name == "qccl-rendezvous";
 }
 
 static bool has_other_threads(std::string_view threads_of_gpus) {

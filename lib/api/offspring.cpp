@@ -39,13 +39,15 @@ std::chrono::nanoseconds timeout_of(const Comm &parent, const CommWishes &wishes
 }
 
 Result<std::shared_ptr<Comm>> create_offspring(Comm &parent, Circle &circle,
-                                               const CommWishes &wishes) {
+                                               const CommWishes &wishes, const char *how) {
     const CommParts &parts = parent.parts();
     const auto size = static_cast<uint32_t>(circle.members.size());
     std::shared_ptr<Family> family;
     if (parts.family) family = parts.family->offspring(circle.topic, circle.members.front(), size);
     CouncilBootstrap bootstrap(parts.transport->council(), circle, parent.rank());
-    return create_comm(bootstrap, parts.reach, wishes, read_surroundings(), family);
+    const TraceOrigin origin =
+        parts.trace ? parts.trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
+    return create_comm(bootstrap, parts.reach, wishes, read_surroundings(), family, origin);
 }
 
 } // namespace qccl

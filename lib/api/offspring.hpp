@@ -13,7 +13,8 @@ Result<CommWishes> take_wishes(const Comm &parent, const qcclConfig_t *config);
 std::chrono::nanoseconds timeout_of(const Comm &parent, const CommWishes &wishes);
 
 // Of the circle's members, numbered in its order, this rank among them. Under the parent's gate.
+// `how` it is made is what traces show: split or shrink.
 Result<std::shared_ptr<Comm>> create_offspring(Comm &parent, Circle &circle,
-                                               const CommWishes &wishes);
+                                               const CommWishes &wishes, const char *how);
 
 } // namespace qccl

@@ -1,5 +1,7 @@
 #include "api/programs.hpp"
 
+#include "base/short_text.hpp"
+
 #include <algorithm>
 #include <functional>
 
@@ -66,6 +68,9 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
                     .team = team,
                     .algorithm = spec(plan.algorithm)};
     QCCL_TRY(Program program, compile(schedule, work, cut));
+    program.asked_codec = spec(key.codec);
+    program.asked_algorithm = key.algorithm ? spec(key.algorithm) : "auto";
+    program.asked_hash = hash_text(program.asked_codec + " " + program.asked_algorithm);
     return std::make_shared<const Program>(std::move(program));
 }
 

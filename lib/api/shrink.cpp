@@ -68,7 +68,8 @@ public:
                           .timeout = voters_.timeout,
                           .what = voters_.what,
                           .is_called_off = voters_.is_called_off};
-            auto made = contained([&] { return create_offspring(parent_, circle, wishes_); });
+            auto made =
+                contained([&] { return create_offspring(parent_, circle, wishes_, "shrink"); });
             QCCL_TRY(const Word end, settle(outcome(made), survivors));
             if (end.code == Code::success || (end.code == Code::remote_error && !made)) return made;
             if (end.code == Code::remote_error)

@@ -39,7 +39,7 @@ Result<std::shared_ptr<Comm>> split(Comm &parent, const Place &mine, const CommW
                   .timeout = timeout,
                   .what = "qcclCommSplit",
                   .is_called_off = [&parent] { return parent.is_closed(); }};
-    return create_offspring(parent, circle, wishes);
+    return create_offspring(parent, circle, wishes, "split");
 }
 
 } // namespace

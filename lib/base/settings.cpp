@@ -67,6 +67,14 @@ static constexpr SettingRow table[] = {
      "where ranks record their last calls for qccl-info attach; auto: in memory, as long as they "
      "live",
      store_or_auto<&Settings::record, parse_text>},
+    {"QCCL_TRACE", "", "a path",
+     "trace of every rank's calls and what they do, for Perfetto; %r in it is the rank, %h the "
+     "host, %p the process",
+     store<&Settings::trace, parse_text>},
+    {"QCCL_RECORD_CALLS", "", "a path",
+     "every rank's calls with shapes and times, without data; %r, %h and %p "
+     "as in QCCL_TRACE",
+     store<&Settings::record_calls, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
      "how long ranks that have met wait for each other's shared memory, for a host that is silent, "
      "to say who disagrees, in a shrink for a rank that makes other calls, and to tell ranks that "

@@ -32,6 +32,7 @@ struct Settings {
     LogLevel debug = LogLevel::warn;
     std::string debug_file;
     std::optional<std::string> record; // a folder, or off
+    std::string trace, record_calls;   // patterns of paths; empty: none
     std::chrono::nanoseconds peer_timeout{};
     std::chrono::nanoseconds timeout{}; // zero: for ever
     bool checksum = false;

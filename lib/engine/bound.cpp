@@ -4,6 +4,7 @@
 #include "codec/chunk.hpp"
 #include "codec/noise.hpp"
 #include "engine/inspect.hpp"
+#include "engine/step_trace.hpp"
 #include "engine/program.hpp"
 
 #include <algorithm>
@@ -153,12 +154,12 @@ private:
     BoundProgram bound_;
 };
 
-class BoundRun {
+template <class Trace> class BoundRun {
 public:
     BoundRun(Transport &transport, const Kernels &kernels, const Program &program,
-             const BoundCall &call)
+             const BoundCall &call, Trace &trace)
         : transport_(transport), program_(program), bound_(*program.bound), call_(call),
-          header_(program.work.codec.is_lossless() ? 0 : header_bytes),
+          trace_(trace), header_(program.work.codec.is_lossless() ? 0 : header_bytes),
           context_{.kernels = &kernels,
                    .codec = &program.work.codec,
                    .type = program.work.type,
@@ -168,14 +169,18 @@ public:
     Done run() {
         std::fill(call_.lines.begin(), call_.lines.end(), nullptr);
         const uint32_t rank = program_.work.team.rank;
+        trace_.begin_lines();
         QCCL_TRY(line_, transport_.line());
         call_.lines[rank] = line_;
         for (const LineOp &op : bound_.stages.front()) run(op);
+        trace_.end_work();
         transport_.publish(bound_.line_bytes);
+        trace_.publish();
         for (const LineOp &op : bound_.stages.back()) {
             if (op.src.base == Base::line && op.src.rank != rank) QCCL_TRY(await(op));
             run(op);
         }
+        trace_.end_work();
         return {};
     }
 
@@ -184,7 +189,9 @@ private:
         const LineChunk &chunk = bound_.chunks[op.chunk];
         const std::byte *&line = call_.lines[op.src.rank];
         if (!line) {
+            trace_.end_work();
             QCCL_TRY(const auto bytes, transport_.await_line(op.src.rank));
+            trace_.line(op.src.rank, bytes.size());
             if (bytes.size() < chunk.offset + chunk.bytes)
                 return Error::make(Code::damaged_data,
                                    "the line of rank %u has %zu bytes instead of %zu", op.src.rank,
@@ -203,6 +210,7 @@ private:
     void run(const LineOp &op) {
         const LineChunk &chunk = bound_.chunks[op.chunk];
         const bool encodes = op.what == Op::What::label || op.what == Op::What::encode;
+        trace_.line_op(op, chunk.count);
         const Noise noise = encodes ? noise_of(op, chunk) : Noise{};
         if (op.what == Op::What::label)
             return write_header(program_.work.codec,
@@ -251,6 +259,7 @@ private:
     const Program &program_;
     const BoundProgram &bound_;
     const BoundCall &call_;
+    Trace &trace_;
     const uint64_t header_;
     TileContext context_;
     std::byte *line_ = nullptr;
@@ -260,9 +269,14 @@ private:
 
 Result<std::optional<BoundProgram>> bind(const Program &program) { return Binder(program).bind(); }
 
+template <class Trace>
 Done run_bound(Transport &transport, const Kernels &kernels, const Program &program,
-               const BoundCall &call) {
-    return BoundRun(transport, kernels, program, call).run();
+               const BoundCall &call, Trace &trace) {
+    return BoundRun(transport, kernels, program, call, trace).run();
 }
+template Done run_bound(Transport &transport, const Kernels &kernels, const Program &program,
+                        const BoundCall &call, NoTrace &trace);
+template Done run_bound(Transport &transport, const Kernels &kernels, const Program &program,
+                        const BoundCall &call, StepTrace &trace);
 
 } // namespace qccl

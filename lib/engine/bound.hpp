@@ -77,8 +77,9 @@ struct BoundCall {
     std::span<const std::byte *> lines; // scratch, one for each rank
 };
 
-// With one exchange, over the transport's lines.
+// With one exchange, over the transport's lines. `Trace` is NoTrace or StepTrace.
+template <class Trace>
 Done run_bound(Transport &transport, const Kernels &kernels, const Program &program,
-               const BoundCall &call);
+               const BoundCall &call, Trace &trace);
 
 } // namespace qccl

@@ -37,6 +37,47 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
 }
 
 Done Engine::run(const Program &program, const Call &call) {
+    if (options_.tracer) return run_traced(program, call);
+    NoTrace none;
+    return run_with(program, call, none);
+}
+
+namespace {
+
+// A call of a trace, which ends however the call does.
+class TracedCall {
+public:
+    TracedCall(CallTracer &tracer, const CallTracer::CallStart &call)
+        : tracer_(tracer), has_steps_(tracer.begin(call)) {}
+    TracedCall(const TracedCall &) = delete;
+    ~TracedCall() { tracer_.end(!is_done_); }
+
+    bool has_steps() const { return has_steps_; }
+    void done() { is_done_ = true; }
+
+private:
+    CallTracer &tracer_;
+    const bool has_steps_;
+    bool is_done_ = false;
+};
+
+} // namespace
+
+Done Engine::run_traced(const Program &program, const Call &call) {
+    CallTracer &tracer = *options_.tracer;
+    TracedCall traced(tracer, {.number = call.number,
+                               .tag = call.tag,
+                               .shape = traced_shape(tracer, program),
+                               .queued = call.queued});
+    NoTrace none;
+    StepTrace steps(tracer, program, call.number);
+    QCCL_TRY(traced.has_steps() ? run_with(program, call, steps) : run_with(program, call, none));
+    traced.done();
+    return {};
+}
+
+template <class Trace>
+Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
     CallDescriptor descriptor = program.descriptor;
     descriptor.call = call.number;
@@ -44,7 +85,7 @@ Done Engine::run(const Program &program, const Call &call) {
     descriptor.captured = call.captured;
     QCCL_TRY(transport_.begin(descriptor, call.timeout));
     memory_.last_call = call.number;
-    QCCL_TRY(program.bound ? run_lines(program, call) : run_tasks(program, call));
+    QCCL_TRY(program.bound ? run_lines(program, call, trace) : run_tasks(program, call, trace));
     QCCL_TRY(transport_.end());
     counters_.calls.add(1);
     counters_.raw_bytes.add(program.raw_bytes);
@@ -52,13 +93,15 @@ Done Engine::run(const Program &program, const Call &call) {
     return {};
 }
 
-Done Engine::run_tasks(const Program &program, const Call &call) {
+template <class Trace>
+Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
     // What is stored where addends were read goes to cache lines that are at hand.
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
     const bool streams =
         program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
     const auto run = [&] {
-        return Interpreter(transport_, device_, memory_, counters_, program, call, streams).run();
+        return Interpreter(transport_, device_, memory_, counters_, program, call, streams, trace)
+            .run();
     };
     QCCL_TRY(memory_.gpu ? on_gpu(run) : run());
     give_back(memory_);
@@ -74,7 +117,8 @@ template <class Run> Done Engine::on_gpu(Run run) {
     return done;
 }
 
-Done Engine::run_lines(const Program &program, const Call &call) {
+template <class Trace>
+Done Engine::run_lines(const Program &program, const Call &call, Trace &trace) {
     QCCL_TRY(grow(memory_.segments, device_, program.bound->sum_bytes));
     memory_.lines.resize(program.work.team.size);
     const BoundCall bound{.send = static_cast<const std::byte *>(call.send),
@@ -83,16 +127,16 @@ Done Engine::run_lines(const Program &program, const Call &call) {
                           .number = call.number,
                           .noise_seed = call.noise_seed,
                           .lines = memory_.lines};
-    if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound); });
-    return run_bound(transport_, *device_.kernels, program, bound);
+    if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound, trace.for_gpu()); });
+    return run_bound(transport_, *device_.kernels, program, bound, trace);
 }
 
-Done Engine::run_gpu_lines(const Program &program, const BoundCall &call) {
+Done Engine::run_gpu_lines(const Program &program, const BoundCall &call, StepTrace *trace) {
     QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
     if (!memory_.gpu_lines) {
         QCCL_TRY(memory_.gpu_lines, GpuLines::create(device_, options_.device_lines));
     }
-    return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call);
+    return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call, trace);
 }
 
 Done Engine::await_readers() {

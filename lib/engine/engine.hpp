@@ -9,6 +9,7 @@
 #include "engine/gpu_lines.hpp"
 #include "engine/lanes.hpp"
 #include "engine/program.hpp"
+#include "engine/step_trace.hpp"
 #include "engine/store_choice.hpp"
 #include "engine/tiles.hpp"
 #include "transport/transport.hpp"
@@ -31,9 +32,10 @@ struct Call {
     void *recv = nullptr;
     // Of the call on the communicator, from 1 and without gaps; equal on all ranks.
     uint64_t number = 0;
-    uint64_t captured = 0;               // as its descriptor has it
-    uint64_t noise_seed = 0;             // stochastic rounding; equal on all ranks
-    uint64_t tag = 0;                    // the caller's, shown in errors
+    uint64_t captured = 0;   // as its descriptor has it
+    uint64_t noise_seed = 0; // stochastic rounding; equal on all ranks
+    uint64_t tag = 0;        // the caller's, shown in errors
+    uint64_t queued = 0;     // ticks when it was given to a stream, for traces; 0: to none
     std::chrono::nanoseconds timeout{0}; // for live peers that do not come; 0 is never
 };
 
@@ -51,6 +53,8 @@ struct EngineOptions {
     std::span<std::byte> device_outbox{};
     // Likewise; programs are bound to them.
     DeviceLines device_lines{};
+    // Hears of every call; outlives the engine. Null: nobody does.
+    CallTracer *tracer = nullptr;
 };
 
 // What calls run in, kept from one to the next.
@@ -106,9 +110,11 @@ public:
 
 private:
     template <class Run> Done on_gpu(Run run);
-    Done run_tasks(const Program &program, const Call &call);
-    Done run_lines(const Program &program, const Call &call);
-    Done run_gpu_lines(const Program &program, const BoundCall &call);
+    Done run_traced(const Program &program, const Call &call);
+    template <class Trace> Done run_with(const Program &program, const Call &call, Trace &trace);
+    template <class Trace> Done run_tasks(const Program &program, const Call &call, Trace &trace);
+    template <class Trace> Done run_lines(const Program &program, const Call &call, Trace &trace);
+    Done run_gpu_lines(const Program &program, const BoundCall &call, StepTrace *trace);
 
     Transport &transport_;
     const Device device_;

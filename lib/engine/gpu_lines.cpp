@@ -4,6 +4,7 @@
 #include "codec/noise.hpp"
 #include "engine/gpu_steps.hpp"
 #include "engine/program.hpp"
+#include "engine/step_trace.hpp"
 
 #include <algorithm>
 #include <array>
@@ -53,15 +54,18 @@ std::byte *GpuLines::line(uint32_t rank, size_t exchange) const {
 // with what it read in the one before, whose line may then be written over; whether it is done
 // earlier, only the end of its call says.
 Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program,
-                   const BoundCall &call) {
+                   const BoundCall &call, StepTrace *trace) {
     const size_t exchanges = program.bound->exchanges();
+    if (trace) trace->begin_lines();
     // Ranks that make another call, or have made one before, do not meet.
     for (size_t exchange = 0; exchange < exchanges; exchange++)
         values_[exchange] = splitmix64(transport.calls_hash() ^ exchange) | 1;
     QCCL_TRY(outcome(transport.line()));
     for (size_t stage = 0;;) {
         QCCL_TRY(launch_from(stage, lanes.launches(0), program, call));
+        if (trace) trace->launched();
         QCCL_TRY(await_task(transport, lanes));
+        if (trace) trace->finished();
         const size_t first = stage;
         while (stage < exchanges && has_met(stage)) stage++;
         for (size_t come_to = first; come_to <= stage && come_to < exchanges; come_to++) {
@@ -70,8 +74,11 @@ Done GpuLines::run(Transport &transport, GpuLanes &lanes, const Program &program
             patience_.learn(come_to < stage);
         }
         if (stage == exchanges) break;
-        for (uint32_t peer = 0; peer < transport.size(); peer++)
-            if (peer != transport.rank()) QCCL_TRY(outcome(transport.await_line(peer)));
+        for (uint32_t peer = 0; peer < transport.size(); peer++) {
+            if (peer == transport.rank()) continue;
+            QCCL_TRY(outcome(transport.await_line(peer)));
+            if (trace) trace->met(peer);
+        }
         stage++;
     }
     exchanges_ += exchanges;

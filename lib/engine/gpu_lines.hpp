@@ -17,6 +17,8 @@
 
 namespace qccl {
 
+class StepTrace;
+
 // Memory of each rank's GPU, as this rank reaches it: two lines, of which exchanges take turns, and
 // for each of them a word for each rank, which tells this one that it has written. Zeroed before
 // the first exchange.
@@ -40,8 +42,9 @@ public:
     static Result<std::unique_ptr<GpuLines>> create(const Device &device, const DeviceLines &lines);
 
     // A call of a bound program, on the first of the lanes, which are idle; `call.sum` is memory of
-    // the GPU, and `call.lines` is not looked at.
-    Done run(Transport &transport, GpuLanes &lanes, const Program &program, const BoundCall &call);
+    // the GPU, and `call.lines` is not looked at. `trace` may be null.
+    Done run(Transport &transport, GpuLanes &lanes, const Program &program, const BoundCall &call,
+             StepTrace *trace);
 
 private:
     explicit GpuLines(const DeviceLines &lines) : lines_(lines) {}

@@ -6,25 +6,28 @@
 
 namespace qccl {
 
-Interpreter::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
-                         Counters &counters, const Program &program, const Call &call, bool streams)
+template <class Trace>
+Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
+                                Counters &counters, const Program &program, const Call &call,
+                                bool streams, Trace &trace)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
-      program_(program), call_(call), workbench_(device, memory, program, call, streams),
+      program_(program), call_(call), trace_(trace),
+      workbench_(device, memory, program, call, streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())) {}
 
-Done Interpreter::run() {
+template <class Trace> Done Interpreter<Trace>::run() {
     ticks_ = ticks_now();
     QCCL_TRY(agree());
     QCCL_TRY(prepare());
     while (running_ != 0) {
         QCCL_TRY(const bool has_moved, advance_any());
         if (has_moved) continue;
-        QCCL_TRY(transport_.wait(what_to_await()));
+        QCCL_TRY(wait(what_to_await()));
     }
     return take_back();
 }
 
-Done Interpreter::prepare() {
+template <class Trace> Done Interpreter<Trace>::prepare() {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     const Geometry &geometry = program_.geometry;
     // Of the rank, which does one task at a time; on a GPU lanes work side by side.
@@ -52,18 +55,19 @@ Done Interpreter::prepare() {
 // own count says, and its caller's memory may have ended before. Ranks that meet in every call go
 // in step, which costs far more than the meeting does: so they do once for each shape, and a wild
 // count is a new one. As much as a line holds is read in any case.
-Done Interpreter::agree() {
+template <class Trace> Done Interpreter<Trace>::agree() {
     uint64_t &known = memory_.agreed[program_.fingerprint % memory_.agreed.size()];
     if (known == program_.fingerprint || program_.raw_bytes <= transport_.line_bytes()) return {};
+    trace_.has_waited({program_.work.team.rank, WaitPhase::meeting});
     QCCL_TRY(transport_.meet());
     known = program_.fingerprint;
-    charge(counters_.wait_ticks);
+    charge_wait();
     return {};
 }
 
 // Readers know bytes by where they lie, so before slots move nobody may be reading. Peers get there
 // without this rank: all that they wait for has been sent.
-Done Interpreter::cut_outbox() {
+template <class Trace> Done Interpreter<Trace>::cut_outbox() {
     if (memory_.slot_bytes != program_.geometry.wire_bytes) {
         QCCL_TRY(await_free(0, memory_.used_slots));
         QCCL_TRY(await_free(transport_.slots(), memory_.used_rooms));
@@ -76,7 +80,7 @@ Done Interpreter::cut_outbox() {
     return {};
 }
 
-Done Interpreter::place_wires() {
+template <class Trace> Done Interpreter<Trace>::place_wires() {
     if (!program_.overflows) {
         workbench_.use(transport_.outbox(), transport_.inbox(), memory_.device_outbox);
         return {};
@@ -88,35 +92,35 @@ Done Interpreter::place_wires() {
     return {};
 }
 
-Done Interpreter::await_free(uint32_t first, uint32_t slots) {
+template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint32_t slots) {
     for (uint32_t slot = first; slot < first + slots; slot++)
         while (!transport_.is_free(slot))
-            QCCL_TRY(transport_.wait({program_.work.team.rank, WaitPhase::readers}));
+            QCCL_TRY(wait({program_.work.team.rank, WaitPhase::readers}));
     return {};
 }
 
-void Interpreter::lend() {
+template <class Trace> void Interpreter<Trace>::lend() {
     workbench_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
                      .recv = transport_.lend(call_.recv, program_.recv_bytes)});
 }
 
 // The caller may change its buffers when the call returns, so by then nobody may be reading them.
 // Memory that there is for this call alone goes, too.
-Done Interpreter::take_back() {
+template <class Trace> Done Interpreter<Trace>::take_back() {
     if (workbench_.lends() || program_.overflows)
         QCCL_TRY(await_free(0, program_.geometry.lanes * program_.schedule.outbox));
     if (program_.overflows) QCCL_TRY(await_free(transport_.slots(), program_.rooms()));
-    charge(counters_.wait_ticks);
+    charge_wait();
     return {};
 }
 
-Lane &Interpreter::oldest() {
+template <class Trace> Lane &Interpreter<Trace>::oldest() {
     return *std::min_element(lanes_.begin(), lanes_.end(), [](const Lane &a, const Lane &b) {
         return a.is_done() != b.is_done() ? b.is_done() : a.instance() < b.instance();
     });
 }
 
-Result<bool> Interpreter::advance_any() {
+template <class Trace> Result<bool> Interpreter<Trace>::advance_any() {
     const uint32_t first = oldest().number();
     bool has_moved = false;
     for (uint32_t i = 0; i < lanes_.size(); i++) {
@@ -131,7 +135,7 @@ Result<bool> Interpreter::advance_any() {
     return has_moved;
 }
 
-Result<bool> Interpreter::advance(Lane &lane, bool is_oldest) {
+template <class Trace> Result<bool> Interpreter<Trace>::advance(Lane &lane, bool is_oldest) {
     bool has_worked = false;
     QCCL_TRY(bool has_moved, take_done(lane));
     const uint32_t end = lane.base() + lane.in_window();
@@ -151,7 +155,7 @@ Result<bool> Interpreter::advance(Lane &lane, bool is_oldest) {
     return has_moved;
 }
 
-bool Interpreter::begin_next(Lane &lane) {
+template <class Trace> bool Interpreter<Trace>::begin_next(Lane &lane) {
     const uint64_t next = lane.instance() + lanes_.size();
     if (next >= program_.geometry.instances) return false;
     lane.begin(program_, lane.number(), next);
@@ -167,7 +171,7 @@ static WaitPhase phase_of(Task::Kind kind) {
     return WaitPhase::readers;
 }
 
-Wait Interpreter::what_to_await() {
+template <class Trace> Wait Interpreter<Trace>::what_to_await() {
     Lane &lane = oldest();
     Wait wait(program_.work.team.rank);
     wait.segment = lane.instance() + 1;
@@ -190,7 +194,9 @@ Wait Interpreter::what_to_await() {
     return wait;
 }
 
-Result<Interpreter::Progress> Interpreter::try_task(Lane &lane, uint32_t number) {
+template <class Trace>
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(Lane &lane,
+                                                                           uint32_t number) {
     const Task &task = program_.tasks[number];
     if (task.kind == Task::Kind::work) return try_work(lane, number);
     QCCL_TRY(const bool is_done,
@@ -198,11 +204,12 @@ Result<Interpreter::Progress> Interpreter::try_task(Lane &lane, uint32_t number)
     return is_done ? Progress::done : Progress::none;
 }
 
-Result<bool> Interpreter::try_send(Lane &lane, const Task &task) {
+template <class Trace> Result<bool> Interpreter<Trace>::try_send(Lane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
     const Wire &wire = lane.wire(step.src.index).wire;
+    const uint64_t since = ticks_, began = trace_.resumed_at(since);
     QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire));
     if (!is_sent) return false;
     const bool is_callers =
@@ -210,10 +217,11 @@ Result<bool> Interpreter::try_send(Lane &lane, const Task &task) {
     if (is_callers) counters_.lent_bytes.add(wire.loan.bytes);
     release_uses(lane, task);
     charge(counters_.wire_ticks);
+    trace_.send(since, began, ticks_, step, lane.instance(), wire.bytes + wire.loan.bytes);
     return true;
 }
 
-Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
+template <class Trace> Result<bool> Interpreter<Trace>::try_recv(Lane &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
@@ -221,7 +229,8 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
     QCCL_TRY(const auto wire, transport_.receive(step.peer, tag, room));
     if (!wire) return false;
     // Whatever the poll before this found nothing is waiting.
-    charge(counters_.wait_ticks);
+    charge_wait();
+    const uint64_t began = ticks_;
     const ElementRange range = workbench_.range(lane, step.dst, step.chunk);
     QCCL_TRY(inspect({wire->data, wire->bytes},
                      {.codec = &program_.work.codec_of(step),
@@ -241,32 +250,42 @@ Result<bool> Interpreter::try_recv(Lane &lane, const Task &task) {
             encoded_bytes(program_.work.codec_of(step), program_.work.type, range.count) -
             header_bytes;
     charge(counters_.wire_ticks);
+    trace_.recv(began, ticks_, step, lane.instance(), held.wire.bytes + held.wire.loan.bytes);
     return true;
 }
 
-Result<Interpreter::Progress> Interpreter::try_work(Lane &lane, uint32_t number) {
+template <class Trace>
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(Lane &lane,
+                                                                           uint32_t number) {
     const Task &task = program_.tasks[number];
     if (!may_begin(lane, task)) return Progress::none;
     if (memory_.gpu) return try_start(lane, number);
-    charge(counters_.wait_ticks);
+    charge_wait();
+    const uint64_t began = ticks_, count = count_of(lane, task);
     const uint32_t stored = workbench_.run(lane, task, store_.streams());
     workbench_.seal(lane, task);
     release_uses(lane, task);
-    charge_work(stored, workbench_.range(lane, {}, program_.ops[task.first].chunk).count);
+    charge_work(stored, count);
+    trace_.work(began, ticks_, task, lane.instance(), count);
     return Progress::done;
 }
 
-Result<Interpreter::Progress> Interpreter::try_start(Lane &lane, uint32_t number) {
+template <class Trace>
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(Lane &lane,
+                                                                            uint32_t number) {
     if (!memory_.gpu->has_room(lane.number())) return Progress::none;
-    charge(counters_.wait_ticks);
-    QCCL_TRY(workbench_.launch(lane, program_.tasks[number], memory_.gpu->launches(lane.number())));
+    charge_wait();
+    const Task &task = program_.tasks[number];
+    const uint64_t began = ticks_;
+    QCCL_TRY(workbench_.launch(lane, task, memory_.gpu->launches(lane.number())));
     QCCL_TRY(memory_.gpu->start(lane.number(), number));
     lane.start(number);
     charge(counters_.encode_ticks);
+    trace_.launch(began, ticks_, task, lane.instance(), count_of(lane, task), lane.number());
     return Progress::started;
 }
 
-Result<bool> Interpreter::take_done(Lane &lane) {
+template <class Trace> Result<bool> Interpreter<Trace>::take_done(Lane &lane) {
     if (!memory_.gpu) return false;
     bool has_moved = false;
     while (true) {
@@ -276,16 +295,19 @@ Result<bool> Interpreter::take_done(Lane &lane) {
         workbench_.seal(lane, task);
         release_uses(lane, task);
         lane.finish_started(*number);
+        trace_.done_on_device(task, lane.instance(), count_of(lane, task), lane.number());
         has_moved = true;
     }
     if (!has_moved) return false;
     transport_.came();
+    const uint64_t since = ticks_;
     charge(counters_.copy_ticks);
+    trace_.wait(since, ticks_);
     return true;
 }
 
 // Nobody reads what the task is going to write.
-bool Interpreter::may_begin(Lane &lane, const Task &task) {
+template <class Trace> bool Interpreter<Trace>::may_begin(Lane &lane, const Task &task) {
     for (uint32_t i = task.first; i < task.last; i++) {
         const Op &op = program_.ops[i];
         if (op.what == Op::What::label && !transport_.is_free(workbench_.slot(lane, op.dst.index)))
@@ -296,7 +318,7 @@ bool Interpreter::may_begin(Lane &lane, const Task &task) {
 }
 
 // Other instances lend other elements.
-bool Interpreter::is_read_by_peers(Lane &lane, const Op &op) {
+template <class Trace> bool Interpreter<Trace>::is_read_by_peers(Lane &lane, const Op &op) {
     const std::span<const std::byte> range = workbench_.overwritten(lane, op);
     const auto wires = lane.own_wires();
     return std::any_of(wires.begin(), wires.end(), [&](const HeldWire &held) {
@@ -304,7 +326,7 @@ bool Interpreter::is_read_by_peers(Lane &lane, const Op &op) {
     });
 }
 
-void Interpreter::release_uses(Lane &lane, const Task &task) {
+template <class Trace> void Interpreter<Trace>::release_uses(Lane &lane, const Task &task) {
     for (uint32_t i = task.uses_first; i < task.uses_last; i++) {
         HeldWire &held = lane.wire(program_.uses[i]);
         if (held.readers == 0) continue; // an own wire that is not lent
@@ -313,7 +335,18 @@ void Interpreter::release_uses(Lane &lane, const Task &task) {
     }
 }
 
-void Interpreter::charge(Counter &counter) {
+template <class Trace> Done Interpreter<Trace>::wait(const Wait &what) {
+    trace_.has_waited(what);
+    return transport_.wait(what);
+}
+
+template <class Trace> void Interpreter<Trace>::charge_wait() {
+    const uint64_t since = ticks_;
+    charge(counters_.wait_ticks);
+    trace_.wait(since, ticks_);
+}
+
+template <class Trace> void Interpreter<Trace>::charge(Counter &counter) {
     const uint64_t now = ticks_now();
     counter.add(now - ticks_);
     ticks_ = now;
@@ -321,7 +354,7 @@ void Interpreter::charge(Counter &counter) {
 
 // Where tiles pass through several operations, storing what peers read takes its share of the time
 // by their number.
-void Interpreter::charge_work(uint32_t stored, uint64_t count) {
+template <class Trace> void Interpreter<Trace>::charge_work(uint32_t stored, uint64_t count) {
     const uint64_t now = ticks_now();
     if (stored != 0 && count != 0)
         store_.took(static_cast<double>(now - ticks_) / static_cast<double>(count));
@@ -330,5 +363,8 @@ void Interpreter::charge_work(uint32_t stored, uint64_t count) {
     counters_.copy_ticks.add(now - ticks_ - encoding);
     ticks_ = now;
 }
+
+template class Interpreter<NoTrace>;
+template class Interpreter<StepTrace>;
 
 } // namespace qccl

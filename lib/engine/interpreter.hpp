@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/engine.hpp"
+#include "engine/step_trace.hpp"
 #include "engine/workbench.hpp"
 
 #include <cstdint>
@@ -10,10 +11,12 @@
 
 namespace qccl {
 
-class Interpreter {
+// `Trace` is NoTrace or StepTrace.
+template <class Trace> class Interpreter {
 public:
     Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
-                Counters &counters, const Program &program, const Call &call, bool streams);
+                Counters &counters, const Program &program, const Call &call, bool streams,
+                Trace &trace);
 
     Done run();
 
@@ -49,8 +52,15 @@ private:
     bool is_read_by_peers(Lane &lane, const Op &op);
 
     void release_uses(Lane &lane, const Task &task);
+    // Until something may have changed.
+    Done wait(const Wait &what);
     // The time since the last charge.
     void charge(Counter &counter);
+    void charge_wait();
+    // Elements of the segment that the task works on.
+    uint64_t count_of(Lane &lane, const Task &task) const {
+        return workbench_.range(lane, {}, program_.ops[task.first].chunk).count;
+    }
     void charge_work(uint32_t stored, uint64_t count);
 
     Transport &transport_;
@@ -59,11 +69,15 @@ private:
     Counters &counters_;
     const Program &program_;
     const Call &call_;
+    Trace &trace_;
     Workbench workbench_;
     StoreChoice &store_;
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet
 };
+
+extern template class Interpreter<NoTrace>;
+extern template class Interpreter<StepTrace>;
 
 } // namespace qccl

@@ -61,7 +61,10 @@ struct Program {
     Cut cut;
     CallDescriptor descriptor; // all but the call's number and tag
     uint64_t fingerprint = 0;  // its hash
-    Schedule schedule;         // placed, fused, lowered
+    // What the planner was asked for: for traces; it decides nothing here.
+    std::string asked_codec = "none", asked_algorithm = "auto";
+    uint64_t asked_hash = 0; // of both
+    Schedule schedule{};     // placed, fused, lowered
     Layout layout;
     Geometry geometry;
 

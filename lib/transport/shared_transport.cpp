@@ -12,8 +12,9 @@ namespace qccl {
 SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifelines,
                                  const Roster &roster, Recorder recorder,
                                  const TransportOptions &options)
-    : name_(name), ranks_per_core_(roster.ranks_per_core()), party_(std::move(party)),
-      shape_(roster[0].shape), history_(party_), verdict_(party_), recorder_(std::move(recorder)),
+    : name_(name), session_(roster.session()), ranks_per_core_(roster.ranks_per_core()),
+      party_(std::move(party)), shape_(roster[0].shape), history_(party_), verdict_(party_),
+      recorder_(std::move(recorder)),
       courier_(party_.has_far() ? std::make_unique<Courier>(party_, history_, verdict_) : nullptr),
       vigil_(party_, history_, verdict_, recorder_, std::move(lifelines), courier_.get(),
              {.spin = options.spin.value_or(roster.may_spin(options.rank) ? Vigil::usual_spin

@@ -35,6 +35,7 @@ public:
     }
     uint32_t rank() const override { return party_.rank; }
     uint32_t size() const override { return party_.size(); }
+    uint64_t session() const override { return session_; }
     double ranks_per_core() const override { return ranks_per_core_; }
 
     Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override;
@@ -117,6 +118,7 @@ private:
     Done drain();
 
     std::string name_;
+    const uint64_t session_;
     const double ranks_per_core_;
     Party party_;
     SegmentShape shape_;

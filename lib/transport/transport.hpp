@@ -80,6 +80,8 @@ public:
     virtual const char *name() const = 0;
     virtual uint32_t rank() const = 0;
     virtual uint32_t size() const = 0;
+    // A number that is equal on all ranks of the communicator, and hardly on another's.
+    virtual uint64_t session() const = 0;
     // Where most ranks share cores: how many of them there are for each. At least 1; equal on all
     // ranks.
     virtual double ranks_per_core() const = 0;

@@ -1,0 +1,62 @@
+// Events in the Trace Event Format's JSON array, which Perfetto and chrome://tracing read: a line
+// for each. The rank is a process there, each of its communicators and GPU streams a thread. Used
+// by the trace's thread.
+#pragma once
+
+#include "record/call_log.hpp"
+#include "trace/tick_clock.hpp"
+#include "trace/trace_event.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace qccl {
+
+inline constexpr uint32_t trace_version = 1;
+
+class TraceJson {
+public:
+    // `epoch_ns` (CLOCK_REALTIME) is where the times of all lines begin: numbers of JSON are
+    // doubles.
+    TraceJson(const CallLogHead &head, TickClock &clock);
+
+    // What a file ends with, behind its last line.
+    static constexpr const char *ending = "\n]\n";
+
+    // Each appends lines.
+    void begin_file(std::string &text, uint64_t session);
+    void begin_comm(std::string &text, const LoggedComm &comm);
+    // `comm` and `shape` are the event's. Of a call_end there is a line only after a call_begin.
+    void event(std::string &text, const LoggedComm &comm, const LoggedShape &shape,
+               const TraceEvent &event);
+    // So many calls are missing before the event.
+    void left_out(std::string &text, const LoggedComm &comm, const TraceEvent &event,
+                  uint64_t calls);
+
+private:
+    void begin_line(std::string &text, std::string_view name, std::string_view category, char phase,
+                    uint32_t thread);
+    void name_thread(std::string &text, uint32_t thread, const std::string &name);
+    uint32_t gpu_stream(std::string &text, const LoggedComm &comm, uint16_t lane);
+    void add_time(std::string &text, const char *key, int64_t ns);
+    void add_times(std::string &text, const TraceEvent &event);
+    void add_queued(std::string &text, const LoggedComm &comm, const LoggedShape &shape,
+                    const TraceEvent &event);
+    void call_begin(std::string &text, const LoggedComm &comm, const LoggedShape &shape,
+                    const TraceEvent &event);
+    void call_end(std::string &text, const LoggedComm &comm, const TraceEvent &event);
+    void wait(std::string &text, const LoggedComm &comm, const TraceEvent &event);
+    void message(std::string &text, const LoggedComm &comm, const TraceEvent &event);
+    void work(std::string &text, const LoggedComm &comm, const TraceEvent &event);
+
+    const CallLogHead head_;
+    TickClock &clock_;
+    const uint32_t process_; // its number in the trace: not 0, which stands for the idle task
+    std::map<std::pair<uint32_t, uint16_t>, uint32_t> gpu_streams_; // by communicator and lane
+    uint32_t threads_ = 0;
+    std::map<uint32_t, uint32_t> comm_threads_;
+};
+
+} // namespace qccl

@@ -1,0 +1,115 @@
+// One rank's trace (QCCL_TRACE) and call log (QCCL_RECORD_CALLS): a thread that takes what the
+// rank's communicators note of their calls and writes it to files, each at most once. What cannot
+// be written is left out; calls neither wait for it nor fail. Any thread may call.
+#pragma once
+
+#include "base/quiet_thread.hpp"
+#include "base/result.hpp"
+#include "record/call_log.hpp"
+#include "trace/call_tracer.hpp"
+#include "trace/output_file.hpp"
+#include "trace/tick_clock.hpp"
+#include "trace/trace_json.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <semaphore>
+#include <string>
+#include <vector>
+
+namespace qccl {
+
+// Patterns of file names as QCCL_TRACE and QCCL_RECORD_CALLS have them; empty: no such file.
+struct TracePatterns {
+    std::string trace, calls;
+
+    bool are_empty() const { return trace.empty() && calls.empty(); }
+    // invalid_argument: what stands behind a % is none of the letters.
+    Done check() const;
+};
+
+// What the user should know: a sentence for the log.
+struct TraceNotice {
+    std::string text;
+    bool is_warning = true; // else another rank warns of the like
+};
+
+class TraceService {
+public:
+    // Of the rank's first communicator, in which it is `rank` of `ranks`; `library` is its version.
+    // Files are created with the first call. system_error where the thread cannot be started.
+    static Result<std::shared_ptr<TraceService>> create(const TracePatterns &patterns,
+                                                        uint32_t rank, uint32_t ranks,
+                                                        const std::string &library);
+    ~TraceService();
+    TraceService(const TraceService &) = delete;
+
+    // A communicator whose calls are traced from now on; the service numbers it.
+    std::shared_ptr<CallTracer> attach(LoggedComm comm);
+    // After its last call. Returns when all of it is in the files.
+    void detach(const std::shared_ptr<CallTracer> &tracer);
+
+    // Since the last look, which costs one load where there are none.
+    bool has_notices() const { return has_notices_.load(std::memory_order_relaxed); }
+    std::vector<TraceNotice> take_notices();
+
+private:
+    struct Source {
+        std::shared_ptr<CallTracer> tracer;
+        // The latest, by their number in the tracer - 1 - forgotten.
+        std::deque<LoggedShape> shapes{};
+        uint32_t forgotten = 0;
+        uint64_t end = 0; // of the ring, in this round
+        uint64_t lost_told = 0, left_out = 0;
+        bool closes = false, has_begun = false;
+
+        const LoggedShape &shape(uint32_t number) const { return shapes[number - 1 - forgotten]; }
+    };
+    struct File {
+        OutputFile file;
+        const char *setting;
+        std::string text{}; // not written yet
+    };
+
+    TraceService(TracePatterns patterns, CallLogHead head)
+        : patterns_(std::move(patterns)), head_(std::move(head)), json_(head_, clock_) {}
+    void run();
+    void round();
+    void open_files(const CallTracer &first);
+    std::optional<File> open(const char *setting, const std::string &pattern, const char *ending);
+    void read(Source &source);
+    void take_shapes(Source &source);
+    void begin(Source &source);
+    void take(Source &source, const TraceEvent &event);
+    void log_call(Source &source, const TraceEvent &event);
+    void end(const Source &source);
+    void flush(std::optional<File> &file, size_t least);
+    void note(const std::string &sentence, bool is_warning = true);
+    void keep_budget();
+
+    const TracePatterns patterns_;
+    const CallLogHead head_;
+    TickClock clock_;
+    TraceJson json_;
+    // Of the thread.
+    bool are_open_ = false;
+    std::optional<File> trace_, calls_;
+    uint32_t last_shape_ = 0; // in the call log
+    int64_t budget_ns_ = 0, budget_at_ns_ = 0, spent_ns_ = 0;
+    uint64_t traced_groups_ = 1; // of every so many groups of calls one is traced
+
+    CallTracer::Wake wake_{0};
+    std::atomic<bool> ends_{false}, has_notices_{false};
+    std::mutex mutex_; // of what follows
+    std::condition_variable changed_;
+    std::vector<std::shared_ptr<Source>> sources_;
+    uint32_t last_comm_ = 0;
+    std::vector<TraceNotice> notices_;
+    QuietThread thread_; // last: it uses the others
+};
+
+} // namespace qccl
