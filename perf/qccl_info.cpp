@@ -1,11 +1,13 @@
 // qccl-info: what the library is, has and would do on this machine.
 #include "perf/attach.hpp"
+#include "perf/calls_info.hpp"
 #include "perf/command_line.hpp"
 #include "perf/machine_info.hpp"
 #include "perf/machine_options.hpp"
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
 #include "perf/standard_output.hpp"
+#include "perf/trace_merge.hpp"
 #include "perf/version_line.hpp"
 
 #include "base/choice.hpp"
@@ -158,6 +160,29 @@ static void add_attach(CLI::App &app, AttachQuestion &question, Task &task) {
         [&task, &question] { task = [&question] { return print_attached(question); }; });
 }
 
+struct TraceQuestion {
+    std::vector<std::string> files;
+    std::string output = "trace.json";
+};
+
+static void add_traces(CLI::App &app, std::vector<std::string> &logs, TraceQuestion &traces,
+                       Task &task) {
+    CLI::App &calls =
+        *app.add_subcommand("calls", "calls, time and skew of a job that recorded its calls");
+    calls.add_option("FILE", logs, "files of QCCL_RECORD_CALLS, one for each rank")
+        ->required()
+        ->group(options);
+    calls.callback([&task, &logs] { task = [&logs] { return print_calls(logs); }; });
+    CLI::App &trace = *app.add_subcommand("trace", "the traces of a job's ranks as one");
+    trace.add_option("FILE", traces.files, "files of QCCL_TRACE, one for each rank")
+        ->required()
+        ->group(options);
+    add_option(trace, options, "--output", "where to write (trace.json)", take_text(traces.output));
+    trace.callback([&task, &traces] {
+        task = [&traces] { return merge_traces(traces.files, traces.output); };
+    });
+}
+
 static int run(const std::vector<std::string> &command_line) {
     const std::vector<std::string> words(command_line.begin() + !command_line.empty(),
                                          command_line.end());
@@ -179,6 +204,9 @@ static int run(const std::vector<std::string> &command_line) {
     add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
     AttachQuestion attached;
     add_attach(app, attached, task);
+    std::vector<std::string> logs;
+    TraceQuestion traces;
+    add_traces(app, logs, traces, task);
     ScheduleQuestion question;
     add_questions(app, question, task);
     // So that it is refused after a topic as it is before one.

@@ -1,9 +1,8 @@
 #include "perf/schedule_info.hpp"
 
-#include "base/file_descriptor.hpp"
-#include "base/system_error.hpp"
 #include "coll/algorithm.hpp"
 #include "perf/machine_options.hpp"
+#include "perf/text_file.hpp"
 #include "plan/explain.hpp"
 #include "schedule/place_codec.hpp"
 #include "schedule/synchronous.hpp"
@@ -12,11 +11,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace qccl::perf {
@@ -69,26 +66,6 @@ Done print_schedule(const ScheduleQuestion &question) {
     QCCL_TRY(Schedule schedule, schedule_of(question, question.rank));
     std::fputs(print(Section{question.team(question.rank), std::move(schedule)}).c_str(), stdout);
     return {};
-}
-
-static Error cannot_read(const std::string &called, int reason) {
-    return Error::make(Code::invalid_argument, "cannot read %s: %s", called.c_str(),
-                       describe_errno(reason).c_str());
-}
-
-static Result<std::string> read_text(const std::string &path, const std::string &called) {
-    const FileDescriptor file(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                                          : open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file.is_open()) return cannot_read(called, errno);
-    std::string text;
-    std::vector<char> piece(65536);
-    for (;;) {
-        const ssize_t bytes = read(file.number(), piece.data(), piece.size());
-        if (bytes < 0 && errno == EINTR) continue;
-        if (bytes < 0) return cannot_read(called, errno);
-        if (bytes == 0) return text;
-        text.append(piece.data(), static_cast<size_t>(bytes));
-    }
 }
 
 // That every rank has one section, and that all are of one job. They are sorted by rank.

@@ -72,7 +72,7 @@ static constexpr SettingRow table[] = {
      "host, %p the process",
      store<&Settings::trace, parse_text>},
     {"QCCL_RECORD_CALLS", "", "a path",
-     "every rank's calls with shapes and times, without data; %r, %h and %p "
+     "every rank's calls with shapes and times, without data, for qccl-info calls; %r, %h and %p "
      "as in QCCL_TRACE",
      store<&Settings::record_calls, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",

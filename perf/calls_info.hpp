@@ -1,0 +1,15 @@
+// qccl-info calls: what files of QCCL_RECORD_CALLS say of a job.
+#pragma once
+
+#include "base/result.hpp"
+
+#include <string>
+#include <vector>
+
+namespace qccl::perf {
+
+// Prints the ranks, the calls by shape, and the skew. An error, invalid_argument or damaged_data,
+// names the file and what is wrong with it.
+Done print_calls(const std::vector<std::string> &files);
+
+} // namespace qccl::perf
