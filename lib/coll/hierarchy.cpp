@@ -127,6 +127,7 @@ private:
     // him in another group.
     template <class EndOf> std::vector<Group> groups(uint32_t level, EndOf end_of) const {
         std::vector<Group> found;
+        std::map<std::vector<uint32_t>, size_t> numbers; // by what the members follow from
         for (uint32_t c = 0; c < s_.chunks; c++) {
             const Route &route = routes_[c];
             const bool is_in =
@@ -134,16 +135,22 @@ private:
                 nest_.carrier(level - 1, nest_.group_of(level - 1, t_.rank), route) == t_.rank;
             const uint32_t end = is_in ? end_of(route) : nobody;
             if (end == nobody) continue;
-            auto at = found.begin();
-            if (level != 0 || found.empty()) { // ranks are the members for every chunk
-                const auto members = nest_.members(level, nest_.group_of(level, t_.rank), route);
-                at = std::find_if(found.begin(), found.end(),
-                                  [&](const Group &g) { return g.ranks == members; });
-                if (at == found.end()) at = found.insert(found.end(), Group(members, t_.rank));
-            }
-            at->chunks[at->position(end)].push_back(c);
+            const auto [known, is_new] = numbers.try_emplace(nest_.places(level, route));
+            if (is_new) known->second = number_of_group(found, level, route);
+            Group &group = found[known->second];
+            group.chunks[group.position(end)].push_back(c);
         }
         return found;
+    }
+
+    // Of the rank's group that the members on the route are, which may be a new one.
+    size_t number_of_group(std::vector<Group> &found, uint32_t level, const Route &route) const {
+        const auto members = nest_.members(level, nest_.group_of(level, t_.rank), route);
+        const auto at = std::find_if(found.begin(), found.end(),
+                                     [&](const Group &g) { return g.ranks == members; });
+        const auto number = static_cast<size_t>(at - found.begin());
+        if (at == found.end()) found.emplace_back(members, t_.rank);
+        return number;
     }
 
     // Chunks of owners that are in the rank's group, or of those elsewhere.

@@ -40,6 +40,13 @@ std::vector<uint32_t> Nest::members(uint32_t level, uint32_t group, const Route 
     return found;
 }
 
+std::vector<uint32_t> Nest::places(uint32_t level, const Route &route) const {
+    std::vector<uint32_t> found;
+    for (uint32_t below = 0; below < level; below++)
+        found.push_back(route.shares.empty() ? place(below, route.owner) : route.shares[below]);
+    return found;
+}
+
 // Of the rank's group at the level, or of its part there, the how manieth part the rank is in.
 uint32_t Nest::place(uint32_t level, uint32_t rank) const {
     const auto &all = parts(level, group_of(level, rank));

@@ -29,6 +29,8 @@ public:
         return static_cast<uint32_t>(levels_[level].parts.size());
     }
     std::vector<uint32_t> members(uint32_t level, uint32_t group, const Route &route) const;
+    // Routes for which this is equal have equal members in every group of the level.
+    std::vector<uint32_t> places(uint32_t level, const Route &route) const;
     // The member that deals with the chunk also at the level above; at the top home().
     uint32_t carrier(uint32_t level, uint32_t group, const Route &route) const;
     // Of the group that the owner is in, the member that is the owner or has its part.
