@@ -1,0 +1,47 @@
+// Elements of an SVG picture as text. Used by topology/picture_svg. Pure.
+#pragma once
+
+#include "topology/picture_layout.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qccl {
+
+struct Point {
+    double x = 0, y = 0;
+};
+
+struct Stroke {
+    std::string color;
+    double width = 1;
+    double opacity = 1;
+    bool is_dashed = false;
+};
+
+struct TextStyle {
+    double size = 10;
+    const char *anchor = "middle"; // or start, end
+    bool is_bold = false;
+    const char *color = "#212529";
+};
+
+class SvgText {
+public:
+    void rectangle(const Rect &rect, const char *fill, const Stroke &border, double radius = 4);
+    // Cut off with an ellipsis where it is wider than `most_width`.
+    void text(Point start, std::string_view text, const TextStyle &style, double most_width = 1e9);
+    void line(const std::vector<Point> &points, const Stroke &stroke);
+    // From `from` to `to` on one height, `depth` below it at the middle (above if negative), with a
+    // head at the middle that points to `to` if it has one.
+    void arc(Point from, Point to, double depth, const Stroke &stroke, bool has_head);
+
+    // The whole document.
+    std::string finish(double width, double height) const;
+
+private:
+    std::string body_;
+};
+
+} // namespace qccl
