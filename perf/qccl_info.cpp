@@ -7,6 +7,7 @@
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
 #include "perf/standard_output.hpp"
+#include "perf/topology_info.hpp"
 #include "perf/trace_merge.hpp"
 #include "perf/version_line.hpp"
 
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <functional>
 #include <new>
+#include <tuple>
 
 #include <CLI/CLI.hpp>
 
@@ -183,6 +185,25 @@ static void add_traces(CLI::App &app, std::vector<std::string> &logs, TraceQuest
     });
 }
 
+static void add_topology(CLI::App &app, TopologyQuestion &question, Task &task) {
+    CLI::App &command =
+        *app.add_subcommand("topology", "parts, links and rings of this machine or another one");
+    add_option(command, options, "--topology",
+               "a file of hwloc, NCCL, RCCL or --text, or a text such as '4 x node(8 gpu) net:50'",
+               take_text(question.topology));
+    add_option(command, options, "--ranks", "how many (one for each GPU or NUMA node)",
+               take_count(question.ranks, 1, most_ranks));
+    command.add_flag("--matrix", question.has_matrix, "paths between GPUs, NICs and NUMA nodes")
+        ->group(options);
+    for (const auto &[flag, help, path] :
+         {std::tuple("--svg", "write a picture to this file; -: standard output", &question.svg),
+          std::tuple("--json", "write JSON to this file", &question.json),
+          std::tuple("--text", "write a text that --topology reads to this file", &question.text)})
+        add_option(command, options, flag, help, take_text(*path));
+    command.callback(
+        [&task, &question] { task = [&question] { return print_topology(question); }; });
+}
+
 static int run(const std::vector<std::string> &command_line) {
     const std::vector<std::string> words(command_line.begin() + !command_line.empty(),
                                          command_line.end());
@@ -207,15 +228,20 @@ static int run(const std::vector<std::string> &command_line) {
     std::vector<std::string> logs;
     TraceQuestion traces;
     add_traces(app, logs, traces, task);
+    TopologyQuestion topology;
+    add_topology(app, topology, task);
     ScheduleQuestion question;
     add_questions(app, question, task);
     // So that it is refused after a topic as it is before one.
     for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
-    if (*json && !app.get_subcommands().empty())
-        return tell(refusal(program, "--json describes the run and takes no topic; " +
-                                         app.get_subcommands().front()->get_name() +
-                                         " prints text only"));
+    if (*json && !app.get_subcommands().empty()) {
+        const std::string topic = app.get_subcommands().front()->get_name();
+        return tell(
+            refusal(program, "--json describes the run and takes no topic; " + topic +
+                                 (topic == "topology" ? " takes its own --json FILE behind it"
+                                                      : " prints text only")));
+    }
     const bool asks = app.got_subcommand("explain") || app.got_subcommand("schedule") ||
                       app.got_subcommand("verify");
     if (const Done sound = asks ? check_question(question) : Done{}; !sound)

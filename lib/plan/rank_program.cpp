@@ -13,14 +13,12 @@ ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const
     const bool is_narrow = type_bytes(problem.type) < sizeof(float);
     const double copying = speeds.copy.at(static_cast<double>(vector_bytes(problem)));
     const auto coding = [&](const Codec &codec) -> ComputeSpeeds::Coding {
-        if (codec.is_lossless())
-            return {copying, copying, copying};
+        if (codec.is_lossless()) return {copying, copying, copying};
         const CodecRate &rate = speeds.codec_rates.of(codec);
         const double factor = is_narrow ? speeds.narrow_coding : 1;
         return {rate.encode * factor, rate.decode * factor, rate.decode_add * factor};
     };
-    return {
-        .copy = copying, .outer = coding(problem.codec), .inner = coding(inner)};
+    return {.copy = copying, .outer = coding(problem.codec), .inner = coding(inner)};
 }
 
 // ---- CallGeometry

@@ -1,0 +1,79 @@
+#include "perf/topology_info.hpp"
+
+#include "base/system_error.hpp"
+#include "topology/graph_json.hpp"
+#include "topology/graph_text.hpp"
+#include "topology/hwloc_source.hpp"
+#include "topology/matrix_text.hpp"
+#include "topology/network_source.hpp"
+#include "topology/picture_rings.hpp"
+#include "topology/picture_svg.hpp"
+#include "topology/rank_places.hpp"
+#include "topology/read_topology.hpp"
+#include "topology/tree_text.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+namespace qccl::perf {
+
+// With every port that leads out of it, as no job says which it uses.
+static Result<Graph> this_machine() {
+    const DiscoveredMachine machine = discover_machine();
+    if (!machine.warning.empty()) std::fprintf(stderr, "qccl-info: %s\n", machine.warning.c_str());
+    if (!machine.instead_of_hardware.empty())
+        std::fprintf(stderr, "qccl-info: this is not the hardware, but what %s says\n",
+                     machine.instead_of_hardware.c_str());
+    const std::vector<NetworkPort> ports = list_ports();
+    NetworkChoice choice;
+    for (const NetworkPort &port : ports)
+        if (port.is_up && !port.is_loopback && !port.is_internal)
+            choice.interfaces.push_back(port.name);
+    return connect_to_network(machine.graph, ports, choice);
+}
+
+static Done write_file(const std::string &path, const std::string &content) {
+    if (path.empty()) return {};
+    const auto fail = [&](const char *what) {
+        return Error::make(Code::system_error, "cannot %s %.300s: %s", what, path.c_str(),
+                           describe_errno(errno).c_str());
+    };
+    if (path == "-") {
+        std::fwrite(content.data(), 1, content.size(), stdout);
+        return {};
+    }
+    std::FILE *const file = std::fopen(path.c_str(), "we");
+    if (file == nullptr) return fail("open");
+    const bool is_whole = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+    if (std::fclose(file) != 0 || !is_whole) return fail("write");
+    return {};
+}
+
+static void print_rings(const RankOrder &order) {
+    for (const RingLabel &ring : ring_labels(order)) std::printf("%s\n", ring.text.c_str());
+}
+
+Done print_topology(const TopologyQuestion &question) {
+    QCCL_TRY(const Graph graph,
+             question.topology.empty() ? this_machine() : read_topology(question.topology));
+    QCCL_TRY(const std::vector<uint32_t> places, rank_places(graph, question.ranks));
+    const bool needs_rings =
+        !question.has_matrix || !question.svg.empty() || !question.json.empty();
+    const RankOrder order = needs_rings ? order_ranks(graph, places) : RankOrder();
+    const bool has_output = question.svg == "-" || question.json == "-" || question.text == "-";
+    if (!has_output && question.has_matrix) {
+        std::fputs(print_matrix(graph).c_str(), stdout);
+    } else if (!has_output) {
+        std::fputs(print_tree(graph).c_str(), stdout);
+        print_rings(order);
+    }
+    if (!question.svg.empty())
+        QCCL_TRY(write_file(question.svg, draw_picture(graph, places, order)));
+    if (!question.json.empty())
+        QCCL_TRY(write_file(question.json, print_graph_json(graph, places, order)));
+    if (!question.text.empty()) QCCL_TRY(write_file(question.text, print_graph_text(graph)));
+    return {};
+}
+
+} // namespace qccl::perf
