@@ -246,8 +246,12 @@ static Result<int> run(const CodecArguments &arguments) {
     const auto type = parse_type(arguments.type);
     if (!type)
         return no_choice("--datatype", arguments.type, {"float", "double", "half", "bfloat16"});
-    for (const Codec &codec : codecs)
+    for (const Codec &codec : codecs) {
+        if (codec.is_auto())
+            return refuse("%s is chosen for a collective; codecs are measured by their names",
+                          spec(codec).c_str());
         QCCL_TRY(check_codec(codec, Collective::all_reduce, *type, RedOp::sum));
+    }
     QCCL_TRY(check_bytes(arguments, codecs, *type));
     if (how_started().launch(false) != Launch::processes)
         return refuse("codecs are measured by one process; under mpirun and its like each would "

@@ -114,7 +114,7 @@ static void print_table(const std::vector<Row> &rows) {
     for (const Row &row : rows) {
         const Measurement &m = row.out_of_place;
         std::printf("%-20s %-8s %10.1f %8.2f %11" PRIu64 " %6s %10s %10s %10s %6s %9s\n",
-                    spec(row.codec).c_str(), row.algorithm.c_str(), m.time_us.median,
+                    spec(row.shown_codec()).c_str(), row.algorithm.c_str(), m.time_us.median,
                     operation.algbw(m.time_us.median * 1e-6), m.wire_bytes,
                     number("%.2f", m.ratio).c_str(), number("%.2e", m.nmse).c_str(),
                     number("%.2e", row.nmse_predicted).c_str(),

@@ -46,6 +46,7 @@ Json row_json(const Row &row, bool in_place) {
             {"in_place", in_place},
             {"algorithm", row.algorithm},
             {"codec", spec(row.codec)},
+            {"used_codec", spec(row.used_codec)},
             {"ranks", operation.ranks},
             {"transport", row.transport},
             {"devices", row.devices},
@@ -122,6 +123,7 @@ static Json result_json(const Row &row, const PerfArguments &arguments) {
     result["actual_iterations"] = row.out_of_place.iterations_us.size();
     result["experiment_name"] = label(row, arguments);
     result["codec"] = spec(row.codec);
+    result["used_codec"] = spec(row.used_codec);
     result["algorithm"] = row.algorithm;
     return result;
 }

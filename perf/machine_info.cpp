@@ -88,6 +88,8 @@ Done print_codecs() {
                     static_cast<double>(bytes) * 8 / sample, unit_nmse(codec, DataType::float32),
                     row.keys.empty() ? "-" : listed(row.keys).c_str());
     }
+    std::printf("  %-10s %14s %18s  %s\n", auto_name().name.data(), "-", "-",
+                listed(auto_name().keys).c_str());
     std::printf("keys\n");
     for (const CodecKey &key : codec_keys())
         std::printf("  %-16s %s\n", key.name.data(), listed(key.possible).c_str());

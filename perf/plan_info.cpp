@@ -42,6 +42,17 @@ static Result<std::string> choice_in(const std::string &text) {
     return text.substr(line, colon - line);
 }
 
+// In a line of its own where it is not `asked`: "  travels with int4 (4.5 bits a value): ...".
+static Result<Codec> codec_in(const std::string &text, const Codec &asked) {
+    const std::string start = "\n  travels with ";
+    const size_t line = text.find(start);
+    if (line == std::string::npos) return asked;
+    const std::string name = text.substr(line + start.size());
+    // A colon before a space ends the name, and others are part of it.
+    const size_t end = name.find_first_of(" \n");
+    return parse_codec(name.substr(0, name.at(end - 1) == ':' ? end - 1 : end));
+}
+
 // In the line of the chosen algorithm, "* ring ...; NMSE 1.234e-05"; none is said of what loses
 // nothing.
 static Result<double> nmse_in(const std::string &text) {
@@ -57,7 +68,9 @@ static Result<double> nmse_in(const std::string &text) {
 Result<PlanInfo> plan_of(qcclComm_t comm, const Operation &operation, const Codec &codec,
                          const std::string &algorithm) {
     QCCL_TRY(const std::string text, explanation(comm, operation, codec, algorithm));
-    PlanInfo info{.algorithm = algorithm, .transport = "", .nmse_predicted = std::nullopt};
+    PlanInfo info{
+        .algorithm = algorithm, .transport = "", .codec = codec, .nmse_predicted = std::nullopt};
+    QCCL_TRY(info.codec, codec_in(text, codec));
     QCCL_TRY(info.transport, transport_in(text));
     if (algorithm.empty()) {
         QCCL_TRY(info.algorithm, choice_in(text));

@@ -15,6 +15,7 @@ namespace qccl::perf {
 struct PlanInfo {
     std::string algorithm;
     std::string transport;
+    Codec codec; // that values travel with: another than asked for where the planner chooses
     std::optional<double>
         nmse_predicted; // nothing for integers, and for operations other than sums
 };

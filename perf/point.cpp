@@ -300,7 +300,7 @@ Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
         if (stage_.arguments.checks == 0) break;
         QCCL_TRY(const std::byte *const result, result_on_host(in_place));
         QCCL_TRY(const Verdict verdict,
-                 check_result(stage_.crew, operation_, one.codec, stage_.source, result));
+                 check_result(stage_.crew, operation_, one.plan.codec, stage_.source, result));
         measurement.wrong = verdict.wrong;
         measurement.overflowed = verdict.overflowed;
         measurement.nmse = verdict.nmse;
@@ -342,6 +342,7 @@ Row Point::row_of(const Case &one, const Measurement &out_of_place,
                   const Measurement &in_place) const {
     return {.operation = operation_,
             .codec = one.codec,
+            .used_codec = one.plan.codec,
             .algorithm = one.plan.algorithm,
             .transport = one.plan.transport,
             .devices = stage_.arguments.devices_of_ranks(),

@@ -15,8 +15,11 @@ namespace qccl::perf {
 std::string timestamp() { return local_time("%Y-%m-%d %H:%M:%S"); }
 
 static int widest(const std::vector<Codec> &codecs) {
-    size_t width = 8;
-    for (const Codec &codec : codecs) width = std::max(width, spec(codec).size());
+    static constexpr size_t least = 8;
+    static constexpr std::string_view longest_chosen = "minmax:bits=7,bucket=64";
+    size_t width = least;
+    for (const Codec &codec : codecs)
+        width = std::max(width, codec.is_auto() ? longest_chosen.size() : spec(codec).size());
     return static_cast<int>(width);
 }
 
@@ -160,10 +163,11 @@ void Report::print_row(const Row &row) {
 
     const Measurement &shown = row.out_of_place;
     const char *const agree = !shown.ranks_agree ? "-" : *shown.ranks_agree ? "yes" : "NO";
-    std::fprintf(out_, our_columns, codec_width_, spec(row.codec).c_str(), row.algorithm.c_str(),
-                 std::to_string(shown.wire_bytes).c_str(), or_dash("%.2f", shown.ratio).c_str(),
-                 or_dash("%.2e", shown.nmse).c_str(), or_dash("%.2e", row.nmse_predicted).c_str(),
-                 agree, fitted(shown.time_us.median, 9).c_str(),
+    std::fprintf(out_, our_columns, codec_width_, spec(row.shown_codec()).c_str(),
+                 row.algorithm.c_str(), std::to_string(shown.wire_bytes).c_str(),
+                 or_dash("%.2f", shown.ratio).c_str(), or_dash("%.2e", shown.nmse).c_str(),
+                 or_dash("%.2e", row.nmse_predicted).c_str(), agree,
+                 fitted(shown.time_us.median, 9).c_str(),
                  row.in_place.is_known ? fitted(row.in_place.time_us.median, 9).c_str() : "-",
                  or_dash("%.2f", shown.speedup).c_str());
     if (!arguments_.baseline.empty()) {

@@ -51,7 +51,12 @@ inline Statistics iteration_statistics(const Measurement &measurement, size_t sk
 
 struct Row {
     Operation operation;
-    Codec codec;
+    Codec codec;      // as it was asked for
+    Codec used_codec; // that values travelled with
+
+    // As for algorithms, the one that ran where it was left to the library.
+    const Codec &shown_codec() const { return codec.is_auto() ? used_codec : codec; }
+
     std::string algorithm; // that ran, where "auto" was asked for too
     std::string transport;
     std::vector<std::string> devices; // one for each rank

@@ -150,6 +150,7 @@ private:
         const double us = done.simulation.time_ns / 1e3;
         Row row{.operation = operation,
                 .codec = codec,
+                .used_codec = done.plan.codec,
                 .algorithm = spec(done.plan.algorithm),
                 .transport = "simulated",
                 .devices = {},

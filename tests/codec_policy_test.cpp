@@ -42,6 +42,8 @@ static void only_a_call_reaches_what_does_not_reduce() {
         CHECK_EQ(chosen({int8, int8}, nullptr, call), "none");
         CHECK_EQ(chosen({}, &int8, call), "int8");
     }
+    const Codec budget = codec("auto:nmse=0.1");
+    CHECK_EQ(chosen({{}, budget}, nullptr, float_sum), "auto:nmse=0.1");
     const CallShape scatter = shape(Collective::reduce_scatter, DataType::float16, RedOp::avg);
     CHECK_EQ(chosen({{}, int8}, nullptr, scatter), "int8");
 }
@@ -58,16 +60,16 @@ static void the_environment_reaches_sum_and_avg_of_floating_point() {
 }
 
 static void an_impossible_codec_is_refused_only_where_the_call_names_it() {
-    const Codec int4 = codec("int4");
     const CallShape max = shape(Collective::all_reduce, DataType::float32, RedOp::max);
     const CallShape integers = shape(Collective::all_reduce, DataType::int32, RedOp::sum);
-    for (const CallShape &call : {max, integers}) {
-        const auto refused = CodecPolicy{}.choose(&int4, call);
-        CHECK(!refused && refused.error().code == Code::invalid_argument);
-        const auto passed_over = CodecPolicy{int4, {}}.choose(nullptr, call);
-        CHECK_OK(passed_over);
-        CHECK(passed_over->codec.is_lossless() && passed_over->passed_over);
-    }
+    for (const Codec &impossible : {codec("int4"), codec("auto:nmse=0.1")})
+        for (const CallShape &call : {max, integers}) {
+            const auto refused = CodecPolicy{}.choose(&impossible, call);
+            CHECK(!refused && refused.error().code == Code::invalid_argument);
+            const auto passed_over = CodecPolicy{impossible, {}}.choose(nullptr, call);
+            CHECK_OK(passed_over);
+            CHECK(passed_over->codec.is_lossless() && passed_over->passed_over);
+        }
 }
 
 int main() {

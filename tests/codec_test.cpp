@@ -98,12 +98,44 @@ static void shortest_specs_lead_back() {
     for (const CodecName &row : codec_names()) CHECK_EQ(spec(parsed(row.name.data())), row.name);
 }
 
+static void budgets_come_back() {
+    for (const char *text : {"auto:nmse=0.001", "auto:nmse=1e-05", "auto:bits=4", "auto:bits=4.5",
+                             "auto:nmse=0.02,bits=6.125", "auto:nmse=0.001,min=64K",
+                             "auto:nmse=0.3,bits=64,from=int+minmax+nvfp4+bf16,min=0"}) {
+        CHECK_EQ(spec(parsed(text)), text);
+        CHECK(parsed(spec(parsed(text)).c_str()) == parsed(text));
+        CHECK(parsed(text).is_auto() && !parsed(text).is_lossless() && !is_possible(parsed(text)));
+    }
+    CHECK_EQ(spec(parsed("auto:bits=4.50,nmse=1e-3")), "auto:nmse=0.001,bits=4.5");
+    CHECK_EQ(spec(parsed("auto:from=bf16+int+int,nmse=1E-2")), "auto:nmse=0.01,from=int+bf16");
+    CHECK(!(parsed("auto:nmse=1e-3") == parsed("auto:nmse=2e-3")));
+    const auto list = parse_codec_list("none,auto:nmse=1e-3,bits=4,int8");
+    CHECK_OK(list);
+    CHECK_EQ(list->size(), size_t{3});
+    CHECK_EQ(spec((*list)[1]), "auto:nmse=0.001,bits=4");
+}
+
+static void strange_budgets_are_refused() {
+    for (const char *text : {"auto", "auto:min=5", "auto:from=int"})
+        check_refused(text, "auto needs a budget: nmse=E");
+    for (const char *text : {"0", "1", "-0.1", "1e-400", "1e-310", "nan", "inf", "+0.1", "0,1x", "",
+                             "0.1 ", "0x1p-4", "1e"})
+        check_refused(std::string("auto:nmse=") + text, "possible is a number above 0 and below 1");
+    for (const char *text : {"0", "0.999", "64.001", "-4", "", "4.0001", "1e1"})
+        check_refused(std::string("auto:bits=") + text, "possible is 1 to 64");
+    for (const char *text : {"", "int4", "+", "int+", "INT", "bf16,"})
+        check_refused(std::string("auto:nmse=0.1,from=") + text, "possible are");
+    check_refused("auto:", "possible are min, nmse, bits, from");
+    check_refused("auto:nmse=0.1,round=stochastic", "possible are min, nmse, bits, from");
+    check_refused("int4:nmse=0.1", "possible are block, round, seed, min");
+}
+
 static void strange_names_are_refused() {
     for (const char *text : {"", "int7", "int1", "int9", "int", "INT4", "int4 ", " int4", "none4",
                              "fp8", "topK", ":", "int4;"})
         check_refused(
             text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax, "
-                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk");
+                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -307,6 +339,8 @@ int main() {
         QTEST(shortest_specs_lead_back),
         QTEST(strange_names_are_refused),
         QTEST(strange_keys_are_refused),
+        QTEST(budgets_come_back),
+        QTEST(strange_budgets_are_refused),
         QTEST(strange_values_are_refused),
         QTEST(impossible_combinations_are_refused),
         QTEST(lists_continue_the_item_before),

@@ -220,9 +220,31 @@ static void damage_is_seen(void **state)
     qcclCodecDestroy(other);
 }
 
+/* It is chosen for a collective, and there is none here. */
+static void a_budget_encodes_nothing(void **state)
+{
+    static const char reason[] = "codec is auto:nmse=0.001, which is chosen for a collective";
+    qcclCodec_t codec = make("auto:nmse=1e-3");
+    size_t bytes = 7;
+    (void)state;
+    assert_int_equal(qcclCodecMaxEncodedBytes(codec, count, qcclFloat32, &bytes),
+                     qcclInvalidArgument);
+    assert_non_null(strstr(qcclGetLastError(NULL), reason));
+    assert_int_equal(
+        qcclCodecEncode(codec, values, count, qcclFloat32, bytes_of, most_bytes, &bytes, NULL),
+        qcclInvalidArgument);
+    assert_non_null(strstr(qcclGetLastError(NULL), reason));
+    assert_int_equal(qcclCodecDecode(codec, bytes_of, 64, decoded, count, qcclFloat32, NULL),
+                     qcclInvalidArgument);
+    assert_non_null(strstr(qcclGetLastError(NULL), reason));
+    assert_int_equal(bytes, 7);
+    assert_int_equal(qcclCodecDestroy(codec), qcclSuccess);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_budget_encodes_nothing),
         cmocka_unit_test(every_codec_comes_back),
         cmocka_unit_test(nothing_is_a_container_too),
         cmocka_unit_test(on_a_stream),

@@ -95,13 +95,19 @@ class Topics(unittest.TestCase):
 
     def test_the_keys_of_codecs_are_those_that_specs_take(self):
         rows, keys = self.test_the_columns_of_codecs_stand_under_their_names()
-        possible = dict(line.split(None, 1) for line in keys)
+        possible = dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in keys)
         for row in rows:
             codec, _, _, *taken = row.replace(",", "").split()
             for key, values in possible.items():
                 # The last value of those that are listed; seeds are of use with noise alone, and not every bucket may be all.
-                value = {"min": "1K", "bucket": "1024"}.get(key) or re.split(r", | to ", values)[-1]
-                spec = f"{codec}:{key}={value}" + (",round=stochastic" if key == "seed" and "round" in taken else "")
+                value = {"min": "1K", "bucket": "1024", "nmse": "0.1", "bits of auto": "4.5", "from": "int"}.get(key)
+                if key == "bits of auto" and codec != "auto":
+                    continue
+                key = key.removesuffix(" of auto")
+                spec = f"{codec}:{key}={value or re.split(', | to ', values)[-1]}"
+                if codec == "auto" and key not in ("nmse", "bits"):
+                    spec += ",nmse=0.1"
+                spec += ",round=stochastic" if key == "seed" and "round" in taken else ""
                 info("explain", "all_reduce", "--bytes", "64K", "--ranks", "2", "--codec", spec,
                      expect=0 if key in taken else 2)
 

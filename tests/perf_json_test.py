@@ -18,7 +18,7 @@ import unittest
 import tool
 
 PERF = sys.argv.pop(1)
-KEYS = ("collective bytes count dtype op in_place algorithm codec ranks transport devices time_us time_us_mean "
+KEYS = ("collective bytes count dtype op in_place algorithm codec used_codec ranks transport devices time_us time_us_mean "
         "time_us_p99 enqueue_us algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
         "baseline").split()
 QUICK = ["-n", "3", "-w", "1"]
@@ -111,6 +111,22 @@ class Rows(unittest.TestCase):
             self.assertTrue(row["ranks_agree"])
             real = row["dtype"] in ("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2")
             self.assertEqual(row["nmse"] is not None, real)
+
+    def test_a_budget_chooses_and_is_kept(self):
+        for error, ranks in ((1e-1, 2), (1e-3, 3), (1e-5, 2)):
+            rows = perf("all_reduce", "--ranks", ranks, "-b", "256K", "-e", "256K", "--codec", f"none,auto:nmse={error},min=0,auto:bits=4.5")
+            self.assertEqual([row["codec"] for row in rows[::2]], ["none", f"auto:nmse={error:g},min=0", "auto:bits=4.5"])
+            none, kept, narrow = (row["used_codec"] for row in rows[::2])
+            self.assertEqual((none, narrow), ("none", "int4"))
+            self.assertNotIn("auto", kept)
+            self.assertTrue(all(row["ratio"] > 1 and 0 < row["nmse"] <= error for row in rows[2:4]), rows)
+
+    def test_a_budget_that_no_codec_keeps_is_told_once(self):
+        done = tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "64K", "-f", "4", "--codec", "auto:nmse=1e-9,min=0"])
+        told = [line for line in done.stderr.splitlines() if "such calls go lossless" in line]
+        self.assertEqual(len(told), 1, done.stderr)
+        self.assertIn("codec auto:nmse=1e-09,min=0: no codec keeps that error on 2 ranks: the least is ", told[0])
+        self.assertNotIn("lossless", tool.run([PERF, "all_reduce", *QUICK, "-b", "1K", "-e", "1K", "--codec", "auto:nmse=0.1"]).stderr)
 
     def test_what_a_codec_cannot_is_left_out_with_a_word(self):
         done = tool.run([PERF, "all_reduce", *QUICK, "-d", "all", "--codec", "int4", "-b", "1K", "-e", "1K"])

@@ -40,6 +40,25 @@ static void a_shape_is_compiled_once() {
     CHECK_EQ((*programs.get(other))->work.codec.bits, 8);
 }
 
+// Nobody but the planner sees a budget: programs have the codec that it chose, or say that there is
+// none.
+static void a_budget_becomes_a_codec() {
+    Programs programs = some_programs();
+    ProgramKey key = shape(1 << 16);
+    const auto with = [&](const char *spec) {
+        key.codec = *parse_codec(spec);
+        const auto program = programs.get(key);
+        CHECK_OK(program);
+        return *program;
+    };
+    const ProgramRef kept = with("auto:nmse=1e-2,min=0");
+    CHECK(!kept->work.codec.is_auto() && !kept->work.codec.is_lossless() && kept->notice.empty());
+    CHECK(with("auto:nmse=1e-2,min=0") == kept && with("auto:nmse=1e-3,min=0") != kept);
+    const ProgramRef missed = with("auto:nmse=1e-9,min=0");
+    CHECK(missed->work.codec.is_lossless() && !missed->notice.empty());
+    CHECK(with("none")->notice.empty());
+}
+
 // Who holds a program keeps it, so that another one cannot take its place in memory meanwhile.
 static void what_was_not_used_for_long_is_forgotten() {
     Programs programs = some_programs();
@@ -55,6 +74,7 @@ static void what_was_not_used_for_long_is_forgotten() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(a_shape_is_compiled_once),
+        QTEST(a_budget_becomes_a_codec),
         QTEST(what_was_not_used_for_long_is_forgotten),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -210,7 +210,7 @@ typedef struct {
                              * of this rank's calls lie; others' may be elsewhere. One that this
                              * machine or this build of QCCL does not have, and one whose driver is
                              * missing, is refused with qcclInvalidArgument */
-    const char *codec;      /* of reductions that name none: "int8", "int4:round=stochastic" */
+    const char *codec;      /* of reductions that name none: "int8", "auto:nmse=1e-3" */
     const char *algorithm;  /* "ring", "hierarchy:share=leader"; default: planned */
     double timeout;         /* seconds that creation and calls wait for a live rank that does not
                              * come; < 0 for ever; 0 QCCL_TIMEOUT; NaN is refused */
@@ -448,7 +448,14 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  * A codec is named by a spec string: none fp16 bf16 fp8e4m3 fp8e5m2 int8 int6 int5 int4 int3 int2
  * minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block, bits,
  * bucket, round, seed, min, skip_incomplete, scale, clip, ratio). A wrong spec is refused with what
- * is possible. Codecs are immutable: any thread, any communicator. */
+ * is possible. Codecs are immutable: any thread, any communicator.
+ *
+ * "auto" names a budget instead, and every call chooses its codec: "auto:nmse=1e-3" the fastest
+ * that keeps the NMSE of the result (none, unless a codec between hosts is expected to be 1.25
+ * times as fast; with "min=0" one anywhere), "auto:bits=4.5" the most accurate of at most so many
+ * bits a value; both together, and "from=int+minmax+nvfp4+bf16", may be said. Calls go lossless
+ * where no codec keeps the budget; rank 0 warns of it once. It is of collectives alone: of the
+ * functions below all but Create and Destroy refuse it with qcclInvalidArgument. */
 
 QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
 /* NULL does nothing. Calls that have been made keep their own copy. */

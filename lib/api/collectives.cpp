@@ -216,7 +216,7 @@ static Done run(Comm &comm, const Given &given) {
     QCCL_TRY(take_call_config(comm, given.config, key, request));
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));
-    comm.tell(program->work.codec);
+    comm.tell(key.codec, *program);
     if (!given.config) comm.memo().remember({spelling_of(given), key, program});
     return comm.run(program, request, stream);
 }

@@ -313,16 +313,24 @@ std::optional<RecordedError> Comm::failure() const {
 
 void Comm::tell(const CodecChoice &choice) {
     if (!speaks() || !choice.passed_over) return;
-    const std::string text = choice.notice();
-    if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
-    told_.push_back(text);
-    parts_.log->info("%s", text.c_str());
+    if (const std::string text = choice.notice(); is_new(text))
+        parts_.log->info("%s", text.c_str());
 }
 
-void Comm::tell(const Codec &codec) {
+void Comm::tell(const Codec &asked, const Program &program) {
+    const Codec &codec = program.work.codec;
+    if (!program.notice.empty() && team_.rank == 0 && is_new(spec(asked)))
+        parts_.log->warn("codec %s: %s; such calls go lossless", spec(asked).c_str(),
+                         program.notice.c_str());
     if (codec.is_lossless() || has_told_lossy_ || !speaks()) return;
     has_told_lossy_ = true;
     parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
+}
+
+bool Comm::is_new(const std::string &text) {
+    if (std::find(told_.begin(), told_.end(), text) != told_.end()) return false;
+    told_.push_back(text);
+    return true;
 }
 
 // Ranks that choose differently fail; otherwise one says it for all.

@@ -114,9 +114,9 @@ public:
     // a mismatch that the caller has not been told.
     Done conclude();
     // Tells what a codec that was passed over means for the caller; and which codec the first lossy
-    // call has.
+    // call has, and that none keeps the budget of `asked`.
     void tell(const CodecChoice &choice);
-    void tell(const Codec &codec);
+    void tell(const Codec &asked, const Program &program);
 
     // Any thread, any time.
     //
@@ -156,7 +156,8 @@ private:
     void tell(const Program &program, const Call &call) const;
     uint64_t queued_now() const { return parts_.trace ? ticks_now() : 0; }
     bool speaks() const;
-    Done confirm_calls(); // under a hold
+    bool is_new(const std::string &text); // and from now on told
+    Done confirm_calls();                 // under a hold
     // Fails the communicator for a call that could not be made or finished; gives what stands.
     Error failed(const Error &error, const CallRecord &call);
 
@@ -172,7 +173,7 @@ private:
     const bool is_watched_; // every call is logged or traced
     bool has_told_lossy_ = false;
     bool has_told_priority_ = false;
-    std::vector<std::string> told_;   // codecs that were passed over
+    std::vector<std::string> told_;   // of codecs that were passed over
     std::unique_ptr<GpuQueue> queue_; // on a GPU
 };
 

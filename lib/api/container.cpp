@@ -36,6 +36,11 @@ struct Container {
 
 Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_t type) {
     QCCL_TRY(const CodecRef named, take_codec(handle));
+    if (named->codec.is_auto())
+        return Error::make(Code::invalid_argument,
+                           "codec is %s, which is chosen for a collective; values are encoded by "
+                           "themselves with a codec that has a name, as int8",
+                           spec(named->codec).c_str());
     QCCL_TRY(const DataType known, take_type(type));
     QCCL_TRY(check_codec(named->codec, Collective::broadcast, known, RedOp::sum));
     QCCL_TRY(check_count("count", count, known, 1));

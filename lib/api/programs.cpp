@@ -3,6 +3,7 @@
 #include "base/short_text.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 namespace qccl {
@@ -21,6 +22,8 @@ size_t Programs::Hash::operator()(const ProgramKey &key) const {
         uint64_t{codec.bucket},
         codec.seed,
         uint64_t{codec.bits},
+        std::bit_cast<uint64_t>(codec.budget.nmse),
+        uint64_t{codec.budget.bits},
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
     uint64_t hash = 0;
@@ -71,6 +74,7 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
     program.asked_codec = spec(key.codec);
     program.asked_algorithm = key.algorithm ? spec(key.algorithm) : "auto";
     program.asked_hash = hash_text(program.asked_codec + " " + program.asked_algorithm);
+    program.notice = plan.notice;
     return std::make_shared<const Program>(std::move(program));
 }
 

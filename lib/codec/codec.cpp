@@ -17,6 +17,7 @@ unsigned element_bits(CodecId id) {
 bool is_possible(const Codec &codec) {
     const bool is_plain =
         codec.bits == 0 && codec.bucket == 0 && codec.rounding == Rounding::nearest;
+    if (codec.is_auto()) return false;
     if (codec.rounding > Rounding::stochastic || codec.bucket > largest_bucket) return false;
     if (codec.skips_incomplete && codec.id != CodecId::minmax) return false;
     if (codec.scaling != Scaling::ceil && !codec.is_mx() && codec.id != CodecId::nvfp4)

@@ -4,6 +4,7 @@
 
 #include "base/result.hpp"
 #include "base/types.hpp"
+#include "codec/budget.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -55,8 +56,11 @@ struct Codec {
     // terngrad: values beyond so many thousandths of their root mean square are clipped; others 0.
     uint32_t clip = 0;
     uint32_t share = 0; // topk: millionths of a chunk's values that are kept; others 0
+    // auto: `id` is none until the planner has chosen. Never on the wire.
+    Budget budget{};
 
-    bool is_lossless() const { return id == CodecId::none; }
+    bool is_auto() const { return static_cast<bool>(budget); }
+    bool is_lossless() const { return id == CodecId::none && !is_auto(); }
     // Casts act on each value alone, so that every operation makes sense on them.
     bool is_cast() const { return id >= CodecId::fp16 && id <= CodecId::fp8e5m2; }
     // The payload is the values, one after the other.
@@ -90,7 +94,8 @@ inline constexpr uint32_t usual_clip = 2500, largest_clip = 1000000;
 // nvfp4: buckets consist of whole groups of codes.
 inline constexpr uint32_t nvfp4_block_values = 16, nvfp4_bucket_step = 32;
 
-// Whether the parameters go together; it holds for all that parse_codec gives and headers carry.
+// Whether the parameters go together; it holds for all that headers carry, and for all that
+// parse_codec gives but auto, which has to be chosen first.
 bool is_possible(const Codec &codec);
 
 // "int4:block=32,round=stochastic". An error lists what is possible.
@@ -106,7 +111,8 @@ struct CodecName {
     std::string_view name;
     std::vector<std::string_view> keys; // that it takes
 };
-std::vector<CodecName> codec_names();
+std::vector<CodecName> codec_names(); // all but auto, each of which is a codec by itself
+CodecName auto_name();
 struct CodecKey {
     std::string_view name;
     std::vector<std::string_view> possible; // values, in words

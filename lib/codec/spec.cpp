@@ -26,6 +26,9 @@ enum Key : unsigned {
     scale_key,
     clip_key,
     ratio_key,
+    nmse_key,
+    most_bits_key,
+    from_key,
 };
 
 struct KeyRow {
@@ -44,6 +47,9 @@ constexpr KeyRow key_table[] = {
     {"scale", {"ceil", "ocp"}},
     {"clip", {"0.001 to 1000"}},
     {"ratio", {"0.000001 to 1"}},
+    {"nmse", {budget_nmse_words}},
+    {"bits", {budget_bits_words}},
+    {"from", {budget_from_words}},
 };
 static_assert(largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
 static_assert(whole_share == 1000 * 1000);
@@ -58,9 +64,12 @@ constexpr unsigned bucket_keys = key_bit(bits_key) | key_bit(bucket_key) | key_b
 constexpr unsigned mx_keys =
     key_bit(scale_key) | key_bit(round_key) | key_bit(seed_key) | key_bit(min_key);
 
+constexpr unsigned auto_keys =
+    key_bit(nmse_key) | key_bit(most_bits_key) | key_bit(from_key) | key_bit(min_key);
+
 struct NameRow {
     std::string_view name;
-    Codec usual; // what the bare name means
+    Codec usual; // what the bare name means; auto means nothing by itself
     unsigned keys;
 };
 
@@ -116,6 +125,24 @@ constexpr NameRow name_table[] = {
      key_bit(bucket_key) | key_bit(clip_key) | key_bit(seed_key) | key_bit(min_key)},
     {"topk", usual_topk, key_bit(ratio_key) | key_bit(min_key)},
 };
+
+constexpr NameRow auto_row{"auto", {}, auto_keys};
+
+const NameRow *find_row(std::string_view name) {
+    if (name == auto_row.name) return &auto_row;
+    const auto *const row = std::ranges::find(name_table, name, &NameRow::name);
+    return row == std::end(name_table) ? nullptr : row;
+}
+
+// Nothing: no spec gives such a codec.
+const NameRow *find_row(const Codec &codec) {
+    if (codec.is_auto()) return &auto_row;
+    const auto *const row = std::ranges::find_if(name_table, [&](const NameRow &candidate) {
+        return candidate.usual.id == codec.id &&
+               (codec.id == CodecId::minmax || candidate.usual.bits == codec.bits);
+    });
+    return row == std::end(name_table) ? nullptr : row;
+}
 
 // Those whose bit is set in `keys`.
 Names names_of_keys(unsigned keys) {
@@ -188,6 +215,9 @@ Done set_rounding(Codec &codec, std::string_view text) {
 
 Done set_key(Codec &codec, Key key, std::string_view text) {
     switch (key) {
+    case nmse_key: return read_budget_nmse(codec.budget, text);
+    case most_bits_key: return read_budget_bits(codec.budget, text);
+    case from_key: return read_budget_from(codec.budget, text);
     case bits_key: return set_bits(codec, text);
     case bucket_key:
     case block_key: return set_bucket(codec, key, text);
@@ -230,17 +260,22 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     return {};
 }
 
+// Of the codec's keys: `bits` is two.
+const KeyRow *find_key(const NameRow &row, std::string_view name) {
+    for (const KeyRow &key : key_table)
+        if (key.name == name && (row.keys & key_bit(static_cast<unsigned>(&key - key_table))) != 0)
+            return &key;
+    return std::end(key_table);
+}
+
 Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
     unsigned given = 0;
     for (Parted list{{}, text, true}; list.is_marked;) {
         list = parted_at(list.behind, ',');
         const auto item = parted_at(list.before, '=');
-        const KeyRow *const found =
-            std::find_if(std::begin(key_table), std::end(key_table),
-                         [&](const KeyRow &candidate) { return candidate.name == item.before; });
+        const KeyRow *const found = find_key(row, item.before);
         const auto key = static_cast<Key>(found - key_table);
-        if (found == std::end(key_table) || (row.keys & key_bit(key)) == 0)
-            return refused_key(row, item.before);
+        if (found == std::end(key_table)) return refused_key(row, item.before);
         if (!item.is_marked)
             return Error::make(Code::invalid_argument, "codec: %s has no value; write %s=VALUE",
                                found->name.data(), found->name.data());
@@ -253,7 +288,7 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
     if ((given & key_bit(seed_key)) != 0 && codec.rounding != Rounding::stochastic)
         return Error::make(Code::invalid_argument,
                            "codec: seed is of use with round=stochastic alone");
-    if (!is_possible(codec))
+    if (!codec.is_auto() && !is_possible(codec))
         return Error::make(
             Code::invalid_argument,
             "codec: skip_incomplete=1 is not possible with bucket=all, which is never incomplete");
@@ -264,12 +299,19 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
 
 Result<Codec> parse_codec(std::string_view text) {
     const Parted word = parted_at(text, ':');
-    const auto *row =
-        std::find_if(std::begin(name_table), std::end(name_table),
-                     [&](const NameRow &candidate) { return candidate.name == word.before; });
-    if (row == std::end(name_table)) return no_choice("codec", word.before, names_of(name_table));
+    const NameRow *const row = find_row(word.before);
+    if (!row) {
+        Names names = names_of(name_table);
+        names.push_back(auto_row.name);
+        return no_choice("codec", word.before, names);
+    }
     Codec codec = row->usual;
     if (word.is_marked) QCCL_TRY(read_keys(*row, codec, word.behind));
+    if (row == &auto_row && !codec.is_auto())
+        return Error::make(
+            Code::invalid_argument,
+            "codec: auto needs a budget: nmse=E, the error that the result may have, "
+            "bits=B, what a value may take on the wire, or both");
     return codec;
 }
 
@@ -283,14 +325,11 @@ Result<std::vector<Codec>> parse_codec_list(std::string_view specs) {
 }
 
 std::string spec(const Codec &codec) {
-    const auto is_row = [&](const NameRow &row) {
-        return row.usual.id == codec.id &&
-               (codec.id == CodecId::minmax || row.usual.bits == codec.bits);
-    };
-    const auto *row = std::find_if(std::begin(name_table), std::end(name_table), is_row);
-    if (row == std::end(name_table)) return "unknown";
+    const NameRow *const row = find_row(codec);
+    if (!row) return "unknown";
     std::string text(row->name);
-    auto add = [&, first = true](Key key, const std::string &value) mutable {
+    if (codec.is_auto()) text.append(":").append(budget_text(codec.budget));
+    auto add = [&, first = !codec.is_auto()](Key key, const std::string &value) mutable {
         text.append(first ? ":" : ",").append(key_table[key].name).append("=").append(value);
         first = false;
     };
@@ -316,9 +355,14 @@ std::vector<CodecName> codec_names() {
     return names;
 }
 
+CodecName auto_name() { return {auto_row.name, names_of_keys(auto_row.keys)}; }
+
 std::vector<CodecKey> codec_keys() {
     std::vector<CodecKey> keys;
-    for (const KeyRow &row : key_table) keys.push_back({row.name, possible_values(row)});
+    for (const KeyRow &row : key_table) {
+        const bool is_of_auto = &row == &key_table[most_bits_key];
+        keys.push_back({is_of_auto ? "bits of auto" : row.name, possible_values(row)});
+    }
     return keys;
 }
 

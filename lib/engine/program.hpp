@@ -91,6 +91,8 @@ struct Program {
     uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
     uint64_t raw_bytes = 0;                  // of the call's vector, unencoded
     uint64_t wire_bytes = 0; // that this rank sends in a call, headers included, once per receiver
+
+    std::string notice{}; // what the caller is told once of how the call runs; mostly nothing
 };
 
 // Where a call that overflows puts its wires, one behind the other: of each what it takes at most;

@@ -1,5 +1,8 @@
 #include "plan/explain.hpp"
 
+#include "codec/error_bound.hpp"
+#include "plan/budget_choice.hpp"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -39,13 +42,61 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan) {
            has_part_per_rank(problem.collective) ? " for each rank" : "",
            print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
            problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
-    if (!plan.codec.is_lossless() || problem.codec.is_lossless()) return;
+    if (!plan.codec.is_lossless() || problem.codec.is_lossless() || problem.codec.is_auto()) return;
     text += "  travels with none: ";
     if (problem.codec.min_bytes)
         append(text, "smaller than the codec's %s\n",
                print_bytes(*problem.codec.min_bytes).c_str());
     else
         append(text, "the codec would not make it %.3g times as fast\n", least_gain);
+}
+
+void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &choice) {
+    const Plan &plan = choice.plan;
+    text.append("  travels with ").append(spec(plan.codec));
+    switch (choice.outcome) {
+    case BudgetChoice::Outcome::codec:
+        append(text, " (%.4g bits a value): %s\n", bits_per_value(plan.codec, problem.type),
+               problem.codec.budget.nmse == 0 ? "the most accurate within the bits"
+                                              : "the fastest that keeps the error");
+        return;
+    case BudgetChoice::Outcome::no_gain:
+        append(text, ": no codec within the budget would make it %.3g times as fast\n", least_gain);
+        return;
+    case BudgetChoice::Outcome::no_link:
+        text += ": between ranks of one host, or reproducible ones, no slow link is known that a "
+                "codec would relieve; min=0 asks for one all the same\n";
+        return;
+    case BudgetChoice::Outcome::too_small:
+        append(text, ": smaller than the codec's %s\n",
+               print_bytes(*problem.codec.min_bytes).c_str());
+        return;
+    case BudgetChoice::Outcome::fits:
+        append(text, ": values as they are take no more than %.4g bits\n",
+               problem.codec.budget.most_bits());
+        return;
+    case BudgetChoice::Outcome::missed:
+        text.append(": ").append(missed_budget(choice, problem)).append("\n");
+        return;
+    }
+}
+
+// "    int4, 4.5 bits a value: NMSE at most 0.049 by direct, too much"
+void add_option(std::string &text, const BudgetOption &option, const Budget &budget) {
+    append(text, "    %s, %.4g bits a value: ", spec(option.codec).c_str(), option.bits);
+    if (budget.nmse == 0)
+        append(text, "NMSE of one encode at most %.2g%s\n", *option.nmse,
+               option.keeps ? ", the least" : "");
+    else if (!option.plan)
+        text += "cannot be\n";
+    else if (!option.nmse)
+        append(text, "encoded too often by %s for a bound\n", spec(option.plan->algorithm).c_str());
+    else if (option.keeps)
+        append(text, "NMSE at most %.2g by %s, %s\n", *option.nmse,
+               spec(option.plan->algorithm).c_str(), print_time(option.plan->cost.time_ns).c_str());
+    else
+        append(text, "NMSE up to %.2g by %s, too much\n", *option.nmse,
+               spec(option.plan->algorithm).c_str());
 }
 
 // "2, 2 and 3"
@@ -109,6 +160,8 @@ void add_candidate(std::string &text, const Candidate &candidate, const Plan &ch
     if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
         append(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
     if (cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, problem.type));
+    if (const auto most = nmse_bound(plan); most && *most != 0)
+        append(text, ", at most %.2g", *most);
     if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
     text += "\n";
 }
@@ -141,13 +194,22 @@ void add_reason(std::string &text, const std::vector<Candidate> &candidates, con
 } // namespace
 
 Result<std::string> explain(const Problem &problem, const Tables &tables, const Algorithm &forced) {
-    QCCL_TRY(const Plan chosen, choose(problem, tables, forced));
+    BudgetChoice choice;
+    if (problem.codec.is_auto()) {
+        QCCL_TRY(choice, choose_within(problem, tables, forced));
+    } else {
+        QCCL_TRY(choice.plan, choose(problem, tables, forced));
+    }
+    const Plan &chosen = choice.plan;
     Problem as_it_travels = problem;
     as_it_travels.places = planned_places(problem.places, tables);
     as_it_travels.codec = chosen.codec;
     QCCL_TRY(const auto candidates, find_candidates(as_it_travels, tables, forced));
     std::string text;
     add_head(text, problem, chosen);
+    if (problem.codec.is_auto()) add_outcome(text, problem, choice);
+    for (const BudgetOption &option : choice.options)
+        add_option(text, option, problem.codec.budget);
     if (tables.is_reproducible)
         text +=
             "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";

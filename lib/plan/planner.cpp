@@ -1,6 +1,7 @@
 #include "plan/planner.hpp"
 
 #include "codec/chunk.hpp"
+#include "plan/budget_choice.hpp"
 
 #include <algorithm>
 
@@ -39,9 +40,9 @@ bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
            type.bytes <= narrow_bytes && algorithm.sums_on_the_way() && problem.ranks > 2;
 }
 
-Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
+Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tables &tables,
+                  const Result<Tally> &counted) {
     Candidate candidate{.plan = {.algorithm = algorithm, .codec = problem.codec}, .refusal = {}};
-    const auto counted = tally(algorithm, problem);
     if (!counted) {
         candidate.refusal = counted.error().text;
         return candidate;
@@ -70,6 +71,8 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     return candidate;
 }
 
+} // namespace
+
 // Streams that share a host's line lose some of it to each other, and more where their ends are
 // near: a ring of four hosts takes 3 % less than direct for 64 MiB at 1 Gbit/s, 30 % for 1 MiB.
 bool is_gentler(const Cost &cost, const Cost &than) {
@@ -77,8 +80,6 @@ bool is_gentler(const Cost &cost, const Cost &than) {
 }
 
 bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segment != 0; }
-
-} // namespace
 
 double predicted_nmse(const Plan &plan, DataType type) {
     const Cost &cost = plan.cost;
@@ -104,24 +105,47 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
                        spec(algorithm).c_str());
 }
 
-Result<std::vector<Candidate>> find_candidates(const Problem &asked, const Tables &tables,
-                                               const Algorithm &forced) {
+// Counting a schedule's steps takes by far the most time, and its outcome depends on the codec only
+// by whether there is one.
+static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem> &problems,
+                           const Tables &tables, std::vector<std::vector<Candidate>> &candidates) {
+    std::optional<Result<Tally>> counted[2];
+    for (size_t i = 0; i < problems.size(); i++) {
+        auto &tallied = counted[problems[i].codec.is_lossless() ? 1 : 0];
+        if (!tallied) tallied = tally(algorithm, problems[i]);
+        candidates[i].push_back(examine(algorithm, problems[i], tables, *tallied));
+    }
+}
+
+Result<std::vector<std::vector<Candidate>>> find_candidates(const Problem &asked,
+                                                            std::span<const Codec> codecs,
+                                                            const Tables &tables,
+                                                            const Algorithm &forced) {
     if (asked.ranks == 0 || asked.root >= asked.ranks)
         return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
                            asked.ranks);
     QCCL_TRY(check_reproducible(forced, tables.is_reproducible));
-    Problem problem = asked;
-    problem.codec = codec_for(asked);
-    problem.places = planned_places(asked.places, tables);
-    std::vector<Candidate> candidates;
-    for (const Algorithm &algorithm : algorithms())
-        if (algorithm.has(problem.collective))
-            candidates.push_back(examine(algorithm, problem, tables));
+    std::vector<Problem> problems(codecs.size(), asked);
+    for (size_t i = 0; i < codecs.size(); i++) {
+        problems[i].codec = codecs[i];
+        problems[i].codec = codec_for(problems[i]);
+        problems[i].places = planned_places(asked.places, tables);
+    }
+    std::vector<std::vector<Candidate>> candidates(codecs.size());
     const auto known = algorithms();
+    for (const Algorithm &algorithm : known)
+        if (algorithm.has(asked.collective))
+            examine_codecs(algorithm, problems, tables, candidates);
     const bool is_extra = forced && std::find(known.begin(), known.end(), forced) == known.end();
-    if (is_extra && forced.has(problem.collective))
-        candidates.push_back(examine(forced, problem, tables));
+    if (is_extra && forced.has(asked.collective))
+        examine_codecs(forced, problems, tables, candidates);
     return candidates;
+}
+
+Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables,
+                                               const Algorithm &forced) {
+    QCCL_TRY(auto candidates, find_candidates(problem, {&problem.codec, 1}, tables, forced));
+    return std::move(candidates[0]);
 }
 
 static Result<Plan> choose_algorithm(const Problem &problem, const Tables &tables,
@@ -155,6 +179,10 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
 Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm &forced) {
     Problem problem = asked;
     problem.places = planned_places(asked.places, tables);
+    if (problem.codec.is_auto()) {
+        QCCL_TRY(const BudgetChoice choice, choose_within(problem, tables, forced));
+        return choice.plan;
+    }
     QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced));
     if (!may_go_losslessly(problem, plan)) return plan;
     const auto lossless = choose_algorithm(losslessly(problem), tables, forced);

@@ -6,6 +6,7 @@
 #include "plan/cost.hpp"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Plan {
     Codec inner_codec = {}; // of unfinished values below the outermost tier
     Geometry geometry = {};
     Cost cost = {};
+    std::string notice = {}; // what the caller is told of the choice; mostly nothing
 };
 
 // The expected NMSE of a result, on independent inputs: what each encode loses, composed as Loss
@@ -60,12 +62,23 @@ struct Candidate {
 Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables,
                                                const Algorithm &forced = {});
 
+// Of each of `codecs`, instead of the problem's; all take hardly longer than one.
+Result<std::vector<std::vector<Candidate>>> find_candidates(const Problem &problem,
+                                                            std::span<const Codec> codecs,
+                                                            const Tables &tables,
+                                                            const Algorithm &forced = {});
+
+// Whether the engine can run it, which may be named though it may not be chosen by itself.
+bool can_run(const Candidate &candidate);
+// Of two that are as fast: loses less, or as much with fewer streams between hosts.
+bool is_gentler(const Cost &cost, const Cost &than);
+
 // The fastest candidate; among those that are as fast within `equal_time`, the one with the least
 // error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit
 // floats are by rank, with one rounding, unless another algorithm is `forced`.
 inline constexpr double equal_time = 1.08; // closer than the model comes to measured times
 // Between hosts, a codec that does not say from which size on it is wanted is used where it makes
-// the call so many times as fast.
+// the call so many times as fast; anywhere, one that is chosen by a budget.
 inline constexpr double least_gain = 1.25;
 Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced = {});
 

@@ -1,0 +1,79 @@
+#include "codec/budget.hpp"
+
+#include "base/choice.hpp"
+#include "base/quantity.hpp"
+#include "base/spec_text.hpp"
+#include "codec/codec.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace qccl {
+namespace {
+
+constexpr unsigned bits_decimals = 3;
+constexpr uint64_t least_bits = 1000, most_bits = 64000;
+
+struct Family {
+    std::string_view name;
+    CodecId id;
+
+    uint32_t bit() const { return 1U << static_cast<unsigned>(id); }
+};
+constexpr Family families[] = {{"int", CodecId::integer},
+                               {"minmax", CodecId::minmax},
+                               {"nvfp4", CodecId::nvfp4},
+                               {"bf16", CodecId::bf16}};
+
+} // namespace
+
+Done read_budget_nmse(Budget &budget, std::string_view text) {
+    double nmse = 0;
+    const char *const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, nmse);
+    if (problem != std::errc() || stop != end || !std::isnormal(nmse) || nmse < 0 || nmse >= 1)
+        return no_choice("codec: nmse", text, {budget_nmse_words});
+    budget.nmse = nmse;
+    return {};
+}
+
+Done read_budget_bits(Budget &budget, std::string_view text) {
+    const auto thousandths = parse_decimal(text, bits_decimals);
+    if (!thousandths || *thousandths < least_bits || *thousandths > most_bits)
+        return no_choice("codec: bits of auto", text, {budget_bits_words});
+    budget.bits = static_cast<uint32_t>(*thousandths);
+    return {};
+}
+
+Done read_budget_from(Budget &budget, std::string_view text) {
+    for (Parted list{{}, text, true}; list.is_marked;) {
+        list = parted_at(list.behind, '+');
+        const auto *const family = std::ranges::find(families, list.before, &Family::name);
+        if (family == std::end(families))
+            return no_choice("codec: from", list.before, names_of(families));
+        budget.from |= family->bit();
+    }
+    return {};
+}
+
+std::string budget_text(const Budget &budget) {
+    std::string text;
+    const auto add = [&text](const char *key, std::string_view value) {
+        text.append(text.empty() ? "" : ",").append(key).append("=").append(value);
+    };
+    if (budget.nmse != 0) {
+        char number[32];
+        const char *const end = std::to_chars(number, std::end(number), budget.nmse).ptr;
+        add("nmse", {number, end});
+    }
+    if (budget.bits != 0) add("bits", write_decimal(budget.bits, bits_decimals));
+    std::string from;
+    for (const Family &family : families)
+        if ((budget.from & family.bit()) != 0)
+            from.append(from.empty() ? "" : "+").append(family.name);
+    if (!from.empty()) add("from", from);
+    return text;
+}
+
+} // namespace qccl

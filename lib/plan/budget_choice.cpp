@@ -1,0 +1,180 @@
+#include "plan/budget_choice.hpp"
+
+#include "codec/error_bound.hpp"
+
+#include <cstdio>
+
+namespace qccl {
+
+namespace {
+
+using Outcome = BudgetChoice::Outcome;
+
+Problem with_codec(Problem problem, const Codec &codec) {
+    problem.codec = codec;
+    return problem;
+}
+
+double bits_of_type(const Problem &problem) { return bits_per_value({}, problem.type); }
+
+// Those that `problem`'s budget allows, whatever they lose.
+std::vector<BudgetOption> allowed_codecs(const Problem &problem) {
+    const Budget &budget = problem.codec.budget;
+    std::vector<BudgetOption> options;
+    for (const BoundedCodec &row : bounded_codecs()) {
+        const double bits = bits_per_value(row.codec, problem.type);
+        if (!budget.allows(static_cast<unsigned>(row.codec.id))) continue;
+        if (bits >= bits_of_type(problem) || (budget.bits != 0 && bits > budget.most_bits()))
+            continue;
+        options.push_back({.codec = row.codec, .bits = bits});
+    }
+    return options;
+}
+
+bool may_be_chosen(const Candidate &candidate, const Algorithm &forced) {
+    if (!forced) return candidate.refusal.empty();
+    return candidate.plan.algorithm == forced && can_run(candidate);
+}
+
+bool keeps(const Budget &budget, const std::optional<double> &nmse) {
+    return nmse && (budget.nmse == 0 || *nmse <= budget.nmse);
+}
+
+// `best` is the fastest but for equal_time.
+bool is_better(const Plan &plan, const Plan &best, double fastest) {
+    if (plan.cost.time_ns > fastest * equal_time) return false;
+    return best.cost.time_ns > fastest * equal_time || is_gentler(plan.cost, best.cost);
+}
+
+// Fills in the plan, of candidates with the option's codec.
+void take_best(BudgetOption &option, const std::vector<Candidate> &candidates, const Budget &budget,
+               const Algorithm &forced) {
+    double fastest = 0;
+    for (const Candidate &candidate : candidates) {
+        if (!may_be_chosen(candidate, forced) || !keeps(budget, nmse_bound(candidate.plan)))
+            continue;
+        const double time = candidate.plan.cost.time_ns;
+        if (!option.keeps || time < fastest) fastest = time;
+        option.keeps = true;
+    }
+    for (const Candidate &candidate : candidates) {
+        const auto nmse = nmse_bound(candidate.plan);
+        if (!may_be_chosen(candidate, forced) || (option.keeps && !keeps(budget, nmse))) continue;
+        const bool is_first = !option.plan;
+        const bool loses_less = nmse && (!option.nmse || *nmse < *option.nmse);
+        if (is_first ||
+            (option.keeps ? is_better(candidate.plan, *option.plan, fastest) : loses_less)) {
+            option.plan = candidate.plan;
+            option.nmse = nmse;
+        }
+    }
+}
+
+// Of those that keep the budget, nullptr if there is none. Options stand by bits.
+const BudgetOption *fastest_of(const std::vector<BudgetOption> &options) {
+    const BudgetOption *fastest = nullptr;
+    for (const BudgetOption &option : options)
+        if (option.keeps && (!fastest || option.plan->cost.time_ns < fastest->plan->cost.time_ns))
+            fastest = &option;
+    for (const BudgetOption &option : options)
+        if (option.keeps && option.plan->cost.time_ns <= fastest->plan->cost.time_ns * equal_time)
+            return &option;
+    return nullptr;
+}
+
+// By one encode, and marks it. More bits do not always lose less: families differ.
+const BudgetOption *most_accurate_of(std::vector<BudgetOption> &options) {
+    BudgetOption *best = nullptr;
+    for (BudgetOption &option : options) {
+        option.nmse = bound_of(option.codec)->nmse;
+        if (!best || *option.nmse < *best->nmse) best = &option;
+    }
+    if (best) best->keeps = true;
+    return best;
+}
+
+Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables,
+                                    const Algorithm &forced, BudgetChoice choice) {
+    if (problem.codec.budget.most_bits() >= bits_of_type(problem)) {
+        choice.outcome = Outcome::fits;
+        return choice;
+    }
+    const BudgetOption *const best = most_accurate_of(choice.options);
+    choice.outcome = best ? Outcome::codec : Outcome::missed;
+    if (!best) return choice;
+    Codec named = best->codec;
+    named.min_bytes = problem.codec.min_bytes;
+    QCCL_TRY(choice.plan, choose(with_codec(problem, named), tables, forced));
+    if (choice.plan.codec.is_lossless()) choice.outcome = Outcome::no_gain;
+    return choice;
+}
+
+Result<BudgetChoice> choose_by_error(const Problem &problem, const Tables &tables,
+                                     const Algorithm &forced, BudgetChoice choice) {
+    std::vector<Codec> codecs;
+    for (const BudgetOption &option : choice.options) codecs.push_back(option.codec);
+    QCCL_TRY(const auto candidates, find_candidates(problem, codecs, tables, forced));
+    for (size_t i = 0; i < codecs.size(); i++)
+        take_best(choice.options[i], candidates[i], problem.codec.budget, forced);
+    const BudgetOption *const best = fastest_of(choice.options);
+    if (!best) {
+        choice.outcome = Outcome::missed;
+    } else if (problem.codec.min_bytes) {
+        choice.plan = *best->plan;
+    } else if (!problem.has_hosts()) {
+        choice.outcome = Outcome::no_link;
+    } else if (best->plan->cost.time_ns * least_gain > choice.plan.cost.time_ns) {
+        choice.outcome = Outcome::no_gain;
+    } else {
+        choice.plan = *best->plan;
+    }
+    return choice;
+}
+
+} // namespace
+
+std::optional<double> nmse_bound(const Plan &plan) {
+    double nmse = 0;
+    for (const auto &[codec, encodes] : {std::pair(plan.codec, plan.cost.noise),
+                                         std::pair(plan.inner_codec, plan.cost.inner_noise)}) {
+        if (codec.is_lossless() || encodes == 0) continue;
+        const BoundedCodec *const bound = bound_of(codec);
+        if (!bound || encodes > bound->most_encodes) return std::nullopt;
+        nmse += bound->nmse * encodes;
+    }
+    return nmse;
+}
+
+Result<BudgetChoice> choose_within(const Problem &asked, const Tables &tables,
+                                   const Algorithm &forced) {
+    Problem problem = asked;
+    problem.places = planned_places(asked.places, tables);
+    BudgetChoice choice;
+    QCCL_TRY(choice.plan, choose(with_codec(problem, {}), tables, forced));
+    const auto &least = problem.codec.min_bytes;
+    if (least && vector_bytes(problem) < *least) {
+        choice.outcome = Outcome::too_small;
+        return choice;
+    }
+    choice.options = allowed_codecs(problem);
+    const auto choose_codec = problem.codec.budget.nmse == 0 ? choose_by_bits : choose_by_error;
+    QCCL_TRY(choice, choose_codec(problem, tables, forced, std::move(choice)));
+    choice.plan.notice = missed_budget(choice, problem);
+    return choice;
+}
+
+std::string missed_budget(const BudgetChoice &choice, const Problem &problem) {
+    if (choice.outcome != Outcome::missed) return {};
+    const BudgetOption *least = nullptr;
+    for (const BudgetOption &option : choice.options)
+        if (option.plan && option.nmse && (!least || *option.nmse < *least->nmse)) least = &option;
+    if (!least) return "no codec with a known bound takes so few bits a value";
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "no codec keeps that error on %u ranks: the least is %.2g, of %s by %s",
+                  problem.ranks, *least->nmse, spec(least->codec).c_str(),
+                  spec(least->plan->algorithm).c_str());
+    return text;
+}
+
+} // namespace qccl
