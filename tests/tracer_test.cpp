@@ -162,7 +162,7 @@ static void nothing_is_written_over() {
     fs::create_directory(folder.path / "a.b");
     std::vector<std::string> made;
     for (size_t i = 0; i < 3; i++) {
-        auto file = OutputFile::create(wanted, "\n]\n");
+        auto file = GrowingFile::create(wanted, "\n]\n");
         CHECK_OK(file);
         CHECK_OK(file->append(std::array{"[0", "[1", "[2"}[i]));
         CHECK_OK(file->append(",7"));
@@ -173,7 +173,7 @@ static void nothing_is_written_over() {
     CHECK_EQ(made[2], folder.file("a.b/t.3.json"));
     CHECK_EQ(text_of(made[0]), "[0,7\n]\n");
     CHECK_EQ(text_of(made[2]), "[2,7\n]\n");
-    const auto nowhere = OutputFile::create(folder.file("none/t.json"), "");
+    const auto nowhere = GrowingFile::create(folder.file("none/t.json"), "");
     CHECK_EQ(std::string(nowhere.error().text),
              "cannot create \"" + folder.file("none/t.json") + "\": No such file or directory");
 }
@@ -184,7 +184,7 @@ static void a_file_that_cannot_grow_stays_whole() {
     signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
     getrlimit(RLIMIT_FSIZE, &before);
-    auto file = OutputFile::create(folder.file("t.json"), "\n]\n");
+    auto file = GrowingFile::create(folder.file("t.json"), "\n]\n");
     CHECK_OK(file);
     CHECK_OK(file->append("[\n1"));
     rlimit small = before;

@@ -146,7 +146,7 @@ std::optional<TraceService::File>
 TraceService::open(const char *setting, const std::string &pattern, const char *ending) {
     if (pattern.empty()) return std::nullopt;
     const auto path = path_of(setting, pattern, head_.rank, head_.ranks);
-    auto file = path ? OutputFile::create(*path, ending) : Result<OutputFile>(path.error());
+    auto file = path ? GrowingFile::create(*path, ending) : Result<GrowingFile>(path.error());
     if (!file) {
         note(std::string(setting) + ": " + file.error().text +
              "; the job goes on without this file");

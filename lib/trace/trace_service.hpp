@@ -7,7 +7,7 @@
 #include "base/result.hpp"
 #include "record/call_log.hpp"
 #include "trace/call_tracer.hpp"
-#include "trace/output_file.hpp"
+#include "trace/growing_file.hpp"
 #include "trace/tick_clock.hpp"
 #include "trace/trace_json.hpp"
 
@@ -63,14 +63,14 @@ private:
         // The latest, by their number in the tracer - 1 - forgotten.
         std::deque<LoggedShape> shapes{};
         uint32_t forgotten = 0;
-        uint64_t end = 0; // of the ring, in this round
+        uint64_t end = 0;    // of the ring, in this round
         uint64_t lost_told = 0, left_out = 0;
         bool closes = false, has_begun = false;
 
         const LoggedShape &shape(uint32_t number) const { return shapes[number - 1 - forgotten]; }
     };
     struct File {
-        OutputFile file;
+        GrowingFile file;
         const char *setting;
         std::string text{}; // not written yet
     };

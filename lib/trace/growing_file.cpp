@@ -1,4 +1,4 @@
-#include "trace/output_file.hpp"
+#include "trace/growing_file.hpp"
 
 #include "base/file_pattern.hpp"
 #include "base/system_error.hpp"
@@ -12,8 +12,8 @@ namespace qccl {
 
 static constexpr int most_names = 10000;
 
-Result<OutputFile> OutputFile::create(const std::string &path, std::string ending) {
-    OutputFile made;
+Result<GrowingFile> GrowingFile::create(const std::string &path, std::string ending) {
+    GrowingFile made;
     made.ending_ = std::move(ending);
     for (int number = 1; !made.file_.is_open(); number++) {
         made.path_ =
@@ -28,7 +28,7 @@ Result<OutputFile> OutputFile::create(const std::string &path, std::string endin
     return made;
 }
 
-Done OutputFile::append(std::string_view text) {
+Done GrowingFile::append(std::string_view text) {
     piece_.assign(text);
     piece_ += ending_;
     if (const Done written = write_at(bytes_, piece_); !written) {
@@ -41,7 +41,7 @@ Done OutputFile::append(std::string_view text) {
     return {};
 }
 
-Done OutputFile::write_at(uint64_t offset, std::string_view text) const {
+Done GrowingFile::write_at(uint64_t offset, std::string_view text) const {
     while (!text.empty()) {
         const ssize_t written =
             pwrite(file_.number(), text.data(), text.size(), static_cast<off_t>(offset));

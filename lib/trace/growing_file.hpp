@@ -11,12 +11,12 @@
 
 namespace qccl {
 
-class OutputFile {
+class GrowingFile {
 public:
     // A new file; nothing that is there already is written over: where `path` is taken, the file is
     // named with the lowest free number from 2 on before its extension. `ending` stands behind all
     // that is appended. system_error: it cannot be created or written, and why.
-    static Result<OutputFile> create(const std::string &path, std::string ending);
+    static Result<GrowingFile> create(const std::string &path, std::string ending);
 
     // After an error the file ends with what was appended before.
     Done append(std::string_view text);
