@@ -173,7 +173,8 @@ void TraceService::read(Source &source) {
     if (!source.has_begun) begin(source);
     take_shapes(source);
     source.tracer->ring().drain(source.end, [&](const TraceEvent &event) { take(source, event); });
-    while (source.shapes.size() > CallTracer::most_shapes_known) {
+    // Events that are still to come have later ones.
+    while (source.forgotten + CallTracer::most_shapes_known < source.latest) {
         source.shapes.pop_front();
         source.forgotten++;
     }
@@ -201,6 +202,7 @@ void TraceService::begin(Source &source) {
 }
 
 void TraceService::take(Source &source, const TraceEvent &event) {
+    source.latest = std::max(source.latest, event.shape);
     const bool is_end = event.kind == TraceEvent::Kind::call_end;
     if (calls_ && is_end) log_call(source, event);
     if (!trace_) return;

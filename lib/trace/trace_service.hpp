@@ -63,6 +63,7 @@ private:
         // The latest, by their number in the tracer - 1 - forgotten.
         std::deque<LoggedShape> shapes{};
         uint32_t forgotten = 0;
+        uint32_t latest = 0; // that an event had
         uint64_t end = 0;    // of the ring, in this round
         uint64_t lost_told = 0, left_out = 0;
         bool closes = false, has_begun = false;
