@@ -192,7 +192,7 @@ static void add_topology(CLI::App &app, TopologyQuestion &question, Task &task) 
                "a file of hwloc, NCCL, RCCL or --text, or a text such as '4 x node(8 gpu) net:50'",
                take_text(question.topology));
     add_option(command, options, "--ranks", "how many (one for each GPU or NUMA node)",
-               take_count(question.ranks, 1, most_ranks));
+               take_count(question.ranks, 1, most_ranks_asked));
     command.add_flag("--matrix", question.has_matrix, "paths between GPUs, NICs and NUMA nodes")
         ->group(options);
     for (const auto &[flag, help, path] :

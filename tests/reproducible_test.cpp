@@ -15,7 +15,7 @@ static void reproducible_choices_follow_from_the_problem() {
     const Places places = places_on({0, 1, 0, 1});
     Tables unlike = tables; // what the same problem may get elsewhere
     unlike.speeds.far_bytes_per_ns = 12.5;
-    unlike.speeds.latency_ns = 20000;
+    unlike.speeds.near.alone.latency_ns = 20000;
     size_t differing = 0;
     for (const char *codec : {"none", "int4", "onebit"})
         for (const DataType type : {DataType::float32, DataType::bfloat16})

@@ -44,6 +44,7 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_PEER_TIMEOUT=500ms",
                                 "QCCL_TIMEOUT=0",
                                 "QCCL_CHECKSUM=1",
+                                "QCCL_REPRODUCIBLE=1",
                                 "QCCL_TIER=avx2,baseline",
                                 "QCCL_SEGMENT=256K",
                                 "QCCL_ARENA=1G",
@@ -76,6 +77,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
     CHECK(settings->link_latency == 5us && settings->link_rate == 312'500'000U);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "host7");
+    CHECK(settings->reproducible);
     CHECK(settings->node == "left" && settings->rack == "rack7");
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");
