@@ -29,7 +29,8 @@ Places places() {
 
 std::string way(const Fabric &fabric, uint32_t from, uint32_t to) {
     std::string text;
-    for (const uint32_t link : fabric.route(from, to).links())
+    const MessageRoute route = fabric.route(from, to);
+    for (const uint32_t link : route.links())
         text += (text.empty() ? "" : ", ") + fabric.link_name(link);
     return text;
 }

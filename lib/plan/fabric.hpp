@@ -27,7 +27,8 @@ struct MessageRoute {
     double recv_ns = 0;          // of the receiver's
     bool is_by_reference = true; // the receiver reads the bytes in the sender's memory
 
-    std::span<const uint32_t> links() const { return std::span(numbers).first(count); }
+    std::span<const uint32_t> links() const & { return std::span(numbers).first(count); }
+    std::span<const uint32_t> links() const && = delete; // of what is gone
     void add(uint32_t link) { numbers[count++] = link; }
 };
 

@@ -193,11 +193,13 @@ private:
             RankClasses::Class &own = found_.classes[found_.class_of[rank]];
             own.core_weight += fabric_.core_group(rank) == fabric_.core_group(own.first_rank);
             const auto peers = census_.peers(rank);
-            for (uint32_t k = 0; k < peers.size(); k++)
-                for (const uint32_t link : fabric_.route(rank, peers[k]).links())
+            for (uint32_t k = 0; k < peers.size(); k++) {
+                const MessageRoute route = fabric_.route(rank, peers[k]);
+                for (const uint32_t link : route.links())
                     if (const auto at = counted.find({link, found_.class_of[rank], k});
                         at != counted.end())
                         *at->second += 1;
+            }
         }
     }
 
