@@ -40,6 +40,20 @@ static void segments_are_equal_and_as_large_as_asked() {
     CHECK_EQ(g.arena_bytes, 2 * 2 * g.wire_bytes);
 }
 
+// 4 chunks of 2560 elements, 40 times the grain.
+static void a_number_of_parts_goes_before_their_size() {
+    const auto instances = [](uint64_t parts, size_t arena) {
+        return geometry(layout_of(10000, 4), 2,
+                        {.arena_bytes = arena, .segment_bytes = 4096, .parts = parts})
+            .instances;
+    };
+    for (const auto &[parts, expected] : {std::pair(1U, 1U), std::pair(2U, 2U), std::pair(7U, 7U),
+                                          std::pair(40U, 40U), std::pair(1000U, 40U)})
+        CHECK_EQ(instances(parts, 1 << 20), expected);
+    CHECK_EQ(instances(1, 8192), 4U); // what the arena has room for
+    CHECK_EQ(instances(0, 1 << 20), 3U);
+}
+
 static void lanes_have_slots_or_are_given_up() {
     const Layout layout = layout_of(100000, 4);
     const auto lanes = [&](uint32_t slots, uint32_t outbox) {
@@ -210,6 +224,7 @@ static void steps_move_up_past_sends() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(segments_are_equal_and_as_large_as_asked),
+        QTEST(a_number_of_parts_goes_before_their_size),
         QTEST(lanes_have_slots_or_are_given_up),
         QTEST(geometry_is_always_possible),
         QTEST(buckets_of_whole_chunks_are_never_cut),

@@ -22,8 +22,9 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
     const uint64_t largest = layout.largest(), grain = layout.grain();
     const uint64_t whole = std::max(grain, round_up(largest, grain));
     const uint64_t least = encoding.needs_whole_chunks ? whole : grain;
-    const uint64_t target =
-        round_up(std::max<uint64_t>(1, limits.segment_bytes / encoding.type_bytes), grain);
+    const uint64_t wanted = limits.parts != 0 ? divide_up(largest, limits.parts)
+                                              : limits.segment_bytes / encoding.type_bytes;
+    const uint64_t target = round_up(std::max<uint64_t>(1, wanted), grain);
 
     uint64_t segment = std::clamp(target, least, whole);
     uint32_t most_lanes = std::max(1U, limits.max_lanes);

@@ -20,7 +20,18 @@ struct ShapeLimits {
     size_t arena_bytes = 0;   // for what a rank has encoded and peers have not yet read
     uint32_t slots = 1024;    // that the arena may be cut into
     size_t segment_bytes = 0; // of unencoded values that one instance of a step works on; a target
+    uint64_t parts = 0;       // 0, or how many instances there shall be; then segment_bytes is not
+                              // heard. As many as the grain allows, and more if the arena is small
     uint32_t max_lanes = 1;   // instances in flight
+};
+
+// Into what somebody wants one call cut; 0: not said.
+struct Pieces {
+    uint64_t segment_bytes = 0; // of a segment
+    uint64_t parts = 0;         // segments of each chunk
+    uint32_t lanes = 0;         // segments in flight
+
+    bool operator==(const Pieces &) const = default;
 };
 
 // Instance i of the schedule works on segment i of every chunk, in lane i mod lanes.
