@@ -1,6 +1,6 @@
 #include "perf/topology_info.hpp"
 
-#include "base/system_error.hpp"
+#include "perf/output_file.hpp"
 #include "topology/graph_json.hpp"
 #include "topology/graph_text.hpp"
 #include "topology/hwloc_source.hpp"
@@ -12,9 +12,7 @@
 #include "topology/read_topology.hpp"
 #include "topology/tree_text.hpp"
 
-#include <cerrno>
 #include <cstdio>
-#include <memory>
 
 namespace qccl::perf {
 
@@ -34,20 +32,9 @@ static Result<Graph> this_machine() {
 }
 
 static Done write_file(const std::string &path, const std::string &content) {
-    if (path.empty()) return {};
-    const auto fail = [&](const char *what) {
-        return Error::make(Code::system_error, "cannot %s %.300s: %s", what, path.c_str(),
-                           describe_errno(errno).c_str());
-    };
-    if (path == "-") {
-        std::fwrite(content.data(), 1, content.size(), stdout);
-        return {};
-    }
-    std::FILE *const file = std::fopen(path.c_str(), "we");
-    if (file == nullptr) return fail("open");
-    const bool is_whole = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-    if (std::fclose(file) != 0 || !is_whole) return fail("write");
-    return {};
+    QCCL_TRY(OutputFile file, OutputFile::open(path));
+    QCCL_TRY(file.write(content));
+    return file.close();
 }
 
 static void print_rings(const RankOrder &order) {

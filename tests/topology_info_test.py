@@ -99,7 +99,7 @@ class Refusals(unittest.TestCase):
     def test_files_that_cannot_be_written(self):
         done = subprocess.run([INFO, "topology", "--json", "/nowhere/x"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stderr, "qccl-info: cannot open /nowhere/x: No such file or directory\n")
+        self.assertEqual(done.stderr, "qccl-info: cannot write /nowhere/x: No such file or directory\n")
 
 
 if __name__ == "__main__":
