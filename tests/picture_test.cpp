@@ -128,6 +128,20 @@ void large_jobs_are_folded() {
     CHECK(small.picture().find("node1") != std::string::npos);
 }
 
+// As in a job whose machines have no NIC that anybody knows of.
+void machines_may_be_linked_to_the_network() {
+    Graph graph;
+    graph.add({.kind = VertexKind::network});
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t machine = graph.add({.kind = VertexKind::machine, .parent = 0, .number = i});
+        graph.connect({0, machine, LinkClass::tcp});
+    }
+    const std::vector<uint32_t> places = {1, 2};
+    const std::string picture = draw_picture(graph, places, order_ranks(graph, places));
+    CHECK(picture.find("machine 1") != std::string::npos);
+    CHECK(picture.find("tcp (rate unknown)") != std::string::npos);
+}
+
 void rings_are_drawn() {
     const std::string picture = Drawn("node(4 gpu nvlink:450)").picture();
     for (const char *words : {"ring 0, ", "ranks 0 1 2 3", "nvlink 150 GB/s", "rank 3", "NUMA 0"})
@@ -156,9 +170,9 @@ void names_cannot_break_the_picture() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(boxes_do_not_overlap),           QTEST(links_lead_around_boxes),
-        QTEST(large_jobs_are_folded),          QTEST(rings_are_drawn),
-        QTEST(names_cannot_break_the_picture),
+        QTEST(boxes_do_not_overlap),  QTEST(links_lead_around_boxes),
+        QTEST(large_jobs_are_folded), QTEST(machines_may_be_linked_to_the_network),
+        QTEST(rings_are_drawn),       QTEST(names_cannot_break_the_picture),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

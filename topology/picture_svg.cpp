@@ -107,9 +107,13 @@ void Picture::draw_tree_link(const Link &link, uint32_t parent, uint32_t child) 
     const Rect from = has_bar ? layout_.bars.at(parent) : layout_.rects.at(parent);
     const Rect to = layout_.rects.at(child);
     const Stroke stroke = stroke_of(link);
-    if (outer == VertexKind::network) // a rack's own bar stands above that of the network around it
-        return svg_.line({{to.center(), layout_.bars.at(child).bottom()}, {to.center(), from.y}},
-                         stroke);
+    if (outer == VertexKind::network) {
+        // A rack's own bar, or a machine, stands above the bar of the network around it.
+        const auto bar = layout_.bars.find(child);
+        const bool is_rack = graph_.vertex(child).kind == VertexKind::network;
+        const double top = is_rack && bar != layout_.bars.end() ? bar->second.bottom() : to.bottom();
+        return svg_.line({{to.center(), top}, {to.center(), from.y}}, stroke);
+    }
     if (has_bar || outer == VertexKind::package)
         return svg_.line({{to.center(), from.bottom()}, {to.center(), to.y}}, stroke);
     const double middle = from.bottom() + 12;
