@@ -106,6 +106,14 @@ void ranks_have_places() {
     const auto places = rank_places(*graph, 6);
     CHECK_OK(places);
     CHECK((*places)[1] == (*places)[0] && (*places)[5] != (*places)[4]);
+    // As launchers give rank 0 GPU 0, wherever a file has it.
+    Graph reversed;
+    reversed.add({.kind = VertexKind::machine});
+    for (uint32_t i = 0; i < 3; i++)
+        reversed.add({.kind = VertexKind::gpu, .parent = 0, .number = 2 - i});
+    const auto by_number = rank_places(reversed, 2);
+    CHECK_OK(by_number);
+    CHECK(*by_number == std::vector<uint32_t>({3, 2}));
     const auto gpus = parse_synthetic("node(4 gpu)");
     CHECK_OK(gpus);
     const auto too_many = rank_places(*gpus, 5);

@@ -1,6 +1,7 @@
 #include "topology/rank_places.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace qccl {
 
@@ -20,7 +21,9 @@ Result<std::vector<uint32_t>> rank_places(const Graph &graph, uint32_t ranks) {
                            "the topology has %zu GPUs, too few for %u ranks: each has its own",
                            gpus.size(), ranks);
     if (!gpus.empty()) {
-        std::ranges::stable_sort(gpus, {}, [&](uint32_t gpu) { return graph.machine_of(gpu); });
+        std::ranges::stable_sort(gpus, {}, [&](uint32_t gpu) {
+            return std::pair(graph.machine_of(gpu), graph.vertex(gpu).number);
+        });
         if (ranks != 0) gpus.resize(ranks);
         return gpus;
     }
