@@ -9,7 +9,10 @@ namespace {
 void add_all(const Graph &graph, uint32_t original, uint32_t parent, MachinePart &part) {
     Vertex vertex = graph.vertex(original);
     vertex.parent = parent;
-    if (parent == no_vertex) vertex.name.clear();
+    if (parent == no_vertex) {
+        vertex.name.clear();
+        vertex.number = 0;
+    }
     const uint32_t number = part.graph.add(std::move(vertex));
     part.originals.push_back(original);
     for (const uint32_t child : graph.children(original)) add_all(graph, child, number, part);
