@@ -263,8 +263,9 @@ static qcclResult_t own_roots_on_a_stream(int rank, qcclComm_t comm, void *conte
     qcclResult_t told, ended, result = qcclStreamCreate(&stream);
     if (result == qcclSuccess)
         result = qcclBroadcast(&value, &value, 1, qcclFloat32, rank, comm, stream);
-    if (result == qcclSuccess) result = qcclBarrier(comm, stream);
-    told = how->count ? qcclStreamSynchronize(stream) : qcclSuccess;
+    /* The stream's thread may have met the mismatch already. */
+    told = result == qcclSuccess ? qcclBarrier(comm, stream) : result;
+    if (told == qcclSuccess && how->count) told = qcclStreamSynchronize(stream);
     qcclStreamDestroy(stream);
     if (told == qcclSuccess) told = make_next_call(how->next, comm);
     ended = qcclCommDestroy(comm);

@@ -43,7 +43,7 @@ bool keeps(const Budget &budget, const std::optional<double> &nmse) {
 // `best` is the fastest but for equal_time.
 bool is_better(const Plan &plan, const Plan &best, double fastest) {
     if (plan.cost.time_ns > fastest * equal_time) return false;
-    return best.cost.time_ns > fastest * equal_time || is_gentler(plan.cost, best.cost);
+    return best.cost.time_ns > fastest * equal_time || is_preferred(plan.cost, best.cost);
 }
 
 // Fills in the plan, of candidates with the option's codec.

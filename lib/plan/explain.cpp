@@ -186,8 +186,8 @@ void add_reason(std::string &text, const std::vector<Candidate> &candidates, con
     else
         append(
             text,
-            ": as fast as the fastest within %.0f %%, and less noisy, with fewer streams between "
-            "hosts, or first in the table\n",
+            ": as fast as the fastest within %.0f %%, and less noisy or with fewer streams between "
+            "hosts\n",
             (equal_time - 1) * 100);
 }
 

@@ -70,8 +70,9 @@ Result<std::vector<std::vector<Candidate>>> find_candidates(const Problem &probl
 
 // Whether the engine can run it, which may be named though it may not be chosen by itself.
 bool can_run(const Candidate &candidate);
-// Of two that are as fast: loses less, or as much with fewer streams between hosts.
-bool is_gentler(const Cost &cost, const Cost &than);
+// Of two that are as fast within `equal_time`: loses less, or as much with fewer streams between
+// hosts, or with as many in less time.
+bool is_preferred(const Cost &cost, const Cost &than);
 
 // The fastest candidate; among those that are as fast within `equal_time`, the one with the least
 // error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit
