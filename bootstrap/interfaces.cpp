@@ -148,6 +148,18 @@ Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted) {
     return std::vector{*parse_address("127.0.0.1")};
 }
 
+std::vector<std::string> interfaces_with(const std::vector<Endpoint> &endpoints) {
+    std::set<std::string> names;
+    if (const auto all = interfaces_that_are_up())
+        for (const Interface &one : *all)
+            if (std::ranges::any_of(endpoints, [&](const Endpoint &endpoint) {
+                    return endpoint.is_same_host(one.address) &&
+                           endpoint.scope == one.address.scope;
+                }))
+                names.insert(one.name);
+    return {names.begin(), names.end()};
+}
+
 std::vector<Endpoint> reachable(const std::vector<Endpoint> &endpoints) {
     std::vector<Endpoint> found;
     std::vector<uint32_t> scopes;

@@ -13,6 +13,9 @@ namespace qccl {
 // their interface is asked for, or nothing else is there. Errors name the setting that `wanted` is.
 Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted);
 
+// Names of the interfaces that have one of these addresses, each once.
+std::vector<std::string> interfaces_with(const std::vector<Endpoint> &endpoints);
+
 // The endpoints as this machine can reach them: one that is link-local to a network, by each of the
 // interfaces that may lead there.
 std::vector<Endpoint> reachable(const std::vector<Endpoint> &endpoints);

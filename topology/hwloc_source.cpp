@@ -25,8 +25,10 @@ uint32_t number_in(std::string_view text) {
     return number;
 }
 
-// Components that would open GPUs or the display, which takes long and may wake a GPU up.
-constexpr const char *unwanted_components[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"};
+// Components that would open GPUs or the display, which takes long and may wake a GPU up; and that
+// of libpciaccess, which leaks memory, where Linux's own finds the same.
+constexpr const char *unwanted_components[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl",
+                                               "pci"};
 
 // Caches and cores matter to nothing here, and large machines have thousands.
 constexpr hwloc_obj_type_t unwanted_types[] = {
@@ -128,8 +130,11 @@ CpuSet allowed_cpus() {
     const auto allowed = std::make_unique<std::array<cpu_set_t, sets>>();
     CpuSet cpus;
     if (sched_getaffinity(0, sizeof *allowed, allowed->data()) != 0) return cpus;
-    for (uint32_t cpu = 0; cpu < CpuSet::most_cpus; cpu++)
-        if (CPU_ISSET_S(cpu, sizeof *allowed, allowed->data())) cpus.add(cpu);
+    for (uint32_t set = 0; set < sets; set++) {
+        if (CPU_COUNT(&(*allowed)[set]) == 0) continue;
+        for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &(*allowed)[set])) cpus.add(set * CPU_SETSIZE + cpu);
+    }
     return cpus;
 }
 

@@ -124,6 +124,15 @@ Done check_agreements(std::span<const Agreement> all) {
     return {};
 }
 
+std::string host_name_of(const Agreement &rank) {
+    const std::string_view identity = text_of(rank.host);
+    return std::string(identity.substr(0, identity.find(' ')));
+}
+
+std::string rack_of(const Agreement &rank) { return std::string(text_of(rank.rack)); }
+
+bool has_node(const Agreement &rank) { return !text_of(rank.node).empty(); }
+
 static bool is_on_host(const Agreement &rank) {
     Agreement::Text host;
     Agreement::set(host, "host");

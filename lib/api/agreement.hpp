@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,7 @@ struct Agreement {
     // Where the rank is: ranks with another host are out of shared memory's reach. Not compared,
     // but for what is said of a host's rack.
     Text host{};
-    Text node{};
+    Text node{}; // QCCL_NODE; empty: as the topology graph says
     Text rack{};
     Text device{}; // likewise not compared
     Text codec{};
@@ -67,6 +68,11 @@ struct Agreement {
 Done check_agreements(std::span<const Agreement> all);
 // By rank, numbers of hosts from 0 on; empty where all are on one.
 std::vector<uint32_t> hosts_of(std::span<const Agreement> all);
+// Of the rank's host, for people: the first word of its identity.
+std::string host_name_of(const Agreement &rank);
+std::string rack_of(const Agreement &rank);
+// Whether the rank says in which NUMA node it is.
+bool has_node(const Agreement &rank);
 // Ranks whose device is not the host.
 size_t gpus_of(std::span<const Agreement> all);
 // Whether all ranks are on GPUs of one vendor, so that where one can capture calls all can.

@@ -31,6 +31,8 @@ namespace qccl {
 // Where the ranks are: threads of one process, or processes of one host or more.
 enum class Reach : uint8_t { process, host };
 
+struct JobTopology;
+
 // What creation has put together.
 struct CommParts {
     CommWishes wishes;
@@ -43,6 +45,7 @@ struct CommParts {
     Tables tables; // of the planner, equal on all ranks
     // Of the ranks; none: all are in one place.
     std::shared_ptr<const Places> places = nullptr;
+    std::shared_ptr<const JobTopology> topology = nullptr; // equal on all ranks; none: of one rank
     CodecPolicy codecs;
     Algorithm algorithm;                // of every collective that has it
     std::chrono::nanoseconds timeout{}; // 0: never

@@ -2,26 +2,20 @@
 
 #include "api/agreement.hpp"
 #include "api/boundary.hpp"
+#include "api/equipment.hpp"
 #include "api/exchange.hpp"
-#include "api/fork_detector.hpp"
-#include "api/host_identity.hpp"
+#include "api/job_topology.hpp"
 #include "api/setting_checks.hpp"
-#include "api/tiers.hpp"
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
-#include "device/gpu_device.hpp"
-#include "device/host.hpp"
-#include "device/loader.hpp"
-#include "topology/numa_node.hpp"
 #include "transport/headroom.hpp"
 #include "transport/network.hpp"
 
 #include <qccl/version.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <functional>
-
-#include <unistd.h>
 
 namespace qccl {
 
@@ -48,19 +42,13 @@ struct Waiting {
     }
 };
 
-// The same for all ranks of a host that are not bound to a node.
-std::string node_here() {
-    const auto node = numa_node_here();
-    return node ? std::to_string(*node) : "";
-}
-
 Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const std::string &host,
                        Tier tier) {
     Agreement mine;
     const CodecPolicy policy = policy_of(wishes, settings);
     const Algorithm algorithm = algorithm_of(wishes, settings);
     Agreement::set(mine.host, host);
-    Agreement::set(mine.node, settings.node.value_or(node_here()));
+    Agreement::set(mine.node, settings.node.value_or(""));
     Agreement::set(mine.rack, settings.rack.value_or(""));
     Agreement::set(mine.device, wishes.device);
     // The environment's reaches less than the communicator's: the same spec is not the same wish.
@@ -89,28 +77,6 @@ Done greet(Bootstrap &bootstrap) {
     return check_offers(all);
 }
 
-// What a rank has before it meets the others over the transport.
-struct Equipment {
-    std::shared_ptr<const Log> log;
-    Device device;
-    std::string host; // its identity
-};
-
-Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
-    QCCL_TRY(surroundings.readable);
-    QCCL_TRY(check_settings(wishes, surroundings.settings));
-    QCCL_TRY(outcome(trace_patterns(surroundings.settings)));
-    QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
-    QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));
-    QCCL_TRY(std::string host, host_identity(surroundings.settings));
-    // Here, where the others hear of it, as nothing may fail when the communicator is made.
-    QCCL_TRY(outcome(begin_epoch()));
-    Device device = host_device(tiers);
-    QCCL_TRY(auto gpu, open_gpu(wishes.device));
-    if (gpu) device = gpu_device(device, std::move(gpu));
-    return Equipment{std::move(log), std::move(device), std::move(host)};
-}
-
 class Creation {
 public:
     Creation(Bootstrap &bootstrap, Reach reach, const CommWishes &wishes, const Settings &settings)
@@ -132,6 +98,11 @@ private:
     // Here and below, null where no rank has a GPU.
     Result<std::unique_ptr<DeviceShare>> share_device(const Equipment &equipment,
                                                       Transport &transport);
+    void begin_topology(std::vector<Agreement> all);
+    Done agree_on_topology(const Log &log, Transport &transport);
+    NodeNetwork node_network() const {
+        return {settings_.socket_interface.value_or(""), settings_.ucx_devices.value_or("")};
+    }
     void tell(const Equipment &equipment, const Transport &transport,
               const DeviceShare *share) const;
     // What the settings leave open included.
@@ -157,7 +128,11 @@ private:
     size_t gpus_ = 0;             // ranks that have one
     bool are_on_gpus_alike_ = false;
     double ranks_per_gpu_ = 0;
-    CodecRates codec_rates_; // of all ranks' processors
+    CodecRates codec_rates_;                            // of all ranks' processors
+    std::vector<Agreement> agreements_;                 // of all ranks
+    NodeDiscovery discovery_;                           // of each host's first rank
+    std::optional<TopologyExchange> topology_exchange_; // of several ranks
+    std::shared_ptr<const JobTopology> topology_;
     std::shared_ptr<const Places> places_;
 };
 
@@ -184,7 +159,45 @@ Done Creation::compare(const Equipment &equipment) {
     are_on_gpus_alike_ = are_on_gpus_alike(all);
     ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
     codec_rates_ = slowest_codec_rates_of(all);
-    if (auto spots = spots_of(all); !spots.empty())
+    begin_topology(std::move(all));
+    return {};
+}
+
+// While the ranks connect, one of each host looks at its machine.
+void Creation::begin_topology(std::vector<Agreement> all) {
+    agreements_ = std::move(all);
+    if (agreements_.size() == 1) return;
+    std::vector<RankHost> hosts;
+    for (size_t rank = 0; rank < agreements_.size(); rank++)
+        hosts.push_back({.host = hosts_.empty() ? 0 : hosts_[rank],
+                         .name = host_name_of(agreements_[rank]),
+                         .rack = rack_of(agreements_[rank])});
+    topology_exchange_.emplace(bootstrap_.rank(), std::move(hosts));
+    if (topology_exchange_->is_leader()) discovery_.start(node_network());
+}
+
+// A NUMA node that a rank has been given by QCCL_NODE stands.
+Done Creation::agree_on_topology(const Log &log, Transport &transport) {
+    if (topology_exchange_) {
+        NodeTopologyRef node = topology_exchange_->is_leader()
+                                   ? discovery_.finish()
+                                   : known_node_topology(node_network());
+        // The leader is the first of the ranks whose memory this one has mapped.
+        QCCL_TRY(AgreedTopology agreed,
+                 topology_exchange_->run(std::move(node), transport.outbox(),
+                                         transport.arenas().front(), all_gather()));
+        node = topology_exchange_->node();
+        if (!node->warning.empty())
+            log.warn("%s", node->warning.c_str());
+        else if (!node->origin.empty())
+            log.info("topology from %s", node->origin.c_str());
+        keep_node_topology(node_network(), node);
+        topology_ = std::move(agreed.job);
+        for (size_t rank = 0; rank < agreements_.size(); rank++)
+            if (agreed.numas[rank] && !has_node(agreements_[rank]))
+                Agreement::set(agreements_[rank].node, std::to_string(*agreed.numas[rank]));
+    }
+    if (auto spots = spots_of(agreements_); !spots.empty())
         places_ = std::make_shared<const Places>(std::move(spots));
     return {};
 }
@@ -328,6 +341,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                                  const std::shared_ptr<Family> &family,
                                                  const TraceOrigin &origin) {
     QCCL_TRY(std::unique_ptr<Transport> transport, connect(equipment, family));
+    QCCL_TRY(agree_on_topology(*equipment.log, *transport));
     QCCL_TRY(std::unique_ptr<DeviceShare> share, share_device(equipment, *transport));
     tell(equipment, *transport, share.get());
     std::unique_ptr<CommTrace> traced = trace(equipment, *transport, origin);
@@ -343,6 +357,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                          .cut = how,
                                          .tables = tables(how, paces),
                                          .places = places_,
+                                         .topology = topology_,
                                          .codecs = policy_of(wishes_, settings_),
                                          .algorithm = algorithm_of(wishes_, settings_),
                                          .timeout = wishes_.timeout.value_or(settings_.timeout),

@@ -13,7 +13,8 @@ namespace qccl {
 // At most 15 characters, says Linux.
 inline constexpr char stream_thread_name[] = "qccl-stream";
 inline constexpr char trace_thread_name[] = "qccl-trace";
-inline constexpr char rank_thread_name[] = "qccl-rank"; // while qcclCommInitAll runs
+inline constexpr char topology_thread_name[] = "qccl-topology"; // asks hwloc
+inline constexpr char rank_thread_name[] = "qccl-rank";         // while qcclCommInitAll runs
 
 class QuietThread {
 public:

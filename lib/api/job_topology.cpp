@@ -1,0 +1,189 @@
+#include "api/job_topology.hpp"
+
+#include "topology/hwloc_source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+namespace qccl {
+
+namespace {
+
+constexpr uint32_t no_numa = UINT32_MAX;
+constexpr uint64_t most_node_bytes = uint64_t{1} << 20; // of a text; real ones have some thousands
+constexpr uint64_t most_piece = 4096;
+
+uint64_t divided_up(uint64_t bytes, uint64_t parts) { return (bytes + parts - 1) / parts; }
+
+} // namespace
+
+// A machine's text, of which each rank that knows it gives a part.
+struct TopologyExchange::SharedText {
+    uint64_t bytes = 0;
+    std::vector<uint32_t> ranks = {};
+    std::string text = {};
+
+    uint64_t share() const { return divided_up(bytes, ranks.size()); }
+    // Where the part of a rank lies that comes in a round.
+    std::pair<uint64_t, uint64_t> part(size_t index, uint64_t round) const {
+        const uint64_t end = std::min(bytes, (index + 1) * share());
+        const uint64_t begin = std::min(end, index * share() + round * most_piece);
+        return {begin, std::min(end, begin + most_piece)};
+    }
+};
+
+// What a rank tells of its machine and of where it is on it. Sent as bytes.
+struct TopologyExchange::Note {
+    uint64_t hash = 0, bytes = 0; // of the text that it knows; 0: none yet
+    uint32_t place = 0;           // a vertex of that graph
+    uint32_t numa = no_numa;
+};
+
+TopologyExchange::TopologyExchange(uint32_t rank, std::vector<RankHost> hosts)
+    : rank_(rank), hosts_(std::move(hosts)) {
+    std::map<uint32_t, uint32_t> first_of; // by host
+    for (uint32_t each = 0; each < hosts_.size(); each++)
+        leaders_.push_back(first_of.try_emplace(hosts_[each].host, each).first->second);
+}
+
+void TopologyExchange::publish(std::span<std::byte> memory) {
+    if (node_->text.size() > std::min<uint64_t>(memory.size(), most_node_bytes))
+        node_ = plain_node_topology("its topology is larger than QCCL_ARENA");
+    std::memcpy(memory.data(), node_->text.data(), node_->text.size());
+}
+
+TopologyExchange::Note TopologyExchange::note() const {
+    Note mine;
+    if (!node_) return mine;
+    mine.hash = node_->hash;
+    mine.bytes = node_->text.size();
+    mine.place = place_of(node_->graph, allowed_cpus(), "");
+    mine.numa = numa_number(node_->graph, mine.place).value_or(no_numa);
+    return mine;
+}
+
+Done TopologyExchange::gather_notes(const Gather &gather, std::vector<Note> &notes) const {
+    const Note mine = note();
+    return gather(&mine, notes.data(), sizeof mine);
+}
+
+Done TopologyExchange::learn_from(std::span<const std::byte> memory, const Note &of_leader) {
+    if (of_leader.bytes > std::min<uint64_t>(memory.size(), most_node_bytes))
+        return Error::make(Code::internal_error,
+                           "rank %u has a topology of %llu bytes; at most %llu are possible",
+                           leaders_[rank_], static_cast<unsigned long long>(of_leader.bytes),
+                           static_cast<unsigned long long>(most_node_bytes));
+    std::string text(of_leader.bytes, '\0');
+    std::memcpy(text.data(), memory.data(), text.size());
+    QCCL_TRY(node_, read_node_topology(std::move(text)));
+    return {};
+}
+
+// That every rank knows its leader's topology, by now.
+Done TopologyExchange::check_notes(const std::vector<Note> &notes) const {
+    for (uint32_t rank = 0; rank < notes.size(); rank++) {
+        const Note &leader = notes[leaders_[rank]];
+        if (notes[rank].hash == leader.hash && notes[rank].bytes == leader.bytes &&
+            leader.bytes <= most_node_bytes)
+            continue;
+        return Error::make(Code::internal_error,
+                           "rank %u has another topology of its host than rank %u", rank,
+                           leaders_[rank])
+            .at_rank(rank);
+    }
+    return {};
+}
+
+Done TopologyExchange::gather_texts(const Gather &gather, Texts &texts) const {
+    uint64_t share = 0;
+    for (const auto &[hash, text] : texts) share = std::max(share, text.share());
+    const size_t piece = std::min(share, most_piece);
+    std::vector<char> mine(piece), all(piece * hosts_.size());
+    const SharedText &own = texts[node_->hash];
+    const auto own_index =
+        static_cast<size_t>(std::ranges::find(own.ranks, rank_) - own.ranks.begin());
+    for (uint64_t round = 0; round < divided_up(share, piece); round++) {
+        const auto [begin, end] = own.part(own_index, round);
+        std::memcpy(mine.data(), node_->text.data() + begin, end - begin);
+        QCCL_TRY(gather(mine.data(), all.data(), piece));
+        for (auto &[hash, text] : texts)
+            for (size_t i = 0; i < text.ranks.size(); i++) {
+                const auto [from, to] = text.part(i, round);
+                std::memcpy(text.text.data() + from, all.data() + piece * text.ranks[i], to - from);
+            }
+    }
+    return {};
+}
+
+Result<TopologyExchange::Nodes>
+TopologyExchange::gather_nodes(const Gather &gather, const std::vector<Note> &notes) const {
+    Texts texts;
+    for (uint32_t rank = 0; rank < notes.size(); rank++) {
+        SharedText &text = texts[notes[rank].hash];
+        if (text.ranks.empty()) text.bytes = notes[rank].bytes;
+        if (text.bytes != notes[rank].bytes)
+            return Error::make(Code::internal_error,
+                               "ranks %u and %u have topologies of one hash and of different sizes",
+                               text.ranks.front(), rank);
+        text.ranks.push_back(rank);
+    }
+    for (auto &[hash, text] : texts) text.text.resize(text.bytes);
+    if (texts.size() > 1) QCCL_TRY(gather_texts(gather, texts));
+    Nodes nodes = {{node_->hash, node_}};
+    for (auto &[hash, text] : texts) {
+        if (nodes.contains(hash)) continue;
+        QCCL_TRY(NodeTopologyRef node, read_node_topology(std::move(text.text)));
+        nodes.emplace(hash, std::move(node));
+    }
+    return nodes;
+}
+
+Result<AgreedTopology> TopologyExchange::merge(const std::vector<Note> &notes,
+                                               const Nodes &nodes) const {
+    std::vector<JobMachine> machines; // by host
+    for (uint32_t rank = 0; rank < notes.size(); rank++)
+        if (leaders_[rank] == rank)
+            machines.push_back({.graph = &nodes.at(notes[rank].hash)->graph,
+                                .name = hosts_[rank].name,
+                                .rack = hosts_[rank].rack});
+    JobGraph job(machines);
+    AgreedTopology agreed;
+    JobTopology topology;
+    for (uint32_t rank = 0; rank < notes.size(); rank++) {
+        const Note &note = notes[rank];
+        const uint32_t host = hosts_[rank].host;
+        if (note.place >= machines[host].graph->vertices().size())
+            return Error::make(Code::internal_error, "rank %u is in no part of its host", rank)
+                .at_rank(rank);
+        topology.places.push_back(job.number_of(host, note.place));
+        agreed.numas.push_back(note.numa == no_numa ? std::nullopt : std::optional(note.numa));
+    }
+    topology.graph = std::move(job).take();
+    agreed.job = std::make_shared<const JobTopology>(std::move(topology));
+    return agreed;
+}
+
+Result<AgreedTopology> TopologyExchange::run(NodeTopologyRef known, std::span<std::byte> own,
+                                             std::span<const std::byte> leaders,
+                                             const Gather &gather) {
+    node_ = std::move(known);
+    if (is_leader()) publish(own);
+    std::vector<Note> notes(hosts_.size());
+    QCCL_TRY(gather_notes(gather, notes));
+    const auto has_to_learn = [&](uint32_t rank) {
+        return notes[rank].hash != notes[leaders_[rank]].hash;
+    };
+    bool does_any_learn = false;
+    for (uint32_t rank = 0; rank < notes.size(); rank++)
+        does_any_learn = does_any_learn || has_to_learn(rank);
+    if (does_any_learn) {
+        if (has_to_learn(rank_)) QCCL_TRY(learn_from(leaders, notes[leaders_[rank_]]));
+        QCCL_TRY(gather_notes(gather, notes));
+    }
+    QCCL_TRY(check_notes(notes));
+    QCCL_TRY(const Nodes nodes, gather_nodes(gather, notes));
+    return merge(notes, nodes);
+}
+
+} // namespace qccl

@@ -1,0 +1,114 @@
+#include "api/node_topology.hpp"
+
+#include "base/contained.hpp"
+#include "base/short_text.hpp"
+#include "bootstrap/interfaces.hpp"
+#include "topology/graph_text.hpp"
+#include "topology/hwloc_source.hpp"
+#include "topology/hwloc_tree.hpp"
+#include "topology/network_source.hpp"
+
+#include <mutex>
+#include <utility>
+
+#include <pthread.h>
+
+namespace qccl {
+
+namespace {
+
+// Never destroyed: a process may fork while it ends. The mutex is held while hwloc loads, because a
+// child that is forked then would find hwloc's own locks held for ever.
+struct KnownNode {
+    std::mutex mutex;
+    NodeNetwork network;
+    NodeTopologyRef topology;
+};
+
+KnownNode &known_node() {
+    static KnownNode *const known = [] {
+        pthread_atfork([] { known_node().mutex.lock(); }, [] { known_node().mutex.unlock(); },
+                       [] { known_node().mutex.unlock(); });
+        return new KnownNode;
+    }();
+    return *known;
+}
+
+NodeTopology with_text(const Graph &graph) {
+    NodeTopology topology;
+    for (Vertex vertex : graph.vertices()) {
+        if (vertex.kind == VertexKind::machine) vertex.name.clear();
+        topology.graph.add(std::move(vertex));
+    }
+    for (const Link &link : graph.links()) topology.graph.connect(link);
+    topology.text = print_graph_text(topology.graph);
+    topology.hash = hash_text(topology.text);
+    return topology;
+}
+
+NodeTopologyRef discover_node(const NodeNetwork &network) {
+    DiscoveredMachine machine = discover_machine();
+    NetworkChoice choice{.interfaces = {}, .devices = network.devices};
+    // A setting that names no interface is refused where the ranks connect.
+    if (const auto endpoints = choose_endpoints(network.interfaces))
+        choice.interfaces = interfaces_with(*endpoints);
+    NodeTopology topology = with_text(connect_to_network(machine.graph, list_ports(), choice));
+    topology.warning = std::move(machine.warning);
+    topology.origin = std::move(machine.instead_of_hardware);
+    return std::make_shared<const NodeTopology>(std::move(topology));
+}
+
+} // namespace
+
+NodeTopologyRef known_node_topology(const NodeNetwork &network) {
+    KnownNode &known = known_node();
+    const std::lock_guard guard(known.mutex);
+    return known.network == network ? known.topology : nullptr;
+}
+
+void keep_node_topology(const NodeNetwork &network, const NodeTopologyRef &topology) {
+    NodeTopology kept = *topology; // without what has been said by now
+    kept.warning.clear();
+    kept.origin.clear();
+    KnownNode &known = known_node();
+    const std::lock_guard guard(known.mutex);
+    known.network = network;
+    known.topology = std::make_shared<const NodeTopology>(std::move(kept));
+}
+
+NodeTopologyRef plain_node_topology(const char *why) {
+    NodeTopology topology = with_text(plain_machine(allowed_cpus()));
+    topology.warning = std::string("this machine counts as one NUMA node: ") + why;
+    return std::make_shared<const NodeTopology>(std::move(topology));
+}
+
+Result<NodeTopologyRef> read_node_topology(std::string text) {
+    NodeTopology topology;
+    QCCL_TRY(topology.graph, parse_graph_text(text, "the topology from another rank"));
+    topology.hash = hash_text(text);
+    topology.text = std::move(text);
+    return std::make_shared<const NodeTopology>(std::move(topology));
+}
+
+void NodeDiscovery::start(const NodeNetwork &network) {
+    network_ = network;
+    found_ = known_node_topology(network);
+    if (found_) return;
+    auto thread = QuietThread::start(topology_thread_name, [this] {
+        const Done done = contained([&]() -> Done {
+            const std::lock_guard guard(known_node().mutex);
+            found_ = discover_node(network_);
+            return {};
+        });
+        if (!done) found_ = nullptr;
+    });
+    if (thread) thread_ = std::move(*thread);
+}
+
+NodeTopologyRef NodeDiscovery::finish() {
+    thread_.join();
+    if (!found_) found_ = plain_node_topology("there is no memory or no thread to look at it");
+    return found_;
+}
+
+} // namespace qccl
