@@ -8,6 +8,7 @@
 #include "kernels/kernels.hpp"
 #include "perf/processor.hpp"
 #include "perf/run_description.hpp"
+#include "topology/hwloc_source.hpp"
 
 #include <qccl/qccl.h>
 
@@ -22,7 +23,8 @@ namespace qccl::perf {
 void print_version() {
     int version = 0;
     (void)qcclGetVersion(&version);
-    std::printf("version %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+    std::printf("version %d.%d.%d\nhwloc %s\n", version / 10000, version / 100 % 100, version % 100,
+                hwloc_version().c_str());
 }
 
 static void print_none(const std::string &vendor, std::string_view why) {

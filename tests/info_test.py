@@ -38,6 +38,7 @@ class Topics(unittest.TestCase):
         said = info("--version").stdout
         self.assertRegex(said, r"^qccl-info \d+\.\d+\.\d+\n$")
         self.assertEqual(info("version").stdout.split()[1], said.split()[1])
+        self.assertRegex(info("version").stdout, r"\nhwloc 2\.[\d.]+\n$")
 
     def test_the_twins_of_functions_are_explained(self):
         for word in ("pqcclAllReduce", "profilers", "qccl/tools.h"):
