@@ -6,6 +6,7 @@
 #include "codec/codec.hpp"
 #include "device/loader.hpp"
 #include "kernels/kernels.hpp"
+#include "perf/policy_info.hpp"
 #include "perf/processor.hpp"
 #include "perf/run_description.hpp"
 #include "topology/hwloc_source.hpp"
@@ -13,6 +14,7 @@
 #include <qccl/qccl.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -108,7 +110,7 @@ static Done check_settings(const Settings &settings) {
     if (qcclGetUniqueId(&id) != qcclSuccess ||
         qcclCommInitRankConfig(&comm, 1, &id, 0, &config) != qcclSuccess ||
         qcclCommDestroy(comm) != qcclSuccess)
-        return Error::make(Code::invalid_argument, "no communicator can be made: %.200s",
+        return Error::make(Code::invalid_argument, "no communicator can be made: %.400s",
                            qcclGetLastError(nullptr));
     qcclStream_t stream = nullptr;
     if (qcclStreamCreate(&stream) != qcclSuccess || qcclStreamDestroy(stream) != qcclSuccess)
@@ -134,6 +136,10 @@ Done print_settings() {
     }
     for (const std::string &warning : settings.warnings)
         std::printf("  warning: %s\n", warning.c_str());
+    QCCL_TRY(const EnvRules rules, read_env_rules(settings));
+    print_rules(rules);
+    // Whether the plan is for a job of one rank is of no interest.
+    unsetenv("QCCL_PLAN_FILE");
     return check_settings(settings);
 }
 

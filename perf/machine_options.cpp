@@ -92,7 +92,8 @@ Result<Tables> tables_of(const MachineQuestion &question) {
     if (question.bytes_per_second) settings.link_rate = question.bytes_per_second;
     if (question.latency) settings.link_latency = question.latency;
     const bool has_hosts = question.places && question.places->hosts().groups() > 1;
-    const ShapeLimits limits = limits_of(cut_by(settings, question.ranks, has_hosts));
+    const ShapeLimits limits =
+        limits_of(cut_into(question.pieces, cut_by(settings, question.ranks, has_hosts)));
     if (settings.reproducible)
         return reproducible_tables(limits, limits_of(cut_by({}, question.ranks, false)));
     Tables tables;

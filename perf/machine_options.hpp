@@ -25,6 +25,7 @@ struct MachineQuestion {
     std::optional<uint64_t> bytes_per_second = {};
     std::optional<std::chrono::nanoseconds> latency = {};
     std::optional<double> cores = {}; // of each host; nothing: as many as this machine has
+    Pieces pieces = {};               // into which the call is cut, if the settings do not say it
 };
 
 // "2,2,3": a host of so many ranks after the other. "2,2,3:round" deals the ranks out to the hosts

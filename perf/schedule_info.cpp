@@ -1,7 +1,9 @@
 #include "perf/schedule_info.hpp"
 
+#include "base/settings.hpp"
 #include "coll/algorithm.hpp"
 #include "perf/machine_options.hpp"
+#include "perf/policy_info.hpp"
 #include "perf/text_file.hpp"
 #include "plan/explain.hpp"
 #include "schedule/place_codec.hpp"
@@ -48,17 +50,27 @@ Done check_question(const ScheduleQuestion &question) {
 }
 
 Done print_explanation(const ScheduleQuestion &question) {
+    QCCL_TRY(const Settings settings, read_settings(environ));
     const uint64_t parts = parts_of(question.collective, question.ranks);
+    const uint64_t count = question.bytes / type_bytes(question.type) / parts;
+    const size_t nodes = question.places ? question.places->hosts().groups() : 1;
+    QCCL_TRY(const CallPolicy policy,
+             policy_here(settings, question.ranks, static_cast<uint32_t>(nodes)));
+    QCCL_TRY(const CallChoice choice,
+             policy.choose(question.codec ? &*question.codec : nullptr, question.algorithm,
+                           policy.traits(question.collective, question.type, question.op, count)));
     const Problem problem{.collective = question.collective,
-                          .count = question.bytes / type_bytes(question.type) / parts,
+                          .count = count,
                           .ranks = question.ranks,
                           .root = question.root,
                           .type = question.type,
-                          .codec = question.codec.value_or(Codec{}),
+                          .codec = choice.codec,
                           .places = question.places.get()};
-    QCCL_TRY(const Tables tables, tables_of({.ranks = question.ranks, .places = question.places}));
-    QCCL_TRY(const std::string text, explain(problem, tables, question.algorithm));
-    std::fputs(text.c_str(), stdout);
+    QCCL_TRY(
+        const Tables tables,
+        tables_of({.ranks = question.ranks, .places = question.places, .pieces = choice.pieces}));
+    QCCL_TRY(const std::string text, explain(problem, tables, choice.algorithm));
+    std::printf("%s%s", choice.reasons.c_str(), text.c_str());
     return {};
 }
 

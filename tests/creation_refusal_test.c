@@ -241,7 +241,16 @@ static void communicators_that_disagree(void **state)
     assert_all_say(&outcome, three, qcclMismatch,
                    "algorithm: rank 1 has \"ring\", rank 0 has \"auto\"");
 
+    /* Names count where an item asks for them. */
     joining.configs[1].algorithm = NULL;
+    joining.configs[2].name = "dp";
+    setenv("QCCL_ALGO", "ring@comm=dp,bytes>=1K;tree", 1);
+    outcome = join_all(&joining);
+    unsetenv("QCCL_ALGO");
+    assert_all_say(&outcome, three, qcclMismatch,
+                   "algorithm: rank 2 has \"ring@bytes>=1024;tree\", rank 0 has \"tree\"");
+    joining.configs[2].name = NULL;
+
     joining.configs[0].reproducible = joining.configs[2].reproducible = 1;
     outcome = join_all(&joining);
     assert_all_say(&outcome, three, qcclMismatch,

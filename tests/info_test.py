@@ -67,6 +67,29 @@ class Topics(unittest.TestCase):
         self.assertIn("QCCL_TIMEOUT", info("settings", expect=1, env={"QCCL_TIMEOUT": "soon"}).stderr)
         self.assertEqual(info("settings", env={"QCCL_COCED": "x"}).stderr, "")
 
+    def test_items_and_plans_are_shown_with_what_they_decide(self):
+        items = {"QCCL_CODEC": "int4@bytes>=1M,op=sum; int8", "QCCL_ALGO": "ring@nodes=2;auto@ranks<4;tree"}
+        with tempfile.NamedTemporaryFile("w") as plan:
+            plan.write("qccl-plan version=1\njob ranks=4\nparts=3 algorithm=direct @collective=all_gather\n")
+            plan.flush()
+            env = {**items, "QCCL_PLAN_FILE": plan.name}
+            said = info("settings", env=env).stdout
+            for line in ("QCCL_CODEC, item 1: int4 for op=sum,bytes>=1048576", "QCCL_CODEC, item 2: int8 for all calls",
+                         "QCCL_ALGO, item 2: auto for ranks<=3", "QCCL_PLAN_FILE: 1 rule for ranks=4"):
+                self.assertIn(f"  {line}\n", said)
+            explain = lambda collective, size, *more, **rest: info("explain", collective, "--bytes", size, *more, env=env, **rest)
+            four = ("--ranks", "4")
+            self.assertTrue(explain("all_reduce", "4M", *four).stdout.startswith(
+                'codec int4 by item 1 of QCCL_CODEC, "int4@bytes>=1M,op=sum"\nalgorithm tree by item 3 of QCCL_ALGO, "tree"\nall_reduce'))
+            said = explain("all_reduce", "4K", *four, "--hosts", "2,2").stdout
+            self.assertTrue(said.startswith('codec int8 by item 2 of QCCL_CODEC, "int8"\nalgorithm ring by item 1 of QCCL_ALGO'), said)
+            self.assertTrue(explain("all_reduce", "4M", *four, "--codec", "none", "--algo", "direct").stdout.startswith("all_reduce"))
+            said = explain("all_gather", "4M", *four).stdout
+            self.assertIn("algorithm direct by line 3 of QCCL_PLAN_FILE", said)
+            self.assertIn("cut by line 3 of QCCL_PLAN_FILE", said)
+            self.assertRegex(said, r"\* direct .* 3 segments in 3 lanes")
+            self.assertIn("it is the plan of another job: of 4 ranks", explain("all_reduce", "4M", "--ranks", "8", expect=1).stderr)
+
     def test_what_is_possible_is_listed_whole(self):
         for name in ("QCCL_ALGO", "QCCL_TIER"):
             self.assertRegex(info("settings", expect=1, env={name: "x"}).stderr, rf'{name} is "x"; possible are .*, auto\n$')

@@ -71,11 +71,35 @@ static void what_was_not_used_for_long_is_forgotten() {
     CHECK(get(programs, 2) != unused);
 }
 
+// Bytes do not depend on it, so that only how the program is cut shows it.
+static void a_call_is_cut_as_it_is_wanted() {
+    Programs programs = some_programs();
+    ProgramKey key = shape(2 << 20); // a chunk of 4 MiB for each of two ranks
+    key.algorithm = Algorithm(algorithm_table()[0]);
+    const auto geometry = [&](const Pieces &pieces) {
+        key.pieces = pieces;
+        const auto program = programs.get(key);
+        CHECK_OK(program);
+        return (*program)->geometry;
+    };
+    const Geometry usual = geometry({});
+    CHECK(usual.instances > 7 && usual.lanes == 4);
+    const Geometry parts = geometry({.segment_bytes = 0, .parts = 7, .lanes = 2});
+    CHECK_EQ(parts.instances, 7U);
+    CHECK_EQ(parts.lanes, 2U);
+    CHECK_EQ(geometry({.segment_bytes = 1 << 20, .parts = 0, .lanes = 0}).instances, 4U);
+    CHECK_EQ(geometry({.segment_bytes = 0, .parts = 1, .lanes = 0}).instances, 1U);
+    // No segment is smaller than the grain.
+    key.count = 256;
+    CHECK_EQ(geometry({.segment_bytes = 0, .parts = 100, .lanes = 0}).instances, 2U);
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(a_shape_is_compiled_once),
         QTEST(a_budget_becomes_a_codec),
         QTEST(what_was_not_used_for_long_is_forgotten),
+        QTEST(a_call_is_cut_as_it_is_wanted),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -36,6 +36,7 @@ static void every_setting_reaches_its_field() {
     const auto settings = read({"HOME=/root",
                                 "QCCL_CODEC=minmax:bits=4,bucket=64",
                                 "QCCL_ALGO=ring",
+                                "QCCL_PLAN_FILE=/plan",
                                 "QCCL_DEBUG=TRACE",
                                 "QCCL_DEBUG_FILE=/tmp/%h.%p",
                                 "QCCL_RECORD=/run/records",
@@ -77,7 +78,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
     CHECK(settings->link_latency == 5us && settings->link_rate == 312'500'000U);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "host7");
-    CHECK(settings->reproducible);
+    CHECK(settings->plan_file == "/plan" && settings->reproducible);
     CHECK(settings->node == "left" && settings->rack == "rack7");
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");

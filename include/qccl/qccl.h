@@ -217,7 +217,9 @@ typedef struct {
     double peer_timeout;    /* seconds, below; 0 QCCL_PEER_TIMEOUT; < 0 and NaN are refused */
     qcclIdle_t idle;
     qcclLog_t log;          /* default: stderr or QCCL_DEBUG_FILE */
-    const char *name;       /* shown in logs, errors, and by qccl-info attach */
+    const char *name;       /* shown in logs, errors, and by qccl-info attach; items of QCCL_CODEC,
+                             * QCCL_ALGO and plan files may ask for it (comm=dp*), and then all
+                             * ranks need the same */
     int32_t reproducible;   /* 1: results are the same bits on every machine, below; 0:
                              * QCCL_REPRODUCIBLE; anything else is refused */
     int32_t reserved_word;
@@ -244,8 +246,10 @@ typedef struct {
     size_t size;
     uint32_t magic;
     uint32_t version;
-    qcclCodec_t codec;      /* NULL: the communicator's, then QCCL_CODEC, then lossless */
-    const char *algorithm;  /* NULL: the communicator's choice */
+    qcclCodec_t codec;      /* NULL: the communicator's, then QCCL_CODEC, then the plan file's
+                             * (QCCL_PLAN_FILE), then lossless */
+    const char *algorithm;  /* NULL: the communicator's, then QCCL_ALGO, then the plan file's, then
+                             * planned */
     double timeout;         /* of this call, as in qcclConfig_t; 0: the communicator's */
     uint64_t tag;           /* shows up in errors and traces */
     uint64_t reserved[8];
@@ -521,9 +525,10 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
  * in any order and each with a default, bytes= (of the whole vector: with reduce_scatter and
  * all_gather all ranks' blocks) or count= (elements, as the function takes them), but not both,
  * type=, op=, root=, codec= and algorithm=. Without the last two the text says what a call without
- * a config would get. *bytes is the buffer's size before the call and the text's, closing zero
- * included, after it. buffer may be NULL to ask for the size; one that is too small is refused,
- * with *bytes set. Any thread, any time. */
+ * a config would get, and first whose codec, algorithm and cut that are, if the communicator's
+ * config or the environment named them: "codec int4 by item 2 of QCCL_CODEC, ...". *bytes is the
+ * buffer's size before the call and the text's, closing zero included, after it. buffer may be NULL
+ * to ask for the size; one that is too small is refused, with *bytes set. Any thread, any time. */
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
 /* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.

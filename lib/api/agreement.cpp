@@ -75,6 +75,7 @@ static std::string_view text_of(const Agreement::Text &field) {
 static constexpr AgreementField agreement_fields[] = {
     {"codec", &Agreement::codec},
     {"algorithm", &Agreement::algorithm},
+    {"QCCL_PLAN_FILE", &Agreement::plan},
     {"QCCL_CHECKSUM", &Agreement::checksum},
     {"reproducible", &Agreement::reproducible},
     {"QCCL_SEGMENT", &Agreement::segment, are_equal<parse_bytes>},

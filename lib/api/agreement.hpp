@@ -49,6 +49,7 @@ struct Agreement {
     Text device{}; // likewise not compared
     Text codec{};
     Text algorithm{};
+    Text plan{}; // the rules of QCCL_PLAN_FILE
     Text checksum{};
     Text reproducible{};
     Text segment{};

@@ -94,7 +94,8 @@ static Result<Algorithm> take_algorithm(const char *text, Collective collective)
     return no_choice(who, text, possible);
 }
 
-static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey &key) {
+static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, const CallTraits &call,
+                         ProgramKey &key) {
     CodecRef own;
     if (config.codec) {
         QCCL_TRY(own, take_codec(config.codec));
@@ -104,10 +105,22 @@ static Done choose_codec(Comm &comm, const qcclCollConfig_t &config, ProgramKey 
                            "config: codec is %s, but a barrier has no values to encode",
                            spec(own->codec).c_str());
     QCCL_TRY(const CodecChoice choice,
-             comm.parts().codecs.choose(own ? &own->codec : nullptr,
-                                        {key.collective, key.type, key.op}));
+             comm.parts().policy.choose_codec(own ? &own->codec : nullptr, call));
     comm.tell(choice);
+    comm.note(choice.rule);
     key.codec = choice.codec;
+    return {};
+}
+
+static Done choose_algorithm(Comm &comm, const qcclCollConfig_t &config, const CallTraits &call,
+                             ProgramKey &key) {
+    if (config.algorithm) {
+        QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.collective));
+        return {};
+    }
+    const AlgorithmChoice choice = comm.parts().policy.choose_algorithm(call);
+    comm.note(choice.rule);
+    key.algorithm = choice.algorithm;
     return {};
 }
 
@@ -115,14 +128,15 @@ static Done take_call_config(Comm &comm, const qcclCollConfig_t *given, ProgramK
                              Request &request) {
     QCCL_TRY(const qcclCollConfig_t config, take_config(given));
     QCCL_TRY(const auto timeout, take_timeout("timeout", config.timeout));
-    const Algorithm &of_comm = comm.parts().algorithm;
-    if (of_comm && of_comm.has(key.collective)) key.algorithm = of_comm;
-    if (config.algorithm) {
-        QCCL_TRY(key.algorithm, take_algorithm(config.algorithm, key.collective));
-    }
+    const CallPolicy &policy = comm.parts().policy;
+    const CallTraits call = policy.traits(key.collective, key.type, key.op, key.count);
+    QCCL_TRY(choose_algorithm(comm, config, call, key));
+    const Rule *rule = nullptr;
+    key.pieces = policy.choose_pieces(call, &rule);
+    comm.note(rule);
     request.timeout = timeout.value_or(comm.parts().timeout);
     request.tag = config.tag;
-    return choose_codec(comm, config, key);
+    return choose_codec(comm, config, call, key);
 }
 
 static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream) {

@@ -327,6 +327,11 @@ void Comm::tell(const Codec &asked, const Program &program) {
     parts_.log->info("first lossy call of this communicator: codec %s", spec(codec).c_str());
 }
 
+void Comm::tell_unused_rules() {
+    for (const std::string &sentence : RuleUse::leave(std::move(rule_use_)))
+        parts_.log->warn("%s", sentence.c_str());
+}
+
 bool Comm::is_new(const std::string &text) {
     if (std::find(told_.begin(), told_.end(), text) != told_.end()) return false;
     told_.push_back(text);

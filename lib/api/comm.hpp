@@ -2,7 +2,6 @@
 // nothing of how ranks found each other, and takes only calls whose arguments have been checked.
 #pragma once
 
-#include "api/codec_policy.hpp"
 #include "api/comm_errors.hpp"
 #include "api/comm_trace.hpp"
 #include "api/family.hpp"
@@ -11,6 +10,7 @@
 #include "api/memo.hpp"
 #include "api/programs.hpp"
 #include "api/registrations.hpp"
+#include "api/rule_use.hpp"
 #include "api/stream.hpp"
 #include "api/turns.hpp"
 #include "api/wishes.hpp"
@@ -46,8 +46,7 @@ struct CommParts {
     // Of the ranks; none: all are in one place.
     std::shared_ptr<const Places> places = nullptr;
     std::shared_ptr<const JobTopology> topology = nullptr; // equal on all ranks; none: of one rank
-    CodecPolicy codecs;
-    Algorithm algorithm;                // of every collective that has it
+    CallPolicy policy;                  // what calls get that name nothing themselves
     std::chrono::nanoseconds timeout{}; // 0: never
     std::vector<InjectRule> inject;     // those of this rank
     std::unique_ptr<CommTrace> trace;   // null: none
@@ -77,6 +76,8 @@ public:
     explicit Comm(CommParts parts);
     // Once, before the first call, where the device is a GPU.
     Done start_queue(const Settings &settings);
+    // Before the first call; null where the environment has no conditions.
+    void watch_rules(std::shared_ptr<RuleUse> use) { rule_use_ = std::move(use); }
     ~Comm();
     Comm(const Comm &) = delete;
     Comm &operator=(const Comm &) = delete;
@@ -120,6 +121,13 @@ public:
     // call has, and that none keeps the budget of `asked`.
     void tell(const CodecChoice &choice);
     void tell(const Codec &asked, const Program &program);
+    // Notes that the rule of the environment, if any, has decided a call.
+    void note(const Rule *rule) {
+        if (rule_use_) rule_use_->note(rule);
+    }
+    // Once, before the communicator ends: warns of rules that have decided no call of the process,
+    // if no other communicator can use them any more.
+    void tell_unused_rules();
 
     // Any thread, any time.
     //
@@ -171,6 +179,7 @@ private:
     Memo memo_;
     Engine engine_;
     std::vector<uint32_t> left_out_;
+    std::shared_ptr<RuleUse> rule_use_;
     Registrations registrations_;
     CommErrors errors_;
     const bool is_watched_; // every call is logged or traced

@@ -42,21 +42,16 @@ struct Waiting {
     }
 };
 
-Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const std::string &host,
-                       Tier tier) {
+Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const CallPolicy &policy,
+                       const std::string &host, Tier tier) {
     Agreement mine;
-    const CodecPolicy policy = policy_of(wishes, settings);
-    const Algorithm algorithm = algorithm_of(wishes, settings);
     Agreement::set(mine.host, host);
     Agreement::set(mine.node, settings.node.value_or(""));
     Agreement::set(mine.rack, settings.rack.value_or(""));
     Agreement::set(mine.device, wishes.device);
-    // The environment's reaches less than the communicator's: the same spec is not the same wish.
-    Agreement::set(mine.codec, policy.of_communicator ? spec(*policy.of_communicator)
-                               : policy.of_environment
-                                   ? spec(*policy.of_environment) + " by QCCL_CODEC"
-                                   : "none");
-    Agreement::set(mine.algorithm, algorithm ? spec(algorithm) : "auto");
+    Agreement::set(mine.codec, policy.codec_text());
+    Agreement::set(mine.algorithm, policy.algorithm_text());
+    Agreement::set(mine.plan, policy.plan_text());
     Agreement::set(mine.checksum, settings.checksum ? "1" : "0");
     Agreement::set(mine.reproducible, is_reproducible(wishes, settings) ? "1" : "0");
     Agreement::set(mine.segment, settings.as_written("QCCL_SEGMENT"));
@@ -79,8 +74,10 @@ Done greet(Bootstrap &bootstrap) {
 
 class Creation {
 public:
-    Creation(Bootstrap &bootstrap, Reach reach, const CommWishes &wishes, const Settings &settings)
-        : bootstrap_(bootstrap), reach_(reach), wishes_(wishes), settings_(settings),
+    Creation(Bootstrap &bootstrap, Reach reach, const CommWishes &wishes,
+             const Surroundings &surroundings)
+        : bootstrap_(bootstrap), reach_(reach), wishes_(wishes), surroundings_(surroundings),
+          settings_(surroundings.settings), policy_(policy_of(wishes, surroundings)),
           exchange_(bootstrap) {}
 
     Exchange &exchange() { return exchange_; }
@@ -122,7 +119,9 @@ private:
     Bootstrap &bootstrap_;
     const Reach reach_;
     const CommWishes &wishes_;
+    const Surroundings &surroundings_;
     const Settings &settings_;
+    CallPolicy policy_;
     Exchange exchange_;
     std::vector<uint32_t> hosts_; // by rank; empty where there is one
     size_t gpus_ = 0;             // ranks that have one
@@ -147,7 +146,7 @@ Done Creation::compare(const Equipment &equipment) {
     for (const std::string &warning : warnings) text.append(warning).append("\n");
 
     Agreement mine =
-        agreement_of(wishes_, settings_, equipment.host, equipment.device.kernels->tier);
+        agreement_of(wishes_, settings_, policy_, equipment.host, equipment.device.kernels->tier);
     mine.warnings = hash_text(text);
     std::vector<Agreement> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
@@ -160,7 +159,9 @@ Done Creation::compare(const Equipment &equipment) {
     ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
     codec_rates_ = slowest_codec_rates_of(all);
     begin_topology(std::move(all));
-    return {};
+    policy_.ranks = bootstrap_.size();
+    policy_.nodes = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
+    return fit_plan(policy_, surroundings_, bootstrap_.rank() == 0 ? equipment.log.get() : nullptr);
 }
 
 // While the ranks connect, one of each host looks at its machine.
@@ -358,13 +359,13 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                          .tables = tables(how, paces),
                                          .places = places_,
                                          .topology = topology_,
-                                         .codecs = policy_of(wishes_, settings_),
-                                         .algorithm = algorithm_of(wishes_, settings_),
+                                         .policy = policy_,
                                          .timeout = wishes_.timeout.value_or(settings_.timeout),
                                          .inject = own_faults(),
                                          .trace = std::move(traced),
                                          .family = family,
                                          .captures_alike = are_on_gpus_alike_});
+    comm->watch_rules(RuleUse::join(surroundings_.rules, bootstrap_.rank(), bootstrap_.size()));
     if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_));
     return comm;
 }
@@ -377,7 +378,7 @@ Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
                                           const std::shared_ptr<Family> &family,
                                           const TraceOrigin &origin) {
     QCCL_TRY(greet(bootstrap));
-    Creation creation(bootstrap, reach, wishes, surroundings.settings);
+    Creation creation(bootstrap, reach, wishes, surroundings);
 
     auto equipment = contained([&] { return equip(bootstrap.rank(), wishes, surroundings); });
     QCCL_TRY(creation.exchange().conclude(outcome(equipment)));

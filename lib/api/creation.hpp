@@ -12,14 +12,6 @@
 
 namespace qccl {
 
-// What the environment says. A setting that cannot be read is an error that every rank shall hear
-// of: then `settings` holds the built-in values, with which the others can be reached.
-struct Surroundings {
-    Settings settings;
-    Done readable;
-};
-Surroundings read_surroundings();
-
 // `family`: of qcclCommInitAll, else null.
 Result<std::shared_ptr<Comm>> create_comm(Bootstrap &bootstrap, Reach reach,
                                           const CommWishes &wishes,

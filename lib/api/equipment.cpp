@@ -2,7 +2,6 @@
 
 #include "api/comm_log.hpp"
 #include "api/comm_trace.hpp"
-#include "api/creation.hpp"
 #include "api/fork_detector.hpp"
 #include "api/host_identity.hpp"
 #include "api/setting_checks.hpp"
@@ -15,7 +14,8 @@ namespace qccl {
 
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings) {
     QCCL_TRY(surroundings.readable);
-    QCCL_TRY(check_settings(wishes, surroundings.settings));
+    QCCL_TRY(surroundings.rules_readable);
+    QCCL_TRY(check_settings(wishes, surroundings));
     QCCL_TRY(outcome(trace_patterns(surroundings.settings)));
     QCCL_TRY(auto log, create_log(wishes, surroundings.settings, rank));
     QCCL_TRY(const uint32_t tiers, allowed_tiers(surroundings.settings));

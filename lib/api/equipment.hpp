@@ -13,8 +13,6 @@
 
 namespace qccl {
 
-struct Surroundings;
-
 struct Equipment {
     std::shared_ptr<const Log> log;
     Device device;

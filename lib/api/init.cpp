@@ -150,6 +150,7 @@ qcclResult_t qcclGetUniqueId(qcclUniqueId *id_out) {
         if (!id_out) return Error::make(Code::invalid_argument, "id_out is NULL");
         const Surroundings surroundings = read_surroundings();
         QCCL_TRY(surroundings.readable);
+        QCCL_TRY(surroundings.rules_readable);
         const Settings &settings = surroundings.settings;
         QCCL_TRY(const UniqueId id,
                  create_unique_id(rendezvous_options(settings, settings.timeout)));

@@ -7,6 +7,7 @@ namespace qccl {
 static Done end(CommRef &comm) {
     QCCL_TRY(comm.end());
     comm.await_others();
+    comm->tell_unused_rules();
     // Now: what has been enqueued may hold the communicator a little longer.
     comm->registrations().clear();
     return {};

@@ -47,7 +47,9 @@ Result<std::shared_ptr<Comm>> create_offspring(Comm &parent, Circle &circle,
     CouncilBootstrap bootstrap(parts.transport->council(), circle, parent.rank());
     const TraceOrigin origin =
         parts.trace ? parts.trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
-    return create_comm(bootstrap, parts.reach, wishes, read_surroundings(), family, origin);
+    Surroundings surroundings = read_surroundings();
+    surroundings.is_offspring = true;
+    return create_comm(bootstrap, parts.reach, wishes, surroundings, family, origin);
 }
 
 } // namespace qccl

@@ -24,6 +24,7 @@ size_t Programs::Hash::operator()(const ProgramKey &key) const {
         uint64_t{codec.bits},
         std::bit_cast<uint64_t>(codec.budget.nmse),
         uint64_t{codec.budget.bits},
+        key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
     uint64_t hash = 0;
@@ -60,7 +61,7 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
     team.root = key.root;
     QCCL_TRY(const Schedule schedule,
              emit(plan.algorithm, key.collective, problem.team(team_.rank)));
-    Cut cut = cut_;
+    Cut cut = cut_into(key.pieces, cut_);
     if (!plan.algorithm.fits_exchanges(key.collective, cut.line_exchanges)) cut.line_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,

@@ -5,6 +5,7 @@
 #include "coll/algorithm.hpp"
 #include "engine/program.hpp"
 #include "plan/planner.hpp"
+#include "plan/rules.hpp"
 
 #include <memory>
 #include <unordered_map>
@@ -20,6 +21,7 @@ struct ProgramKey {
     uint64_t count = 0;
     Codec codec;
     Algorithm algorithm; // named by somebody; none: the planner chooses
+    Pieces pieces;
 
     bool operator==(const ProgramKey &) const = default;
 };

@@ -12,14 +12,16 @@ namespace qccl {
 static Result<std::string> answer(const Comm &comm, const char *what) {
     QCCL_TRY(const Question question, parse_question(what, comm.size()));
     const CommParts &parts = comm.parts();
-    QCCL_TRY(const CodecChoice choice,
-             parts.codecs.choose(question.codec ? &*question.codec : nullptr,
-                                 {question.collective, question.type, question.op}));
-    Algorithm forced;
-    if (parts.algorithm && parts.algorithm.has(question.collective)) forced = parts.algorithm;
+    Algorithm named;
     if (!question.algorithm.empty()) {
-        QCCL_TRY(forced, parse_algorithm(question.algorithm));
+        QCCL_TRY(named, parse_algorithm(question.algorithm));
     }
+    QCCL_TRY(const CallChoice choice,
+             parts.policy.choose(question.codec ? &*question.codec : nullptr, named,
+                                 parts.policy.traits(question.collective, question.type,
+                                                     question.op, question.count)));
+    Tables tables = parts.tables;
+    tables.limits = limits_of(cut_into(choice.pieces, parts.cut));
     QCCL_TRY(const std::string plan, explain({.collective = question.collective,
                                               .count = question.count,
                                               .ranks = comm.size(),
@@ -27,10 +29,8 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                               .type = question.type,
                                               .codec = choice.codec,
                                               .places = parts.places.get()},
-                                             parts.tables, forced));
-    const std::string carried = std::string("over ") + parts.transport->name() + "\n" + plan;
-    if (!choice.passed_over) return carried;
-    return choice.notice() + "\n" + carried;
+                                             tables, choice.algorithm));
+    return choice.reasons + "over " + parts.transport->name() + "\n" + plan;
 }
 
 } // namespace qccl

@@ -43,13 +43,43 @@ Done check_record_folder(const std::string &folder) {
     return {};
 }
 
+// By whoever names them: algorithms whose sums depend on where the ranks are, and conditions on it.
+Done check_reproducible(const CommWishes &wishes, const EnvRules &rules) {
+    QCCL_TRY(check_reproducible(wishes.algorithm, true));
+    return for_each_rule(rules, [](const Rule &rule) -> Done {
+        const Done named = check_reproducible(rule.algorithm.value_or(Algorithm()), true);
+        if (!named)
+            return Error::make(Code::invalid_argument, "%.200s: %.260s", describe(rule).c_str(),
+                               named.error().text);
+        if (rule.selector.nodes == NumberRange()) return {};
+        return Error::make(Code::invalid_argument,
+                           "%.200s: the number of nodes depends on where the ranks are, which a "
+                           "reproducible communicator rules out",
+                           describe(rule).c_str());
+    });
+}
+
 } // namespace
 
-Done check_settings(const CommWishes &wishes, const Settings &settings) {
+Done check_settings(const CommWishes &wishes, const Surroundings &surroundings) {
+    const Settings &settings = surroundings.settings;
     QCCL_TRY(check_arena(settings.arena_bytes.value_or(smallest_arena)));
     const auto &record = settings.record;
     if (record && *record != record_off) QCCL_TRY(check_record_folder(*record));
-    return check_reproducible(algorithm_of(wishes, settings), is_reproducible(wishes, settings));
+    if (is_reproducible(wishes, settings)) return check_reproducible(wishes, surroundings.rules);
+    return {};
+}
+
+Done fit_plan(CallPolicy &policy, const Surroundings &surroundings, const Log *log) {
+    const Done is_ours = policy.plan ? check_job(*policy.plan, policy.ranks, policy.nodes) : Done();
+    if (is_ours) return {};
+    const char *const path = surroundings.settings.plan_file.c_str();
+    if (!surroundings.is_offspring)
+        return Error::make(Code::invalid_argument, "QCCL_PLAN_FILE: %.160s: %.300s", path,
+                           is_ours.error().text);
+    if (log) log->info("QCCL_PLAN_FILE: %.160s is not used: %.300s", path, is_ours.error().text);
+    policy.plan.reset();
+    return {};
 }
 
 } // namespace qccl

@@ -2,7 +2,7 @@
 #include "api/wishes.hpp"
 
 #include "api/config.hpp"
-#include "api/creation.hpp"
+#include "base/regular_file.hpp"
 #include "device/loader.hpp"
 
 #include <string>
@@ -46,34 +46,29 @@ Result<CommWishes> take_wishes(const qcclConfig_t *config) {
     return wishes;
 }
 
-static Result<Settings> read_all_settings() {
-    QCCL_TRY(Settings settings, read_settings(environ));
-    if (const auto codec = parse_codec(settings.codec); !codec)
-        return Error::make(Code::invalid_argument, "QCCL_CODEC: %.200s", codec.error().text);
-    if (settings.algorithm) QCCL_TRY(parse_algorithm(*settings.algorithm, "QCCL_ALGO", {"auto"}));
-    return settings;
-}
-
 Surroundings read_surroundings() {
-    if (auto settings = read_all_settings())
-        return {std::move(*settings), {}};
-    else {
+    Surroundings read;
+    if (auto settings = read_settings(environ)) {
+        read.settings = std::move(*settings);
+    } else {
         static constexpr const char *nothing[] = {nullptr};
-        return {*read_settings(nothing), settings.error()};
+        read.settings = *read_settings(nothing);
+        read.readable = settings.error();
     }
+    if (auto rules = parse_env_rules(read.settings, [](const std::string &path) {
+            return read_regular_file(path, most_plan_bytes);
+        }))
+        read.rules = std::move(*rules);
+    else
+        read.rules_readable = rules.error();
+    return read;
 }
 
-CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings) {
-    CodecPolicy policy{.of_communicator = wishes.codec, .of_environment = {}};
-    const auto codec = parse_codec(settings.codec);
-    if (codec && !codec->is_lossless()) policy.of_environment = *codec;
+CallPolicy policy_of(const CommWishes &wishes, const Surroundings &surroundings) {
+    CallPolicy policy = policy_of(surroundings.rules, surroundings.settings, wishes.name);
+    policy.codec = wishes.codec;
+    policy.algorithm = wishes.algorithm;
     return policy;
-}
-
-Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings) {
-    if (wishes.algorithm || !settings.algorithm) return wishes.algorithm;
-    const auto algorithm = parse_algorithm(*settings.algorithm);
-    return algorithm ? *algorithm : Algorithm();
 }
 
 } // namespace qccl

@@ -1,11 +1,11 @@
 // What one rank wants of a communicator, and what of it holds beside the settings.
 #pragma once
 
-#include "api/codec_policy.hpp"
 #include "base/result.hpp"
 #include "base/settings.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
+#include "plan/call_policy.hpp"
 
 #include <qccl/qccl.h>
 
@@ -28,13 +28,24 @@ struct CommWishes {
 };
 Result<CommWishes> take_wishes(const qcclConfig_t *config);
 
-// The communicator's codec, and that of QCCL_CODEC where it loses anything.
-CodecPolicy policy_of(const CommWishes &wishes, const Settings &settings);
+// What the environment says. A setting that cannot be read is an error that every rank shall hear
+// of: then `settings` holds the built-in values, with which the others can be reached.
+struct Surroundings {
+    Settings settings;
+    EnvRules rules{};
+    Done readable{};
+    Done rules_readable{}; // likewise, of the settings' items and the plan file: then `rules` is
+                           // empty
+    bool is_offspring = false; // of a communicator that is split or shrunk
+};
+// Reads the file that QCCL_PLAN_FILE names.
+Surroundings read_surroundings();
+
+// What the communicator and the environment want of its calls, but for its size.
+CallPolicy policy_of(const CommWishes &wishes, const Surroundings &surroundings);
 // As either wants it.
 inline bool is_reproducible(const CommWishes &wishes, const Settings &settings) {
     return wishes.reproducible || settings.reproducible;
 }
-// The communicator's algorithm, else that of QCCL_ALGO, else none.
-Algorithm algorithm_of(const CommWishes &wishes, const Settings &settings);
 
 } // namespace qccl

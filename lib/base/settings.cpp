@@ -52,12 +52,19 @@ static Done store_inject(const SettingRow &row, std::string_view text, Settings 
 }
 
 static constexpr SettingRow table[] = {
-    {"QCCL_CODEC", "none", "a codec such as int8 or minmax:bits=4",
-     "codec of sums and averages of floating point that name none themselves",
+    {"QCCL_CODEC", "none", "a codec such as int8, or items such as int4@comm=dp*,bytes>=1M;none",
+     "codec of sums and averages of floating point that name none themselves; of several items the "
+     "first counts whose conditions behind the @ the call meets",
      store<&Settings::codec, parse_text>},
-    {"QCCL_ALGO", "auto", "an algorithm or auto",
-     "algorithm of every collective that has it; auto: the planner chooses",
+    {"QCCL_ALGO", "auto", "an algorithm or auto, or items such as ring@bytes>=1M;auto",
+     "algorithm of every collective that has it, by the first item whose conditions the call "
+     "meets; "
+     "auto: the planner chooses",
      store_or_auto<&Settings::algorithm, parse_text>},
+    {"QCCL_PLAN_FILE", "", "a path",
+     "file with codec, algorithm and cut of calls, for what neither the program nor QCCL_CODEC and "
+     "QCCL_ALGO say; the same on all ranks",
+     store<&Settings::plan_file, parse_text>},
     {"QCCL_DEBUG", "warn", "warn, info or trace", "how much is logged",
      store<&Settings::debug, parse_log_level>},
     {"QCCL_DEBUG_FILE", "stderr", "a path or stderr",
@@ -156,6 +163,12 @@ std::string_view Settings::as_written(std::string_view name) const {
     for (size_t row = 0; row < values.size(); row++)
         if (name == table[row].name) return values[row].text;
     return {};
+}
+
+bool Settings::is_set(std::string_view name) const {
+    for (size_t row = 0; row < values.size(); row++)
+        if (name == table[row].name) return values[row].origin == Origin::environment;
+    return false;
 }
 
 static void warn_of_unknown(std::string_view entry, std::vector<std::string> &warnings) {

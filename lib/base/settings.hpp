@@ -27,8 +27,9 @@ struct SettingValue {
 
 // A field that holds nothing stands for "auto": whoever reads it chooses.
 struct Settings {
-    std::string codec;
-    std::optional<std::string> algorithm;
+    std::string codec;                    // a list of items, each a codec for some calls
+    std::optional<std::string> algorithm; // likewise
+    std::string plan_file;
     LogLevel debug = LogLevel::warn;
     std::string debug_file;
     std::optional<std::string> record; // a folder, or off
@@ -58,6 +59,8 @@ struct Settings {
 
     // The text that gave the setting of this name its value; empty where there is none.
     std::string_view as_written(std::string_view name) const;
+    // Whether the environment gave the setting of this name its value.
+    bool is_set(std::string_view name) const;
 
     std::vector<SettingValue> values;
     std::vector<std::string> warnings; // a sentence for each QCCL_ variable that is no setting

@@ -21,6 +21,8 @@ struct Cut {
     // Unencoded bytes of a chunk that an instance works on, and instances in flight.
     size_t segment_bytes = size_t{128} << 10;
     uint32_t lanes = 4;
+    // 0, or how many instances there shall be, whatever their size.
+    uint64_t parts = 0;
     // Bytes of a line, the transport's or of GPUs' memory, and how many exchanges of lines a call
     // may have. Give them only for algorithms that so many exchanges can carry. Then calls that fit
     // run over the lines. 0: over the mailboxes alone.
@@ -60,10 +62,19 @@ inline Cut cut_by(const Settings &settings, uint32_t ranks, bool has_hosts) {
     return cut;
 }
 
+// As one call wants it.
+inline Cut cut_into(const Pieces &pieces, Cut cut) {
+    if (pieces.segment_bytes != 0) cut.segment_bytes = pieces.segment_bytes;
+    if (pieces.lanes != 0) cut.lanes = pieces.lanes;
+    cut.parts = pieces.parts;
+    return cut;
+}
+
 inline ShapeLimits limits_of(const Cut &cut) {
     return {.arena_bytes = cut.outbox_bytes,
             .slots = cut.slots,
             .segment_bytes = cut.segment_bytes,
+            .parts = cut.parts,
             .max_lanes = cut.lanes};
 }
 
