@@ -274,6 +274,8 @@ Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
                         ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_)
                         : gpu_speeds_by(settings_, ranks_per_gpu_,
                                         reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    const auto rate = topology_ ? line_rate(topology_->graph) : std::nullopt;
+    if (rate && !settings_.link_rate) speeds.far_bytes_per_ns = *rate;
     speeds.eager_bytes = cut.seals ? 0 : cut.line_bytes;
     speeds.eager_exchanges = cut.line_exchanges;
     return speeds;

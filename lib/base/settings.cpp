@@ -114,10 +114,10 @@ static constexpr SettingRow table[] = {
      "largest message that every rank sends whole to all others",
      store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
     {"QCCL_LINK_LATENCY", "auto", "a time above 0, such as 30us, or auto",
-     "what the planner takes a message between hosts to need; auto: 30us",
+     "what the planner takes a message between hosts to need; auto: 5us",
      store_or_auto<&Settings::link_latency, parse_some<parse_duration>>},
     {"QCCL_LINK_RATE", "auto", "a rate a second such as 10gbit, 100G, 100Gbps or 12.5GB/s, or auto",
-     "what the planner takes a host's link to carry each way; auto: 1gbit",
+     "what the planner takes a host's link to carry each way; auto: as NICs say, or 1gbit",
      store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "

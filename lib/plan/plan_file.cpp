@@ -23,6 +23,8 @@ std::string shown(std::string_view text) {
     return printable;
 }
 
+Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
+
 template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
     return Error::make(Code::invalid_argument, format, arguments...);
 }

@@ -54,6 +54,8 @@ struct Condition {
     std::string_view whole, key, relation, value;
 };
 
+Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
+
 template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
     return Error::make(Code::invalid_argument, format, arguments...);
 }
