@@ -99,7 +99,7 @@ Result<Tables> tables_of(const MachineQuestion &question) {
     Tables tables;
     tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores_of(question)),
                               CodecRates::of_tier(name(best_kernels().tier)));
-    if (!has_hosts && !settings.checksum) tables.speeds.eager_bytes = TransportOptions().line_bytes;
+    if (!has_hosts) tables.speeds.eager_bytes = TransportOptions().line_bytes;
     tables.limits = limits;
     tables.usual_limits = limits_of(cut_by({}, question.ranks, has_hosts));
     tables.whole_up_to_bytes = settings.oneshot_max_bytes;

@@ -276,7 +276,7 @@ Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
                                         reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
     const auto rate = topology_ ? line_rate(topology_->graph) : std::nullopt;
     if (rate && !settings_.link_rate) speeds.far_bytes_per_ns = *rate;
-    speeds.eager_bytes = cut.seals ? 0 : cut.line_bytes;
+    speeds.eager_bytes = cut.line_bytes; // whether QCCL_CHECKSUM lets the call use them or not
     speeds.eager_exchanges = cut.line_exchanges;
     return speeds;
 }
