@@ -26,7 +26,7 @@ class PlanFiles(unittest.TestCase):
     def run_ranks(self, *words, **of_ranks):
         """(exit status, what it printed, its errors) of each rank, with the variable's value for each."""
         port = free_port()
-        environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_TIMEOUT=60,
+        environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port,
                                     **{name: values[rank] for name, values in of_ranks.items() if values[rank]})
                         for rank in range(RANKS)]
         return start_by_hand([[RESULTS, *words]] * RANKS, environments)
