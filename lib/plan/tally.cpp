@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <set>
+#include <span>
 
 namespace qccl {
 
@@ -102,19 +104,6 @@ void take_greater(Tally &most, const RankTally &other) {
     take_greater(most.busiest, other.counts);
 }
 
-// All that leaves the host of the rank.
-Done add_host(const Algorithm &algorithm, const Problem &problem, uint32_t rank, Tally &most) {
-    const Partition &hosts = problem.places->hosts();
-    double sends = 0;
-    for (const uint32_t each : hosts.ranks(hosts.group_of(rank))) {
-        QCCL_TRY(const RankTally one, tally_of(algorithm, problem, each));
-        sends += one.counts.far_sends;
-        take_greater(most, one);
-    }
-    most.host_sends = std::max(most.host_sends, sends);
-    return {};
-}
-
 // Ranks differ in a broadcast (the root sends, and ranks after it pass on), in trees, and where a
 // team cannot be halved evenly (the last one has the most to do). Of a large team, those.
 std::vector<uint32_t> ranks_to_count(const Problem &problem) {
@@ -126,19 +115,54 @@ std::vector<uint32_t> ranks_to_count(const Problem &problem) {
     return {team.rank, team.after(1), team.after(2), problem.ranks - 1};
 }
 
+// Writing a rank's schedule takes by far the most time, so each rank's is written once.
+class Tallies {
+public:
+    Tallies(const Algorithm &algorithm, const Problem &problem)
+        : algorithm_(algorithm), problem_(problem) {}
+
+    Result<const RankTally *> of(uint32_t rank) {
+        const auto known = by_rank_.find(rank);
+        if (known != by_rank_.end()) return &known->second;
+        QCCL_TRY(RankTally tally, tally_of(algorithm_, problem_, rank));
+        return &by_rank_.emplace(rank, std::move(tally)).first->second;
+    }
+
+private:
+    const Algorithm &algorithm_;
+    const Problem &problem_;
+    std::map<uint32_t, RankTally> by_rank_;
+};
+
+// All that leaves one host.
+Done add_host(Tallies &tallies, std::span<const uint32_t> ranks, Tally &most) {
+    double sends = 0;
+    for (const uint32_t rank : ranks) {
+        QCCL_TRY(const RankTally *const one, tallies.of(rank));
+        sends += one->counts.far_sends;
+        take_greater(most, *one);
+    }
+    most.host_sends = std::max(most.host_sends, sends);
+    return {};
+}
+
 } // namespace
 
 // Hosts differ in their number of ranks: those of the counted ranks are looked at.
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
     Tally t;
+    Tallies tallies(algorithm, problem);
+    std::set<size_t> hosts;
     const std::vector<uint32_t> ranks = ranks_to_count(problem);
     for (const uint32_t rank : ranks) {
-        QCCL_TRY(const RankTally one, tally_of(algorithm, problem, rank));
-        take_greater(t, one);
+        QCCL_TRY(const RankTally *const one, tallies.of(rank));
+        take_greater(t, *one);
         for (const auto field : count_fields)
-            t.mean.*field += one.counts.*field / static_cast<double>(ranks.size());
-        if (problem.has_hosts()) QCCL_TRY(add_host(algorithm, problem, rank, t));
+            t.mean.*field += one->counts.*field / static_cast<double>(ranks.size());
+        if (problem.has_hosts()) hosts.insert(problem.places->hosts().group_of(rank));
     }
+    for (const size_t host : hosts)
+        QCCL_TRY(add_host(tallies, problem.places->hosts().ranks(host), t));
     return t;
 }
 
