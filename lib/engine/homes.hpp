@@ -3,17 +3,13 @@
 
 #include "engine/op.hpp"
 #include "schedule/shape.hpp"
+#include "schedule/task_graph.hpp"
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace qccl {
-
-// Consecutive steps that the engine issues at once: [first, last) of the schedule.
-struct StepRun {
-    uint32_t first = 0, last = 0;
-};
 
 // `later` must not begin before `earlier` is done.
 struct Order {

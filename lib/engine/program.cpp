@@ -33,18 +33,6 @@ CallDescriptor describe(const Work &work) {
     return descriptor;
 }
 
-// Runs of steps that are issued at once: joined ones together, all others alone.
-std::vector<StepRun> find_runs(const Schedule &schedule, bool joins) {
-    std::vector<StepRun> runs;
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < schedule.steps.size(); i++) {
-        if (joins && schedule.steps[i].has(Step::joins_next)) continue;
-        runs.push_back({first, i + 1});
-        first = i + 1;
-    }
-    return runs;
-}
-
 // Fills in tasks, operations and dependencies.
 class Compiler {
 public:

@@ -11,12 +11,10 @@ constexpr uint32_t none = ~uint32_t{0};
 // Number of each step's task.
 std::vector<uint32_t> find_tasks(const Schedule &schedule, TaskGraph &graph) {
     std::vector<uint32_t> task_of(schedule.steps.size());
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < schedule.steps.size(); i++) {
-        task_of[i] = static_cast<uint32_t>(graph.tasks.size());
-        if (schedule.steps[i].has(Step::joins_next)) continue;
-        graph.tasks.push_back({.first = first, .last = i + 1});
-        first = i + 1;
+    for (const StepRun &run : find_runs(schedule)) {
+        for (uint32_t i = run.first; i < run.last; i++)
+            task_of[i] = static_cast<uint32_t>(graph.tasks.size());
+        graph.tasks.push_back({.first = run.first, .last = run.last});
     }
     return task_of;
 }
@@ -37,6 +35,17 @@ void each_order(const TaskGraph &graph, const Dependencies &dependencies,
 }
 
 } // namespace
+
+std::vector<StepRun> find_runs(const Schedule &schedule, bool joins) {
+    std::vector<StepRun> runs;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < schedule.steps.size(); i++) {
+        if (joins && schedule.steps[i].has(Step::joins_next)) continue;
+        runs.push_back({first, i + 1});
+        first = i + 1;
+    }
+    return runs;
+}
 
 TaskGraph make_tasks(const Schedule &schedule, const Dependencies &dependencies) {
     TaskGraph graph;

@@ -1,6 +1,6 @@
 // The tasks of a schedule: what an engine issues at once, and which tasks wait for which. Used by
-// whoever runs all ranks of a schedule without bytes: the proof for synchronous sends, the
-// simulator. A pure function; any thread.
+// the engine, which adds its own tasks' order, and where all ranks of a schedule run without bytes:
+// the proof for synchronous sends, the simulator. A pure function; any thread.
 #pragma once
 
 #include "schedule/lower.hpp"
@@ -11,6 +11,14 @@
 #include <vector>
 
 namespace qccl {
+
+// Consecutive steps that the engine issues at once: [first, last) of the schedule.
+struct StepRun {
+    uint32_t first = 0, last = 0;
+};
+
+// Joined steps together, all others alone; `joins` false: every step alone.
+std::vector<StepRun> find_runs(const Schedule &schedule, bool joins = true);
 
 struct TaskGraph {
     // A send, a receive, or a run of joined steps.
