@@ -66,7 +66,7 @@ void paths_prefer_width_then_few_links() {
     CHECK(far && far->link_class == LinkClass::cpu_interconnect && far->bytes_per_ns == 20);
     CHECK(far->hops.size() == 6); // pci, numa, machine, numa, pci, gpu: never through a third GPU
     Capacities used = capacities;
-    for (const Hop &hop : near->hops) used.take(hop.link, hop.is_forward, 40);
+    for (const Hop &hop : near->hops) used.take(hop, 40);
     const auto around = find_path(graph, used, quads[0][0], quads[0][1]);
     CHECK(around && around->link_class == LinkClass::pcie && around->bytes_per_ns == 24);
     CHECK(find_path(graph, used, quads[0][1], quads[0][0])->link_class == LinkClass::xgmi);

@@ -143,6 +143,16 @@ Done check(const Graph &graph, std::string_view source) {
     return {};
 }
 
+Graph named(const Graph &graph, std::string_view machine) {
+    Graph copy;
+    for (Vertex vertex : graph.vertices()) {
+        if (vertex.kind == VertexKind::machine) vertex.name = machine;
+        copy.add(std::move(vertex));
+    }
+    for (const Link &link : graph.links()) copy.connect(link);
+    return copy;
+}
+
 std::string describe(const Graph &graph, uint32_t number) {
     const Vertex &vertex = graph.vertex(number);
     std::string text = std::string(name(vertex.kind)) + " " + std::to_string(vertex.number);

@@ -117,6 +117,9 @@ private:
 // or no number, and a graph that is not connected.
 Done check(const Graph &graph, std::string_view source);
 
+// The graph with this name for its machines.
+Graph named(const Graph &graph, std::string_view machine);
+
 // For messages: "gpu 3 (0000:1b:00.0)".
 std::string describe(const Graph &graph, uint32_t vertex);
 

@@ -27,12 +27,7 @@ bool has_several(std::span<const JobMachine> machines) {
 
 JobGraph::JobGraph(std::span<const JobMachine> machines) {
     if (machines.size() == 1) {
-        const Graph &only = *machines[0].graph;
-        for (Vertex vertex : only.vertices()) {
-            if (vertex.kind == VertexKind::machine) vertex.name = machines[0].name;
-            graph_.add(std::move(vertex));
-        }
-        for (const Link &link : only.links()) graph_.connect(link);
+        graph_ = named(*machines[0].graph, machines[0].name);
         return;
     }
     graph_.add({.kind = VertexKind::network});

@@ -49,7 +49,7 @@ double Explorer::greatest_width() const {
             const Link &link = graph_.link(number);
             const uint32_t next = link.other(vertex);
             const double left =
-                std::min(reached, capacities_.left(number, link.from == vertex));
+                std::min(reached, capacities_.left({number, link.from == vertex}));
             if (!may_pass(next) || left <= width[next]) continue;
             width[next] = left;
             waiting.emplace(left, next);
@@ -67,7 +67,7 @@ std::optional<std::vector<Hop>> Explorer::shortest(double width) const {
             const bool is_forward = link.from == reached[i];
             const uint32_t next = link.other(reached[i]);
             if (next == from_ || came_by[next].link != UINT32_MAX || !may_pass(next)) continue;
-            if (capacities_.left(number, is_forward) < width) continue;
+            if (capacities_.left({number, is_forward}) < width) continue;
             came_by[next] = {number, is_forward};
             reached.push_back(next);
         }
@@ -124,8 +124,8 @@ Capacities::Capacities(const Graph &graph) {
     }
 }
 
-void Capacities::take(uint32_t link, bool is_forward, double bytes_per_ns) {
-    double &left = left_[index(link, is_forward)];
+void Capacities::take(const Hop &hop, double bytes_per_ns) {
+    double &left = left_[index(hop)];
     left = std::max(0.0, left - bytes_per_ns);
 }
 
@@ -146,7 +146,7 @@ std::optional<Path> find_path(const Graph &graph, const Capacities &capacities, 
     for (const Hop &hop : path.hops) {
         const Link &link = graph.link(hop.link);
         path.bytes_per_ns =
-            std::min(path.bytes_per_ns, capacities.left(hop.link, hop.is_forward));
+            std::min(path.bytes_per_ns, capacities.left(hop));
         path.latency_ns += link.latency_ns;
         if (is_between_machines(link.link_class) && link.bytes_per_ns <= 0)
             path.is_rate_known = false;

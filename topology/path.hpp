@@ -6,10 +6,21 @@
 #include "topology/graph.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
 namespace qccl {
+
+struct Hop {
+    uint32_t link = 0;
+    bool is_forward = true; // from the link's `from` to its `to`
+
+    auto operator<=>(const Hop &) const = default;
+};
+
+// How often links are used, each in one direction.
+using LinkUses = std::map<Hop, uint32_t>;
 
 // What is left of each link, separately for its two directions. A link whose rate is unknown
 // starts with the typical rate of its class.
@@ -17,19 +28,12 @@ class Capacities {
 public:
     explicit Capacities(const Graph &graph);
 
-    double left(uint32_t link, bool is_forward) const { return left_[index(link, is_forward)]; }
-    void take(uint32_t link, bool is_forward, double bytes_per_ns);
+    double left(const Hop &hop) const { return left_[index(hop)]; }
+    void take(const Hop &hop, double bytes_per_ns);
 
 private:
-    static size_t index(uint32_t link, bool is_forward) {
-        return size_t{link} * 2 + (is_forward ? 0 : 1);
-    }
+    static size_t index(const Hop &hop) { return size_t{hop.link} * 2 + (hop.is_forward ? 0 : 1); }
     std::vector<double> left_;
-};
-
-struct Hop {
-    uint32_t link = 0;
-    bool is_forward = true; // from the link's `from` to its `to`
 };
 
 struct Path {

@@ -33,7 +33,6 @@ std::vector<uint32_t> networks_around(const Graph &graph, uint32_t machine) {
 // The networks whose ranks begin first come first; so do the machines within them.
 void sort_by_network(const Graph &graph, std::vector<Machine> &machines) {
     std::map<uint32_t, uint32_t> first_rank; // by network
-    std::vector<std::vector<uint32_t>> around;
     for (const Machine &machine : machines)
         for (const uint32_t network : networks_around(graph, machine.vertex)) {
             const auto [entry, is_new] = first_rank.try_emplace(network, machine.ranks[0]);
@@ -182,9 +181,6 @@ void begin_with_rank_0(std::vector<uint32_t> &ranks) {
     std::rotate(ranks.begin(), std::ranges::find(ranks, 0U), ranks.end());
 }
 
-// Of links between machines, in one direction, how many rings use them.
-using Uses = std::map<std::pair<uint32_t, bool>, uint32_t>;
-
 // From a NIC up to the outermost network.
 std::vector<Hop> way_up(const Graph &graph, uint32_t nic) {
     std::vector<Hop> hops;
@@ -230,10 +226,10 @@ void each_crossing(const Graph &graph, const RankRing &ring, std::span<const uin
 void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
                 std::span<const uint32_t> places, RankOrder &order) {
     const Capacities capacities(graph);
-    Uses uses;
+    LinkUses uses; // by all rings, of links between machines
     for (const RankRing &ring : order.rings)
         each_crossing(graph, ring, places, order.nics, [&](const std::vector<Hop> &way) {
-            for (const Hop &hop : way) uses[{hop.link, hop.is_forward}]++;
+            for (const Hop &hop : way) uses[hop]++;
         });
     for (size_t i = 0; i < order.rings.size(); i++) {
         RankRing &ring = order.rings[i];
@@ -246,8 +242,8 @@ void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
         each_crossing(graph, ring, places, order.nics, [&](const std::vector<Hop> &way) {
             for (const Hop &hop : way) {
                 ring.is_rate_known = ring.is_rate_known && graph.link(hop.link).bytes_per_ns > 0;
-                rate = std::min(rate, capacities.left(hop.link, hop.is_forward) /
-                                          uses[{hop.link, hop.is_forward}]);
+                rate = std::min(rate, capacities.left(hop) /
+                                          uses[hop]);
             }
             ring.is_rate_known = ring.is_rate_known && !way.empty();
         });

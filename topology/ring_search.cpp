@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <numeric>
 
 namespace qccl {
@@ -142,24 +141,21 @@ std::vector<uint32_t> best_order(const Pairs &pairs) {
     return {};
 }
 
-using Uses = std::map<std::pair<uint32_t, bool>, uint32_t>; // of a link in one direction
-
 // Empty where there is no path between neighbours.
-Uses uses_of(const Graph &graph, const Capacities &capacities, std::span<const uint32_t> ring) {
-    Uses uses;
+LinkUses uses_of(const Graph &graph, const Capacities &capacities, std::span<const uint32_t> ring) {
+    LinkUses uses;
     for (size_t i = 0; i < ring.size(); i++) {
         const auto path = find_path(graph, capacities, ring[i], ring[(i + 1) % ring.size()]);
         if (!path) return {};
-        for (const Hop &hop : path->hops) uses[{hop.link, hop.is_forward}]++;
+        for (const Hop &hop : path->hops) uses[hop]++;
     }
     return uses;
 }
 
-double rate_of(const Uses &uses, const Capacities &capacities) {
+double rate_of(const LinkUses &uses, const Capacities &capacities) {
     if (uses.empty()) return 0;
     double rate = std::numeric_limits<double>::infinity();
-    for (const auto &[use, times] : uses)
-        rate = std::min(rate, capacities.left(use.first, use.second) / times);
+    for (const auto &[hop, times] : uses) rate = std::min(rate, capacities.left(hop) / times);
     return rate;
 }
 
@@ -179,11 +175,11 @@ std::vector<Ring> find_rings(const Graph &graph, std::span<const uint32_t> verti
         for (const uint32_t place : best_order(Pairs(graph, capacities, vertices)))
             ring.vertices.push_back(vertices[place]);
         if (ring.vertices.empty()) break;
-        const Uses uses = uses_of(graph, capacities, ring.vertices);
+        const LinkUses uses = uses_of(graph, capacities, ring.vertices);
         ring.bytes_per_ns = rate_of(uses, capacities);
         if (!rings.empty() && ring.bytes_per_ns < least_share * rings[0].bytes_per_ns) break;
-        for (const auto &[use, times] : uses)
-            capacities.take(use.first, use.second, times * ring.bytes_per_ns);
+        for (const auto &[hop, times] : uses)
+            capacities.take(hop, times * ring.bytes_per_ns);
         rings.push_back(std::move(ring));
     }
     if (rings.empty()) rings.push_back({{vertices.begin(), vertices.end()}, 0});

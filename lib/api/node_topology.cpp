@@ -35,12 +35,7 @@ KnownNode &known_node() {
 }
 
 NodeTopology with_text(const Graph &graph) {
-    NodeTopology topology;
-    for (Vertex vertex : graph.vertices()) {
-        if (vertex.kind == VertexKind::machine) vertex.name.clear();
-        topology.graph.add(std::move(vertex));
-    }
-    for (const Link &link : graph.links()) topology.graph.connect(link);
+    NodeTopology topology{.graph = named(graph, ""), .text = {}};
     topology.text = print_graph_text(topology.graph);
     topology.hash = hash_text(topology.text);
     return topology;
