@@ -78,7 +78,9 @@ def arguments():
 
 def makers(chosen, *where):
     """{name to leave out: {label: what makes the contender}}."""
-    codecs, settings = vectors.split_codecs(chosen.codecs), dict(text.split("=", 1) for text in chosen.env)
+    # Links made by tc do not say their rate, as a NIC would; without it nothing would be encoded.
+    told = {} if chosen.rate == "none" else {"QCCL_LINK_RATE": chosen.rate}
+    codecs, settings = vectors.split_codecs(chosen.codecs), told | dict(text.split("=", 1) for text in chosen.env)
     qccl = {}
     for algorithm in chosen.algorithms:
         named = None if algorithm == "auto" else algorithm

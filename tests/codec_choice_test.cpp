@@ -49,6 +49,29 @@ static void a_codec_is_used_where_it_pays() {
     CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
 }
 
+// No gain can be predicted, so nothing is lost; an explicit min= needs no prediction.
+static void unknown_lines_carry_values_as_they_are() {
+    const Places places = places_on({0, 1, 2, 3});
+    Tables unknown = tables;
+    unknown.speeds = speeds_by({}, 1, tables.speeds.codec_rates);
+    CHECK(!unknown.speeds.is_far_rate_known);
+    for (const char *name : {"int4", "int4:min=0", "auto:nmse=1e-2", "auto:bits=4"}) {
+        Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
+        problem.places = &places;
+        const auto plan = choose(problem, unknown);
+        CHECK_OK(plan);
+        CHECK_EQ(plan->codec.is_lossless(), !problem.codec.min_bytes);
+        const auto text = explain(problem, unknown);
+        CHECK_OK(text);
+        CHECK_EQ(text->find("the rate between hosts is unknown") != std::string::npos,
+                 !problem.codec.min_bytes);
+        problem.places = nullptr; // on one host no line counts
+        const auto near = choose(problem, unknown);
+        CHECK_OK(near);
+        CHECK_EQ(near->codec.is_lossless(), std::strcmp(name, "auto:nmse=1e-2") == 0);
+    }
+}
+
 // Their kernels are scalar: four hosts of one machine of two cores encode slower than their lines
 // carry the values. Where every host has its cores for itself, or lines are slower, they pay.
 static void slow_codecs_go_lossless_where_cores_are_shared() {
@@ -62,9 +85,11 @@ static void slow_codecs_go_lossless_where_cores_are_shared() {
         CHECK_OK(plan);
         return plan->codec;
     };
+    Settings gigabit;
+    gigabit.link_rate = 125'000'000;
     for (const char *tier : {"scalar", "sse4", "avx2", "avx512", "neon"}) {
-        const Speeds alone = speeds_by({}, 1, CodecRates::of_tier(tier)),
-                     shared = speeds_by({}, 2, CodecRates::of_tier(tier));
+        const Speeds alone = speeds_by(gigabit, 1, CodecRates::of_tier(tier)),
+                     shared = speeds_by(gigabit, 2, CodecRates::of_tier(tier));
         for (const char *name : {"onebit", "terngrad"}) {
             CHECK(codec_by(name, shared).is_lossless());
             CHECK(codec_by((std::string(name) + ":min=0").c_str(), shared) == codec(name));
@@ -167,6 +192,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(a_codec_is_used_where_it_pays),
         QTEST(slow_codecs_go_lossless_where_cores_are_shared),
+        QTEST(unknown_lines_carry_values_as_they_are),
         QTEST(codec_rates_are_known),
         QTEST(choices_do_not_depend_on_how_calls_are_cut),
         QTEST(no_more_is_lost_than_there_is),

@@ -148,7 +148,7 @@ class Places(unittest.TestCase):
             for codec, bits in (("none", 32), ("int4", 4.5)):
                 # The planner sees it, too.
                 for algorithm, vectors in (("auto", 1), ("hierarchy", 1), ("hierarchy:share=leader", 1), ("ring", 1.5)):
-                    counted, _ = self.sent(bed, 2, algorithm, codec, size)
+                    counted, _ = self.sent(bed, 2, algorithm, always(codec), size)
                     for each in counted:
                         found = each / (size * bits / 32)
                         self.assertAlmostEqual(found / vectors, 1.02, delta=0.08, msg=f"{algorithm} {codec}: {counted}")

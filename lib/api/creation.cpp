@@ -275,7 +275,10 @@ Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
                         : gpu_speeds_by(settings_, ranks_per_gpu_,
                                         reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
     const auto rate = topology_ ? line_rate(topology_->graph) : std::nullopt;
-    if (rate && !settings_.link_rate) speeds.far_bytes_per_ns = *rate;
+    if (rate && !settings_.link_rate) {
+        speeds.far_bytes_per_ns = *rate;
+        speeds.is_far_rate_known = true;
+    }
     speeds.eager_bytes = cut.line_bytes; // whether QCCL_CHECKSUM lets the call use them or not
     speeds.eager_exchanges = cut.line_exchanges;
     return speeds;

@@ -117,7 +117,8 @@ static constexpr SettingRow table[] = {
      "what the planner takes a message between hosts to need; auto: 5us",
      store_or_auto<&Settings::link_latency, parse_some<parse_duration>>},
     {"QCCL_LINK_RATE", "auto", "a rate a second such as 10gbit, 100G, 100Gbps or 12.5GB/s, or auto",
-     "what the planner takes a host's link to carry each way; auto: as NICs say, or 1gbit",
+     "what the planner takes a host's link to carry each way; auto: as a calibration "
+     "or NICs say; where they say nothing, nothing is encoded for its sake",
      store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "

@@ -30,12 +30,13 @@ struct BudgetOption {
 
 struct BudgetChoice {
     enum class Outcome : uint8_t {
-        codec,     // the plan's
-        no_gain,   // a codec keeps the budget, and values as they are take no longer, or hardly
-        no_link,   // likewise; no slow link is known: all ranks are on one host, or reproducible
-        too_small, // smaller than the budget's min=
-        fits,      // values as they are take no more bits than allowed
-        missed,    // no codec keeps the budget
+        codec,        // the plan's
+        no_gain,      // a codec keeps the budget, and values as they are take no longer, or hardly
+        no_link,      // likewise; no slow link is known: all ranks are on one host, or reproducible
+        unknown_link, // likewise; the rate of the lines between hosts is unknown
+        too_small,    // smaller than the budget's min=
+        fits,         // values as they are take no more bits than allowed
+        missed,       // no codec keeps the budget
     };
     Plan plan; // with none unless the outcome is codec
     Outcome outcome = Outcome::codec;

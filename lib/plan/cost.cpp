@@ -26,6 +26,7 @@ Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRat
     if (settings.link_latency)
         for (LinkSpeeds *far : {&speeds.far.alone, &speeds.far.shared})
             far->latency_ns = static_cast<double>(settings.link_latency->count());
+    speeds.is_far_rate_known = settings.link_rate.has_value();
     if (settings.link_rate)
         speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
     return speeds;

@@ -63,6 +63,9 @@ struct Speeds {
     Link far{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
              {.latency_ns = 12500, .message_ns = 13000, .byte_ns = 0.35}};
     double far_bytes_per_ns = 0.125; // of a node, each way
+    // Else nobody has said or measured how fast the lines are: algorithms are compared by the rate
+    // above, and nothing is encoded for its sake.
+    bool is_far_rate_known = true;
     // What a node's line lets pass at once after a pause, in switches' buffers or by token buckets.
     double far_burst_bytes = 0;
     double ranks_per_core = 1;
@@ -77,7 +80,7 @@ struct Speeds {
     bool operator==(const Speeds &) const = default;
 };
 
-// Where the settings say nothing, the defaults.
+// Where the settings say nothing, the defaults, and the lines between nodes are unknown.
 Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates);
 
 // How ranks on GPUs reach what others send them.

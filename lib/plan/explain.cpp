@@ -36,7 +36,13 @@ std::string print_time(double ns) {
     return text;
 }
 
-void add_head(std::string &text, const Problem &problem, const Plan &plan) {
+// What would make it known.
+constexpr const char *unknown_rate =
+    "the rate between hosts is unknown, so that no gain of a codec can be predicted; "
+    "`qccl-perf calibrate` measures it, QCCL_LINK_RATE says it, and min=0 in the codec asks for it "
+    "all the same";
+
+void add_head(std::string &text, const Problem &problem, const Plan &plan, const Speeds &speeds) {
     append(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
            static_cast<unsigned long long>(problem.count), name(problem.type),
            has_part_per_rank(problem.collective) ? " for each rank" : "",
@@ -47,6 +53,8 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan) {
     if (problem.codec.min_bytes)
         append(text, "smaller than the codec's %s\n",
                print_bytes(*problem.codec.min_bytes).c_str());
+    else if (!speeds.is_far_rate_known)
+        append(text, "%s\n", unknown_rate);
     else
         append(text, "the codec would not make it %.3g times as fast\n", least_gain);
 }
@@ -67,6 +75,7 @@ void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &
         text += ": between ranks of one host, or reproducible ones, no slow link is known that a "
                 "codec would relieve; min=0 asks for one all the same\n";
         return;
+    case BudgetChoice::Outcome::unknown_link: append(text, ": %s\n", unknown_rate); return;
     case BudgetChoice::Outcome::too_small:
         append(text, ": smaller than the codec's %s\n",
                print_bytes(*problem.codec.min_bytes).c_str());
@@ -124,10 +133,11 @@ void add_places(std::string &text, const Problem &problem, const Speeds &speeds)
     if (!problem.places) return;
     const Partition &hosts = problem.places->hosts();
     if (problem.has_hosts())
-        append(text,
-               "  %zu hosts with %s ranks; between them %s, and %.4g GB/s for all of a host\n",
-               hosts.groups(), print_sizes(hosts).c_str(),
-               print_time(speeds.far.alone.latency_ns).c_str(), speeds.far_bytes_per_ns);
+        append(
+            text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host\n",
+            hosts.groups(), print_sizes(hosts).c_str(),
+            print_time(speeds.far.alone.latency_ns).c_str(),
+            speeds.is_far_rate_known ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns);
     add_tiers(text, *problem.places);
     constexpr size_t most_shown = 64;
     text += "  rings go by";
@@ -206,7 +216,7 @@ Result<std::string> explain(const Problem &problem, const Tables &tables, const 
     as_it_travels.codec = chosen.codec;
     QCCL_TRY(const auto candidates, find_candidates(as_it_travels, tables, forced));
     std::string text;
-    add_head(text, problem, chosen);
+    add_head(text, problem, chosen, tables.speeds);
     if (problem.codec.is_auto()) add_outcome(text, problem, choice);
     for (const BudgetOption &option : choice.options)
         add_option(text, option, problem.codec.budget);

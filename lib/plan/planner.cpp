@@ -188,6 +188,7 @@ Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm 
     QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced));
     if (!may_go_losslessly(problem, plan)) return plan;
     const auto lossless = choose_algorithm(losslessly(problem), tables, forced);
+    if (lossless && !tables.speeds.is_far_rate_known) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;
 }
