@@ -7,9 +7,9 @@
 #include "device/loader.hpp"
 #include "kernels/kernels.hpp"
 #include "perf/policy_info.hpp"
-#include "perf/processor.hpp"
 #include "perf/run_description.hpp"
 #include "topology/hwloc_source.hpp"
+#include "topology/machine_identity.hpp"
 
 #include <qccl/qccl.h>
 
@@ -53,7 +53,12 @@ void print_devices() {
                 sysconf(_SC_NPROCESSORS_ONLN), name(best_kernels().tier));
     for (const Kernels *const kernels : available_kernels())
         std::printf(" %s", name(kernels->tier));
-    std::printf("\n");
+    std::printf("\n  measured as: %s\n", machine_identity().c_str());
+    const std::string figures = calibration_path();
+    const bool is_there = access(figures.c_str(), R_OK) == 0;
+    if (!figures.empty())
+        std::printf("  calibration: %s%s\n", figures.c_str(),
+                    is_there ? "" : ", not there; `qccl-perf calibrate` writes it");
     for (const std::string &vendor : gpu_vendors()) {
         const Result<uint32_t> count = count_gpus(vendor);
         if (!count) print_none(vendor, count.error().text);

@@ -1,7 +1,7 @@
 #include "perf/rank_device.hpp"
 
 #include "device/loader.hpp"
-#include "perf/processor.hpp"
+#include "topology/machine_identity.hpp"
 
 #include <cstring>
 

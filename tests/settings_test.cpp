@@ -51,6 +51,7 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_ARENA=1G",
                                 "QCCL_LANES=4",
                                 "QCCL_ONESHOT_MAX=0",
+                                "QCCL_CALIBRATION=/figures",
                                 "QCCL_LINK_LATENCY=5us",
                                 "QCCL_LINK_RATE=2.5gbit",
                                 "QCCL_SOCKET_IFNAME=eth1",
@@ -72,6 +73,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->record == "/run/records");
     CHECK_EQ(settings->trace, "t-%r.json");
     CHECK_EQ(settings->record_calls, "/run/calls");
+    CHECK(settings->calibration == "/figures");
     CHECK(settings->peer_timeout == 500ms && settings->timeout == 0s && settings->spin == 50us);
     CHECK(settings->checksum && settings->progress_cpu == 0U);
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);

@@ -126,8 +126,10 @@ private:
     std::vector<uint32_t> hosts_; // by rank; empty where there is one
     size_t gpus_ = 0;             // ranks that have one
     bool are_on_gpus_alike_ = false;
+    bool are_codecs_alike_ = true; // all ranks' kernels are as fast
     double ranks_per_gpu_ = 0;
     CodecRates codec_rates_;                            // of all ranks' processors
+    Calibration calibration_;                           // rank 0's
     std::vector<Agreement> agreements_;                 // of all ranks
     NodeDiscovery discovery_;                           // of each host's first rank
     std::optional<TopologyExchange> topology_exchange_; // of several ranks
@@ -148,6 +150,7 @@ Done Creation::compare(const Equipment &equipment) {
     Agreement mine =
         agreement_of(wishes_, settings_, policy_, equipment.host, equipment.device.kernels->tier);
     mine.warnings = hash_text(text);
+    mine.calibration = equipment.calibration;
     std::vector<Agreement> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
     if (is_first_to_warn(all, bootstrap_.rank()))
@@ -158,6 +161,8 @@ Done Creation::compare(const Equipment &equipment) {
     are_on_gpus_alike_ = are_on_gpus_alike(all);
     ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
     codec_rates_ = slowest_codec_rates_of(all);
+    are_codecs_alike_ = codec_rates_ == all.front().codec_rates;
+    calibration_ = all.front().calibration;
     begin_topology(std::move(all));
     policy_.ranks = bootstrap_.size();
     policy_.nodes = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
@@ -270,12 +275,14 @@ bool reaches_gpus(const DeviceShare *share) { return share && !share->outbox().e
 // Where only some ranks have GPUs, the others set the pace.
 Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
                         const Cut &cut) const {
-    Speeds speeds = gpus_ < transport.size()
-                        ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_)
-                        : gpu_speeds_by(settings_, ranks_per_gpu_,
-                                        reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    Speeds speeds =
+        gpus_ < transport.size()
+            ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_, &calibration_)
+            : gpu_speeds_by(settings_, ranks_per_gpu_,
+                            reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    if (!are_codecs_alike_) speeds.codec_rates.slow_down_to(codec_rates_);
     const auto rate = topology_ ? line_rate(topology_->graph) : std::nullopt;
-    if (rate && !settings_.link_rate) {
+    if (rate && !speeds.is_far_rate_known) {
         speeds.far_bytes_per_ns = *rate;
         speeds.is_far_rate_known = true;
     }
@@ -363,6 +370,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                          .cut = how,
                                          .tables = tables(how, paces),
                                          .places = places_,
+                                         .calibration = calibration_,
                                          .topology = topology_,
                                          .policy = policy_,
                                          .timeout = wishes_.timeout.value_or(settings_.timeout),

@@ -1,5 +1,6 @@
 #include "api/equipment.hpp"
 
+#include "api/calibration_source.hpp"
 #include "api/comm_log.hpp"
 #include "api/comm_trace.hpp"
 #include "api/fork_detector.hpp"
@@ -25,7 +26,11 @@ Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundi
     Device device = host_device(tiers);
     QCCL_TRY(auto gpu, open_gpu(wishes.device));
     if (gpu) device = gpu_device(device, std::move(gpu));
-    return Equipment{std::move(log), std::move(device), std::move(host)};
+    Calibration calibration = surroundings.calibration.value_or(Calibration());
+    if (rank == 0 && !surroundings.calibration) {
+        QCCL_TRY(calibration, find_calibration(surroundings.settings, *log));
+    }
+    return Equipment{std::move(log), std::move(device), std::move(host), calibration};
 }
 
 } // namespace qccl

@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "base/settings.hpp"
 #include "device/device.hpp"
+#include "plan/calibration.hpp"
 
 #include <memory>
 #include <string>
@@ -16,7 +17,8 @@ namespace qccl {
 struct Equipment {
     std::shared_ptr<const Log> log;
     Device device;
-    std::string host; // its identity
+    std::string host;        // its identity
+    Calibration calibration; // that rank 0 has found
 };
 
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings);

@@ -8,7 +8,8 @@
 
 namespace qccl {
 
-inline constexpr const char *record_off = "off"; // QCCL_RECORD
+inline constexpr const char *record_off = "off";      // QCCL_RECORD
+inline constexpr const char *calibration_off = "off"; // QCCL_CALIBRATION
 
 // An error (invalid_argument) names the setting, its value and what is possible. Reads the file
 // system where a setting names a folder.

@@ -5,6 +5,7 @@
 #include "base/settings.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
+#include "plan/calibration.hpp"
 #include "plan/call_policy.hpp"
 
 #include <qccl/qccl.h>
@@ -37,6 +38,8 @@ struct Surroundings {
     Done rules_readable{}; // likewise, of the settings' items and the plan file: then `rules` is
                            // empty
     bool is_offspring = false; // of a communicator that is split or shrunk
+    // Of an offspring's parent, which it goes by. Otherwise rank 0 looks for it.
+    std::optional<Calibration> calibration{};
 };
 // Reads the file that QCCL_PLAN_FILE names.
 Surroundings read_surroundings();

@@ -113,6 +113,11 @@ static constexpr SettingRow table[] = {
     {"QCCL_ONESHOT_MAX", "auto", "a size such as 2K, or auto",
      "largest message that every rank sends whole to all others",
      store_or_auto<&Settings::oneshot_max_bytes, parse_bytes>},
+    {"QCCL_CALIBRATION", "auto", "a path, off or auto",
+     "file of measured figures that the planner counts with, as `qccl-perf calibrate` writes it, "
+     "on "
+     "rank 0; auto: the one in the user's cache directory, if there is one",
+     store_or_auto<&Settings::calibration, parse_text>},
     {"QCCL_LINK_LATENCY", "auto", "a time above 0, such as 30us, or auto",
      "what the planner takes a message between hosts to need; auto: 5us",
      store_or_auto<&Settings::link_latency, parse_some<parse_duration>>},

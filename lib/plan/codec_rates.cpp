@@ -137,4 +137,9 @@ void CodecRates::slow_down_to(const CodecRates &other) {
             rates_[i].*operation = std::min(rates_[i].*operation, other.rates_[i].*operation);
 }
 
+void CodecRates::replace_by(const CodecRates &others) {
+    for (size_t i = 0; i < rates_.size(); i++)
+        if (!(others.rates_[i] == CodecRate())) rates_[i] = others.rates_[i];
+}
+
 } // namespace qccl

@@ -37,6 +37,9 @@ public:
     const CodecRate &of(const Codec &codec) const { return rates_[index(codec)]; }
     // Of each operation the slower: ranks wait for the slowest one.
     void slow_down_to(const CodecRates &other);
+    void set(const Codec &codec, const CodecRate &rate) { rates_[index(codec)] = rate; }
+    // By the others' but where those are 0.
+    void replace_by(const CodecRates &others);
 
     bool operator==(const CodecRates &) const = default;
 

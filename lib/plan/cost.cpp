@@ -2,6 +2,7 @@
 
 #include "base/round_up.hpp"
 #include "codec/chunk.hpp"
+#include "plan/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -19,16 +20,20 @@ double CopySpeeds::at(double bytes) const {
     return points.back().bytes_per_ns;
 }
 
-Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates) {
+Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates,
+                 const Calibration *measured) {
     Speeds speeds;
+    speeds.is_far_rate_known = false;
     speeds.codec_rates = codec_rates;
     speeds.ranks_per_core = ranks_per_core;
+    if (measured) measured->apply(speeds);
     if (settings.link_latency)
         for (LinkSpeeds *far : {&speeds.far.alone, &speeds.far.shared})
             far->latency_ns = static_cast<double>(settings.link_latency->count());
-    speeds.is_far_rate_known = settings.link_rate.has_value();
-    if (settings.link_rate)
+    if (settings.link_rate) {
         speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
+        speeds.is_far_rate_known = true;
+    }
     return speeds;
 }
 

@@ -14,29 +14,10 @@ namespace {
 
 constexpr std::string_view title = "qccl-plan";
 
-// As it can be printed, whatever a damaged file holds.
-std::string shown(std::string_view text) {
-    constexpr size_t most_shown = 60;
-    std::string printable(text.substr(0, most_shown));
-    std::replace_if(
-        printable.begin(), printable.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    return printable;
-}
-
 Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
 
 template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
     return Error::make(Code::invalid_argument, format, arguments...);
-}
-
-std::vector<std::string_view> words_of(std::string_view line) {
-    std::vector<std::string_view> words;
-    while (!(line = trimmed(line)).empty()) {
-        const size_t end = std::min(line.find_first_of(" \t"), line.size());
-        words.push_back(line.substr(0, end));
-        line.remove_prefix(end);
-    }
-    return words;
 }
 
 // A number behind "key=", from 1 on.
@@ -54,12 +35,12 @@ Done read_numbers(std::span<const std::string_view> words, std::span<NumberKey> 
         if (key == keys.end()) {
             Names possible;
             for (const NumberKey &row : keys) possible.push_back(row.name);
-            return no_choice("key", shown(item.before), possible);
+            return no_choice("key", excerpt(item.before), possible);
         }
         if (key->value != 0) return refuse("%s is given twice", key->name.data());
         const auto number = parse_count(item.behind);
         if (!number || *number == 0 || *number > key->most)
-            return refuse("\"%s\": expected %s= and a number from 1 to %llu", shown(word).c_str(),
+            return refuse("\"%s\": expected %s= and a number from 1 to %llu", excerpt(word).c_str(),
                           key->name.data(), static_cast<unsigned long long>(key->most));
         key->value = *number;
     }
@@ -88,7 +69,7 @@ Done store_segment(Rule &rule, std::string_view value) {
     const auto bytes = parse_bytes(value);
     if (!bytes || *bytes == 0)
         return refuse("segment is \"%s\"; expected a size above 0 such as 256K",
-                      shown(value).c_str());
+                      excerpt(value).c_str());
     rule.pieces.segment_bytes = *bytes;
     return {};
 }
@@ -96,7 +77,7 @@ Done store_segment(Rule &rule, std::string_view value) {
 template <auto field> Done store_number(Rule &rule, std::string_view value) {
     const auto number = parse_count(value);
     if (!number || *number == 0 || *number > UINT32_MAX)
-        return refuse("\"%s\" is no number from 1 to %u", shown(value).c_str(), UINT32_MAX);
+        return refuse("\"%s\" is no number from 1 to %u", excerpt(value).c_str(), UINT32_MAX);
     rule.pieces.*field = static_cast<uint32_t>(*number);
     return {};
 }
@@ -116,7 +97,7 @@ Done read_wishes(std::string_view text, Rule &rule) {
         const auto *key = std::find_if(std::begin(wish_keys), std::end(wish_keys),
                                        [&](const WishKey &row) { return row.name == item.before; });
         if (key == std::end(wish_keys))
-            return no_choice("key", shown(item.before), names_of(wish_keys));
+            return no_choice("key", excerpt(item.before), names_of(wish_keys));
         if (std::ranges::find(given, item.before) != given.end())
             return refuse("%s is given twice", key->name.data());
         given.push_back(item.before);
@@ -171,7 +152,7 @@ private:
         if (words.front() != title)
             return refuse("it is no plan file: it begins with \"%s\", not with "
                           "\"qccl-plan version=1\"",
-                          shown(line).c_str());
+                          excerpt(line).c_str());
         NumberKey keys[] = {{"version", UINT32_MAX}, {"rules", UINT32_MAX}};
         // What else a newer version has there is not looked at.
         const auto newer = std::ranges::find_if(words, [](std::string_view word) {
@@ -179,7 +160,7 @@ private:
             return word.starts_with("version=") && version && *version > newest_plan_version;
         });
         if (newer != words.end())
-            return refuse("it has %s, and this library reads version 1", shown(*newer).c_str());
+            return refuse("it has %s, and this library reads version 1", excerpt(*newer).c_str());
         QCCL_TRY(read_numbers(words.subspan(1), keys));
         if (keys[0].value == 0)
             return refuse("the first line has no version; write \"qccl-plan version=1\"");
@@ -215,15 +196,8 @@ std::string job_text(uint32_t ranks, uint32_t nodes) {
 
 Result<PlanFile> parse_plan_file(std::string_view text) {
     Reader reader;
-    uint32_t number = 0;
-    for (Parted lines{{}, text, true}; lines.is_marked;) {
-        lines = parted_at(lines.behind, '\n');
-        number++;
-        const std::string_view line = trimmed(lines.before);
-        if (line.empty() || line.starts_with('#')) continue;
-        if (const Done done = reader.take(line, number); !done)
-            return refuse("line %u: %.400s", number, done.error().text);
-    }
+    QCCL_TRY(read_lines(
+        text, [&](std::string_view line, uint32_t number) { return reader.take(line, number); }));
     return reader.finish();
 }
 

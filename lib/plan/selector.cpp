@@ -167,13 +167,6 @@ void add(std::string &text, std::string_view key, std::string_view relation,
 
 } // namespace
 
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view blanks = " \t\r";
-    const size_t begin = text.find_first_not_of(blanks);
-    if (begin == text.npos) return {};
-    return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
-}
-
 bool Selector::matches_name(const std::string &communicator) const {
     return comm.empty() || fnmatch(comm.c_str(), communicator.c_str(), 0) == 0;
 }

@@ -58,7 +58,4 @@ Result<Selector> parse_selector(std::string_view conditions);
 // The conditions in one spelling; empty where there are none.
 std::string spec(const Selector &selector);
 
-// Without blanks at both ends.
-std::string_view trimmed(std::string_view text);
-
 } // namespace qccl

@@ -1,0 +1,284 @@
+#include "plan/calibration.hpp"
+
+#include "base/choice.hpp"
+#include "base/quantity.hpp"
+#include "base/short_text.hpp"
+#include "base/spec_text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+namespace qccl {
+
+static_assert(std::is_trivially_copyable_v<Calibration>);
+
+namespace {
+
+constexpr std::string_view title = "qccl-calibration", codec_group = "codec";
+
+constexpr double second = 1e9;
+
+template <Speeds::Link Speeds::*link, LinkSpeeds Speeds::Link::*state, double LinkSpeeds::*field>
+double &link_figure(Speeds &speeds) {
+    return speeds.*link.*state.*field;
+}
+template <double Speeds::*field> double &figure(Speeds &speeds) { return speeds.*field; }
+template <size_t point> double &copy_figure(Speeds &speeds) {
+    return speeds.copy.points[point].bytes_per_ns;
+}
+
+template <size_t a, size_t b>
+constexpr auto joined(const std::array<CalibratedFigure, a> &left,
+                      const std::array<CalibratedFigure, b> &right) {
+    std::array<CalibratedFigure, a + b> all{};
+    std::copy(left.begin(), left.end(), all.begin());
+    std::copy(right.begin(), right.end(), all.begin() + a);
+    return all;
+}
+
+template <Speeds::Link Speeds::*link, LinkSpeeds Speeds::Link::*state>
+constexpr std::array<CalibratedFigure, 3> figures_of(std::string_view group) {
+    return {{{group, "latency_ns", 0, second, link_figure<link, state, &LinkSpeeds::latency_ns>},
+             {group, "message_ns", 0, second, link_figure<link, state, &LinkSpeeds::message_ns>},
+             {group, "byte_ns", 0, 1000, link_figure<link, state, &LinkSpeeds::byte_ns>}}};
+}
+
+template <Speeds::Link Speeds::*link>
+constexpr auto figures_of(std::string_view alone, std::string_view shared) {
+    return joined(figures_of<link, &Speeds::Link::alone>(alone),
+                  figures_of<link, &Speeds::Link::shared>(shared));
+}
+
+constexpr double least_rate = 1e-6, most_rate = 1e5; // GB/s
+
+constexpr auto table =
+    joined(joined(joined(figures_of<&Speeds::near>("near alone", "near shared"),
+                         figures_of<&Speeds::eager>("eager alone", "eager shared")),
+                  figures_of<&Speeds::far>("far alone", "far shared")),
+           std::array<CalibratedFigure, 7>{{
+               {"far", "bytes_per_ns", least_rate, most_rate, figure<&Speeds::far_bytes_per_ns>},
+               {"far", "burst_bytes", 0, 1e12, figure<&Speeds::far_burst_bytes>},
+               {"far", "crowding", 1, 100, figure<&Speeds::far_crowding>},
+               {"copy", "1MiB", least_rate, most_rate, copy_figure<0>},
+               {"copy", "4MiB", least_rate, most_rate, copy_figure<1>},
+               {"copy", "16MiB", least_rate, most_rate, copy_figure<2>},
+               {"coding", "narrow", 1e-3, 1, figure<&Speeds::narrow_coding>},
+           }});
+
+constexpr size_t far_rate = static_cast<size_t>(
+    std::ranges::find(table, "bytes_per_ns", &CalibratedFigure::key) - table.begin());
+
+// The operations of a codec, and the codecs that have rates.
+struct Operation {
+    std::string_view name;
+    float CodecRate::*rate;
+};
+constexpr Operation operations[] = {{"encode", &CodecRate::encode},
+                                    {"decode", &CodecRate::decode},
+                                    {"decode_add", &CodecRate::decode_add}};
+
+template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
+    return Error::make(Code::invalid_argument, format, arguments...);
+}
+
+void append_number(std::string &text, double number) {
+    char digits[32];
+    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
+    text.append(digits, end);
+}
+
+Result<double> parse_number(std::string_view key, std::string_view text, double least,
+                            double most) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    // A comparison with NaN is false.
+    if (error == std::errc() && end == text.data() + text.size() && number >= least &&
+        number <= most)
+        return number;
+    return refuse("%.40s is \"%s\"; expected a number from %g to %g", std::string(key).c_str(),
+                  excerpt(text).c_str(), least, most);
+}
+
+Names groups() {
+    Names names;
+    for (const CalibratedFigure &row : table)
+        if (names.empty() || names.back() != row.group) names.push_back(row.group);
+    names.push_back("codec NAME");
+    return names;
+}
+
+std::string joined(std::span<const std::string_view> words) {
+    std::string text;
+    for (const std::string_view word : words) text.append(text.empty() ? "" : " ").append(word);
+    return text;
+}
+
+class Reader {
+public:
+    Done take(std::string_view line) {
+        if (!has_title_) return take_title(line);
+        if (line.starts_with("machine ")) return take_machine(trimmed(line.substr(8)));
+        const auto words = words_of(line);
+        // A codec's name may have a '=' itself.
+        const bool is_codec = words.front() == codec_group;
+        const auto item = is_codec ? words.begin() + std::min<ptrdiff_t>(2, std::ssize(words))
+                                   : std::ranges::find_if(words, [](std::string_view word) {
+                                         return word.find('=') != word.npos;
+                                     });
+        const std::span<const std::string_view> group(words.begin(), item),
+            items(item, words.end());
+        if (items.empty()) return refuse("it gives no figure");
+        return is_codec ? take_codec(words[1], items) : take_figures(joined(group), items);
+    }
+
+    Result<CalibrationFile> finish() {
+        if (!has_title_)
+            return refuse("it is empty; the first line is \"qccl-calibration version=1\"");
+        if (file_.machine.empty())
+            return refuse("it does not say which machine was measured, in a line \"machine ...\"");
+        return std::move(file_);
+    }
+
+private:
+    Done take_title(std::string_view line) {
+        const auto words = words_of(line);
+        if (words.front() != title || words.size() != 2 || !words[1].starts_with("version="))
+            return refuse("it is no calibration: it begins with \"%s\", not with "
+                          "\"qccl-calibration version=1\"",
+                          excerpt(line).c_str());
+        const auto version = parse_count(parted_at(words[1], '=').behind);
+        if (version != newest_calibration_version)
+            return refuse("it has %s, and this library reads version 1", excerpt(words[1]).c_str());
+        has_title_ = true;
+        return {};
+    }
+
+    Done take_machine(std::string_view machine) {
+        if (!file_.machine.empty()) return refuse("it has two machines");
+        file_.machine = machine;
+        return {};
+    }
+
+    Done take_figures(const std::string &group, std::span<const std::string_view> items) {
+        const auto is_of_group = [&](const CalibratedFigure &row) { return row.group == group; };
+        if (std::ranges::none_of(table, is_of_group))
+            return no_choice("group of figures", excerpt(group), groups());
+        for (const std::string_view item : items) {
+            const Parted parts = parted_at(item, '=');
+            Names keys;
+            const CalibratedFigure *found = nullptr;
+            for (const CalibratedFigure &row : table) {
+                if (!is_of_group(row)) continue;
+                keys.push_back(row.key);
+                if (row.key == parts.before) found = &row;
+            }
+            if (!found) return no_choice("figure", excerpt(parts.before), keys);
+            const auto number = static_cast<size_t>(found - table.data());
+            if (file_.figures.has(number))
+                return refuse("%s is given twice", std::string(found->key).c_str());
+            QCCL_TRY(const double value,
+                     parse_number(found->key, parts.behind, found->least, found->most));
+            file_.figures.set(number, value);
+        }
+        return {};
+    }
+
+    Done take_codec(std::string_view spec, std::span<const std::string_view> items) {
+        QCCL_TRY(const Codec codec, parse_codec(spec));
+        if (codec.is_lossless() || codec.is_auto())
+            return refuse("%s encodes nothing", excerpt(spec).c_str());
+        CodecRate rate;
+        for (const std::string_view item : items) {
+            const Parted parts = parted_at(item, '=');
+            const auto *found = std::ranges::find(operations, parts.before, &Operation::name);
+            if (found == std::end(operations))
+                return no_choice("operation", excerpt(parts.before), names_of(operations));
+            QCCL_TRY(const double value,
+                     parse_number(found->name, parts.behind, least_rate, most_rate));
+            rate.*(found->rate) = static_cast<float>(value);
+        }
+        for (const Operation &operation : operations)
+            if (rate.*(operation.rate) == 0)
+                return refuse("the codec has no %s", std::string(operation.name).c_str());
+        file_.figures.set(codec, rate);
+        return {};
+    }
+
+    CalibrationFile file_;
+    bool has_title_ = false;
+};
+
+// Those that have a rate of their own, from the table of built-in rates.
+std::vector<std::string_view> rated_codecs() {
+    std::vector<std::string_view> names;
+    for (const CodecRateRow &row : codec_rate_rows())
+        if (names.empty() || names.back() != row.codec) names.push_back(row.codec);
+    return names;
+}
+
+} // namespace
+
+std::span<const CalibratedFigure> calibrated_figures() { return table; }
+
+Calibration::Calibration() {
+    static_assert(table.size() <= most_figures);
+    figures_.fill(std::numeric_limits<double>::quiet_NaN());
+}
+
+bool Calibration::has(size_t figure) const { return !std::isnan(figures_[figure]); }
+
+bool Calibration::is_empty() const {
+    return codec_rates_ == CodecRates() &&
+           std::ranges::all_of(figures_, [](double each) { return std::isnan(each); });
+}
+
+void Calibration::apply(Speeds &speeds) const {
+    for (size_t i = 0; i < table.size(); i++)
+        if (has(i)) table[i].of(speeds) = figures_[i];
+    if (has(far_rate)) speeds.is_far_rate_known = true;
+    speeds.codec_rates.replace_by(codec_rates_);
+}
+
+void Calibration::update(const Calibration &newer) {
+    for (size_t i = 0; i < figures_.size(); i++)
+        if (newer.has(i)) figures_[i] = newer.figures_[i];
+    codec_rates_.replace_by(newer.codec_rates_);
+}
+
+uint64_t Calibration::hash() const { return hash_text(print({.machine = "", .figures = *this})); }
+
+Result<CalibrationFile> parse_calibration(std::string_view text) {
+    Reader reader;
+    QCCL_TRY(read_lines(text, [&](std::string_view line, uint32_t) { return reader.take(line); }));
+    return reader.finish();
+}
+
+std::string print(const CalibrationFile &file) {
+    std::string text(title);
+    text.append(" version=1\nmachine ").append(file.machine);
+    std::string_view group;
+    for (size_t i = 0; i < table.size(); i++) {
+        if (!file.figures.has(i)) continue;
+        if (table[i].group != group) text.append("\n").append(table[i].group);
+        group = table[i].group;
+        text.append(" ").append(table[i].key).append("=");
+        append_number(text, file.figures.at(i));
+    }
+    for (const std::string_view name : rated_codecs()) {
+        const auto codec = parse_codec(name);
+        const CodecRate rate = codec ? file.figures.codec_rate(*codec) : CodecRate();
+        if (rate == CodecRate()) continue;
+        text.append("\n").append(codec_group).append(" ").append(name);
+        for (const Operation &operation : operations) {
+            text.append(" ").append(operation.name).append("=");
+            append_number(text, static_cast<double>(rate.*(operation.rate)));
+        }
+    }
+    return text + "\n";
+}
+
+} // namespace qccl

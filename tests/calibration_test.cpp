@@ -1,0 +1,147 @@
+// lib/plan/calibration: figures read, written back and applied, and refused in a sentence where the
+// text is damaged or cannot be meant.
+#include "qtest.hpp"
+
+#include "plan/calibration.hpp"
+
+#include <cstring>
+#include <limits>
+
+using namespace qccl;
+
+namespace {
+
+constexpr const char *sample = "# measured\n"
+                               "qccl-calibration version=1\r\n"
+                               "machine A processor, 8 cores\n"
+                               "near alone latency_ns=812.5 byte_ns=0\n"
+                               "far bytes_per_ns=1.17\n"
+                               "far burst_bytes=262144\n"
+                               "copy 16MiB=5.5\n"
+                               "codec int8 encode=21 decode=30.5 decode_add=28\n"
+                               "codec minmax:round=stochastic encode=1 decode=2 decode_add=3";
+
+CalibrationFile read(std::string_view text) {
+    auto file = parse_calibration(text);
+    CHECK_OK(file);
+    return std::move(*file);
+}
+
+std::string refusal(std::string_view text) {
+    const auto file = parse_calibration(text);
+    CHECK(!file && file.error().code == Code::invalid_argument);
+    return file.error().text;
+}
+
+std::string refused_line(const std::string &line) {
+    const std::string sentence = refusal("qccl-calibration version=1\nmachine m\n" + line + "\n");
+    CHECK(sentence.starts_with("line 3: "));
+    return sentence.substr(8);
+}
+
+bool mentions(const std::string &sentence, std::string_view words) {
+    return sentence.find(words) != std::string::npos;
+}
+
+Codec codec(const char *text) {
+    const auto parsed = parse_codec(text);
+    CHECK_OK(parsed);
+    return *parsed;
+}
+
+} // namespace
+
+static void figures_replace_what_is_built_in() {
+    const CalibrationFile file = read(sample);
+    CHECK_EQ(file.machine, "A processor, 8 cores");
+    const Speeds before = speeds_by({}, 1, CodecRates::of_tier("avx2"));
+    const Speeds after = speeds_by({}, 1, CodecRates::of_tier("avx2"), &file.figures);
+    CHECK(!before.is_far_rate_known && after.is_far_rate_known);
+    Speeds expected = before;
+    expected.near.alone.latency_ns = 812.5;
+    expected.near.alone.byte_ns = 0;
+    expected.far_bytes_per_ns = 1.17;
+    expected.far_burst_bytes = 262144;
+    expected.is_far_rate_known = true;
+    expected.copy.points[2].bytes_per_ns = 5.5;
+    expected.codec_rates.set(codec("int8"), {21, 30.5, 28});
+    expected.codec_rates.set(codec("minmax:round=stochastic"), {1, 2, 3});
+    CHECK(after == expected);
+}
+
+static void settings_come_before_what_was_measured() {
+    const CalibrationFile file = read(sample);
+    Settings settings;
+    settings.link_rate = 5'000'000'000;
+    settings.link_latency = std::chrono::microseconds(3);
+    const Speeds speeds = speeds_by(settings, 1, {}, &file.figures);
+    CHECK_EQ(speeds.far_bytes_per_ns, 5.0);
+    CHECK_EQ(speeds.far.shared.latency_ns, 3000.0);
+    CHECK_EQ(speeds.near.alone.latency_ns, 812.5);
+}
+
+static void what_is_written_is_read_again() {
+    const CalibrationFile file = read(sample);
+    const std::string written = print(file);
+    CHECK_EQ(print(read(written)), written);
+    CHECK_EQ(read(written).figures.hash(), file.figures.hash());
+    Calibration all;
+    for (size_t i = 0; i < calibrated_figures().size(); i++) {
+        const CalibratedFigure &row = calibrated_figures()[i];
+        all.set(i, row.least + (row.most - row.least) / 3);
+    }
+    for (const CodecRateRow &row : codec_rate_rows())
+        all.set(codec(std::string(row.codec).c_str()), row.rate);
+    const Calibration again = read(print({.machine = "m", .figures = all})).figures;
+    CHECK_EQ(std::memcmp(&again, &all, sizeof all), 0);
+    Speeds by_one, by_other;
+    all.apply(by_one);
+    again.apply(by_other);
+    CHECK(by_one == by_other && !(by_one == Speeds()));
+}
+
+static void newer_figures_replace_older_ones() {
+    CHECK(Calibration().is_empty());
+    Calibration older = read(sample).figures;
+    const Calibration newer =
+        read("qccl-calibration version=1\nmachine m\nfar bytes_per_ns=2 crowding=1.5\n").figures;
+    CHECK(!newer.is_empty() && newer.hash() != older.hash());
+    older.update(newer);
+    Speeds speeds;
+    older.apply(speeds);
+    CHECK_EQ(speeds.far_bytes_per_ns, 2.0);
+    CHECK_EQ(speeds.far_crowding, 1.5);
+    CHECK_EQ(speeds.far_burst_bytes, 262144.0);
+    CHECK_EQ(older.codec_rate(codec("int8")).encode, 21.0F);
+}
+
+static void what_cannot_be_is_refused() {
+    CHECK_EQ(refusal(""), "it is empty; the first line is \"qccl-calibration version=1\"");
+    CHECK(mentions(refusal("qccl-plan version=1"), "it is no calibration"));
+    CHECK(mentions(refusal("qccl-calibration version=2"), "reads version 1"));
+    CHECK(mentions(refusal("qccl-calibration version=1\nfar bytes_per_ns=1\n"), "which machine"));
+    CHECK_EQ(refused_line("machine n"), "it has two machines");
+    CHECK_EQ(refused_line("far"), "it gives no figure");
+    CHECK(mentions(refused_line("=3"), "group of figures"));
+    CHECK(mentions(refused_line("bytes_per_ns=3"), "near alone"));
+    CHECK(mentions(refused_line("nearly alone latency_ns=3"), "near alone"));
+    CHECK(mentions(refused_line("far rate=3"), "bytes_per_ns, burst_bytes"));
+    CHECK(mentions(refused_line("far bytes_per_ns=1 bytes_per_ns=1"), "given twice"));
+    for (const char *rate : {"0", "-1", "nan", "inf", "1e9", "", "1x"})
+        CHECK(mentions(refused_line("far bytes_per_ns=" + std::string(rate)), "expected a number"));
+    CHECK(mentions(refused_line("codec int8 encode=0 decode=1 decode_add=1"), "expected a number"));
+    CHECK_EQ(refused_line("codec int8 encode=1 decode=1"), "the codec has no decode_add");
+    CHECK(mentions(refused_line("codec int8 speed=1"), "encode, decode"));
+    CHECK(mentions(refused_line("codec none encode=1 decode=1 decode_add=1"), "encodes nothing"));
+    CHECK(mentions(refused_line("codec intel encode=1 decode=1 decode_add=1"), "intel"));
+    CHECK(mentions(refused_line("codec encode=1 decode=1 decode_add=1"), "codec"));
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(figures_replace_what_is_built_in), QTEST(settings_come_before_what_was_measured),
+        QTEST(what_is_written_is_read_again),    QTEST(newer_figures_replace_older_ones),
+        QTEST(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
