@@ -5,11 +5,17 @@
 #include "base/settings.hpp"
 #include "engine/cut.hpp"
 #include "kernels/kernels.hpp"
+#include "topology/rank_places.hpp"
+#include "topology/read_topology.hpp"
 #include "transport/transport.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
 #include <thread>
 
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 namespace qccl::perf {
@@ -73,44 +79,177 @@ Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
     return std::shared_ptr<const Places>(std::make_shared<Places>(std::move(spots)));
 }
 
-// Of the host that has most.
-static double ranks_of_host(const MachineQuestion &question) {
-    if (!question.places) return question.ranks;
-    size_t most = 0;
-    const Partition &hosts = question.places->hosts();
-    for (size_t host = 0; host < hosts.groups(); host++)
-        most = std::max(most, hosts.ranks(host).size());
-    return static_cast<double>(most);
+void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) {
+    add_option(app, group, "--topology",
+               "a file of hwloc, NCCL, RCCL or qccl-info topology --text, or a text such as "
+               "'4 x node(8 gpu) net:50'",
+               take_text(to.topology));
+    add_option(app, group, "--ranks", "how many (those of --hosts, or as --topology has room)",
+               take_count(to.ranks, 1, most_ranks_asked));
+    add_option(app, group, "--hosts",
+               "ranks of each host: 2,2,3, 64x8, 2,2,3:round or, with nodes and racks, 1+1,2/3",
+               [&to](const std::string &text) -> Done {
+                   QCCL_TRY(to.places, parse_hosts(text));
+                   return {};
+               });
+    add_option(app, group, "--rate", "of a host's line, as 10gbit or 12.5GB/s",
+               [&to](const std::string &text) -> Done {
+                   to.bytes_per_second = parse_rate(text);
+                   if (to.bytes_per_second.value_or(0) == 0)
+                       return refuse("'%.40s' is no rate above 0: expected one as 10gbit or "
+                                     "12.5GB/s",
+                                     text.c_str());
+                   return {};
+               });
+    add_option(app, group, "--latency", "of a message between hosts, as 5us",
+               [&to](const std::string &text) -> Done {
+                   to.latency = parse_duration(text);
+                   if (!to.latency)
+                       return refuse("'%.40s' is no duration: expected one as 5us", text.c_str());
+                   return {};
+               });
+    add_option(app, group, "--cores",
+               "of each host, as 64 or 0.5 (as --topology says, or as this machine has)",
+               [&to](const std::string &text) -> Done {
+                   const auto thousandths = parse_decimal(text, 3);
+                   if (thousandths.value_or(0) == 0)
+                       return refuse("'%.40s' is no number of cores above 0", text.c_str());
+                   to.cores = static_cast<double>(*thousandths) / 1000;
+                   return {};
+               });
 }
 
-double cores_of(const MachineQuestion &question) {
-    return question.cores.value_or(std::max(1U, std::thread::hardware_concurrency()));
+// By machine with ranks, its processors; 0: unknown.
+static std::map<uint32_t, double> processors_of(const JobTopology &job) {
+    std::map<uint32_t, double> processors;
+    for (const uint32_t place : job.places) processors[job.graph.machine_of(place)] = 0;
+    for (const uint32_t numa : job.graph.of_kind(VertexKind::numa))
+        if (const auto machine = processors.find(job.graph.machine_of(numa));
+            machine != processors.end())
+            machine->second += job.graph.vertex(numa).cpus.size();
+    return processors;
 }
 
-Result<Tables> tables_of(const MachineQuestion &question) {
-    QCCL_TRY(Settings settings, read_settings(environ));
-    if (question.bytes_per_second) settings.link_rate = question.bytes_per_second;
-    if (question.latency) settings.link_latency = question.latency;
-    const bool has_hosts = question.places && question.places->hosts().groups() > 1;
-    const ShapeLimits limits =
-        limits_of(cut_into(question.pieces, cut_by(settings, question.ranks, has_hosts)));
-    if (settings.reproducible)
-        return reproducible_tables(limits, limits_of(cut_by({}, question.ranks, false)));
-    Tables tables;
-    tables.speeds = speeds_by(settings, std::max(1.0, ranks_of_host(question) / cores_of(question)),
-                              CodecRates::of_tier(name(best_kernels().tier)));
-    if (!has_hosts) tables.speeds.eager_bytes = TransportOptions().line_bytes;
-    tables.limits = limits;
-    tables.usual_limits = limits_of(cut_by({}, question.ranks, has_hosts));
-    tables.whole_up_to_bytes = settings.oneshot_max_bytes;
-    return tables;
+static std::optional<double> least_cores(const MachineQuestion &question, const Machine &machine) {
+    if (question.cores) return question.cores;
+    if (!machine.topology) return std::max(1U, std::thread::hardware_concurrency());
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto &[host, processors] : processors_of(*machine.topology))
+        least = std::min(least, processors);
+    return least > 0 && std::isfinite(least) ? std::optional(least) : std::nullopt;
+}
+
+static double most_ranks_per_core(const Machine &machine) {
+    if (machine.has_gpus || !machine.cores) return 1;
+    size_t most = machine.places ? 0 : machine.ranks;
+    for (size_t host = 0; machine.places && host < machine.hosts(); host++)
+        most = std::max(most, machine.places->hosts().ranks(host).size());
+    return std::max(1.0, static_cast<double>(most) / *machine.cores);
+}
+
+static Done take_topology(const MachineQuestion &question, Machine &machine) {
+    if (question.places)
+        return Error::make(Code::invalid_argument,
+                           "--topology says where the ranks are; leave --hosts out");
+    JobTopology job;
+    QCCL_TRY(job.graph, read_topology(question.topology));
+    QCCL_TRY(job.places, rank_places(job.graph, question.ranks));
+    if (job.places.size() > most_ranks_asked)
+        return Error::make(Code::invalid_argument,
+                           "the topology has room for %zu ranks; at most %u are possible: name "
+                           "fewer by --ranks",
+                           job.places.size(), most_ranks_asked);
+    machine.ranks = static_cast<uint32_t>(job.places.size());
+    if (auto spots = whereabouts(job); !spots.empty())
+        machine.places = std::make_shared<const Places>(std::move(spots));
+    machine.far = far_link(job);
+    machine.near = near_link(job);
+    machine.has_gpus = are_on_gpus(job);
+    machine.topology = std::make_shared<const JobTopology>(std::move(job));
+    return {};
+}
+
+static Done take_hosts(const MachineQuestion &question, Machine &machine) {
+    machine.places = question.places;
+    machine.ranks = question.places ? question.places->ranks() : question.ranks;
+    if (question.ranks != 0 && machine.ranks != question.ranks)
+        return Error::make(Code::invalid_argument, "--hosts has %u ranks, and --ranks says %u",
+                           machine.ranks, question.ranks);
+    if (machine.hosts() > 1) machine.far = FarLink();
+    return {};
+}
+
+std::optional<double> Machine::far_bytes_per_ns() const {
+    if (hosts() < 2) return std::nullopt;
+    if (settings.link_rate) return static_cast<double>(*settings.link_rate) / 1e9;
+    return far ? far->bytes_per_ns : std::nullopt;
+}
+
+Result<Machine> find_machine(const MachineQuestion &question) {
+    Machine machine;
+    QCCL_TRY(machine.settings, read_settings(environ));
+    if (question.bytes_per_second) machine.settings.link_rate = question.bytes_per_second;
+    if (question.latency) machine.settings.link_latency = question.latency;
+    QCCL_TRY(question.topology.empty() ? take_hosts(question, machine)
+                                       : take_topology(question, machine));
+    machine.cores = least_cores(question, machine);
+    machine.ranks_per_core = most_ranks_per_core(machine);
+    return machine;
+}
+
+// NVLink and its like, and PCIe below one root, let GPUs read each other's memory.
+static bool reach_each_other(const Machine &machine) {
+    return machine.has_gpus && machine.near &&
+           machine.near->link_class != LinkClass::cpu_interconnect;
+}
+
+static Speeds gpu_speeds(const Machine &machine) {
+    const bool has_gpu_links =
+        reach_each_other(machine) && machine.near->link_class != LinkClass::pcie;
+    Speeds speeds =
+        gpu_speeds_by(machine.settings, 1, has_gpu_links ? GpuReach::gpus : GpuReach::host);
+    if (!machine.near || !machine.near->bytes_per_ns) return speeds;
+    constexpr double ends = 2; // which share what a byte takes
+    for (Speeds::Link *const link : {&speeds.near, &speeds.eager})
+        for (LinkSpeeds *const each : {&link->alone, &link->shared})
+            each->byte_ns = 1 / (ends * *machine.near->bytes_per_ns);
+    return speeds;
+}
+
+static Speeds speeds_of(const Machine &machine) {
+    Speeds speeds = machine.has_gpus ? gpu_speeds(machine)
+                                     : speeds_by(machine.settings, machine.ranks_per_core,
+                                                 CodecRates::of_tier(name(best_kernels().tier)));
+    if (machine.far) take_link(*machine.far, machine.settings, speeds);
+    if (machine.hosts() > 1) return speeds;
+    if (!machine.has_gpus) {
+        speeds.eager_bytes = TransportOptions().line_bytes;
+    } else if (reach_each_other(machine)) {
+        speeds.eager_bytes = gpu_eager_bytes;
+        speeds.eager_exchanges = gpu_eager_exchanges;
+    }
+    return speeds;
+}
+
+Tables tables_of(const Machine &machine, const Pieces &pieces) {
+    const auto cut_with = [&](const Settings &settings) {
+        const Cut cut = cut_by(settings, machine.ranks, machine.hosts() > 1);
+        return machine.has_gpus ? cut_for_gpus(settings, cut) : cut;
+    };
+    const ShapeLimits limits = limits_of(cut_into(pieces, cut_with(machine.settings)));
+    if (machine.settings.reproducible)
+        return reproducible_tables(limits, limits_of(cut_by({}, machine.ranks, false)));
+    return {.speeds = speeds_of(machine),
+            .limits = limits,
+            .usual_limits = limits_of(cut_with({})),
+            .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
 }
 
 // Where a machine is described by a topology, its fabric is made of that instead.
-Result<std::unique_ptr<Fabric>> fabric_of(const MachineQuestion &question, const Tables &tables) {
+Result<std::unique_ptr<Fabric>> fabric_of(const Machine &machine, const Tables &tables) {
     TieredRates rates = tiered_rates(tables.speeds);
-    rates.cores = cores_of(question);
-    return make_tiered_fabric(question.ranks, question.places.get(), rates);
+    rates.cores = machine.cores.value_or(0);
+    return make_tiered_fabric(machine.ranks, machine.places.get(), rates);
 }
 
 } // namespace qccl::perf

@@ -1,11 +1,14 @@
-// The machine that a tool is asked about, which need not be this one: how many ranks on which
-// hosts, and how fast its links are. What the planner and the simulator see of it. Reads the
-// settings (QCCL_LINK_RATE and its like); any thread.
+// The machine that a tool is asked about, which need not be this one: which ranks on which hosts,
+// and how fast its links are, as the planner and the simulator see it. Reads the settings
+// (QCCL_LINK_RATE and its like) and topology files; any thread.
 #pragma once
 
 #include "base/result.hpp"
+#include "base/settings.hpp"
+#include "perf/command_line.hpp"
 #include "plan/fabric.hpp"
 #include "plan/planner.hpp"
+#include "topology/job_links.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -18,25 +21,52 @@ namespace qccl::perf {
 // A job has no more, see bootstrap/; and a typing error should not cost all memory.
 inline constexpr uint32_t most_ranks_asked = 65536;
 
+// As the command line has it.
 struct MachineQuestion {
-    uint32_t ranks = 0;
+    std::string topology = {}; // a file or a description; empty: `places` say where the ranks are
+    uint32_t ranks = 0;        // 0: those of `places`, or one for each GPU or NUMA node
     std::shared_ptr<const Places> places = nullptr; // null: all are on one host
-    // Of a host's line; nothing: as the settings say, or the planner's defaults.
+    // Of a host's line; nothing: as the settings or the topology say, or the planner's defaults.
     std::optional<uint64_t> bytes_per_second = {};
     std::optional<std::chrono::nanoseconds> latency = {};
-    std::optional<double> cores = {}; // of each host; nothing: as many as this machine has
-    Pieces pieces = {};               // into which the call is cut, if the settings do not say it
+    // Of each host; nothing: as many as the topology says, or as this machine has.
+    std::optional<double> cores = {};
+
+    bool says_ranks() const { return ranks != 0 || places || !topology.empty(); }
 };
+
+// Adds --topology, --ranks, --hosts, --rate, --latency and --cores.
+void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to);
 
 // "2,2,3": a host of so many ranks after the other. "2,2,3:round" deals the ranks out to the hosts
 // in turn. "1+2,2/4": the first host has two nodes, the last one is in another rack.
 // "64x8": 64 hosts of 8 ranks. An error says what is expected.
 Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text);
 
-double cores_of(const MachineQuestion &question);
-// The planner's tables of a communicator there with these settings. An error names the setting that
-// is refused.
-Result<Tables> tables_of(const MachineQuestion &question);
-Result<std::unique_ptr<Fabric>> fabric_of(const MachineQuestion &question, const Tables &tables);
+// What is known of it.
+struct Machine {
+    uint32_t ranks = 0;
+    std::shared_ptr<const Places> places = nullptr;        // null: all ranks are in one place
+    std::shared_ptr<const JobTopology> topology = nullptr; // null: the hosts are all that is known
+    std::optional<FarLink> far = {};                       // nothing: all ranks are on one host
+    std::optional<NearLink> near = {};                     // nothing: no topology says it
+    bool has_gpus = false;                                 // each rank is on one of its own
+    std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own
+    double ranks_per_core = 1;        // of the host where they are most
+    Settings settings = {};           // of this process, and the question's own rate and latency
+
+    size_t hosts() const { return places ? places->hosts().groups() : 1; }
+    // Between hosts, each way. Nothing where neither settings nor topology say it: the planner's
+    // tables hold a stand-in then, by which algorithms can be compared and nothing be promised.
+    std::optional<double> far_bytes_per_ns() const;
+};
+
+// Refuses with a sentence: a topology that cannot be read, has no room for the ranks or stands
+// beside --hosts, numbers of ranks that differ, and settings that cannot be.
+Result<Machine> find_machine(const MachineQuestion &question);
+// The planner's tables of a communicator there. `pieces`: into which a call is cut, if the settings
+// do not say it.
+Tables tables_of(const Machine &machine, const Pieces &pieces = {});
+Result<std::unique_ptr<Fabric>> fabric_of(const Machine &machine, const Tables &tables);
 
 } // namespace qccl::perf

@@ -66,9 +66,9 @@ Done print_explanation(const ScheduleQuestion &question) {
                           .type = question.type,
                           .codec = choice.codec,
                           .places = question.places.get()};
-    QCCL_TRY(
-        const Tables tables,
-        tables_of({.ranks = question.ranks, .places = question.places, .pieces = choice.pieces}));
+    QCCL_TRY(const Machine machine,
+             find_machine({.ranks = question.ranks, .places = question.places}));
+    const Tables tables = tables_of(machine, choice.pieces);
     QCCL_TRY(const std::string text, explain(problem, tables, choice.algorithm));
     std::printf("%s%s", choice.reasons.c_str(), text.c_str());
     return {};

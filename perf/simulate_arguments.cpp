@@ -1,7 +1,6 @@
 #include "perf/simulate_arguments.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
 #include "perf/benchmark.hpp"
 #include "perf/call_options.hpp"
 #include "perf/version_line.hpp"
@@ -21,42 +20,6 @@ static Take take_collective(Collective &collective) {
         collective = *found;
         return {};
     };
-}
-
-static void add_machine(CLI::App &app, SimulateArguments &to) {
-    static constexpr auto *group = "Machine";
-    add_option(app, group, "--ranks", "how many (2, or those of --hosts)",
-               take_count(to.calls.ranks, 1, most_ranks_asked));
-    add_option(app, group, "--hosts",
-               "ranks of each host: 2,2,3, 64x8, 2,2,3:round or, with nodes and racks, 1+1,2/3",
-               [&to](const std::string &text) -> Done {
-                   QCCL_TRY(to.machine.places, parse_hosts(text));
-                   return {};
-               });
-    add_option(app, group, "--rate", "of a host's line, as 10gbit or 12.5GB/s",
-               [&to](const std::string &text) -> Done {
-                   to.machine.bytes_per_second = parse_rate(text);
-                   if (to.machine.bytes_per_second.value_or(0) == 0)
-                       return refuse("'%.40s' is no rate above 0: expected one as 10gbit or "
-                                     "12.5GB/s",
-                                     text.c_str());
-                   return {};
-               });
-    add_option(app, group, "--latency", "of a message between hosts, as 5us",
-               [&to](const std::string &text) -> Done {
-                   to.machine.latency = parse_duration(text);
-                   if (!to.machine.latency)
-                       return refuse("'%.40s' is no duration: expected one as 5us", text.c_str());
-                   return {};
-               });
-    add_option(app, group, "--cores", "of each host, as 64 or 0.5 (as many as this machine has)",
-               [&to](const std::string &text) -> Done {
-                   const auto thousandths = parse_decimal(text, 3);
-                   if (thousandths.value_or(0) == 0)
-                       return refuse("'%.40s' is no number of cores above 0", text.c_str());
-                   to.machine.cores = static_cast<double>(*thousandths) / 1000;
-                   return {};
-               });
 }
 
 static void add_calls(CLI::App &app, PerfArguments &to) {
@@ -86,14 +49,10 @@ static void add_outputs(CLI::App &app, SimulateArguments &to) {
                take_text(to.goal_file));
 }
 
-static Done check_together(SimulateArguments &to, bool names_ranks) {
+static Done check_together(SimulateArguments &to, const MachineQuestion &machine) {
     PerfArguments &calls = to.calls;
-    MachineQuestion &machine = to.machine;
-    if (machine.places && names_ranks && machine.places->ranks() != calls.ranks)
-        return refuse("--hosts has %u ranks, and --ranks says %u", machine.places->ranks(),
-                      calls.ranks);
-    if (machine.places) calls.ranks = machine.places->ranks();
-    machine.ranks = calls.ranks;
+    QCCL_TRY(to.machine, find_machine(machine));
+    calls.ranks = to.machine.ranks;
     QCCL_TRY(check_sizes(calls));
     if (calls.root && *calls.root >= calls.ranks)
         return refuse("--root %u is none of the %u ranks", *calls.root, calls.ranks);
@@ -111,17 +70,19 @@ static Done check_together(SimulateArguments &to, bool names_ranks) {
 std::variant<SimulateArguments, Answer> parse_simulate_arguments(std::vector<std::string> words) {
     SimulateArguments parsed;
     PerfArguments &calls = parsed.calls;
+    MachineQuestion machine;
     CLI::App app("Prints how long calls would take, of ranks and on machines that need not be "
                  "there.",
                  program);
     app.set_version_flag("--version", version_line("qccl-perf"));
-    add_machine(app, parsed);
+    add_machine_options(app, "Machine", machine);
     add_sizes(app, {calls.min_bytes, calls.max_bytes, calls.step_bytes, calls.step_factor});
     add_calls(app, calls);
     add_outputs(app, parsed);
     complete_names(app, words);
     if (auto answer = read_command_line(app, program, std::move(words))) return *answer;
-    if (const Done done = check_together(parsed, app.count("--ranks") > 0); !done)
+    if (!machine.says_ranks()) machine.ranks = calls.ranks;
+    if (const Done done = check_together(parsed, machine); !done)
         return refusal(program, done.error().text);
     return parsed;
 }

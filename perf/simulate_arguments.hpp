@@ -13,7 +13,7 @@ namespace qccl::perf {
 
 struct SimulateArguments {
     PerfArguments calls; // sizes, types, codecs, algorithms, ranks
-    MachineQuestion machine;
+    Machine machine;
     std::string perfetto_file, goal_file; // empty: none
 };
 

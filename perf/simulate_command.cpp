@@ -39,7 +39,7 @@ public:
 
     Done run() {
         QCCL_TRY(check_combinations(calls_));
-        QCCL_TRY(tables_, tables_of(arguments_.machine));
+        tables_ = tables_of(arguments_.machine);
         QCCL_TRY(fabric_, fabric_of(arguments_.machine, tables_));
         if (!calls_.json_file.empty()) {
             QCCL_TRY(json_, JsonFile::open(calls_.json_file));
@@ -61,14 +61,15 @@ public:
 private:
     void print_header() const {
         const TieredRates rates = tiered_rates(tables_.speeds);
-        const MachineQuestion &machine = arguments_.machine;
-        const size_t hosts = machine.places ? machine.places->hosts().groups() : 1;
-        std::fprintf(out_, "# %s: simulated, nothing is measured\n# %u ranks on %zu %s of %g cores",
-                     version_line("qccl-perf").c_str(), calls_.ranks, hosts,
-                     hosts == 1 ? "host" : "hosts", cores_of(machine));
-        if (hosts > 1)
-            std::fprintf(out_, "; lines of %g GB/s, %g us", rates.line_rate,
-                         rates.far_latency_ns / 1e3);
+        const Machine &machine = arguments_.machine;
+        std::fprintf(out_, "# %s: simulated, nothing is measured\n# %u ranks on %zu %s",
+                     version_line("qccl-perf").c_str(), calls_.ranks, machine.hosts(),
+                     machine.hosts() == 1 ? "host" : "hosts");
+        if (machine.cores) std::fprintf(out_, " of %g cores", *machine.cores);
+        if (machine.hosts() > 1)
+            std::fprintf(out_, "; lines of %s%g GB/s, %g us",
+                         machine.far_bytes_per_ns() ? "" : "unknown rate, taken for ",
+                         rates.line_rate, rates.far_latency_ns / 1e3);
         std::fprintf(out_, "\n");
         report_.print_columns();
     }

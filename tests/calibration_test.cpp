@@ -55,7 +55,8 @@ static void figures_replace_what_is_built_in() {
     const CalibrationFile file = read(sample);
     CHECK_EQ(file.machine, "A processor, 8 cores");
     const Speeds before = speeds_by({}, 1, CodecRates::of_tier("avx2"));
-    const Speeds after = speeds_by({}, 1, CodecRates::of_tier("avx2"), &file.figures);
+    Speeds after = before;
+    file.figures.apply({}, after);
     CHECK(!before.is_far_rate_known && after.is_far_rate_known);
     Speeds expected = before;
     expected.near.alone.latency_ns = 812.5;
@@ -74,7 +75,8 @@ static void settings_come_before_what_was_measured() {
     Settings settings;
     settings.link_rate = 5'000'000'000;
     settings.link_latency = std::chrono::microseconds(3);
-    const Speeds speeds = speeds_by(settings, 1, {}, &file.figures);
+    Speeds speeds;
+    file.figures.apply(settings, speeds);
     CHECK_EQ(speeds.far_bytes_per_ns, 5.0);
     CHECK_EQ(speeds.far.shared.latency_ns, 3000.0);
     CHECK_EQ(speeds.near.alone.latency_ns, 812.5);
@@ -95,8 +97,8 @@ static void what_is_written_is_read_again() {
     const Calibration again = read(print({.machine = "m", .figures = all})).figures;
     CHECK_EQ(std::memcmp(&again, &all, sizeof all), 0);
     Speeds by_one, by_other;
-    all.apply(by_one);
-    again.apply(by_other);
+    all.apply({}, by_one);
+    again.apply({}, by_other);
     CHECK(by_one == by_other && !(by_one == Speeds()));
 }
 
@@ -108,7 +110,7 @@ static void newer_figures_replace_older_ones() {
     CHECK(!newer.is_empty() && newer.hash() != older.hash());
     older.update(newer);
     Speeds speeds;
-    older.apply(speeds);
+    older.apply({}, speeds);
     CHECK_EQ(speeds.far_bytes_per_ns, 2.0);
     CHECK_EQ(speeds.far_crowding, 1.5);
     CHECK_EQ(speeds.far_burst_bytes, 262144.0);

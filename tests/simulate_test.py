@@ -49,6 +49,21 @@ class Table(unittest.TestCase):
         near, far = (rows_of(*small, latency)[0]["time_us"] for latency in ("5us", "1ms"))
         self.assertAlmostEqual(far - near, 995, delta=1e-3)
 
+    def test_a_topology_says_where_ranks_are_and_how_fast_links_are(self):
+        words = ("broadcast", "-b", "64M", "-e", "64M", "--algo", "ring")
+        job = ("--topology", "4 x node(2 core) net:tcp:10gbit", "--ranks", "8")
+        said = rows_of(*words, *job)[0]
+        # Of a line's rate headers take 6 %.
+        self.assertEqual(said["time_us"], rows_of(*words, "--hosts", "4x2", "--cores", "2", "--rate", "9.4gbit")[0]["time_us"])
+        self.assertLess(said["time_us"], rows_of(*words, *job, "--rate", "1gbit")[0]["time_us"] / 5)
+        self.assertIn("8 ranks on 4 hosts of 2 cores; lines of 1.175 GB/s", simulate(*words, *job).stdout)
+        gpus = simulate(*words, "--topology", "2 x node(8 gpu nvlink:450) net:50x8")
+        self.assertIn("16 ranks on 2 hosts; lines of 46 GB/s, 3 us", gpus.stdout)
+
+    def test_a_rate_that_nothing_says_is_told(self):
+        self.assertIn("lines of unknown rate, taken for 0.125 GB/s", simulate("all_reduce", "--hosts", "1,1", "-b", "4K", "-e", "4K").stdout)
+        self.assertNotIn("unknown", simulate("all_reduce", "--hosts", "1,1", "--rate", "1gbit", "-b", "4K", "-e", "4K").stdout)
+
     def test_cores_are_shared(self):
         words = ("all_gather", "--ranks", "4", "-b", "64M", "-e", "64M", "--algo", "ring", "--cores")
         many, few = (rows_of(*words, cores)[0]["time_us"] for cores in ("4", "1"))
@@ -60,7 +75,7 @@ class Table(unittest.TestCase):
         self.assertEqual(row["busiest_links"][0]["alike"], 128)
 
     def test_codecs_are_compared_with_lossless_calls(self):
-        row = rows_of("all_reduce", "--hosts", "1,1,1,1", "-b", "64M", "-e", "64M", "--codec", "int8", "--algo", "ring")[0]
+        row = rows_of("all_reduce", "--hosts", "1,1,1,1", "--rate", "1gbit", "-b", "64M", "-e", "64M", "--codec", "int8", "--algo", "ring")[0]
         self.assertAlmostEqual(row["ratio"], 3.76, delta=0.05)
         self.assertAlmostEqual(row["speedup_vs_lossless"], row["ratio"], delta=0.4)
         self.assertGreater(row["nmse_predicted"], 0)
@@ -131,6 +146,11 @@ class Refusals(unittest.TestCase):
                                (["all_reduce", "--hosts", "2,2", "--ranks", "5"], "--hosts has 4 ranks, and --ranks says 5"),
                                (["all_reduce", "--rate", "0"], "'0' is no rate above 0"),
                                (["all_reduce", "--rate", "-1gbit"], "is no rate above 0"),
+                               (["all_reduce", "--topology", "2 x node(2 core)"], "nothing connects the nodes"),
+                               (["all_reduce", "--topology", "2 x node() net:0"], "expected a rate above 0"),
+                               (["all_reduce", "--topology", "node(2 gpu)", "--ranks", "3"], "has 2 GPUs, too few for 3 ranks"),
+                               (["all_reduce", "--topology", "node()", "--hosts", "2"], "--topology says where the ranks are; leave --hosts out"),
+                               (["all_reduce", "--topology", "/nowhere.xml"], "/nowhere.xml is no file"),
                                (["all_reduce", "--latency", "soon"], "'soon' is no duration"),
                                (["all_reduce", "--cores", "0"], "'0' is no number of cores above 0"),
                                (["broadcast", "--root", "2"], "--root 2 is none of the 2 ranks"),

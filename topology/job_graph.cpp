@@ -1,8 +1,6 @@
 #include "topology/job_graph.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 
 namespace qccl {
 
@@ -96,23 +94,6 @@ uint32_t place_of(const Graph &graph, const CpuSet &cpus, std::string_view bus_i
         if (best == no_vertex || near.size() < graph.vertex(best).cpus.size()) best = numa;
     }
     return best != no_vertex ? best : graph.of_kind(VertexKind::machine).front();
-}
-
-std::optional<double> line_rate(const Graph &graph) {
-    std::map<uint32_t, double> fastest; // by machine; 0: none is known
-    for (const Link &link : graph.links()) {
-        if (!is_between_machines(link.link_class)) continue;
-        for (const uint32_t end : {link.from, link.to}) {
-            const uint32_t machine = graph.machine_of(end);
-            if (machine == no_vertex) continue;
-            const double rate = link.bytes_per_ns * row(link.link_class).efficiency;
-            fastest[machine] = std::max(fastest[machine], rate);
-        }
-    }
-    double least = std::numeric_limits<double>::infinity();
-    for (const auto &[machine, rate] : fastest) least = std::min(least, rate);
-    if (fastest.empty() || least <= 0) return std::nullopt;
-    return least;
 }
 
 std::optional<uint32_t> numa_number(const Graph &graph, uint32_t place) {

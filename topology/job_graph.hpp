@@ -53,10 +53,6 @@ private:
 // these processors, else the machine.
 uint32_t place_of(const Graph &graph, const CpuSet &cpus, std::string_view bus_id);
 
-// What a machine's fastest NIC sends and receives, in bytes per ns and less what headers take: of the
-// machine where that is least. Empty where a machine's NICs say no rate, or where no network is.
-std::optional<double> line_rate(const Graph &graph);
-
 // The number of the NUMA node that contains the place; empty where there is none, or but one.
 std::optional<uint32_t> numa_number(const Graph &graph, uint32_t place);
 

@@ -8,6 +8,7 @@
 #include "api/setting_checks.hpp"
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
+#include "topology/job_links.hpp"
 #include "transport/headroom.hpp"
 #include "transport/network.hpp"
 
@@ -22,9 +23,6 @@ namespace qccl {
 namespace {
 
 constexpr const char *host_name = "host"; // as a device
-
-// Where GPUs take part: a few segments for a few ranks, each long enough to hide launches.
-constexpr size_t gpu_segment = size_t{4} << 20, gpu_arena = size_t{64} << 20;
 
 // What the transport's waits call: lives as long as the transport, outlives no communicator.
 struct Waiting {
@@ -248,12 +246,8 @@ Result<TransportOptions> Creation::transport_options() const {
 }
 
 Cut Creation::cut_with(const Settings &settings) const {
-    Cut cut = cut_by(settings, bootstrap_.size(), !hosts_.empty());
-    if (gpus_ == 0) return cut;
-    // Launches cost more than what they do with small segments.
-    if (!settings.segment_bytes) cut.segment_bytes = gpu_segment;
-    if (!settings.arena_bytes) cut.outbox_bytes = gpu_arena;
-    return cut;
+    const Cut cut = cut_by(settings, bootstrap_.size(), !hosts_.empty());
+    return gpus_ == 0 ? cut : cut_for_gpus(settings, cut);
 }
 
 Cut Creation::cut(Transport &transport, const DeviceShare *share) const {
@@ -275,17 +269,15 @@ bool reaches_gpus(const DeviceShare *share) { return share && !share->outbox().e
 // Where only some ranks have GPUs, the others set the pace.
 Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
                         const Cut &cut) const {
-    Speeds speeds =
-        gpus_ < transport.size()
-            ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_, &calibration_)
-            : gpu_speeds_by(settings_, ranks_per_gpu_,
-                            reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    const bool is_on_host = gpus_ < transport.size();
+    Speeds speeds = is_on_host
+                        ? speeds_by(settings_, transport.ranks_per_core(), codec_rates_)
+                        : gpu_speeds_by(settings_, ranks_per_gpu_,
+                                        reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
+    if (const auto link = topology_ ? far_link(*topology_) : std::nullopt)
+        take_link(*link, settings_, speeds);
+    if (is_on_host) calibration_.apply(settings_, speeds);
     if (!are_codecs_alike_) speeds.codec_rates.slow_down_to(codec_rates_);
-    const auto rate = topology_ ? line_rate(topology_->graph) : std::nullopt;
-    if (rate && !speeds.is_far_rate_known) {
-        speeds.far_bytes_per_ns = *rate;
-        speeds.is_far_rate_known = true;
-    }
     speeds.eager_bytes = cut.line_bytes; // whether QCCL_CHECKSUM lets the call use them or not
     speeds.eager_exchanges = cut.line_exchanges;
     return speeds;

@@ -7,10 +7,6 @@
 
 namespace qccl {
 
-// What a line takes; larger calls gain more by being cut into segments than by having the host left
-// out.
-static constexpr size_t line_bytes = size_t{1} << 20;
-
 namespace {
 
 // How a rank's GPU reaches the others'. A rank whose own memory has no name comes first, because it
@@ -63,7 +59,7 @@ static size_t lines_offset(size_t outbox_bytes) { return round_up(outbox_bytes, 
 
 void DeviceShare::place_lines() {
     if (mapped_.size() > most_meeting_ranks || !gpu_->traits().can_meet) return;
-    lines_.line_bytes = line_bytes;
+    lines_.line_bytes = gpu_eager_bytes;
     for (const Mapped &mapped : mapped_)
         lines_.by_rank.push_back(mapped.memory + lines_offset(outbox_.size()));
 }
@@ -71,7 +67,8 @@ void DeviceShare::place_lines() {
 // Memory that has no name for others is reached by none of them.
 Done DeviceShare::show(Transport &transport) {
     const size_t outbox = transport.outbox().size();
-    const size_t bytes = lines_offset(outbox) + DeviceLines::bytes(transport.size(), line_bytes);
+    const size_t bytes =
+        lines_offset(outbox) + DeviceLines::bytes(transport.size(), gpu_eager_bytes);
     QCCL_TRY(std::byte *const memory, gpu_->take_lasting(bytes));
     outbox_ = {memory, outbox};
     bytes_ = bytes;

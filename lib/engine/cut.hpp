@@ -62,6 +62,21 @@ inline Cut cut_by(const Settings &settings, uint32_t ranks, bool has_hosts) {
     return cut;
 }
 
+// Where GPUs take part: a few segments for a few ranks, each long enough to hide launches, which
+// cost more than what they do with small ones.
+inline Cut cut_for_gpus(const Settings &settings, Cut cut) {
+    constexpr size_t gpu_segment = size_t{4} << 20, gpu_arena = size_t{64} << 20;
+    if (!settings.segment_bytes) cut.segment_bytes = gpu_segment;
+    if (!settings.arena_bytes) cut.outbox_bytes = gpu_arena;
+    return cut;
+}
+
+// Of ranks on GPUs that reach each other's memory: bytes of an eager slot, and how many exchanges
+// of slots a call may have. Larger calls gain more by being cut into segments than by having the
+// host left out.
+inline constexpr size_t gpu_eager_bytes = size_t{1} << 20;
+inline constexpr uint32_t gpu_eager_exchanges = 2;
+
 // As one call wants it.
 inline Cut cut_into(const Pieces &pieces, Cut cut) {
     if (pieces.segment_bytes != 0) cut.segment_bytes = pieces.segment_bytes;

@@ -6,6 +6,7 @@
 
 #include "device/gpu_device.hpp"
 #include "engine/bound.hpp"
+#include "engine/cut.hpp"
 #include "engine/gpu_lanes.hpp"
 #include "engine/meeting_patience.hpp"
 
@@ -37,7 +38,7 @@ inline constexpr uint32_t most_meeting_ranks = Launches::Meeting::most_others + 
 
 class GpuLines {
 public:
-    static constexpr size_t most_exchanges = 2; // of a call
+    static constexpr size_t most_exchanges = gpu_eager_exchanges; // of a call
 
     static Result<std::unique_ptr<GpuLines>> create(const Device &device, const DeviceLines &lines);
 

@@ -236,11 +236,12 @@ bool Calibration::is_empty() const {
            std::ranges::all_of(figures_, [](double each) { return std::isnan(each); });
 }
 
-void Calibration::apply(Speeds &speeds) const {
+void Calibration::apply(const Settings &settings, Speeds &speeds) const {
     for (size_t i = 0; i < table.size(); i++)
         if (has(i)) table[i].of(speeds) = figures_[i];
     if (has(far_rate)) speeds.is_far_rate_known = true;
     speeds.codec_rates.replace_by(codec_rates_);
+    take_settings(settings, speeds);
 }
 
 void Calibration::update(const Calibration &newer) {

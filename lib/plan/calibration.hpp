@@ -50,8 +50,8 @@ public:
     void set(const Codec &codec, const CodecRate &rate) { codec_rates_.set(codec, rate); }
     const CodecRate &codec_rate(const Codec &codec) const { return codec_rates_.of(codec); }
 
-    // The figures that are there replace those of `speeds`.
-    void apply(Speeds &speeds) const;
+    // The figures that are there replace those of `speeds`, but for what the settings say.
+    void apply(const Settings &settings, Speeds &speeds) const;
     // Takes over what `newer` has.
     void update(const Calibration &newer);
     // Equal where all figures are.

@@ -2,7 +2,6 @@
 
 #include "base/round_up.hpp"
 #include "codec/chunk.hpp"
-#include "plan/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,13 +19,16 @@ double CopySpeeds::at(double bytes) const {
     return points.back().bytes_per_ns;
 }
 
-Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates,
-                 const Calibration *measured) {
+Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates) {
     Speeds speeds;
     speeds.is_far_rate_known = false;
     speeds.codec_rates = codec_rates;
     speeds.ranks_per_core = ranks_per_core;
-    if (measured) measured->apply(speeds);
+    take_settings(settings, speeds);
+    return speeds;
+}
+
+void take_settings(const Settings &settings, Speeds &speeds) {
     if (settings.link_latency)
         for (LinkSpeeds *far : {&speeds.far.alone, &speeds.far.shared})
             far->latency_ns = static_cast<double>(settings.link_latency->count());
@@ -34,7 +36,6 @@ Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRat
         speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
         speeds.is_far_rate_known = true;
     }
-    return speeds;
 }
 
 Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {

@@ -16,8 +16,6 @@
 
 namespace qccl {
 
-class Calibration;
-
 // What messages between two ranks cost.
 struct LinkSpeeds {
     double latency_ns = 0; // from a send to the receiver's next step
@@ -82,10 +80,10 @@ struct Speeds {
     bool operator==(const Speeds &) const = default;
 };
 
-// What the settings say, else what has been measured, else the defaults; the rate between nodes is
-// then unknown.
-Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates,
-                 const Calibration *measured = nullptr);
+// Where the settings say nothing, the defaults, and the rate between nodes is unknown.
+Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates);
+// What the settings say of links, in `speeds` from elsewhere.
+void take_settings(const Settings &settings, Speeds &speeds);
 
 // How ranks on GPUs reach what others send them.
 enum class GpuReach : uint8_t { gpus, host };

@@ -1,0 +1,119 @@
+// topology/job_links: what the graph of a job says to the planner.
+#include "qtest.hpp"
+
+#include "topology/job_links.hpp"
+#include "topology/network_source.hpp"
+#include "topology/rank_places.hpp"
+#include "topology/synthetic.hpp"
+
+#include <cmath>
+
+using namespace qccl;
+
+namespace {
+
+JobTopology job_on(Graph graph, uint32_t ranks = 0) {
+    auto places = rank_places(graph, ranks);
+    CHECK_OK(places);
+    return {std::move(graph), std::move(*places)};
+}
+
+JobTopology job_of(const char *text, uint32_t ranks = 0) {
+    auto graph = parse_synthetic(text);
+    CHECK_OK(graph);
+    return job_on(std::move(*graph), ranks);
+}
+
+double net(LinkClass link_class, double rate) { return rate * row(link_class).efficiency; }
+
+void the_slowest_host_sets_the_rate() {
+    const auto rate_of = [](const char *text) { return far_link(job_of(text))->bytes_per_ns; };
+    const double fast = net(LinkClass::rdma, 12.5), slow = net(LinkClass::tcp, 1.25);
+    CHECK(rate_of("2 x node(nic:12.5 nic:1.25)") == fast);
+    CHECK(rate_of("node(nic:12.5 nic:1.25) + node(nic:1.25)") == slow);
+    CHECK(far_link(job_of("2 x node() net:12.5"))->link_class == LinkClass::rdma);
+    CHECK(far_link(job_of("node(nic:12.5) + node(nic:1.25)"))->link_class == LinkClass::tcp);
+    CHECK(!far_link(job_of("1 x node(2 numa nic:12.5)")));
+}
+
+void hosts_without_ranks_do_not_count() {
+    const JobTopology job =
+        job_of("node(1 gpu nic:12.5) + node(1 gpu nic:12.5) + node(1 gpu nic:1.25)", 2);
+    CHECK(far_link(job)->bytes_per_ns == net(LinkClass::rdma, 12.5));
+}
+
+void a_rate_that_no_nic_says_is_unknown() {
+    const Graph machine = *parse_synthetic("node(2 core)");
+    const Graph known = *parse_synthetic("node(2 core nic:1.25)");
+    const std::vector<JobMachine> machines = {{&known, "a", ""}, {&machine, "b", ""}};
+    const auto link = far_link(job_on(JobGraph(machines).take()));
+    CHECK(link && !link->bytes_per_ns && link->link_class == LinkClass::tcp);
+    Speeds speeds;
+    take_link(*link, {}, speeds);
+    CHECK(speeds == Speeds());
+}
+
+void tcp_keeps_the_planners_figures_but_for_the_rate() {
+    Speeds speeds, expected;
+    take_link({LinkClass::tcp, 1.25, 0}, {}, speeds);
+    expected.far_bytes_per_ns = 1.25;
+    CHECK(speeds == expected);
+}
+
+void rdma_moves_bytes_without_the_processor() {
+    Speeds speeds;
+    take_link({LinkClass::rdma, 46, 600}, {}, speeds);
+    CHECK(speeds.far_bytes_per_ns == 46);
+    CHECK(speeds.far.alone.byte_ns < Speeds().far.alone.byte_ns / 10);
+    CHECK(speeds.far.alone.latency_ns == 3600);
+}
+
+void settings_stand() {
+    Settings settings;
+    settings.link_rate = 1000000000;
+    settings.link_latency = std::chrono::microseconds(7);
+    Speeds speeds = speeds_by(settings, 1, {});
+    take_link({LinkClass::rdma, 46, 600}, settings, speeds);
+    CHECK(speeds.far_bytes_per_ns == 1);
+    CHECK(speeds.far.alone.latency_ns == 7000 && speeds.far.shared.latency_ns == 7000);
+}
+
+void the_slowest_neighbours_set_the_pace_in_a_host() {
+    const auto gpus = near_link(job_of("2 x node(4 gpu nvlink:450) net:50"));
+    CHECK(gpus->link_class == LinkClass::nvlink);
+    CHECK(std::abs(*gpus->bytes_per_ns - net(LinkClass::nvlink, 150)) < 1e-9);
+    const auto switched = near_link(job_of("node(8 gpu nvswitch:450)"));
+    CHECK(switched->link_class == LinkClass::nvswitch);
+    const auto unknown = near_link(job_of("node(2 gpu)"));
+    CHECK(unknown->link_class == LinkClass::pcie && !unknown->bytes_per_ns);
+    const auto packages = near_link(job_of("node(2 package interconnect:50 memory:100)"));
+    CHECK(packages->link_class == LinkClass::cpu_interconnect);
+    CHECK(std::abs(*packages->bytes_per_ns - net(LinkClass::cpu_interconnect, 50)) < 1e-9);
+    CHECK(!near_link(job_of("2 x node() net:50")));
+}
+
+void ranks_are_on_nodes_hosts_and_racks() {
+    const auto spots = whereabouts(job_of("2 x rack(2 x node(2 numa) net:10) net:40"));
+    CHECK(spots.size() == 8);
+    CHECK(spots[0].node != spots[1].node && spots[0].host == spots[1].host);
+    CHECK(spots[1].host != spots[2].host && spots[1].rack == spots[2].rack);
+    CHECK(spots[3].rack != spots[4].rack && spots[4].host == 2);
+    CHECK(whereabouts(job_of("node(8 core)", 4)).empty());
+    CHECK(are_on_gpus(job_of("node(2 gpu)")) && !are_on_gpus(job_of("node(2 core)")));
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(the_slowest_host_sets_the_rate),
+        QTEST(hosts_without_ranks_do_not_count),
+        QTEST(a_rate_that_no_nic_says_is_unknown),
+        QTEST(tcp_keeps_the_planners_figures_but_for_the_rate),
+        QTEST(rdma_moves_bytes_without_the_processor),
+        QTEST(settings_stand),
+        QTEST(the_slowest_neighbours_set_the_pace_in_a_host),
+        QTEST(ranks_are_on_nodes_hosts_and_racks),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,132 @@
+#include "topology/job_links.hpp"
+
+#include "topology/path.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+namespace qccl {
+
+namespace {
+
+// Of RDMA, by the figures of ucx_perftest: memory moves without the processor, but a message has to
+// be handed over, and found. Nothing of it has been measured with QCCL. TCP's are the defaults.
+constexpr Speeds::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
+                                 {.latency_ns = 8000, .message_ns = 2000, .byte_ns = 0.02}};
+
+// What a machine sends and receives by its fastest NIC.
+struct Line {
+    LinkClass link_class = LinkClass::tcp;
+    double bytes_per_ns = -1; // 0: unknown; less: the machine has none
+    double latency_ns = 0;
+};
+
+std::set<uint32_t> machines_of(const JobTopology &job) {
+    std::set<uint32_t> machines;
+    for (const uint32_t place : job.places) machines.insert(job.graph.machine_of(place));
+    return machines;
+}
+
+std::map<uint32_t, Line> lines_of(const JobTopology &job, const std::set<uint32_t> &machines) {
+    std::map<uint32_t, Line> lines;
+    for (const uint32_t machine : machines) lines[machine] = {};
+    for (const Link &link : job.graph.links()) {
+        if (!is_between_machines(link.link_class)) continue;
+        const double rate = link.bytes_per_ns * row(link.link_class).efficiency;
+        for (const uint32_t end : {link.from, link.to}) {
+            const auto line = lines.find(job.graph.machine_of(end));
+            if (line == lines.end() || rate <= line->second.bytes_per_ns) continue;
+            line->second = {link.link_class, rate, link.latency_ns};
+        }
+    }
+    return lines;
+}
+
+} // namespace
+
+std::optional<FarLink> far_link(const JobTopology &job) {
+    const std::set<uint32_t> machines = machines_of(job);
+    if (machines.size() < 2) return std::nullopt;
+    Line slowest{LinkClass::gpudirect_rdma, std::numeric_limits<double>::infinity(), 0};
+    for (const auto &[machine, line] : lines_of(job, machines)) {
+        slowest.link_class = std::max(slowest.link_class, line.link_class);
+        slowest.bytes_per_ns = std::min(slowest.bytes_per_ns, line.bytes_per_ns);
+        slowest.latency_ns = std::max(slowest.latency_ns, line.latency_ns);
+    }
+    constexpr double ends = 2;
+    return FarLink{slowest.link_class,
+                   slowest.bytes_per_ns > 0 ? std::optional(slowest.bytes_per_ns) : std::nullopt,
+                   ends * slowest.latency_ns};
+}
+
+void take_link(const FarLink &link, const Settings &settings, Speeds &speeds) {
+    const Speeds::Link known = speeds.far;
+    if (link.link_class != LinkClass::tcp) speeds.far = rdma_link;
+    speeds.far.alone.latency_ns += link.latency_ns;
+    speeds.far.shared.latency_ns += link.latency_ns;
+    if (settings.link_latency) {
+        speeds.far.alone.latency_ns = known.alone.latency_ns;
+        speeds.far.shared.latency_ns = known.shared.latency_ns;
+    }
+    if (!link.bytes_per_ns || settings.link_rate) return;
+    speeds.far_bytes_per_ns = *link.bytes_per_ns;
+    speeds.is_far_rate_known = true;
+}
+
+std::optional<NearLink> near_link(const JobTopology &job) {
+    std::set<std::pair<uint32_t, uint32_t>> pairs;
+    for (size_t rank = 1; rank < job.places.size(); rank++) {
+        const uint32_t before = job.places[rank - 1], place = job.places[rank];
+        if (job.graph.machine_of(before) == job.graph.machine_of(place))
+            pairs.emplace(before, place);
+    }
+    if (pairs.empty()) return std::nullopt;
+    const Capacities all(job.graph);
+    std::optional<NearLink> slowest;
+    double least = std::numeric_limits<double>::infinity();
+    bool are_known = true;
+    for (const auto &[from, to] : pairs) {
+        const auto path = find_path(job.graph, all, from, to);
+        if (!path) continue;
+        for (const Hop &hop : path->hops)
+            are_known = are_known && job.graph.link(hop.link).bytes_per_ns > 0;
+        const double rate = path->bytes_per_ns * row(path->link_class).efficiency;
+        if (slowest && rate >= least) continue;
+        slowest = {path->link_class, std::nullopt};
+        least = rate;
+    }
+    if (slowest && are_known && std::isfinite(least)) slowest->bytes_per_ns = least;
+    return slowest;
+}
+
+bool are_on_gpus(const JobTopology &job) {
+    return std::ranges::all_of(job.places, [&](uint32_t place) {
+        return job.graph.vertex(place).kind == VertexKind::gpu;
+    });
+}
+
+std::vector<Whereabouts> whereabouts(const JobTopology &job) {
+    const Graph &graph = job.graph;
+    std::map<uint32_t, uint32_t> numas; // by machine: how many
+    for (const uint32_t numa : graph.of_kind(VertexKind::numa)) numas[graph.machine_of(numa)]++;
+    std::map<uint32_t, uint32_t> hosts, racks;
+    const auto number = [](std::map<uint32_t, uint32_t> &known, uint32_t vertex) {
+        return known.emplace(vertex, static_cast<uint32_t>(known.size())).first->second;
+    };
+    std::vector<Whereabouts> spots;
+    for (const uint32_t place : job.places) {
+        const uint32_t machine = graph.machine_of(place), numa = graph.numa_of(place);
+        const bool has_node = numa != no_vertex && numas[machine] > 1;
+        spots.push_back({.node = has_node ? 1 + graph.vertex(numa).number : 0,
+                         .host = number(hosts, machine),
+                         .rack = number(racks, graph.vertex(machine).parent)});
+    }
+    const bool is_one_place =
+        std::ranges::all_of(spots, [&](const Whereabouts &spot) { return spot == spots.front(); });
+    return is_one_place ? std::vector<Whereabouts>() : spots;
+}
+
+} // namespace qccl
