@@ -1,20 +1,16 @@
 #include "perf/perf_command.hpp"
 
-#include "coll/algorithm.hpp"
 #include "perf/benchmark.hpp"
 #include "perf/caveats.hpp"
 #include "perf/crew_comm.hpp"
-#include "perf/environment_crew.hpp"
-#include "perf/launch.hpp"
 #include "perf/available_memory.hpp"
-#include "perf/mpi_crew.hpp"
 #include "perf/number_text.hpp"
+#include "perf/rank_start.hpp"
 #include "perf/started.hpp"
 #include "perf/teller.hpp"
 
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 
 #include <unistd.h>
 
@@ -29,15 +25,6 @@ struct Plan {
     std::vector<std::string> notes; // on what was asked for
     Outputs outputs;
 };
-
-static int status_of(const Error &error) {
-    return error.code == Code::invalid_argument ? usage_error : EXIT_FAILURE;
-}
-
-static int complain(const Error &error) {
-    std::fprintf(stderr, "qccl-perf: %s\n", error.text);
-    return status_of(error);
-}
 
 // Sizes and type are the files' where the command line names none.
 static Done take_files(PerfArguments &arguments, const Files &files) {
@@ -172,10 +159,6 @@ static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule
     return teller.has_failed() ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int status_of(const Result<int> &played, Crew &crew) {
-    return played ? *played : complain(crew, played.error());
-}
-
 static qcclConfig_t config_of(const PerfArguments &arguments, uint32_t rank) {
     qcclConfig_t config = lossless_config();
     config.device = arguments.device_of(rank).c_str();
@@ -189,64 +172,6 @@ static int delivered(const Plan &plan, int status) {
     return done || status != EXIT_SUCCESS ? status : complain(done.error());
 }
 
-static int run_processes(Plan &plan) {
-    return launch_processes(plan.arguments.ranks, [&plan](Crew &crew) {
-        const auto act = [&]() -> Result<int> {
-            QCCL_TRY(const CommHandle comm,
-                     create_comm(crew, config_of(plan.arguments, crew.rank())));
-            return play(plan, crew, comm.get(), nullptr);
-        };
-        return status_of(act(), crew);
-    });
-}
-
-static int run_threads(Plan &plan) {
-    std::vector<const char *> devices;
-    for (uint32_t rank = 0; rank < plan.arguments.ranks; rank++)
-        devices.push_back(plan.arguments.device_of(rank).c_str());
-    const auto comms = create_comms(devices);
-    if (!comms) return complain(comms.error());
-    return launch_threads(plan.arguments.ranks, [&](Crew &crew) {
-        return status_of(play(plan, crew, (*comms)[crew.rank()].get(), nullptr), crew);
-    });
-}
-
-// This process is one of the crew, which somebody has started.
-static int run_among(Crew &crew, Plan &plan, const std::function<Result<int>()> &act) {
-    plan.arguments.ranks = crew.size();
-    if (const Done settled = settle(crew, prepare(plan, crew.rank() == 0)); !settled)
-        return is_given_up(settled.error()) ? status_of(settled.error())
-                                            : complain(settled.error());
-    const Result<int> played = act();
-    const int status = delivered(plan, status_of(played, crew));
-    if (!played) crew.give_up(); // the other processes may be waiting
-    return status;
-}
-
-static int run_under_mpi(Plan &plan) {
-    const auto crew = MpiCrew::create();
-    // What was asked for cannot be, on all ranks alike; what else fails may fail on one.
-    if (!crew && crew.error().code == Code::invalid_argument && is_another_than_rank_0())
-        return status_of(crew.error());
-    if (!crew) return complain(crew.error());
-    return run_among(**crew, plan, [&]() -> Result<int> {
-        const MpiModule &mpi = (*crew)->module();
-        QCCL_TRY(const CommHandle comm,
-                 create_comm(**crew, mpi, config_of(plan.arguments, (*crew)->rank())));
-        return play(plan, **crew, comm.get(), &mpi);
-    });
-}
-
-static int run_in_environment(Plan &plan) {
-    const auto crew = EnvironmentCrew::join();
-    if (!crew) return complain(crew.error());
-    return run_among(**crew, plan, [&]() -> Result<int> {
-        QCCL_TRY(const CommHandle comm,
-                 create_comm(**crew, config_of(plan.arguments, (*crew)->rank())));
-        return play(plan, **crew, comm.get(), nullptr);
-    });
-}
-
 int run_perf(Collective collective, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line) {
@@ -258,11 +183,19 @@ int run_perf(Collective collective, const std::string &program,
               .source = nullptr,
               .notes = {},
               .outputs = {}};
-    if (plan.arguments.launch == Launch::mpi) return run_under_mpi(plan);
-    if (plan.arguments.launch == Launch::environment) return run_in_environment(plan);
-    if (const Done prepared = prepare(plan, true); !prepared) return complain(prepared.error());
-    return delivered(plan, plan.arguments.launch == Launch::threads ? run_threads(plan)
-                                                                    : run_processes(plan));
+    return start_ranks({
+        .launch = plan.arguments.launch,
+        .ranks = plan.arguments.ranks,
+        .prepare =
+            [&plan](uint32_t ranks, bool is_first) {
+                plan.arguments.ranks = ranks;
+                return prepare(plan, is_first);
+            },
+        .config = [&plan](uint32_t rank) { return config_of(plan.arguments, rank); },
+        .act = [&plan](Crew &crew, qcclComm_t comm,
+                       const MpiModule *mpi) { return play(plan, crew, comm, mpi); },
+        .finish = [&plan](int status) { return delivered(plan, status); },
+    });
 }
 
 } // namespace qccl::perf
