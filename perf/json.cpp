@@ -53,6 +53,7 @@ Json row_json(const Row &row, bool in_place) {
             {"time_us", m.time_us.median},
             {"time_us_mean", m.time_us.mean},
             {"time_us_p99", m.time_us.p99},
+            {"time_us_sustained", m.sustained_us},
             {"enqueue_us", or_null(m.enqueue_us)},
             {"algbw_GBps", operation.algbw(seconds)},
             {"busbw_GBps", operation.busbw(seconds)},

@@ -83,6 +83,13 @@ Done Point::prepare(const Audience &audience) {
                 continue;
             }
             QCCL_TRY(add_case(codec, asked, true));
+            const Case &added = *cases_.back();
+            if (!codec.is_lossless() && !codec.is_auto() && !codec.min_bytes &&
+                added.plan.codec.is_lossless())
+                audience.note(spec(codec) +
+                              " does not pay in some sizes, or the rate between hosts "
+                              "is unknown: they travel as they are; its key min=0 "
+                              "has them encoded all the same");
             has_any = true;
             has_lossless |= codec.is_lossless();
         }
@@ -228,6 +235,8 @@ Result<Measurement> Point::summarize(const Times &times) {
         const auto first = all.begin() + static_cast<std::ptrdiff_t>(rank * iterations);
         measurement.ranks_us.emplace_back(first, first + static_cast<std::ptrdiff_t>(iterations));
     }
+    for (const auto &rank : measurement.ranks_us)
+        measurement.sustained_us = std::max(measurement.sustained_us, statistics(rank).mean);
     std::vector<double> picked_us, cpu_us;
     for (size_t i = 0; i < iterations; i++) {
         picked_us.push_back(pick(all, i));

@@ -29,6 +29,9 @@ struct Measurement {
     Statistics time_us; // of the rank that is asked for (usually the slowest)
     // Of a call, the median: until it returned, which it does before it is done on a GPU's stream.
     std::optional<double> enqueue_us;
+    // Of one of the calls in a row, by the mean of the rank that needed longest: what a program
+    // gets that makes them so. A root that waits for nobody runs ahead, which distorts medians.
+    double sustained_us = 0;
     double shown_us = 0;           // the mean, or CPU time where that is asked for
     std::optional<uint64_t> wrong; // nothing: not checked
     uint64_t overflowed = 0;       // results that may be beyond what the type holds

@@ -52,7 +52,7 @@ class OneOfSeveral(unittest.TestCase):
 
     def test_ranks_of_two_hosts_pass_on_what_a_neighbour_lends(self):
         # Registered memory is read where it lies, by the rank beside it, which sends it on to another host.
-        command = ["all_reduce", "-b", "2M", "-e", "2M", "-n", "2", "-R", "1", "--codec", "none,int8", "--algo", "ring,direct,hierarchy",
+        command = ["all_reduce", "-b", "2M", "-e", "2M", "-n", "2", "-R", "1", "--codec", "none,int8:min=0", "--algo", "ring,direct,hierarchy",
                    "--json", "-"]
         port = free_port()
         environments = [environment(RANK=rank, WORLD_SIZE=RANKS, MASTER_ADDR="localhost", QCCL_PORT=port, QCCL_HOSTID=f"host {rank // 2}",

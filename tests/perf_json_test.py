@@ -19,7 +19,7 @@ import tool
 
 PERF = sys.argv.pop(1)
 KEYS = ("collective bytes count dtype op in_place algorithm codec used_codec ranks transport devices time_us time_us_mean "
-        "time_us_p99 enqueue_us algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
+        "time_us_p99 time_us_sustained enqueue_us algbw_GBps busbw_GBps wire_bytes time_shares ratio nmse nmse_predicted max_abs_err ranks_agree speedup_vs_lossless "
         "baseline").split()
 QUICK = ["-n", "3", "-w", "1"]
 BUS = {"all_reduce": lambda p: 2 * (p - 1) / p, "reduce_scatter": lambda p: (p - 1) / p,
