@@ -49,13 +49,10 @@ static std::string all_codecs() {
 }
 
 // Those of which the planner knows rates.
-static std::string rated_codecs() {
+static std::string listed_rated_codecs() {
     std::string all;
-    std::string_view last;
-    for (const CodecRateRow &row : codec_rate_rows()) {
-        if (row.codec != last) all.append(all.empty() ? "" : ",").append(row.codec);
-        last = row.codec;
-    }
+    for (const std::string_view name : rated_codecs())
+        all.append(all.empty() ? "" : ",").append(name);
     return all;
 }
 
@@ -236,7 +233,7 @@ static Result<int> run(const CodecArguments &arguments) {
         return refuse("--rates prints rows of fp32 on the host: it takes no --device, no "
                       "--datatype and no --json");
     const std::string called = !arguments.codecs.empty() ? arguments.codecs
-                               : arguments.prints_rates  ? rated_codecs()
+                               : arguments.prints_rates  ? listed_rated_codecs()
                                : is_host                 ? std::string(host_codecs)
                                                          : all_codecs();
     QCCL_TRY(const std::vector<Codec> codecs, parse_codec_list(called));

@@ -56,7 +56,7 @@ static Take take_only(const char *only, const char *reason) {
     };
 }
 
-static void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) {
+void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) {
     static constexpr auto *group = "Ranks";
     const auto take_threads = [&to](const std::string &text) -> Done {
         QCCL_TRY(take_count(to.ranks, 1, most_ranks)(text));

@@ -98,6 +98,10 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
                                                          std::vector<std::string> arguments,
                                                          const Started &started);
 
+// Adds the options that say which ranks there are, and takes over who has started this process.
+// `started` stays where it is until the command line has been read.
+void add_ranks(CLI::App &app, PerfArguments &to, const Started &started);
+
 // Whether the sweep over sizes has an end.
 Done check_sizes(const PerfArguments &arguments);
 

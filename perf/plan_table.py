@@ -3,7 +3,7 @@
 machine, and prints how far each pick is from the best.
 
 A cell is a collective, a size and a codec; a time is that of a call out of place and one in place together, each the median
-of its run. The pick's time is that of its own row or of the same algorithm when it was asked for, whichever is less, as both run the
+of its run. Each setup is calibrated before; no variable says anything of it. The pick's time is that of its own row or of the same algorithm when it was asked for, whichever is less, as both run the
 same program. A pick is right if it takes at most 10 % more than the best.
 
   plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES]
@@ -13,6 +13,7 @@ import argparse
 import collections
 import csv
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -37,17 +38,32 @@ COLLECTIVES = {  # with the algorithms that have them
 BANDS = [  # smallest, largest, iterations: large calls take long and vary little
     (8, 8, 40), (64, 16 << 10, 40), (64 << 10, 1 << 20, 20), (4 << 20, 16 << 20, 8), (64 << 20, 256 << 20, 3)]
 RIGHT = 1.10
-SMALLEST = 64  # from which on sizes grow by a factor of 4
+
+
+def started(setup, perf):
+    """The command as all ranks of the setup run it."""
+    if setup.hosts == 1:
+        return perf + ["--ranks", str(setup.ranks)]
+    return [sys.executable, str(HERE.parent / "tests/testbed/hosts"), "--hosts", str(setup.hosts), "--ranks", str(setup.ranks),
+            "--rate", setup.rate, "--"] + perf
 
 
 def command(program, setup, collective, band, codecs, out):
     smallest, largest, iterations = band
     perf = [str(program), collective, "-b", str(smallest), "-e", str(largest), "-f", "4", "-n", str(iterations), "-w", "2",
             "--algo", "auto," + COLLECTIVES[collective], "--codec", codecs, "--json", str(out)]
-    if setup.hosts == 1:
-        return perf + ["--ranks", str(setup.ranks)]
-    return [sys.executable, str(HERE.parent / "tests/testbed/hosts"), "--hosts", str(setup.hosts), "--ranks", str(setup.ranks),
-            "--rate", setup.rate, "--"] + perf
+    return started(setup, perf)
+
+
+def run(name, words, cache):
+    """Status of a command with a user's cache directory of its own; what it says is shown if it fails."""
+    with tempfile.TemporaryFile() as noise:
+        status = subprocess.run(words, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, stdout=noise, stderr=subprocess.STDOUT).returncode
+        noise.seek(0)
+        if status != 0:
+            print(f"{name}: {noise.read()[-2000:].decode(errors='replace')}", file=sys.stderr)
+    print(f"{name}: status {status}", file=sys.stderr, flush=True)
+    return status
 
 
 def bands_up_to(largest):
@@ -60,19 +76,14 @@ def measure(chosen):
     chosen.raw.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name in chosen.setups:
+        cache = (chosen.raw / f"{name}.cache").resolve()
+        if chosen.again or not cache.exists():
+            failed += run(f"{name}, calibration", started(SETUPS[name], [str(chosen.program), "calibrate"]), cache) != 0
         for collective in chosen.collectives:
             for band in bands_up_to(chosen.largest):
                 out = chosen.raw / f"{name}.{collective}.{band[0]}.json"
-                if out.exists() and not chosen.again:
-                    continue
-                with tempfile.TemporaryFile() as noise:
-                    status = subprocess.run(command(chosen.program, SETUPS[name], collective, band, chosen.codecs, out),
-                                            stdout=noise, stderr=subprocess.STDOUT).returncode
-                    noise.seek(0)
-                    if status != 0:
-                        failed += 1
-                        print(f"{out.name}: status {status}\n{noise.read()[-2000:].decode(errors='replace')}", file=sys.stderr)
-                print(f"{out.name}: status {status}", file=sys.stderr, flush=True)
+                if chosen.again or not out.exists():
+                    failed += run(out.name, command(chosen.program, SETUPS[name], collective, band, chosen.codecs, out), cache) != 0
     return 1 if failed else 0
 
 
@@ -90,7 +101,9 @@ def cells_of(raw):
             seen[place] += 1
             if seen[place] == 1:  # the planner's own row stands before those that were asked for
                 picks[cell] = row["algorithm"]
-            cells[cell]["auto" if seen[place] == 1 else row["algorithm"]] += row["time_us"]
+            # A root that waits for nobody runs ahead, which distorts medians.
+            time = row["time_us_sustained" if row["collective"] == "broadcast" else "time_us"]
+            cells[cell]["auto" if seen[place] == 1 else row["algorithm"]] += time
     return cells, picks
 
 

@@ -1,6 +1,7 @@
 // qccl-perf: measures collectives and codecs, checks results, shows what compression does. Which of
 // its parts runs is decided here, by the first argument or by the program's name.
 #include "base/choice.hpp"
+#include "perf/calibrate_command.hpp"
 #include "perf/codec_command.hpp"
 #include "perf/command_line.hpp"
 #include "perf/demo.hpp"
@@ -16,6 +17,7 @@ static constexpr const char *usage =
     "Usage: qccl-perf COLLECTIVE [options]   measure a collective (--help lists the options)\n"
     "       qccl-perf simulate COLLECTIVE    how long it would take on another machine\n"
     "       qccl-perf codec [options]        measure codecs on one core\n"
+    "       qccl-perf calibrate [options]    measure this machine for the planner\n"
     "       qccl-perf demo [options]         sum real gradients over four processes\n"
     "COLLECTIVE is all_reduce, reduce_scatter, all_gather or broadcast. The manual: man "
     "qccl-perf.\n";
@@ -38,6 +40,7 @@ static int run(int argc, char **argv) {
                         command_line);
     if (what == "simulate") return run_simulate_command(from(2), command_line);
     if (what == "codec") return run_codec_command(from(2), command_line);
+    if (what == "calibrate") return run_calibrate_command(from(2));
     if (what == "demo") return run_demo(from(2));
     if (what == "--version") {
         std::printf("%s\n", version_line("qccl-perf").c_str());
@@ -48,7 +51,7 @@ static int run(int argc, char **argv) {
         std::fprintf(stderr, "qccl-perf: %s\n",
                      qccl::no_choice("the first argument", what,
                                      {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                      "simulate", "codec", "demo"})
+                                      "simulate", "codec", "calibrate", "demo"})
                          .text);
     std::fputs(usage, asks ? stdout : stderr);
     return asks ? EXIT_SUCCESS : usage_error;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/result.hpp"
-#include "plan/calibration.hpp"
 #include "plan/codec_rates.hpp"
 #include "schedule/places.hpp"
 
@@ -59,9 +58,9 @@ struct Agreement {
     Text oneshot_max{};
     Text link_latency{};
     Text link_rate{};
-    CodecRates codec_rates;  // of the rank's kernels; not compared, the slowest count
-    Calibration calibration; // rank 0's counts, not compared
-    uint64_t warnings = 0;   // a hash of them; shown by one rank, not compared
+    CodecRates codec_rates;       // of the rank's kernels; not compared, the slowest count
+    uint64_t has_calibration = 0; // that it hands to all; rank 0's counts, not compared
+    uint64_t warnings = 0;        // a hash of them; shown by one rank, not compared
 
     // A text that is too long keeps its beginning and gets a hash for its end.
     static void set(Text &field, std::string_view text);

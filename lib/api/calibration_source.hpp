@@ -7,11 +7,13 @@
 #include "base/settings.hpp"
 #include "plan/calibration.hpp"
 
+#include <optional>
+
 namespace qccl {
 
-// Empty where there are none. Figures of another machine are left alone with a warning. A file that
-// QCCL_CALIBRATION names and that cannot be read is an error (invalid_argument), one of the cache
-// directory a warning.
-Result<Calibration> find_calibration(const Settings &settings, const Log &log);
+// Nothing where there are none. Figures of another machine are left alone with a warning. A file
+// that QCCL_CALIBRATION names and that cannot be read is an error (invalid_argument), one of the
+// cache directory a warning.
+Result<std::optional<CalibrationFile>> find_calibration(const Settings &settings, const Log &log);
 
 } // namespace qccl

@@ -45,7 +45,7 @@ struct CommParts {
     Tables tables; // of the planner, equal on all ranks
     // Of the ranks; none: all are in one place.
     std::shared_ptr<const Places> places = nullptr;
-    Calibration calibration = {};                          // equal on all ranks
+    std::shared_ptr<const Measured> measured = nullptr;    // equal on all ranks; null: nothing
     std::shared_ptr<const JobTopology> topology = nullptr; // equal on all ranks; none: of one rank
     CallPolicy policy;                  // what calls get that name nothing themselves
     std::chrono::nanoseconds timeout{}; // 0: never

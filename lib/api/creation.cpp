@@ -76,7 +76,7 @@ public:
              const Surroundings &surroundings)
         : bootstrap_(bootstrap), reach_(reach), wishes_(wishes), surroundings_(surroundings),
           settings_(surroundings.settings), policy_(policy_of(wishes, surroundings)),
-          exchange_(bootstrap) {}
+          exchange_(bootstrap), measured_(surroundings.measured) {}
 
     Exchange &exchange() { return exchange_; }
     // Also warns of what is odd about the settings, on one of the ranks where it is.
@@ -94,6 +94,8 @@ private:
     Result<std::unique_ptr<DeviceShare>> share_device(const Equipment &equipment,
                                                       Transport &transport);
     void begin_topology(std::vector<Agreement> all);
+    Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
+    JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.nodes}; }
     Done agree_on_topology(const Log &log, Transport &transport);
     NodeNetwork node_network() const {
         return {settings_.socket_interface.value_or(""), settings_.ucx_devices.value_or("")};
@@ -127,7 +129,7 @@ private:
     bool are_codecs_alike_ = true; // all ranks' kernels are as fast
     double ranks_per_gpu_ = 0;
     CodecRates codec_rates_;                            // of all ranks' processors
-    Calibration calibration_;                           // rank 0's
+    std::shared_ptr<const Measured> measured_;          // rank 0's; null: nothing
     std::vector<Agreement> agreements_;                 // of all ranks
     NodeDiscovery discovery_;                           // of each host's first rank
     std::optional<TopologyExchange> topology_exchange_; // of several ranks
@@ -148,7 +150,7 @@ Done Creation::compare(const Equipment &equipment) {
     Agreement mine =
         agreement_of(wishes_, settings_, policy_, equipment.host, equipment.device.kernels->tier);
     mine.warnings = hash_text(text);
-    mine.calibration = equipment.calibration;
+    mine.has_calibration = equipment.calibration ? 1 : 0;
     std::vector<Agreement> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
     if (is_first_to_warn(all, bootstrap_.rank()))
@@ -160,11 +162,25 @@ Done Creation::compare(const Equipment &equipment) {
     ranks_per_gpu_ = static_cast<double>(ranks_per_gpu_of(all));
     codec_rates_ = slowest_codec_rates_of(all);
     are_codecs_alike_ = codec_rates_ == all.front().codec_rates;
-    calibration_ = all.front().calibration;
+    const bool is_calibrated = all.front().has_calibration != 0;
     begin_topology(std::move(all));
     policy_.ranks = bootstrap_.size();
     policy_.nodes = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
+    if (is_calibrated) QCCL_TRY(learn_what_was_measured(equipment.calibration));
     return fit_plan(policy_, surroundings_, bootstrap_.rank() == 0 ? equipment.log.get() : nullptr);
+}
+
+// Rank 0 hands out its file's figures, and what it says of jobs of this shape.
+Done Creation::learn_what_was_measured(const std::optional<CalibrationFile> &file) {
+    Measured mine;
+    if (file) {
+        mine.figures = file->figures;
+        if (const Corrections *const job = file->of(shape())) mine.job = *job;
+    }
+    std::vector<Measured> all(bootstrap_.size());
+    QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
+    measured_ = std::make_shared<const Measured>(all.front());
+    return {};
 }
 
 // While the ranks connect, one of each host looks at its machine.
@@ -276,7 +292,7 @@ Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
                                         reaches_gpus(share) ? GpuReach::gpus : GpuReach::host);
     if (const auto link = topology_ ? far_link(*topology_) : std::nullopt)
         take_link(*link, settings_, speeds);
-    if (is_on_host) calibration_.apply(settings_, speeds);
+    if (is_on_host && measured_) measured_->figures.apply(settings_, speeds);
     if (!are_codecs_alike_) speeds.codec_rates.slow_down_to(codec_rates_);
     speeds.eager_bytes = cut.line_bytes; // whether QCCL_CHECKSUM lets the call use them or not
     speeds.eager_exchanges = cut.line_exchanges;
@@ -286,10 +302,14 @@ Speeds Creation::speeds(const Transport &transport, const DeviceShare *share,
 Tables Creation::tables(const Cut &cut, const Speeds &speeds) const {
     if (is_reproducible(wishes_, settings_))
         return reproducible_tables(limits_of(cut), limits_of(cut_by({}, bootstrap_.size(), false)));
-    return {.speeds = speeds,
-            .limits = limits_of(cut),
-            .usual_limits = limits_of(cut_with({})),
-            .whole_up_to_bytes = settings_.oneshot_max_bytes};
+    Tables tables{.speeds = speeds,
+                  .limits = limits_of(cut),
+                  .usual_limits = limits_of(cut_with({})),
+                  .whole_up_to_bytes = settings_.oneshot_max_bytes};
+    const bool is_said = settings_.link_rate || settings_.link_latency;
+    if (measured_ && gpus_ == 0 && !is_said && measured_->job.shape == shape())
+        tables.corrections = {measured_, &measured_->job};
+    return tables;
 }
 
 std::vector<InjectRule> Creation::own_faults() const {
@@ -362,7 +382,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                          .cut = how,
                                          .tables = tables(how, paces),
                                          .places = places_,
-                                         .calibration = calibration_,
+                                         .measured = measured_,
                                          .topology = topology_,
                                          .policy = policy_,
                                          .timeout = wishes_.timeout.value_or(settings_.timeout),

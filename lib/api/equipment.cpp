@@ -4,7 +4,7 @@
 #include "api/comm_log.hpp"
 #include "api/comm_trace.hpp"
 #include "api/fork_detector.hpp"
-#include "api/host_identity.hpp"
+#include "base/host_identity.hpp"
 #include "api/setting_checks.hpp"
 #include "api/tiers.hpp"
 #include "device/gpu_device.hpp"
@@ -26,11 +26,11 @@ Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundi
     Device device = host_device(tiers);
     QCCL_TRY(auto gpu, open_gpu(wishes.device));
     if (gpu) device = gpu_device(device, std::move(gpu));
-    Calibration calibration = surroundings.calibration.value_or(Calibration());
-    if (rank == 0 && !surroundings.calibration) {
+    std::optional<CalibrationFile> calibration;
+    if (rank == 0 && !surroundings.is_offspring) {
         QCCL_TRY(calibration, find_calibration(surroundings.settings, *log));
     }
-    return Equipment{std::move(log), std::move(device), std::move(host), calibration};
+    return Equipment{std::move(log), std::move(device), std::move(host), std::move(calibration)};
 }
 
 } // namespace qccl

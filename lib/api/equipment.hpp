@@ -10,6 +10,7 @@
 #include "plan/calibration.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace qccl {
@@ -17,8 +18,8 @@ namespace qccl {
 struct Equipment {
     std::shared_ptr<const Log> log;
     Device device;
-    std::string host;        // its identity
-    Calibration calibration; // that rank 0 has found
+    std::string host;                           // its identity
+    std::optional<CalibrationFile> calibration; // that rank 0 has found
 };
 
 Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundings &surroundings);

@@ -49,7 +49,7 @@ Result<std::shared_ptr<Comm>> create_offspring(Comm &parent, Circle &circle,
         parts.trace ? parts.trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
     Surroundings surroundings = read_surroundings();
     surroundings.is_offspring = true;
-    surroundings.calibration = parts.calibration;
+    surroundings.measured = parts.measured;
     return create_comm(bootstrap, parts.reach, wishes, surroundings, family, origin);
 }
 

@@ -11,6 +11,7 @@
 #include <qccl/qccl.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -37,9 +38,8 @@ struct Surroundings {
     Done readable{};
     Done rules_readable{}; // likewise, of the settings' items and the plan file: then `rules` is
                            // empty
-    bool is_offspring = false; // of a communicator that is split or shrunk
-    // Of an offspring's parent, which it goes by. Otherwise rank 0 looks for it.
-    std::optional<Calibration> calibration{};
+    bool is_offspring = false;                  // of a communicator that is split or shrunk
+    std::shared_ptr<const Measured> measured{}; // of an offspring's parent; null: nothing
 };
 // Reads the file that QCCL_PLAN_FILE names.
 Surroundings read_surroundings();

@@ -14,11 +14,12 @@
 
 namespace qccl {
 
-static_assert(std::is_trivially_copyable_v<Calibration>);
+static_assert(std::is_trivially_copyable_v<Measured>);
 
 namespace {
 
-constexpr std::string_view title = "qccl-calibration", codec_group = "codec";
+constexpr std::string_view title = "qccl-calibration", codec_group = "codec", job_group = "job",
+                           factor_group = "factor", lossless_word = "none", lossy_word = "lossy";
 
 constexpr double second = 1e9;
 
@@ -81,11 +82,14 @@ constexpr Operation operations[] = {{"encode", &CodecRate::encode},
                                     {"decode", &CodecRate::decode},
                                     {"decode_add", &CodecRate::decode_add}};
 
+Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, "%s", sentence); }
+
 template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
     return Error::make(Code::invalid_argument, format, arguments...);
 }
 
-void append_number(std::string &text, double number) {
+// The shortest that is read back so.
+template <class Number> void append_number(std::string &text, Number number) {
     char digits[32];
     const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
     text.append(digits, end);
@@ -107,7 +111,8 @@ Names groups() {
     Names names;
     for (const CalibratedFigure &row : table)
         if (names.empty() || names.back() != row.group) names.push_back(row.group);
-    names.push_back("codec NAME");
+    for (const std::string_view other : {"codec NAME", "job", "factor COLLECTIVE ALGORITHM none"})
+        names.push_back(other);
     return names;
 }
 
@@ -123,6 +128,8 @@ public:
         if (!has_title_) return take_title(line);
         if (line.starts_with("machine ")) return take_machine(trimmed(line.substr(8)));
         const auto words = words_of(line);
+        if (words.front() == job_group) return take_job(words);
+        if (words.front() == factor_group) return take_factors(words);
         // A codec's name may have a '=' itself.
         const bool is_codec = words.front() == codec_group;
         const auto item = is_codec ? words.begin() + std::min<ptrdiff_t>(2, std::ssize(words))
@@ -208,17 +215,55 @@ private:
         return {};
     }
 
+    Done take_job(std::span<const std::string_view> words) {
+        JobShape shape;
+        for (const std::string_view word : words.subspan(1)) {
+            const Parted item = parted_at(word, '=');
+            const auto number = parse_count(item.behind);
+            if ((item.before != "ranks" && item.before != "hosts") || !number || *number == 0 ||
+                *number > UINT32_MAX)
+                return refuse("\"%s\": expected ranks= and hosts= with a number from 1 on",
+                              excerpt(word).c_str());
+            (item.before == "ranks" ? shape.ranks : shape.hosts) = static_cast<uint32_t>(*number);
+        }
+        if (shape.ranks == 0 || shape.hosts == 0) return refuse("a job has ranks= and hosts=");
+        if (file_.of(shape)) return refuse("the job is given twice");
+        file_.jobs.push_back({});
+        file_.jobs.back().shape = shape;
+        return {};
+    }
+
+    Done take_factors(std::span<const std::string_view> words) {
+        constexpr size_t first_factor = 4;
+        if (file_.jobs.empty()) return refuse("there is no line of a job before it");
+        if (words.size() <= first_factor)
+            return refuse("expected a collective, an algorithm, none or lossy, and factors");
+        Corrections::Calls calls;
+        const auto collective = parse_collective(words[1]);
+        if (!collective) return refuse("\"%s\" is no collective", excerpt(words[1]).c_str());
+        calls.collective = *collective;
+        QCCL_TRY(calls.algorithm, parse_algorithm(words[2]));
+        calls.is_lossy = words[3] == lossy_word;
+        if (!calls.is_lossy && words[3] != lossless_word)
+            return no_choice("codec", excerpt(words[3]), {lossless_word, lossy_word});
+        for (const std::string_view item : words.subspan(first_factor)) {
+            const Parted parts = parted_at(item, '=');
+            const auto *const size =
+                std::ranges::find(Corrections::sizes, parse_count(parts.before).value_or(0));
+            if (size == Corrections::sizes.end())
+                return refuse("\"%s\" is no size with a factor; they go from 8 on by factors of 8",
+                              excerpt(parts.before).c_str());
+            QCCL_TRY(const double factor,
+                     parse_number("factor", parts.behind, Corrections::least, Corrections::most));
+            file_.jobs.back().set(calls, static_cast<size_t>(size - Corrections::sizes.begin()),
+                                  factor);
+        }
+        return {};
+    }
+
     CalibrationFile file_;
     bool has_title_ = false;
 };
-
-// Those that have a rate of their own, from the table of built-in rates.
-std::vector<std::string_view> rated_codecs() {
-    std::vector<std::string_view> names;
-    for (const CodecRateRow &row : codec_rate_rows())
-        if (names.empty() || names.back() != row.codec) names.push_back(row.codec);
-    return names;
-}
 
 } // namespace
 
@@ -250,12 +295,45 @@ void Calibration::update(const Calibration &newer) {
     codec_rates_.replace_by(newer.codec_rates_);
 }
 
-uint64_t Calibration::hash() const { return hash_text(print({.machine = "", .figures = *this})); }
+uint64_t Calibration::hash() const {
+    return hash_text(print({.machine = "", .figures = *this, .jobs = {}}));
+}
 
 Result<CalibrationFile> parse_calibration(std::string_view text) {
     Reader reader;
     QCCL_TRY(read_lines(text, [&](std::string_view line, uint32_t) { return reader.take(line); }));
     return reader.finish();
+}
+
+const Corrections *CalibrationFile::of(const JobShape &shape) const {
+    const auto found = std::ranges::find(jobs, shape, &Corrections::shape);
+    return found == jobs.end() ? nullptr : &*found;
+}
+
+void CalibrationFile::replace(const Corrections &job) {
+    std::erase_if(jobs, [&](const Corrections &each) { return each.shape == job.shape; });
+    jobs.push_back(job);
+}
+
+static void append_factors(std::string &text, const Corrections &job,
+                           const Corrections::Calls &calls) {
+    bool has_any = false;
+    for (size_t i = 0; i < Corrections::sizes.size(); i++) {
+        const double factor = job.measured(calls, i);
+        if (factor == 0) continue;
+        if (!has_any)
+            text.append("\n")
+                .append(factor_group)
+                .append(" ")
+                .append(name(calls.collective))
+                .append(" ")
+                .append(spec(calls.algorithm))
+                .append(" ")
+                .append(calls.is_lossy ? lossy_word : lossless_word);
+        has_any = true;
+        text.append(" ").append(std::to_string(Corrections::sizes[i])).append("=");
+        append_number(text, static_cast<float>(factor));
+    }
 }
 
 std::string print(const CalibrationFile &file) {
@@ -276,8 +354,20 @@ std::string print(const CalibrationFile &file) {
         text.append("\n").append(codec_group).append(" ").append(name);
         for (const Operation &operation : operations) {
             text.append(" ").append(operation.name).append("=");
-            append_number(text, static_cast<double>(rate.*(operation.rate)));
+            append_number(text, rate.*(operation.rate));
         }
+    }
+    for (const Corrections &job : file.jobs) {
+        text.append("\n").append(job_group).append(" ranks=").append(
+            std::to_string(job.shape.ranks));
+        text.append(" hosts=").append(std::to_string(job.shape.hosts));
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                            Collective::all_gather, Collective::broadcast})
+            for (const Algorithm &algorithm : algorithms())
+                for (const bool is_lossy : {false, true})
+                    append_factors(
+                        text, job,
+                        {.collective = collective, .algorithm = algorithm, .is_lossy = is_lossy});
     }
     return text + "\n";
 }

@@ -7,13 +7,18 @@
 //     near alone latency_ns=812 message_ns=131 byte_ns=0.0051
 //     far bytes_per_ns=1.17 burst_bytes=262144
 //     codec int8 encode=21.4 decode=30.2 decode_add=28.8
+//     job ranks=4 hosts=2
+//     factor all_reduce ring none 8=1.02 64=0.97 512=1
 //
 // First comes the line with the version, then the machine that was measured, in words by which it
 // is known again. Each further line names a group of figures and gives some of them; what no line
 // gives stays as it is built in. Rates are bytes a nanosecond, which is GB/s, of unencoded values.
+// Behind the line of a job stand the factors by which calls there take longer than the figures say:
+// of a collective by an algorithm, with no codec or with any (lossy), by the vector's bytes.
 #pragma once
 
 #include "base/result.hpp"
+#include "plan/corrections.hpp"
 #include "plan/cost.hpp"
 
 #include <array>
@@ -22,11 +27,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace qccl {
 
 inline constexpr uint64_t newest_calibration_version = 1;
-inline constexpr size_t most_calibration_bytes = 64 << 10;
+inline constexpr size_t most_calibration_bytes = 256 << 10;
 
 // A field of Speeds that can be measured.
 struct CalibratedFigure {
@@ -64,9 +70,21 @@ private:
     CodecRates codec_rates_;                   // 0: not there
 };
 
+// Of them what one job counts with; travels between ranks as bytes.
+struct Measured {
+    Calibration figures;
+    Corrections job; // empty, or of a job of its shape
+};
+
 struct CalibrationFile {
     std::string machine;
     Calibration figures;
+    std::vector<Corrections> jobs = {}; // of different shapes
+
+    // Of a job of this shape; null: none.
+    const Corrections *of(const JobShape &shape) const;
+    // In place of those of the same shape, if there are any.
+    void replace(const Corrections &job);
 };
 
 // An error (invalid_argument) names the line and what is possible.

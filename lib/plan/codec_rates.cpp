@@ -119,6 +119,13 @@ std::string_view measured_tier(std::string_view tier) {
 
 std::span<const CodecRateRow> codec_rate_rows() { return rows; }
 
+std::vector<std::string_view> rated_codecs() {
+    std::vector<std::string_view> names;
+    for (const CodecRateRow &row : rows)
+        if (names.empty() || names.back() != row.codec) names.push_back(row.codec);
+    return names;
+}
+
 CodecRates::CodecRates(const CodecRate &rate) { rates_.fill(rate); }
 
 CodecRates CodecRates::of_tier(std::string_view tier) {

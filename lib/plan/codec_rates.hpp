@@ -7,6 +7,7 @@
 #include <array>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace qccl {
 
@@ -23,6 +24,8 @@ struct CodecRateRow {
     CodecRate rate;
 };
 std::span<const CodecRateRow> codec_rate_rows();
+// The codecs in it, each once.
+std::vector<std::string_view> rated_codecs();
 
 // A rate of fp32 for each codec and rounding; bits, buckets, clips and shares change it little.
 // Travels between ranks as bytes.

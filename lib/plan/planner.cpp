@@ -63,6 +63,12 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     const auto usual = cut_by(tables.usual_limits);
     candidate.plan.cost =
         cost(algorithm, problem, *counted, usual ? *usual : *geometry, tables.speeds);
+    if (tables.corrections)
+        candidate.plan.cost.time_ns *=
+            tables.corrections->of({.collective = problem.collective,
+                                    .algorithm = algorithm,
+                                    .is_lossy = !problem.codec.is_lossless()},
+                                   vector_bytes(problem));
     if (rounds_between_ranks(algorithm, problem))
         candidate.refusal = "would round the sum at every rank";
     if (algorithm.row().inner_noise && !problem.has_hosts())

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "plan/corrections.hpp"
 #include "plan/cost.hpp"
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +42,8 @@ struct Tables {
     // A choice then takes no account of where the ranks are, and refuses algorithms whose sums
     // depend on it.
     bool is_reproducible = false;
+    // Of this very job, by which times are corrected; null: none are known.
+    std::shared_ptr<const Corrections> corrections = nullptr;
 };
 
 // With these, a choice is a function of the problem without its places: speeds are constants, and

@@ -1,4 +1,4 @@
-#include "api/host_identity.hpp"
+#include "base/host_identity.hpp"
 
 #include "base/process.hpp"
 

@@ -1,0 +1,58 @@
+// How many times as long as the cost model says the calls of one job take, as far as that has been
+// measured there: what the model does not know of this machine. Pure data; any thread.
+#pragma once
+
+#include "base/types.hpp"
+#include "coll/algorithm.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace qccl {
+
+// What is measured of one job holds for jobs of the same shape alone.
+struct JobShape {
+    uint32_t ranks = 0, hosts = 0;
+
+    bool operator==(const JobShape &) const = default;
+};
+
+// Travels between ranks as bytes.
+class Corrections {
+public:
+    // Of the vectors of calls that are measured.
+    static constexpr std::array<uint64_t, 8> sizes = {8,     64,     512,     4096,
+                                                      32768, 262144, 2097152, 16777216};
+    static constexpr double least = 0.02, most = 50;
+
+    // Calls of which one factor holds at each size. Lossy ones are alike.
+    struct Calls {
+        Collective collective = Collective::all_reduce;
+        Algorithm algorithm; // of algorithms()
+        bool is_lossy = false;
+    };
+
+    JobShape shape;
+
+    bool is_empty() const;
+    // 0: not measured.
+    double measured(const Calls &calls, size_t size) const;
+    // Beyond most and below least it is that bound. Algorithms that the planner does not choose
+    // from are left out.
+    void set(const Calls &calls, size_t size, double factor);
+    // Between the sizes that were measured it follows the logarithm of the size, beyond them it
+    // stays; 1 where nothing was measured.
+    double of(const Calls &calls, uint64_t bytes) const;
+
+private:
+    static constexpr size_t collectives = 5, most_algorithms = 12;
+    using Row = std::array<float, sizes.size()>;
+
+    // Null: no such row.
+    static const Row *row(const Corrections &self, const Calls &calls);
+
+    std::array<Row, collectives * most_algorithms * 2> rows_{};
+};
+
+} // namespace qccl

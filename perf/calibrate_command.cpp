@@ -1,0 +1,163 @@
+#include "perf/calibrate_command.hpp"
+
+#include "base/regular_file.hpp"
+#include "base/system_error.hpp"
+#include "perf/calibration_run.hpp"
+#include "perf/crew_comm.hpp"
+#include "perf/progress_line.hpp"
+#include "perf/rank_start.hpp"
+#include "perf/speed_fit.hpp"
+#include "perf/started.hpp"
+#include "perf/version_line.hpp"
+#include "topology/machine_identity.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <variant>
+
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+namespace qccl::perf {
+
+namespace {
+
+constexpr const char *program = "qccl-perf calibrate";
+
+struct CalibrateArguments {
+    PerfArguments ranks; // of which only those options that say which ranks there are
+    std::string file;    // "-": standard output
+};
+
+std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
+    CalibrateArguments parsed;
+    const Started started = how_started();
+    CLI::App app("Measures calls of these ranks and codecs of one core, and writes the figures by "
+                 "which the planner then counts. Nothing else should run meanwhile.",
+                 program);
+    app.set_version_flag("--version", version_line("qccl-perf"));
+    add_ranks(app, parsed.ranks, started);
+    add_option(app, "Results", "-o,--out",
+               "file for the figures; - is standard output (the one in the user's cache directory "
+               "that the library reads by itself)",
+               take_text(parsed.file));
+    if (auto answer = read_command_line(app, program, std::move(words))) return *answer;
+    if (parsed.file.empty()) parsed.file = calibration_path();
+    if (parsed.file.empty())
+        return refusal(program, "there is no cache directory (neither HOME nor XDG_CACHE_HOME is "
+                                "set): name a file by --out");
+    return parsed;
+}
+
+bool is_stdout(const CalibrateArguments &arguments) { return arguments.file == "-"; }
+
+// So that what cannot be written is known before anything is measured.
+Done check_file(const CalibrateArguments &arguments) {
+    if (is_stdout(arguments)) return {};
+    const std::filesystem::path path(arguments.file);
+    std::error_code error;
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+    const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+    if (error || access(folder.c_str(), W_OK | X_OK) != 0 || std::filesystem::is_directory(path))
+        return Error::make(Code::invalid_argument, "--out: %.300s cannot be written",
+                           arguments.file.c_str());
+    return {};
+}
+
+Done check(const CalibrateArguments &arguments, uint32_t ranks, bool is_first) {
+    if (ranks < 2)
+        return Error::make(Code::invalid_argument,
+                           "one rank has nobody to send to: calibrate with 2 or more");
+    if (!arguments.ranks.first_gpu().empty())
+        return Error::make(
+            Code::invalid_argument,
+            "--device: calls of ranks on GPUs cannot be calibrated yet; leave it out");
+    return is_first ? check_file(arguments) : Done();
+}
+
+// What an earlier calibration of this machine has found, for other ranks.
+CalibrationFile earlier(const CalibrateArguments &arguments) {
+    const std::string machine = machine_identity();
+    if (!is_stdout(arguments))
+        if (const auto text = read_regular_file(arguments.file, most_calibration_bytes))
+            if (auto file = parse_calibration(*text); file && file->machine == machine)
+                return std::move(*file);
+    return {.machine = machine, .figures = {}};
+}
+
+bool has_copies(const CalibrationFile &file) {
+    constexpr std::string_view copies[] = {"copy"};
+    const auto figures = figures_of(copies);
+    return std::ranges::all_of(figures, [&](size_t figure) { return file.figures.has(figure); });
+}
+
+// A job that starts meanwhile reads the old file or the new one.
+Done write_whole(const std::string &path, const std::string &text) {
+    const std::string beside = path + "." + std::to_string(getpid());
+    std::FILE *const file = std::fopen(beside.c_str(), "we");
+    const bool is_written = file && std::fputs(text.c_str(), file) >= 0;
+    if (file && std::fclose(file) == 0 && is_written && rename(beside.c_str(), path.c_str()) == 0)
+        return {};
+    const int reason = errno;
+    (void)unlink(beside.c_str());
+    return Error::make(Code::system_error, "%.200s cannot be written: %s", path.c_str(),
+                       describe_errno(reason).c_str());
+}
+
+Done deliver(const CalibrateArguments &arguments, const CalibrationFile &file,
+             const Machine &machine, const Calibrated &found) {
+    const std::string text = "# last of " + in_words(machine) + "\n" + print(file);
+    std::FILE *const out = is_stdout(arguments) ? stderr : stdout;
+    if (is_stdout(arguments))
+        std::fputs(text.c_str(), stdout);
+    else
+        QCCL_TRY(write_whole(arguments.file, text));
+    constexpr double percent = 100;
+    std::fprintf(out,
+                 "%u calls of %s and %u codecs measured; the figures predict %.0f %% of the calls "
+                 "within 20 %%, and jobs like this one have them corrected\n",
+                 found.calls, in_words(machine).c_str(), found.codecs, found.within * percent);
+    if (!is_stdout(arguments)) std::fprintf(out, "written to %s\n", arguments.file.c_str());
+    return {};
+}
+
+Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm) {
+    QCCL_TRY(const Machine machine, machine_of(crew));
+    std::optional<ProgressLine> line;
+    const TellStep tell = [&](uint64_t step, uint64_t steps, const std::string &what) {
+        if (!line) line.emplace(steps);
+        line->show(step, what);
+    };
+    CalibrationFile file = earlier(arguments);
+    // Ranks that share a core hold up each other's copies.
+    const bool measures_copies = machine.ranks_per_core <= 1 || !has_copies(file);
+    QCCL_TRY(const Calibrated found, calibrate(crew, comm, machine, measures_copies, tell));
+    line.reset();
+    if (crew.rank() != 0) return EXIT_SUCCESS;
+    file.figures.update(found.figures);
+    file.replace(found.job);
+    QCCL_TRY(deliver(arguments, file, machine, found));
+    return EXIT_SUCCESS;
+}
+
+} // namespace
+
+int run_calibrate_command(std::vector<std::string> words) {
+    auto parsed = parse(std::move(words));
+    if (const Answer *const answer = std::get_if<Answer>(&parsed)) return tell_once(*answer);
+    const CalibrateArguments &arguments = std::get<CalibrateArguments>(parsed);
+    return start_ranks({
+        .launch = arguments.ranks.launch,
+        .ranks = arguments.ranks.ranks,
+        .prepare = [&](uint32_t ranks, bool is_first) { return check(arguments, ranks, is_first); },
+        .config = [](uint32_t) { return lossless_config(); },
+        .act = [&](Crew &crew, qcclComm_t comm,
+                   const MpiModule *) { return act(arguments, crew, comm); },
+    });
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,268 @@
+#include "perf/calibration_run.hpp"
+
+#include "kernels/kernels.hpp"
+#include "perf/benchmark.hpp"
+#include "perf/codec_bench.hpp"
+#include "perf/number_text.hpp"
+#include "perf/speed_fit.hpp"
+
+#include <algorithm>
+
+namespace qccl::perf {
+
+namespace {
+
+constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
+
+// Sizes that follow each other in Corrections::sizes, each with all of these algorithms and one
+// codec.
+struct Sweep {
+    Collective collective = Collective::all_reduce;
+    uint64_t least = 0, most = 0;
+    uint32_t iterations = 0;
+    const char *codec = "none";
+    std::vector<std::string> algorithms = {};
+};
+
+// Large calls take long and vary little.
+struct Band {
+    uint64_t least, most;
+    uint32_t iterations;
+    bool sends_whole; // by oneshot, too: of larger calls it is never the fastest
+};
+constexpr Band bands[] = {{8, 32 * kibibyte, 40, true},
+                          {256 * kibibyte, 256 * kibibyte, 20, true},
+                          {2 * mebibyte, 2 * mebibyte, 8, false},
+                          {16 * mebibyte, 16 * mebibyte, 3, false}};
+
+bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
+
+// Those that the planner chooses from.
+std::vector<std::string> algorithms_of(Collective collective, const Machine &machine,
+                                       const Band &band) {
+    std::vector<std::string> names;
+    for (const Algorithm &algorithm : algorithms()) {
+        const bool needs_hosts = algorithm.row().inner_noise != nullptr;
+        if (algorithm.has(collective) && (band.sends_whole || !algorithm.is_one_exchange()) &&
+            (!needs_hosts || machine.hosts() > 1))
+            names.push_back(spec(algorithm));
+    }
+    return names;
+}
+
+// Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
+// rounds, messages and bytes tell the one from the other.
+std::vector<Sweep> sweeps_of(const Machine &machine) {
+    constexpr uint64_t least_lossy = 4 * kibibyte; // of smaller calls nobody wants a codec
+    std::vector<Sweep> sweeps;
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather, Collective::broadcast})
+        for (const Band &band : bands) {
+            // Between hosts, what holds of 2 MiB holds of more.
+            const bool is_long = band.least > 2 * mebibyte && machine.hosts() > 1;
+            if (is_long && collective != Collective::all_reduce) continue;
+            for (const char *const codec : {"none", "int8:min=0"}) {
+                const bool is_lossy = std::string_view(codec) != "none";
+                sweeps.push_back(
+                    {.collective = collective,
+                     .least = is_lossy ? std::max(band.least, least_lossy) : band.least,
+                     .most = band.most,
+                     .iterations = band.iterations,
+                     .codec = codec,
+                     .algorithms = algorithms_of(collective, machine, band)});
+            }
+        }
+    return sweeps;
+}
+
+Result<PerfArguments> arguments_of(const Sweep &sweep, uint32_t ranks) {
+    PerfArguments arguments;
+    arguments.collective = sweep.collective;
+    arguments.min_bytes = sweep.least;
+    arguments.max_bytes = sweep.most;
+    arguments.step_factor = Corrections::sizes[1] / Corrections::sizes[0];
+    arguments.algorithms = sweep.algorithms;
+    QCCL_TRY(const Codec codec, parse_codec(sweep.codec));
+    arguments.codecs = {codec};
+    arguments.has_lossless_beside = false;
+    arguments.checks = 0;
+    arguments.ranks = ranks;
+    arguments.iterations = sweep.iterations;
+    return arguments;
+}
+
+// In place and out of place alike. A median is bent by nothing that happens now and then, but says
+// nothing of broadcasts, whose root waits for nobody.
+double measured_ns(const Row &row) {
+    constexpr double microsecond = 1000;
+    const bool runs_ahead = row.operation.collective == Collective::broadcast;
+    const auto time_us = [&](const Measurement &measurement) {
+        return runs_ahead ? measurement.sustained_us : measurement.time_us.median;
+    };
+    return (time_us(row.out_of_place) + time_us(row.in_place)) / 2 * microsecond;
+}
+
+Result<Probe> probe_of_row(const Row &row, const Machine &machine, const Tables &tables) {
+    Problem problem;
+    problem.collective = row.operation.collective;
+    problem.count = row.operation.count;
+    problem.ranks = row.operation.ranks;
+    problem.type = row.operation.type;
+    problem.codec = row.codec;
+    problem.places = machine.places.get();
+    QCCL_TRY(const Algorithm algorithm, parse_algorithm(row.algorithm));
+    return probe_of(problem, algorithm, measured_ns(row), tables);
+}
+
+// A size that parts among the ranks do not come to exactly counts as the one that was asked for.
+size_t nearest_size(uint64_t bytes) {
+    const auto &sizes = Corrections::sizes;
+    return static_cast<size_t>(
+        std::ranges::find_if(sizes, [&](uint64_t size) { return bytes <= size; }) - sizes.begin());
+}
+
+Corrections corrections_of(std::span<const Probe> probes, const Machine &machine,
+                           const Speeds &speeds) {
+    Corrections job;
+    job.shape = {.ranks = machine.ranks, .hosts = static_cast<uint32_t>(machine.hosts())};
+    for (const Probe &probe : probes) {
+        const size_t size = nearest_size(vector_bytes(probe.problem));
+        if (size == Corrections::sizes.size()) continue;
+        job.set({.collective = probe.problem.collective,
+                 .algorithm = probe.algorithm,
+                 .is_lossy = !probe.problem.codec.is_lossless()},
+                size, rounded(probe.measured_ns / probe.predicted_ns(speeds)));
+    }
+    return job;
+}
+
+std::vector<std::string_view> groups_of(const Machine &machine, bool measures_copies) {
+    const bool is_shared = machine.ranks_per_core > 1;
+    std::vector<std::string_view> groups;
+    if (has_neighbours(machine)) groups.emplace_back(is_shared ? "near shared" : "near alone");
+    if (machine.hosts() == 1) {
+        groups.emplace_back(is_shared ? "eager shared" : "eager alone");
+        if (measures_copies) groups.emplace_back("copy");
+    } else {
+        groups.emplace_back(is_shared ? "far shared" : "far alone");
+        groups.emplace_back("far");
+    }
+    return groups;
+}
+
+Result<CodecRate> rate_of(const Codec &codec) {
+    constexpr uint64_t bytes = 8 * mebibyte; // as the built-in rates were measured
+    const auto speeds =
+        measure_codec(codec, DataType::float32, best_kernels(), BenchPlace::stream,
+                      {.repetitions = 3, .bytes = bytes, .values = SourceValues::even});
+    const auto of = [&](BenchOperation operation) {
+        return static_cast<float>(
+            rounded(speeds[static_cast<size_t>(operation)].gigabytes_per_second));
+    };
+    return CodecRate{of(BenchOperation::encode), of(BenchOperation::decode),
+                     of(BenchOperation::decode_add)};
+}
+
+class Run {
+public:
+    Run(Crew &crew, qcclComm_t comm, const Machine &machine, const TellStep &tell)
+        : crew_(crew), comm_(comm), machine_(machine), tell_(tell) {}
+
+    // The codecs, one after the other on rank 0.
+    Result<Calibrated> measure(bool measures_copies) {
+        QCCL_TRY(measure_calls());
+        Calibrated found;
+        if (crew_.rank() == 0) {
+            QCCL_TRY(found, fit(measures_copies));
+            QCCL_TRY(measure_codecs(found));
+        }
+        QCCL_TRY(crew_.barrier());
+        return found;
+    }
+
+private:
+    Done measure_calls() {
+        QCCL_TRY(const RankDevice device, RankDevice::open("host"));
+        const auto source = make_gaussian(1);
+        std::vector<PerfArguments> all;
+        for (const Sweep &sweep : sweeps_of(machine_)) {
+            QCCL_TRY(PerfArguments arguments, arguments_of(sweep, crew_.size()));
+            steps_ += sweep_points(arguments);
+            all.push_back(std::move(arguments));
+        }
+        steps_ += rated_codecs().size();
+        const Audience audience{
+            .progress = [this](uint64_t, const std::string &what) { step(what); },
+            .row = [this](const Row &row) { rows_.push_back(row); },
+            .note = [](const std::string &) {}};
+        for (const PerfArguments &arguments : all)
+            QCCL_TRY(run_benchmark({.crew = crew_,
+                                    .comm = comm_,
+                                    .source = *source,
+                                    .arguments = arguments,
+                                    .device = device},
+                                   audience));
+        return {};
+    }
+
+    Result<Calibrated> fit(bool measures_copies) const {
+        // What is found shall not depend on what somebody says.
+        Machine unsaid = machine_;
+        unsaid.settings.link_rate.reset();
+        unsaid.settings.link_latency.reset();
+        const Tables tables = tables_of(unsaid);
+        std::vector<Probe> probes;
+        for (const Row &row : rows_) {
+            if (row.operation.count == 0) continue;
+            QCCL_TRY(Probe probe, probe_of_row(row, unsaid, tables));
+            probes.push_back(std::move(probe));
+        }
+        const SpeedFit fit =
+            fit_speeds(probes, tables.speeds, figures_of(groups_of(machine_, measures_copies)));
+        return Calibrated{.figures = fit.figures,
+                          .job = corrections_of(probes, unsaid, fit.speeds),
+                          .calls = static_cast<uint32_t>(probes.size()),
+                          .within = fit.within};
+    }
+
+    Done measure_codecs(Calibrated &found) {
+        for (const std::string_view name : rated_codecs()) {
+            step(std::string(name));
+            QCCL_TRY(const Codec codec, parse_codec(name));
+            QCCL_TRY(const CodecRate rate, rate_of(codec));
+            found.figures.set(codec, rate);
+            found.codecs++;
+        }
+        return {};
+    }
+
+    void step(const std::string &what) {
+        if (crew_.rank() == 0) tell_(step_++, steps_, what);
+    }
+
+    Crew &crew_;
+    const qcclComm_t comm_;
+    const Machine &machine_;
+    const TellStep &tell_;
+    std::vector<Row> rows_;
+    uint64_t step_ = 0, steps_ = 0;
+};
+
+} // namespace
+
+Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
+                             bool measures_copies, const TellStep &tell) {
+    return Run(crew, comm, machine, tell).measure(measures_copies);
+}
+
+std::string in_words(const Machine &machine) {
+    std::string text = std::to_string(machine.ranks) + " ranks on " +
+                       std::to_string(machine.hosts()) +
+                       (machine.hosts() == 1 ? " host" : " hosts");
+    if (machine.ranks_per_core <= 1) return text + ", each on a core of its own";
+    char shared[48];
+    std::snprintf(shared, sizeof shared, ", %.3g on a core", machine.ranks_per_core);
+    return text + shared;
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,37 @@
+// One rank's part in a calibration: the calls that it measures with the others, and what rank 0
+// makes of them.
+#pragma once
+
+#include "perf/crew.hpp"
+#include "perf/crew_machine.hpp"
+#include "plan/calibration.hpp"
+
+#include <qccl/qccl.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace qccl::perf {
+
+struct Calibrated {
+    Calibration figures;
+    Corrections job;    // of jobs of this shape
+    uint32_t calls = 0; // that were measured
+    double within = 0;  // what part of them the figures predict within a fifth of its time
+    uint32_t codecs = 0;
+};
+
+// Whom rank 0 tells how far it has come, of how many steps.
+using TellStep = std::function<void(uint64_t step, uint64_t steps, const std::string &what)>;
+
+// All ranks call it together; on the others than rank 0 the outcome is empty, and `tell` is not
+// called. With `measures_copies` also how fast memory is copied, where the ranks of one host show
+// it.
+Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
+                             bool measures_copies, const TellStep &tell);
+
+// "4 ranks on 2 hosts, 2 a core".
+std::string in_words(const Machine &machine);
+
+} // namespace qccl::perf

@@ -1,0 +1,71 @@
+#include "perf/crew_machine.hpp"
+
+#include "base/host_identity.hpp"
+#include "base/process.hpp"
+#include "base/short_text.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace qccl::perf {
+
+namespace {
+
+struct RankFacts {
+    uint64_t host = 0, machine = 0; // hosts may be containers of one machine
+    cpu_set_t cores{};
+};
+
+Result<RankFacts> facts_of_this_rank(const Settings &settings) {
+    RankFacts facts;
+    QCCL_TRY(const std::string host, host_identity(settings));
+    QCCL_TRY(const std::string boot, boot_id());
+    facts.host = hash_text(host);
+    facts.machine = hash_text(boot.empty() ? host : boot);
+    CPU_ZERO(&facts.cores);
+    // A machine may have more cores than a set can name: then no rank shares one.
+    (void)sched_getaffinity(0, sizeof facts.cores, &facts.cores);
+    return facts;
+}
+
+double most_ranks_per_core(const std::vector<RankFacts> &all) {
+    double most = 1;
+    for (const RankFacts &each : all) {
+        const auto sharers = std::ranges::count_if(all, [&](const RankFacts &other) {
+            cpu_set_t common;
+            CPU_AND(&common, &each.cores, &other.cores);
+            return other.machine == each.machine && CPU_COUNT(&common) > 0;
+        });
+        if (const int cores = CPU_COUNT(&each.cores); cores > 0)
+            most = std::max(most, static_cast<double>(sharers) / cores);
+    }
+    return most;
+}
+
+} // namespace
+
+Result<Machine> machine_of(Crew &crew) {
+    Machine machine;
+    QCCL_TRY(machine.settings, read_settings(environ));
+    QCCL_TRY(const RankFacts mine, facts_of_this_rank(machine.settings));
+    QCCL_TRY(const std::vector<RankFacts> all, gather(crew, mine));
+    std::map<uint64_t, uint32_t> hosts;
+    std::vector<Whereabouts> spots;
+    for (const RankFacts &each : all) {
+        const auto next = static_cast<uint32_t>(hosts.size());
+        const uint32_t host = hosts.try_emplace(each.host, next).first->second;
+        spots.push_back({.node = 0, .host = host, .rack = 0});
+    }
+    machine.ranks = crew.size();
+    machine.ranks_per_core = most_ranks_per_core(all);
+    if (hosts.size() > 1) {
+        machine.places = std::make_shared<const Places>(std::move(spots));
+        machine.far = FarLink();
+    }
+    return machine;
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,157 @@
+#include "perf/speed_fit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace qccl::perf {
+
+namespace {
+
+// Each probe counts by the logarithm of predicted over measured time, so that a call of a
+// microsecond counts as much as one of a second; squared up to a factor of 1.5, beyond it linear,
+// since one call that something held up shall not bend all figures.
+double loss_of(const Probe &probe, const Speeds &speeds) {
+    constexpr double usual = 0.4; // about the logarithm of 1.5
+    const double error = std::abs(std::log(probe.predicted_ns(speeds) / probe.measured_ns));
+    return error < usual ? error * error : usual * (2 * error - usual);
+}
+
+class Descent {
+public:
+    Descent(std::span<const Probe> probes, const Speeds &start, std::span<const size_t> figures)
+        : probes_(probes), start_(start), speeds_(start), figures_(figures), loss_(loss(start)) {}
+
+    // One figure after the other is multiplied and divided by ever smaller factors, as long as that
+    // helps.
+    void run() {
+        constexpr std::array factors = {4.0, 2.0, 1.4, 1.15, 1.05, 1.02};
+        constexpr int most_rounds = 60;
+        for (const double factor : factors)
+            for (int round = 0; round < most_rounds && improve_all(factor); round++) {}
+    }
+
+    double loss() const { return loss_; }
+    const Speeds &speeds() const { return speeds_; }
+
+private:
+    // Probes that hardly depend on a figure shall not carry it far away: a factor of e from the
+    // start counts as much as an error of 7 % in one probe.
+    double loss(Speeds speeds) const {
+        constexpr double weight = 0.005;
+        double sum = 0;
+        for (const Probe &probe : probes_) sum += loss_of(probe, speeds);
+        Speeds start = start_;
+        for (const size_t figure : figures_) {
+            const double now = of(figure, speeds), before = of(figure, start);
+            if (now <= 0 || before <= 0) continue;
+            const double distance = std::log(now / before);
+            sum += weight * distance * distance;
+        }
+        return sum;
+    }
+
+    bool improve_all(double factor) {
+        bool has_improved = false;
+        for (const size_t figure : figures_)
+            if (improve(figure, factor) || improve(figure, 1 / factor)) has_improved = true;
+        return has_improved;
+    }
+
+    bool improve(size_t figure, double factor) {
+        const CalibratedFigure &row = calibrated_figures()[figure];
+        Speeds tried = speeds_;
+        double &value = row.of(tried);
+        value = std::clamp(value * factor, row.least, row.most);
+        const double loss_then = loss(tried);
+        if (loss_then >= loss_ - 1e-9) return false;
+        speeds_ = tried;
+        loss_ = loss_then;
+        return true;
+    }
+
+    static double of(size_t figure, Speeds &speeds) {
+        return calibrated_figures()[figure].of(speeds);
+    }
+
+    const std::span<const Probe> probes_;
+    const Speeds start_;
+    Speeds speeds_;
+    const std::span<const size_t> figures_;
+    double loss_;
+};
+
+// Whether any probe depends on it.
+bool counts(size_t figure, std::span<const Probe> probes, const Speeds &speeds) {
+    const CalibratedFigure &row = calibrated_figures()[figure];
+    Speeds other = speeds;
+    double &value = row.of(other);
+    value = std::min(2 * value + (row.most < 1 ? 0 : 1), row.most);
+    return std::ranges::any_of(probes, [&](const Probe &probe) {
+        return probe.predicted_ns(other) != probe.predicted_ns(speeds);
+    });
+}
+
+} // namespace
+
+double rounded(double figure) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", figure);
+    return std::strtod(text, nullptr);
+}
+
+Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
+                       const Tables &tables) {
+    QCCL_TRY(Tally counted, tally(algorithm, problem));
+    QCCL_TRY(const Plan plan, choose(problem, tables, algorithm));
+    Probe probe{.problem = problem, .algorithm = algorithm, .measured_ns = measured_ns};
+    probe.problem.codec = plan.codec;
+    probe.tally = counted;
+    probe.geometry = plan.geometry;
+    return probe;
+}
+
+// What a line lets pass at once is nothing or a lot, and no small step leads from the one to the
+// other: each of some sizes is tried by itself.
+SpeedFit fit_speeds(std::span<const Probe> probes, const Speeds &start,
+                    std::span<const size_t> figures) {
+    constexpr std::array bursts = {0.0, 65536.0, 262144.0, 1048576.0, 4194304.0};
+    const auto rows = calibrated_figures();
+    const bool fits_burst = std::ranges::any_of(
+        figures, [&](size_t figure) { return rows[figure].key == "burst_bytes"; });
+    std::optional<Descent> best;
+    for (const double burst : bursts) {
+        if (!fits_burst && burst != 0) break;
+        Speeds begin = start;
+        if (fits_burst) begin.far_burst_bytes = burst;
+        Descent descent(probes, begin, figures);
+        descent.run();
+        if (!best || descent.loss() < best->loss()) best.emplace(descent);
+    }
+    SpeedFit fit{.figures = {}, .speeds = best->speeds()};
+    for (const size_t figure : figures) {
+        double &value = rows[figure].of(fit.speeds);
+        value = rounded(value);
+        if (counts(figure, probes, fit.speeds)) fit.figures.set(figure, value);
+    }
+    constexpr double fifth = 0.2;
+    const auto close = std::ranges::count_if(probes, [&](const Probe &probe) {
+        const double ratio = probe.predicted_ns(fit.speeds) / probe.measured_ns;
+        return ratio > 1 - fifth && ratio < 1 + fifth;
+    });
+    if (!probes.empty())
+        fit.within = static_cast<double>(close) / static_cast<double>(probes.size());
+    return fit;
+}
+
+std::vector<size_t> figures_of(std::span<const std::string_view> groups) {
+    std::vector<size_t> figures;
+    const auto rows = calibrated_figures();
+    for (size_t i = 0; i < rows.size(); i++)
+        if (std::ranges::find(groups, rows[i].group) != groups.end()) figures.push_back(i);
+    return figures;
+}
+
+} // namespace qccl::perf
