@@ -3,17 +3,11 @@
 #pragma once
 
 #include "perf/point.hpp"
+#include "perf/sweep.hpp"
 
 #include <vector>
 
 namespace qccl::perf {
-
-// The types of the sweep: those asked for, else float or what the input files hold.
-std::vector<DataType> sweep_types(const PerfArguments &arguments);
-std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments);
-std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks);
-// How many points a cycle has, for Audience::progress.
-uint64_t sweep_points(const PerfArguments &arguments);
 
 // Of all buffers of one rank, at most; beyond all memories where the sizes are.
 double buffer_bytes(const PerfArguments &arguments);

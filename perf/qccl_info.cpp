@@ -2,6 +2,8 @@
 #include "perf/attach.hpp"
 #include "perf/calls_info.hpp"
 #include "perf/command_line.hpp"
+#include "perf/explain_arguments.hpp"
+#include "perf/explain_info.hpp"
 #include "perf/machine_info.hpp"
 #include "perf/machine_options.hpp"
 #include "perf/perf_arguments.hpp"
@@ -101,26 +103,6 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
     return command;
 }
 
-static void add_call(CLI::App &command, ScheduleQuestion &question) {
-    const auto take_type = [&question](const std::string &text) -> Done {
-        const auto type = parse_type(text);
-        if (!type) return no_choice("type", text, names_of(type_table));
-        question.type = *type;
-        return {};
-    };
-    const auto take_op = [&question](const std::string &text) -> Done {
-        const auto op = parse_op(text);
-        if (!op) return no_choice("operation", text, {op_names.begin(), op_names.end()});
-        question.op = *op;
-        return {};
-    };
-    add_option(command, options, "--bytes", "of the call's vector, as 4096 or 64M",
-               take_bytes(question.bytes))
-        ->required();
-    add_option(command, options, "--type", "type of the values (float)", take_type);
-    add_option(command, options, "--op", "operation (sum)", take_op);
-}
-
 // The schedules of all ranks may need more memory than there is.
 static Done answer(const Task &task) {
     try {
@@ -131,9 +113,6 @@ static Done answer(const Task &task) {
 }
 
 static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task) {
-    CLI::App &explained = add_question(app, "explain", "what the planner would do, and why",
-                                       question, task, print_explanation);
-    add_call(explained, question);
     CLI::App &shown = add_question(app, "schedule", "one rank's schedule as text", question, task,
                                    print_schedule);
     add_option(shown, options, "--rank", "whose (0)",
@@ -148,7 +127,13 @@ static void add_questions(CLI::App &app, ScheduleQuestion &question, Task &task)
                   "also where a send is done only when its receive is posted")
         ->group(options);
     for (CLI::App *const command : {&shown, &proven}) command->get_option("--algo")->required();
-    for (CLI::App *const command : {&shown, &explained}) command->get_option("--ranks")->required();
+    shown.get_option("--ranks")->required();
+}
+
+static void add_explain(CLI::App &app, ExplainQuestion &question, Task &task) {
+    add_explain_command(app, question).callback([&task, &question] {
+        task = [&question] { return print_explanations(question); };
+    });
 }
 
 static void add_attach(CLI::App &app, AttachQuestion &question, Task &task) {
@@ -230,6 +215,9 @@ static int run(const std::vector<std::string> &command_line) {
     add_traces(app, logs, traces, task);
     TopologyQuestion topology;
     add_topology(app, topology, task);
+    ExplainQuestion explained;
+    explained.command_line = command_line;
+    add_explain(app, explained, task);
     ScheduleQuestion question;
     add_questions(app, question, task);
     // So that it is refused after a topic as it is before one.
@@ -237,14 +225,16 @@ static int run(const std::vector<std::string> &command_line) {
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
     if (*json && !app.get_subcommands().empty()) {
         const std::string topic = app.get_subcommands().front()->get_name();
-        return tell(
-            refusal(program, "--json describes the run and takes no topic; " + topic +
-                                 (topic == "topology" ? " takes its own --json FILE behind it"
-                                                      : " prints text only")));
+        return tell(refusal(program, "--json describes the run and takes no topic; " + topic +
+                                         (topic == "topology" || topic == "explain"
+                                              ? " takes its own --json FILE behind it"
+                                              : " prints text only")));
     }
-    const bool asks = app.got_subcommand("explain") || app.got_subcommand("schedule") ||
-                      app.got_subcommand("verify");
-    if (const Done sound = asks ? check_question(question) : Done{}; !sound)
+    const bool asks = app.got_subcommand("schedule") || app.got_subcommand("verify");
+    if (const Done sound = asks                            ? check_question(question)
+                           : app.got_subcommand("explain") ? complete_question(explained)
+                                                           : Done{};
+        !sound)
         return tell(refusal(program, sound.error().text));
     const Done done = answer(task);
     if (done) return EXIT_SUCCESS;

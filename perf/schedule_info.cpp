@@ -1,11 +1,7 @@
 #include "perf/schedule_info.hpp"
 
-#include "base/settings.hpp"
 #include "coll/algorithm.hpp"
-#include "perf/machine_options.hpp"
-#include "perf/policy_info.hpp"
 #include "perf/text_file.hpp"
-#include "plan/explain.hpp"
 #include "schedule/place_codec.hpp"
 #include "schedule/synchronous.hpp"
 #include "schedule/text.hpp"
@@ -15,8 +11,6 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
-
-#include <unistd.h>
 
 namespace qccl::perf {
 
@@ -28,8 +22,8 @@ static Result<Schedule> schedule_of(const ScheduleQuestion &question, uint32_t r
 }
 
 Done check_question(const ScheduleQuestion &question) {
-    QCCL_TRY(check_codec(question.codec.value_or(Codec{}), question.collective, question.type,
-                         question.op));
+    QCCL_TRY(check_codec(question.codec.value_or(Codec{}), question.collective, DataType::float32,
+                         RedOp::sum));
     const Algorithm &algorithm = question.algorithm;
     if (algorithm && !algorithm.has(question.collective))
         return Error::make(Code::invalid_argument, "%s has no %s", spec(algorithm).c_str(),
@@ -46,31 +40,6 @@ Done check_question(const ScheduleQuestion &question) {
         if (rank >= question.ranks)
             return Error::make(Code::invalid_argument, "%s %u is none of the %u ranks", name, rank,
                                question.ranks);
-    return {};
-}
-
-Done print_explanation(const ScheduleQuestion &question) {
-    QCCL_TRY(const Settings settings, read_settings(environ));
-    const uint64_t parts = parts_of(question.collective, question.ranks);
-    const uint64_t count = question.bytes / type_bytes(question.type) / parts;
-    const size_t nodes = question.places ? question.places->hosts().groups() : 1;
-    QCCL_TRY(const CallPolicy policy,
-             policy_here(settings, question.ranks, static_cast<uint32_t>(nodes)));
-    QCCL_TRY(const CallChoice choice,
-             policy.choose(question.codec ? &*question.codec : nullptr, question.algorithm,
-                           policy.traits(question.collective, question.type, question.op, count)));
-    const Problem problem{.collective = question.collective,
-                          .count = count,
-                          .ranks = question.ranks,
-                          .root = question.root,
-                          .type = question.type,
-                          .codec = choice.codec,
-                          .places = question.places.get()};
-    QCCL_TRY(const Machine machine,
-             find_machine({.ranks = question.ranks, .places = question.places}));
-    const Tables tables = tables_of(machine, choice.pieces);
-    QCCL_TRY(const std::string text, explain(problem, tables, choice.algorithm));
-    std::printf("%s%s", choice.reasons.c_str(), text.c_str());
     return {};
 }
 

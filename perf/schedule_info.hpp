@@ -1,4 +1,4 @@
-// What qccl-info says about schedules and plans: prints them, proves them, explains the choice.
+// What qccl-info says about schedules: prints and proves them.
 // Pure but for the files and the output.
 #pragma once
 
@@ -16,16 +16,13 @@ namespace qccl::perf {
 
 struct ScheduleQuestion {
     Collective collective = Collective::all_reduce;
-    Algorithm algorithm; // none: the planner's choice (explain only)
-    uint32_t ranks = 0;  // 0: as many as the file has sections
+    Algorithm algorithm;
+    uint32_t ranks = 0; // 0: as many as the file has sections
     uint32_t rank = 0;
     uint32_t root = 0;
     std::optional<Codec> codec;         // nothing: the author's schedule, no codec placed
     bool has_synchronous_sends = false; // verify: a send is done when its receive is posted
     std::string file;                   // "-": standard input; empty: the algorithm's own schedules
-    uint64_t bytes = 0;
-    DataType type = DataType::float32;
-    RedOp op = RedOp::sum;
     // Where the ranks are; null: on one host.
     std::shared_ptr<const Places> places = nullptr;
 
@@ -37,7 +34,6 @@ struct ScheduleQuestion {
 // Whether its parts go together, which each of the answers takes for granted.
 Done check_question(const ScheduleQuestion &question);
 
-Done print_explanation(const ScheduleQuestion &question);
 Done print_schedule(const ScheduleQuestion &question);
 // An error names the first wrong step.
 Done print_proof(const ScheduleQuestion &question);

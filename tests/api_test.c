@@ -335,8 +335,12 @@ static void explanations_fit_what_they_ask_for(void **state)
     world_t world = make_world(size);
     static const char what[] = "all_reduce bytes=64M type=float codec=int4";
     size_t bytes = 0, again;
-    char *text;
+    char *text, json[16384];
     (void)state;
+    again = sizeof json;
+    assert_int_equal(qcclExplain(world.comms[0], "barrier format=json", json, &again), qcclSuccess);
+    assert_int_equal(strncmp(json, "{\"version\":1,\"collective\":\"barrier\"", 35), 0);
+    assert_says(json, "\"bytes_by_link\":{\"shared_memory\":");
     assert_int_equal(qcclExplain(world.comms[0], what, NULL, &bytes), qcclSuccess);
     again = bytes;
     text = malloc(bytes);

@@ -4,7 +4,6 @@
 
 #include "codec/error_bound.hpp"
 #include "plan/budget_choice.hpp"
-#include "plan/explain.hpp"
 
 #include <algorithm>
 #include <set>
@@ -247,7 +246,7 @@ static void long_chains_have_no_bound() {
 static void what_was_chosen_is_explained() {
     const Places places = apart(4);
     const auto said = [&](const char *with, std::initializer_list<const char *> words) {
-        const auto text = explain(between_hosts(with, places), tables);
+        const auto text = explain_in_text(between_hosts(with, places), tables);
         CHECK_OK(text);
         for (const char *word : words)
             if (text->find(word) == std::string::npos)
@@ -266,7 +265,8 @@ static void what_was_chosen_is_explained() {
                            "least\n"});
     said("auto:bits=40", {"\n  travels with none: values as they are take no more than 40 bits\n"});
     said("auto:bits=2", {"\n  travels with none: no codec with a known bound takes so few bits"});
-    const auto here = explain(all_reduce(1 << 20, 4, DataType::float32, "auto:nmse=1e-2"), tables);
+    const auto here =
+        explain_in_text(all_reduce(1 << 20, 4, DataType::float32, "auto:nmse=1e-2"), tables);
     CHECK_OK(here);
     CHECK(here->find("travels with none: between ranks of one host, or reproducible ones") !=
           std::string::npos);

@@ -2,7 +2,6 @@
 #include "plan_kit.hpp"
 
 #include "kernels/kernels.hpp"
-#include "plan/explain.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -24,7 +23,7 @@ static void a_codec_is_used_where_it_pays() {
             const auto same = choose(without, with);
             CHECK_OK(same);
             CHECK(plan->algorithm == same->algorithm && plan->cost.time_ns == same->cost.time_ns);
-            const auto text = explain(problem, with);
+            const auto text = explain_in_text(problem, with);
             CHECK_OK(text);
             CHECK(text->find("travels with none: the codec would not make it 1.25 times as fast") !=
                   std::string::npos);
@@ -61,7 +60,7 @@ static void unknown_lines_carry_values_as_they_are() {
         const auto plan = choose(problem, unknown);
         CHECK_OK(plan);
         CHECK_EQ(plan->codec.is_lossless(), !problem.codec.min_bytes);
-        const auto text = explain(problem, unknown);
+        const auto text = explain_in_text(problem, unknown);
         CHECK_OK(text);
         CHECK_EQ(text->find("the rate between hosts is unknown") != std::string::npos,
                  !problem.codec.min_bytes);

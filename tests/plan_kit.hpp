@@ -5,7 +5,7 @@
 
 #include "forms.hpp"
 
-#include "plan/planner.hpp"
+#include "plan/explain.hpp"
 
 namespace qtest {
 
@@ -36,6 +36,12 @@ inline Plan chosen(const Problem &problem, const char *named = nullptr) {
     const auto plan = choose(problem, tables, named ? algorithm_of(named) : Algorithm());
     CHECK_OK(plan);
     return *plan;
+}
+
+inline Result<std::string> explain_in_text(const Problem &problem, const Tables &with,
+                                           const Algorithm &forced = {}) {
+    QCCL_TRY(const Explanation explanation, explain(problem, with, forced));
+    return print_text(explanation);
 }
 
 inline std::string chosen_name(const Problem &problem) { return spec(chosen(problem).algorithm); }

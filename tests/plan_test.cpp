@@ -2,7 +2,6 @@
 #include "plan_kit.hpp"
 
 #include "codec/chunk.hpp"
-#include "plan/explain.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -153,7 +152,7 @@ static void too_little_travels_lossless() {
     Problem problem = all_reduce(1000, 4, DataType::float32, "int8");
     problem.codec.min_bytes = 4001;
     CHECK(chosen(problem).codec == Codec{});
-    const auto text = explain(problem, tables);
+    const auto text = explain_in_text(problem, tables);
     CHECK_OK(text);
     CHECK(text->find("travels with none: smaller than the codec's 3.907 KiB") != std::string::npos);
     problem.codec.min_bytes = 4000;
@@ -227,20 +226,20 @@ static void ranks_that_share_a_core_take_fewer_rounds() {
     CHECK(largest_oneshot(crowded) > largest_oneshot(alone));
     CHECK(largest_oneshot(crowded) < 1 << 20);
 
-    const auto text = explain(all_reduce(1, 8), crowded);
+    const auto text = explain_in_text(all_reduce(1, 8), crowded);
     CHECK_OK(text);
     CHECK(text->find("4 ranks share a core") != std::string::npos);
-    CHECK(explain(all_reduce(1, 8), tables)->find("share") == std::string::npos);
+    CHECK(explain_in_text(all_reduce(1, 8), tables)->find("share") == std::string::npos);
 }
 
 static void reasons_are_given() {
-    const auto text = explain(all_reduce(1 << 20, 4, DataType::float16), tables);
+    const auto text = explain_in_text(all_reduce(1 << 20, 4, DataType::float16), tables);
     CHECK_OK(text);
     CHECK(text->find("all_reduce of 1048576 half (2 MiB) on 4 ranks with none") == 0);
     CHECK(text->find("would round the sum at every rank") != std::string::npos);
     CHECK(text->find("* direct") != std::string::npos ||
           text->find("* oneshot") != std::string::npos);
-    const auto forced = explain(all_reduce(1 << 20, 4), tables, algorithm_of("ring"));
+    const auto forced = explain_in_text(all_reduce(1 << 20, 4), tables, algorithm_of("ring"));
     CHECK_OK(forced);
     CHECK(forced->find("ring: it was asked for") != std::string::npos);
     CHECK(forced->find("* ring") != std::string::npos);
@@ -263,12 +262,12 @@ static void hosts_are_taken_into_account() {
         CHECK(hierarchy.cost.noise < ring.cost.noise || ring.cost.noise == 0);
         CHECK(chosen(problem).cost.host_bytes == hierarchy.cost.host_bytes);
     }
-    const auto text = explain(all_reduce(1000, 4), tables);
+    const auto text = explain_in_text(all_reduce(1000, 4), tables);
     CHECK_OK(text);
     CHECK(text->find("all ranks are on one host") != std::string::npos);
     Problem problem = all_reduce(1000, 4);
     problem.places = &places;
-    const auto of_hosts = explain(problem, tables);
+    const auto of_hosts = explain_in_text(problem, tables);
     CHECK_OK(of_hosts);
     CHECK(of_hosts->find("2 hosts with 2 and 2 ranks; between them 5 us, and 0.125 GB/s") !=
           std::string::npos);
@@ -276,7 +275,7 @@ static void hosts_are_taken_into_account() {
     CHECK(of_hosts->find("below the outermost tier") == std::string::npos);
     const auto says = [&](const char *algorithm, const char *sentence) {
         problem.codec = *parse_codec("int4");
-        const auto said = explain(problem, tables, algorithm_of(algorithm));
+        const auto said = explain_in_text(problem, tables, algorithm_of(algorithm));
         CHECK_OK(said);
         return said->find(sentence) != std::string::npos;
     };

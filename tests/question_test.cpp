@@ -25,7 +25,8 @@ static void every_word_is_understood() {
 static void the_rest_has_defaults() {
     const Question question = parse("all_reduce");
     CHECK(question.type == DataType::float32 && question.op == RedOp::sum && !question.codec);
-    CHECK(question.count == 0 && question.algorithm.empty());
+    CHECK(question.count == 0 && question.algorithm.empty() && !question.is_json);
+    CHECK(!parse("all_reduce format=text").is_json && parse("all_reduce format=json").is_json);
 }
 
 static void bytes_are_those_of_the_whole_vector() {
@@ -37,6 +38,7 @@ static void bytes_are_those_of_the_whole_vector() {
 
 static void what_is_not_understood_is_named() {
     for (const auto &[text, word] : {std::pair{"", ""},
+                                     {"all_reduce format=xml", "format=xml"},
                                      {"bytes=4", "bytes=4"},
                                      {"all_reduce all_gather", "all_gather"},
                                      {"all_reduce bytes=many", "bytes=many"},

@@ -1,8 +1,6 @@
 // lib/plan with reproducible tables: what is chosen follows from the problem without its places.
 #include "plan_kit.hpp"
 
-#include "plan/explain.hpp"
-
 using namespace qccl;
 using namespace qtest;
 
@@ -42,7 +40,7 @@ static void reproducible_choices_are_explained_and_refuse_hierarchies() {
     const Places places = places_on({0, 1, 0, 1});
     Problem problem = all_reduce(1000, 4);
     problem.places = &places;
-    const auto text = explain(problem, ours);
+    const auto text = explain_in_text(problem, ours);
     CHECK_OK(text);
     CHECK(text->find("reproducible: chosen by fixed speeds") != std::string::npos);
     CHECK(text->find("hosts with") == std::string::npos);

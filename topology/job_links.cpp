@@ -102,6 +102,46 @@ std::optional<NearLink> near_link(const JobTopology &job) {
     return slowest;
 }
 
+namespace {
+
+// Of paths that are looked for once.
+class PathClasses {
+public:
+    explicit PathClasses(std::shared_ptr<const JobTopology> job)
+        : job_(std::move(job)), all_(job_->graph) {}
+
+    LinkClass between(uint32_t from, uint32_t to) {
+        const Graph &graph = job_->graph;
+        const uint32_t here = job_->places[from], there = job_->places[to];
+        if (graph.machine_of(here) == graph.machine_of(there)) return path_class(here, there);
+        return std::max(class_to_network(here), class_to_network(there));
+    }
+
+private:
+    LinkClass class_to_network(uint32_t place) {
+        const uint32_t network = job_->graph.vertex(job_->graph.machine_of(place)).parent;
+        return network == no_vertex ? LinkClass::tcp : path_class(place, network);
+    }
+
+    LinkClass path_class(uint32_t from, uint32_t to) {
+        const auto [known, is_new] = known_.try_emplace({from, to});
+        if (!is_new) return known->second;
+        const auto path = find_path(job_->graph, all_, from, to);
+        return known->second = path ? path->link_class : LinkClass::tcp;
+    }
+
+    const std::shared_ptr<const JobTopology> job_;
+    const Capacities all_;
+    std::map<std::pair<uint32_t, uint32_t>, LinkClass> known_; // by places
+};
+
+} // namespace
+
+LinkClassOf link_class_of(std::shared_ptr<const JobTopology> job) {
+    const auto classes = std::make_shared<PathClasses>(std::move(job));
+    return [classes](uint32_t from, uint32_t to) { return classes->between(from, to); };
+}
+
 bool are_on_gpus(const JobTopology &job) {
     return std::ranges::all_of(job.places, [&](uint32_t place) {
         return job.graph.vertex(place).kind == VertexKind::gpu;

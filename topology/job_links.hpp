@@ -5,8 +5,10 @@
 
 #include "base/settings.hpp"
 #include "plan/cost.hpp"
+#include "plan/link_bytes.hpp"
 #include "topology/job_graph.hpp"
 
+#include <memory>
 #include <optional>
 
 namespace qccl {
@@ -29,6 +31,9 @@ struct NearLink {
 };
 // Nothing: no host has two ranks.
 std::optional<NearLink> near_link(const JobTopology &job);
+
+// The class of the path between each two ranks. Holds `job`.
+LinkClassOf link_class_of(std::shared_ptr<const JobTopology> job);
 
 // Whether each rank is on a GPU.
 bool are_on_gpus(const JobTopology &job);

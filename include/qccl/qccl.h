@@ -524,11 +524,13 @@ QCCL_API qcclResult_t qcclCommDeregister(qcclComm_t comm, void *handle);
  * in words: "all_reduce bytes=64M type=float op=sum codec=int4". The collective comes first; then,
  * in any order and each with a default, bytes= (of the whole vector: with reduce_scatter and
  * all_gather all ranks' blocks) or count= (elements, as the function takes them), but not both,
- * type=, op=, root=, codec= and algorithm=. Without the last two the text says what a call without
+ * type=, op=, root=, codec=, algorithm= and format= (text, or json: one object with the same and
+ * more, which `man qccl-info` describes). Without codec= and algorithm= it says what a call without
  * a config would get, and first whose codec, algorithm and cut that are, if the communicator's
- * config or the environment named them: "codec int4 by item 2 of QCCL_CODEC, ...". *bytes is the
- * buffer's size before the call and the text's, closing zero included, after it. buffer may be NULL
- * to ask for the size; one that is too small is refused, with *bytes set. Any thread, any time. */
+ * config or the environment named them: "codec int4 by item 2 of QCCL_CODEC, ...". The last line of
+ * a text begins with the chosen algorithm and says why it won. *bytes is the buffer's size before
+ * the call and the text's, closing zero included, after it. buffer may be NULL to ask for the size;
+ * one that is too small is refused, with *bytes set. Any thread, any time. */
 QCCL_API qcclResult_t qcclExplain(qcclComm_t comm, const char *what, char *buffer, size_t *bytes);
 
 /* Sums since the communicator was made. Set `size` to sizeof(qcclCommStats_t) before the call.

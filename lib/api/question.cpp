@@ -18,7 +18,7 @@ Error refuse(std::string_view word) {
     return Error::make(Code::invalid_argument,
                        "what: \"%.*s\" is not understood; expected a collective (all_reduce, "
                        "reduce_scatter, all_gather, broadcast, barrier), then bytes= or count=, "
-                       "type=, op=, root=, codec=, algorithm=",
+                       "type=, op=, root=, codec=, algorithm=, format=text or json",
                        static_cast<int>(std::min<size_t>(word.size(), 40)), word.data());
 }
 
@@ -39,6 +39,10 @@ Result<bool> take_word(std::string_view word, Words &words) {
     if (key == "codec") {
         QCCL_TRY(words.question.codec, parse_codec(value));
         return true;
+    }
+    if (key == "format") {
+        words.question.is_json = value == "json";
+        return value == "json" || value == "text";
     }
     if (key == "algorithm") words.question.algorithm = value;
     const auto root = key == "root" ? parse_count(value) : std::nullopt;

@@ -1,4 +1,5 @@
-// A call in words, as qcclExplain takes it: "all_reduce bytes=64M type=float op=sum codec=int4".
+// A call in words, as qcclExplain takes it: "all_reduce bytes=64M type=float op=sum codec=int4
+// format=json".
 #pragma once
 
 #include "base/result.hpp"
@@ -19,6 +20,7 @@ struct Question {
     uint64_t count = 0; // as the C API means it
     std::optional<Codec> codec;
     std::string algorithm; // empty: none is named
+    bool is_json = false;  // what the answer is written in: JSON, or text
 };
 
 // Among `ranks`; `bytes` are those of the whole vector. An error lists what is possible.

@@ -3,6 +3,7 @@
 #include "api/entry.hpp"
 #include "api/question.hpp"
 #include "plan/explain.hpp"
+#include "topology/job_links.hpp"
 
 #include <cstring>
 #include <string>
@@ -22,15 +23,20 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                                                      question.op, question.count)));
     Tables tables = parts.tables;
     tables.limits = limits_of(cut_into(choice.pieces, parts.cut));
-    QCCL_TRY(const std::string plan, explain({.collective = question.collective,
-                                              .count = question.count,
-                                              .ranks = comm.size(),
-                                              .root = question.root,
-                                              .type = question.type,
-                                              .codec = choice.codec,
-                                              .places = parts.places.get()},
-                                             tables, choice.algorithm));
-    return choice.reasons + "over " + parts.transport->name() + "\n" + plan;
+    LinkByteCounter link_bytes(parts.topology ? link_class_of(parts.topology)
+                                              : link_class_by_hosts(parts.places.get()));
+    QCCL_TRY(Explanation explanation,
+             explain({.collective = question.collective,
+                      .count = question.count,
+                      .ranks = comm.size(),
+                      .root = question.root,
+                      .type = question.type,
+                      .codec = choice.codec,
+                      .places = parts.places.get()},
+                     tables, choice.algorithm, question.is_json ? &link_bytes : nullptr));
+    explanation.rules = choice.reasons;
+    explanation.transport = parts.transport->name();
+    return question.is_json ? print_json(explanation) : print_text(explanation);
 }
 
 } // namespace qccl

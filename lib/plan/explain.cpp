@@ -1,236 +1,191 @@
 #include "plan/explain.hpp"
 
-#include "codec/error_bound.hpp"
-#include "plan/budget_choice.hpp"
-
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
 
 namespace qccl {
 
 namespace {
 
-template <class... Arguments>
-void append(std::string &text, const char *format, Arguments... arguments) {
-    char line[256];
-    std::snprintf(line, sizeof line, format, arguments...);
-    text += line;
-}
+using Verdict = ExplainedCandidate::Verdict;
 
-std::string print_bytes(uint64_t bytes) {
-    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    auto value = static_cast<double>(bytes);
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < std::size(units); unit++) value /= 1024;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.4g %s", value, units[unit]);
+template <class... Arguments> std::string print(const char *format, Arguments... arguments) {
+    char text[256];
+    std::snprintf(text, sizeof text, format, arguments...);
     return text;
 }
+
+std::string print_factor(double factor) { return print("%.3g", factor); }
+
+// What takes most of the time that `cost` has more than `best`: "1.2 ms more on the wire". The
+// parts of a cost overlap, so that their sum says nothing.
+std::string greatest_excess(const Cost &cost, const Cost &best) {
+    struct Part {
+        double more;
+        const char *where;
+    };
+    const std::array<Part, 4> parts = {
+        {{cost.wire_ns - best.wire_ns, "on the wire"},
+         {cost.compute_ns - best.compute_ns, "copying, encoding and decoding"},
+         {cost.messages_ns - best.messages_ns, "handling messages"},
+         {cost.latency_ns - best.latency_ns, "waiting for messages"}}};
+    const auto most = std::ranges::max_element(parts, {}, &Part::more);
+    if (most->more < (cost.time_ns - best.time_ns) / 2)
+        return "its segments overlap less work with the wire";
+    std::string text = print_time(most->more) + " more " + most->where;
+    if (most == parts.end() - 1 && cost.rounds > best.rounds)
+        text += print(", in %u rounds instead of %u", cost.rounds, best.rounds);
+    return text;
+}
+
+// But for what a factor shows.
+bool is_as_fast(const Cost &cost, const Cost &best) {
+    return cost.time_ns >= best.time_ns && cost.time_ns < best.time_ns * 1.005;
+}
+
+// Of what is about as fast as the chosen plan, by is_preferred.
+std::string finer_difference(const Plan &plan, const Plan &best, DataType type) {
+    const std::string as_fast = print("as fast within %.0f %%, but ", (equal_time - 1) * 100);
+    if (plan.cost.noise > best.cost.noise)
+        return as_fast + print("loses more: NMSE %.2g instead of %.2g", predicted_nmse(plan, type),
+                               predicted_nmse(best, type));
+    if (plan.cost.far_peers > best.cost.far_peers)
+        return as_fast + print("has more streams between hosts: %u of a rank instead of %u",
+                               plan.cost.far_peers, best.cost.far_peers);
+    if (is_as_fast(plan.cost, best.cost)) return "as fast; the one that is listed first is taken";
+    return print("takes %s times as long",
+                 print_factor(plan.cost.time_ns / best.cost.time_ns).c_str());
+}
+
+// Judges the candidates of one call.
+class Judge {
+public:
+    Judge(const Explanation &all, const Algorithm &forced) : all_(all), forced_(forced) {}
+
+    ExplainedCandidate judge(Candidate candidate) const {
+        ExplainedCandidate judged{.plan = std::move(candidate.plan), .why = {}};
+        if (judged.plan.geometry.segment == 0) {
+            judged.verdict = Verdict::impossible;
+            judged.why = candidate.refusal;
+        } else if (judged.plan.algorithm == all_.chosen().algorithm) {
+            judged.verdict = Verdict::chosen;
+            judged.why = why_chosen(candidate.refusal);
+        } else if (!candidate.refusal.empty()) {
+            judged.verdict = Verdict::refused;
+            judged.why = candidate.refusal;
+        } else {
+            judged.why = why_lost(judged.plan);
+        }
+        return judged;
+    }
+
+    // After all candidates have been judged.
+    std::string how_it_won() const {
+        const Plan &best = all_.chosen();
+        const Plan *next = nullptr;
+        for (const ExplainedCandidate &other : all_.candidates) {
+            if (other.verdict != Verdict::lost || breaks_budget(other.plan)) continue;
+            if (!next || other.plan.cost.time_ns < next->cost.time_ns) next = &other.plan;
+        }
+        if (!next) return "nothing else may be chosen";
+        if (best.cost.time_ns > next->cost.time_ns)
+            return print("as fast as the fastest within %.0f %%, and less noisy or with fewer "
+                         "streams between hosts",
+                         (equal_time - 1) * 100);
+        if (is_as_fast(next->cost, best.cost))
+            return "nothing is faster; " + spec(next->algorithm) + " takes as long";
+        return print("the fastest, before %s, which takes %s times as long",
+                     spec(next->algorithm).c_str(),
+                     print_factor(next->cost.time_ns / best.cost.time_ns).c_str());
+    }
+
+private:
+    std::string why_chosen(const std::string &refusal) const {
+        if (!forced_) return {}; // known when all have been judged
+        return refusal.empty() ? "it was asked for" : "it was asked for; not by itself: " + refusal;
+    }
+
+    bool breaks_budget(const Plan &plan) const {
+        const Codec &asked = all_.problem.codec;
+        if (!asked.is_auto() || asked.budget.nmse == 0) return false;
+        const auto most = nmse_bound(plan);
+        return !most || *most > asked.budget.nmse;
+    }
+
+    std::string why_lost(const Plan &plan) const {
+        const Plan &best = all_.chosen();
+        const double factor = plan.cost.time_ns / best.cost.time_ns;
+        if (breaks_budget(plan))
+            return nmse_bound(plan) ? print("may lose NMSE %.2g, more than the budget's %.2g",
+                                            *nmse_bound(plan), all_.problem.codec.budget.nmse)
+                                    : "encodes too often for a bound of its error";
+        if (forced_ && factor < 1)
+            return print("not asked for, though it takes %s of the time",
+                         print_factor(factor).c_str());
+        if (factor <= equal_time) return finer_difference(plan, best, all_.problem.type);
+        return print("takes %s times as long: ", print_factor(factor).c_str()) +
+               greatest_excess(plan.cost, best.cost);
+    }
+
+    const Explanation &all_;
+    const Algorithm &forced_;
+};
+
+// Where choose has compared the plan with values as they are.
+std::optional<Plan> compared_lossless(const Problem &problem, const Plan &plan,
+                                      const Tables &tables, const Algorithm &forced) {
+    if (plan.codec.is_lossless() || !problem.has_hosts() || tables.is_reproducible)
+        return std::nullopt;
+    Problem without = problem;
+    without.codec = {};
+    auto lossless = choose(without, tables, forced);
+    return lossless ? std::optional(std::move(*lossless)) : std::nullopt;
+}
+
+} // namespace
 
 std::string print_time(double ns) {
     constexpr const char *units[] = {"ns", "us", "ms", "s"};
     size_t unit = 0;
     for (; ns >= 1000 && unit + 1 < std::size(units); unit++) ns /= 1000;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g %s", ns, units[unit]);
-    return text;
+    return print("%.3g %s", ns, units[unit]);
 }
 
-// What would make it known.
-constexpr const char *unknown_rate =
-    "the rate between hosts is unknown, so that no gain of a codec can be predicted; "
-    "`qccl-perf calibrate` measures it, QCCL_LINK_RATE says it, and min=0 in the codec asks for it "
-    "all the same";
-
-void add_head(std::string &text, const Problem &problem, const Plan &plan, const Speeds &speeds) {
-    append(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
-           static_cast<unsigned long long>(problem.count), name(problem.type),
-           has_part_per_rank(problem.collective) ? " for each rank" : "",
-           print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
-           problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
-    if (!plan.codec.is_lossless() || problem.codec.is_lossless() || problem.codec.is_auto()) return;
-    text += "  travels with none: ";
-    if (problem.codec.min_bytes)
-        append(text, "smaller than the codec's %s\n",
-               print_bytes(*problem.codec.min_bytes).c_str());
-    else if (!speeds.is_far_rate_known)
-        append(text, "%s\n", unknown_rate);
-    else
-        append(text, "the codec would not make it %.3g times as fast\n", least_gain);
+std::string Explanation::reason() const {
+    std::string text = spec(chosen().algorithm) + ": ";
+    for (const ExplainedCandidate &candidate : candidates)
+        if (candidate.verdict == Verdict::chosen) text += candidate.why;
+    if (!lossless) return text;
+    return text + "; with " + spec(chosen().codec) + " " +
+           print("%.2g", lossless->cost.time_ns / chosen().cost.time_ns) +
+           " times as fast as with none (" + spec(lossless->algorithm) + ", " +
+           print_time(lossless->cost.time_ns) + ")";
 }
 
-void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &choice) {
-    const Plan &plan = choice.plan;
-    text.append("  travels with ").append(spec(plan.codec));
-    switch (choice.outcome) {
-    case BudgetChoice::Outcome::codec:
-        append(text, " (%.4g bits a value): %s\n", bits_per_value(plan.codec, problem.type),
-               problem.codec.budget.nmse == 0 ? "the most accurate within the bits"
-                                              : "the fastest that keeps the error");
-        return;
-    case BudgetChoice::Outcome::no_gain:
-        append(text, ": no codec within the budget would make it %.3g times as fast\n", least_gain);
-        return;
-    case BudgetChoice::Outcome::no_link:
-        text += ": between ranks of one host, or reproducible ones, no slow link is known that a "
-                "codec would relieve; min=0 asks for one all the same\n";
-        return;
-    case BudgetChoice::Outcome::unknown_link: append(text, ": %s\n", unknown_rate); return;
-    case BudgetChoice::Outcome::too_small:
-        append(text, ": smaller than the codec's %s\n",
-               print_bytes(*problem.codec.min_bytes).c_str());
-        return;
-    case BudgetChoice::Outcome::fits:
-        append(text, ": values as they are take no more than %.4g bits\n",
-               problem.codec.budget.most_bits());
-        return;
-    case BudgetChoice::Outcome::missed:
-        text.append(": ").append(missed_budget(choice, problem)).append("\n");
-        return;
-    }
-}
-
-// "    int4, 4.5 bits a value: NMSE at most 0.049 by direct, too much"
-void add_option(std::string &text, const BudgetOption &option, const Budget &budget) {
-    append(text, "    %s, %.4g bits a value: ", spec(option.codec).c_str(), option.bits);
-    if (budget.nmse == 0)
-        append(text, "NMSE of one encode at most %.2g%s\n", *option.nmse,
-               option.keeps ? ", the least" : "");
-    else if (!option.plan)
-        text += "cannot be\n";
-    else if (!option.nmse)
-        append(text, "encoded too often by %s for a bound\n", spec(option.plan->algorithm).c_str());
-    else if (option.keeps)
-        append(text, "NMSE at most %.2g by %s, %s\n", *option.nmse,
-               spec(option.plan->algorithm).c_str(), print_time(option.plan->cost.time_ns).c_str());
-    else
-        append(text, "NMSE up to %.2g by %s, too much\n", *option.nmse,
-               spec(option.plan->algorithm).c_str());
-}
-
-// "2, 2 and 3"
-std::string print_sizes(const Partition &hosts) {
-    constexpr size_t most_shown = 8;
-    std::string text;
-    for (size_t i = 0; i < hosts.groups() && i < most_shown; i++) {
-        if (i != 0) text += i + 1 == hosts.groups() ? " and " : ", ";
-        text += std::to_string(hosts.ranks(i).size());
-    }
-    return hosts.groups() > most_shown ? text + ", ..." : text;
-}
-
-// "2 nodes with 3 and 2 ranks": what hierarchies are made of beside hosts.
-void add_tiers(std::string &text, const Places &places) {
-    for (const Partition &tier : places.tiers()) {
-        if (tier == places.hosts()) continue;
-        const bool is_finer = tier.groups() > places.hosts().groups();
-        append(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
-               print_sizes(tier).c_str());
-    }
-}
-
-void add_places(std::string &text, const Problem &problem, const Speeds &speeds) {
-    if (!problem.places) return;
-    const Partition &hosts = problem.places->hosts();
-    if (problem.has_hosts())
-        append(
-            text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host\n",
-            hosts.groups(), print_sizes(hosts).c_str(),
-            print_time(speeds.far.alone.latency_ns).c_str(),
-            speeds.is_far_rate_known ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns);
-    add_tiers(text, *problem.places);
-    constexpr size_t most_shown = 64;
-    text += "  rings go by";
-    const auto ring = problem.places->ring();
-    for (size_t i = 0; i < ring.size() && i < most_shown; i++)
-        text.append(" ").append(std::to_string(ring[i]));
-    text += ring.size() > most_shown ? " ...\n" : "\n";
-}
-
-void add_candidate(std::string &text, const Candidate &candidate, const Plan &chosen,
-                   const Problem &problem) {
-    const Plan &plan = candidate.plan;
-    const Cost &cost = plan.cost;
-    append(text, "%c %-8s", plan.algorithm == chosen.algorithm ? '*' : ' ',
-           spec(plan.algorithm).c_str());
-    if (plan.geometry.segment == 0) {
-        append(text, " cannot be: %s\n", candidate.refusal.c_str());
-        return;
-    }
-    append(text, " %9s: %s in %u %s and messages, %s computing, %s on the wire;",
-           print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
-           cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
-           print_time(cost.wire_ns).c_str());
-    append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
-           static_cast<unsigned long long>(plan.geometry.instances),
-           plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
-           plan.geometry.lanes == 1 ? "lane" : "lanes");
-    if (cost.host_bytes != 0)
-        append(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
-    if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
-        append(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
-    if (cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, problem.type));
-    if (const auto most = nmse_bound(plan); most && *most != 0)
-        append(text, ", at most %.2g", *most);
-    if (!candidate.refusal.empty()) append(text, "; not by itself: %s", candidate.refusal.c_str());
-    text += "\n";
-}
-
-void add_reason(std::string &text, const std::vector<Candidate> &candidates, const Plan &chosen,
-                bool is_forced) {
-    text += spec(chosen.algorithm);
-    if (is_forced) {
-        text += ": it was asked for\n";
-        return;
-    }
-    bool is_only = true, is_fastest = true;
-    for (const Candidate &candidate : candidates) {
-        if (candidate.plan.algorithm == chosen.algorithm || !candidate.refusal.empty()) continue;
-        is_only = false;
-        is_fastest = is_fastest && chosen.cost.time_ns <= candidate.plan.cost.time_ns;
-    }
-    if (is_only)
-        text += ": nothing else may be chosen\n";
-    else if (is_fastest)
-        text += ": the fastest\n";
-    else
-        append(
-            text,
-            ": as fast as the fastest within %.0f %%, and less noisy or with fewer streams between "
-            "hosts\n",
-            (equal_time - 1) * 100);
-}
-
-} // namespace
-
-Result<std::string> explain(const Problem &problem, const Tables &tables, const Algorithm &forced) {
-    BudgetChoice choice;
+Result<Explanation> explain(const Problem &problem, const Tables &tables, const Algorithm &forced,
+                            LinkByteCounter *link_bytes) {
+    Explanation all{.problem = problem, .planned = problem, .tables = tables, .choice = {}};
     if (problem.codec.is_auto()) {
-        QCCL_TRY(choice, choose_within(problem, tables, forced));
+        QCCL_TRY(all.choice, choose_within(problem, tables, forced));
     } else {
-        QCCL_TRY(choice.plan, choose(problem, tables, forced));
+        QCCL_TRY(all.choice.plan, choose(problem, tables, forced));
     }
-    const Plan &chosen = choice.plan;
-    Problem as_it_travels = problem;
-    as_it_travels.places = planned_places(problem.places, tables);
-    as_it_travels.codec = chosen.codec;
-    QCCL_TRY(const auto candidates, find_candidates(as_it_travels, tables, forced));
-    std::string text;
-    add_head(text, problem, chosen, tables.speeds);
-    if (problem.codec.is_auto()) add_outcome(text, problem, choice);
-    for (const BudgetOption &option : choice.options)
-        add_option(text, option, problem.codec.budget);
-    if (tables.is_reproducible)
-        text +=
-            "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";
-    else
-        add_places(text, problem, tables.speeds);
-    if (tables.speeds.ranks_per_core > 1)
-        append(text, "  %.3g ranks share a core\n", tables.speeds.ranks_per_core);
-    for (const Candidate &candidate : candidates)
-        add_candidate(text, candidate, chosen, as_it_travels);
-    add_reason(text, candidates, chosen, static_cast<bool>(forced));
-    return text;
+    all.planned.places = planned_places(problem.places, tables);
+    all.planned.codec = all.chosen().codec;
+    all.lossless = compared_lossless(problem, all.chosen(), tables, forced);
+    QCCL_TRY(auto found, find_candidates(all.planned, tables, forced));
+    const Judge judge(all, forced);
+    for (Candidate &candidate : found) all.candidates.push_back(judge.judge(std::move(candidate)));
+    const bool counts = link_bytes && problem.ranks <= LinkByteCounter::most_ranks;
+    for (ExplainedCandidate &candidate : all.candidates) {
+        if (candidate.verdict == Verdict::chosen && !forced) candidate.why = judge.how_it_won();
+        if (!counts || candidate.verdict == Verdict::impossible) continue;
+        QCCL_TRY(candidate.link_bytes,
+                 link_bytes->count(candidate.plan, all.planned, tables.limits));
+    }
+    return all;
 }
 
 } // namespace qccl

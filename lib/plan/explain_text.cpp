@@ -1,0 +1,214 @@
+#include "plan/explain.hpp"
+
+#include "codec/error_bound.hpp"
+
+#include <cstdio>
+
+namespace qccl {
+
+namespace {
+
+template <class... Arguments>
+void append(std::string &text, const char *format, Arguments... arguments) {
+    char line[256];
+    std::snprintf(line, sizeof line, format, arguments...);
+    text += line;
+}
+
+std::string print_bytes(uint64_t bytes) {
+    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    auto value = static_cast<double>(bytes);
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(units); unit++) value /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g %s", value, units[unit]);
+    return text;
+}
+
+// What would make it known.
+constexpr const char *unknown_rate =
+    "the rate between hosts is unknown, so that no gain of a codec can be predicted; "
+    "`qccl-perf calibrate` measures it, QCCL_LINK_RATE says it, and min=0 in the codec asks for it "
+    "all the same";
+
+void add_head(std::string &text, const Problem &problem, const Plan &plan, const Speeds &speeds) {
+    append(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
+           static_cast<unsigned long long>(problem.count), name(problem.type),
+           has_part_per_rank(problem.collective) ? " for each rank" : "",
+           print_bytes(vector_bytes(problem)).c_str(), problem.ranks,
+           problem.ranks == 1 ? "rank" : "ranks", spec(problem.codec).c_str());
+    if (!plan.codec.is_lossless() || problem.codec.is_lossless() || problem.codec.is_auto()) return;
+    text += "  travels with none: ";
+    if (problem.codec.min_bytes)
+        append(text, "smaller than the codec's %s\n",
+               print_bytes(*problem.codec.min_bytes).c_str());
+    else if (!speeds.is_far_rate_known)
+        append(text, "%s\n", unknown_rate);
+    else
+        append(text, "the codec would not make it %.3g times as fast\n", least_gain);
+}
+
+void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &choice) {
+    const Plan &plan = choice.plan;
+    text.append("  travels with ").append(spec(plan.codec));
+    switch (choice.outcome) {
+    case BudgetChoice::Outcome::codec:
+        append(text, " (%.4g bits a value): %s\n", bits_per_value(plan.codec, problem.type),
+               problem.codec.budget.nmse == 0 ? "the most accurate within the bits"
+                                              : "the fastest that keeps the error");
+        return;
+    case BudgetChoice::Outcome::no_gain:
+        append(text, ": no codec within the budget would make it %.3g times as fast\n", least_gain);
+        return;
+    case BudgetChoice::Outcome::no_link:
+        text += ": between ranks of one host, or reproducible ones, no slow link is known that a "
+                "codec would relieve; min=0 asks for one all the same\n";
+        return;
+    case BudgetChoice::Outcome::unknown_link: append(text, ": %s\n", unknown_rate); return;
+    case BudgetChoice::Outcome::too_small:
+        append(text, ": smaller than the codec's %s\n",
+               print_bytes(*problem.codec.min_bytes).c_str());
+        return;
+    case BudgetChoice::Outcome::fits:
+        append(text, ": values as they are take no more than %.4g bits\n",
+               problem.codec.budget.most_bits());
+        return;
+    case BudgetChoice::Outcome::missed:
+        text.append(": ").append(missed_budget(choice, problem)).append("\n");
+        return;
+    }
+}
+
+// "    int4, 4.5 bits a value: NMSE at most 0.049 by direct, too much"
+void add_option(std::string &text, const BudgetOption &option, const Budget &budget) {
+    append(text, "    %s, %.4g bits a value: ", spec(option.codec).c_str(), option.bits);
+    if (budget.nmse == 0)
+        append(text, "NMSE of one encode at most %.2g%s\n", *option.nmse,
+               option.keeps ? ", the least" : "");
+    else if (!option.plan)
+        text += "cannot be\n";
+    else if (!option.nmse)
+        append(text, "encoded too often by %s for a bound\n", spec(option.plan->algorithm).c_str());
+    else if (option.keeps)
+        append(text, "NMSE at most %.2g by %s, %s\n", *option.nmse,
+               spec(option.plan->algorithm).c_str(), print_time(option.plan->cost.time_ns).c_str());
+    else
+        append(text, "NMSE up to %.2g by %s, too much\n", *option.nmse,
+               spec(option.plan->algorithm).c_str());
+}
+
+// "2, 2 and 3"
+std::string print_sizes(const Partition &hosts) {
+    constexpr size_t most_shown = 8;
+    std::string text;
+    for (size_t i = 0; i < hosts.groups() && i < most_shown; i++) {
+        if (i != 0) text += i + 1 == hosts.groups() ? " and " : ", ";
+        text += std::to_string(hosts.ranks(i).size());
+    }
+    return hosts.groups() > most_shown ? text + ", ..." : text;
+}
+
+// "2 nodes with 3 and 2 ranks": what hierarchies are made of beside hosts.
+void add_tiers(std::string &text, const Places &places) {
+    for (const Partition &tier : places.tiers()) {
+        if (tier == places.hosts()) continue;
+        const bool is_finer = tier.groups() > places.hosts().groups();
+        append(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
+               print_sizes(tier).c_str());
+    }
+}
+
+void add_places(std::string &text, const Explanation &all) {
+    const Places *const places = all.problem.places;
+    if (!places) return;
+    const Speeds &speeds = all.tables.speeds;
+    if (all.problem.has_hosts())
+        append(
+            text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host\n",
+            places->hosts().groups(), print_sizes(places->hosts()).c_str(),
+            print_time(speeds.far.alone.latency_ns).c_str(),
+            speeds.is_far_rate_known ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns);
+    add_tiers(text, *places);
+    constexpr size_t most_shown = 64;
+    text += "  rings go by";
+    const auto ring = places->ring();
+    for (size_t i = 0; i < ring.size() && i < most_shown; i++)
+        text.append(" ").append(std::to_string(ring[i]));
+    text += ring.size() > most_shown ? " ...\n" : "\n";
+}
+
+// "; all ranks send 6 MiB by tcp and 3 MiB by nvlink"
+void add_link_bytes(std::string &text, const LinkBytes &bytes) {
+    std::string list;
+    for (size_t of_class = link_classes; of_class-- > 0;) {
+        if (bytes[of_class] == 0) continue;
+        list.append(list.empty() ? "" : ", ").append(print_bytes(bytes[of_class])).append(" by ");
+        list.append(name(static_cast<LinkClass>(of_class)));
+    }
+    if (!list.empty()) text.append("; all together ").append(list);
+}
+
+void add_error(std::string &text, const Plan &plan, DataType type) {
+    if (plan.cost.noise != 0) append(text, "; NMSE %.4g", predicted_nmse(plan, type));
+    if (const auto most = nmse_bound(plan); most && *most != 0)
+        append(text, ", at most %.2g", *most);
+}
+
+void add_verdict(std::string &text, const ExplainedCandidate &candidate) {
+    using Verdict = ExplainedCandidate::Verdict;
+    if (candidate.verdict == Verdict::refused)
+        text.append("; not by itself: ").append(candidate.why);
+    else if (candidate.verdict == Verdict::lost)
+        text.append("; ").append(candidate.why);
+}
+
+void add_candidate(std::string &text, const ExplainedCandidate &candidate, const Problem &problem) {
+    using Verdict = ExplainedCandidate::Verdict;
+    const Plan &plan = candidate.plan;
+    const Cost &cost = plan.cost;
+    append(text, "%c %-8s", candidate.verdict == Verdict::chosen ? '*' : ' ',
+           spec(plan.algorithm).c_str());
+    if (candidate.verdict == Verdict::impossible) {
+        text.append(" cannot be: ").append(candidate.why).append("\n");
+        return;
+    }
+    append(text, " %9s: %s in %u %s and messages, %s computing, %s on the wire;",
+           print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
+           cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
+           print_time(cost.wire_ns).c_str());
+    append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
+           static_cast<unsigned long long>(plan.geometry.instances),
+           plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
+           plan.geometry.lanes == 1 ? "lane" : "lanes");
+    if (cost.host_bytes != 0)
+        append(text, "; %s leave a host", print_bytes(cost.host_bytes).c_str());
+    if (candidate.link_bytes) add_link_bytes(text, *candidate.link_bytes);
+    if (!plan.codec.is_lossless() && plan.algorithm.row().inner_noise && problem.places)
+        append(text, "; %s below the outermost tier", spec(plan.inner_codec).c_str());
+    add_error(text, plan, problem.type);
+    add_verdict(text, candidate);
+    text += "\n";
+}
+
+} // namespace
+
+std::string print_text(const Explanation &all) {
+    std::string text = all.rules;
+    if (!all.transport.empty()) text.append("over ").append(all.transport).append("\n");
+    add_head(text, all.problem, all.chosen(), all.tables.speeds);
+    if (all.problem.codec.is_auto()) add_outcome(text, all.problem, all.choice);
+    for (const BudgetOption &option : all.choice.options)
+        add_option(text, option, all.problem.codec.budget);
+    if (all.tables.is_reproducible)
+        text +=
+            "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";
+    else
+        add_places(text, all);
+    if (all.tables.speeds.ranks_per_core > 1)
+        append(text, "  %.3g ranks share a core\n", all.tables.speeds.ranks_per_core);
+    for (const ExplainedCandidate &candidate : all.candidates)
+        add_candidate(text, candidate, all.planned);
+    return text + all.reason() + "\n";
+}
+
+} // namespace qccl

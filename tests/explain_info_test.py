@@ -1,0 +1,116 @@
+"""qccl-info explain from outside: machines that are not there, sizes, verdicts, bytes by link, JSON, and what is refused.
+
+usage: explain_info_test.py QCCL_INFO
+"""
+import json
+import re
+import sys
+import tempfile
+import unittest
+
+import tool
+
+INFO = sys.argv.pop(1)
+JOB = "4 x node(2 gpu nvlink:450) net:rdma:100gbit"
+
+
+def info(*words, **more):
+    return tool.run([INFO, *words], **more)
+
+
+class Explanations(unittest.TestCase):
+    def rows(self, *words, **more):
+        return json.loads(info("explain", *words, "--json", "-", **more).stdout)["rows"]
+
+    def test_machines_that_are_not_there(self):
+        said = info("explain", "all_reduce", "--bytes", "64M", "--topology", JOB).stdout
+        self.assertIn("of 16777216 float (64 MiB) on 8 ranks", said)
+        self.assertIn("4 hosts with 2, 2, 2 and 2 ranks; between them 3 us, and 11.5 GB/s", said)
+        self.assertRegex(said, r"all together [\d.]+ [KMG]iB by gpudirect_rdma, [\d.]+ [KMG]iB by nvlink")
+        document = json.loads(info("explain", "all_reduce", "--bytes", "1M", "--topology", JOB, "--ranks", "6", "--json", "-").stdout)
+        self.assertEqual((document["machine"]["ranks"], document["machine"]["hosts"], document["machine"]["gpus"]), (6, 3, True))
+        self.assertEqual(document["machine"]["link_between_hosts"], {"class": "rdma", "GBps": 11.5})
+        self.assertEqual(document["machine"]["link_in_host"]["class"], "nvlink")
+
+    def test_sizes_as_qccl_perf_takes_them(self):
+        rows = self.rows("all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "--ranks", "4", "--codec", "none,int8:min=0")
+        self.assertEqual([(row["bytes"], row["used_codec"]) for row in rows],
+                         [(size << 10, codec) for size in (1, 8, 64) for codec in ("none", "int8")])
+        said = info("explain", "all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "--ranks", "4").stdout
+        self.assertEqual(len(re.findall(r"(?m)^all_reduce of", said)), 3)
+        default = info("explain", "all_reduce", "--ranks", "2").stdout
+        self.assertIn("(32 MiB)", default)
+
+    def test_each_candidate_has_a_verdict(self):
+        for words in (["all_reduce", "--codec", "int4"], ["all_reduce", "--type", "half"], ["broadcast", "--root", "3"], ["all_gather", "--algo", "ring"],
+                      ["all_reduce", "--codec", "auto:nmse=1e-2"]):
+            row, = self.rows(*words, "--bytes", "4M", "--topology", "4 x node(2 core) net:tcp:1gbit", "--ranks", "8")
+            self.assertEqual(row["version"], 1)
+            chosen = [each for each in row["candidates"] if each["verdict"] == "chosen"]
+            self.assertEqual([each["algorithm"] for each in chosen], [row["algorithm"]])
+            self.assertTrue(row["reason"].startswith(row["algorithm"] + ": "), row["reason"])
+            for each in row["candidates"]:
+                self.assertIn(each["verdict"], ("chosen", "lost", "refused", "impossible"))
+                self.assertTrue(each["why"], each)
+                if each["verdict"] == "impossible":
+                    continue
+                self.assertGreater(each["time_us"], 0)
+                self.assertEqual(set(each["bytes_by_link"]) - {"tcp", "shared_memory"}, set())
+                self.assertGreaterEqual(each["bytes_by_link"]["tcp"], each["host_bytes"])
+                if each["verdict"] == "lost" and "--algo" not in words and "may lose" not in each["why"]:
+                    self.assertGreaterEqual(each["time_us"] * 1.08, row["time_us"])
+
+    def test_bytes_by_link_are_those_of_all_ranks(self):
+        # In a ring over two hosts of two ranks two of four links lead to the other host; each carries 6 of 4 chunks.
+        row, = self.rows("all_reduce", "--bytes", "64M", "--hosts", "2,2", "--algo", "ring")
+        ring, = (each for each in row["candidates"] if each["algorithm"] == "ring")
+        self.assertAlmostEqual(ring["bytes_by_link"]["tcp"] / (2 * 1.5 * (64 << 20)), 1, delta=0.001)
+        self.assertEqual(ring["bytes_by_link"]["tcp"], ring["bytes_by_link"]["shared_memory"])
+        self.assertEqual(ring["wire_bytes"] * 4, sum(ring["bytes_by_link"].values()))
+
+    def test_a_rate_that_nothing_says_is_unknown(self):
+        quiet = {"QCCL_LINK_RATE": "", "QCCL_CALIBRATION": ""}
+        words = ("all_reduce", "--bytes", "4M", "--hosts", "1,1", "--codec", "int4")
+        unknown, = self.rows(*words, env=quiet)
+        self.assertEqual((unknown["machine"]["host_GBps"], unknown["used_codec"]), (None, "none"))
+        known, = self.rows(*words, "--rate", "1gbit", env=quiet)
+        self.assertEqual((known["machine"]["host_GBps"], known["used_codec"]), (0.125, "int4"))
+        self.assertGreater(known["lossless"]["time_us"], 2 * known["time_us"])
+        self.assertRegex(known["reason"], r"with int4 [\d.]+ times as fast as with none")
+        self.assertIn("an unknown rate, taken for", info("explain", *words, env=quiet).stdout)
+
+    def test_json_beside_the_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/explain.json"
+            said = info("explain", "all_reduce", "--bytes", "1M", "--ranks", "4", "--json", path).stdout
+            self.assertEqual(said, info("explain", "all_reduce", "--bytes", "1M", "--ranks", "4").stdout)
+            with open(path) as file:
+                row, = json.load(file)["rows"]
+            self.assertEqual(said.splitlines()[-1], row["reason"])
+
+    def test_what_cannot_be_is_refused(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write("qccl-topology version=1\n")
+            text.flush()
+            for words, because in ((["--bytes", "1M"], "--ranks, --hosts or --topology is required"),
+                                   (["-b", "2M", "-e", "1M", "--ranks", "2"], "is above --maxbytes"),
+                                   (["-b", "many", "--ranks", "2"], "'many' is no size"),
+                                   (["-f", "0", "--ranks", "2"], "'0' is no number from 1"),
+                                   (["--bytes", "1M", "-e", "2M", "--ranks", "2"], "--bytes excludes --maxbytes"),
+                                   (["--topology", JOB, "--ranks", "9"], "has 8 GPUs, too few for 9 ranks"),
+                                   (["--topology", JOB, "--hosts", "4,4"], "leave --hosts out"),
+                                   (["--topology", "2 x node(2 core)"], "nothing connects the nodes"),
+                                   (["--topology", "2 x node() net:0"], "expected a rate above 0"),
+                                   (["--topology", text.name], text.name),
+                                   (["--hosts", "1,1", "--rate", "0"], "'0' is no rate above 0"),
+                                   (["--hosts", "2,2", "--ranks", "3"], "--hosts has 4 ranks, and --ranks says 3"),
+                                   (["--ranks", "2", "--root", "all"], "name one root"),
+                                   (["--ranks", "2", "--json", "/nowhere/x"], "/nowhere/x")):
+                said = info("explain", "all_reduce", *words, expect=None)
+                self.assertIn(because, said.stderr, words)
+                self.assertEqual(said.stderr.count("\n"), 1)
+                self.assertEqual(said.stdout, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
