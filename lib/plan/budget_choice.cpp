@@ -94,7 +94,8 @@ const BudgetOption *most_accurate_of(std::vector<BudgetOption> &options) {
 }
 
 Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables,
-                                    const Algorithm &forced, BudgetChoice choice) {
+                                    const Algorithm &forced, StepCounts *counts,
+                                    BudgetChoice choice) {
     if (problem.codec.budget.most_bits() >= bits_of_type(problem)) {
         choice.outcome = Outcome::fits;
         return choice;
@@ -104,17 +105,18 @@ Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables
     if (!best) return choice;
     Codec named = best->codec;
     named.min_bytes = problem.codec.min_bytes;
-    QCCL_TRY(choice.plan, choose(with_codec(problem, named), tables, forced));
+    QCCL_TRY(choice.plan, choose(with_codec(problem, named), tables, forced, counts));
     if (choice.plan.codec.is_lossless())
         choice.outcome = tables.speeds.is_far_rate_known ? Outcome::no_gain : Outcome::unknown_link;
     return choice;
 }
 
 Result<BudgetChoice> choose_by_error(const Problem &problem, const Tables &tables,
-                                     const Algorithm &forced, BudgetChoice choice) {
+                                     const Algorithm &forced, StepCounts *counts,
+                                     BudgetChoice choice) {
     std::vector<Codec> codecs;
     for (const BudgetOption &option : choice.options) codecs.push_back(option.codec);
-    QCCL_TRY(const auto candidates, find_candidates(problem, codecs, tables, forced));
+    QCCL_TRY(const auto candidates, find_candidates(problem, codecs, tables, forced, counts));
     for (size_t i = 0; i < codecs.size(); i++)
         take_best(choice.options[i], candidates[i], problem.codec.budget, forced);
     const BudgetOption *const best = fastest_of(choice.options);
@@ -149,11 +151,11 @@ std::optional<double> nmse_bound(const Plan &plan) {
 }
 
 Result<BudgetChoice> choose_within(const Problem &asked, const Tables &tables,
-                                   const Algorithm &forced) {
+                                   const Algorithm &forced, StepCounts *counts) {
     Problem problem = asked;
     problem.places = planned_places(asked.places, tables);
     BudgetChoice choice;
-    QCCL_TRY(choice.plan, choose(with_codec(problem, {}), tables, forced));
+    QCCL_TRY(choice.plan, choose(with_codec(problem, {}), tables, forced, counts));
     const auto &least = problem.codec.min_bytes;
     if (least && vector_bytes(problem) < *least) {
         choice.outcome = Outcome::too_small;
@@ -161,7 +163,7 @@ Result<BudgetChoice> choose_within(const Problem &asked, const Tables &tables,
     }
     choice.options = allowed_codecs(problem);
     const auto choose_codec = problem.codec.budget.nmse == 0 ? choose_by_bits : choose_by_error;
-    QCCL_TRY(choice, choose_codec(problem, tables, forced, std::move(choice)));
+    QCCL_TRY(choice, choose_codec(problem, tables, forced, counts, std::move(choice)));
     choice.plan.notice = missed_budget(choice, problem);
     return choice;
 }

@@ -51,7 +51,7 @@ struct BudgetChoice {
 // the call least_gain times as fast between hosts, or the budget says min=. With bits alone: the
 // codec with the least bound within so many bits, as if it had been named.
 Result<BudgetChoice> choose_within(const Problem &problem, const Tables &tables,
-                                   const Algorithm &forced = {});
+                                   const Algorithm &forced = {}, StepCounts *counts = nullptr);
 
 // That no codec keeps the budget, in a sentence for the caller; empty if one does.
 std::string missed_budget(const BudgetChoice &choice, const Problem &problem);

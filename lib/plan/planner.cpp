@@ -113,22 +113,25 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
                        spec(algorithm).c_str());
 }
 
-// Counting a schedule's steps takes by far the most time, and its outcome depends on the codec only
-// by whether there is one.
-static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem> &problems,
-                           const Tables &tables, std::vector<std::vector<Candidate>> &candidates) {
-    std::optional<Result<Tally>> counted[2];
-    for (size_t i = 0; i < problems.size(); i++) {
-        auto &tallied = counted[problems[i].codec.is_lossless() ? 1 : 0];
-        if (!tallied) tallied = tally(algorithm, problems[i]);
-        candidates[i].push_back(examine(algorithm, problems[i], tables, *tallied));
-    }
+static const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem,
+                                    StepCounts &counts) {
+    const std::pair key(spec(algorithm), problem.codec.is_lossless());
+    const auto known = counts.find(key);
+    if (known != counts.end()) return known->second;
+    return counts.emplace(key, tally(algorithm, problem)).first->second;
 }
 
-Result<std::vector<std::vector<Candidate>>> find_candidates(const Problem &asked,
-                                                            std::span<const Codec> codecs,
-                                                            const Tables &tables,
-                                                            const Algorithm &forced) {
+static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem> &problems,
+                           const Tables &tables, StepCounts &counts,
+                           std::vector<std::vector<Candidate>> &candidates) {
+    for (size_t i = 0; i < problems.size(); i++)
+        candidates[i].push_back(
+            examine(algorithm, problems[i], tables, counted(algorithm, problems[i], counts)));
+}
+
+Result<std::vector<std::vector<Candidate>>>
+find_candidates(const Problem &asked, std::span<const Codec> codecs, const Tables &tables,
+                const Algorithm &forced, StepCounts *kept) {
     if (asked.ranks == 0 || asked.root >= asked.ranks)
         return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
                            asked.ranks);
@@ -140,25 +143,28 @@ Result<std::vector<std::vector<Candidate>>> find_candidates(const Problem &asked
         problems[i].places = planned_places(asked.places, tables);
     }
     std::vector<std::vector<Candidate>> candidates(codecs.size());
+    StepCounts own;
+    StepCounts &counts = kept ? *kept : own;
     const auto known = algorithms();
     for (const Algorithm &algorithm : known)
         if (algorithm.has(asked.collective))
-            examine_codecs(algorithm, problems, tables, candidates);
+            examine_codecs(algorithm, problems, tables, counts, candidates);
     const bool is_extra = forced && std::find(known.begin(), known.end(), forced) == known.end();
     if (is_extra && forced.has(asked.collective))
-        examine_codecs(forced, problems, tables, candidates);
+        examine_codecs(forced, problems, tables, counts, candidates);
     return candidates;
 }
 
 Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables,
-                                               const Algorithm &forced) {
-    QCCL_TRY(auto candidates, find_candidates(problem, {&problem.codec, 1}, tables, forced));
+                                               const Algorithm &forced, StepCounts *counts) {
+    QCCL_TRY(auto candidates,
+             find_candidates(problem, {&problem.codec, 1}, tables, forced, counts));
     return std::move(candidates[0]);
 }
 
 static Result<Plan> choose_algorithm(const Problem &problem, const Tables &tables,
-                                     const Algorithm &forced) {
-    QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced));
+                                     const Algorithm &forced, StepCounts *counts) {
+    QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced, counts));
     if (forced) {
         for (const Candidate &candidate : candidates) {
             if (candidate.plan.algorithm != forced) continue;
@@ -184,16 +190,17 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
                        candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
 }
 
-Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm &forced) {
+Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm &forced,
+                    StepCounts *counts) {
     Problem problem = asked;
     problem.places = planned_places(asked.places, tables);
     if (problem.codec.is_auto()) {
-        QCCL_TRY(const BudgetChoice choice, choose_within(problem, tables, forced));
+        QCCL_TRY(const BudgetChoice choice, choose_within(problem, tables, forced, counts));
         return choice.plan;
     }
-    QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced));
+    QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
-    const auto lossless = choose_algorithm(losslessly(problem), tables, forced);
+    const auto lossless = choose_algorithm(losslessly(problem), tables, forced, counts);
     if (lossless && !tables.speeds.is_far_rate_known) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;

@@ -6,10 +6,12 @@
 #include "plan/corrections.hpp"
 #include "plan/cost.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace qccl {
@@ -61,16 +63,21 @@ struct Candidate {
     std::string refusal; // why it cannot be, or may not be chosen by itself; empty otherwise
 };
 
+// The steps of schedules, counted by algorithm and by whether there is a codec. Counting takes by
+// far the most of a choice's time, and problems that differ in nothing but count, type and codec
+// share the counts; whoever plans many of them keeps these from one to the next.
+using StepCounts = std::map<std::pair<std::string, bool>, Result<Tally>>;
+
 // One for each algorithm that has the collective, in the table's order; `forced`, if it is not
 // among those that are chosen from, comes last.
 Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables,
-                                               const Algorithm &forced = {});
+                                               const Algorithm &forced = {},
+                                               StepCounts *counts = nullptr);
 
 // Of each of `codecs`, instead of the problem's; all take hardly longer than one.
-Result<std::vector<std::vector<Candidate>>> find_candidates(const Problem &problem,
-                                                            std::span<const Codec> codecs,
-                                                            const Tables &tables,
-                                                            const Algorithm &forced = {});
+Result<std::vector<std::vector<Candidate>>>
+find_candidates(const Problem &problem, std::span<const Codec> codecs, const Tables &tables,
+                const Algorithm &forced = {}, StepCounts *counts = nullptr);
 
 // Whether the engine can run it, which may be named though it may not be chosen by itself.
 bool can_run(const Candidate &candidate);
@@ -85,6 +92,7 @@ inline constexpr double equal_time = 1.08; // closer than the model comes to mea
 // Between hosts, a codec that does not say from which size on it is wanted is used where it makes
 // the call so many times as fast; anywhere, one that is chosen by a budget.
 inline constexpr double least_gain = 1.25;
-Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced = {});
+Result<Plan> choose(const Problem &problem, const Tables &tables, const Algorithm &forced = {},
+                    StepCounts *counts = nullptr);
 
 } // namespace qccl

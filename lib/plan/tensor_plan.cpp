@@ -1,0 +1,108 @@
+#include "plan/tensor_plan.hpp"
+
+#include "plan/budget_choice.hpp"
+
+#include <set>
+
+namespace qccl {
+
+// A call, cut into one part, two, four and so on.
+struct TensorPlanner::Cuts {
+    std::vector<PartsTime> times;
+    std::vector<Plan> plans;
+
+    const Plan &of(uint32_t parts) const {
+        size_t i = 0;
+        while (times[i].parts != parts) i++;
+        return plans[i];
+    }
+};
+
+static Problem with_codec(Problem problem, const Codec &codec) {
+    problem.codec = codec;
+    return problem;
+}
+
+TensorPlanner::TensorPlanner(const Problem &like, Tables tables, Algorithm forced)
+    : like_(like), tables_(std::move(tables)), forced_(std::move(forced)) {}
+
+Result<TensorPlanner::Cuts> TensorPlanner::cuts_of(const Problem &problem,
+                                                   const Algorithm &forced) {
+    constexpr uint32_t most_parts = 1 << 12;
+    Cuts cuts;
+    for (uint32_t parts = 1; parts <= most_parts; parts *= 2) {
+        tables_.limits.parts = tables_.usual_limits.parts = parts;
+        QCCL_TRY(Plan plan, choose(problem, tables_, forced, &counts_));
+        const bool is_finest = plan.geometry.instances < parts;
+        if (is_finest && parts > 1) break; // smaller parts would be smaller than the codec's blocks
+        cuts.times.push_back({parts, plan.cost.time_ns});
+        cuts.plans.push_back(std::move(plan));
+    }
+    return cuts;
+}
+
+// None where the codec does not serve such a call. Of ranks on one host, and of lines of unknown
+// rate, nothing says that a codec would relieve them.
+Result<TensorPlanner::Cuts> TensorPlanner::compressed_cuts(const Problem &problem) {
+    Codec codec = like_.codec;
+    const bool is_small = codec.min_bytes && vector_bytes(problem) < *codec.min_bytes;
+    const bool is_asked_for =
+        codec.min_bytes || (problem.has_hosts() && tables_.speeds.is_far_rate_known);
+    if (codec.is_lossless() || is_small || !is_asked_for || !info(problem.type).is_float)
+        return Cuts();
+    codec.min_bytes = 0; // whether it pays is decided between the cuts
+    if (!codec.is_auto()) return cuts_of(with_codec(problem, codec), forced_);
+    tables_.limits.parts = tables_.usual_limits.parts = 0;
+    QCCL_TRY(const BudgetChoice choice,
+             choose_within(with_codec(problem, codec), tables_, forced_, &counts_));
+    if (choice.plan.codec.is_lossless()) return Cuts();
+    codec = choice.plan.codec;
+    codec.min_bytes = 0;
+    return cuts_of(with_codec(problem, codec), choice.plan.algorithm);
+}
+
+Result<TensorPlan> TensorPlanner::plan(uint64_t count, DataType type) {
+    const auto known = known_.find({count, type});
+    if (known != known_.end()) return known->second;
+    Problem problem = with_codec(like_, {});
+    problem.count = count;
+    problem.type = type;
+    QCCL_TRY(const Cuts lossless, cuts_of(problem, forced_));
+    QCCL_TRY(const Cuts compressed, compressed_cuts(problem));
+    TensorPlan made;
+    made.partitioning = choose_partitioning(
+        lossless.times, compressed.times,
+        {.equal_time = equal_time, .least_gain = like_.codec.min_bytes ? 1 : least_gain});
+    const Cuts &chosen = made.partitioning.is_compressed ? compressed : lossless;
+    made.plan = chosen.of(made.partitioning.best.parts);
+    return known_.emplace(std::pair(count, type), std::move(made)).first->second;
+}
+
+static Rule rule_of(const NamedTensor &tensor, const TensorPlan &made) {
+    Rule rule;
+    rule.selector.collective = Collective::all_reduce;
+    rule.selector.type = tensor.type;
+    rule.selector.count = {tensor.count, tensor.count};
+    rule.codec = made.plan.codec;
+    // The plan has found that it pays; the library is not to ask again.
+    if (!rule.codec->is_lossless()) rule.codec->min_bytes = 0;
+    rule.algorithm = made.plan.algorithm;
+    rule.pieces.parts = made.partitioning.best.parts;
+    return rule;
+}
+
+PlanFile plan_file_of(std::span<const NamedTensor> tensors, std::span<const TensorPlan> plans,
+                      uint32_t ranks, uint32_t nodes) {
+    std::vector<Rule> rules;
+    std::set<std::pair<uint64_t, DataType>> known;
+    for (size_t i = 0; i < tensors.size(); i++)
+        if (known.emplace(tensors[i].count, tensors[i].type).second)
+            rules.push_back(rule_of(tensors[i], plans[i]));
+    PlanFile file;
+    file.ranks = ranks;
+    file.nodes = nodes;
+    file.rules = Rules(std::move(rules));
+    return file;
+}
+
+} // namespace qccl
