@@ -24,4 +24,15 @@ std::string memory_text(double bytes) {
     return text;
 }
 
+std::string time_text(double ns) {
+    static constexpr const char *units[] = {"ns", "us", "ms", "s"};
+    size_t unit = 0;
+    // 999.5 would be printed as 1e+03.
+    for (; ns >= 999.5 && unit + 1 < std::size(units); unit++) ns /= 1000;
+    char text[400];
+    const int decimals = ns < 9.995 ? 2 : ns < 99.95 ? 1 : 0;
+    std::snprintf(text, sizeof text, "%.*f %s", decimals, ns, units[unit]);
+    return text;
+}
+
 } // namespace qccl::perf

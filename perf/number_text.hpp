@@ -10,5 +10,7 @@ namespace qccl::perf {
 std::string fitted(double value, int width);
 // "1.50 MB": units are powers of 1024.
 std::string memory_text(double bytes);
+// "12.3 ms", with three digits.
+std::string time_text(double ns);
 
 } // namespace qccl::perf

@@ -34,11 +34,22 @@ static void memory_has_units() {
     CHECK_EQ(memory_text(0x1p60), "1048576 TB");
 }
 
+static void times_have_units() {
+    CHECK_EQ(time_text(0), "0.00 ns");
+    CHECK_EQ(time_text(9.994), "9.99 ns");
+    CHECK_EQ(time_text(9.996), "10.0 ns");
+    CHECK_EQ(time_text(99.96), "100 ns");
+    CHECK_EQ(time_text(999.6), "1.00 us");
+    CHECK_EQ(time_text(12345678), "12.3 ms");
+    CHECK_EQ(time_text(5e12), "5000 s");
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(decimals_go_as_numbers_grow),
         QTEST(rounding_stays_in_the_columns),
         QTEST(memory_has_units),
+        QTEST(times_have_units),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
