@@ -30,4 +30,10 @@ Done OutputFile::close() {
     return {};
 }
 
+Done write_file(const std::string &path, const std::string &content) {
+    QCCL_TRY(OutputFile file, OutputFile::open(path));
+    QCCL_TRY(file.write(content));
+    return file.close();
+}
+
 } // namespace qccl::perf

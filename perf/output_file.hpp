@@ -31,4 +31,7 @@ private:
     std::unique_ptr<std::FILE, Closer> file_;
 };
 
+// A whole file, whatever was there before.
+Done write_file(const std::string &path, const std::string &content);
+
 } // namespace qccl::perf

@@ -1,4 +1,5 @@
 // qccl-info: what the library is, has and would do on this machine.
+#include "perf/advice_info.hpp"
 #include "perf/attach.hpp"
 #include "perf/calls_info.hpp"
 #include "perf/command_line.hpp"
@@ -9,6 +10,7 @@
 #include "perf/perf_arguments.hpp"
 #include "perf/schedule_info.hpp"
 #include "perf/standard_output.hpp"
+#include "perf/tensor_plan_info.hpp"
 #include "perf/topology_info.hpp"
 #include "perf/trace_merge.hpp"
 #include "perf/version_line.hpp"
@@ -189,6 +191,18 @@ static void add_topology(CLI::App &app, TopologyQuestion &question, Task &task) 
         [&task, &question] { task = [&question] { return print_topology(question); }; });
 }
 
+static void add_advice(CLI::App &app, AdviceQuestion &advice, TensorPlanQuestion &plan,
+                       Task &task) {
+    CLI::App &advised =
+        *app.add_subcommand("advise", "which codec for data at hand, with what error and gain");
+    add_advice_options(advised, options, advice);
+    advised.callback([&task, &advice] { task = [&advice] { return print_advice(advice); }; });
+    CLI::App &planned = *app.add_subcommand(
+        "plan", "a plan file: which tensors are compressed, and into how many parts they are cut");
+    add_tensor_plan_options(planned, options, plan);
+    planned.callback([&task, &plan] { task = [&plan] { return print_tensor_plan(plan); }; });
+}
+
 static int run(const std::vector<std::string> &command_line) {
     const std::vector<std::string> words(command_line.begin() + !command_line.empty(),
                                          command_line.end());
@@ -218,6 +232,9 @@ static int run(const std::vector<std::string> &command_line) {
     ExplainQuestion explained;
     explained.command_line = command_line;
     add_explain(app, explained, task);
+    AdviceQuestion advice;
+    TensorPlanQuestion plan;
+    add_advice(app, advice, plan, task);
     ScheduleQuestion question;
     add_questions(app, question, task);
     // So that it is refused after a topic as it is before one.
@@ -226,7 +243,7 @@ static int run(const std::vector<std::string> &command_line) {
     if (*json && !app.get_subcommands().empty()) {
         const std::string topic = app.get_subcommands().front()->get_name();
         return tell(refusal(program, "--json describes the run and takes no topic; " + topic +
-                                         (topic == "topology" || topic == "explain"
+                                         (topic == "topology" || topic == "explain" || topic == "advise"
                                               ? " takes its own --json FILE behind it"
                                               : " prints text only")));
     }

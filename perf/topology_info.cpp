@@ -31,12 +31,6 @@ static Result<Graph> this_machine() {
     return connect_to_network(machine.graph, ports, choice);
 }
 
-static Done write_file(const std::string &path, const std::string &content) {
-    QCCL_TRY(OutputFile file, OutputFile::open(path));
-    QCCL_TRY(file.write(content));
-    return file.close();
-}
-
 static void print_rings(const RankOrder &order) {
     for (const RingLabel &ring : ring_labels(order)) std::printf("%s\n", ring.text.c_str());
 }

@@ -1,0 +1,19 @@
+// What tools say of a machine that they are asked about, and what they have to know of it. Reads
+// what machine_options does.
+#pragma once
+
+#include "base/result.hpp"
+#include "perf/machine_options.hpp"
+
+#include <string>
+
+namespace qccl::perf {
+
+// "4 ranks on 4 hosts with 0.125 GB/s between them"
+std::string describe(const Machine &machine);
+
+// The machine, for an answer in times: refuses a question that does not say how many ranks there
+// are, and hosts between which no rate is known.
+Result<Machine> known_machine(const MachineQuestion &question);
+
+} // namespace qccl::perf
