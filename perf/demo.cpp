@@ -5,6 +5,7 @@
 #include "perf/caveats.hpp"
 #include "perf/command_line.hpp"
 #include "perf/crew_comm.hpp"
+#include "perf/demo_advice.hpp"
 #include "perf/launch.hpp"
 #include "perf/neural_network.hpp"
 #include "perf/number_text.hpp"
@@ -165,6 +166,7 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
     if (tells && std::getenv("QCCL_CODEC"))
         std::printf("QCCL_CODEC is not used here: --codec says what is summed\n\n");
     if (tells) print_table(rows);
+    if (tells) print_network_advice(rows[0].operation, stage.source);
     const bool is_right = std::all_of(rows.begin(), rows.end(), [](const Row &row) {
         return row.out_of_place.wrong == 0 && row.in_place.wrong == 0;
     });

@@ -349,6 +349,11 @@ class Others(unittest.TestCase):
         self.assertLess(float(losses[2]), 0.7 * float(losses[1]))
         errors = [float(row[6]) for row in table]
         self.assertTrue(errors[0] < errors[2] < errors[3])
+        networks = [line.split() for line in done.stdout.splitlines() if re.match(r" *1\d* Gbit/s ", line)]
+        self.assertEqual([row[0] for row in networks], ["1", "10", "100"])
+        self.assertGreater(float(networks[0][-1]), 1.25)
+        self.assertLess(float(networks[0][3]), 1e-3)
+        self.assertRegex(done.stdout, r"\nFor an NMSE of at most 0.001: export QCCL_CODEC=" + re.escape(networks[0][2]) + r" at 1 Gbit/s[ ;.]")
 
     def test_help_and_version(self):
         self.assertIn("COLLECTIVE", tool.run([PERF, "--help"]).stdout)
