@@ -4,7 +4,6 @@
 #include "base/quantity.hpp"
 #include "perf/npy.hpp"
 #include "perf/text_file.hpp"
-#include "plan/selector.hpp"
 
 #include <algorithm>
 #include <filesystem>
