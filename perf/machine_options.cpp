@@ -109,9 +109,14 @@ void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) 
                    return {};
                });
     add_option(app, group, "--cores",
-               "of each host, as 64 or 0.5 (as --topology says, or as this machine has)",
+               "of each host, as 64 or 0.5, or of all hosts together, as 2:shared (as --topology "
+               "says, or as this machine has)",
                [&to](const std::string &text) -> Done {
-                   const auto thousandths = parse_decimal(text, 3);
+                   const size_t colon = text.find(':');
+                   to.hosts_share_cores = colon != std::string::npos;
+                   if (to.hosts_share_cores && text.substr(colon) != ":shared")
+                       return no_choice("sharing of cores", text.substr(colon + 1), {"shared"});
+                   const auto thousandths = parse_decimal(text.substr(0, colon), 3);
                    if (thousandths.value_or(0) == 0)
                        return refuse("'%.40s' is no number of cores above 0", text.c_str());
                    to.cores = static_cast<double>(*thousandths) / 1000;
@@ -141,8 +146,9 @@ static std::optional<double> least_cores(const MachineQuestion &question, const 
 
 static double most_ranks_per_core(const Machine &machine) {
     if (machine.has_gpus || !machine.cores) return 1;
-    size_t most = machine.places ? 0 : machine.ranks;
-    for (size_t host = 0; machine.places && host < machine.hosts(); host++)
+    const bool has_one_host = !machine.places || machine.hosts_share_cores;
+    size_t most = has_one_host ? machine.ranks : 0;
+    for (size_t host = 0; !has_one_host && host < machine.hosts(); host++)
         most = std::max(most, machine.places->hosts().ranks(host).size());
     return std::max(1.0, static_cast<double>(most) / *machine.cores);
 }
@@ -193,6 +199,10 @@ Result<Machine> find_machine(const MachineQuestion &question) {
     QCCL_TRY(question.topology.empty() ? take_hosts(question, machine)
                                        : take_topology(question, machine));
     machine.cores = least_cores(question, machine);
+    machine.hosts_share_cores = question.hosts_share_cores && !machine.topology;
+    if (question.hosts_share_cores && machine.topology)
+        return Error::make(Code::invalid_argument,
+                           "--topology says which host has which cores; leave :shared out");
     machine.ranks_per_core = most_ranks_per_core(machine);
     return machine;
 }
@@ -243,13 +253,6 @@ Tables tables_of(const Machine &machine, const Pieces &pieces) {
             .limits = limits,
             .usual_limits = limits_of(cut_with({})),
             .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
-}
-
-// Where a machine is described by a topology, its fabric is made of that instead.
-Result<std::unique_ptr<Fabric>> fabric_of(const Machine &machine, const Tables &tables) {
-    TieredRates rates = tiered_rates(tables.speeds);
-    rates.cores = machine.cores.value_or(0);
-    return make_tiered_fabric(machine.ranks, machine.places.get(), rates);
 }
 
 } // namespace qccl::perf

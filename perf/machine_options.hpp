@@ -6,7 +6,6 @@
 #include "base/result.hpp"
 #include "base/settings.hpp"
 #include "perf/command_line.hpp"
-#include "plan/fabric.hpp"
 #include "plan/planner.hpp"
 #include "topology/job_links.hpp"
 
@@ -31,6 +30,7 @@ struct MachineQuestion {
     std::optional<std::chrono::nanoseconds> latency = {};
     // Of each host; nothing: as many as the topology says, or as this machine has.
     std::optional<double> cores = {};
+    bool hosts_share_cores = false; // they are all that there are
 
     bool says_ranks() const { return ranks != 0 || places || !topology.empty(); }
 };
@@ -52,6 +52,7 @@ struct Machine {
     std::optional<NearLink> near = {};                     // nothing: no topology says it
     bool has_gpus = false;                                 // each rank is on one of its own
     std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own
+    bool hosts_share_cores = false;   // those are all that there are
     double ranks_per_core = 1;        // of the host where they are most
     Settings settings = {};           // of this process, and the question's own rate and latency
 
@@ -67,6 +68,5 @@ Result<Machine> find_machine(const MachineQuestion &question);
 // The planner's tables of a communicator there. `pieces`: into which a call is cut, if the settings
 // do not say it.
 Tables tables_of(const Machine &machine, const Pieces &pieces = {});
-Result<std::unique_ptr<Fabric>> fabric_of(const Machine &machine, const Tables &tables);
 
 } // namespace qccl::perf

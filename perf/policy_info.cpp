@@ -35,9 +35,10 @@ void print_rules(const EnvRules &rules) {
                 job.empty() ? "" : " for", job.c_str());
 }
 
-Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_t nodes) {
+Result<CallPolicy> policy_here(const Settings &settings, uint32_t ranks, uint32_t nodes,
+                               const std::string &communicator) {
     QCCL_TRY(const EnvRules rules, read_env_rules(settings));
-    CallPolicy policy = policy_of(rules, settings, "");
+    CallPolicy policy = policy_of(rules, settings, communicator);
     policy.ranks = ranks;
     policy.nodes = nodes;
     if (!policy.plan) return policy;

@@ -81,6 +81,7 @@ std::variant<SimulateArguments, Answer> parse_simulate_arguments(std::vector<std
     add_outputs(app, parsed);
     complete_names(app, words);
     if (auto answer = read_command_line(app, program, std::move(words))) return *answer;
+    parsed.names_codecs = app.count("--codec") > 0;
     if (!machine.says_ranks()) machine.ranks = calls.ranks;
     if (const Done done = check_together(parsed, machine); !done)
         return refusal(program, done.error().text);

@@ -14,6 +14,7 @@ namespace qccl::perf {
 struct SimulateArguments {
     PerfArguments calls; // sizes, types, codecs, algorithms, ranks
     Machine machine;
+    bool names_codecs = false;            // else calls without a codec have the environment's
     std::string perfetto_file, goal_file; // empty: none
 };
 

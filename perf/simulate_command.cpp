@@ -8,10 +8,10 @@
 #include "perf/progress_line.hpp"
 #include "perf/report.hpp"
 #include "perf/simulate_arguments.hpp"
+#include "perf/simulated_job.hpp"
 #include "perf/standard_output.hpp"
 #include "perf/version_line.hpp"
 #include "plan/goal.hpp"
-#include "plan/simulator.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -26,9 +26,17 @@ using Json = nlohmann::ordered_json;
 
 // A call that has been simulated.
 struct SimulatedCase {
-    Plan plan;
+    SimulatedJob::PlannedCall planned;
     Simulation simulation;
 };
+
+// As a benchmark has it: ranks begin together, and the first call is not counted. Of very many
+// ranks there is but one call, which takes long enough to simulate.
+static SimulationOptions repetition(uint32_t ranks) {
+    constexpr uint32_t many_ranks = 1024;
+    if (ranks > many_ranks) return {};
+    return {.calls = 2, .lead_in = 1};
+}
 
 class SimulatedRun {
 public:
@@ -39,8 +47,8 @@ public:
 
     Done run() {
         QCCL_TRY(check_combinations(calls_));
-        tables_ = tables_of(arguments_.machine);
-        QCCL_TRY(fabric_, fabric_of(arguments_.machine, tables_));
+        QCCL_TRY(SimulatedJob job, SimulatedJob::create(arguments_.machine, ""));
+        job_.emplace(std::move(job));
         if (!calls_.json_file.empty()) {
             QCCL_TRY(json_, JsonFile::open(calls_.json_file));
             QCCL_TRY(json_->begin(rows_head(command_line_), rows_tail));
@@ -60,16 +68,19 @@ public:
 
 private:
     void print_header() const {
-        const TieredRates rates = tiered_rates(tables_.speeds);
+        const TieredRates &rates = job_->rates();
         const Machine &machine = arguments_.machine;
         std::fprintf(out_, "# %s: simulated, nothing is measured\n# %u ranks on %zu %s",
                      version_line("qccl-perf").c_str(), calls_.ranks, machine.hosts(),
                      machine.hosts() == 1 ? "host" : "hosts");
-        if (machine.cores) std::fprintf(out_, " of %g cores", *machine.cores);
+        if (machine.cores)
+            std::fprintf(out_,
+                         machine.hosts_share_cores ? " with %g cores together" : " of %g cores",
+                         *machine.cores);
         if (machine.hosts() > 1)
             std::fprintf(out_, "; lines of %s%g GB/s, %g us",
                          machine.far_bytes_per_ns() ? "" : "unknown rate, taken for ",
-                         rates.line_rate, rates.far_latency_ns / 1e3);
+                         rates.line_rate, rates.far.alone.latency_ns / 1e3);
         std::fprintf(out_, "\n");
         report_.print_columns();
     }
@@ -97,40 +108,33 @@ private:
         if (asked != "auto") {
             QCCL_TRY(forced, parse_algorithm(asked));
         }
-        const Problem problem{.collective = operation.collective,
-                              .count = operation.count,
-                              .ranks = operation.ranks,
-                              .root = operation.root,
-                              .type = operation.type,
-                              .codec = codec,
-                              .places = arguments_.machine.places.get()};
         SimulatedCase done;
-        QCCL_TRY(done.plan, choose(problem, tables_, forced));
-        SimulatedCall call{.problem = problem,
-                           .algorithm = done.plan.algorithm,
-                           .limits = tables_.limits,
-                           .speeds = {}};
-        call.problem.codec = done.plan.codec;
-        call.speeds = compute_speeds(tables_.speeds, call.problem, done.plan.inner_codec);
-        QCCL_TRY(done.simulation, simulated(call));
-        if (!has_files_ && !arguments_.goal_file.empty()) QCCL_TRY(write_goal_file(call));
+        const bool is_named = arguments_.names_codecs || !codec.is_lossless();
+        QCCL_TRY(done.planned, job_->plan(operation, is_named ? &codec : nullptr, forced));
+        QCCL_TRY(done.simulation, simulated(done.planned));
+        if (!has_files_ && !arguments_.goal_file.empty())
+            QCCL_TRY(write_goal_file(done.planned.call));
         has_files_ = true;
         return done;
     }
 
-    Result<Simulation> simulated(const SimulatedCall &call) {
-        SimulationOptions options{
-            .progress = [this](uint64_t done, uint64_t of) { tell_progress(done, of); }};
-        if (arguments_.perfetto_file.empty() || has_files_)
-            return simulate(call, *fabric_, options);
+    Result<Simulation> simulated(const SimulatedJob::PlannedCall &planned) {
+        SimulationOptions options = repetition(calls_.ranks);
+        options.progress = [this](uint64_t done, uint64_t of) { tell_progress(done, of); };
+        if (!arguments_.perfetto_file.empty() && !has_files_) QCCL_TRY(write_trace(planned));
+        return job_->run(planned, options);
+    }
+
+    // Of one call, which no other precedes.
+    Done write_trace(const SimulatedJob::PlannedCall &planned) const {
         constexpr uint32_t most_ranks_shown = 256;
-        if (call.problem.ranks <= most_ranks_shown) options.merging = Merging::none;
+        SimulationOptions options;
+        if (planned.call.problem.ranks <= most_ranks_shown) options.merging = Merging::none;
         QCCL_TRY(PerfettoTrace trace,
-                 PerfettoTrace::open(arguments_.perfetto_file, call.problem.places));
+                 PerfettoTrace::open(arguments_.perfetto_file, planned.call.problem.places));
         options.trace = [&trace](const SimulatedSpan &span) { trace.add(span); };
-        QCCL_TRY(Simulation simulation, simulate(call, *fabric_, options));
-        QCCL_TRY(trace.close());
-        return simulation;
+        QCCL_TRY(job_->run(planned, options));
+        return trace.close();
     }
 
     Done write_goal_file(const SimulatedCall &call) const {
@@ -149,10 +153,11 @@ private:
     Done show(const Operation &operation, const Codec &codec, const SimulatedCase &done,
               const SimulatedCase *lossless) {
         const double us = done.simulation.time_ns / 1e3;
+        const Plan &plan = done.planned.plan;
         Row row{.operation = operation,
                 .codec = codec,
-                .used_codec = done.plan.codec,
-                .algorithm = spec(done.plan.algorithm),
+                .used_codec = plan.codec,
+                .algorithm = spec(plan.algorithm),
                 .transport = "simulated",
                 .devices = {},
                 .baseline = {},
@@ -162,13 +167,13 @@ private:
         const bool has_error = !reduces(operation.collective) || operation.op == RedOp::sum ||
                                operation.op == RedOp::avg;
         if (has_error && info(operation.type).is_float)
-            row.nmse_predicted = predicted_nmse(done.plan, operation.type);
+            row.nmse_predicted = predicted_nmse(plan, operation.type);
         Measurement &shown = row.out_of_place;
         shown.time_us.mean = shown.time_us.median = shown.time_us.p99 = shown.shown_us = us;
         shown.wire_bytes = done.simulation.wire_bytes;
         if (lossless && us > 0) {
             shown.speedup = lossless->simulation.time_ns / 1e3 / us;
-            if (lossless->plan.algorithm == done.plan.algorithm && shown.wire_bytes > 0)
+            if (lossless->planned.plan.algorithm == plan.algorithm && shown.wire_bytes > 0)
                 shown.ratio = static_cast<double>(lossless->simulation.wire_bytes) /
                               static_cast<double>(shown.wire_bytes);
         }
@@ -208,8 +213,7 @@ private:
     std::FILE *const out_;
     Report report_;
     ProgressLine progress_;
-    Tables tables_;
-    std::unique_ptr<Fabric> fabric_;
+    std::optional<SimulatedJob> job_;
     std::optional<JsonFile> json_;
     bool has_files_ = false; // the first call is the one that is asked for
     uint64_t cases_ = 0, percent_ = 0;

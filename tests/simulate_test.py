@@ -45,9 +45,13 @@ class Table(unittest.TestCase):
         self.assertAlmostEqual(slow / fast, 10, delta=1)
         by_setting = rows_of(*words, env={"QCCL_LINK_RATE": "10gbit"})[0]["time_us"]
         self.assertEqual(by_setting, fast)
-        small = ("broadcast", "--hosts", "1,1", "-b", "8", "-e", "8", "--algo", "ring", "--latency")
+        small = ("all_reduce", "--hosts", "1,1", "-b", "8", "-e", "8", "--algo", "oneshot", "--latency")
         near, far = (rows_of(*small, latency)[0]["time_us"] for latency in ("5us", "1ms"))
         self.assertAlmostEqual(far - near, 995, delta=1e-3)
+        # The root of a broadcast does not wait for the others, so that calls in a row hide the latency.
+        hidden = [rows_of("broadcast", "--hosts", "1,1", "-b", "8", "-e", "8", "--algo", "ring", "--latency", latency)[0]["time_us"]
+                  for latency in ("5us", "1ms")]
+        self.assertEqual(*hidden)
 
     def test_a_topology_says_where_ranks_are_and_how_fast_links_are(self):
         words = ("broadcast", "-b", "64M", "-e", "64M", "--algo", "ring")
@@ -64,6 +68,28 @@ class Table(unittest.TestCase):
         self.assertIn("lines of unknown rate, taken for 0.125 GB/s", simulate("all_reduce", "--hosts", "1,1", "-b", "4K", "-e", "4K").stdout)
         self.assertNotIn("unknown", simulate("all_reduce", "--hosts", "1,1", "--rate", "1gbit", "-b", "4K", "-e", "4K").stdout)
 
+    def test_settings_and_plan_files_decide_what_the_command_line_leaves_open(self):
+        words = ("all_reduce", "--ranks", "4", "-b", "4M", "-e", "4M")
+        self.assertEqual(rows_of(*words, env={"QCCL_ALGO": "halving@bytes>=1M"})[0]["algorithm"], "halving")
+        self.assertEqual(rows_of(*words, "--algo", "ring", env={"QCCL_ALGO": "halving"})[0]["algorithm"], "ring")
+        lossy = rows_of(*words, env={"QCCL_CODEC": "int8:min=0"})[0]
+        self.assertGreater(lossy["nmse_predicted"], 0)
+        self.assertEqual(rows_of(*words, "--codec", "none", env={"QCCL_CODEC": "int8:min=0"})[0]["nmse_predicted"], 0)
+        with tempfile.TemporaryDirectory() as folder:
+            plan = pathlib.Path(folder) / "plan"
+            plan.write_text("qccl-plan version=1\njob ranks=4\nalgorithm=tree lanes=1 @bytes>=1M\n")
+            planned = rows_of(*words, env={"QCCL_PLAN_FILE": str(plan)})[0]
+            self.assertEqual(planned["algorithm"], "tree")
+            four_lanes = rows_of(*words, "--algo", "tree")[0]
+            self.assertNotEqual(planned["time_us"], four_lanes["time_us"])
+            plan.write_text("qccl-plan version=1\njob ranks=5\nalgorithm=tree @bytes>=1M\n")
+            self.assertIn("QCCL_PLAN_FILE", simulate(*words, expect=2, env={"QCCL_PLAN_FILE": str(plan)}).stderr)
+
+    def test_hosts_may_be_namespaces_of_one_machine(self):
+        words = ("all_reduce", "--hosts", "1,1,1,1", "--rate", "100gbit", "-b", "64", "-e", "64", "--algo", "oneshot", "--cores")
+        own, shared = (rows_of(*words, cores)[0]["time_us"] for cores in ("2", "2:shared"))
+        self.assertGreater(shared, 2 * own)
+
     def test_cores_are_shared(self):
         words = ("all_gather", "--ranks", "4", "-b", "64M", "-e", "64M", "--algo", "ring", "--cores")
         many, few = (rows_of(*words, cores)[0]["time_us"] for cores in ("4", "1"))
@@ -75,7 +101,8 @@ class Table(unittest.TestCase):
         self.assertEqual(row["busiest_links"][0]["alike"], 128)
 
     def test_codecs_are_compared_with_lossless_calls(self):
-        row = rows_of("all_reduce", "--hosts", "1,1,1,1", "--rate", "1gbit", "-b", "64M", "-e", "64M", "--codec", "int8", "--algo", "ring")[0]
+        row = rows_of("all_reduce", "--hosts", "1,1,1,1", "--rate", "1gbit", "-b", "64M", "-e", "64M", "--codec", "int8",
+                      "--algo", "ring")[0]
         self.assertAlmostEqual(row["ratio"], 3.76, delta=0.05)
         self.assertAlmostEqual(row["speedup_vs_lossless"], row["ratio"], delta=0.4)
         self.assertGreater(row["nmse_predicted"], 0)
@@ -100,7 +127,7 @@ class Exports(unittest.TestCase):
             self.assertEqual({event["pid"] for event in mine}, {rank // 2})
             self.assertLessEqual({"encode", "wait", "send", "receive"}, {event["name"] for event in mine})
             self.assertTrue(any(event["name"].startswith("decode") for event in mine))
-            self.assertLessEqual(max(event["ts"] + event["dur"] for event in mine), row["time_us"] + 0.01)
+            self.assertLessEqual(max(event["ts"] + event["dur"] for event in mine), 1.2 * row["time_us"])  # calls in a row may overlap
         self.assertEqual(sum(event["ph"] == "b" for event in events), row["messages"])
         self.assertEqual(sum(event["ph"] == "e" for event in events), row["messages"])
 
@@ -153,6 +180,8 @@ class Refusals(unittest.TestCase):
                                (["all_reduce", "--topology", "/nowhere.xml"], "/nowhere.xml is no file"),
                                (["all_reduce", "--latency", "soon"], "'soon' is no duration"),
                                (["all_reduce", "--cores", "0"], "'0' is no number of cores above 0"),
+                               (["all_reduce", "--cores", "2:mine"], "shared"),
+                               (["all_reduce", "--cores", "2:shared", "--topology", "node()"], "leave :shared out"),
                                (["broadcast", "--root", "2"], "--root 2 is none of the 2 ranks"),
                                (["all_reduce", "--algo", "star"], "ring"),
                                (["all_reduce", "-b", "2M", "-e", "1M"], "is above --maxbytes"),

@@ -18,13 +18,8 @@ using namespace qtest;
 namespace {
 
 // Links and latencies in round figures; nothing else takes time.
-constexpr TieredRates plain_rates{.latency_ns = 0,
-                                  .message_ns = 0,
-                                  .rank_rate = 0,
-                                  .far_latency_ns = 100,
-                                  .far_message_ns = 0,
-                                  .line_rate = 2,
-                                  .turn_ns = 0};
+constexpr TieredRates plain_rates{
+    .near = {}, .eager = {}, .far = {{.latency_ns = 100}, {.latency_ns = 100}}, .line_rate = 2};
 constexpr ComputeSpeeds no_computing{
     .copy = 1e30, .outer = {1e30, 1e30, 1e30}, .inner = {1e30, 1e30, 1e30}};
 
@@ -36,6 +31,7 @@ struct Setup {
     const char *with = "none";
     TieredRates rates = plain_rates;
     ComputeSpeeds speeds = no_computing;
+    EagerSlots eager{};
     ShapeLimits limits{
         .arena_bytes = 16 * mebibyte, .slots = 1U << 20, .segment_bytes = mebibyte, .max_lanes = 4};
 };
@@ -51,7 +47,8 @@ Simulation simulate_in(const Setup &setup, const SimulationOptions &options = {}
                                          .places = &places},
                              .algorithm = algorithm_of(setup.algorithm),
                              .limits = setup.limits,
-                             .speeds = setup.speeds};
+                             .speeds = setup.speeds,
+                             .eager = setup.eager};
     const auto fabric = make_tiered_fabric(places.ranks(), &places, setup.rates);
     const auto done = simulate(call, *fabric, options);
     CHECK_OK(done);
@@ -157,16 +154,118 @@ static void ranks_take_turns_on_a_core() {
 
 static void messages_take_time_of_both_ends() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
-    setup.rates.far_message_ns = 7;
+    setup.rates.far.alone.message_ns = 7;
     const auto s = simulate_in(setup);
     check_near(s.time_ns, line_ns(1024) + 100 + 14);
     check_near(s.critical.handling_ns, 14);
+}
+
+// The root of a chain runs ahead, so that calls in a row take what the busiest rank does.
+static void calls_in_a_row_overlap() {
+    const uint32_t P = 4;
+    Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(P)};
+    const double hop = line_ns(1024) + 100;
+    check_near(simulate_in(setup).time_ns, (P - 1) * hop);
+    const auto s = simulate_in(setup, {.calls = 3, .lead_in = 2});
+    check_near(s.time_ns, line_ns(1024));
+    check_near(s.critical.sum(), s.time_ns);
+    check_near(s.finish_ns[P - 1], (P - 1) * hop + 4 * line_ns(1024));
+    CHECK_EQ(s.messages, P - 1);
+    CHECK_EQ(s.wire_bytes, 1024 * 4 + header_bytes);
+    // Every rank of an all-reduce waits for every other.
+    setup.collective = Collective::all_reduce;
+    setup.algorithm = "oneshot";
+    const double alone = simulate_in(setup).time_ns;
+    check_near(simulate_in(setup, {.calls = 3, .lead_in = 2}).time_ns, alone);
+    setup.speeds.call_ns = 40;
+    check_near(simulate_in(setup, {.calls = 5}).time_ns, alone + 40);
+}
+
+// Readers of what a rank lends hold up its next call.
+static void a_call_ends_when_nobody_reads_its_buffers() {
+    Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 16 << 10};
+    setup.speeds.outer.decode = 4;
+    const double decoding = static_cast<double>(setup.count) * 4 / 4;
+    check_near(simulate_in(setup).finish_ns[0], 2 * decoding); // its own copy, then the reader's
+    setup.count--; // below 64 KiB: copied into an outbox
+    CHECK(simulate_in(setup).finish_ns[0] < 1.01 * decoding);
+}
+
+static void a_burst_passes_at_once() {
+    Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
+    const double bytes = 1024 * 4 + header_bytes;
+    setup.rates.line_burst_bytes = 3 * bytes;
+    auto s = simulate_in(setup);
+    check_near(s.time_ns, 100);
+    CHECK(s.burst_share > 0.66);
+    s = simulate_in(setup, {.burst_share = 0.0});
+    check_near(s.time_ns, line_ns(1024) + 100);
+    // Three messages are gone before the line has room for more.
+    s = simulate_in(setup, {.calls = 4, .lead_in = 4});
+    check_near(s.time_ns, line_ns(1024));
+    CHECK(s.burst_share < 0.1);
+}
+
+static void small_calls_go_through_eager_slots() {
+    Setup setup{.algorithm = "oneshot", .hosts = {0, 0}, .count = 64};
+    setup.rates.near = {{.latency_ns = 500}, {}};
+    setup.rates.eager = {{.latency_ns = 80}, {}};
+    setup.eager = {.bytes = 4096};
+    check_near(simulate_in(setup).time_ns, 80);
+    setup.count = 2048; // does not fit
+    check_near(simulate_in(setup).time_ns, 500);
+    setup.count = 64;
+    setup.algorithm = "ring"; // has two exchanges
+    check_near(simulate_in(setup).time_ns, 1000);
+}
+
+// The network carries the first piece while the processors handle the others.
+static void large_messages_go_piece_by_piece() {
+    Setup setup{.collective = Collective::broadcast,
+                .hosts = hosts_of(2),
+                .count = (128 << 10) - header_bytes / 4};
+    setup.rates.far.alone.byte_ns = 0.125;
+    const double all = static_cast<double>(setup.count) * 4 + header_bytes, piece = 128 << 10;
+    CHECK_EQ(all, 4 * piece);
+    check_near(simulate_in(setup).time_ns,
+               piece * 0.125 + all / plain_rates.line_rate + 100 + piece * 0.125);
+    setup.rates.line_rate = 1e6; // now the sender's processor takes longest
+    const double time = simulate_in(setup).time_ns;
+    CHECK(time > all * 0.125 + 100);
+    CHECK(time < all * 0.125 + 200 + piece * 0.125);
+    setup.speeds.network_byte_share = 0.5;
+    CHECK(simulate_in(setup).time_ns < 0.6 * time);
+}
+
+static void messages_that_are_not_eager_wait_for_the_receiver() {
+    Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
+    setup.rates.rendezvous_ns = 33;
+    setup.rates.far_eager_bytes = 1024 * 4 + header_bytes;
+    check_near(simulate_in(setup).time_ns, line_ns(1024) + 100);
+    setup.rates.far_eager_bytes--;
+    check_near(simulate_in(setup).time_ns, line_ns(1024) + 133);
+}
+
+// A sum's tiles stay in the cache; what comes from the call's memory and goes there is counted.
+static void memory_is_passed_once_for_a_run_of_steps() {
+    Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 16 << 10};
+    setup.speeds.memory = 8;
+    const double pass = static_cast<double>(setup.count) * 4 / 8;
+    check_near(simulate_in(setup).time_ns, 4 * pass); // both ranks read it and store it
+    setup.with = "int8";
+    check_near(simulate_in(setup).time_ns, 3 * pass); // encoded values are few
+    setup.collective = Collective::reduce_scatter;
+    setup.algorithm = "direct";
+    setup.with = "none";
+    setup.count /= 2;
+    check_near(simulate_in(setup).time_ns, 3 * pass / 2); // two are read and one is stored
 }
 
 // Whether ranks that do alike are simulated once or each is the same but for rounding.
 static void merging_changes_nothing() {
     const std::vector<std::vector<uint32_t>> placements{
         hosts_of(8), hosts_of(16, 4), {0, 0, 0, 1, 1, 2}, {0, 1, 2, 0, 1, 2}, {0, 0, 0, 0}};
+    const Speeds usual;
     uint32_t merged = 0;
     for (const auto &hosts : placements)
         for (const Algorithm &algorithm : algorithms())
@@ -180,15 +279,24 @@ static void merging_changes_nothing() {
                                 .hosts = hosts,
                                 .count = 1 << 18,
                                 .with = "int8",
-                                .rates = {.rank_rate = 9, .cores = cores},
-                                .speeds = {.copy = 11, .outer = {3, 5, 4}, .inner = {4, 6, 5}}};
+                                .rates = {.near = usual.near,
+                                          .eager = usual.eager,
+                                          .far = usual.far,
+                                          .rank_rate = 9,
+                                          .cores = cores},
+                                .speeds = {.copy = 11,
+                                           .outer = {3, 5, 4},
+                                           .inner = {4, 6, 5},
+                                           .memory = 20,
+                                           .call_ns = 40,
+                                           .chunk_ns = 9}};
                     setup.limits.segment_bytes = 32 << 10;
                     const auto each = simulate_in(setup, {.merging = Merging::none});
                     const auto once = simulate_in(setup, {.merging = Merging::alike});
                     const auto near = simulate_in(setup, {.merging = Merging::similar});
                     for (uint32_t rank = 0; rank < hosts.size(); rank++)
                         check_near(once.finish_ns[rank], each.finish_ns[rank]);
-                    const double share = algorithm.name() == "halving" ? 0.3 : 0.02;
+                    const double share = algorithm.name() == "halving" ? 0.3 : 0.07;
                     CHECK(std::abs(near.time_ns - each.time_ns) < share * each.time_ns);
                     CHECK_EQ(once.messages, each.messages);
                     CHECK_EQ(near.messages, each.messages);
@@ -271,6 +379,13 @@ int main() {
         QTEST(what_is_lent_is_not_copied),
         QTEST(ranks_take_turns_on_a_core),
         QTEST(messages_take_time_of_both_ends),
+        QTEST(calls_in_a_row_overlap),
+        QTEST(a_call_ends_when_nobody_reads_its_buffers),
+        QTEST(a_burst_passes_at_once),
+        QTEST(small_calls_go_through_eager_slots),
+        QTEST(large_messages_go_piece_by_piece),
+        QTEST(messages_that_are_not_eager_wait_for_the_receiver),
+        QTEST(memory_is_passed_once_for_a_run_of_steps),
         QTEST(merging_changes_nothing),
         QTEST(spans_fill_each_ranks_time),
         QTEST(runs_repeat_to_the_bit),

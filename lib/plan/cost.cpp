@@ -70,6 +70,14 @@ Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner) {
     return {problem.collective, problem.count, problem.team(), chunks, grain(problem.codec, inner)};
 }
 
+bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
+                uint64_t chunk_bytes, const EagerSlots &slots) {
+    if (!algorithm.fits_exchanges(problem.collective, slots.exchanges)) return false;
+    constexpr uint64_t alignment = 64;
+    const uint64_t lines = problem.collective == Collective::all_gather ? 1 : chunks;
+    return lines * round_up(chunk_bytes, alignment) <= slots.bytes;
+}
+
 namespace {
 
 // Of a rank that has its core for itself.
@@ -89,15 +97,6 @@ double compute_ns(const Problem &problem, const Codec &inner, const ChunkCounts 
             coding(counts.encodes, counts.inner_encodes, &CodecRate::encode) +
             coding(counts.decodes, counts.inner_decodes, &CodecRate::decode) +
             coding(counts.decode_adds, counts.inner_decode_adds, &CodecRate::decode_add));
-}
-
-// Whether the call's values fit into the eager slots, each chunk at a cache line of its own.
-bool is_eager(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
-              uint64_t chunk_bytes, const Speeds &speeds) {
-    if (!algorithm.fits_exchanges(problem.collective, speeds.eager_exchanges)) return false;
-    constexpr uint64_t alignment = 64;
-    const uint64_t chunks = problem.collective == Collective::all_gather ? 1 : tally.chunks;
-    return chunks * round_up(chunk_bytes, alignment) <= speeds.eager_bytes;
 }
 
 // Streams that share a host's line lose some of it to each other: a ring of four hosts takes 53 ms
@@ -184,9 +183,10 @@ private:
     }
 
     LinkSpeeds near_speeds() const {
-        const Speeds::Link &link = is_eager(algorithm_, problem_, tally_, outer_bytes_, speeds_)
-                                       ? speeds_.eager
-                                       : speeds_.near;
+        const EagerSlots slots{speeds_.eager_bytes, speeds_.eager_exchanges};
+        const Speeds::Link &link =
+            fits_eager(algorithm_, problem_, tally_.chunks, outer_bytes_, slots) ? speeds_.eager
+                                                                                 : speeds_.near;
         LinkSpeeds near = shares_cores_ ? link.shared : link.alone;
         // Ranks that wait poll the network in between, and hold up those that they share cores
         // with.

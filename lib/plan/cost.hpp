@@ -118,6 +118,16 @@ struct Cost {
 
 Layout layout_of(const Problem &problem, uint32_t chunks, const Codec &inner);
 
+// Of a rank's eager slot: 0 bytes where there are none, and how many exchanges a call may have.
+struct EagerSlots {
+    size_t bytes = 0;
+    uint32_t exchanges = 1;
+};
+// Whether the call's encoded values fit into the eager slots, each chunk at a cache line of its
+// own.
+bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
+                uint64_t chunk_bytes, const EagerSlots &slots);
+
 // Of the algorithm in this geometry, which comes from `cut`.
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
           const Geometry &geometry, const Speeds &speeds);

@@ -1,5 +1,6 @@
 #include "plan/fabric.hpp"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -25,8 +26,9 @@ public:
         if (places) number_spots(*places);
         const uint32_t nodes = 1 + last(&Spot::node), hosts = 1 + last(&Spot::host),
                        racks = 1 + last(&Spot::rack);
-        ranks_of_host_.assign(hosts, 0);
-        for (const Spot &spot : spots_) ranks_of_host_[spot.host]++;
+        has_hosts_ = hosts > 1;
+        ranks_of_group_.assign(rates.hosts_share_cores ? 1 : hosts, 0);
+        for (const Spot &spot : spots_) ranks_of_group_[group_of(spot.host)]++;
         add_row(tx_, {"sending", "rank", rates.rank_rate}, ranks);
         add_row(rx_, {"receiving", "rank", rates.rank_rate}, ranks);
         add_row(memory_, {"memory", "node", rates.node_rate}, nodes);
@@ -40,20 +42,29 @@ public:
     uint32_t ranks() const override { return static_cast<uint32_t>(spots_.size()); }
     uint32_t links() const override { return links_; }
     double bytes_per_ns(uint32_t link) const override { return row_of(link).rate; }
+    double burst_bytes(uint32_t link) const override {
+        const LinkRow &row = row_of(link);
+        return &row == &up_ || &row == &down_ ? rates_.line_burst_bytes : 0;
+    }
     std::string link_name(uint32_t link) const override {
         const LinkRow &row = row_of(link);
         return std::string(row.owner) + " " + std::to_string(link - row.first) + "'s " + row.name;
     }
 
-    MessageRoute route(uint32_t from, uint32_t to) const override {
+    MessageRoute route(uint32_t from, uint32_t to, bool is_eager) const override {
         const Spot &here = spots_[from], &there = spots_[to];
-        return here.host == there.host ? near_route(from, to) : far_route(here, there);
+        return here.host == there.host ? near_route(from, to, is_eager) : far_route(here, there);
     }
 
-    uint32_t core_groups() const override { return static_cast<uint32_t>(ranks_of_host_.size()); }
-    uint32_t core_group(uint32_t rank) const override { return spots_[rank].host; }
-    double cores(uint32_t host) const override {
-        return rates_.cores > 0 ? rates_.cores : ranks_of_host_[host];
+    uint32_t core_groups() const override { return static_cast<uint32_t>(ranks_of_group_.size()); }
+    uint32_t core_group(uint32_t rank) const override { return group_of(spots_[rank].host); }
+    double cores(uint32_t group) const override {
+        // Polling the network keeps all cores busy always: that is in the other figures.
+        return cores_of(group) * (has_hosts_ ? 1 : rates_.busy_core);
+    }
+    std::string cores_name(uint32_t group) const override {
+        if (rates_.hosts_share_cores) return "cores of all hosts";
+        return "host " + std::to_string(group) + "'s cores";
     }
 
 private:
@@ -76,6 +87,8 @@ private:
                             .rack = number(racks, at.rack)};
         }
     }
+
+    uint32_t group_of(uint32_t host) const { return rates_.hosts_share_cores ? 0 : host; }
 
     uint32_t last(uint32_t Spot::*number) const {
         uint32_t most = 0;
@@ -101,13 +114,18 @@ private:
         if (row.exists()) route.add(row.first + owner);
     }
 
-    bool has_turns(uint32_t host) const { return cores(host) < ranks_of_host_[host]; }
+    double cores_of(uint32_t group) const {
+        return rates_.cores > 0 ? rates_.cores : ranks_of_group_[group];
+    }
+    // Ranks on a core.
+    double sharers(uint32_t host) const {
+        const uint32_t group = group_of(host);
+        return std::max(1.0, ranks_of_group_[group] / cores_of(group));
+    }
 
-    MessageRoute near_route(uint32_t from, uint32_t to) const {
+    MessageRoute near_route(uint32_t from, uint32_t to, bool is_eager) const {
         const Spot &here = spots_[from], &there = spots_[to];
-        MessageRoute route{.latency_ns = has_turns(here.host) ? rates_.turn_ns : rates_.latency_ns,
-                           .send_ns = rates_.message_ns,
-                           .recv_ns = rates_.message_ns};
+        MessageRoute route = near_message(rates_, sharers(here.host), is_eager, has_hosts_);
         pass(route, tx_, from);
         pass(route, memory_, here.node);
         if (here.node != there.node) pass(route, cross_, here.host);
@@ -117,14 +135,10 @@ private:
 
     MessageRoute far_route(const Spot &here, const Spot &there) const {
         const bool leaves_rack = here.rack != there.rack;
-        MessageRoute route{.latency_ns = rates_.far_latency_ns +
-                                         (leaves_rack ? rates_.rack_latency_ns : 0) +
-                                         (has_turns(there.host) ? rates_.turn_ns : 0),
-                           .send_ns = rates_.far_message_ns,
-                           .recv_ns = rates_.far_message_ns,
-                           .is_by_reference = false};
+        MessageRoute route = far_message(rates_, sharers(here.host), sharers(there.host));
         pass(route, up_, here.host);
         if (leaves_rack) {
+            route.latency_ns += rates_.rack_latency_ns;
             pass(route, rack_up_, here.rack);
             pass(route, rack_down_, there.rack);
         }
@@ -134,20 +148,46 @@ private:
 
     const TieredRates rates_;
     std::vector<Spot> spots_;
-    std::vector<uint32_t> ranks_of_host_;
+    std::vector<uint32_t> ranks_of_group_;
+    bool has_hosts_ = false;
     LinkRow tx_, rx_, memory_, cross_, up_, down_, rack_up_, rack_down_;
     uint32_t links_ = 0;
 };
 
 } // namespace
 
-TieredRates tiered_rates(const Speeds &speeds) {
-    return {.latency_ns = speeds.near.alone.latency_ns,
-            .message_ns = speeds.near.alone.message_ns,
-            .far_latency_ns = speeds.far.alone.latency_ns,
-            .far_message_ns = speeds.far.alone.message_ns,
-            .line_rate = speeds.far_bytes_per_ns,
-            .turn_ns = speeds.near.shared.latency_ns};
+// A core takes turns.
+static LinkSpeeds speeds_at(const Speeds::Link &link, double sharers) {
+    LinkSpeeds speeds = sharers > 1 ? link.shared : link.alone;
+    speeds.latency_ns *= sharers;
+    return speeds;
+}
+
+MessageRoute near_message(const TieredRates &rates, double sharers, bool is_eager, bool has_hosts) {
+    const LinkSpeeds speeds = speeds_at(is_eager ? rates.eager : rates.near, sharers);
+    MessageRoute route;
+    route.latency_ns = speeds.latency_ns;
+    // Ranks that wait poll the network in between, and hold up those that they share cores with.
+    if (has_hosts && sharers > 1)
+        route.latency_ns = std::max(route.latency_ns, speeds_at(rates.far, sharers).latency_ns);
+    route.send = route.recv = {speeds.message_ns, speeds.byte_ns};
+    return route;
+}
+
+MessageRoute far_message(const TieredRates &rates, double sender_sharers, double receiver_sharers) {
+    const auto work = [](const LinkSpeeds &speeds, double share) -> MessageRoute::Work {
+        return {2 * share * speeds.message_ns, 2 * share * speeds.byte_ns};
+    };
+    const LinkSpeeds sender = speeds_at(rates.far, sender_sharers),
+                     receiver = speeds_at(rates.far, receiver_sharers);
+    MessageRoute route;
+    route.latency_ns = receiver.latency_ns;
+    route.eager_bytes = rates.far_eager_bytes;
+    route.rendezvous_ns = rates.rendezvous_ns;
+    route.send = work(sender, rates.far_send_share);
+    route.recv = work(receiver, 1 - rates.far_send_share);
+    route.is_by_reference = false;
+    return route;
 }
 
 std::unique_ptr<Fabric> make_tiered_fabric(uint32_t ranks, const Places *places,

@@ -46,17 +46,25 @@ private:
         return static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
     }
 
+    MessageRoute route_between(uint32_t from, uint32_t to) const {
+        return fabric_.route(from, to, census_.shape.is_eager());
+    }
+    static uint64_t color_of(const MessageRoute::Work &work) {
+        return mix(bits_of(work.message_ns), bits_of(work.byte_ns));
+    }
+
     // By the flows over it, in whatever order.
     void color_links() {
         for (uint32_t link = 0; link < links_.size(); link++)
-            links_[link] = bits_of(fabric_.bytes_per_ns(link));
+            links_[link] =
+                mix(bits_of(fabric_.bytes_per_ns(link)), bits_of(fabric_.burst_bytes(link)));
         for (uint32_t group = 0; group < groups_.size(); group++)
             groups_[group] = bits_of(fabric_.cores(group));
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
             groups_[fabric_.core_group(rank)] += mix(ranks_[rank], 1);
             const auto peers = census_.peers(rank);
             for (uint32_t k = 0; k < peers.size(); k++) {
-                const MessageRoute route = fabric_.route(rank, peers[k]);
+                const MessageRoute route = route_between(rank, peers[k]);
                 for (uint32_t at = 0; at < route.count; at++)
                     links_[route.numbers[at]] += mix(mix(ranks_[rank], k), at + 2);
             }
@@ -68,11 +76,11 @@ private:
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
             uint64_t color = mix(ranks_[rank], groups_[fabric_.core_group(rank)]);
             for (const uint32_t peer : census_.peers(rank)) {
-                const MessageRoute route = fabric_.route(rank, peer);
+                const MessageRoute route = route_between(rank, peer);
                 color = mix(color, ranks_[peer]);
                 color = mix(color, census_.number_at(peer, rank));
                 color = mix(color, bits_of(route.latency_ns) ^ route.is_by_reference);
-                color = mix(color, bits_of(route.send_ns) + 3 * bits_of(route.recv_ns));
+                color = mix(color, color_of(route.send) + 3 * color_of(route.recv));
                 for (const uint32_t link : route.links()) color = mix(color, links_[link]);
             }
             colors[rank] = color;
@@ -87,7 +95,7 @@ private:
 
 class Merger {
 public:
-    Merger(RankCensus census, const Fabric &fabric, Merging merging)
+    Merger(RankCensus census, const Fabric &fabric, Merging merging, double byte_share)
         : census_(std::move(census)), fabric_(fabric),
           colors_(census_, fabric, merging), found_{.class_of = {},
                                                     .classes = {},
@@ -95,7 +103,8 @@ public:
                                                     .uses = {},
                                                     .links = {},
                                                     .programs = {},
-                                                    .shape = census_.shape} {}
+                                                    .shape = census_.shape},
+          byte_share_(byte_share) {}
 
     RankClasses run() {
         number_classes();
@@ -108,6 +117,10 @@ public:
     }
 
 private:
+    MessageRoute route_between(uint32_t from, uint32_t to) const {
+        return fabric_.route(from, to, census_.shape.is_eager());
+    }
+
     void number_classes() {
         std::unordered_map<uint64_t, uint32_t> known;
         for (uint32_t rank = 0; rank < census_.ranks(); rank++) {
@@ -123,14 +136,20 @@ private:
     void add_peers(RankClasses::Class &each) {
         each.peers_first = static_cast<uint32_t>(found_.peers.size());
         for (const uint32_t rank : census_.peers(each.first_rank)) {
-            const MessageRoute route = fabric_.route(each.first_rank, rank);
+            const MessageRoute route = route_between(each.first_rank, rank);
             RankClasses::Peer peer{.peer_class = found_.class_of[rank],
                                    .number = census_.number_at(rank, each.first_rank),
                                    .uses_first = static_cast<uint32_t>(found_.uses.size()),
                                    .latency_ns = route.latency_ns,
-                                   .send_ns = route.send_ns,
-                                   .recv_ns = route.recv_ns,
+                                   .rendezvous_ns = route.rendezvous_ns,
+                                   .eager_bytes = route.eager_bytes,
+                                   .send = route.send,
+                                   .recv = route.recv,
                                    .is_by_reference = route.is_by_reference};
+            if (!route.is_by_reference) {
+                peer.send.byte_ns *= byte_share_;
+                peer.recv.byte_ns *= byte_share_;
+            }
             for (const uint32_t link : route.links()) found_.uses.push_back({merged(link), 1});
             peer.uses_last = static_cast<uint32_t>(found_.uses.size());
             found_.peers.push_back(peer);
@@ -140,7 +159,10 @@ private:
     uint32_t merged(uint32_t link) {
         const auto [at, is_new] = link_of_color_.emplace(
             colors_.of_link(link), static_cast<uint32_t>(found_.links.size()));
-        if (is_new) found_.links.push_back({.capacity = fabric_.bytes_per_ns(link), .first = link});
+        if (is_new)
+            found_.links.push_back({.capacity = fabric_.bytes_per_ns(link),
+                                    .burst_bytes = fabric_.burst_bytes(link),
+                                    .first = link});
         return at->second;
     }
 
@@ -181,7 +203,7 @@ private:
             each.core_weight = 0;
             const auto peers = census_.peers(each.first_rank);
             for (uint32_t k = 0; k < peers.size(); k++) {
-                const MessageRoute route = fabric_.route(each.first_rank, peers[k]);
+                const MessageRoute route = route_between(each.first_rank, peers[k]);
                 const uint32_t first = found_.peer(c, k).uses_first;
                 for (uint32_t at = 0; at < route.count; at++) {
                     found_.uses[first + at].weight = 0;
@@ -194,7 +216,7 @@ private:
             own.core_weight += fabric_.core_group(rank) == fabric_.core_group(own.first_rank);
             const auto peers = census_.peers(rank);
             for (uint32_t k = 0; k < peers.size(); k++) {
-                const MessageRoute route = fabric_.route(rank, peers[k]);
+                const MessageRoute route = route_between(rank, peers[k]);
                 for (const uint32_t link : route.links())
                     if (const auto at = counted.find({link, found_.class_of[rank], k});
                         at != counted.end())
@@ -218,6 +240,7 @@ private:
     const Fabric &fabric_;
     const Coloring colors_;
     RankClasses found_;
+    const double byte_share_;
     std::unordered_map<uint64_t, uint32_t> link_of_color_;
 };
 
@@ -229,7 +252,10 @@ Result<RankClasses> find_rank_classes(const SimulatedCall &call, const Fabric &f
         return Error::make(Code::invalid_argument, "the fabric has %u ranks, and the call has %u",
                            fabric.ranks(), call.problem.ranks);
     QCCL_TRY(RankCensus census, take_census(call, merging, progress));
-    return Merger(std::move(census), fabric, merging).run();
+    RankClasses classes =
+        Merger(std::move(census), fabric, merging, call.speeds.network_byte_share).run();
+    classes.call_ns = call.speeds.call_ns;
+    return classes;
 }
 
 } // namespace qccl

@@ -22,8 +22,9 @@ struct RankClasses {
         uint32_t peer_class = 0;
         uint32_t number = 0;                    // of this rank among the peer's peers
         uint32_t uses_first = 0, uses_last = 0; // `uses`: links on the way to the peer
-        double latency_ns = 0, send_ns = 0;
-        double recv_ns = 0; // of the peer
+        double latency_ns = 0, rendezvous_ns = 0;
+        uint64_t eager_bytes = 0;      // larger messages take rendezvous_ns longer
+        MessageRoute::Work send, recv; // recv: of the peer
         bool is_by_reference = true;
     };
     struct Class {
@@ -36,8 +37,9 @@ struct RankClasses {
     // A link for all that are alike, or cores.
     struct Link {
         double capacity = 0; // bytes a nanosecond, or cores
-        uint32_t first = 0;  // the first such link of the fabric, or group of cores
-        uint32_t count = 0;  // how many there are
+        double burst_bytes = 0;
+        uint32_t first = 0; // the first such link of the fabric, or group of cores
+        uint32_t count = 0; // how many there are
         bool is_cores = false;
     };
     static constexpr uint32_t none = ~uint32_t{0};
@@ -49,6 +51,7 @@ struct RankClasses {
     std::vector<Link> links;
     std::vector<RankProgram> programs;
     CallGeometry shape;
+    double call_ns = 0; // of a call before its first step
 
     const RankProgram &program(uint32_t number) const { return programs[classes[number].program]; }
     const Peer &peer(uint32_t of_class, uint32_t number) const {

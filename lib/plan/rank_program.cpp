@@ -9,18 +9,6 @@
 
 namespace qccl {
 
-ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const Codec &inner) {
-    const bool is_narrow = type_bytes(problem.type) < sizeof(float);
-    const double copying = speeds.copy.at(static_cast<double>(vector_bytes(problem)));
-    const auto coding = [&](const Codec &codec) -> ComputeSpeeds::Coding {
-        if (codec.is_lossless()) return {copying, copying, copying};
-        const CodecRate &rate = speeds.codec_rates.of(codec);
-        const double factor = is_narrow ? speeds.narrow_coding : 1;
-        return {rate.encode * factor, rate.decode * factor, rate.decode_add * factor};
-    };
-    return {.copy = copying, .outer = coding(problem.codec), .inner = coding(inner)};
-}
-
 // ---- CallGeometry
 
 Result<CallGeometry> CallGeometry::create(const SimulatedCall &call, uint32_t chunks,
@@ -37,6 +25,9 @@ Result<CallGeometry> CallGeometry::create(const SimulatedCall &call, uint32_t ch
         return encoded_bytes(is_inner ? inner : problem.codec, problem.type, count);
     };
     shape.empty_bytes_ = header_bytes;
+    shape.is_eager_ =
+        shape.geometry_.instances == 1 &&
+        fits_eager(call.algorithm, problem, chunks, bytes(layout.largest(), false), call.eager);
     std::map<uint64_t, uint32_t> known;
     for (uint32_t chunk = 0; chunk < chunks; chunk++) {
         const uint64_t count = rounds ? layout.largest() : layout.range({}, chunk).count;
@@ -80,8 +71,9 @@ namespace {
 
 class ProgramBuilder {
 public:
-    ProgramBuilder(const Schedule &schedule, const SimulatedCall &call, const CallGeometry &shape)
-        : schedule_(schedule), call_(call), shape_(shape),
+    ProgramBuilder(const Fused &fused, const SimulatedCall &call, const CallGeometry &shape)
+        : fused_(fused), schedule_(fused.schedule), call_(call), shape_(shape),
+          inner_(inner_codec(call.algorithm, call.problem.codec)),
           value_bytes_(static_cast<double>(type_bytes(call.problem.type))),
           lends_(call.problem.codec.is_lossless() &&
                  vector_bytes(call.problem) >= call.lending_bytes) {}
@@ -90,6 +82,7 @@ public:
         program_.graph = std::move(graph);
         program_.outbox = schedule_.outbox;
         program_.wires = schedule_.wires;
+        program_.lends = lends_;
         program_.lanes = shape_.lanes_for(schedule_.wires - schedule_.outbox);
         for (const TaskGraph::Task &range : program_.graph.tasks) add(range, number_of);
         index_receives(peers);
@@ -114,6 +107,7 @@ private:
         task.pieces_last = static_cast<uint32_t>(program_.pieces.size());
         for (uint32_t i = task.pieces_first; i < task.pieces_last; i++)
             task.ns_per_value += program_.pieces[i].ns_per_value;
+        task.chunk_ns = call_.speeds.chunk_ns * (task.pieces_last - task.pieces_first);
         task.fills_first = slots_end();
         for (uint32_t i = range.first; i < range.last; i++)
             if (const Step &step = schedule_.steps[i]; step.verb == Verb::encode)
@@ -145,7 +139,10 @@ private:
         const ComputeSpeeds &speeds = call_.speeds;
         const auto &coding = step.has(Step::inner) ? speeds.inner : speeds.outer;
         const auto time = [&](double speed) {
-            return RankProgram::Piece{step.verb, value_bytes_ / speed};
+            const double traffic =
+                accesses(step, step.src) * step.sources + accesses(step, step.dst);
+            return RankProgram::Piece{step.verb,
+                                      value_bytes_ * (1 / speed + traffic / speeds.memory)};
         };
         switch (step.verb) {
         case Verb::encode:
@@ -157,6 +154,16 @@ private:
         case Verb::decode_add: return time(coding.decode_add);
         default: return time(speeds.copy / step.sources);
         }
+    }
+
+    // How often the step goes through the slot's memory. Encoded values are few.
+    double accesses(const Step &step, Slot slot) const {
+        if (slot.is(SlotKind::none)) return 0;
+        if (slot.is(SlotKind::wire)) return is_lossless(step) ? 1 : 0;
+        return slot.is(SlotKind::accumulator) && fused_.is_local[slot.index] ? 0 : 1;
+    }
+    bool is_lossless(const Step &step) const {
+        return step.has(Step::inner) ? inner_.is_lossless() : call_.problem.codec.is_lossless();
     }
 
     void index_receives(uint32_t peers) {
@@ -172,9 +179,11 @@ private:
         }
     }
 
+    const Fused &fused_;
     const Schedule &schedule_;
     const SimulatedCall &call_;
     const CallGeometry &shape_;
+    const Codec inner_;
     const double value_bytes_;
     const bool lends_;
     RankProgram program_;
@@ -189,7 +198,7 @@ Result<RankProgram> make_program(const Schedule &author, const SimulatedCall &ca
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);
     TaskGraph graph = make_tasks(fused.schedule, dependencies);
-    return ProgramBuilder(fused.schedule, call, shape).build(std::move(graph), number_of, peers);
+    return ProgramBuilder(fused, call, shape).build(std::move(graph), number_of, peers);
 }
 
 } // namespace qccl

@@ -22,8 +22,13 @@ struct ComputeSpeeds {
     };
     double copy = 10; // also what adding reads
     Coding outer, inner;
+    // Each access to memory that outlives a task, which works on tiles in the nearest cache.
+    double memory = 1e30;
+    // Of what the fabric says that the bytes of a message between hosts cost.
+    double network_byte_share = 1;
+    double call_ns = 0;  // of a call before its first step
+    double chunk_ns = 0; // of each chunk that is encoded, decoded or added, beside its values
 };
-ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const Codec &inner);
 
 struct SimulatedCall {
     Problem problem;
@@ -33,6 +38,7 @@ struct SimulatedCall {
     // Lossless calls on vectors of at least so many bytes let peers read inputs and results where
     // they lie, as the engine does: what is sent is not copied for them.
     uint64_t lending_bytes = uint64_t{64} << 10;
+    EagerSlots eager = {};
 };
 
 // How a call is cut, and how long its messages are. Built once for all ranks.
@@ -46,6 +52,8 @@ public:
 
     const Geometry &geometry() const { return geometry_; }
     uint64_t instances() const { return geometry_.instances; }
+    // The call's values go through eager slots.
+    bool is_eager() const { return is_eager_; }
     // Chunks of equal length have equal numbers.
     uint32_t length_of(uint32_t chunk) const { return length_of_[chunk]; }
     // Elements of a chunk of the length that an instance works on, and what they take encoded.
@@ -63,7 +71,7 @@ private:
 
     Geometry geometry_;
     ShapeLimits limits_;
-    bool has_hosts_ = false;
+    bool has_hosts_ = false, is_eager_ = false;
     std::vector<Length> lengths_;
     std::vector<uint32_t> length_of_; // of each chunk
     uint64_t empty_bytes_ = 0;
@@ -83,7 +91,7 @@ struct RankProgram {
         uint32_t wire = 0;    // send, receive: the slot
         uint32_t length = 0;  // of its chunk, see CallGeometry
         uint32_t receive = 0; // receive: its number among the receives
-        double ns_per_value = 0;
+        double ns_per_value = 0, chunk_ns = 0;
         uint32_t pieces_first = 0, pieces_last = 0;
         uint32_t fills_first = 0, fills_last = 0;       // `slots`: own slots that it encodes into
         uint32_t releases_first = 0, releases_last = 0; // `slots`: wires that it reads last
@@ -95,6 +103,7 @@ struct RankProgram {
     std::vector<uint32_t> slots;
     uint32_t outbox = 0, wires = 0, receives = 0;
     uint32_t lanes = 1;
+    bool lends = false; // peers read the caller's buffers, so the call ends when they have
     std::vector<uint32_t> receives_of; // tasks, by peer and within by ordinal
     std::vector<uint32_t> first_of;    // of each peer in receives_of, and the end
 

@@ -5,18 +5,24 @@
 
 namespace qccl {
 
-SimulatedRank::SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances)
-    : number_(number), program_(program), instances_(instances),
-      lanes_left_(static_cast<uint32_t>(std::min<uint64_t>(program.lanes, instances))),
-      lanes_(lanes_left_), has_arrived_(program.receives * instances),
-      arrived_(size_t{program.receives} * lanes_left_),
-      origins_(size_t{program.wires} * lanes_left_), holds_(size_t{program.outbox} * lanes_left_) {
+SimulatedRank::SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances,
+                             uint32_t calls)
+    : number_(number), program_(program), instances_(instances), calls_(calls),
+      lanes_(std::min<uint64_t>(program.lanes, instances)),
+      has_arrived_(size_t{calls} * program.receives * instances),
+      arrived_(size_t{calls} * program.receives * lanes_.size()),
+      origins_(size_t{program.wires} * lanes_.size()), holds_(program.outbox * lanes_.size()) {}
+
+void SimulatedRank::begin_call() {
+    call_++;
+    lanes_left_ = static_cast<uint32_t>(lanes_.size());
     for (uint32_t i = 0; i < lanes_.size(); i++) begin(lanes_[i], i);
 }
 
 void SimulatedRank::begin(Lane &lane, uint64_t instance) {
     lane.instance = instance;
     lane.oldest = 0;
+    lane.is_over = false;
     lane.waits = program_.graph.waits;
     lane.is_done.assign(program_.tasks.size(), false);
     if (program_.tasks.empty()) {
@@ -29,7 +35,7 @@ void SimulatedRank::begin(Lane &lane, uint64_t instance) {
 
 void SimulatedRank::make_ready(Lane &lane, uint32_t task) {
     const bool receives = program_.tasks[task].verb == Verb::recv;
-    if (receives && !has_arrived_[arrival(task, lane.instance)]) return;
+    if (receives && !has_arrived_[arrival(call_, task, lane.instance)]) return;
     lane.ready.push_back(task);
     std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
 }
@@ -73,7 +79,7 @@ void SimulatedRank::take_slots(uint32_t lane, uint32_t number) {
     const RankProgram::Task &task = program_.tasks[number];
     for (uint32_t i = task.fills_first; i < task.fills_last; i++) {
         const uint32_t wire = program_.slots[i], slot = lane * program_.outbox + wire;
-        holds_[slot] = 1;
+        add_hold(slot);
         origins_[size_t{lane} * program_.wires + wire] = {number_, slot};
     }
 }
@@ -83,7 +89,7 @@ void SimulatedRank::finish(Choice done) {
     const RankProgram::Task &task = program_.tasks[done.task];
     if (task.verb == Verb::recv)
         origins_[size_t{done.lane} * program_.wires + task.wire] =
-            arrived_[size_t{task.receive} * lanes_.size() + done.lane];
+            arrived_[receive(call_, done.task) * lanes_.size() + done.lane];
     lane.is_done[done.task] = true;
     for (const uint32_t next : program_.graph.after(done.task))
         if (--lane.waits[next] == 0) make_ready(lane, next);
@@ -95,25 +101,28 @@ void SimulatedRank::finish(Choice done) {
     lanes_left_--;
 }
 
-void SimulatedRank::arrive(uint32_t task, uint64_t instance, WireOrigin origin) {
-    const auto number = static_cast<uint32_t>(instance % lanes_.size());
+void SimulatedRank::arrive(const Arrival &arrival) {
+    const uint32_t task = arrival.task;
+    const auto number = static_cast<uint32_t>(arrival.instance % lanes_.size());
     Lane &lane = lanes_[number];
-    has_arrived_[arrival(task, instance)] = true;
-    arrived_[size_t{program_.tasks[task].receive} * lanes_.size() + number] = origin;
-    if (!lane.is_over && lane.instance == instance && lane.waits[task] == 0 && !lane.is_done[task])
+    has_arrived_[this->arrival(arrival.call, task, arrival.instance)] = true;
+    arrived_[receive(arrival.call, task) * lanes_.size() + number] = arrival.origin;
+    if (arrival.call == call_ && !lane.is_over && lane.instance == arrival.instance &&
+        lane.waits[task] == 0 && !lane.is_done[task])
         make_ready(lane, task);
 }
 
 bool SimulatedRank::release(uint32_t slot) {
     if (--holds_[slot] != 0) return false;
+    held_--;
     Lane &lane = lanes_[slot / program_.outbox];
-    if (lane.parked.empty()) return false;
     for (const uint32_t task : lane.parked) {
         lane.ready.push_back(task);
         std::push_heap(lane.ready.begin(), lane.ready.end(), std::greater<>());
     }
+    const bool has_parked = !lane.parked.empty();
     lane.parked.clear();
-    return true;
+    return has_parked || (program_.lends && has_ended());
 }
 
 } // namespace qccl

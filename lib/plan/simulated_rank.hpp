@@ -1,6 +1,7 @@
 // One rank in the simulator: which of its tasks can be done next, as the engine's interpreter
 // chooses them: of the oldest instance first, in the schedule's order, no further ahead than the
-// engine looks. Knows no time. Used by the simulator alone.
+// engine looks. It makes calls in a row, each after the one before. Knows no time. Used by the
+// simulator alone.
 #pragma once
 
 #include "plan/rank_program.hpp"
@@ -27,26 +28,39 @@ public:
         uint32_t lane = 0, task = 0;
     };
 
-    // `number` is the rank's own, to be found in origins. The program outlives the object.
-    SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances);
+    // `number` is the rank's own, to be found in origins. The program outlives the object. The
+    // first call has not begun.
+    SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances, uint32_t calls);
+
+    // After the first call the one before has ended.
+    void begin_call();
+    // Its tasks are done, and nobody reads what it lent.
+    bool has_ended() const { return lanes_left_ == 0 && (!program_.lends || held_ == 0); }
+    // Of those that have begun, the last one's number.
+    uint32_t call() const { return call_; }
+    bool has_more_calls() const { return call_ + 1 != calls_; }
 
     // A task that can be done now, which is the caller's to finish; nothing: there is none. The own
     // slots that it encodes into are in use from then on.
     std::optional<Choice> choose();
     // The task is done. The bytes of a receive lie where arrive() said.
     void finish(Choice done);
-    bool is_done() const { return lanes_left_ == 0; }
-
+    bool is_over(uint32_t lane) const { return lanes_[lane].is_over; }
     uint64_t instance(uint32_t lane) const { return lanes_[lane].instance; }
     const RankProgram &program() const { return program_; }
 
     // The bytes for a receive have come.
-    void arrive(uint32_t task, uint64_t instance, WireOrigin origin);
+    struct Arrival {
+        uint32_t call = 0, task = 0;
+        uint64_t instance = 0;
+        WireOrigin origin;
+    };
+    void arrive(const Arrival &arrival);
     WireOrigin origin(uint32_t lane, uint32_t wire) const {
         return origins_[size_t{lane} * program_.wires + wire];
     }
-    void hold(uint32_t slot) { holds_[slot]++; }
-    // True: nobody reads the slot any more, and a task may have waited for that.
+    void hold(uint32_t slot) { add_hold(slot); }
+    // True: nobody reads the slot any more, and a task or the call's end may have waited for that.
     bool release(uint32_t slot);
 
 private:
@@ -66,17 +80,24 @@ private:
     void take_slots(uint32_t lane, uint32_t task);
     // Of the lane's tasks within the window; those that lack a slot are put aside.
     std::optional<uint32_t> first_of(uint32_t lane);
-    size_t arrival(uint32_t task, uint64_t instance) const {
-        return program_.tasks[task].receive * instances_ + instance;
+    void add_hold(uint32_t slot) { held_ += holds_[slot]++ == 0; }
+    size_t receive(uint32_t call, uint32_t task) const {
+        return size_t{call} * program_.receives + program_.tasks[task].receive;
+    }
+    size_t arrival(uint32_t call, uint32_t task, uint64_t instance) const {
+        return receive(call, task) * instances_ + instance;
     }
 
     const uint32_t number_;
     const RankProgram &program_;
     const uint64_t instances_;
-    uint32_t lanes_left_;
+    const uint32_t calls_;
+    uint32_t call_ = ~uint32_t{0}; // none
+    uint32_t lanes_left_ = 0;
+    uint32_t held_ = 0; // slots that somebody needs
     std::vector<Lane> lanes_;
     std::vector<bool> has_arrived_;
-    std::vector<WireOrigin> arrived_; // by receive and lane
+    std::vector<WireOrigin> arrived_; // by call, receive and lane
     std::vector<WireOrigin> origins_; // by lane and wire
     std::vector<uint32_t> holds_;     // of each own slot of each lane: who still needs it
 };

@@ -1,56 +1,33 @@
 #include "plan/simulator.hpp"
 
 #include "plan/activities.hpp"
-#include "plan/simulated_rank.hpp"
+#include "plan/simulated_node.hpp"
+#include "plan/token_buckets.hpp"
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace qccl {
 
 namespace {
 
 using Kind = SimulatedSpan::Kind;
-constexpr uint32_t none = ~uint32_t{0};
-
-struct Message {
-    uint32_t from = 0, to = 0; // classes
-    uint32_t task = 0;         // of the receiver
-    uint64_t instance = 0, bytes = 0;
-    WireOrigin origin; // where the bytes lie
-    PathTimes path;
-    double begin_ns = 0;
-    const RankClasses::Peer *peer = nullptr; // the sender's
-    uint32_t next = none;                    // of the stream
-};
-
-// The messages from one rank to another, in order; the first one is on the links.
-struct Stream {
-    uint32_t first = none, last = none; // messages
-};
-
-// The first rank of a class.
-struct Node {
-    explicit Node(SimulatedRank r) : rank(std::move(r)) {}
-
-    SimulatedRank rank;
-    SimulatedRank::Choice task; // that it does
-    bool is_busy = false, is_woken = false;
-    PathTimes path;      // until now, or until it had nothing to do
-    double since_ns = 0; // that it has been busy, or has not
-    double busy_ns = 0, finish_ns = 0;
-    uint64_t sent_bytes = 0;
-};
+constexpr uint32_t none = SimulatedMessage::none;
 
 class Simulator {
 public:
     Simulator(const RankClasses &classes, const SimulationOptions &options)
-        : classes_(classes), options_(options) {
-        for (const RankClasses::Link &link : classes.links) activities_.add_link(link.capacity);
+        : classes_(classes), options_(options), calls_(options.lead_in + options.calls) {
+        for (const RankClasses::Link &link : classes.links) {
+            activities_.add_link(link.capacity);
+            buckets_.add_link(link.capacity, link.burst_bytes, options.burst_share);
+        }
         busy_.resize(classes.links.size());
         nodes_.reserve(classes.classes.size());
         for (uint32_t i = 0; i < classes.classes.size(); i++)
-            nodes_.emplace_back(SimulatedRank(i, classes.program(i), classes.shape.instances()));
+            nodes_.emplace_back(
+                SimulatedRank(i, classes.program(i), classes.shape.instances(), calls_));
     }
 
     Done run() {
@@ -71,35 +48,40 @@ public:
             }
         }
         for (uint32_t node = 0; node < nodes_.size(); node++)
-            if (!nodes_[node].rank.is_done())
+            if (nodes_[node].has_call || nodes_[node].rank.has_more_calls())
                 return Error::make(Code::internal_error, "rank %u waits for ever",
                                    classes_.classes[node].first_rank);
         return {};
     }
 
-    Simulation sum_up(const Fabric &fabric) const {
+    Simulation sum_up(const Fabric &fabric) {
         Simulation s;
+        s.burst_share = buckets_.least_share(now());
         s.classes = static_cast<uint32_t>(nodes_.size());
         s.geometry = classes_.shape.geometry();
-        for (const uint32_t node : classes_.class_of) s.finish_ns.push_back(nodes_[node].finish_ns);
+        for (const uint32_t node : classes_.class_of) {
+            s.finish_ns.push_back(nodes_[node].finish_ns);
+            s.busy_ns.push_back(nodes_[node].busy_ns / calls_);
+        }
+        const double counted = options_.calls;
         for (uint32_t i = 0; i < nodes_.size(); i++) {
-            const Node &node = nodes_[i];
-            s.wire_bytes = std::max(s.wire_bytes, node.sent_bytes);
-            s.compute_ns = std::max(s.compute_ns, node.busy_ns);
-            s.messages += sent_[i] * classes_.classes[i].ranks;
-            if (i != 0 && node.finish_ns <= s.time_ns) continue;
-            s.time_ns = node.finish_ns;
-            s.critical = node.path;
+            const SimulatedNode &node = nodes_[i];
+            s.wire_bytes = std::max(s.wire_bytes, node.sent_bytes / calls_);
+            s.compute_ns = std::max(s.compute_ns, node.busy_ns / calls_);
+            s.messages += sent_[i] * classes_.classes[i].ranks / calls_;
+            const double took = (node.finish_ns - node.counted_ns) / counted;
+            if (i != 0 && took <= s.time_ns) continue;
+            s.time_ns = took;
+            s.critical = mean_of(node.counted, node.path, counted);
         }
         for (uint32_t i = 0; i < busy_.size(); i++) {
             const RankClasses::Link &link = classes_.links[i];
             if (busy_[i] == 0) continue;
-            s.links.push_back({.name = link.is_cores
-                                           ? "host " + std::to_string(link.first) + "'s cores"
-                                           : fabric.link_name(link.first),
+            s.links.push_back({.name = link.is_cores ? fabric.cores_name(link.first)
+                                                     : fabric.link_name(link.first),
                                .count = link.count,
                                .is_cores = link.is_cores,
-                               .busy_ns = busy_[i] / link.capacity});
+                               .busy_ns = busy_[i] / link.capacity / calls_});
         }
         std::stable_sort(s.links.begin(), s.links.end(),
                          [](const auto &a, const auto &b) { return a.busy_ns > b.busy_ns; });
@@ -112,129 +94,203 @@ private:
     const RankClasses::Peer &peer_of(uint32_t node, const RankProgram::Task &task) const {
         return classes_.peer(node, task.peer);
     }
-    const RankProgram::Task &task_of(const Node &node) const {
+    const RankProgram::Task &task_of(const SimulatedNode &node) const {
         return node.rank.program().tasks[node.task.task];
     }
 
     // Something may have become possible for the rank, after what took `path`.
     void wake(uint32_t number, const PathTimes &path) {
-        Node &node = nodes_[number];
-        if (node.is_busy || node.is_woken) return;
+        SimulatedNode &node = nodes_[number];
+        if (node.work != SimulatedNode::Work::nothing || node.is_woken) return;
         node.is_woken = true;
         waker_[number] = path;
         woken_.push_back(number);
     }
 
     void go_on(uint32_t number) {
-        end_task(number);
+        end_work(number);
         advance(number);
     }
 
     void advance(uint32_t number) {
-        Node &node = nodes_[number];
-        while (!node.is_busy) {
-            const auto choice = node.rank.choose();
-            if (!choice) return;
+        SimulatedNode &node = nodes_[number];
+        while (node.work == SimulatedNode::Work::nothing) {
+            if (node.has_call && node.rank.has_ended()) end_call(node);
+            const SimulatedNode::Work next = next_work(node);
+            if (next == SimulatedNode::Work::nothing) return;
             if (node.since_ns < now()) {
                 tell({.kind = Kind::wait, .rank = first_rank(number), .begin_ns = node.since_ns});
                 node.path = waker_[number];
                 node.since_ns = now();
             }
-            node.task = *choice;
-            node.is_busy = true;
-            begin_task(number, node);
+            node.work = next;
+            begin_work(number, node);
         }
     }
 
-    void begin_task(uint32_t number, Node &node) {
+    SimulatedNode::Work next_work(SimulatedNode &node) {
+        if (node.pieces_ns > 0) return SimulatedNode::Work::receive_pieces;
+        if (!node.has_call)
+            return node.rank.has_more_calls() ? SimulatedNode::Work::begin_call
+                                              : SimulatedNode::Work::nothing;
+        const auto choice = node.rank.choose();
+        if (!choice) return SimulatedNode::Work::nothing;
+        node.task = *choice;
+        node.sent = 0;
+        return SimulatedNode::Work::task;
+    }
+
+    // The rank has had nothing to do but to hear of what takes `waker_`, if that was not now.
+    void end_call(SimulatedNode &node) {
+        node.has_call = false;
+        node.finish_ns = now();
+        const auto number = static_cast<size_t>(&node - nodes_.data());
+        if (node.since_ns < now()) node.path = waker_[number];
+        node.since_ns = now();
+        if (node.rank.call() + 1 != options_.lead_in) return;
+        node.counted = node.path;
+        node.counted_ns = now();
+    }
+
+    void begin_work(uint32_t number, SimulatedNode &node) {
         const double cost = cost_of(number, node);
         const RankClasses::Class &own = classes_.classes[number];
-        if (cost == 0) return end_task(number);
+        if (cost == 0) return end_work(number);
         if (own.core == RankClasses::none) return activities_.begin_task(number, cost);
         const FairShare::Use use{own.core, own.core_weight};
         busy_[own.core] += cost * own.core_weight;
         activities_.begin_shared_task(number, cost, use);
     }
 
-    double cost_of(uint32_t number, const Node &node) const {
+    double cost_of(uint32_t number, SimulatedNode &node) const {
+        if (node.work == SimulatedNode::Work::begin_call) return classes_.call_ns;
+        if (node.work == SimulatedNode::Work::receive_pieces)
+            return std::exchange(node.pieces_ns, 0);
         const RankProgram::Task &task = task_of(node);
+        const uint64_t instance = node.rank.instance(node.task.lane);
         if (computes(task.verb)) {
-            const uint64_t instance = node.rank.instance(node.task.lane);
-            return task.ns_per_value *
-                   static_cast<double>(classes_.shape.count(task.length, instance));
+            const auto values = static_cast<double>(classes_.shape.count(task.length, instance));
+            return task.chunk_ns + task.ns_per_value * values;
         }
         const RankClasses::Peer &peer = peer_of(number, task);
-        if (task.verb == Verb::send) return peer.send_ns;
-        return classes_.peer(peer.peer_class, peer.number).recv_ns;
+        const double bytes = bytes_of(task, instance);
+        if (task.verb == Verb::recv) {
+            // The other pieces are handled already.
+            const RankClasses::Peer &sender = classes_.peer(peer.peer_class, peer.number);
+            return sender.recv.message_ns +
+                   MessagePieces(sender, bytes).last() * sender.recv.byte_ns;
+        }
+        return (node.sent == 0 ? peer.send.message_ns : 0) +
+               MessagePieces(peer, bytes).next(node.sent) * peer.send.byte_ns;
     }
 
-    void end_task(uint32_t number) {
-        Node &node = nodes_[number];
-        const RankProgram::Task task = task_of(node);
-        const uint32_t lane = node.task.lane;
+    double bytes_of(const RankProgram::Task &task, uint64_t instance) const {
+        return static_cast<double>(classes_.shape.bytes(task.length, instance, task.is_inner));
+    }
+
+    void end_work(uint32_t number) {
+        SimulatedNode &node = nodes_[number];
+        const SimulatedNode::Work work = std::exchange(node.work, SimulatedNode::Work::nothing);
+        const bool is_task = work == SimulatedNode::Work::task;
+        const RankProgram::Task *const task = is_task ? &task_of(node) : nullptr;
         const double took = now() - node.since_ns;
-        (computes(task.verb) ? node.path.compute_ns : node.path.handling_ns) += took;
+        const bool has_computed =
+            work == SimulatedNode::Work::begin_call || (task && computes(task->verb));
+        (has_computed ? node.path.compute_ns : node.path.handling_ns) += took;
         node.busy_ns += took;
-        tell_task(number, node, task);
+        if (task) tell_task(number, node, *task);
         node.since_ns = now();
-        node.is_busy = false;
-        if (task.verb == Verb::send) send(number, node, task);
+        if (work == SimulatedNode::Work::begin_call) node.begin_call();
+        if (task) end_task(number, node, *task);
+    }
+
+    void end_task(uint32_t number, SimulatedNode &node, const RankProgram::Task &task) {
+        if (task.verb == Verb::send && !send_piece(number, node, task)) {
+            node.work = SimulatedNode::Work::task;
+            return begin_work(number, node);
+        }
+        const uint32_t lane = node.task.lane;
         for (uint32_t i = task.releases_first; i < task.releases_last; i++)
             release(node.rank.origin(lane, node.rank.program().slots[i]), node.path);
         const uint64_t instance = node.rank.instance(lane);
         node.rank.finish(node.task);
-        if (node.rank.is_done()) node.finish_ns = now();
-        if (options_.progress && (node.rank.is_done() || node.rank.instance(lane) != instance))
-            options_.progress(++instances_done_, nodes_.size() * classes_.shape.instances());
+        if (options_.progress && (node.rank.is_over(lane) || node.rank.instance(lane) != instance))
+            options_.progress(++instances_done_,
+                              nodes_.size() * classes_.shape.instances() * calls_);
     }
 
-    void send(uint32_t number, Node &node, const RankProgram::Task &task) {
+    // True: it was the last one.
+    bool send_piece(uint32_t number, SimulatedNode &node, const RankProgram::Task &task) {
         const RankClasses::Peer &peer = peer_of(number, task);
         const uint64_t instance = node.rank.instance(node.task.lane);
-        Message message{
+        const double bytes = bytes_of(task, instance);
+        const double piece = MessagePieces(peer, bytes).next(node.sent);
+        node.sent += piece;
+        SimulatedMessage message{
             .from = number,
             .to = peer.peer_class,
+            .call = node.rank.call(),
             .task = classes_.program(peer.peer_class).receive_task(peer.number, task.ordinal),
             .instance = instance,
-            .bytes = classes_.shape.bytes(task.length, instance, task.is_inner),
+            .bytes = piece,
+            .is_last = node.sent == bytes,
+            .work_ns = piece * peer.recv.byte_ns,
+            .latency_ns = peer.latency_ns +
+                          (bytes > static_cast<double>(peer.eager_bytes) ? peer.rendezvous_ns : 0),
             .origin = node.rank.origin(node.task.lane, task.wire),
             .path = node.path,
             .begin_ns = now(),
             .peer = &peer};
         if (message.origin.rank != WireOrigin::nowhere)
             nodes_[message.origin.rank].rank.hold(message.origin.slot);
-        node.sent_bytes += message.bytes;
-        sent_[number]++;
-        const uint32_t at = keep(message);
-        const auto uses =
-            std::span(classes_.uses).subspan(peer.uses_first, peer.uses_last - peer.uses_first);
-        if (uses.empty()) return end_wire(at);
-        const auto bytes = static_cast<double>(message.bytes);
-        for (const FairShare::Use &use : uses) busy_[use.link] += bytes * use.weight;
-        const auto number_of_stream = static_cast<uint32_t>(&peer - classes_.peers.data());
-        Stream &stream = streams_[number_of_stream];
-        if (stream.first == none) {
-            stream.first = at;
-            activities_.begin_stream(number_of_stream, bytes, uses);
-        } else {
-            messages_[stream.last].next = at;
+        const bool is_last = message.is_last;
+        if (is_last) {
+            node.sent_bytes += static_cast<uint64_t>(bytes);
+            sent_[number]++;
         }
-        stream.last = at;
+        put_on_links(message);
+        return is_last;
+    }
+
+    std::span<const FairShare::Use> uses_of(const RankClasses::Peer &peer) const {
+        return std::span(classes_.uses).subspan(peer.uses_first, peer.uses_last - peer.uses_first);
+    }
+
+    void put_on_links(const SimulatedMessage &message) {
+        const RankClasses::Peer &peer = *message.peer;
+        const uint32_t at = keep(message);
+        const auto uses = uses_of(peer);
+        if (uses.empty()) return end_wire(at);
+        for (const FairShare::Use &use : uses) busy_[use.link] += message.bytes * use.weight;
+        const auto number = static_cast<uint32_t>(&peer - classes_.peers.data());
+        MessageStream &stream = streams_[number];
+        if (stream.first != none) {
+            messages_[stream.last].next = at;
+            stream.last = at;
+            return;
+        }
+        const double left = buckets_.take(uses, message.bytes, now());
+        if (left == 0) return end_wire(at);
+        stream.first = stream.last = at;
+        buckets_.begin(uses, now());
+        activities_.begin_stream(number, left, uses);
     }
 
     // The first message of the stream has left the links.
     void pass_on(const Activities::Event &event) {
-        Stream &stream = streams_[event.subject];
+        MessageStream &stream = streams_[event.subject];
         const uint32_t at = stream.first;
         stream.first = messages_[at].next;
-        if (stream.first == none)
+        if (stream.first == none) {
+            buckets_.end(uses_of(classes_.peers[event.subject]), now());
             activities_.end_stream(event);
-        else
-            activities_.continue_stream(event, static_cast<double>(messages_[stream.first].bytes));
+        } else {
+            activities_.continue_stream(event, messages_[stream.first].bytes);
+        }
         end_wire(at);
     }
 
-    uint32_t keep(const Message &message) {
+    uint32_t keep(const SimulatedMessage &message) {
         if (free_.empty()) {
             free_.push_back(static_cast<uint32_t>(messages_.size()));
             messages_.emplace_back();
@@ -247,26 +303,30 @@ private:
 
     // The bytes have left the links. In another host's memory they are nobody's but the receiver's.
     void end_wire(uint32_t at) {
-        Message &message = messages_[at];
+        SimulatedMessage &message = messages_[at];
         message.path.wire_ns += now() - message.begin_ns;
         if (!message.peer->is_by_reference) {
             release(message.origin, message.path);
             message.origin = {};
         }
-        message.path.latency_ns += message.peer->latency_ns;
-        activities_.begin_arrival(at, message.peer->latency_ns);
+        message.path.latency_ns += message.latency_ns;
+        activities_.begin_arrival(at, message.latency_ns);
     }
 
     void arrive(uint32_t at) {
-        const Message message = messages_[at];
+        const SimulatedMessage message = messages_[at];
         free_.push_back(at);
         tell({.kind = Kind::wire,
               .rank = first_rank(message.from),
               .peer = first_rank(message.to),
               .instance = message.instance,
-              .bytes = message.bytes,
+              .bytes = static_cast<uint64_t>(message.bytes),
               .begin_ns = message.begin_ns});
-        nodes_[message.to].rank.arrive(message.task, message.instance, message.origin);
+        SimulatedNode &receiver = nodes_[message.to];
+        if (message.is_last)
+            receiver.rank.arrive({message.call, message.task, message.instance, message.origin});
+        else
+            receiver.pieces_ns += message.work_ns;
         wake(message.to, message.path);
     }
 
@@ -282,7 +342,8 @@ private:
     }
 
     // The steps of a task come one after the other, each with its share of the time.
-    void tell_task(uint32_t number, const Node &node, const RankProgram::Task &task) const {
+    void tell_task(uint32_t number, const SimulatedNode &node,
+                   const RankProgram::Task &task) const {
         if (!options_.trace) return;
         SimulatedSpan span{.kind = Kind::handle,
                            .verb = task.verb,
@@ -296,11 +357,13 @@ private:
             return tell(span);
         }
         span.kind = Kind::compute;
-        const double scale = (now() - node.since_ns) / task.ns_per_value;
+        const auto values = static_cast<double>(classes_.shape.count(task.length, span.instance));
+        const double each = task.chunk_ns / (task.pieces_last - task.pieces_first);
+        const double scale = (now() - node.since_ns) / (task.chunk_ns + task.ns_per_value * values);
         for (uint32_t i = task.pieces_first; i < task.pieces_last; i++) {
             const RankProgram::Piece &piece = node.rank.program().pieces[i];
             span.verb = piece.verb;
-            span.end_ns = span.begin_ns + piece.ns_per_value * scale;
+            span.end_ns = span.begin_ns + (each + piece.ns_per_value * values) * scale;
             if (span.end_ns > span.begin_ns) options_.trace(span);
             span.begin_ns = span.end_ns;
         }
@@ -308,13 +371,15 @@ private:
 
     const RankClasses &classes_;
     const SimulationOptions &options_;
+    const uint32_t calls_;
     Activities activities_;
-    std::vector<Node> nodes_;
+    std::vector<SimulatedNode> nodes_;
     std::vector<PathTimes> waker_ = std::vector<PathTimes>(classes_.classes.size());
     std::vector<uint64_t> sent_ = std::vector<uint64_t>(classes_.classes.size());
+    TokenBuckets buckets_;     // by link
     std::vector<double> busy_; // of each link, what it has carried
-    std::vector<Stream> streams_ = std::vector<Stream>(classes_.peers.size());
-    std::vector<Message> messages_;
+    std::vector<MessageStream> streams_ = std::vector<MessageStream>(classes_.peers.size());
+    std::vector<SimulatedMessage> messages_;
     std::vector<uint32_t> free_;
     std::deque<uint32_t> woken_;
     uint64_t instances_done_ = 0;

@@ -44,6 +44,12 @@ struct SimulatedSpan {
 
 struct SimulationOptions {
     Merging merging = Merging::automatic;
+    // Calls that count, which every rank makes one after the other, each as soon as its own part in
+    // the one before is done; and those before them, in which ranks that have begun together get
+    // out of step, and what a pause has left room for is used up.
+    uint32_t calls = 1, lead_in = 0;
+    // What part of its burst each link has left at first.
+    double burst_share = 1;
     // Called for each span that is not empty, in the order of their ends.
     std::function<void(const SimulatedSpan &span)> trace = {};
     // Of the ranks whose schedules are written, then of the instances that they have done.
@@ -51,19 +57,25 @@ struct SimulationOptions {
 };
 
 struct Simulation {
-    double time_ns = 0;            // when the last rank ends
-    std::vector<double> finish_ns; // by rank
-    PathTimes critical;            // what the last rank ended after; adds up to time_ns
-    uint64_t wire_bytes = 0;       // the most that a rank sends, headers included
-    uint64_t messages = 0;         // of all ranks
-    uint32_t classes = 0;          // of ranks that do alike, each of which was simulated once
-    double compute_ns = 0;         // the most that a rank computes and handles messages
+    // Of each counted call, on the rank that takes longest; of a single call, until the last rank
+    // ends.
+    double time_ns = 0;
+    std::vector<double> finish_ns; // by rank, when it has made all calls
+    PathTimes critical;            // what that rank ended after; adds up to time_ns
+    // Of a call, headers included, the most that a rank sends; and of all ranks.
+    uint64_t wire_bytes = 0;
+    uint64_t messages = 0;
+    double burst_share = 1; // that the link which has the least of it has left at the end
+    uint32_t classes = 0;   // of ranks that do alike, each of which was simulated once
+    // By rank, how long it computes and handles messages in a call; and the most.
+    std::vector<double> busy_ns;
+    double compute_ns = 0;
 
     struct Link {
         std::string name; // of the first one that is alike
         uint32_t count = 0;
         bool is_cores = false;
-        double busy_ns = 0; // at full rate
+        double busy_ns = 0; // at full rate, in a call
     };
     std::vector<Link> links; // that carry anything, the busiest first
     Geometry geometry;

@@ -1,0 +1,77 @@
+#include "perf/simulated_job.hpp"
+
+#include "perf/policy_info.hpp"
+
+#include <algorithm>
+
+namespace qccl::perf {
+
+static uint32_t nodes_of(const Machine &machine) { return static_cast<uint32_t>(machine.hosts()); }
+
+// Ranks that share caches and memory.
+SimulatedHost SimulatedJob::host() const {
+    size_t most = machine_->ranks;
+    if (machine_->places && !machine_->hosts_share_cores) {
+        most = 0;
+        for (size_t host = 0; host < machine_->hosts(); host++)
+            most = std::max(most, machine_->places->hosts().ranks(host).size());
+    }
+    return {static_cast<double>(most), machine_->has_gpus};
+}
+
+Result<SimulatedJob> SimulatedJob::create(const Machine &machine, const std::string &communicator) {
+    SimulatedJob job;
+    job.machine_ = std::make_shared<const Machine>(machine);
+    job.tables_ = tables_of(machine);
+    QCCL_TRY(job.policy_,
+             policy_here(machine.settings, machine.ranks, nodes_of(machine), communicator));
+    job.rates_ = tiered_rates(job.tables_.speeds, job.host());
+    job.rates_.cores = machine.cores.value_or(0);
+    job.rates_.hosts_share_cores = machine.hosts_share_cores;
+    job.fabric_ = make_tiered_fabric(machine.ranks, machine.places.get(), job.rates_);
+    return job;
+}
+
+Result<SimulatedJob::PlannedCall> SimulatedJob::plan(const Operation &operation, const Codec *codec,
+                                                     const Algorithm &algorithm) const {
+    QCCL_TRY(const CallChoice choice,
+             policy_.choose(codec, algorithm,
+                            policy_.traits(operation.collective, operation.type, operation.op,
+                                           operation.count)));
+    const Tables tables = tables_of(*machine_, choice.pieces);
+    Problem problem{.collective = operation.collective,
+                    .count = operation.count,
+                    .ranks = operation.ranks,
+                    .root = operation.root,
+                    .type = operation.type,
+                    .codec = choice.codec,
+                    .places = machine_->places.get()};
+    PlannedCall planned;
+    QCCL_TRY(planned.plan, choose(problem, tables, choice.algorithm));
+    problem.codec = planned.plan.codec;
+    problem.places = planned_places(problem.places, tables);
+    const Speeds &speeds = tables_.speeds; // reproducible tables say nothing of the machine
+    planned.call = {.problem = problem,
+                    .algorithm = planned.plan.algorithm,
+                    .limits = tables.limits,
+                    .speeds = compute_speeds(speeds, problem, planned.plan.inner_codec, host()),
+                    .eager = {speeds.eager_bytes, speeds.eager_exchanges}};
+    planned.reasons = choice.reasons;
+    return planned;
+}
+
+Result<Simulation> SimulatedJob::run(const PlannedCall &planned, SimulationOptions options) const {
+    if (rates_.line_burst_bytes > 0 && options.calls > 1) {
+        constexpr double hardly_any = 0.2;
+        SimulatedCall lossless = planned.call;
+        lossless.problem.codec = {};
+        lossless.speeds = compute_speeds(tables_.speeds, lossless.problem, {}, host());
+        QCCL_TRY(
+            const Simulation before,
+            simulate(lossless, *fabric_, {.calls = options.calls, .lead_in = options.lead_in}));
+        if (before.burst_share < hardly_any) options.burst_share = 0;
+    }
+    return simulate(planned.call, *fabric_, options);
+}
+
+} // namespace qccl::perf

@@ -1,0 +1,102 @@
+// plan/simulator_speeds: what the planner's figures, settings and places make of the simulator's.
+#include "qtest.hpp"
+
+#include "forms.hpp"
+#include "plan_kit.hpp"
+
+#include "plan/simulator_speeds.hpp"
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+ComputeSpeeds speeds_of(const Problem &problem, const Speeds &speeds = {},
+                        const SimulatedHost &host = {.ranks = 2}) {
+    return compute_speeds(speeds, problem, {}, host);
+}
+
+Problem with_codec(Problem problem, const char *name) {
+    problem.codec = codec(name);
+    return problem;
+}
+
+} // namespace
+
+static void messages_follow_the_planners_figures() {
+    const Speeds usual;
+    const TieredRates rates = tiered_rates(usual, {});
+    Speeds other = usual;
+    other.far.alone.latency_ns += 1000;
+    other.far.alone.message_ns *= 2;
+    other.near.shared.byte_ns *= 3;
+    other.far_bytes_per_ns = 7;
+    other.far_burst_bytes = 99;
+    const TieredRates changed = tiered_rates(other, {});
+    CHECK_EQ(changed.far.alone.latency_ns, rates.far.alone.latency_ns + 1000);
+    CHECK_EQ(changed.far.alone.message_ns, 2 * rates.far.alone.message_ns);
+    CHECK_EQ(changed.near.shared.byte_ns, 3 * rates.near.shared.byte_ns);
+    CHECK(changed.far.shared == rates.far.shared);
+    CHECK_EQ(changed.line_rate, 7.0);
+    CHECK_EQ(changed.line_burst_bytes, 99.0);
+    other.far.alone.latency_ns = 0; // nothing is that fast
+    CHECK(tiered_rates(other, {}).far.alone.latency_ns > 0);
+}
+
+static void of_gpus_the_planners_figures_are_taken() {
+    const Speeds speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    const TieredRates rates = tiered_rates(speeds, {.ranks = 8, .has_gpus = true});
+    CHECK(rates.near == speeds.near);
+    CHECK_EQ(rates.busy_core, 1.0);
+    CHECK_EQ(rates.rendezvous_ns, 0.0);
+    const ComputeSpeeds computing = speeds_of(all_reduce(1 << 20, 8), speeds, {8, true});
+    CHECK_EQ(computing.copy, speeds.copy.at(4 << 20));
+    CHECK_EQ(computing.call_ns, 0.0);
+}
+
+static void memory_is_slower_the_more_of_it_is_used() {
+    const Problem small = all_reduce(1 << 10, 2), large = all_reduce(1 << 20, 2),
+                  huge = all_reduce(1 << 24, 2);
+    CHECK(speeds_of(small).memory > speeds_of(large).memory);
+    CHECK(speeds_of(large).memory > speeds_of(huge).memory);
+    CHECK(speeds_of(large).memory > 3 * speeds_of(large, {}, {.ranks = 16}).memory);
+    Speeds slow;
+    for (CopySpeeds::Point &point : slow.copy.points) point.bytes_per_ns /= 2;
+    CHECK_EQ(speeds_of(large, slow).memory, speeds_of(large).memory / 2);
+    CHECK_EQ(speeds_of(large, slow).copy, speeds_of(large).copy); // within the nearest cache
+}
+
+static void codecs_are_slower_where_ranks_share_cores() {
+    const Problem coded = with_codec(all_reduce(1 << 20, 2), "int8");
+    const ComputeSpeeds alone = speeds_of(coded);
+    Speeds shared;
+    shared.ranks_per_core = 2;
+    CHECK(speeds_of(coded, shared).outer.encode < alone.outer.encode);
+    CHECK(speeds_of(coded, shared).call_ns > alone.call_ns);
+    CHECK(alone.call_ns > speeds_of(all_reduce(1 << 20, 2)).call_ns);
+    CHECK(alone.chunk_ns > speeds_of(all_reduce(1 << 20, 2)).chunk_ns);
+    // What a slow codec computes is what takes its time, and hardly memory.
+    Speeds slow;
+    slow.codec_rates = CodecRates({0.5F, 0.5F, 0.5F});
+    const ComputeSpeeds computing = speeds_of(coded, slow);
+    for (const double rate :
+         {computing.outer.encode, computing.outer.decode, computing.outer.decode_add})
+        CHECK(rate >= 0.5 && rate < 0.52);
+}
+
+static void small_calls_pay_less_for_each_byte_between_hosts() {
+    CHECK(speeds_of(all_reduce(1 << 10, 2)).network_byte_share <
+          speeds_of(all_reduce(1 << 17, 2)).network_byte_share);
+    CHECK_EQ(speeds_of(all_reduce(1 << 24, 2)).network_byte_share, 1.0);
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(messages_follow_the_planners_figures),
+        QTEST(of_gpus_the_planners_figures_are_taken),
+        QTEST(memory_is_slower_the_more_of_it_is_used),
+        QTEST(codecs_are_slower_where_ranks_share_cores),
+        QTEST(small_calls_pay_less_for_each_byte_between_hosts),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
