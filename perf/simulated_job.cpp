@@ -1,6 +1,7 @@
 #include "perf/simulated_job.hpp"
 
 #include "perf/policy_info.hpp"
+#include "topology/graph_fabric.hpp"
 
 #include <algorithm>
 
@@ -28,7 +29,12 @@ Result<SimulatedJob> SimulatedJob::create(const Machine &machine, const std::str
     job.rates_ = tiered_rates(job.tables_.speeds, job.host());
     job.rates_.cores = machine.cores.value_or(0);
     job.rates_.hosts_share_cores = machine.hosts_share_cores;
-    job.fabric_ = make_tiered_fabric(machine.ranks, machine.places.get(), job.rates_);
+    if (machine.topology) {
+        QCCL_TRY(job.fabric_, make_graph_fabric(*machine.topology, job.rates_,
+                                                machine.settings.link_rate.has_value()));
+    } else {
+        job.fabric_ = make_tiered_fabric(machine.ranks, machine.places.get(), job.rates_);
+    }
     return job;
 }
 

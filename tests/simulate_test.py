@@ -85,6 +85,16 @@ class Table(unittest.TestCase):
             plan.write_text("qccl-plan version=1\njob ranks=5\nalgorithm=tree @bytes>=1M\n")
             self.assertIn("QCCL_PLAN_FILE", simulate(*words, expect=2, env={"QCCL_PLAN_FILE": str(plan)}).stderr)
 
+    def test_links_of_a_topology_are_shared(self):
+        words = ("all_reduce", "-b", "256M", "-e", "256M", "--algo", "ring")
+        one, eight = (rows_of(*words, "--topology", f"4 x node(8 gpu nvlink:400) net:{net}", "--ranks", "32")[0]
+                      for net in ("25", "25x8"))
+        self.assertAlmostEqual(one["time_us"], eight["time_us"], delta=0.01 * one["time_us"])  # one rank leaves each node
+        flows = [rows_of("all_reduce", "-b", "256M", "-e", "256M", "--algo", "direct", "--topology",
+                         f"4 x node(8 gpu nvlink:400) net:{net}")[0] for net in ("25", "25x8")]
+        self.assertGreater(flows[0]["time_us"], 5 * flows[1]["time_us"])
+        self.assertIn("nic", flows[0]["busiest_links"][0]["name"])
+
     def test_hosts_may_be_namespaces_of_one_machine(self):
         words = ("all_reduce", "--hosts", "1,1,1,1", "--rate", "100gbit", "-b", "64", "-e", "64", "--algo", "oneshot", "--cores")
         own, shared = (rows_of(*words, cores)[0]["time_us"] for cores in ("2", "2:shared"))
