@@ -27,26 +27,6 @@ std::string time_text(int64_t ns) {
     return text;
 }
 
-Result<std::vector<CallLog>> read_logs(const std::vector<std::string> &files) {
-    std::vector<CallLog> logs;
-    std::map<std::pair<uint64_t, uint32_t>, std::string> seen; // by session and rank
-    for (const std::string &file : files) {
-        QCCL_TRY(const std::string text, read_text(file, file));
-        auto log = parse_call_log(text);
-        if (!log)
-            return Error::make(log.error().code, "%.200s: %.250s", file.c_str(), log.error().text);
-        for (const LoggedComm &comm : log->comms) {
-            const auto [other, is_new] = seen.try_emplace({comm.session, comm.rank}, file);
-            if (is_new) continue;
-            return Error::make(Code::invalid_argument,
-                               "%.150s and %.150s both hold rank %" PRIu32 " of one communicator",
-                               other->second.c_str(), file.c_str(), comm.rank);
-        }
-        logs.push_back(std::move(*log));
-    }
-    return logs;
-}
-
 // The first communicators of a job's ranks are one.
 void print_missing(const std::vector<CallLog> &logs) {
     std::map<uint64_t, std::pair<std::set<uint32_t>, uint32_t>> jobs;
@@ -106,8 +86,28 @@ void print_shape(const ShapeSummary &shape) {
 
 } // namespace
 
+Result<std::vector<CallLog>> read_call_logs(const std::vector<std::string> &files) {
+    std::vector<CallLog> logs;
+    std::map<std::pair<uint64_t, uint32_t>, std::string> seen; // by session and rank
+    for (const std::string &file : files) {
+        QCCL_TRY(const std::string text, read_text(file, file));
+        auto log = parse_call_log(text);
+        if (!log)
+            return Error::make(log.error().code, "%.200s: %.250s", file.c_str(), log.error().text);
+        for (const LoggedComm &comm : log->comms) {
+            const auto [other, is_new] = seen.try_emplace({comm.session, comm.rank}, file);
+            if (is_new) continue;
+            return Error::make(Code::invalid_argument,
+                               "%.150s and %.150s both hold rank %" PRIu32 " of one communicator",
+                               other->second.c_str(), file.c_str(), comm.rank);
+        }
+        logs.push_back(std::move(*log));
+    }
+    return logs;
+}
+
 Done print_calls(const std::vector<std::string> &files) {
-    QCCL_TRY(const std::vector<CallLog> logs, read_logs(files));
+    QCCL_TRY(const std::vector<CallLog> logs, read_call_logs(files));
     const CallSummary summary = summarize(logs);
     for (const RankSummary &rank : summary.ranks) print_rank(rank);
     print_missing(logs);

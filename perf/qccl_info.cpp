@@ -14,6 +14,7 @@
 #include "perf/topology_info.hpp"
 #include "perf/trace_merge.hpp"
 #include "perf/version_line.hpp"
+#include "perf/whatif.hpp"
 
 #include "base/choice.hpp"
 #include "coll/algorithm.hpp"
@@ -172,6 +173,29 @@ static void add_traces(CLI::App &app, std::vector<std::string> &logs, TraceQuest
     });
 }
 
+static void add_whatif(CLI::App &app, WhatIfQuestion &question,
+                       const std::vector<std::string> &command_line, Task &task) {
+    CLI::App &command = *app.add_subcommand(
+        "whatif", "how long a recorded job would take on another machine or with another codec");
+    command.add_option("FILE", question.logs, "files of QCCL_RECORD_CALLS, one for each rank")
+        ->required()
+        ->group(options);
+    add_machine_options(command, options, question.machine);
+    add_option(command, options, "--codec", "of all calls that can have it (as settings say)",
+               take_codec(question.codec));
+    add_option(command, options, "--algo", "of all calls that can have it (the planner's choice)",
+               take_algorithm(question.algorithm));
+    add_option(command, options, "--out",
+               "write a plan for QCCL_PLAN_FILE to this file; -: "
+               "standard output",
+               take_text(question.plan_file));
+    add_option(command, options, "--json", "write JSON to this file; -: standard output",
+               take_text(question.json_file));
+    command.callback([&task, &question, &command_line] {
+        task = [&question, &command_line] { return print_whatif(question, command_line); };
+    });
+}
+
 static void add_topology(CLI::App &app, TopologyQuestion &question, Task &task) {
     CLI::App &command =
         *app.add_subcommand("topology", "parts, links and rings of this machine or another one");
@@ -227,6 +251,8 @@ static int run(const std::vector<std::string> &command_line) {
     std::vector<std::string> logs;
     TraceQuestion traces;
     add_traces(app, logs, traces, task);
+    WhatIfQuestion whatif;
+    add_whatif(app, whatif, command_line, task);
     TopologyQuestion topology;
     add_topology(app, topology, task);
     ExplainQuestion explained;
@@ -243,7 +269,8 @@ static int run(const std::vector<std::string> &command_line) {
     if (*json && !app.get_subcommands().empty()) {
         const std::string topic = app.get_subcommands().front()->get_name();
         return tell(refusal(program, "--json describes the run and takes no topic; " + topic +
-                                         (topic == "topology" || topic == "explain" || topic == "advise"
+                                         (topic == "topology" || topic == "explain" ||
+                                                  topic == "advise" || topic == "whatif"
                                               ? " takes its own --json FILE behind it"
                                               : " prints text only")));
     }
@@ -257,7 +284,9 @@ static int run(const std::vector<std::string> &command_line) {
     if (done) return EXIT_SUCCESS;
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", program, done.error().text);
-    return EXIT_FAILURE;
+    const bool is_refused =
+        app.got_subcommand("whatif") && done.error().code == Code::invalid_argument;
+    return is_refused ? usage_error : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv) {

@@ -1,0 +1,224 @@
+#include "perf/whatif_answer.hpp"
+
+#include "perf/calls_info.hpp"
+#include "perf/simulated_job.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+
+namespace qccl::perf {
+
+namespace {
+
+// Of a job that says nothing of its machine but which ranks share memory, each node is a host.
+std::shared_ptr<const Places> recorded_places(const RecordedJob &job) {
+    std::vector<Whereabouts> spots;
+    for (const uint32_t node : job.node) spots.push_back({.host = node});
+    return std::make_shared<const Places>(std::move(spots));
+}
+
+// Of some of its ranks.
+Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
+    Machine part = machine;
+    part.ranks = static_cast<uint32_t>(ranks.size());
+    if (machine.places) {
+        std::vector<Whereabouts> spots;
+        for (const uint32_t rank : ranks) spots.push_back(machine.places->of(rank));
+        part.places = std::make_shared<const Places>(std::move(spots));
+        if (part.hosts() < 2) part.far = {};
+    }
+    if (machine.topology) {
+        JobTopology job{machine.topology->graph, {}};
+        for (const uint32_t rank : ranks) job.places.push_back(machine.topology->places[rank]);
+        part.topology = std::make_shared<const JobTopology>(std::move(job));
+    }
+    return part;
+}
+
+Result<Machine> machine_of(const RecordedJob &job, MachineQuestion question) {
+    const bool is_recorded = question.topology.empty() && !question.places;
+    if (!question.topology.empty() && question.ranks == 0) question.ranks = job.ranks;
+    if (is_recorded) question.places = recorded_places(job);
+    QCCL_TRY(Machine machine, find_machine(question));
+    if (machine.ranks != job.ranks)
+        return Error::make(Code::invalid_argument,
+                           "the machine has %" PRIu32 " ranks, and the recorded job had %" PRIu32,
+                           machine.ranks, job.ranks);
+    return machine;
+}
+
+// Barriers move no values: about what an all-reduce of one takes.
+Operation operation_of(const LoggedShape &shape, uint32_t ranks) {
+    const bool is_barrier = shape.collective == Collective::barrier;
+    return {.collective = is_barrier ? Collective::all_reduce : shape.collective,
+            .type = is_barrier ? DataType::float32 : shape.type,
+            .op = shape.op,
+            .root = shape.root,
+            .ranks = ranks,
+            .count = is_barrier ? 1 : shape.count};
+}
+
+bool has_error(const LoggedShape &shape) {
+    const bool sums = shape.op == RedOp::sum || shape.op == RedOp::avg;
+    return shape.collective != Collective::barrier && info(shape.type).is_float &&
+           (!reduces(shape.collective) || sums);
+}
+
+class WhatIf {
+public:
+    WhatIf(const WhatIfQuestion &question, WhatIfAnswer &answer)
+        : question_(question), answer_(answer) {}
+
+    Done run() {
+        for (const RecordedComm &comm : answer_.job.comms) {
+            const bool is_whole = comm.members.size() == answer_.job.ranks;
+            QCCL_TRY(SimulatedJob job,
+                     SimulatedJob::create(is_whole ? answer_.machine
+                                                   : part_of(answer_.machine, comm.members),
+                                          comm.name));
+            jobs_.push_back(std::move(job));
+        }
+        for (const RecordedShape &shape : answer_.job.shapes) {
+            QCCL_TRY(recorded_case(shape));
+            QCCL_TRY(asked_case(shape));
+        }
+        answer_.as_recorded_totals = totals(answer_.as_recorded, recorded_times_);
+        answer_.asked_totals = totals(answer_.asked, asked_times_);
+        for (const RecordedShape &shape : answer_.job.shapes)
+            answer_.recorded_wire_bytes +=
+                static_cast<double>(shape.shape.wire_bytes) * static_cast<double>(shape.calls);
+        write_rules();
+        return {};
+    }
+
+private:
+    struct Simulated {
+        WhatIfCase of;
+        CallTimes times;
+    };
+
+    Result<Simulated> simulated(const RecordedShape &shape, const Codec *codec,
+                                const Algorithm &algorithm) const {
+        const SimulatedJob &job = jobs_[shape.comm];
+        const Operation operation = operation_of(shape.shape, job.machine().ranks);
+        // A communicator of one rank copies, and an empty call does nothing.
+        if (operation.ranks == 1 || operation.count == 0)
+            return Simulated{.of = {.time_ns = shape.recorded_ns, .algorithm = "none"},
+                             .times = {std::vector<double>(operation.ranks, shape.recorded_ns),
+                                       std::vector<double>(operation.ranks, shape.recorded_ns)}};
+        QCCL_TRY(const SimulatedJob::PlannedCall planned, job.plan(operation, codec, algorithm));
+        QCCL_TRY(Simulation simulation, job.run(planned, {}));
+        Simulated done{.of = {.time_ns = simulation.time_ns,
+                              .wire_bytes = simulation.wire_bytes,
+                              .codec = planned.plan.codec,
+                              .algorithm = spec(planned.plan.algorithm)},
+                       .times = {std::move(simulation.finish_ns), std::move(simulation.busy_ns)}};
+        if (shape.shape.collective == Collective::barrier) done.of.wire_bytes = 0;
+        if (has_error(shape.shape)) done.of.nmse = predicted_nmse(planned.plan, operation.type);
+        return done;
+    }
+
+    // On another machine the recorded algorithm may not be possible: the planner's choice then.
+    Done recorded_case(const RecordedShape &shape) {
+        QCCL_TRY(const Codec codec, known_codec(shape.shape.codec));
+        auto algorithm = parse_algorithm(shape.shape.algorithm);
+        const bool is_barrier = shape.shape.collective == Collective::barrier;
+        auto done = simulated(shape, &codec, algorithm && !is_barrier ? *algorithm : Algorithm());
+        if (!done) done = simulated(shape, &codec, {});
+        if (!done) return done.error();
+        answer_.as_recorded.push_back(done->of);
+        recorded_times_.push_back(std::move(done->times));
+        return {};
+    }
+
+    static Result<Codec> known_codec(const std::string &text) {
+        if (text.empty()) return Codec();
+        auto codec = parse_codec(text);
+        if (!codec)
+            return Error::make(Code::invalid_argument, "a log names the codec '%.60s': %.300s",
+                               text.c_str(), codec.error().text);
+        codec->min_bytes = 0; // it was used, whether it pays here or not
+        return codec;
+    }
+
+    // A codec that this call cannot have, as an integer sum, is passed over. So is one that makes
+    // the call no faster.
+    Done asked_case(const RecordedShape &shape) {
+        const Codec none;
+        const bool fits = shape.shape.collective != Collective::barrier &&
+                          (!question_.codec || check_codec(*question_.codec, shape.shape.collective,
+                                                           shape.shape.type, shape.shape.op));
+        const Algorithm algorithm =
+            question_.algorithm && question_.algorithm.has(shape.shape.collective)
+                ? question_.algorithm
+                : Algorithm();
+        const Codec *const codec = !fits ? &none : question_.codec ? &*question_.codec : nullptr;
+        QCCL_TRY(Simulated done, simulated(shape, codec, algorithm));
+        if (!done.of.codec.is_lossless()) {
+            QCCL_TRY(Simulated lossless, simulated(shape, &none, algorithm));
+            if (lossless.of.time_ns <= done.of.time_ns) done = std::move(lossless);
+        }
+        answer_.asked.push_back(done.of);
+        asked_times_.push_back(std::move(done.times));
+        return {};
+    }
+
+    WhatIfTotals totals(const std::vector<WhatIfCase> &cases,
+                        const std::vector<CallTimes> &times) const {
+        WhatIfTotals sum{.times = replay(answer_.job, times)};
+        for (size_t i = 0; i < cases.size(); i++) {
+            sum.wire_bytes += static_cast<double>(cases[i].wire_bytes) *
+                              static_cast<double>(answer_.job.shapes[i].calls);
+            sum.nmse = std::max(sum.nmse, cases[i].nmse.value_or(0));
+        }
+        return sum;
+    }
+
+    static bool has_rule_for(const std::vector<Rule> &rules, const Selector &selector) {
+        return std::ranges::find(rules, selector, &Rule::selector) != rules.end();
+    }
+
+    // Calls that the job made with different codecs or algorithms are asked for alike.
+    void write_rules() {
+        std::vector<Rule> rules;
+        for (size_t i = 0; i < answer_.asked.size(); i++) {
+            const RecordedShape &shape = answer_.job.shapes[i];
+            const LoggedShape &logged = shape.shape;
+            const RecordedComm &comm = answer_.job.comms[shape.comm];
+            const bool reduces_values = reduces(logged.collective);
+            const auto algorithm = parse_algorithm(answer_.asked[i].algorithm);
+            if (logged.collective == Collective::barrier || !algorithm) continue;
+            // Settings and plan files reach sums of floating point alone with codecs.
+            const bool takes_codec = reduces_values && has_error(logged);
+            Rule rule;
+            rule.algorithm = *algorithm;
+            rule.selector.comm = comm.name;
+            rule.selector.collective = logged.collective;
+            rule.selector.type = logged.type;
+            rule.selector.count = {logged.count, logged.count};
+            rule.selector.ranks = {comm.members.size(), comm.members.size()};
+            if (reduces_values) rule.selector.op = logged.op;
+            if (takes_codec) rule.codec = answer_.asked[i].codec;
+            if (!has_rule_for(rules, rule.selector)) rules.push_back(std::move(rule));
+        }
+        answer_.plan.rules = Rules(std::move(rules));
+    }
+
+    const WhatIfQuestion &question_;
+    WhatIfAnswer &answer_;
+    std::vector<SimulatedJob> jobs_; // by communicator
+    std::vector<CallTimes> recorded_times_, asked_times_;
+};
+
+} // namespace
+
+Result<WhatIfAnswer> find_whatif(const WhatIfQuestion &question) {
+    QCCL_TRY(const std::vector<CallLog> logs, read_call_logs(question.logs));
+    WhatIfAnswer answer;
+    QCCL_TRY(answer.job, put_together(logs));
+    QCCL_TRY(answer.machine, machine_of(answer.job, question.machine));
+    QCCL_TRY(WhatIf(question, answer).run());
+    return answer;
+}
+
+} // namespace qccl::perf
