@@ -5,12 +5,14 @@
 #include "base/settings.hpp"
 #include "engine/cut.hpp"
 #include "kernels/kernels.hpp"
+#include "topology/calibration_source.hpp"
 #include "topology/rank_places.hpp"
 #include "topology/read_topology.hpp"
 #include "transport/transport.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <thread>
@@ -185,10 +187,18 @@ static Done take_hosts(const MachineQuestion &question, Machine &machine) {
     return {};
 }
 
-std::optional<double> Machine::far_bytes_per_ns() const {
-    if (hosts() < 2) return std::nullopt;
-    if (settings.link_rate) return static_cast<double>(*settings.link_rate) / 1e9;
-    return far ? far->bytes_per_ns : std::nullopt;
+static JobShape shape_of(const Machine &machine) {
+    return {.ranks = machine.ranks, .hosts = static_cast<uint32_t>(machine.hosts())};
+}
+
+static Done take_calibration(Machine &machine) {
+    QCCL_TRY(const FoundCalibration found, find_calibration(machine.settings));
+    if (!found.warning.empty()) std::fprintf(stderr, "%s\n", found.warning.c_str());
+    if (!found.file) return {};
+    Measured measured{.figures = found.file->figures, .job = {}};
+    if (const Corrections *const job = found.file->of(shape_of(machine))) measured.job = *job;
+    machine.measured = std::make_shared<const Measured>(measured);
+    return {};
 }
 
 Result<Machine> find_machine(const MachineQuestion &question) {
@@ -204,6 +214,7 @@ Result<Machine> find_machine(const MachineQuestion &question) {
         return Error::make(Code::invalid_argument,
                            "--topology says which host has which cores; leave :shared out");
     machine.ranks_per_core = most_ranks_per_core(machine);
+    if (!machine.topology) QCCL_TRY(take_calibration(machine));
     return machine;
 }
 
@@ -231,6 +242,8 @@ static Speeds speeds_of(const Machine &machine) {
                                      : speeds_by(machine.settings, machine.ranks_per_core,
                                                  CodecRates::of_tier(name(best_kernels().tier)));
     if (machine.far) take_link(*machine.far, machine.settings, speeds);
+    if (machine.measured && !machine.has_gpus)
+        machine.measured->figures.apply(machine.settings, speeds);
     if (machine.hosts() > 1) return speeds;
     if (!machine.has_gpus) {
         speeds.eager_bytes = TransportOptions().line_bytes;
@@ -241,6 +254,12 @@ static Speeds speeds_of(const Machine &machine) {
     return speeds;
 }
 
+std::optional<double> Machine::far_bytes_per_ns() const {
+    if (hosts() < 2) return std::nullopt;
+    const Speeds speeds = speeds_of(*this);
+    return speeds.is_far_rate_known ? std::optional(speeds.far_bytes_per_ns) : std::nullopt;
+}
+
 Tables tables_of(const Machine &machine, const Pieces &pieces) {
     const auto cut_with = [&](const Settings &settings) {
         const Cut cut = cut_by(settings, machine.ranks, machine.hosts() > 1);
@@ -249,10 +268,14 @@ Tables tables_of(const Machine &machine, const Pieces &pieces) {
     const ShapeLimits limits = limits_of(cut_into(pieces, cut_with(machine.settings)));
     if (machine.settings.reproducible)
         return reproducible_tables(limits, limits_of(cut_by({}, machine.ranks, false)));
-    return {.speeds = speeds_of(machine),
-            .limits = limits,
-            .usual_limits = limits_of(cut_with({})),
-            .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
+    Tables tables{.speeds = speeds_of(machine),
+                  .limits = limits,
+                  .usual_limits = limits_of(cut_with({})),
+                  .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
+    const bool is_said = machine.settings.link_rate || machine.settings.link_latency;
+    if (machine.measured && !is_said && machine.measured->job.shape == shape_of(machine))
+        tables.corrections = {machine.measured, &machine.measured->job};
+    return tables;
 }
 
 } // namespace qccl::perf

@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "base/settings.hpp"
 #include "perf/command_line.hpp"
+#include "plan/calibration.hpp"
 #include "plan/planner.hpp"
 #include "topology/job_links.hpp"
 
@@ -54,16 +55,20 @@ struct Machine {
     std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own
     bool hosts_share_cores = false;   // those are all that there are
     double ranks_per_core = 1;        // of the host where they are most
-    Settings settings = {};           // of this process, and the question's own rate and latency
+    // On this machine, unless a topology describes another one; null: nothing.
+    std::shared_ptr<const Measured> measured = nullptr;
+    Settings settings = {}; // of this process, and the question's own rate and latency
 
     size_t hosts() const { return places ? places->hosts().groups() : 1; }
-    // Between hosts, each way. Nothing where neither settings nor topology say it: the planner's
-    // tables hold a stand-in then, by which algorithms can be compared and nothing be promised.
+    // Between hosts, each way. Nothing where neither settings nor topology nor a calibration say
+    // it: the planner's tables hold a stand-in then, by which algorithms can be compared and
+    // nothing be promised.
     std::optional<double> far_bytes_per_ns() const;
 };
 
 // Refuses with a sentence: a topology that cannot be read, has no room for the ranks or stands
-// beside --hosts, numbers of ranks that differ, and settings that cannot be.
+// beside --hosts, numbers of ranks that differ, and settings that cannot be. Says on standard error
+// where a calibration is left alone.
 Result<Machine> find_machine(const MachineQuestion &question);
 // The planner's tables of a communicator there. `pieces`: into which a call is cut, if the settings
 // do not say it.

@@ -19,17 +19,6 @@ using Json = nlohmann::ordered_json;
 // Whoever changes what a field means changes the version.
 static constexpr int whatif_version = 1;
 
-static std::string time_text(double ns) {
-    char text[32];
-    if (ns < 1e6)
-        std::snprintf(text, sizeof text, "%.1f us", ns * 1e-3);
-    else if (ns < 1e9)
-        std::snprintf(text, sizeof text, "%.2f ms", ns * 1e-6);
-    else
-        std::snprintf(text, sizeof text, "%.2f s", ns * 1e-9);
-    return text;
-}
-
 static std::string shape_text(const RecordedJob &job, const RecordedShape &shape) {
     const LoggedShape &logged = shape.shape;
     std::string text = name(logged.collective);
@@ -169,12 +158,6 @@ static Json json_of(const WhatIfAnswer &answer, const std::vector<std::string> &
                                   {"asked", json_of(answer.asked[i])}});
     }
     return json;
-}
-
-static Done write_file(const std::string &path, const std::string &text) {
-    QCCL_TRY(OutputFile file, OutputFile::open(path));
-    QCCL_TRY(file.write(text));
-    return file.close();
 }
 
 Done print_whatif(const WhatIfQuestion &question, const std::vector<std::string> &command_line) {

@@ -1,6 +1,5 @@
 #include "api/equipment.hpp"
 
-#include "api/calibration_source.hpp"
 #include "api/comm_log.hpp"
 #include "api/comm_trace.hpp"
 #include "api/fork_detector.hpp"
@@ -10,6 +9,7 @@
 #include "device/gpu_device.hpp"
 #include "device/host.hpp"
 #include "device/loader.hpp"
+#include "topology/calibration_source.hpp"
 
 namespace qccl {
 
@@ -26,11 +26,13 @@ Result<Equipment> equip(uint32_t rank, const CommWishes &wishes, const Surroundi
     Device device = host_device(tiers);
     QCCL_TRY(auto gpu, open_gpu(wishes.device));
     if (gpu) device = gpu_device(device, std::move(gpu));
-    std::optional<CalibrationFile> calibration;
+    FoundCalibration found;
     if (rank == 0 && !surroundings.is_offspring) {
-        QCCL_TRY(calibration, find_calibration(surroundings.settings, *log));
+        QCCL_TRY(found, find_calibration(surroundings.settings));
     }
-    return Equipment{std::move(log), std::move(device), std::move(host), std::move(calibration)};
+    if (!found.warning.empty()) log->warn("%s", found.warning.c_str());
+    if (found.file) log->info("calibration from %s", found.path.c_str());
+    return Equipment{std::move(log), std::move(device), std::move(host), std::move(found.file)};
 }
 
 } // namespace qccl

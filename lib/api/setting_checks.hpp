@@ -8,8 +8,7 @@
 
 namespace qccl {
 
-inline constexpr const char *record_off = "off";      // QCCL_RECORD
-inline constexpr const char *calibration_off = "off"; // QCCL_CALIBRATION
+inline constexpr const char *record_off = "off"; // QCCL_RECORD
 
 // An error (invalid_argument) names the setting, its value and what is possible. Reads the file
 // system where a setting names a folder.

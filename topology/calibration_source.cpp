@@ -1,0 +1,45 @@
+#include "topology/calibration_source.hpp"
+
+#include "base/regular_file.hpp"
+#include "topology/machine_identity.hpp"
+
+#include <unistd.h>
+
+namespace qccl {
+
+static Result<CalibrationFile> read_calibration(const std::string &path) {
+    QCCL_TRY(const std::string text, read_regular_file(path, most_calibration_bytes));
+    return parse_calibration(text);
+}
+
+// Of a file that is there without having been asked for.
+static FoundCalibration cached_calibration() {
+    FoundCalibration found;
+    const std::string path = calibration_path();
+    if (path.empty() || access(path.c_str(), F_OK) != 0) return found;
+    auto file = read_calibration(path);
+    if (!file)
+        found.warning = path + " is not used: " + file.error().text;
+    else if (file->machine == machine_identity()) // else two machines' names have one hash
+        found = {.file = std::move(*file), .path = path, .warning = ""};
+    return found;
+}
+
+Result<FoundCalibration> find_calibration(const Settings &settings) {
+    if (!settings.calibration) return cached_calibration();
+    const std::string &path = *settings.calibration;
+    FoundCalibration found;
+    if (path == calibration_off) return found;
+    auto file = read_calibration(path);
+    if (!file)
+        return Error::make(Code::invalid_argument, "QCCL_CALIBRATION: %.160s: %.300s", path.c_str(),
+                           file.error().text);
+    if (const std::string machine = machine_identity(); file->machine != machine)
+        found.warning = "QCCL_CALIBRATION: " + path + " is not used: it was measured on another machine (" +
+                        file->machine + "), and this is " + machine;
+    else
+        found = {.file = std::move(*file), .path = path, .warning = ""};
+    return found;
+}
+
+} // namespace qccl
