@@ -4,6 +4,8 @@
 
 #include "codec/crc32c.hpp"
 
+#include <limits>
+
 using namespace qccl;
 using namespace chunks;
 
@@ -98,16 +100,45 @@ static void damaged_headers_are_refused() {
             if (std::byte(value) == chunk[at]) continue;
             const bool is_other_type = at == 6 && (value >= 6 && value <= 11);
             const bool is_other_rounding = at == 7 && value == 1;
-            const bool is_seal = at == 9 && value == 2; // looked at by check_seal
+            const bool is_seal = at == 9 && value == 2;                   // looked at by check_seal
+            const bool is_nmse = at == 10 || (at == 11 && value <= 0x7F); // up to infinity
             // Three scales lie in the chunk as long as the block is 24 to 34 values.
             const bool is_other_block = at == 12 && value >= 24 && value <= 34;
             // And they lie in as many bytes when there are up to 96 values.
             const bool is_other_count = at == 16 && value > 70 && value <= 96;
-            if (is_other_type || is_other_rounding || is_seal || is_other_block || is_other_count)
+            if (is_other_type || is_other_rounding || is_seal || is_other_block || is_other_count ||
+                is_nmse)
                 continue;
             check_byte_refused(chunk, at, static_cast<uint8_t>(value));
         }
     }
+}
+
+// Rounded up, so that what is above a budget stays above it.
+static void errors_travel_as_words() {
+    CHECK_EQ(nmse_word(0), 0);
+    CHECK_EQ(nmse_of(nmse_word(0.5)), 0.5);
+    CHECK_EQ(nmse_of(nmse_word(1)), 1.0);
+    double before = 0;
+    for (double nmse = 1e-40; nmse < 1e40; nmse *= 1.7) {
+        const double read = nmse_of(nmse_word(nmse));
+        CHECK(read >= nmse && read >= before);
+        if (nmse > 1e-30 && nmse < 1e38) CHECK(read <= nmse * (1 + 1.0 / 128));
+        before = read;
+    }
+    for (const double nmse :
+         {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+        CHECK_EQ(nmse_word(nmse), 0x7F80);
+
+    std::byte header[header_bytes];
+    write_header({}, {.sampled_nmse = nmse_word(0.25)}, header);
+    const auto open = open_chunk(header);
+    CHECK_OK(open);
+    CHECK_EQ(nmse_of(open->chunk.sampled_nmse), 0.25);
+    CHECK_EQ(sampled_nmse(header), nmse_word(0.25));
+    header[10] = std::byte{0x81}; // not a number
+    header[11] = std::byte{0x7F};
+    check_damaged({header, header + sizeof header});
 }
 
 static void hostile_counts_are_refused() {
@@ -276,6 +307,7 @@ int main() {
         QTEST(what_is_written_is_read),
         QTEST(every_length_but_one_is_refused),
         QTEST(damaged_headers_are_refused),
+        QTEST(errors_travel_as_words),
         QTEST(hostile_counts_are_refused),
         QTEST(impossible_keys_are_refused),
         QTEST(noise_belongs_to_stochastic_rounding),

@@ -149,7 +149,7 @@ static void strange_keys_are_refused() {
         check_refused(text, "possible are bits, bucket, round, seed, min, skip_incomplete");
     for (const char *text : {"mxfp4:block=32", "mxfp8e4m3:bucket=32", "mxfp6e2m3:bits=6"})
         check_refused(text, "possible are round, seed, min, scale");
-    check_refused("fp16:round=nearest", "possible is min");
+    check_refused("fp16:round=nearest", "possible are min, guard");
     check_refused("none:min=5", "none takes no keys");
     check_refused("int4:block", "write block=VALUE");
     check_refused("int4:block=32,block=32", "given twice");
@@ -181,6 +181,13 @@ static void strange_values_are_refused() {
         check_refused(std::string("terngrad:clip=") + value, "possible is 0.001 to 1000");
     for (const char *value : {"", "0", "1.000001", "0.0000001", "2", "-0.1", "1e-3"})
         check_refused(std::string("topk:ratio=") + value, "possible is 0.000001 to 1");
+    for (const char *value : {"", "1e-3", "nmse", "nmse:", "nmse:0", "nmse:1", "nmse:-0.1",
+                              "nmse:nan", "nmse:0.1x", "nmse=0.1", "NMSE:0.1", "bits:4"})
+        check_refused(std::string("int4:guard=") + value, "as nmse:1e-3");
+    check_refused("topk:guard=nmse:0.1", "possible are min, ratio");
+    check_refused("none:guard=nmse:0.1", "none takes no keys");
+    for (const char *text : {"minmax:bucket=all,", "nvfp4:bucket=all,", "int4:block=4097,"})
+        check_refused(std::string(text) + "guard=nmse:0.1", "a bucket of at most 4096");
     check_refused("topk:select=exact", "possible are min, ratio");
     check_refused("terngrad:bucket=all", "here it is a number");
     check_refused("terngrad:round=stochastic", "possible are bucket, seed, min, clip");
@@ -202,6 +209,12 @@ static void lists_continue_the_item_before() {
     CHECK_EQ(list->size(), 4U);
     CHECK((*list)[0].is_lossless());
     CHECK_EQ(spec((*list)[1]), "int4:block=64,round=stochastic,seed=3");
+    // A key's value may have a ':', too.
+    const auto guarded = parse_codec_list("int4:block=64,guard=nmse:1e-3,int8,guard=nmse:0.5,fp16");
+    CHECK_OK(guarded);
+    CHECK_EQ(guarded->size(), 3U);
+    CHECK_EQ(spec((*guarded)[0]), "int4:block=64,guard=nmse:0.001");
+    CHECK_EQ(spec((*guarded)[1]), "int8:guard=nmse:0.5");
     CHECK_EQ(spec((*list)[2]), "int8:block=16");
     CHECK_EQ(spec((*list)[3]), "minmax:bits=4");
     for (const char *text : {"", ",", "int4,", ",int4", "block=32", "block=32,int4", "int4,,int8",

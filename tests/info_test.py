@@ -124,7 +124,7 @@ class Topics(unittest.TestCase):
             codec, _, _, *taken = row.replace(",", "").split()
             for key, values in possible.items():
                 # The last value of those that are listed; seeds are of use with noise alone, and not every bucket may be all.
-                value = {"min": "1K", "bucket": "1024", "nmse": "0.1", "bits of auto": "4.5", "from": "int"}.get(key)
+                value = {"min": "1K", "bucket": "1024", "nmse": "0.1", "bits of auto": "4.5", "from": "int", "guard": "nmse:0.1"}.get(key)
                 if key == "bits of auto" and codec != "auto":
                     continue
                 key = key.removesuffix(" of auto")

@@ -30,7 +30,7 @@ SMALL = {
 }
 SATURATING_TYPES = (E4M3, E5M2)
 
-Header = namedtuple("Header", "magic version codec type rounding bits flags reserved0 bucket count first "
+Header = namedtuple("Header", "magic version codec type rounding bits flags sampled_nmse bucket count first "
                               "payload_bytes key call crc reserved1")
 HEADER = struct.Struct("<4sBBBBBBHIQQQQQII")
 Layout = namedtuple("Layout", "planes digits scales bases kept raw bytes coded scale_count gaps")
@@ -274,7 +274,7 @@ def check_keys(h):
 def read_header(chunk):
     need(len(chunk) >= HEADER.size, "too short")
     h = Header(*HEADER.unpack_from(chunk))
-    need(h.magic == b"QCCL" and h.version == 1 and h.reserved0 == h.reserved1 == 0 and h.flags < 8, "fixed field")
+    need(h.magic == b"QCCL" and h.version == 1 and h.sampled_nmse <= 0x7F80 and h.reserved1 == 0 and h.flags < 8, "fixed field")
     need((h.codec in (NONE, *CASTS) or h.codec in DECODERS) and h.type in TYPE_BYTES and h.rounding < 2, "codec, type or rounding")
     need(h.codec == NONE or h.type not in INTEGERS, "type")
     check_keys(h)

@@ -451,15 +451,23 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
 /* ---- Codecs ----------------------------------------------------------------------------------
  * A codec is named by a spec string: none fp16 bf16 fp8e4m3 fp8e5m2 int8 int6 int5 int4 int3 int2
  * minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block, bits,
- * bucket, round, seed, min, skip_incomplete, scale, clip, ratio). A wrong spec is refused with what
- * is possible. Codecs are immutable: any thread, any communicator.
+ * bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard). A wrong spec is refused
+ * with what is possible. Codecs are immutable: any thread, any communicator.
  *
  * "auto" names a budget instead, and every call chooses its codec: "auto:nmse=1e-3" the fastest
  * that keeps the NMSE of the result (none, unless a codec between hosts is expected to be 1.25
  * times as fast; with "min=0" one anywhere), "auto:bits=4.5" the most accurate of at most so many
  * bits a value; both together, and "from=int+minmax+nvfp4+bf16", may be said. Calls go lossless
- * where no codec keeps the budget; rank 0 warns of it once. It is of collectives alone: of the
- * functions below all but Create and Destroy refuse it with qcclInvalidArgument. */
+ * where no codec keeps the budget; rank 0 warns of it once.
+ *
+ * "guard=nmse:1e-2" has the library look at samples of calls' values. When those of one rank would
+ * lose more than this NMSE in the result, calls of the same shape and tag go lossless on all ranks
+ * from the next one on, and come back when 16 or more samples in a row keep half of it; rank 0
+ * warns of the first time. All ranks give such a call the same tag (qcclMismatch names two that differ).
+ * Calls that a graph makes again are guarded as others.
+ *
+ * Both are of collectives alone: of the functions below all but Create and Destroy refuse such a
+ * codec with qcclInvalidArgument. */
 
 QCCL_API qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec);
 /* NULL does nothing. Calls that have been made keep their own copy. */
@@ -551,7 +559,8 @@ typedef struct {
     uint64_t network_ns; /* of wait_ns and wire_ns, that the network between hosts has worked: over
                           * sockets the system's TCP, as far as it works for this rank's calls */
     uint64_t device_bytes; /* that kernels on this rank's GPU have read and written */
-    uint64_t reserved[5];
+    uint64_t guarded_calls; /* that went lossless because of their codec's guard */
+    uint64_t reserved[4];
 } qcclCommStats_t;
 QCCL_API qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out);
 

@@ -32,7 +32,7 @@ Comm::Comm(CommParts parts)
                                       .rank = parts_.transport->rank(),
                                       .places = parts_.places.get()},
       programs_(team_, parts_.cut, parts_.tables),
-      engine_(*parts_.transport, parts_.device, options_of(parts_)),
+      engine_(*parts_.transport, parts_.device, options_of(parts_)), guards_(parts_.device),
       registrations_(*parts_.transport, *parts_.log),
       is_watched_(parts_.trace || parts_.log->wants(LogLevel::trace)) {}
 
@@ -210,13 +210,23 @@ Error Comm::ended() const {
 }
 
 Done Comm::execute(const Program &program, const Call &call) {
-    if (is_watched_) tell(program, call);
+    const bool is_guarded = program.guard != nullptr;
+    if (is_watched_ && !is_guarded) tell(program, call);
     const Done done = contained([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
-        return engine_.run(program, call);
+        return is_guarded ? run_guarded(program, call) : engine_.run(program, call);
     });
     if (!done) return failed(done.error(), record_of(program, call));
     return {};
+}
+
+Done Comm::run_guarded(const Program &program, const Call &call) {
+    QCCL_TRY(CallGuards::Use use, guards_.begin(program, call));
+    Call guarded = call;
+    guarded.sampled_nmse = &use.word;
+    if (is_watched_) tell(*use.program, guarded);
+    QCCL_TRY(engine_.run(*use.program, guarded));
+    return guards_.end(use, guarded, team_.rank == 0 ? parts_.log.get() : nullptr);
 }
 
 Error Comm::abandon(Collective collective, const Error &error) {

@@ -2,6 +2,7 @@
 // nothing of how ranks found each other, and takes only calls whose arguments have been checked.
 #pragma once
 
+#include "api/call_guards.hpp"
 #include "api/comm_errors.hpp"
 #include "api/comm_trace.hpp"
 #include "api/family.hpp"
@@ -143,6 +144,7 @@ public:
     }
     bool is_busy() const { return !turns_.is_idle() || (queue_ && !queue_->is_idle()); }
     Counts counts() const { return engine_.counts(); }
+    const CallGuards &guards() const { return guards_; }
     // No turn begins afterwards; waits for the one that is running, which is not this thread's.
     void close() { turns_.close(); }
     bool is_closed() { return turns_.is_closed(); }
@@ -150,6 +152,7 @@ public:
 
 private:
     Done execute(const Program &program, const Call &call);
+    Done run_guarded(const Program &program, const Call &call);
     Done run_on_gpu(const ProgramRef &program, const Request &request,
                     const std::optional<GpuStream> &stream);
     Result<uint64_t> gather_on_gpu(const Program &program, const void *mine, void *all,
@@ -179,6 +182,7 @@ private:
     Programs programs_;
     Memo memo_;
     Engine engine_;
+    CallGuards guards_;
     std::vector<uint32_t> left_out_;
     std::shared_ptr<RuleUse> rule_use_;
     Registrations registrations_;

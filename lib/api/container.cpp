@@ -41,6 +41,11 @@ Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_
                            "codec is %s, which is chosen for a collective; values are encoded by "
                            "themselves with a codec that has a name, as int8",
                            spec(named->codec).c_str());
+    if (named->codec.guard != 0)
+        return Error::make(Code::invalid_argument,
+                           "codec is %s, and a guard is of collectives; values that are encoded by "
+                           "themselves need a codec without one",
+                           spec(named->codec).c_str());
     QCCL_TRY(const DataType known, take_type(type));
     QCCL_TRY(check_codec(named->codec, Collective::broadcast, known, RedOp::sum));
     QCCL_TRY(check_count("count", count, known, 1));

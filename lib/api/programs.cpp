@@ -1,5 +1,6 @@
 #include "api/programs.hpp"
 
+#include "api/call_guards.hpp"
 #include "base/short_text.hpp"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ size_t Programs::Hash::operator()(const ProgramKey &key) const {
         uint64_t{codec.bits},
         std::bit_cast<uint64_t>(codec.budget.nmse),
         uint64_t{codec.budget.bits},
+        std::bit_cast<uint64_t>(codec.guard),
         key.pieces.segment_bytes ^ key.pieces.parts << 32 ^ uint64_t{key.pieces.lanes} << 48,
         static_cast<uint64_t>(codec.id),
         reinterpret_cast<uintptr_t>(key.algorithm ? &key.algorithm.row() : nullptr)};
@@ -47,21 +49,46 @@ Result<ProgramRef> Programs::get(const ProgramKey &key) {
     return program;
 }
 
+Problem Programs::problem_of(const ProgramKey &key) const {
+    return {.collective = key.collective,
+            .count = key.count,
+            .ranks = team_.size,
+            .root = key.root,
+            .type = key.type,
+            .codec = key.codec,
+            .places = planned_places(team_.places, tables_)};
+}
+
 Result<ProgramRef> Programs::make(const ProgramKey &key) const {
-    const Problem problem{.collective = key.collective,
-                          .count = key.count,
-                          .ranks = team_.size,
-                          .root = key.root,
-                          .type = key.type,
-                          .codec = key.codec,
-                          .places = planned_places(team_.places, tables_)};
-    QCCL_TRY(const Plan plan, choose(problem, tables_, key.algorithm));
+    QCCL_TRY(const Plan plan, choose(problem_of(key), tables_, key.algorithm));
+    const bool is_guarded = key.codec.guard != 0 && encode_counts(plan).loses();
+    QCCL_TRY(Program program, is_guarded ? compile_guarded(key, plan)
+                                         : compile_plan(key, plan, cut_into(key.pieces, cut_)));
+    program.notice = plan.notice;
+    return std::make_shared<const Program>(std::move(program));
+}
+
+// Lines carry no headers, by which ranks hear of errors.
+Result<Program> Programs::compile_guarded(const ProgramKey &key, const Plan &plan) const {
+    Cut cut = cut_into(key.pieces, cut_);
+    cut.line_bytes = 0;
+    ProgramKey without = key;
+    without.codec = {};
+    QCCL_TRY(const Plan lossless, choose(problem_of(without), tables_, key.algorithm));
+    CallGuard guard{.budget = key.codec.guard, .counts = encode_counts(plan), .lossless = nullptr};
+    QCCL_TRY(Program fallback, compile_plan(key, lossless, cut));
+    guard.lossless = std::make_shared<const Program>(std::move(fallback));
+    QCCL_TRY(Program program, compile_plan(key, plan, cut));
+    program.guard = std::make_shared<const CallGuard>(std::move(guard));
+    return program;
+}
+
+Result<Program> Programs::compile_plan(const ProgramKey &key, const Plan &plan, Cut cut) const {
     QCCL_TRY(check_codec(plan.inner_codec, key.collective, key.type, key.op));
     Team team = team_;
     team.root = key.root;
     QCCL_TRY(const Schedule schedule,
-             emit(plan.algorithm, key.collective, problem.team(team_.rank)));
-    Cut cut = cut_into(key.pieces, cut_);
+             emit(plan.algorithm, key.collective, problem_of(key).team(team_.rank)));
     if (!plan.algorithm.fits_exchanges(key.collective, cut.line_exchanges)) cut.line_bytes = 0;
     const Work work{.collective = key.collective,
                     .type = key.type,
@@ -75,8 +102,7 @@ Result<ProgramRef> Programs::make(const ProgramKey &key) const {
     program.asked_codec = spec(key.codec);
     program.asked_algorithm = key.algorithm ? spec(key.algorithm) : "auto";
     program.asked_hash = hash_text(program.asked_codec + " " + program.asked_algorithm);
-    program.notice = plan.notice;
-    return std::make_shared<const Program>(std::move(program));
+    return program;
 }
 
 void Programs::forget_oldest() {

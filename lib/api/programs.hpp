@@ -45,7 +45,11 @@ private:
         ProgramRef program;
         uint64_t last_used = 0;
     };
+    Problem problem_of(const ProgramKey &key) const;
     Result<ProgramRef> make(const ProgramKey &key) const;
+    Result<Program> compile_plan(const ProgramKey &key, const Plan &plan, Cut cut) const;
+    // With what becomes of it when its values lose too much.
+    Result<Program> compile_guarded(const ProgramKey &key, const Plan &plan) const;
     void forget_oldest();
 
     const Team team_;

@@ -35,6 +35,12 @@ static Result<std::string> answer(const Comm &comm, const char *what) {
                       .places = parts.places.get()},
                      tables, choice.algorithm, question.is_json ? &link_bytes : nullptr));
     explanation.rules = choice.reasons;
+    if (choice.codec.guard != 0)
+        explanation.rules += comm.guards().describe({.collective = question.collective,
+                                                     .type = question.type,
+                                                     .op = question.op,
+                                                     .root = question.root,
+                                                     .count = question.count});
     explanation.transport = parts.transport->name();
     return question.is_json ? print_json(explanation) : print_text(explanation);
 }
@@ -77,6 +83,7 @@ qcclResult_t qcclCommGetStats(qcclComm_t comm, qcclCommStats_t *stats_out) {
         stats.lent_bytes = counts.lent_bytes;
         stats.network_ns = counts.network_ns;
         stats.device_bytes = counts.device_bytes;
+        stats.guarded_calls = found.guards().lossless_calls();
         constexpr size_t first_bytes = 128; // release 0.1
         return give_struct("qcclCommStats_t", &stats, sizeof stats, first_bytes, stats_out);
     });

@@ -54,7 +54,9 @@ std::vector<std::string> split_specs(std::string_view texts) {
     for (Parted list{{}, texts, true}; list.is_marked;) {
         list = parted_at(list.behind, ',');
         const std::string_view item = list.before;
-        const bool continues = item.find(':') == item.npos && item.find('=') != item.npos;
+        // A name ends at its ':', a key at its '=', behind which another ':' may stand.
+        const size_t equals = item.find('=');
+        const bool continues = equals != item.npos && equals < item.find(':');
         if (continues && !specs.empty())
             specs.back()
                 .append(specs.back().find(':') == std::string::npos ? ":" : ",")

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace qccl {
 namespace {
@@ -26,17 +27,38 @@ constexpr Family families[] = {{"int", CodecId::integer},
                                {"nvfp4", CodecId::nvfp4},
                                {"bf16", CodecId::bf16}};
 
-} // namespace
-
-Done read_budget_nmse(Budget &budget, std::string_view text) {
+std::optional<double> parse_nmse(std::string_view text) {
     double nmse = 0;
     const char *const end = text.data() + text.size();
     const auto [stop, problem] = std::from_chars(text.data(), end, nmse);
     if (problem != std::errc() || stop != end || !std::isnormal(nmse) || nmse < 0 || nmse >= 1)
-        return no_choice("codec: nmse", text, {budget_nmse_words});
-    budget.nmse = nmse;
+        return std::nullopt;
+    return nmse;
+}
+
+std::string shortest_text(double number) {
+    char text[32];
+    return {text, std::to_chars(text, std::end(text), number).ptr};
+}
+
+} // namespace
+
+Done read_budget_nmse(Budget &budget, std::string_view text) {
+    const auto nmse = parse_nmse(text);
+    if (!nmse) return no_choice("codec: nmse", text, {budget_nmse_words});
+    budget.nmse = *nmse;
     return {};
 }
+
+Done read_guard(double &nmse, std::string_view text) {
+    const Parted parts = parted_at(text, ':');
+    const auto number = parts.before == "nmse" ? parse_nmse(parts.behind) : std::nullopt;
+    if (!number) return no_choice("codec: guard", text, {guard_words});
+    nmse = *number;
+    return {};
+}
+
+std::string guard_text(double nmse) { return "nmse:" + shortest_text(nmse); }
 
 Done read_budget_bits(Budget &budget, std::string_view text) {
     const auto thousandths = parse_decimal(text, bits_decimals);
@@ -62,11 +84,7 @@ std::string budget_text(const Budget &budget) {
     const auto add = [&text](const char *key, std::string_view value) {
         text.append(text.empty() ? "" : ",").append(key).append("=").append(value);
     };
-    if (budget.nmse != 0) {
-        char number[32];
-        const char *const end = std::to_chars(number, std::end(number), budget.nmse).ptr;
-        add("nmse", {number, end});
-    }
+    if (budget.nmse != 0) add("nmse", shortest_text(budget.nmse));
     if (budget.bits != 0) add("bits", write_decimal(budget.bits, bits_decimals));
     std::string from;
     for (const Family &family : families)

@@ -25,12 +25,17 @@ struct Budget {
 inline constexpr std::string_view budget_nmse_words = "a number above 0 and below 1, as 1e-3",
                                   budget_bits_words = "1 to 64, with at most three decimals",
                                   budget_from_words =
-                                      "int, minmax, nvfp4, bf16, several with + between them";
+                                      "int, minmax, nvfp4, bf16, several with + between them",
+                                  guard_words =
+                                      "nmse: and a number above 0 and below 1, as nmse:1e-3";
 
 // Of the keys above; an error says what is possible.
 Done read_budget_nmse(Budget &budget, std::string_view text);
 Done read_budget_bits(Budget &budget, std::string_view text);
 Done read_budget_from(Budget &budget, std::string_view text);
+// Of the key guard, whose value is "nmse:1e-3": the number alone.
+Done read_guard(double &nmse, std::string_view text);
+std::string guard_text(double nmse);
 // "nmse=0.001,bits=4.5": the keys that say something.
 std::string budget_text(const Budget &budget);
 

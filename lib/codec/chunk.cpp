@@ -5,7 +5,9 @@
 #include "codec/crc32c.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cinttypes>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -16,6 +18,7 @@ namespace {
 constexpr uint32_t chunk_magic = 0x4C434351; // "QCCL"
 constexpr uint8_t chunk_version = 1;
 constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4;
+constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
 // A code has a bit at least; of topk each page has a number.
@@ -27,7 +30,7 @@ struct Header {
     uint32_t magic;
     uint8_t version, codec, type, rounding;
     uint8_t bits, flags;
-    uint16_t reserved_10;
+    uint16_t sampled_nmse;
     uint32_t bucket;
     uint64_t count, first_index, payload_bytes, noise_key, call;
     uint32_t crc;
@@ -68,7 +71,7 @@ Done check_fixed_fields(const Header &header) {
         return Error::make(damaged, "chunk: version %u, this library reads %u", header.version,
                            chunk_version);
     if ((header.flags & ~(flag_skips_incomplete | flag_sealed | flag_ocp_scale)) != 0 ||
-        header.reserved_10 != 0 || header.reserved_60 != 0)
+        header.sampled_nmse > largest_nmse_word || header.reserved_60 != 0)
         return Error::make(damaged, "chunk: reserved bits are set");
     if ((header.flags & flag_sealed) == 0 && header.crc != 0)
         return Error::make(damaged, "chunk: a checksum without a seal");
@@ -124,6 +127,21 @@ Encoding encoding_of(const Codec &codec, const Codec &other, DataType type) {
             }};
 }
 
+uint16_t nmse_word(double nmse) {
+    constexpr double largest = std::numeric_limits<float>::max();
+    if (!(nmse > 0)) return nmse == 0 ? 0 : largest_nmse_word;
+    if (nmse > largest) return largest_nmse_word;
+    auto narrow = static_cast<float>(nmse);
+    if (narrow < nmse) narrow = std::nextafter(narrow, std::numeric_limits<float>::infinity());
+    return static_cast<uint16_t>((std::bit_cast<uint32_t>(narrow) + 0xFFFF) >> 16);
+}
+
+double nmse_of(uint16_t word) { return std::bit_cast<float>(uint32_t{word} << 16); }
+
+uint16_t sampled_nmse(std::span<const std::byte> header) {
+    return read_header(header).sampled_nmse;
+}
+
 static uint8_t flags_of(const Codec &codec) {
     const unsigned skips = codec.skips_incomplete ? flag_skips_incomplete : 0,
                    ocp = codec.scaling == Scaling::ocp ? flag_ocp_scale : 0;
@@ -140,7 +158,7 @@ void write_header(const Codec &codec, const ChunkInfo &chunk, std::byte *dst) {
         .rounding = static_cast<uint8_t>(codec.rounding),
         .bits = codec.bits,
         .flags = flags_of(codec),
-        .reserved_10 = 0,
+        .sampled_nmse = chunk.sampled_nmse,
         .bucket = codec.id == CodecId::topk ? codec.share : codec.bucket,
         .count = chunk.count,
         .first_index = chunk.first_index,
@@ -170,8 +188,10 @@ static Result<OpenChunk> open_header(const Header &header, uint64_t payload_byte
     QCCL_TRY(check_lengths(header, codec, *type, payload_bytes));
     if (codec.rounding == Rounding::nearest && (header.noise_key != 0 || header.call != 0))
         return Error::make(damaged, "chunk: noise without stochastic rounding");
-    return OpenChunk{
-        codec, {*type, header.count, header.first_index, header.noise_key, header.call}, {}};
+    return OpenChunk{codec,
+                     {*type, header.count, header.first_index, header.noise_key, header.call,
+                      header.sampled_nmse},
+                     {}};
 }
 
 static Result<OpenChunk> open_chunk(const Header &header, std::span<const std::byte> payload) {
@@ -186,6 +206,7 @@ static Done check_kind(const OpenChunk &open, const Codec &codec, DataType type,
     Codec expected = codec;
     expected.seed = 0;
     expected.min_bytes.reset();
+    expected.guard = 0;
     expected.clip = open.codec.clip;
     if (open.codec != expected || open.chunk.type != type)
         return Error::make(damaged, "chunk: %s of %s came where %s of %s was expected",

@@ -16,6 +16,8 @@ struct ChunkInfo {
     uint64_t first_index = 0; // of the first element in the caller's tensor
     uint64_t noise_key = 0;   // mixed from seed, rank and ordinal of the encode (noise.hpp)
     uint64_t call = 0;        // number of the call, the noise counter's upper half
+    // Of a call with a guard, as nmse_word has it: the largest error that its sender has heard of.
+    uint16_t sampled_nmse = 0;
 
     bool operator==(const ChunkInfo &) const = default;
 };
@@ -31,6 +33,12 @@ size_t most_encoded_bytes(const Codec &codec, DataType type, uint64_t count);
 Encoding encoding_of(const Codec &codec, DataType type);
 // Of what may be encoded by either.
 Encoding encoding_of(const Codec &codec, const Codec &other, DataType type);
+
+// An NMSE as headers have it: a bf16, rounded up; of two words the larger one is the larger error.
+uint16_t nmse_word(double nmse);
+double nmse_of(uint16_t word);
+// Of a chunk that has been accepted.
+uint16_t sampled_nmse(std::span<const std::byte> header);
 
 // Writes the header for a payload of payload_layout(...).bytes behind it. With nearest rounding the
 // noise key and the call are written as 0: such bytes do not depend on who encodes them when.

@@ -58,6 +58,9 @@ struct Codec {
     uint32_t share = 0; // topk: millionths of a chunk's values that are kept; others 0
     // auto: `id` is none until the planner has chosen. Never on the wire.
     Budget budget{};
+    // Calls go lossless while samples of their values would lose more than this NMSE; 0: whatever
+    // they lose. Never on the wire.
+    double guard = 0;
 
     bool is_auto() const { return static_cast<bool>(budget); }
     bool is_lossless() const { return id == CodecId::none && !is_auto(); }
@@ -86,6 +89,8 @@ struct Codec {
 
 // Larger buckets are refused; bucket=all is what a caller means by them.
 inline constexpr uint32_t largest_bucket = 1U << 30;
+// What a guard looks at, at a time: values with larger buckets have none.
+inline constexpr uint32_t largest_guarded_bucket = 4096;
 
 // Values that share a scale in OCP's formats.
 inline constexpr uint32_t mx_block_values = 32;
@@ -153,5 +158,7 @@ struct Loss {
 // a factor each time, up to that of a sum whose terms all have their largest values in one place.
 // Asks for unit_nmse.
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands);
+// The same of values of which one encode is known to lose `once`.
+Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands);
 
 } // namespace qccl

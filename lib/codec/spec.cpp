@@ -29,6 +29,7 @@ enum Key : unsigned {
     nmse_key,
     most_bits_key,
     from_key,
+    guard_key,
 };
 
 struct KeyRow {
@@ -50,22 +51,20 @@ constexpr KeyRow key_table[] = {
     {"nmse", {budget_nmse_words}},
     {"bits", {budget_bits_words}},
     {"from", {budget_from_words}},
+    {"guard", {guard_words}},
 };
 static_assert(largest_bucket == 1073741824 && largest_clip == 1000 * 1000);
 static_assert(whole_share == 1000 * 1000);
 constexpr unsigned clip_decimals = 3, ratio_decimals = 6;
 
-constexpr unsigned cast_keys = key_bit(min_key);
-constexpr unsigned block_keys =
-    key_bit(block_key) | key_bit(round_key) | key_bit(seed_key) | key_bit(min_key);
-constexpr unsigned bucket_keys = key_bit(bits_key) | key_bit(bucket_key) | key_bit(round_key) |
-                                 key_bit(seed_key) | key_bit(min_key) | key_bit(skip_key);
-
-constexpr unsigned mx_keys =
-    key_bit(scale_key) | key_bit(round_key) | key_bit(seed_key) | key_bit(min_key);
-
+constexpr unsigned cast_keys = key_bit(min_key) | key_bit(guard_key);
+constexpr unsigned noise_keys = key_bit(round_key) | key_bit(seed_key);
+constexpr unsigned block_keys = key_bit(block_key) | noise_keys | cast_keys;
+constexpr unsigned bucket_keys =
+    key_bit(bits_key) | key_bit(bucket_key) | noise_keys | key_bit(skip_key) | cast_keys;
+constexpr unsigned mx_keys = key_bit(scale_key) | noise_keys | cast_keys;
 constexpr unsigned auto_keys =
-    key_bit(nmse_key) | key_bit(most_bits_key) | key_bit(from_key) | key_bit(min_key);
+    key_bit(nmse_key) | key_bit(most_bits_key) | key_bit(from_key) | cast_keys;
 
 struct NameRow {
     std::string_view name;
@@ -119,10 +118,9 @@ constexpr NameRow name_table[] = {
     {"mxfp6e2m3", usual_codec(CodecId::mxfp6e2m3, 6, mx_block_values), mx_keys},
     {"mxfp4", usual_codec(CodecId::mxfp4, 4, mx_block_values), mx_keys},
     {"nvfp4", usual_nvfp4, mx_keys | key_bit(bucket_key)},
-    {"onebit", usual_codec(CodecId::onebit, 1, usual_bucket),
-     key_bit(bucket_key) | key_bit(min_key)},
+    {"onebit", usual_codec(CodecId::onebit, 1, usual_bucket), key_bit(bucket_key) | cast_keys},
     {"terngrad", usual_terngrad,
-     key_bit(bucket_key) | key_bit(clip_key) | key_bit(seed_key) | key_bit(min_key)},
+     key_bit(bucket_key) | key_bit(clip_key) | key_bit(seed_key) | cast_keys},
     {"topk", usual_topk, key_bit(ratio_key) | key_bit(min_key)},
 };
 
@@ -218,6 +216,7 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     case nmse_key: return read_budget_nmse(codec.budget, text);
     case most_bits_key: return read_budget_bits(codec.budget, text);
     case from_key: return read_budget_from(codec.budget, text);
+    case guard_key: return read_guard(codec.guard, text);
     case bits_key: return set_bits(codec, text);
     case bucket_key:
     case block_key: return set_bucket(codec, key, text);
@@ -288,6 +287,10 @@ Done read_keys(const NameRow &row, Codec &codec, std::string_view text) {
     if ((given & key_bit(seed_key)) != 0 && codec.rounding != Rounding::stochastic)
         return Error::make(Code::invalid_argument,
                            "codec: seed is of use with round=stochastic alone");
+    if (codec.guard != 0 && (codec.has_whole_buckets() || codec.bucket > largest_guarded_bucket))
+        return Error::make(Code::invalid_argument,
+                           "codec: guard looks at samples, and needs a bucket of at most %u values",
+                           largest_guarded_bucket);
     if (!codec.is_auto() && !is_possible(codec))
         return Error::make(
             Code::invalid_argument,
@@ -346,6 +349,7 @@ std::string spec(const Codec &codec) {
         add(scale_key, codec.scaling == Scaling::ceil ? "ceil" : "ocp");
     if (codec.clip != row->usual.clip) add(clip_key, write_decimal(codec.clip, clip_decimals));
     if (codec.share != row->usual.share) add(ratio_key, write_decimal(codec.share, ratio_decimals));
+    if (codec.guard != 0) add(guard_key, guard_text(codec.guard));
     return text;
 }
 

@@ -329,13 +329,19 @@ Loss Loss::followed_by(const Loss &next) const {
 
 Loss loss_of(const Codec &codec, DataType type, double encodes, double summands) {
     if (encodes == 0) return {};
+    if (codec.id == CodecId::terngrad)
+        return repeated(codec, terngrad_loss(codec), encodes, summands);
+    return repeated(codec, {0, unit_nmse(codec, type)}, encodes, summands);
+}
+
+Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands) {
+    if (encodes == 0) return {};
     if (codec.id == CodecId::terngrad) {
-        const Loss once = terngrad_loss(codec);
         const double square = 1 + once.growth; // largest value times mean magnitude: at most sums
         return {.shrink = 1 - std::pow(1 - once.shrink, encodes),
                 .growth = std::min(std::pow(square, encodes), square * summands) - 1};
     }
-    const double nu = unit_nmse(codec, type);
+    const double nu = once.nmse();
     if (codec.id != CodecId::topk && codec.id != CodecId::onebit) return {0, nu * encodes};
     const double lost = 1 - std::pow(1 - nu, encodes);
     return {.shrink = lost, .growth = -lost};

@@ -1,7 +1,11 @@
 #include "engine/engine.hpp"
 
 #include "base/round_up.hpp"
+#include "base/short_text.hpp"
 #include "engine/interpreter.hpp"
+
+#include <algorithm>
+#include <string>
 
 namespace qccl {
 
@@ -76,6 +80,15 @@ Done Engine::run_traced(const Program &program, const Call &call) {
     return {};
 }
 
+// Calls of one tag go lossless together, so that ranks whose tags differ must hear of it at once.
+static void name_tag(CallDescriptor &descriptor, const Program &program) {
+    const std::string text =
+        shortened(program.asked_codec + " of tag " + std::to_string(descriptor.tag),
+                  sizeof descriptor.codec - 1);
+    std::ranges::fill(descriptor.codec, '\0');
+    text.copy(descriptor.codec, text.size());
+}
+
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
@@ -83,6 +96,7 @@ Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     descriptor.call = call.number;
     descriptor.tag = call.tag;
     descriptor.captured = call.captured;
+    if (call.sampled_nmse) name_tag(descriptor, program);
     QCCL_TRY(transport_.begin(descriptor, call.timeout));
     memory_.last_call = call.number;
     QCCL_TRY(program.bound ? run_lines(program, call, trace) : run_tasks(program, call, trace));

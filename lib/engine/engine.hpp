@@ -37,6 +37,10 @@ struct Call {
     uint64_t tag = 0;        // the caller's, shown in errors
     uint64_t queued = 0;     // ticks when it was given to a stream, for traces; 0: to none
     std::chrono::nanoseconds timeout{0}; // for live peers that do not come; 0 is never
+    // Of a call with a guard, as nmse_word has it: what this rank has found in its own values
+    // before, and the largest that any rank has when the call has succeeded. Such calls run over no
+    // lines. Null: of a call without.
+    uint16_t *sampled_nmse = nullptr;
 };
 
 // Whether what is received lies, or part of it, where what is sent does.

@@ -241,6 +241,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::try_recv(Lane &lane, con
                       .is_sealed = program_.cut.seals},
                      {.bytes = {wire->loan.data, wire->loan.bytes},
                       .is_out_of_sight = wire->loan.window == device_window}));
+    if (call_.sampled_nmse) hear_of_error(*wire);
     if (task.readers == 0) transport_.release(*wire);
     HeldWire &held = lane.wire(step.dst.index);
     held = {.wire = *wire, .readers = task.readers};
@@ -252,6 +253,13 @@ template <class Trace> Result<bool> Interpreter<Trace>::try_recv(Lane &lane, con
     charge(counters_.wire_ticks);
     trace_.recv(began, ticks_, step, lane.instance(), held.wire.bytes + held.wire.loan.bytes);
     return true;
+}
+
+// What a rank sends from now on carries it further: each rank's values are part of some chunk of
+// every rank's result, so that in the end all know the largest.
+template <class Trace> void Interpreter<Trace>::hear_of_error(const Wire &wire) {
+    const uint16_t theirs = sampled_nmse({wire.data, header_bytes});
+    *call_.sampled_nmse = std::max(*call_.sampled_nmse, theirs);
 }
 
 template <class Trace>

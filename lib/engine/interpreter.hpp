@@ -46,6 +46,7 @@ private:
     Result<Progress> try_task(Lane &lane, uint32_t number);
     Result<bool> try_send(Lane &lane, const Task &task);
     Result<bool> try_recv(Lane &lane, const Task &task);
+    void hear_of_error(const Wire &wire);
     Result<Progress> try_work(Lane &lane, uint32_t number);
     Result<Progress> try_start(Lane &lane, uint32_t number);
     bool may_begin(Lane &lane, const Task &task);

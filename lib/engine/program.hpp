@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct Task {
     uint32_t awaited = 0; // while nothing can go on: a peer, or this rank for one of its own slots
 };
 
+struct CallGuard;
+
 struct Program {
     Work work;
     Cut cut;
@@ -91,6 +94,9 @@ struct Program {
     uint64_t send_bytes = 0, recv_bytes = 0; // of the caller's buffers
     uint64_t raw_bytes = 0;                  // of the call's vector, unencoded
     uint64_t wire_bytes = 0; // that this rank sends in a call, headers included, once per receiver
+
+    // What the communicator does about the call's error; it decides nothing here. Null: nothing.
+    std::shared_ptr<const CallGuard> guard{};
 
     std::string notice{}; // what the caller is told once of how the call runs; mostly nothing
 };

@@ -123,7 +123,8 @@ void Workbench::label(Lane &lane, const Op &op, const ElementRange &segment) {
                   .count = segment.count,
                   .first_index = segment.index,
                   .noise_key = drawn.key,
-                  .call = drawn.call},
+                  .call = drawn.call,
+                  .sampled_nmse = call_.sampled_nmse ? *call_.sampled_nmse : uint16_t{0}},
                  start);
     HeldWire &held = lane.wire(op.dst.index);
     held = {.wire = {.data = start,

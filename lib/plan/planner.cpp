@@ -15,6 +15,7 @@ Codec codec_for(const Problem &problem) {
     if (problem.codec.min_bytes && vector_bytes(problem) < *problem.codec.min_bytes) return {};
     Codec codec = problem.codec;
     codec.min_bytes.reset();
+    codec.guard = 0;
     return codec;
 }
 
