@@ -22,6 +22,8 @@ static void wrong_settings_are_refused_by_name(void **state)
          "QCCL_ARENA: 18446744073709551615 bytes are more than"},
         {"QCCL_DEBUG_FILE", "/nowhere/at/all", "/nowhere/at/all"},
         {"QCCL_TRACE", "%z", "QCCL_TRACE \"%z\": %h is the host, %p the process, %r the rank"},
+        {"QCCL_AUDIT", "int8,int7", "QCCL_AUDIT: codec is \"int7\""},
+        {"QCCL_AUDIT_FILE", "a%", "QCCL_AUDIT_FILE \"a%\": %h is the host"},
         {"QCCL_RECORD_CALLS", "a%", "QCCL_RECORD_CALLS \"a%\": %h is the host"},
     };
     size_t i;

@@ -42,6 +42,8 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_RECORD=/run/records",
                                 "QCCL_TRACE=t-%r.json",
                                 "QCCL_RECORD_CALLS=/run/calls",
+                                "QCCL_AUDIT=int8,int4",
+                                "QCCL_AUDIT_FILE=/run/audit",
                                 "QCCL_PEER_TIMEOUT=500ms",
                                 "QCCL_TIMEOUT=0",
                                 "QCCL_CHECKSUM=1",
@@ -74,6 +76,7 @@ static void every_setting_reaches_its_field() {
     CHECK_EQ(settings->trace, "t-%r.json");
     CHECK_EQ(settings->record_calls, "/run/calls");
     CHECK(settings->calibration == "/figures");
+    CHECK(settings->audit == "int8,int4" && settings->audit_file == "/run/audit");
     CHECK(settings->peer_timeout == 500ms && settings->timeout == 0s && settings->spin == 50us);
     CHECK(settings->checksum && settings->progress_cpu == 0U);
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);

@@ -463,8 +463,8 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
  * "guard=nmse:1e-2" has the library look at samples of calls' values. When those of one rank would
  * lose more than this NMSE in the result, calls of the same shape and tag go lossless on all ranks
  * from the next one on, and come back when 16 or more samples in a row keep half of it; rank 0
- * warns of the first time. All ranks give such a call the same tag (qcclMismatch names two that differ).
- * Calls that a graph makes again are guarded as others.
+ * warns of the first time. All ranks give such a call the same tag (qcclMismatch names two that
+ * differ). Calls that a graph makes again are guarded as others.
  *
  * Both are of collectives alone: of the functions below all but Create and Destroy refuse such a
  * codec with qcclInvalidArgument. */

@@ -214,9 +214,18 @@ Done Comm::execute(const Program &program, const Call &call) {
     if (is_watched_ && !is_guarded) tell(program, call);
     const Done done = contained([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
-        return is_guarded ? run_guarded(program, call) : engine_.run(program, call);
+        if (audit_ || is_guarded) [[unlikely]]
+            return run_audited(program, call);
+        return engine_.run(program, call);
     });
     if (!done) return failed(done.error(), record_of(program, call));
+    return {};
+}
+
+Done Comm::run_audited(const Program &program, const Call &call) {
+    if (audit_) audit_->before(program, call);
+    QCCL_TRY(program.guard ? run_guarded(program, call) : engine_.run(program, call));
+    if (audit_) audit_->after(program, call);
     return {};
 }
 

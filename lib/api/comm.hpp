@@ -2,6 +2,7 @@
 // nothing of how ranks found each other, and takes only calls whose arguments have been checked.
 #pragma once
 
+#include "api/call_audit.hpp"
 #include "api/call_guards.hpp"
 #include "api/comm_errors.hpp"
 #include "api/comm_trace.hpp"
@@ -80,6 +81,9 @@ public:
     Done start_queue(const Settings &settings);
     // Before the first call; null where the environment has no conditions.
     void watch_rules(std::shared_ptr<RuleUse> use) { rule_use_ = std::move(use); }
+    // Before the first call; null: they are not.
+    void audit_calls(std::unique_ptr<CallAudit> audit) { audit_ = std::move(audit); }
+    const CallAudit *audit() const { return audit_.get(); }
     ~Comm();
     Comm(const Comm &) = delete;
     Comm &operator=(const Comm &) = delete;
@@ -152,6 +156,7 @@ public:
 
 private:
     Done execute(const Program &program, const Call &call);
+    Done run_audited(const Program &program, const Call &call);
     Done run_guarded(const Program &program, const Call &call);
     Done run_on_gpu(const ProgramRef &program, const Request &request,
                     const std::optional<GpuStream> &stream);
@@ -183,6 +188,7 @@ private:
     Memo memo_;
     Engine engine_;
     CallGuards guards_;
+    std::unique_ptr<CallAudit> audit_;
     std::vector<uint32_t> left_out_;
     std::shared_ptr<RuleUse> rule_use_;
     Registrations registrations_;

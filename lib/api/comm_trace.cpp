@@ -6,7 +6,7 @@
 
 namespace qccl {
 
-static std::string library_version() {
+std::string library_version() {
     return std::to_string(QCCL_VERSION_MAJOR) + "." + std::to_string(QCCL_VERSION_MINOR) + "." +
            std::to_string(QCCL_VERSION_PATCH);
 }

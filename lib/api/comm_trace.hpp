@@ -11,13 +11,19 @@
 
 namespace qccl {
 
-// What a communicator was made from, as far as traces show it.
+class AuditCollector;
+
+// What a communicator was made from, as far as traces and audits show it.
 struct TraceOrigin {
     const char *how = "init"; // or split, or shrink
     bool is_child = false;
     std::shared_ptr<TraceService> service = nullptr; // the parent's; null: it writes no files
     uint32_t parent = 0;                             // its number there
+    std::shared_ptr<AuditCollector> audit = nullptr; // the parent's, likewise
 };
+
+// "0.1.0"
+std::string library_version();
 
 // What such files are called; invalid_argument where a name cannot be made.
 Result<TracePatterns> trace_patterns(const Settings &settings);

@@ -391,6 +391,7 @@ Result<std::shared_ptr<Comm>> Creation::assemble(Equipment &equipment,
                                          .family = family,
                                          .captures_alike = are_on_gpus_alike_});
     comm->watch_rules(RuleUse::join(surroundings_.rules, bootstrap_.rank(), bootstrap_.size()));
+    comm->audit_calls(CallAudit::create(settings_, origin, comm->parts()));
     if (equipment.device.gpu) QCCL_TRY(comm->start_queue(settings_));
     return comm;
 }

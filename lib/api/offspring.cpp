@@ -45,8 +45,9 @@ Result<std::shared_ptr<Comm>> create_offspring(Comm &parent, Circle &circle,
     std::shared_ptr<Family> family;
     if (parts.family) family = parts.family->offspring(circle.topic, circle.members.front(), size);
     CouncilBootstrap bootstrap(parts.transport->council(), circle, parent.rank());
-    const TraceOrigin origin =
+    TraceOrigin origin =
         parts.trace ? parts.trace->origin_of_child(how) : TraceOrigin{.how = how, .is_child = true};
+    if (parent.audit()) origin.audit = parent.audit()->collector();
     Surroundings surroundings = read_surroundings();
     surroundings.is_offspring = true;
     surroundings.measured = parts.measured;

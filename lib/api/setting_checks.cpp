@@ -1,5 +1,6 @@
 #include "api/setting_checks.hpp"
 
+#include "api/call_audit.hpp"
 #include "plan/planner.hpp"
 #include "transport/transport.hpp"
 
@@ -66,6 +67,7 @@ Done check_settings(const CommWishes &wishes, const Surroundings &surroundings) 
     QCCL_TRY(check_arena(settings.arena_bytes.value_or(smallest_arena)));
     const auto &record = settings.record;
     if (record && *record != record_off) QCCL_TRY(check_record_folder(*record));
+    QCCL_TRY(check_audit(settings));
     if (is_reproducible(wishes, settings)) return check_reproducible(wishes, surroundings.rules);
     return {};
 }

@@ -36,6 +36,21 @@ Result<std::string> expand_file_pattern(const char *what, const std::string &pat
     return path;
 }
 
+static bool names_rank(const std::string &pattern) {
+    for (size_t i = 0; i + 1 < pattern.size(); i++) {
+        if (pattern[i] != '%') continue;
+        if (pattern[++i] == 'r') return true;
+    }
+    return false;
+}
+
+Result<std::string> rank_file_path(const char *what, const std::string &pattern, uint32_t rank,
+                                   uint32_t ranks) {
+    const bool is_shared = ranks > 1 && !names_rank(pattern);
+    return expand_file_pattern(what, is_shared ? with_suffix(pattern, "-%r") : pattern, host_name(),
+                               rank);
+}
+
 std::string with_suffix(const std::string &path, const std::string &text) {
     const size_t name = path.find_last_of('/') + 1; // 0 where there is no folder
     const size_t dot = path.find_last_of('.');

@@ -20,6 +20,11 @@ Result<std::string> expand_file_pattern(const char *what, const std::string &pat
                                         const std::string &host,
                                         std::optional<uint32_t> rank = std::nullopt);
 
+// Of a file that each rank writes: a pattern whose name would be the same for several ranks gets
+// -%r before its extension. Errors as above.
+Result<std::string> rank_file_path(const char *what, const std::string &pattern, uint32_t rank,
+                                   uint32_t ranks);
+
 // `path` with `text` before its extension, or at its end where it has none: "a/b.json" and "-3"
 // give "a/b-3.json".
 std::string with_suffix(const std::string &path, const std::string &text);

@@ -98,6 +98,16 @@ void Log::write_line(LogLevel level, const char *format, va_list arguments) cons
     write_quietly(file_, {line.data(), length + 1});
 }
 
+void Log::print(std::string_view lines) const {
+    for (std::string_view rest = lines; options_.callback && !rest.empty();) {
+        const size_t end = std::min(rest.find('\n'), rest.size());
+        options_.callback(LogLevel::warn, std::string(rest.substr(0, end)).c_str(),
+                          options_.context);
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (file_ != nowhere) write_quietly(file_, lines);
+}
+
 #define QCCL_LOG(level)                                                                            \
     void Log::level(const char *format, ...) const {                                               \
         if (!wants(LogLevel::level)) return;                                                       \

@@ -43,6 +43,10 @@ public:
     [[gnu::format(printf, 2, 3)]] void info(const char *format, ...) const;
     [[gnu::format(printf, 2, 3)]] void trace(const char *format, ...) const;
 
+    // Lines that the user has asked for, as they are and in one piece; the callback gets each as a
+    // warning.
+    void print(std::string_view lines) const;
+
 private:
     Log(const LogOptions &options, const std::string &host, int file);
     [[gnu::format(printf, 3, 0)]] void write_line(LogLevel level, const char *format,

@@ -82,6 +82,13 @@ static constexpr SettingRow table[] = {
      "every rank's calls with shapes and times, without data, for qccl-info calls; %r, %h and %p "
      "as in QCCL_TRACE",
      store<&Settings::record_calls, parse_text>},
+    {"QCCL_AUDIT", "", "codecs such as int8,int4",
+     "codecs that samples of the job's calls are tried with beside them; rank 0 ends with a table "
+     "of what each would lose and gain",
+     store<&Settings::audit, parse_text>},
+    {"QCCL_AUDIT_FILE", "", "a path",
+     "every rank's table of QCCL_AUDIT as JSON; %r, %h and %p as in QCCL_TRACE",
+     store<&Settings::audit_file, parse_text>},
     {"QCCL_PEER_TIMEOUT", "30s", "a time above 0, such as 30 or 500ms",
      "how long ranks that have met wait for each other's shared memory, for a host that is silent, "
      "to say who disagrees, in a shrink for a rank that makes other calls, and to tell ranks that "

@@ -34,6 +34,8 @@ struct Settings {
     std::string debug_file;
     std::optional<std::string> record; // a folder, or off
     std::string trace, record_calls;   // patterns of paths; empty: none
+    std::string audit;                 // a list of codecs; empty: none
+    std::string audit_file;            // a pattern of a path, likewise
     std::chrono::nanoseconds peer_timeout{};
     std::chrono::nanoseconds timeout{}; // zero: for ever
     bool checksum = false;

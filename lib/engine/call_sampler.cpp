@@ -17,18 +17,6 @@ constexpr uint64_t usual_run = 256; // a few cache lines' worth of each place
 
 } // namespace
 
-void SampledLoss::add(const SampledLoss &other) {
-    square += other.square;
-    product += other.product;
-    error += other.error;
-}
-
-// What is decoded is x + e, so that its product with x is square + product.
-Loss SampledLoss::loss() const {
-    if (square == 0) return {};
-    return {.shrink = -product / square, .growth = (2 * product + error) / square};
-}
-
 SampleSize SampleSize::of(uint64_t count, uint64_t unit, uint64_t divisor) {
     // Down, so that of a large call the samples are within the share.
     const uint64_t values = std::min(count / divisor, most_values) / unit * unit;

@@ -3,7 +3,7 @@
 // values lie in its memory, and for nothing else. The same calls give the same samples.
 #pragma once
 
-#include "codec/codec.hpp"
+#include "codec/sampled_loss.hpp"
 #include "device/gpu_device.hpp"
 #include "engine/engine.hpp"
 
@@ -13,18 +13,6 @@
 #include <vector>
 
 namespace qccl {
-
-// What was found in samples: sums over their values x and over the errors e of what is decoded.
-struct SampledLoss {
-    double square = 0;  // of x * x
-    double product = 0; // of x * e
-    double error = 0;   // of e * e
-
-    void add(const SampledLoss &other);
-    double nmse() const { return square == 0 ? 0 : error / square; }
-    // Of one encode; none of values that are all zeros.
-    Loss loss() const;
-};
 
 // How many values are read of a call, and of how many calls.
 struct SampleSize {

@@ -29,6 +29,6 @@ double cancellation_of(double own, double result, double summands) {
     return std::max(1.0, summands * own / result);
 }
 
-const Loss &greater(const Loss &a, const Loss &b) { return a.nmse() < b.nmse() ? b : a; }
+Loss greater(const Loss &a, const Loss &b) { return a.nmse() < b.nmse() ? b : a; }
 
 } // namespace qccl

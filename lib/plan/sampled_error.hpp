@@ -35,6 +35,6 @@ double estimated_nmse(const EncodeCounts &counts, const SampledValues &values);
 double cancellation_of(double own, double result, double summands);
 
 // The one that loses more.
-const Loss &greater(const Loss &a, const Loss &b);
+Loss greater(const Loss &a, const Loss &b);
 
 } // namespace qccl

@@ -31,27 +31,11 @@ int64_t now_ns(clockid_t clock) {
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-bool names_rank(const std::string &pattern) {
-    for (size_t i = 0; i + 1 < pattern.size(); i++) {
-        if (pattern[i] != '%') continue;
-        if (pattern[++i] == 'r') return true;
-    }
-    return false;
-}
-
-// Each rank has a file: a name that would be the same on several gets the rank.
-Result<std::string> path_of(const char *setting, const std::string &pattern, uint32_t rank,
-                            uint32_t ranks) {
-    const bool is_shared = ranks > 1 && !names_rank(pattern);
-    return expand_file_pattern(setting, is_shared ? with_suffix(pattern, "-%r") : pattern,
-                               host_name(), rank);
-}
-
 } // namespace
 
 Done TracePatterns::check() const {
-    QCCL_TRY(outcome(path_of(trace_setting, trace, 0, 1)));
-    return outcome(path_of(calls_setting, calls, 0, 1));
+    QCCL_TRY(outcome(rank_file_path(trace_setting, trace, 0, 1)));
+    return outcome(rank_file_path(calls_setting, calls, 0, 1));
 }
 
 Result<std::shared_ptr<TraceService>> TraceService::create(const TracePatterns &patterns,
@@ -145,7 +129,7 @@ void TraceService::round() {
 std::optional<TraceService::File>
 TraceService::open(const char *setting, const std::string &pattern, const char *ending) {
     if (pattern.empty()) return std::nullopt;
-    const auto path = path_of(setting, pattern, head_.rank, head_.ranks);
+    const auto path = rank_file_path(setting, pattern, head_.rank, head_.ranks);
     auto file = path ? GrowingFile::create(*path, ending) : Result<GrowingFile>(path.error());
     if (!file) {
         note(std::string(setting) + ": " + file.error().text +

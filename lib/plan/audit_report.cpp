@@ -1,0 +1,233 @@
+// An audit in words and as JSON.
+#include "plan/audit.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace qccl {
+
+namespace {
+
+template <class... Arguments>
+void append(std::string &text, const char *format, Arguments... arguments) {
+    char line[320];
+    std::snprintf(line, sizeof line, format, arguments...);
+    text += line;
+}
+
+using Number = unsigned long long;
+
+// Calls of one tag, whatever their shapes.
+struct TagFinding {
+    double bits = 0, nmse = 0, worst = 0, lossless_ns = 0, ns = 0;
+};
+struct TagRow {
+    uint64_t calls = 0, samples = 0;
+    double bytes = 0;
+    std::vector<TagFinding> findings;
+};
+using TagKey = std::pair<std::string, uint64_t>; // communicator and tag
+using TagRows = std::map<TagKey, TagRow>;
+
+TagRows by_tag(std::span<const AuditRow> rows, size_t codecs) {
+    TagRows tags;
+    for (const AuditRow &row : rows) {
+        TagRow &tag = tags[{row.comm, row.shape.tag}];
+        const auto calls = static_cast<double>(row.calls);
+        const double bytes = calls * static_cast<double>(row.bytes);
+        tag.findings.resize(codecs);
+        for (size_t i = 0; i < codecs; i++) {
+            const AuditFinding &finding = row.findings[i];
+            TagFinding &sum = tag.findings[i];
+            // Means over bytes: of each codec all types count.
+            sum.bits += finding.bits * bytes;
+            sum.nmse += finding.nmse * bytes;
+            sum.worst = std::max(sum.worst, finding.worst);
+            sum.lossless_ns += finding.lossless_ns * calls;
+            sum.ns += finding.ns * calls;
+        }
+        tag.calls += row.calls;
+        tag.samples += row.samples;
+        tag.bytes += bytes;
+    }
+    for (auto &[key, tag] : tags)
+        for (TagFinding &finding : tag.findings) {
+            finding.bits /= tag.bytes;
+            finding.nmse /= tag.bytes;
+        }
+    return tags;
+}
+
+std::string tag_text(uint64_t tag) { return tag == 0 ? "-" : std::to_string(tag); }
+
+std::string bytes_text(double bytes) {
+    constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    size_t unit = 0;
+    for (; bytes >= 1024 && unit + 1 < std::size(units); unit++) bytes /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g %s", bytes, units[unit]);
+    return text;
+}
+
+void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
+             const std::vector<Codec> &codecs) {
+    for (size_t i = 0; i < codecs.size(); i++) {
+        const TagFinding &finding = tag.findings[i];
+        if (i == 0)
+            append(text, "  %-20.40s %6s %9llu %10s", key.first.c_str(),
+                   tag_text(key.second).c_str(), static_cast<Number>(tag.calls),
+                   bytes_text(tag.bytes).c_str());
+        else
+            append(text, "  %-20s %6s %9s %10s", "", "", "", "");
+        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %5.2fx\n", spec(codecs[i]).c_str(),
+               finding.bits, finding.nmse, finding.worst,
+               finding.ns == 0 ? 1 : finding.lossless_ns / finding.ns);
+    }
+}
+
+// The number of the codec with the fewest bits whose worst sample keeps the error; none: as many as
+// there are codecs.
+size_t cheapest(const TagRow &tag, double nmse) {
+    size_t best = tag.findings.size();
+    for (size_t i = 0; i < tag.findings.size(); i++)
+        if (tag.samples != 0 && tag.findings[i].worst <= nmse &&
+            (best == tag.findings.size() || tag.findings[i].bits < tag.findings[best].bits))
+            best = i;
+    return best;
+}
+
+// Tags, and whose they are where there is more than one communicator.
+class TagList {
+public:
+    explicit TagList(bool names_comm) : names_comm_(names_comm) {}
+
+    void add(const TagKey &key) {
+        if (++tags_ > most_named) return;
+        text_ += (tags_ == 1 ? "tag " : ", ") + tag_text(key.second);
+        if (names_comm_) text_ += " of " + key.first;
+    }
+    std::string text() const {
+        if (tags_ <= most_named) return text_;
+        return text_ + " and " + std::to_string(tags_ - most_named) + " more";
+    }
+
+private:
+    static constexpr size_t most_named = 8;
+    bool names_comm_;
+    size_t tags_ = 0;
+    std::string text_;
+};
+
+// Nothing but zeros has been seen, of which no codec loses anything.
+bool is_unknown(const TagRow &tag) {
+    return std::ranges::all_of(tag.findings,
+                               [](const TagFinding &finding) { return finding.worst == 0; });
+}
+
+void add_safe(std::string &text, const TagRows &tags, const std::vector<Codec> &codecs) {
+    text += "safe, by the worst sample:\n";
+    const bool has_comms = tags.begin()->first.first != tags.rbegin()->first.first;
+    for (const double nmse : {1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
+        std::map<size_t, TagList> chosen; // by codec
+        for (const auto &[key, tag] : tags)
+            if (!is_unknown(tag))
+                chosen.try_emplace(cheapest(tag, nmse), has_comms).first->second.add(key);
+        append(text, "  NMSE up to %.0e:", nmse);
+        bool is_first = true;
+        for (const auto &[codec, list] : chosen) {
+            const std::string name = codec < codecs.size() ? spec(codecs[codec]) : "none of them";
+            text += (is_first ? " " : "; ") + name;
+            if (chosen.size() > 1) text += " for " + list.text();
+            is_first = false;
+        }
+        text += "\n";
+    }
+}
+
+} // namespace
+
+std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
+    std::string text;
+    append(text, "QCCL_AUDIT of rank %u of %u, process %lld on %.100s\n", head.rank, head.ranks,
+           static_cast<long long>(head.pid), head.host.c_str());
+    if (rows.empty()) {
+        text += "  no call could have been encoded\n";
+        return text;
+    }
+    const TagRows tags = by_tag(rows, head.codecs.size());
+    append(text, "  %-20s %6s %9s %10s  %-22s %6s  %8s  %8s  %6s\n", "communicator", "tag", "calls",
+           "bytes", "codec", "bits", "NMSE", "worst", "gain");
+    for (const auto &[key, tag] : tags) add_tag(text, key, tag, head.codecs);
+    add_safe(text, tags, head.codecs);
+    if (head.other_calls != 0)
+        append(text, "  %llu other calls are not in it: barriers, integers, other operations\n",
+               static_cast<Number>(head.other_calls));
+    text += "NMSE: of results, estimated from samples of this rank's values; gain: predicted time "
+            "without the codec over that with it\n";
+    return text;
+}
+
+namespace {
+
+std::string json_string(const std::string &value) {
+    std::string text = "\"";
+    for (const char c : value) {
+        if (c == '"' || c == '\\') text += '\\';
+        if (static_cast<unsigned char>(c) >= ' ')
+            text += c;
+        else
+            append(text, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    }
+    return text + '"';
+}
+
+// JSON has no infinity: what is beyond all bounds is null.
+std::string json_number(double value) {
+    if (!std::isfinite(value)) return "null";
+    std::string text;
+    append(text, "%.6g", value);
+    return text;
+}
+
+void add_row(std::string &text, const AuditRow &row, const std::vector<Codec> &codecs) {
+    const AuditedShape &shape = row.shape;
+    append(text, "{\"communicator\": %s, ", json_string(row.comm).c_str());
+    append(text, "\"tag\": %llu, \"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", ",
+           static_cast<Number>(shape.tag), name(shape.collective), name(shape.type),
+           reduces(shape.collective) ? name(shape.op) : "none");
+    append(text, "\"root\": %u, \"count\": %llu, \"bytes\": %llu, \"calls\": %llu, ", shape.root,
+           static_cast<Number>(shape.count), static_cast<Number>(row.bytes),
+           static_cast<Number>(row.calls));
+    append(text, "\"samples\": %llu, \"codecs\": [", static_cast<Number>(row.samples));
+    for (size_t i = 0; i < codecs.size(); i++) {
+        const AuditFinding &finding = row.findings[i];
+        append(text, "%s\n  {\"codec\": %s, \"bits\": %s, \"nmse\": %s, \"worst_nmse\": %s, ",
+               i == 0 ? "" : ",", json_string(spec(codecs[i])).c_str(),
+               json_number(finding.bits).c_str(), json_number(finding.nmse).c_str(),
+               json_number(finding.worst).c_str());
+        append(text, "\"algorithm\": %s, \"predicted_ns\": %s, \"lossless_predicted_ns\": %s}",
+               json_string(finding.algorithm).c_str(), json_number(finding.ns).c_str(),
+               json_number(finding.lossless_ns).c_str());
+    }
+    text += "]}";
+}
+
+} // namespace
+
+std::string audit_json(const AuditHead &head, std::span<const AuditRow> rows) {
+    std::string text = "{\"qccl_audit\": 1, ";
+    append(text, "\"rank\": %u, \"ranks\": %u, \"process\": %lld, ", head.rank, head.ranks,
+           static_cast<long long>(head.pid));
+    append(text, "\"host\": %s, \"library\": %s,\n", json_string(head.host).c_str(),
+           json_string(head.library).c_str());
+    append(text, " \"other_calls\": %llu,\n \"rows\": [", static_cast<Number>(head.other_calls));
+    for (size_t i = 0; i < rows.size(); i++) {
+        text += i == 0 ? "\n " : ",\n ";
+        add_row(text, rows[i], head.codecs);
+    }
+    return text + "]}\n";
+}
+
+} // namespace qccl

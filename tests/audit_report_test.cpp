@@ -1,0 +1,121 @@
+// plan: what an audit makes of samples, and how the table and the JSON say it.
+#include "qtest.hpp"
+
+#include "plan/audit.hpp"
+
+#include <cmath>
+#include <string>
+
+using namespace qccl;
+
+namespace {
+
+const std::vector<Codec> codecs{*parse_codec("int8"), *parse_codec("int4")};
+
+AuditedShape shape_of(uint64_t tag, uint64_t count) { return {.tag = tag, .count = count}; }
+
+// Of one rank among `ranks`, whose result is `power` times as strong as independent ranks' would
+// be.
+AuditEntry sampled(double ranks, double power) {
+    AuditEntry entry{.calls = 10, .samples = 0, .tallies = {}};
+    const std::vector<SampledLoss> input{{100, 0, 0.002}, {100, 0, 0.8}},
+        sum{{100 * ranks * power, 0, 0.004 * ranks * power}, {100 * ranks * power, 0, 0.1}};
+    entry.add_sample(input, sum, ranks, false);
+    return entry;
+}
+
+AuditRow row_of(const AuditedShape &shape, const AuditEntry &entry, uint32_t ranks) {
+    Problem usual;
+    usual.ranks = ranks;
+    auto row = audit_row(shape, entry, codecs, usual, {}, *parse_algorithm("ring"));
+    CHECK_OK(row);
+    row->comm = "init, 4 ranks";
+    return *row;
+}
+
+bool is_near(double a, double b) { return std::abs(a - b) < 1e-9 * b; }
+
+// The worse of values and result, as often as a ring of 4 encodes; more where ranks cancel out.
+void findings_follow_from_samples() {
+    const AuditRow row = row_of(shape_of(7, 1 << 20), sampled(4, 1), 4);
+    CHECK_EQ(row.calls, 10U);
+    CHECK_EQ(row.samples, 1U);
+    CHECK_EQ(row.bytes, uint64_t{4} << 20);
+    CHECK(is_near(row.findings[0].nmse, 4e-5 * 2.5));
+    CHECK(is_near(row.findings[1].nmse, 8e-3 * 2.5));
+    CHECK_EQ(row.findings[0].bits, 8.5);
+    CHECK_EQ(row.findings[0].algorithm, "ring");
+    CHECK(row.findings[0].ns > 0 && row.findings[0].lossless_ns > 0);
+    CHECK(is_near(row_of(shape_of(7, 1 << 20), sampled(4, 3), 4).findings[1].nmse, 8e-3 * 2.5));
+    CHECK(is_near(row_of(shape_of(7, 1 << 20), sampled(4, 0.1), 4).findings[1].nmse, 8e-2 * 2.5));
+}
+
+void the_worst_sample_stays() {
+    AuditEntry entry = sampled(4, 1);
+    std::vector<SampledLoss> input{{100, 0, 5}, {100, 0, 0.8}};
+    entry.add_sample(input, {}, 4, false);
+    entry.add_sample(std::vector<SampledLoss>{{100, 0, 0.002}, {100, 0, 0.8}}, {}, 4, false);
+    const AuditRow row = row_of(shape_of(0, 1 << 20), entry, 4);
+    CHECK(is_near(row.findings[0].worst, 0.05 * 2.5));
+    CHECK(row.findings[0].nmse < row.findings[0].worst / 2);
+    AuditRow both = row_of(shape_of(0, 1 << 20), sampled(4, 1), 4);
+    merge(both, row);
+    CHECK_EQ(both.calls, 20U);
+    CHECK_EQ(both.samples, 4U);
+    CHECK(is_near(both.findings[0].worst, row.findings[0].worst));
+}
+
+void an_average_is_of_the_sum() {
+    AuditEntry entry;
+    const std::vector<SampledLoss> input{{100, 0, 0.002}}, mean{{25, 0, 0.0005}};
+    entry.add_sample(input, mean, 4, true);
+    CHECK_EQ(entry.sum_square, 400.0);
+    CHECK_EQ(entry.tallies[0].worst_cancellation, 1.0);
+}
+
+bool has(const std::string &text, const char *part) { return text.find(part) != text.npos; }
+
+void the_table_says_what_is_safe() {
+    const std::vector<AuditRow> rows{row_of(shape_of(0, 1000), sampled(4, 1), 4),
+                                     row_of(shape_of(7, 1 << 20), sampled(4, 0.1), 4)};
+    const AuditHead head{.rank = 0, .ranks = 4, .pid = 5, .host = "h", .codecs = codecs};
+    const std::string table = audit_table(head, rows);
+    CHECK(has(table, "QCCL_AUDIT of rank 0 of 4, process 5 on h\n"));
+    CHECK(has(table, "  NMSE up to 1e-01: int8 for tag 7; int4 for tag -\n"));
+    CHECK(has(table, "  NMSE up to 1e-02: int8\n"));
+    CHECK(has(table, "  NMSE up to 1e-04: int8 for tag -; none of them for tag 7\n"));
+    CHECK(has(table, "  NMSE up to 1e-05: none of them\n"));
+    CHECK(!has(table, "other calls"));
+    CHECK(has(audit_table(head, {}), "no call could have been encoded"));
+}
+
+void json_quotes_and_has_no_infinity() {
+    AuditRow row = row_of(shape_of(0, 1000), sampled(4, 1), 4);
+    row.comm = "a \"b\"\n";
+    row.findings[0].nmse = INFINITY;
+    const AuditHead head{.rank = 1, .ranks = 4, .pid = 5, .host = "h", .codecs = codecs};
+    const std::string json = audit_json(head, {&row, 1});
+    CHECK(has(json, R"("communicator": "a \"b\"\u000a")"));
+    CHECK(has(json, R"({"codec": "int8", "bits": 8.5, "nmse": null, )"));
+    CHECK(has(json, R"({"qccl_audit": 1, "rank": 1, "ranks": 4, "process": 5, )"));
+}
+
+void calls_that_no_codec_is_for_are_left_out() {
+    CHECK(AuditedShape({.count = 1}).is_encodable());
+    CHECK(!AuditedShape({.count = 0}).is_encodable());
+    CHECK(!AuditedShape({.type = DataType::int32, .count = 1}).is_encodable());
+    CHECK(!AuditedShape({.op = RedOp::max, .count = 1}).is_encodable());
+    CHECK(!AuditedShape({.collective = Collective::barrier, .count = 1}).is_encodable());
+    CHECK(AuditedShape({.collective = Collective::all_gather, .count = 1}).is_encodable());
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(findings_follow_from_samples),    QTEST(the_worst_sample_stays),
+        QTEST(an_average_is_of_the_sum),        QTEST(the_table_says_what_is_safe),
+        QTEST(json_quotes_and_has_no_infinity), QTEST(calls_that_no_codec_is_for_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
