@@ -95,6 +95,35 @@ void replays_draw_other_noise() {
     CHECK(worst > 0);
 }
 
+// What a graph has captured is the call, not how it goes.
+void a_guard_sends_replays_lossless() {
+    constexpr size_t count = 4096;
+    Threads ranks(two);
+    ranks.on_each([&](size_t number, GpuRank &rank) {
+        std::vector<float> input(count);
+        for (size_t i = 0; i < count; i++) input[i] = input_of(number, i);
+        GpuFloats send(count, 0), recv(count, 0);
+        CHECK_EMULATED(qcclEmulatedMemcpy(send.data(), input.data(), count * sizeof(float)));
+        const CodecHandle codec(*parse_codec("int4:guard=nmse:1e-5,min=0"), 0);
+        qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
+        config.codec = codec.get();
+        const auto graph = capture(rank.stream, [&] {
+            check(qcclAllReduceConfig(send.data(), recv.data(), count, qcclFloat32, qcclSum,
+                                      rank.comm, rank.stream, &config));
+        });
+        for (const bool is_lossless : {false, true, true}) {
+            CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
+            CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
+            const auto result = recv.read();
+            bool is_exact = true;
+            for (size_t i = 0; i < count; i++)
+                is_exact = is_exact && result[i] == input_of(0, i) + input_of(1, i);
+            CHECK_EQ(is_exact, is_lossless);
+        }
+        CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
+    });
+}
+
 void a_graph_may_outlive_its_communicator() {
     Threads ranks(two);
     std::array<qcclEmulatedGraphExec_t, 2> graphs{};
@@ -349,6 +378,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(a_captured_call_is_made_by_every_replay),
         QTEST(replays_draw_other_noise),
+        QTEST(a_guard_sends_replays_lossless),
         QTEST(a_graph_may_outlive_its_communicator),
         QTEST(branches_make_calls_in_the_order_of_their_capture),
         QTEST(ranks_that_differ_in_order_are_told),

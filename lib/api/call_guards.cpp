@@ -6,6 +6,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 
 namespace qccl {
 
@@ -122,8 +123,13 @@ void CallGuards::tell(const Use &use, const Call &call, GuardState::Change chang
                   "%u ranks, until %u in a row keep half of the guard's budget",
                   call.number, entry.state.latest(), work.team.size,
                   entry.state.samples_to_return());
-    entry.has_warned ? log.info("%s %s", what, why) : log.warn("%s %s", what, why);
-    entry.has_warned = true;
+    const bool is_new = !std::exchange(entry.has_warned, true);
+    if (is_new && warnings_ < most_warnings) {
+        warnings_++;
+        log.warn("%s %s", what, why);
+    } else {
+        log.info("%s %s", what, why);
+    }
 }
 
 std::string CallGuards::describe(const GuardedShape &shape) const {

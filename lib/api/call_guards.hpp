@@ -69,6 +69,8 @@ public:
 private:
     // Calls of more shapes and tags than these forget what the least recently made ones found.
     static constexpr size_t most_entries = 1024;
+    // Further ones are told of at info level: where most tags lose too much that is enough to know.
+    static constexpr uint32_t most_warnings = 8;
 
     struct Key {
         uint64_t program = 0, tag = 0;
@@ -90,12 +92,13 @@ private:
     Done look_at_input(Use &use, const Call &call, const SampleSize &size);
     Done look_at_result(Use &use, const Call &call, const SampleSize &size);
     static double estimate(const Use &use);
-    static void tell(const Use &use, const Call &call, GuardState::Change change, const Log &log);
+    void tell(const Use &use, const Call &call, GuardState::Change change, const Log &log);
 
     CallSampler sampler_;
     mutable std::mutex mutex_; // of the entries
     std::map<Key, Entry> entries_;
     uint64_t uses_ = 0;
+    uint32_t warnings_ = 0;
     std::atomic<uint64_t> lossless_calls_{0};
 };
 
