@@ -227,6 +227,39 @@ static void add_advice(CLI::App &app, AdviceQuestion &advice, TensorPlanQuestion
     planned.callback([&task, &plan] { task = [&plan] { return print_tensor_plan(plan); }; });
 }
 
+// What the command line may ask, each for the command that takes it.
+struct Questions {
+    AttachQuestion attached;
+    std::vector<std::string> logs;
+    TraceQuestion traces;
+    WhatIfQuestion whatif;
+    TopologyQuestion topology;
+    ExplainQuestion explained;
+    AdviceQuestion advice;
+    TensorPlanQuestion plan;
+    ScheduleQuestion schedule;
+};
+
+static void add_commands(CLI::App &app, Questions &to, const std::vector<std::string> &command_line,
+                         Task &task) {
+    add_topic(app, "version", "the library's version", task, always(print_version));
+    add_topic(app, "devices", "what can compute", task, always(print_devices));
+    add_topic(app, "transports", "what can carry", task, always(print_transports));
+    add_topic(app, "codecs", "what can compress", task, print_codecs);
+    add_topic(app, "tools", "what the functions pqccl... are for", task, always(print_tools));
+    add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
+    add_attach(app, to.attached, task);
+    add_traces(app, to.logs, to.traces, task);
+    add_whatif(app, to.whatif, command_line, task);
+    add_topology(app, to.topology, task);
+    to.explained.command_line = command_line;
+    add_explain(app, to.explained, task);
+    add_advice(app, to.advice, to.plan, task);
+    add_questions(app, to.schedule, task);
+    // So that it is refused after a topic as it is before one.
+    for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
+}
+
 static int run(const std::vector<std::string> &command_line) {
     const std::vector<std::string> words(command_line.begin() + !command_line.empty(),
                                          command_line.end());
@@ -240,31 +273,8 @@ static int run(const std::vector<std::string> &command_line) {
                "--json", [&] { task = always([&command_line] { print_run(command_line); }); },
                "alone: version, command line, host, date and settings, as JSON")
             ->group(options);
-    add_topic(app, "version", "the library's version", task, always(print_version));
-    add_topic(app, "devices", "what can compute", task, always(print_devices));
-    add_topic(app, "transports", "what can carry", task, always(print_transports));
-    add_topic(app, "codecs", "what can compress", task, print_codecs);
-    add_topic(app, "tools", "what the functions pqccl... are for", task, always(print_tools));
-    add_topic(app, "settings", "every setting, its value and who set it", task, print_settings);
-    AttachQuestion attached;
-    add_attach(app, attached, task);
-    std::vector<std::string> logs;
-    TraceQuestion traces;
-    add_traces(app, logs, traces, task);
-    WhatIfQuestion whatif;
-    add_whatif(app, whatif, command_line, task);
-    TopologyQuestion topology;
-    add_topology(app, topology, task);
-    ExplainQuestion explained;
-    explained.command_line = command_line;
-    add_explain(app, explained, task);
-    AdviceQuestion advice;
-    TensorPlanQuestion plan;
-    add_advice(app, advice, plan, task);
-    ScheduleQuestion question;
-    add_questions(app, question, task);
-    // So that it is refused after a topic as it is before one.
-    for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
+    Questions questions;
+    add_commands(app, questions, command_line, task);
     if (const auto answer = read_command_line(app, program, words)) return tell(*answer);
     if (*json && !app.get_subcommands().empty()) {
         const std::string topic = app.get_subcommands().front()->get_name();
@@ -275,8 +285,8 @@ static int run(const std::vector<std::string> &command_line) {
                                               : " prints text only")));
     }
     const bool asks = app.got_subcommand("schedule") || app.got_subcommand("verify");
-    if (const Done sound = asks                            ? check_question(question)
-                           : app.got_subcommand("explain") ? complete_question(explained)
+    if (const Done sound = asks                            ? check_question(questions.schedule)
+                           : app.got_subcommand("explain") ? complete_question(questions.explained)
                                                            : Done{};
         !sound)
         return tell(refusal(program, sound.error().text));
