@@ -72,10 +72,6 @@ Done check(const CalibrateArguments &arguments, uint32_t ranks, bool is_first) {
     if (ranks < 2)
         return Error::make(Code::invalid_argument,
                            "one rank has nobody to send to: calibrate with 2 or more");
-    if (!arguments.ranks.first_gpu().empty())
-        return Error::make(
-            Code::invalid_argument,
-            "--device: calls of ranks on GPUs cannot be calibrated yet; leave it out");
     return is_first ? check_file(arguments) : Done();
 }
 

@@ -14,37 +14,35 @@ namespace {
 
 constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
-// Sizes that follow each other in Corrections::sizes, each with all of these algorithms and one
-// codec.
+// Some of Corrections::sizes, each with all of these algorithms and one codec.
 struct Sweep {
     Collective collective = Collective::all_reduce;
-    uint64_t least = 0, most = 0;
+    uint64_t least = 0, most = 0, factor = 0;
     uint32_t iterations = 0;
-    const char *codec = "none";
+    std::string codec;
     std::vector<std::string> algorithms = {};
 };
 
-// Large calls take long and vary little.
+// Large calls take long and vary little; of small ones, where ranks share cores, no two are alike.
 struct Band {
-    uint64_t least, most;
+    uint64_t least, most, factor;
     uint32_t iterations;
-    bool sends_whole; // by oneshot, too: of larger calls it is never the fastest
+    bool has_codecs; // of smaller calls nobody wants them
 };
-constexpr Band bands[] = {{8, 32 * kibibyte, 40, true},
-                          {256 * kibibyte, 256 * kibibyte, 20, true},
-                          {2 * mebibyte, 2 * mebibyte, 8, false},
-                          {16 * mebibyte, 16 * mebibyte, 3, false}};
+constexpr Band bands[] = {{8, 512, 8, 200, false},
+                          {4 * kibibyte, 64 * kibibyte, 4, 100, true},
+                          {256 * kibibyte, mebibyte, 4, 30, true},
+                          {4 * mebibyte, 4 * mebibyte, 4, 5, true},
+                          {16 * mebibyte, 16 * mebibyte, 4, 2, true}};
 
 bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
 
 // Those that the planner chooses from.
-std::vector<std::string> algorithms_of(Collective collective, const Machine &machine,
-                                       const Band &band) {
+std::vector<std::string> algorithms_of(Collective collective, const Machine &machine) {
     std::vector<std::string> names;
     for (const Algorithm &algorithm : algorithms()) {
         const bool needs_hosts = algorithm.row().inner_noise != nullptr;
-        if (algorithm.has(collective) && (band.sends_whole || !algorithm.is_one_exchange()) &&
-            (!needs_hosts || machine.hosts() > 1))
+        if (algorithm.has(collective) && (machine.hosts() > 1 || !needs_hosts))
             names.push_back(spec(algorithm));
     }
     return names;
@@ -53,25 +51,21 @@ std::vector<std::string> algorithms_of(Collective collective, const Machine &mac
 // Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
 // rounds, messages and bytes tell the one from the other.
 std::vector<Sweep> sweeps_of(const Machine &machine) {
-    constexpr uint64_t least_lossy = 4 * kibibyte; // of smaller calls nobody wants a codec
     std::vector<Sweep> sweeps;
     for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                         Collective::all_gather, Collective::broadcast})
-        for (const Band &band : bands) {
-            // Between hosts, what holds of 2 MiB holds of more.
-            const bool is_long = band.least > 2 * mebibyte && machine.hosts() > 1;
-            if (is_long && collective != Collective::all_reduce) continue;
-            for (const char *const codec : {"none", "int8:min=0"}) {
-                const bool is_lossy = std::string_view(codec) != "none";
-                sweeps.push_back(
-                    {.collective = collective,
-                     .least = is_lossy ? std::max(band.least, least_lossy) : band.least,
-                     .most = band.most,
-                     .iterations = band.iterations,
-                     .codec = codec,
-                     .algorithms = algorithms_of(collective, machine, band)});
+        for (const Band &band : bands)
+            for (const std::string_view codec : width_codecs) {
+                const bool is_lossless = codec == width_codecs.front();
+                if (is_lossless || band.has_codecs)
+                    sweeps.push_back({.collective = collective,
+                                      .least = band.least,
+                                      .most = band.most,
+                                      .factor = band.factor,
+                                      .iterations = band.iterations,
+                                      .codec = std::string(codec) + (is_lossless ? "" : ":min=0"),
+                                      .algorithms = algorithms_of(collective, machine)});
             }
-        }
     return sweeps;
 }
 
@@ -80,7 +74,7 @@ Result<PerfArguments> arguments_of(const Sweep &sweep, uint32_t ranks) {
     arguments.collective = sweep.collective;
     arguments.min_bytes = sweep.least;
     arguments.max_bytes = sweep.most;
-    arguments.step_factor = Corrections::sizes[1] / Corrections::sizes[0];
+    arguments.step_factor = sweep.factor;
     arguments.algorithms = sweep.algorithms;
     QCCL_TRY(const Codec codec, parse_codec(sweep.codec));
     arguments.codecs = {codec};
@@ -130,7 +124,7 @@ Corrections corrections_of(std::span<const Probe> probes, const Machine &machine
         if (size == Corrections::sizes.size()) continue;
         job.set({.collective = probe.problem.collective,
                  .algorithm = probe.algorithm,
-                 .is_lossy = !probe.problem.codec.is_lossless()},
+                 .width = width_of(probe.problem.codec)},
                 size, rounded(probe.measured_ns / probe.predicted_ns(speeds)));
     }
     return job;

@@ -272,8 +272,7 @@ Tables tables_of(const Machine &machine, const Pieces &pieces) {
                   .limits = limits,
                   .usual_limits = limits_of(cut_with({})),
                   .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
-    const bool is_said = machine.settings.link_rate || machine.settings.link_latency;
-    if (machine.measured && !is_said && machine.measured->job.shape == shape_of(machine))
+    if (machine.measured && machine.measured->job.shape == shape_of(machine))
         tables.corrections = {machine.measured, &machine.measured->job};
     return tables;
 }

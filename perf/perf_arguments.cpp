@@ -63,14 +63,6 @@ void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) {
         to.launch = Launch::threads;
         return {};
     };
-    const auto take_baseline = [&to, &started](const std::string &text) -> Done {
-        if (text != "mpi") return no_choice("baseline", text, {"mpi"});
-        if (!started.by_mpi)
-            return refuse("mpi needs MPI's ranks: start it as mpirun -n N qccl-perf ...");
-        to.baseline = text;
-        to.launch = started.launch(true);
-        return {};
-    };
     to.launch = started.launch(false);
     const auto refuse_if_started = [&to, &started](const Take &take) -> Take {
         if (to.launch == Launch::processes) return take;
@@ -81,16 +73,28 @@ void add_ranks(CLI::App &app, PerfArguments &to, const Started &started) {
                           started.by_environment.c_str());
         };
     };
-    CLI::Option *const processes =
-        add_option(app, group, "--ranks", "N ranks, each a process (2, or one for each device)",
-                   refuse_if_started(take_count(to.ranks, 1, most_ranks)));
+    CLI::Option *const processes = add_option(
+        app, group, "--ranks", "N ranks, each a process (2 if nothing else says how many)",
+        refuse_if_started(take_count(to.ranks, 1, most_ranks)));
     add_option(app, group, "-t,--nthreads,--threads", "N ranks, each a thread of one process",
                refuse_if_started(take_threads))
         ->excludes(processes);
+}
+
+static void add_where(CLI::App &app, PerfArguments &to, const Started &started) {
+    static constexpr auto *group = "Ranks";
     add_option(app, group, "-g,--ngpus", "only 1",
                take_only("1", "a thread drives one rank; -t N or --ranks N give N ranks"));
     add_option(app, group, "--device", "host, or GPUs as in cuda:0,cuda:1; rank r has item r mod n",
                take_devices(to.devices));
+    const auto take_baseline = [&to, &started](const std::string &text) -> Done {
+        if (text != "mpi") return no_choice("baseline", text, {"mpi"});
+        if (!started.by_mpi)
+            return refuse("mpi needs MPI's ranks: start it as mpirun -n N qccl-perf ...");
+        to.baseline = text;
+        to.launch = started.launch(true);
+        return {};
+    };
     add_option(app, group, "--baseline", "mpi: measured in turns with QCCL, under mpirun",
                take_baseline);
 }
@@ -287,6 +291,7 @@ std::variant<PerfArguments, Answer> parse_perf_arguments(Collective collective,
         program);
     app.set_version_flag("--version", version_line("qccl-perf"));
     add_ranks(app, parsed, started);
+    add_where(app, parsed, started);
     add_sizes(app, {parsed.min_bytes, parsed.max_bytes, parsed.step_bytes, parsed.step_factor});
     add_calls(app, parsed);
     add_compression(app, parsed);

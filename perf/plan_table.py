@@ -3,18 +3,22 @@
 machine, and prints how far each pick is from the best.
 
 A cell is a collective, a size and a codec; a time is that of a call out of place and one in place together, each the median
-of its run. Each setup is calibrated before; no variable says anything of it. The pick's time is that of its own row or of the same algorithm when it was asked for, whichever is less, as both run the
-same program. A pick is right if it takes at most 10 % more than the best.
+of its run. Each setup is calibrated before; no variable says anything of it. Algorithms whose schedules are the same on all
+ranks are one program, as direct and ring of two ranks: its time is the least of those measured, the planner's own row among
+them. A pick is right if it takes at most 10 % more than the best.
 
   plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES]
   plan_table.py table --raw FOLDER [--csv FILE]
+  plan_table.py wrong-rates --raw FOLDER   what it costs if the rate between hosts is taken for 4 times too much or too little
 """
 import argparse
 import collections
 import csv
+import functools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,13 +35,14 @@ SETUPS = {  # several ranks of one host share its cores
 }
 COLLECTIVES = {  # with the algorithms that have them
     "all_reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,hierarchy",
-    "reduce_scatter": "direct,ring,halving,hierarchy",
-    "all_gather": "direct,ring,halving,hierarchy",
-    "broadcast": "direct,ring,tree,hierarchy",
+    "reduce_scatter": "oneshot,direct,ring,halving,hierarchy",
+    "all_gather": "oneshot,direct,ring,halving,hierarchy",
+    "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
 }
 BANDS = [  # smallest, largest, iterations: large calls take long and vary little
-    (8, 8, 40), (64, 16 << 10, 40), (64 << 10, 1 << 20, 20), (4 << 20, 16 << 20, 8), (64 << 20, 256 << 20, 3)]
+    (8, 8, 200), (64, 16 << 10, 200), (64 << 10, 1 << 20, 50), (4 << 20, 16 << 20, 8), (64 << 20, 256 << 20, 2)]
 RIGHT = 1.10
+WRONG_BY, MOST_LOSS = 4, 1.25
 
 
 def started(setup, perf):
@@ -107,19 +112,34 @@ def cells_of(raw):
     return cells, picks
 
 
-def judged(cells, picks):
+@functools.cache
+def program_of(info, setup, collective, codec, algorithm):
+    """The schedules of all ranks as text."""
+    hosts = ",".join([str(setup.ranks)] * setup.hosts)
+    return tuple(subprocess.run([str(info), "schedule", collective, "--algo", algorithm, "--ranks", str(setup.hosts * setup.ranks),
+                                 "--hosts", hosts, "--codec", codec, "--rank", str(rank)],
+                                capture_output=True, text=True, check=True).stdout for rank in range(setup.hosts * setup.ranks))
+
+
+def judged(cells, picks, info):
     for (setup, collective, size, codec), times in sorted(cells.items()):
         pick = picks[setup, collective, size, codec]
-        forced = {algorithm: time for algorithm, time in times.items() if algorithm != "auto"}
-        best = min(forced, key=forced.get)
-        time = min(times["auto"], forced.get(pick, times["auto"]))
-        ratio = max(1, time / forced[best])
+        programs = {algorithm: program_of(info, SETUPS[setup], collective, codec, algorithm) for algorithm in {pick, *times} - {"auto"}}
+        least = {}
+        for algorithm, time in times.items():
+            program = programs[pick if algorithm == "auto" else algorithm]
+            least[program] = min(time, least.get(program, time))
+        best = min((algorithm for algorithm in times if algorithm != "auto"), key=lambda algorithm: least[programs[algorithm]])
+        time, best_time = least[programs[pick]], min(least.values())
+        if time == best_time:
+            best = pick
+        ratio = time / best_time
         yield {"setup": setup, "collective": collective, "bytes": size, "codec": codec, "pick": pick, "pick_us": time,
-               "best": best, "best_us": forced[best], "ratio": ratio, "right": ratio <= RIGHT}
+               "best": best, "best_us": best_time, "ratio": ratio, "right": ratio <= RIGHT}
 
 
 def table(chosen):
-    rows = list(judged(*cells_of(chosen.raw)))
+    rows = list(judged(*cells_of(chosen.raw), chosen.info))
     if not rows:
         print(f"{chosen.raw}: no measurements", file=sys.stderr)
         return 1
@@ -141,6 +161,50 @@ def table(chosen):
             right, worst = sum(row["right"] for row in of), max(of, key=lambda row: row["ratio"])
             print(f"{setup:13} {right:4} of {len(of):4} cells right ({100 * right / len(of):.0f} %); worst {worst['ratio']:.2f}: "
                   f"{worst['collective']} of {worst['bytes']} bytes, {worst['codec']}, by {worst['pick']} and not {worst['best']}")
+    return 0
+
+
+def gigabytes_per_second(calibration):
+    """Of a host's line, as it was measured."""
+    return float(re.search(r"(?m)^far .*\bbytes_per_ns=(\S+)", calibration.read_text())[1])
+
+
+def explained(info, setup, calibration, rate, collective, sizes, codec):
+    """{bytes: (algorithm, codec that travels)} as the planner chooses by this rate."""
+    run = subprocess.run([str(info), "explain", collective, "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", "--codec", codec,
+                          "--hosts", ",".join([str(setup.ranks)] * setup.hosts), "--cores", f"{os.cpu_count()}:shared",
+                          "--rate", f"{rate:g}GB/s", "--json", "-"],
+                         env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
+    return {row["bytes"]: (row["algorithm"], row["used_codec"]) for row in json.loads(run.stdout)["rows"]}
+
+
+def wrong_rates(chosen):
+    cells, _ = cells_of(chosen.raw)
+    asked = collections.defaultdict(dict)  # {(setup, collective, codec): {bytes: times}}
+    for (setup, collective, size, codec), times in cells.items():
+        if SETUPS[setup].hosts > 1 and size > 0:
+            asked[setup, collective, codec][size] = times
+    for setup in SETUPS:
+        losses = []
+        for (name, collective, codec), by_size in sorted(asked.items()):
+            if name != setup:
+                continue
+            (calibration,) = (chosen.raw / f"{setup}.cache" / "qccl").iterdir()
+            for factor in (1 / WRONG_BY, WRONG_BY):
+                picks = explained(chosen.info, SETUPS[setup], calibration, factor * gigabytes_per_second(calibration), collective,
+                                  by_size, codec)
+                for size, times in by_size.items():
+                    if size not in picks:  # parts that ranks share are not a power of two
+                        continue
+                    algorithm, used = picks[size]
+                    of_used = cells.get((setup, collective, size, used), times)
+                    best = min(time for which, time in times.items() if which != "auto")
+                    losses.append((of_used.get(algorithm, times["auto"]) / best, factor, collective, size, codec, algorithm, used))
+        if losses:
+            kept = sum(loss[0] <= MOST_LOSS for loss in losses)
+            ratio, factor, collective, size, codec, algorithm, used = max(losses)
+            print(f"{setup:13} {kept:4} of {len(losses):4} picks lose at most {100 * (MOST_LOSS - 1):.0f} %; worst {ratio:.2f}: "
+                  f"{collective} of {size} bytes, {codec}, at {factor:g} times the rate by {algorithm} with {used}")
     return 0
 
 
@@ -174,14 +238,17 @@ def arguments():
     printing = actions.add_parser("table", help="print what has been measured", allow_abbrev=False)
     printing.add_argument("--csv", metavar="FILE", help="every cell in a line")
     printing.add_argument("--wrong", action="store_true", help="print the cells that are not right")
-    for action in (measuring, printing):
+    doubting = actions.add_parser("wrong-rates", help="print what wrong rates would cost", allow_abbrev=False)
+    for action in (printing, doubting):
+        action.add_argument("--info", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-info", metavar="FILE")
+    for action in (measuring, printing, doubting):
         action.add_argument("--raw", type=pathlib.Path, required=True, metavar="FOLDER", help="qccl-perf's JSON files")
     return parser.parse_args()
 
 
 def main():
     chosen = arguments()
-    return measure(chosen) if chosen.action == "measure" else table(chosen)
+    return {"measure": measure, "table": table, "wrong-rates": wrong_rates}[chosen.action](chosen)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ static int run_processes(const RankWork &work) {
 
 static int run_threads(const RankWork &work) {
     std::vector<const char *> devices;
-    for (uint32_t rank = 0; rank < work.ranks; rank++) devices.push_back(work.config(rank).device);
+    for (uint32_t rank = 0; rank < work.ranks; rank++) {
+        const char *const device = work.config(rank).device;
+        devices.push_back(device ? device : "host");
+    }
     const auto comms = create_comms(devices);
     if (!comms) return complain(comms.error());
     return launch_threads(work.ranks, [&](Crew &crew) {

@@ -19,7 +19,11 @@ constexpr const char *sample = "# measured\n"
                                "far burst_bytes=262144\n"
                                "copy 16MiB=5.5\n"
                                "codec int8 encode=21 decode=30.5 decode_add=28\n"
-                               "codec minmax:round=stochastic encode=1 decode=2 decode_add=3";
+                               "codec minmax:round=stochastic encode=1 decode=2 decode_add=3\n"
+                               "job ranks=4 hosts=2\n"
+                               "factor all_reduce tree:shape=double int8 4096=0.5 16384=2\n"
+                               "factor broadcast ring none 8=1.5\n"
+                               "job hosts=1 ranks=2\n";
 
 CalibrationFile read(std::string_view text) {
     auto file = parse_calibration(text);
@@ -117,6 +121,51 @@ static void newer_figures_replace_older_ones() {
     CHECK_EQ(older.codec_rate(codec("int8")).encode, 21.0F);
 }
 
+static void jobs_have_factors_of_their_own() {
+    CalibrationFile file = read(sample);
+    CHECK_EQ(file.jobs.size(), 2U);
+    const Corrections *const job = file.of({.ranks = 4, .hosts = 2});
+    CHECK(job && file.of({.ranks = 2, .hosts = 1})->is_empty());
+    CHECK(!file.of({.ranks = 2, .hosts = 2}));
+    const auto tree = parse_algorithm("tree:shape=double"), ring = parse_algorithm("ring");
+    CHECK(tree && ring);
+    CHECK_EQ(job->of({.algorithm = *tree, .width = CodecWidth::wide}, 4096), 0.5);
+    CHECK_EQ(job->of({.collective = Collective::broadcast, .algorithm = *ring}, 8), 1.5);
+    Corrections newer;
+    newer.shape = {.ranks = 4, .hosts = 2};
+    newer.set({.algorithm = *ring}, 0, 3);
+    file.replace(newer);
+    CHECK_EQ(file.jobs.size(), 2U);
+    const CalibrationFile again = read(print(file));
+    const Corrections *const found = again.of({.ranks = 4, .hosts = 2});
+    CHECK(found && std::memcmp(found, &newer, sizeof newer) == 0);
+}
+
+static void jobs_that_cannot_be_are_refused() {
+    CHECK_EQ(refused_line("job"), "a job has ranks= and hosts=");
+    CHECK_EQ(refused_line("job ranks=4"), "a job has ranks= and hosts=");
+    for (const char *item : {"ranks=0", "ranks=-1", "ranks=4294967296", "hosts=x", "racks=1"})
+        CHECK(mentions(refused_line("job " + std::string(item)), "expected ranks= and hosts="));
+    CHECK(mentions(refused_line("factor all_reduce ring none 8=1"), "no line of a job"));
+    const auto refused_factor = [](const std::string &items) {
+        const std::string sentence = refusal(
+            "qccl-calibration version=1\nmachine m\njob ranks=2 hosts=1\nfactor " + items + "\n");
+        CHECK(sentence.starts_with("line 4: "));
+        return sentence;
+    };
+    CHECK(mentions(refused_factor("all_reduce ring none"), "and factors"));
+    CHECK(mentions(refused_factor("all_red ring none 8=1"), "no collective"));
+    CHECK(mentions(refused_factor("all_reduce rang none 8=1"), "ring"));
+    CHECK(mentions(refused_factor("all_reduce ring fp16 8=1"), "none, int8, int4"));
+    CHECK(mentions(refused_factor("all_reduce ring none 9=1"), "no size"));
+    for (const char *factor : {"0", "-1", "nan", "51", "", "1x"})
+        CHECK(mentions(refused_factor("all_reduce ring none 8=" + std::string(factor)),
+                       "expected a number"));
+    CHECK(mentions(refusal("qccl-calibration version=1\nmachine m\njob ranks=2 hosts=1\n"
+                           "job hosts=1 ranks=2\n"),
+                   "given twice"));
+}
+
 static void what_cannot_be_is_refused() {
     CHECK_EQ(refusal(""), "it is empty; the first line is \"qccl-calibration version=1\"");
     CHECK(mentions(refusal("qccl-plan version=1"), "it is no calibration"));
@@ -143,6 +192,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(figures_replace_what_is_built_in), QTEST(settings_come_before_what_was_measured),
         QTEST(what_is_written_is_read_again),    QTEST(newer_figures_replace_older_ones),
+        QTEST(jobs_have_factors_of_their_own),   QTEST(jobs_that_cannot_be_are_refused),
         QTEST(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

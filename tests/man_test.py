@@ -45,7 +45,7 @@ class Options(unittest.TestCase):
 
     def test_of_the_other_commands(self):
         general = {"-h", "--help", "--version"}
-        for command, name in (("simulate", "SIMULATION"), ("codec", "CODECS"), ("demo", "DEMONSTRATION")):
+        for command, name in (("simulate", "SIMULATION"), ("codec", "CODECS"), ("calibrate", "CALIBRATION"), ("demo", "DEMONSTRATION")):
             self.assertEqual(options_explained(section(page("qccl-perf.1"), name)) | general,
                              options_of_help(PERF, command))
 

@@ -285,8 +285,7 @@ Tables Creation::tables(const Cut &cut, const Speeds &speeds) const {
                   .limits = limits_of(cut),
                   .usual_limits = limits_of(cut_with({})),
                   .whole_up_to_bytes = settings_.oneshot_max_bytes};
-    const bool is_said = settings_.link_rate || settings_.link_latency;
-    if (measured_ && gpus_ == 0 && !is_said && measured_->job.shape == shape())
+    if (measured_ && gpus_ == 0 && measured_->job.shape == shape())
         tables.corrections = {measured_, &measured_->job};
     return tables;
 }

@@ -19,7 +19,7 @@ static_assert(std::is_trivially_copyable_v<Measured>);
 namespace {
 
 constexpr std::string_view title = "qccl-calibration", codec_group = "codec", job_group = "job",
-                           factor_group = "factor", lossless_word = "none", lossy_word = "lossy";
+                           factor_group = "factor";
 
 constexpr double second = 1e9;
 
@@ -119,6 +119,13 @@ Names groups() {
 std::string joined(std::span<const std::string_view> words) {
     std::string text;
     for (const std::string_view word : words) text.append(text.empty() ? "" : " ").append(word);
+    return text;
+}
+
+std::string sizes_in_words() {
+    std::string text;
+    for (const uint64_t size : Corrections::sizes)
+        text.append(text.empty() ? "" : ", ").append(std::to_string(size));
     return text;
 }
 
@@ -237,22 +244,24 @@ private:
         constexpr size_t first_factor = 4;
         if (file_.jobs.empty()) return refuse("there is no line of a job before it");
         if (words.size() <= first_factor)
-            return refuse("expected a collective, an algorithm, none or lossy, and factors");
+            return refuse("expected a collective, an algorithm, none, int8 or int4, and factors");
         Corrections::Calls calls;
         const auto collective = parse_collective(words[1]);
         if (!collective) return refuse("\"%s\" is no collective", excerpt(words[1]).c_str());
         calls.collective = *collective;
         QCCL_TRY(calls.algorithm, parse_algorithm(words[2]));
-        calls.is_lossy = words[3] == lossy_word;
-        if (!calls.is_lossy && words[3] != lossless_word)
-            return no_choice("codec", excerpt(words[3]), {lossless_word, lossy_word});
+        const auto *const codec = std::ranges::find(width_codecs, words[3]);
+        if (codec == width_codecs.end())
+            return no_choice("codec", excerpt(words[3]),
+                             Names(width_codecs.begin(), width_codecs.end()));
+        calls.width = static_cast<CodecWidth>(codec - width_codecs.begin());
         for (const std::string_view item : words.subspan(first_factor)) {
             const Parted parts = parted_at(item, '=');
             const auto *const size =
                 std::ranges::find(Corrections::sizes, parse_count(parts.before).value_or(0));
             if (size == Corrections::sizes.end())
-                return refuse("\"%s\" is no size with a factor; they go from 8 on by factors of 8",
-                              excerpt(parts.before).c_str());
+                return refuse("\"%s\" is no size of measured calls, which are %s",
+                              excerpt(parts.before).c_str(), sizes_in_words().c_str());
             QCCL_TRY(const double factor,
                      parse_number("factor", parts.behind, Corrections::least, Corrections::most));
             file_.jobs.back().set(calls, static_cast<size_t>(size - Corrections::sizes.begin()),
@@ -329,7 +338,7 @@ static void append_factors(std::string &text, const Corrections &job,
                 .append(" ")
                 .append(spec(calls.algorithm))
                 .append(" ")
-                .append(calls.is_lossy ? lossy_word : lossless_word);
+                .append(width_codecs[static_cast<size_t>(calls.width)]);
         has_any = true;
         text.append(" ").append(std::to_string(Corrections::sizes[i])).append("=");
         append_number(text, static_cast<float>(factor));
@@ -364,10 +373,11 @@ std::string print(const CalibrationFile &file) {
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                             Collective::all_gather, Collective::broadcast})
             for (const Algorithm &algorithm : algorithms())
-                for (const bool is_lossy : {false, true})
+                for (const CodecWidth width :
+                     {CodecWidth::none, CodecWidth::wide, CodecWidth::narrow})
                     append_factors(
                         text, job,
-                        {.collective = collective, .algorithm = algorithm, .is_lossy = is_lossy});
+                        {.collective = collective, .algorithm = algorithm, .width = width});
     }
     return text + "\n";
 }

@@ -14,7 +14,7 @@
 // is known again. Each further line names a group of figures and gives some of them; what no line
 // gives stays as it is built in. Rates are bytes a nanosecond, which is GB/s, of unencoded values.
 // Behind the line of a job stand the factors by which calls there take longer than the figures say:
-// of a collective by an algorithm, with no codec or with any (lossy), by the vector's bytes.
+// of a collective by an algorithm with one of three codecs, by the vector's bytes.
 #pragma once
 
 #include "base/result.hpp"

@@ -1,10 +1,19 @@
 #include "plan/corrections.hpp"
 
+#include "codec/error_bound.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 namespace qccl {
+
+CodecWidth width_of(const Codec &codec) {
+    constexpr double most_narrow_bits = 6;
+    if (codec.is_lossless()) return CodecWidth::none;
+    return bits_per_value(codec, DataType::float32) > most_narrow_bits ? CodecWidth::wide
+                                                                       : CodecWidth::narrow;
+}
 
 const Corrections::Row *Corrections::row(const Corrections &self, const Calls &calls) {
     const auto known = algorithms();
@@ -12,7 +21,8 @@ const Corrections::Row *Corrections::row(const Corrections &self, const Calls &c
         static_cast<size_t>(std::ranges::find(known, calls.algorithm) - known.begin());
     if (number >= std::min(known.size(), most_algorithms)) return nullptr;
     const auto collective = static_cast<size_t>(calls.collective);
-    return &self.rows_[(collective * most_algorithms + number) * 2 + (calls.is_lossy ? 1 : 0)];
+    return &self.rows_[(collective * most_algorithms + number) * width_codecs.size() +
+                       static_cast<size_t>(calls.width)];
 }
 
 bool Corrections::is_empty() const {

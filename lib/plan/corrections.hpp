@@ -3,11 +3,13 @@
 #pragma once
 
 #include "base/types.hpp"
+#include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace qccl {
 
@@ -18,19 +20,24 @@ struct JobShape {
     bool operator==(const JobShape &) const = default;
 };
 
+// Which codecs are alike: those of more than six bits a value are as int8, the others as int4.
+enum class CodecWidth : uint8_t { none, wide, narrow };
+inline constexpr std::array<std::string_view, 3> width_codecs = {"none", "int8", "int4"};
+CodecWidth width_of(const Codec &codec);
+
 // Travels between ranks as bytes.
 class Corrections {
 public:
     // Of the vectors of calls that are measured.
-    static constexpr std::array<uint64_t, 8> sizes = {8,     64,     512,     4096,
-                                                      32768, 262144, 2097152, 16777216};
+    static constexpr std::array<uint64_t, 10> sizes = {
+        8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
     static constexpr double least = 0.02, most = 50;
 
-    // Calls of which one factor holds at each size. Lossy ones are alike.
+    // Calls of which one factor holds at each size.
     struct Calls {
         Collective collective = Collective::all_reduce;
         Algorithm algorithm; // of algorithms()
-        bool is_lossy = false;
+        CodecWidth width = CodecWidth::none;
     };
 
     JobShape shape;
@@ -52,7 +59,7 @@ private:
     // Null: no such row.
     static const Row *row(const Corrections &self, const Calls &calls);
 
-    std::array<Row, collectives * most_algorithms * 2> rows_{};
+    std::array<Row, collectives * most_algorithms * width_codecs.size()> rows_{};
 };
 
 } // namespace qccl

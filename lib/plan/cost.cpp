@@ -156,7 +156,7 @@ public:
           speeds_(speeds), inner_(inner_codec(algorithm, problem.codec)),
           count_(layout_of(problem, tally.chunks, inner_).largest()),
           outer_bytes_(encoded_chunk(problem.codec)), inner_bytes_(encoded_chunk(inner_)),
-          shares_cores_(speeds.ranks_per_core > 1), sharers_(std::max(1.0, speeds.ranks_per_core)),
+          shares_cores_(speeds.shares_cores()), sharers_(std::max(1.0, speeds.ranks_per_core)),
           waiting_(waiting_share(problem.collective)),
           // Ranks that share a core wait for the work of all that do, the others for the busiest
           // one; the root of a broadcast waits for no rank.

@@ -77,6 +77,9 @@ struct Speeds {
     // Of floats of 8 and 16 bits, what part of these bytes: widening takes as long as coding.
     double narrow_coding = 0.25;
 
+    bool shares_cores() const { return ranks_per_core > 1; }
+    const LinkSpeeds &far_link() const { return shares_cores() ? far.shared : far.alone; }
+
     bool operator==(const Speeds &) const = default;
 };
 
@@ -103,7 +106,8 @@ uint64_t vector_bytes(const Problem &problem);
 
 struct Cost {
     double time_ns = 0;
-    double latency_ns = 0;  // of which: waiting for messages that are under way
+    double correction = 1; // by which it was multiplied, as measured calls took longer than counted
+    double latency_ns = 0; // of which: waiting for messages that are under way
     double messages_ns = 0; // sending and receiving
     double compute_ns = 0;  // copying, encoding, decoding
     double wire_ns = 0;

@@ -22,6 +22,8 @@ std::string print_factor(double factor) { return print("%.3g", factor); }
 // What takes most of the time that `cost` has more than `best`: "1.2 ms more on the wire". The
 // parts of a cost overlap, so that their sum says nothing.
 std::string greatest_excess(const Cost &cost, const Cost &best) {
+    if (cost.time_ns / cost.correction <= best.time_ns / best.correction)
+        return "measured calls by it take longer than is counted";
     struct Part {
         double more;
         const char *where;

@@ -72,6 +72,7 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
     json.update({{"codec", spec(plan.codec)},
                  {"inner_codec", spec(plan.inner_codec)},
                  {"time_us", cost.time_ns / ns_per_us},
+                 {"correction", cost.correction},
                  {"parts_us",
                   {{"latency", cost.latency_ns / ns_per_us},
                    {"messages", cost.messages_ns / ns_per_us},
@@ -106,7 +107,7 @@ Json machine_of(const Explanation &all) {
                  {"ranks_per_core", speeds.ranks_per_core}};
     if (!all.problem.has_hosts()) return json;
     json["host_GBps"] = speeds.is_far_rate_known ? Json(speeds.far_bytes_per_ns) : Json(nullptr);
-    json["host_latency_us"] = speeds.far.alone.latency_ns / ns_per_us;
+    json["host_latency_us"] = speeds.far_link().latency_ns / ns_per_us;
     return json;
 }
 

@@ -126,7 +126,7 @@ void add_places(std::string &text, const Explanation &all) {
         append(
             text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host\n",
             places->hosts().groups(), print_sizes(places->hosts()).c_str(),
-            print_time(speeds.far.alone.latency_ns).c_str(),
+            print_time(speeds.far_link().latency_ns).c_str(),
             speeds.is_far_rate_known ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns);
     add_tiers(text, *places);
     constexpr size_t most_shown = 64;
@@ -166,7 +166,7 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
     using Verdict = ExplainedCandidate::Verdict;
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
-    append(text, "%c %-8s", candidate.verdict == Verdict::chosen ? '*' : ' ',
+    append(text, "%c %-17s", candidate.verdict == Verdict::chosen ? '*' : ' ',
            spec(plan.algorithm).c_str());
     if (candidate.verdict == Verdict::impossible) {
         text.append(" cannot be: ").append(candidate.why).append("\n");
@@ -176,6 +176,8 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
            print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
            cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
            print_time(cost.wire_ns).c_str());
+    if (cost.correction != 1)
+        append(text, " measured to take %.3g of what is counted;", cost.correction);
     append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),
            static_cast<unsigned long long>(plan.geometry.instances),
            plan.geometry.instances == 1 ? "segment" : "segments", plan.geometry.lanes,
@@ -204,7 +206,7 @@ std::string print_text(const Explanation &all) {
             "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";
     else
         add_places(text, all);
-    if (all.tables.speeds.ranks_per_core > 1)
+    if (all.tables.speeds.shares_cores())
         append(text, "  %.3g ranks share a core\n", all.tables.speeds.ranks_per_core);
     for (const ExplainedCandidate &candidate : all.candidates)
         add_candidate(text, candidate, all.planned);

@@ -62,14 +62,14 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
     }
     candidate.plan.geometry = *geometry;
     const auto usual = cut_by(tables.usual_limits);
-    candidate.plan.cost =
-        cost(algorithm, problem, *counted, usual ? *usual : *geometry, tables.speeds);
+    Cost &cost = candidate.plan.cost;
+    cost = qccl::cost(algorithm, problem, *counted, usual ? *usual : *geometry, tables.speeds);
     if (tables.corrections)
-        candidate.plan.cost.time_ns *=
-            tables.corrections->of({.collective = problem.collective,
-                                    .algorithm = algorithm,
-                                    .is_lossy = !problem.codec.is_lossless()},
-                                   vector_bytes(problem));
+        cost.correction = tables.corrections->of({.collective = problem.collective,
+                                                  .algorithm = algorithm,
+                                                  .width = width_of(problem.codec)},
+                                                 vector_bytes(problem));
+    cost.time_ns *= cost.correction;
     if (rounds_between_ranks(algorithm, problem))
         candidate.refusal = "would round the sum at every rank";
     if (algorithm.row().inner_noise && !problem.has_hosts())

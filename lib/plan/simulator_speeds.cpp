@@ -74,7 +74,7 @@ double memory_speed(const Speeds &speeds, const Problem &problem, const Simulate
 }
 
 double crowding(const Speeds &speeds, const Problem &problem) {
-    const bool shares_cores = speeds.ranks_per_core > 1;
+    const bool shares_cores = speeds.shares_cores();
     if (problem.has_hosts()) return polled * (shares_cores ? speeds.far_crowding : 1.4) / 1.4;
     return shares_cores ? crowded : 1;
 }
@@ -132,7 +132,7 @@ ComputeSpeeds compute_speeds(const Speeds &speeds, const Problem &problem, const
                 factor * in_cache(rate.decode_add, measured_memory.decode_add)};
     };
     const bool is_lossless = problem.codec.is_lossless();
-    const bool shares_cores = speeds.ranks_per_core > 1;
+    const bool shares_cores = speeds.shares_cores();
     const double uncached =
         share_between(static_cast<double>(vector_bytes(problem)), cached_vector, uncached_vector);
     return {.copy = cache_speed / slower,

@@ -1,0 +1,91 @@
+"""qccl-perf calibrate: what it writes is read by the library, keeps what was measured before, and what cannot be is refused before
+anything is measured.
+
+usage: calibrate_test.py QCCL_PERF RESULTS
+"""
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+import tool
+from launchers import HERE_ALONE, environment, free_port, start_by_hand
+
+PERF, RESULTS = sys.argv[1:3]
+COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}
+CODECS = {"int4", "minmax", "fp16", "onebit", "topk"}
+
+
+class Calibrate(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.file = self.folder / "deep" / "figures"
+
+    def calibrate(self, *words, **options):
+        return tool.run([PERF, "calibrate", *words], **options)
+
+    def jobs(self):
+        """{(ranks, hosts): {collective: [algorithms]}} of the file."""
+        found = {}
+        for line in self.file.read_text().splitlines():
+            if job := re.fullmatch(r"job ranks=(\d+) hosts=(\d+)", line):
+                now = found[int(job[1]), int(job[2])] = {}
+            elif factor := re.match(r"factor (\S+) (\S+) (none|int8|int4)( \d+=\S+)+$", line):
+                now.setdefault(factor[1], []).append((factor[2], factor[3]))
+        return found
+
+    def test_a_file_for_two_jobs(self):
+        for ranks in (2, 3):
+            said = self.calibrate("-t", ranks, "--out", self.file)
+            self.assertRegex(said.stdout, rf"(?m)^\d+ calls of {ranks} ranks on 1 host, .* and \d+ codecs measured; ")
+            self.assertIn(f"written to {self.file}\n", said.stdout)
+            self.assertEqual(said.stderr, "")
+        jobs = self.jobs()
+        self.assertEqual(set(jobs), {(2, 1), (3, 1)})
+        for job in jobs.values():
+            self.assertEqual(set(job), COLLECTIVES)
+            self.assertLessEqual({("direct", "none"), ("direct", "int8"), ("ring", "none"), ("oneshot", "int4")}, set(job["all_reduce"]))
+        text = self.file.read_text()
+        self.assertLessEqual(CODECS, set(re.findall(r"(?m)^codec (\w+)", text)))
+        self.assertEqual(len(re.findall(r"(?m)^near ", text)), len(set(re.findall(r"(?m)^near \w+", text))))
+        explained = tool.run([RESULTS, "explain"], env={"QCCL_CALIBRATION": str(self.file), "RANK": "", "WORLD_SIZE": ""}, expect=None)
+        self.assertNotIn("is not used", explained.stderr)
+
+    def test_standard_output(self):
+        said = self.calibrate("-t", 2, "--out", "-")
+        self.assertRegex(said.stdout, r"(?s)\A# last of 2 ranks on 1 host.*\nqccl-calibration version=1\nmachine .*\njob ranks=2 hosts=1\n")
+        self.assertIn("codecs measured", said.stderr)
+
+    def test_ranks_of_two_hosts_find_their_rate_in_the_cache(self):
+        cache = {"XDG_CACHE_HOME": str(self.folder), "QCCL_CALIBRATION": ""}
+
+        def job(*command):
+            port = free_port()
+            return start_by_hand([command] * 2, [
+                environment(**HERE_ALONE, **{"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "QCCL_PORT": port,
+                                             "QCCL_HOSTID": f"h{rank}", **cache}) for rank in range(2)])
+        self.assertIn("an unknown rate", job(RESULTS, "explain")[0][1])
+        for status, _, said in job(PERF, "calibrate"):
+            self.assertEqual((status, said), (0, ""))
+        (self.file,) = (self.folder / "qccl").iterdir()
+        self.assertEqual(set(self.jobs()), {(2, 2)})
+        rate = float(re.search(r"(?m)^far .*bytes_per_ns=(\S+)", self.file.read_text())[1])
+        explained = job(RESULTS, "explain")[0][1]
+        self.assertNotIn("an unknown rate", explained)
+        self.assertAlmostEqual(float(re.search(r"(\S+) GB/s for all of a host", explained)[1]), rate, delta=0.02 * rate)
+
+    def test_what_cannot_be_is_refused_at_once(self):
+        said = self.calibrate("-t", 1, expect=2).stderr
+        self.assertEqual(said, "qccl-perf: one rank has nobody to send to: calibrate with 2 or more\n")
+        (self.folder / "file").touch()
+        for path in (self.folder, self.folder / "file" / "below"):
+            said = self.calibrate("-t", 2, "--out", path, expect=2).stderr
+            self.assertEqual(said, f"qccl-perf: --out: {path} cannot be written\n")
+        said = self.calibrate("-t", 2, env={"XDG_CACHE_HOME": "", "HOME": ""}, expect=2).stderr
+        self.assertIn("neither HOME nor XDG_CACHE_HOME", said)
+        self.assertIn("--threads", self.calibrate("--thread", 2, "--ranks", 2, expect=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
