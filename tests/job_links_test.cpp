@@ -102,6 +102,21 @@ void ranks_are_on_nodes_hosts_and_racks() {
     CHECK(are_on_gpus(job_of("node(2 gpu)")) && !are_on_gpus(job_of("node(2 core)")));
 }
 
+void rings_follow_the_widest_links() {
+    CHECK(ring_of(job_of("2 x node(2 gpu nvlink:450) net:50")) ==
+          std::vector<uint32_t>({0, 1, 2, 3}));
+    // NVLink joins 0 with 2, 2 with 1, 1 with 3 and 3 with 0.
+    Graph graph = *parse_synthetic("node(4 gpu)");
+    const std::vector<uint32_t> gpus = graph.of_kind(VertexKind::gpu);
+    for (const auto &[from, to] : {std::pair(0, 2), {2, 1}, {1, 3}, {3, 0}})
+        graph.connect({.from = gpus[static_cast<size_t>(from)],
+                       .to = gpus[static_cast<size_t>(to)],
+                       .link_class = LinkClass::nvlink,
+                       .bytes_per_ns = 50});
+    const auto ring = ring_of(job_on(std::move(graph)));
+    CHECK(ring == std::vector<uint32_t>({0, 2, 1, 3}));
+}
+
 } // namespace
 
 int main() {
@@ -114,6 +129,7 @@ int main() {
         QTEST(settings_stand),
         QTEST(the_slowest_neighbours_set_the_pace_in_a_host),
         QTEST(ranks_are_on_nodes_hosts_and_racks),
+        QTEST(rings_follow_the_widest_links),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

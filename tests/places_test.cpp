@@ -29,6 +29,17 @@ static void rings_are_contiguous_by_host() {
     CHECK(ring_of(nested) == Ranks({0, 4, 2, 5, 1, 3}));
 }
 
+static void a_ring_that_is_given_stands() {
+    const Places places({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, {0, 2, 1});
+    CHECK(ring_of(places) == std::vector<uint32_t>({0, 2, 1}));
+    CHECK_EQ(places.position(1), 2U);
+    CHECK(!(places == on_hosts({0, 0, 0})));
+    CHECK(!places_of({}, {}) && !places_of({}, {0, 1, 2}));
+    const auto turned = places_of({}, {0, 2, 1});
+    CHECK(turned && *turned == places && turned->tiers().empty());
+    CHECK(ring_of(*places_of({{0, 0, 0}, {0, 1, 0}}, {})) == std::vector<uint32_t>({0, 1}));
+}
+
 static void tiers_that_part_nothing_are_left_out() {
     CHECK_EQ(on_hosts({0, 0, 0}).tiers().size(), 0U);
     CHECK_EQ(on_hosts({0, 1, 2}).tiers().size(), 0U);
@@ -46,6 +57,7 @@ static void tiers_that_part_nothing_are_left_out() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(rings_are_contiguous_by_host),
+        QTEST(a_ring_that_is_given_stands),
         QTEST(tiers_that_part_nothing_are_left_out),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

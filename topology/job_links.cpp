@@ -1,6 +1,7 @@
 #include "topology/job_links.hpp"
 
 #include "topology/path.hpp"
+#include "topology/rank_order.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -167,6 +168,10 @@ std::vector<Whereabouts> whereabouts(const JobTopology &job) {
     const bool is_one_place =
         std::ranges::all_of(spots, [&](const Whereabouts &spot) { return spot == spots.front(); });
     return is_one_place ? std::vector<Whereabouts>() : spots;
+}
+
+std::vector<uint32_t> ring_of(const JobTopology &job) {
+    return order_ranks(job.graph, job.places).rings.front().ranks;
 }
 
 } // namespace qccl

@@ -40,8 +40,8 @@ Partition::Partition(std::span<const uint64_t> keys) {
     }
 }
 
-Places::Places(std::vector<Whereabouts> spots)
-    : spots_(std::move(spots)), hosts_(part(spots_, Tier::host)), ring_(spots_.size()),
+Places::Places(std::vector<Whereabouts> spots, std::vector<uint32_t> ring)
+    : spots_(std::move(spots)), hosts_(part(spots_, Tier::host)), ring_(std::move(ring)),
       position_(spots_.size()) {
     size_t finer = spots_.size();
     for (const Tier tier : {Tier::node, Tier::host, Tier::rack}) {
@@ -50,15 +50,28 @@ Places::Places(std::vector<Whereabouts> spots)
         finer = partition.groups();
         tiers_.push_back(std::move(partition));
     }
+    if (ring_.empty()) sort_ring();
+    for (uint32_t at = 0; at < ring_.size(); at++) position_[ring_[at]] = at;
+}
 
-    // Groups in the order of their lowest ranks, so that what lies well stays as it is.
+// Groups in the order of their lowest ranks, so that what lies well stays as it is.
+void Places::sort_ring() {
     const Partition racks = part(spots_, Tier::rack), nodes = part(spots_, Tier::node);
+    ring_.resize(spots_.size());
     std::iota(ring_.begin(), ring_.end(), 0U);
     const auto key = [&](uint32_t rank) {
         return std::tuple(racks.group_of(rank), hosts_.group_of(rank), nodes.group_of(rank), rank);
     };
     std::sort(ring_.begin(), ring_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
-    for (uint32_t at = 0; at < ring_.size(); at++) position_[ring_[at]] = at;
+}
+
+std::shared_ptr<const Places> places_of(std::vector<Whereabouts> spots,
+                                        std::vector<uint32_t> ring) {
+    if (spots.empty()) {
+        if (std::ranges::is_sorted(ring)) return nullptr;
+        spots.resize(ring.size());
+    }
+    return std::make_shared<const Places>(std::move(spots), std::move(ring));
 }
 
 } // namespace qccl

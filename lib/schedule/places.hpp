@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,8 +37,9 @@ private:
 
 class Places {
 public:
-    // By rank.
-    explicit Places(std::vector<Whereabouts> spots);
+    // `spots`: by rank. `ring`: the order in which rings pass the ranks, each once, rank 0 first;
+    // empty: neighbours share a node, a host and a rack as far as that can be.
+    explicit Places(std::vector<Whereabouts> spots, std::vector<uint32_t> ring = {});
 
     uint32_t ranks() const { return static_cast<uint32_t>(spots_.size()); }
     const Whereabouts &of(uint32_t rank) const { return spots_[rank]; }
@@ -46,18 +48,24 @@ public:
     // of hosts that have a rank each, there is nothing to say.
     std::span<const Partition> tiers() const { return tiers_; }
 
-    // Neighbours share a node, a host and a rack as far as that can be; 0, 1, ... where ranks lie
-    // so already.
     std::span<const uint32_t> ring() const { return ring_; }
     uint32_t position(uint32_t rank) const { return position_[rank]; }
 
-    bool operator==(const Places &other) const { return spots_ == other.spots_; }
+    bool operator==(const Places &other) const {
+        return spots_ == other.spots_ && ring_ == other.ring_;
+    }
 
 private:
+    void sort_ring();
+
     std::vector<Whereabouts> spots_;
     Partition hosts_;
     std::vector<Partition> tiers_;
     std::vector<uint32_t> ring_, position_;
 };
+
+// Null where there is nothing to say: all ranks are in one place (which empty `spots` mean, too),
+// and rings pass them by rank.
+std::shared_ptr<const Places> places_of(std::vector<Whereabouts> spots, std::vector<uint32_t> ring);
 
 } // namespace qccl
