@@ -1,9 +1,12 @@
 """What the tests of ranks that others start share: the launchers, and jobs that are started by hand. Knows no programs."""
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
+import tempfile
+import time
 import unittest
 
 RANKS = 4
@@ -15,14 +18,15 @@ LAUNCHERS = {
 }
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_", "PMI_", "PMIX_", "OMPI_", "SLURM_", "QCCL_")
 PATIENCE = 120  # seconds
+FIXED_PORTS = (12000, 32000)  # below Linux' ephemeral ones
 
 
 def free_port():
-    """One whose follower is free as well, also of connections that have ended lately."""
+    """One whose follower is free as well. The kernel gives these numbers to nobody who asks for any, so that they stay free."""
     while True:
+        port = random.randrange(*FIXED_PORTS)
         with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as next_one:
-            one.bind(("", 0))
-            port = one.getsockname()[1]
+            one.bind(("", port))
             next_one.bind(("", port + 1))
             return port
 
@@ -46,12 +50,19 @@ def launch(name, *command):
     return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def start_by_hand(commands, environments, patience=PATIENCE):
-    """(exit status, standard output, standard error) of a process for each."""
-    started = [subprocess.Popen(command, env=one, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-               for command, one in zip(commands, environments, strict=True)]
-    ended = []
-    for process in started:
-        said = process.communicate(timeout=patience)
-        ended.append((process.returncode, *said))
-    return ended
+def start_by_hand(commands, environments, patience=90):
+    """(exit status, standard output, standard error) of a process for each; after `patience` those that still run are killed."""
+    with contextlib.ExitStack() as files:
+        outs, errs = ([files.enter_context(tempfile.TemporaryFile("w+")) for _ in commands] for _ in range(2))
+        started = [subprocess.Popen(command, env=one, stdout=out, stderr=err, text=True)
+                   for command, one, out, err in zip(commands, environments, outs, errs, strict=True)]
+        end = time.monotonic() + patience
+        for process in started:
+            try:
+                process.wait(max(0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for file in outs + errs:
+            file.seek(0)
+        return [(process.returncode, out.read(), err.read()) for process, out, err in zip(started, outs, errs)]
