@@ -28,7 +28,7 @@ case $host in
 {cases}
 *) echo "no host $host in this testbed" >&2; exit 255 ;;
 esac
-exec ip netns exec "$namespace" unshare --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$name" "$*"
+exec taskset -c "$cores" ip netns exec "$namespace" unshare --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$name" "$*"
 """
 
 
@@ -58,15 +58,23 @@ def undisturbed():
             signal.raise_signal(noted[0])
 
 
+def share_of(cores, index, count):
+    """What one of `count` hosts has of these cores, which one or several share where there are too few."""
+    if count >= len(cores):
+        return [cores[index % len(cores)]]
+    return cores[index * len(cores) // count:(index + 1) * len(cores) // count]
+
+
 class Host:
-    def __init__(self, tag, subnet, index):
+    def __init__(self, tag, subnet, index, cores):
         self.index, self.name = index, f"h{index}"
+        self.cores = ",".join(map(str, cores))
         self.address, self.address6 = links.address(subnet, index + 1), links.address6(subnet, index + 1)
         self.namespace, self.veth = links.namespace_name(tag, index), links.veth_name(tag, index)
 
     def command(self, words):
         """The words that run `words` here; the process that they start becomes it."""
-        return ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name,
+        return ["taskset", "-c", self.cores, "ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name,
                 *map(str, words)]
 
     def start(self, words, env=None, **options):
@@ -103,12 +111,16 @@ class Host:
 
 
 class Testbed:
-    """`count` hosts on a bridge, whose links carry `rate` (tc's words; None: no limit) each way."""
+    """`count` hosts on a bridge, whose links carry `rate` (tc's words; None: no limit) each way.
 
-    def __init__(self, count, rate="1gbit", burst="256k", ipv6=False):
+    Each has cores of its own, as far as there are enough: else the kernel puts two ranks of a host on one core now and on two
+    then, and no figure comes twice. `floats`: all run on all cores.
+    """
+
+    def __init__(self, count, rate="1gbit", burst="256k", ipv6=False, floats=False):
         if not 1 <= count <= links.MOST_HOSTS:
             raise ValueError(f"1 to {links.MOST_HOSTS} hosts")
-        self.rate_, self.burst_, self.ipv6_, self.count_ = rate, burst, ipv6, count
+        self.rate_, self.burst_, self.ipv6_, self.count_, self.floats_ = rate, burst, ipv6, count, floats
         self.tag_ = self.lock_ = None
         self.folder = None  # for files that go with the testbed
         self.hosts = []
@@ -137,7 +149,9 @@ class Testbed:
         for index in range(self.count_):
             with undisturbed():
                 links.make_host(self.tag_, subnet, index, self.rate_, self.burst_, self.ipv6_)
-        self.hosts = [Host(self.tag_, subnet, index) for index in range(self.count_)]
+        cores = sorted(os.sched_getaffinity(0))
+        self.hosts = [Host(self.tag_, subnet, index, cores if self.floats_ else share_of(cores, index, self.count_))
+                      for index in range(self.count_)]
         self.bridge = links.bridge_name(self.tag_)
         self.subnet = links.address(subnet, 0) + "/24"
         self.address = links.address(subnet, links.BRIDGE_NUMBER)  # of this machine, as hosts see it
@@ -167,6 +181,6 @@ class Testbed:
         """The path of a program that runs HOST COMMAND..., HOST an address or a name, as launchers expect of ssh."""
         path = self.folder / "agent"
         path.write_text(AGENT.format(cases="\n".join(
-            f"{host.address} | {host.name}) namespace={host.namespace} name={host.name} ;;" for host in self.hosts)))
+            f"{host.address} | {host.name}) namespace={host.namespace} name={host.name} cores={host.cores} ;;" for host in self.hosts)))
         path.chmod(0o755)
         return path
