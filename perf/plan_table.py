@@ -101,6 +101,8 @@ def cells_of(raw):
             continue
         seen = collections.Counter()
         for row in json.loads(path.read_text())["rows"]:
+            if row["bytes"] == 0:  # parts of which ranks have none
+                continue
             cell = (setup, row["collective"], row["bytes"], row["codec"])
             place = cell + (row["in_place"],)
             seen[place] += 1
@@ -182,7 +184,7 @@ def wrong_rates(chosen):
     cells, _ = cells_of(chosen.raw)
     asked = collections.defaultdict(dict)  # {(setup, collective, codec): {bytes: times}}
     for (setup, collective, size, codec), times in cells.items():
-        if SETUPS[setup].hosts > 1 and size > 0:
+        if SETUPS[setup].hosts > 1:
             asked[setup, collective, codec][size] = times
     for setup in SETUPS:
         losses = []
