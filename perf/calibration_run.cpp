@@ -34,6 +34,10 @@ constexpr Band bands[] = {{8, 512, 8, 200, false},
                           {256 * kibibyte, mebibyte, 4, 30, true},
                           {4 * mebibyte, 4 * mebibyte, 4, 5, true},
                           {16 * mebibyte, 16 * mebibyte, 4, 2, true}};
+// Past the caches. Between hosts it would take long and show nothing new, and many ranks would
+// need much memory.
+constexpr Band in_memory = {64 * mebibyte, 64 * mebibyte, 4, 2, true};
+constexpr uint32_t most_ranks_in_memory = 8;
 
 bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
 
@@ -51,10 +55,12 @@ std::vector<std::string> algorithms_of(Collective collective, const Machine &mac
 // Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
 // rounds, messages and bytes tell the one from the other.
 std::vector<Sweep> sweeps_of(const Machine &machine) {
+    std::vector<Band> all(std::begin(bands), std::end(bands));
+    if (machine.hosts() == 1 && machine.ranks <= most_ranks_in_memory) all.push_back(in_memory);
     std::vector<Sweep> sweeps;
     for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                         Collective::all_gather, Collective::broadcast})
-        for (const Band &band : bands)
+        for (const Band &band : all)
             for (const std::string_view codec : width_codecs) {
                 const bool is_lossless = codec == width_codecs.front();
                 if (is_lossless || band.has_codecs)

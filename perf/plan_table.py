@@ -55,7 +55,7 @@ def started(setup, perf):
 
 def command(program, setup, collective, band, codecs, out):
     smallest, largest, iterations = band
-    perf = [str(program), collective, "-b", str(smallest), "-e", str(largest), "-f", "4", "-n", str(iterations), "-w", "2",
+    perf = [str(program), collective, "-b", str(smallest), "-e", str(largest), "-f", "4", "-n", str(iterations), "-w", "1", "-c", "0",
             "--algo", "auto," + COLLECTIVES[collective], "--codec", codecs, "--json", str(out)]
     return started(setup, perf)
 
@@ -82,7 +82,7 @@ def measure(chosen):
     failed = 0
     for name in chosen.setups:
         cache = (chosen.raw / f"{name}.cache").resolve()
-        if chosen.again or not cache.exists():
+        if chosen.again or not any(cache.glob("qccl/*")):
             failed += run(f"{name}, calibration", started(SETUPS[name], [str(chosen.program), "calibrate"]), cache) != 0
         for collective in chosen.collectives:
             for band in bands_up_to(chosen.largest):

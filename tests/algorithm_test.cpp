@@ -4,6 +4,7 @@
 #include "forms.hpp"
 
 #include <cstring>
+#include <numeric>
 
 using namespace qccl;
 
@@ -83,6 +84,36 @@ static void direct_has_no_hot_spot() {
             for (uint32_t b = 0; b < a; b++) CHECK(targets[a][i] != targets[b][i]);
 }
 
+static uint32_t sends_between_hosts(const char *algorithm, Collective collective, uint32_t root,
+                                    const Places &places) {
+    uint32_t sends = 0;
+    for (uint32_t rank = 0; rank < places.ranks(); rank++) {
+        const auto s =
+            emit(algorithm_of(algorithm), collective,
+                 {.size = places.ranks(), .rank = rank, .root = root, .places = &places});
+        CHECK_OK(s);
+        for (const Step &step : s->steps)
+            if (step.verb == Verb::send && places.of(step.peer).host != places.of(rank).host)
+                sends++;
+    }
+    return sends;
+}
+
+// Hosts with as many ranks as a power of two are whole branches, in whatever order ranks lie there.
+static void trees_cross_between_hosts_once() {
+    std::vector<Whereabouts> spots;
+    for (uint32_t rank = 0; rank < 16; rank++)
+        spots.push_back({.node = 0, .host = rank % 4, .rack = 0});
+    const Places places(spots);
+    CHECK_EQ(sends_between_hosts("tree", Collective::all_reduce, 0, places), 2U * 3);
+    CHECK_EQ(sends_between_hosts("tree", Collective::broadcast, 0, places), 3U);
+    CHECK_EQ(sends_between_hosts("tree", Collective::broadcast, 1, places), 3U);
+    // In the order of ranks every child but the nearest three would be on another host.
+    std::vector<uint32_t> by_rank(16);
+    std::iota(by_rank.begin(), by_rank.end(), 0U);
+    CHECK(sends_between_hosts("tree", Collective::broadcast, 0, Places(spots, by_rank)) > 10);
+}
+
 int main() {
     const CMUnitTest tests[] = {
         QTEST(specs_read_back),
@@ -90,6 +121,7 @@ int main() {
         QTEST(impossible_wishes_are_refused),
         QTEST(schedules_are_pure),
         QTEST(direct_has_no_hot_spot),
+        QTEST(trees_cross_between_hosts_once),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

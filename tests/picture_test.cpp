@@ -95,7 +95,7 @@ void links_lead_around_boxes() {
         pugi::xml_document document;
         CHECK(document.load_string(drawn.picture().c_str()));
         const PictureLayout layout = lay_out_picture(
-            drawn.graph, drawn.places, std::min<size_t>(drawn.order.rings.size(), 12));
+            drawn.graph, drawn.places, std::min<size_t>(drawn.order.rings.size(), 12) + 1);
         for (const auto line : document.child("svg").children("polyline")) {
             std::vector<double> numbers;
             std::string points = line.attribute("points").value();
@@ -144,7 +144,8 @@ void machines_may_be_linked_to_the_network() {
 
 void rings_are_drawn() {
     const std::string picture = Drawn("node(4 gpu nvlink:450)").picture();
-    for (const char *words : {"ring 0, ", "ranks 0 1 2 3", "nvlink 150 GB/s", "rank 3", "NUMA 0"})
+    for (const char *words : {"ring 0, ", "ranks 0 1 2 3", "tree, from rank 1 to 0, 2 to 0, 3 to 2",
+                              "nvlink 150 GB/s", "rank 3", "NUMA 0"})
         CHECK(picture.find(words) != std::string::npos);
     CHECK(Drawn("node(gpu)").picture().find("ring 0") == std::string::npos);
 }

@@ -50,7 +50,7 @@ class Forms(unittest.TestCase):
         self.assertEqual(said.stdout, topology("--topology", SOUND).stdout)
         self.assertTrue(xml.etree.ElementTree.parse(names[0]).getroot().tag.endswith("svg"))
         document = json.loads(pathlib.Path(names[1]).read_text())
-        self.assertEqual(list(document), ["version", "connected", "nodes", "links", "ranks", "rings"])
+        self.assertEqual(list(document), ["version", "connected", "nodes", "links", "ranks", "rings", "trees"])
         self.assertEqual((document["version"], len(document["ranks"])), (1, 8))
         self.assertEqual(sorted(document["rings"][0]["ranks"]), list(range(8)))
 

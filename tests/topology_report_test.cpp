@@ -114,6 +114,7 @@ void json_has_it_all() {
     CHECK(json["nodes"].back()["name"] == "a\xef\xbf\xbd");
     CHECK(json["nodes"][1]["name"] == "node0" && json["nodes"][0]["parent"].is_null());
     CHECK_EQ(json["ranks"].size(), 4U);
+    CHECK(json["trees"][0]["parents"].size() == 4 && json["trees"][0]["parents"][0] == 0);
     CHECK(json["rings"][0]["ranks"].size() == 4 && json["rings"][0]["is_rate_known"] == true);
     bool has_unknown = false;
     for (const auto &link : json["links"]) {

@@ -52,7 +52,7 @@ void add_array(std::string &text, const char *key, const std::vector<Json> &elem
 
 std::string print_graph_json(const Graph &graph, std::span<const uint32_t> places,
                              const RankOrder &order) {
-    std::vector<Json> nodes, links, ranks, rings;
+    std::vector<Json> nodes, links, ranks, rings, trees;
     for (uint32_t i = 0; i < graph.vertices().size(); i++)
         nodes.push_back(node_json(graph.vertex(i), i));
     for (const Link &link : graph.links()) links.push_back(link_json(link));
@@ -62,12 +62,14 @@ std::string print_graph_json(const Graph &graph, std::span<const uint32_t> place
         rings.push_back({{"ranks", ring.ranks},
                          {"gb_per_s", measure(ring.bytes_per_ns)},
                          {"is_rate_known", ring.is_rate_known}});
+    if (!order.parents.empty()) trees.push_back({{"parents", order.parents}});
     std::string text = "{\"version\": 1";
     text.append(",\n\"connected\": ").append(graph.is_connected() ? "true" : "false");
     add_array(text, "nodes", nodes);
     add_array(text, "links", links);
     add_array(text, "ranks", ranks);
     add_array(text, "rings", rings);
+    add_array(text, "trees", trees);
     return text + "}\n";
 }
 

@@ -2,7 +2,8 @@
 //
 // A machine is a frame. From its top: its bus (the CPU interconnect), packages with their NUMA
 // nodes, rows of PCI switches, a row of GPUs and NICs each in a column of its own, NVSwitches as
-// bars, room for arcs that are links between GPUs, and a strip for each ring. Machines stand side by side above the bar of their network.
+// bars, room for arcs that are links between GPUs, and a strip for each ring. Machines stand side
+// by side above the bar of their network.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -37,7 +38,7 @@ struct PictureLayout {
 
 // Machines and racks that are built alike are drawn once where the picture would be too wide
 // otherwise. `places`: by rank, its vertex; above NUMA nodes with ranks there is room for arcs, and
-// in machines whose GPUs have ranks there is a strip for each of so many rings.
+// in machines whose GPUs have ranks there is a strip for each of so many rings and trees.
 PictureLayout lay_out_picture(const Graph &graph, std::span<const uint32_t> places, size_t rings);
 
 } // namespace qccl

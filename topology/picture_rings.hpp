@@ -1,4 +1,5 @@
-// The rings through the ranks, drawn over a picture. Used by topology/picture_svg alone. Pure.
+// The rings and the tree through the ranks, drawn over a picture. Used by topology/picture_svg
+// alone. Pure.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -13,13 +14,13 @@
 
 namespace qccl {
 
-// Of so many rings.
+// So many rings and trees.
 size_t count_drawn(const RankOrder &order);
 
 void draw_rings(const Graph &graph, const PictureLayout &layout, std::span<const uint32_t> places,
                 const RankOrder &order, SvgText &svg);
 
-// For the legend. Rings without a colour are not drawn.
+// For the legend, that of the tree last. What has no colour is not drawn.
 struct RingLabel {
     std::string color, text;
 };

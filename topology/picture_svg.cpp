@@ -36,7 +36,8 @@ double width_by_rate(double bytes_per_ns) {
 class Picture {
 public:
     Picture(const Graph &graph, std::span<const uint32_t> places, const RankOrder &order)
-        : graph_(graph), places_(places), order_(order), layout_(lay_out_picture(graph, places, count_drawn(order))) {}
+        : graph_(graph), places_(places), order_(order),
+          layout_(lay_out_picture(graph, places, count_drawn(order))) {}
     std::string draw();
 
 private:
@@ -111,7 +112,8 @@ void Picture::draw_tree_link(const Link &link, uint32_t parent, uint32_t child) 
         // A rack's own bar, or a machine, stands above the bar of the network around it.
         const auto bar = layout_.bars.find(child);
         const bool is_rack = graph_.vertex(child).kind == VertexKind::network;
-        const double top = is_rack && bar != layout_.bars.end() ? bar->second.bottom() : to.bottom();
+        const double top =
+            is_rack && bar != layout_.bars.end() ? bar->second.bottom() : to.bottom();
         return svg_.line({{to.center(), top}, {to.center(), from.y}}, stroke);
     }
     if (has_bar || outer == VertexKind::package)
@@ -135,8 +137,8 @@ void Picture::draw_links() {
             // From NICs and GPUs down to the bars of networks and NVSwitches.
             const bool is_port = inner_kind == VertexKind::nic && layout_.bars.contains(outer) &&
                                  graph_.vertex(outer).kind == VertexKind::network;
-            const bool is_switched = inner_kind == VertexKind::gpu &&
-                                     graph_.vertex(outer).kind == VertexKind::nvswitch;
+            const bool is_switched =
+                inner_kind == VertexKind::gpu && graph_.vertex(outer).kind == VertexKind::nvswitch;
             if (!is_port && !is_switched) continue;
             const Rect &from = layout_.rects.at(inner);
             const double end = is_port ? layout_.bars.at(outer).y : layout_.rects.at(outer).y;
@@ -210,7 +212,8 @@ void Picture::draw_parts() {
         if (part.kind == VertexKind::numa) draw_numa(vertex, rect);
         if (part.kind == VertexKind::nvswitch) {
             svg_.rectangle(rect, "#e9fac8", {"#5c940d"}, 6);
-            svg_.text({rect.x + 6, rect.y + 11}, part_label(part), {.size = 9.5, .anchor = "start"});
+            svg_.text({rect.x + 6, rect.y + 11}, part_label(part),
+                      {.size = 9.5, .anchor = "start"});
         }
         if (part.kind != VertexKind::pci) continue;
         svg_.rectangle(rect, "#d0ebff", {"#1971c2"}, 9);
@@ -244,7 +247,7 @@ void Picture::draw_legend() {
     y += row + 8;
     const std::vector<RingLabel> rings = ring_labels(order_);
     if (!rings.empty())
-        svg_.text({left, y}, "Rings, dashed where no link leads from one to the next",
+        svg_.text({left, y}, "Rings and the tree, dashed where no link leads from one to the next",
                   {.size = 11, .anchor = "start", .is_bold = true});
     for (const RingLabel &ring : rings) {
         y += row;

@@ -1,5 +1,6 @@
 #include "topology/rank_order.hpp"
 
+#include "coll/tree.hpp"
 #include "topology/machine_part.hpp"
 
 #include <algorithm>
@@ -84,8 +85,8 @@ public:
 private:
     struct Known {
         MachinePart part;
-        std::vector<uint32_t> places;               // in the part's numbers
-        std::vector<Ring> rings;                    // likewise
+        std::vector<uint32_t> places;                 // in the part's numbers
+        std::vector<Ring> rings;                      // likewise
         std::map<uint32_t, NearestNics> nearest_nics; // by place
     };
     const Known &known_for(const MachinePart &part, const std::vector<uint32_t> &places);
@@ -102,9 +103,8 @@ NearestNics nearest_nics(const Graph &part, uint32_t place) {
     for (const uint32_t nic : part.of_kind(VertexKind::nic)) {
         const auto path = find_path(part, capacities, place, nic);
         if (!path) continue;
-        const Distance distance = {-path->bytes_per_ns,
-                                   path->count(part, LinkClass::cpu_interconnect),
-                                   path->hops.size()};
+        const Distance distance = {
+            -path->bytes_per_ns, path->count(part, LinkClass::cpu_interconnect), path->hops.size()};
         if (!nearest.nics.empty() && distance > least) continue;
         if (nearest.nics.empty() || distance < least) nearest = {{}, path->bytes_per_ns};
         least = distance;
@@ -117,9 +117,11 @@ const MachineSearch::Known &MachineSearch::known_for(const MachinePart &part,
                                                      const std::vector<uint32_t> &places) {
     for (const Known &known : known_)
         if (known.places == places && known.part.graph == part.graph) return known;
-    Known known{.part = part, .places = places, .rings = find_rings(part.graph, places), .nearest_nics = {}};
-    for (const uint32_t place : places)
-        known.nearest_nics[place] = nearest_nics(part.graph, place);
+    Known known{.part = part,
+                .places = places,
+                .rings = find_rings(part.graph, places),
+                .nearest_nics = {}};
+    for (const uint32_t place : places) known.nearest_nics[place] = nearest_nics(part.graph, place);
     known_.push_back(std::move(known));
     return known_.back();
 }
@@ -168,8 +170,7 @@ RankRing ring_between(const std::vector<Machine> &machines, size_t number,
                       std::span<const uint32_t> places, std::span<const uint32_t> nics) {
     RankRing ring;
     for (const Machine &machine : machines) {
-        auto ranks =
-            ranks_along(machine, machine.rings[number % machine.rings.size()], places);
+        auto ranks = ranks_along(machine, machine.rings[number % machine.rings.size()], places);
         if (!machine.nics.empty())
             leave_by(ranks, machine.nics[number % machine.nics.size()], nics);
         ring.ranks.insert(ring.ranks.end(), ranks.begin(), ranks.end());
@@ -242,8 +243,7 @@ void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
         each_crossing(graph, ring, places, order.nics, [&](const std::vector<Hop> &way) {
             for (const Hop &hop : way) {
                 ring.is_rate_known = ring.is_rate_known && graph.link(hop.link).bytes_per_ns > 0;
-                rate = std::min(rate, capacities.left(hop) /
-                                          uses[hop]);
+                rate = std::min(rate, capacities.left(hop) / uses[hop]);
             }
             ring.is_rate_known = ring.is_rate_known && !way.empty();
         });
@@ -254,7 +254,8 @@ void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
 } // namespace
 
 RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
-    RankOrder order{.rings = {}, .nics = std::vector<uint32_t>(places.size(), no_vertex)};
+    RankOrder order{
+        .rings = {}, .nics = std::vector<uint32_t>(places.size(), no_vertex), .parents = {}};
     std::vector<Machine> machines = group_by_machine(graph, places);
     MachineSearch search(graph);
     size_t most = SIZE_MAX;
@@ -267,6 +268,9 @@ RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
         order.rings.push_back(ring_between(machines, i, places, order.nics));
     for (RankRing &ring : order.rings) begin_with_rank_0(ring.ranks);
     rate_rings(graph, machines, places, order);
+    const Places by_ring(std::vector<Whereabouts>(places.size()), order.rings.front().ranks);
+    order.parents =
+        tree_parents({.size = static_cast<uint32_t>(places.size()), .places = &by_ring}, {}, 0);
     return order;
 }
 

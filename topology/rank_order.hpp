@@ -27,6 +27,9 @@ struct RankOrder {
     // By rank, the NIC (a vertex) on the best path to the network: of equally near ones, that of
     // the fewest ranks, then the lowest. no_vertex: the rank's machine has none.
     std::vector<uint32_t> nics;
+    // By rank, its parent in the tree of an all-reduce, which goes by the positions in the first
+    // ring; rank 0 is the root and its own parent.
+    std::vector<uint32_t> parents;
 };
 
 // `places`: by rank, the vertex where it is: a GPU, a NUMA node, or a machine where nothing better

@@ -31,22 +31,28 @@ uint32_t exchanged_back(uint32_t ranks, uint32_t v) {
     return ranks % 2 != 0 ? ranks - v : (v + ranks - 3) % (ranks - 1) + 1;
 }
 
-// The tree that one chunk travels in.
+// The tree that one chunk travels in. Ranks that follow each other in rings are near each other in
+// trees, too: they are counted by their positions there.
 struct Tree {
     uint32_t ranks;
     uint32_t root;
+    const Places *places;
     bool is_inorder, is_exchanged;
 
     static Tree of(const Team &t, const Choices &choices, uint32_t chunk, uint32_t root) {
-        return {t.size, root, is_double(choices), chunk == 1};
+        return {t.size, root, t.places, is_double(choices), chunk == 1};
+    }
+    uint32_t position(uint32_t rank) const { return places ? places->position(rank) : rank; }
+    uint32_t rank_at(uint32_t position) const {
+        return places ? places->ring()[position] : position;
     }
     uint32_t parent(uint32_t rank) const {
-        uint32_t v = (rank + ranks - root) % ranks;
+        uint32_t v = (position(rank) + ranks - position(root)) % ranks;
         if (v == 0) return rank;
         if (is_exchanged) v = exchanged(ranks, v);
         uint32_t up = is_inorder ? inorder_parent(ranks, v) : binomial_parent(v);
         if (is_exchanged) up = exchanged_back(ranks, up);
-        return (up + root) % ranks;
+        return rank_at((up + position(root)) % ranks);
     }
     std::vector<uint32_t> parents() const {
         std::vector<uint32_t> all(ranks);
@@ -203,6 +209,10 @@ Schedule broadcast_tree(const Team &t, const Choices &choices) {
     std::reverse(positions.begin(), positions.end());
     for (const Position &p : positions) deliver(s, t, p);
     return s;
+}
+
+std::vector<uint32_t> tree_parents(const Team &t, const Choices &choices, uint32_t chunk) {
+    return Tree::of(t, choices, chunk, t.root).parents();
 }
 
 SumOrder by_tree(Collective, const Team &t, const Choices &choices, uint32_t chunk) {

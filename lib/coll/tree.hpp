@@ -6,6 +6,7 @@
 #include "coll/phases.hpp"
 
 #include <string_view>
+#include <vector>
 
 namespace qccl {
 
@@ -18,6 +19,9 @@ extern const Phases tree_phases;
 
 Schedule all_reduce_tree(const Team &team, const Choices &choices);
 Schedule broadcast_tree(const Team &team, const Choices &choices);
+
+// By rank, whom it sends its sums to in the tree of one chunk; the root is its own parent.
+std::vector<uint32_t> tree_parents(const Team &team, const Choices &choices, uint32_t chunk);
 
 SumOrder by_tree(Collective collective, const Team &team, const Choices &choices, uint32_t chunk);
 uint32_t rounds_tree(Collective collective, const Team &team, const Choices &choices);

@@ -29,8 +29,8 @@ CodecWidth width_of(const Codec &codec);
 class Corrections {
 public:
     // Of the vectors of calls that are measured.
-    static constexpr std::array<uint64_t, 10> sizes = {
-        8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+    static constexpr std::array<uint64_t, 11> sizes = {
+        8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
     static constexpr double least = 0.02, most = 50;
 
     // Calls of which one factor holds at each size.
