@@ -4,6 +4,7 @@
 #include "perf/benchmark.hpp"
 #include "perf/codec_bench.hpp"
 #include "perf/number_text.hpp"
+#include "perf/simulated_job.hpp"
 #include "perf/speed_fit.hpp"
 
 #include <algorithm>
@@ -91,15 +92,12 @@ Result<PerfArguments> arguments_of(const Sweep &sweep, uint32_t ranks) {
     return arguments;
 }
 
-// In place and out of place alike. A median is bent by nothing that happens now and then, but says
+// A median is bent by nothing that happens now and then, but says
 // nothing of broadcasts, whose root waits for nobody.
-double measured_ns(const Row &row) {
+double measured_ns(const Row &row, const Measurement &measurement) {
     constexpr double microsecond = 1000;
     const bool runs_ahead = row.operation.collective == Collective::broadcast;
-    const auto time_us = [&](const Measurement &measurement) {
-        return runs_ahead ? measurement.sustained_us : measurement.time_us.median;
-    };
-    return (time_us(row.out_of_place) + time_us(row.in_place)) / 2 * microsecond;
+    return microsecond * (runs_ahead ? measurement.sustained_us : measurement.time_us.median);
 }
 
 Result<Probe> probe_of_row(const Row &row, const Machine &machine, const Tables &tables) {
@@ -111,29 +109,23 @@ Result<Probe> probe_of_row(const Row &row, const Machine &machine, const Tables 
     problem.codec = row.codec;
     problem.places = machine.places.get();
     QCCL_TRY(const Algorithm algorithm, parse_algorithm(row.algorithm));
-    return probe_of(problem, algorithm, measured_ns(row), tables);
+    const double in_place = measured_ns(row, row.in_place),
+                 out_of_place = measured_ns(row, row.out_of_place);
+    return probe_of(problem, algorithm, (in_place + out_of_place) / 2, tables);
 }
 
 // A size that parts among the ranks do not come to exactly counts as the one that was asked for.
-size_t nearest_size(uint64_t bytes) {
+void set_factor(Corrections &job, const Problem &problem, const Algorithm &algorithm,
+                double factor) {
     const auto &sizes = Corrections::sizes;
-    return static_cast<size_t>(
-        std::ranges::find_if(sizes, [&](uint64_t size) { return bytes <= size; }) - sizes.begin());
-}
-
-Corrections corrections_of(std::span<const Probe> probes, const Machine &machine,
-                           const Speeds &speeds) {
-    Corrections job;
-    job.shape = {.ranks = machine.ranks, .hosts = static_cast<uint32_t>(machine.hosts())};
-    for (const Probe &probe : probes) {
-        const size_t size = nearest_size(vector_bytes(probe.problem));
-        if (size == Corrections::sizes.size()) continue;
-        job.set({.collective = probe.problem.collective,
-                 .algorithm = probe.algorithm,
-                 .width = width_of(probe.problem.codec)},
-                size, rounded(probe.measured_ns / probe.predicted_ns(speeds)));
-    }
-    return job;
+    const uint64_t bytes = vector_bytes(problem);
+    const auto *const size =
+        std::ranges::find_if(sizes, [&](uint64_t each) { return bytes <= each; });
+    if (size != sizes.end())
+        job.set({.collective = problem.collective,
+                 .algorithm = algorithm,
+                 .width = width_of(problem.codec)},
+                static_cast<size_t>(size - sizes.begin()), rounded(factor));
 }
 
 std::vector<std::string_view> groups_of(const Machine &machine, bool measures_copies) {
@@ -168,13 +160,14 @@ public:
     Run(Crew &crew, qcclComm_t comm, const Machine &machine, const TellStep &tell)
         : crew_(crew), comm_(comm), machine_(machine), tell_(tell) {}
 
-    // The codecs, one after the other on rank 0.
+    // The codecs on rank 0 alone, which then does the sums.
     Result<Calibrated> measure(bool measures_copies) {
         QCCL_TRY(measure_calls());
         Calibrated found;
         if (crew_.rank() == 0) {
-            QCCL_TRY(found, fit(measures_copies));
             QCCL_TRY(measure_codecs(found));
+            QCCL_TRY(fit(measures_copies, found));
+            QCCL_TRY(simulate_calls(found));
         }
         QCCL_TRY(crew_.barrier());
         return found;
@@ -193,7 +186,10 @@ private:
         steps_ += rated_codecs().size();
         const Audience audience{
             .progress = [this](uint64_t, const std::string &what) { step(what); },
-            .row = [this](const Row &row) { rows_.push_back(row); },
+            .row =
+                [this](const Row &row) {
+                    if (row.operation.count > 0) rows_.push_back(row);
+                },
             .note = [](const std::string &) {}};
         for (const PerfArguments &arguments : all)
             QCCL_TRY(run_benchmark({.crew = crew_,
@@ -205,24 +201,53 @@ private:
         return {};
     }
 
-    Result<Calibrated> fit(bool measures_copies) const {
-        // What is found shall not depend on what somebody says.
-        Machine unsaid = machine_;
-        unsaid.settings.link_rate.reset();
-        unsaid.settings.link_latency.reset();
-        const Tables tables = tables_of(unsaid);
+    // What is found shall not depend on what somebody says.
+    Machine unsaid() const {
+        Machine machine = machine_;
+        machine.settings.link_rate.reset();
+        machine.settings.link_latency.reset();
+        return machine;
+    }
+
+    Done fit(bool measures_copies, Calibrated &found) const {
+        const Machine machine = unsaid();
+        Tables tables = tables_of(machine);
+        found.figures.apply(machine.settings, tables.speeds);
         std::vector<Probe> probes;
         for (const Row &row : rows_) {
-            if (row.operation.count == 0) continue;
-            QCCL_TRY(Probe probe, probe_of_row(row, unsaid, tables));
+            QCCL_TRY(Probe probe, probe_of_row(row, machine, tables));
             probes.push_back(std::move(probe));
         }
         const SpeedFit fit =
             fit_speeds(probes, tables.speeds, figures_of(groups_of(machine_, measures_copies)));
-        return Calibrated{.figures = fit.figures,
-                          .job = corrections_of(probes, unsaid, fit.speeds),
-                          .calls = static_cast<uint32_t>(probes.size()),
-                          .within = fit.within};
+        found.figures.update(fit.figures);
+        found.job.counted.shape = shape_of(machine);
+        for (const Probe &probe : probes)
+            set_factor(found.job.counted, probe.problem, probe.algorithm,
+                       probe.measured_ns / probe.predicted_ns(fit.speeds));
+        found.calls = static_cast<uint32_t>(probes.size());
+        found.within = fit.within;
+        return {};
+    }
+
+    // The same calls in the simulator, with the figures that have been found. Of many ranks that
+    // would take longer than the calls did.
+    Done simulate_calls(Calibrated &found) const {
+        constexpr uint32_t most_ranks = 64;
+        found.job.simulated.shape = found.job.shape();
+        if (machine_.ranks > most_ranks) return {};
+        Machine machine = unsaid();
+        machine.measured = std::make_shared<const Measured>(Measured{found.figures, {}});
+        QCCL_TRY(const SimulatedJob job, SimulatedJob::create(machine, ""));
+        for (const Row &row : rows_) {
+            QCCL_TRY(const Algorithm algorithm, parse_algorithm(row.algorithm));
+            QCCL_TRY(const SimulatedJob::PlannedCall planned,
+                     job.plan(row.operation, &row.codec, algorithm));
+            QCCL_TRY(const Simulation simulation, job.run(planned, repeated_calls(machine.ranks)));
+            set_factor(found.job.simulated, planned.call.problem, algorithm,
+                       measured_ns(row, row.out_of_place) / simulation.time_ns);
+        }
+        return {};
     }
 
     Done measure_codecs(Calibrated &found) {

@@ -16,7 +16,7 @@ namespace qccl::perf {
 
 struct Calibrated {
     Calibration figures;
-    Corrections job;    // of jobs of this shape
+    MeasuredJob job;    // of jobs of this shape
     uint32_t calls = 0; // that were measured
     double within = 0;  // what part of them the figures predict within a fifth of its time
     uint32_t codecs = 0;

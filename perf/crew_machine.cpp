@@ -5,6 +5,7 @@
 #include "base/short_text.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 
 #include <sched.h>
@@ -45,6 +46,19 @@ double most_ranks_per_core(const std::vector<RankFacts> &all) {
     return most;
 }
 
+// Of the host that has the fewest; of all hosts together where they are one machine.
+void take_cores(const std::vector<RankFacts> &all, size_t hosts, Machine &machine) {
+    std::map<uint64_t, cpu_set_t> cores; // by machine
+    for (const RankFacts &each : all) {
+        cpu_set_t &known = cores.try_emplace(each.machine, cpu_set_t{}).first->second;
+        CPU_OR(&known, &known, &each.cores);
+    }
+    int least = INT_MAX;
+    for (auto &[number, known] : cores) least = std::min(least, CPU_COUNT(&known));
+    if (least > 0) machine.cores = least;
+    machine.hosts_share_cores = cores.size() == 1 && hosts > 1;
+}
+
 } // namespace
 
 Result<Machine> machine_of(Crew &crew) {
@@ -61,6 +75,7 @@ Result<Machine> machine_of(Crew &crew) {
     }
     machine.ranks = crew.size();
     machine.ranks_per_core = most_ranks_per_core(all);
+    take_cores(all, hosts.size(), machine);
     if (hosts.size() > 1) {
         machine.places = std::make_shared<const Places>(std::move(spots));
         machine.far = FarLink();

@@ -6,8 +6,8 @@
 
 namespace qccl::perf {
 
-// Which ranks are on one host, and how many share a core: from what the ranks tell each other. All
-// ranks call it together.
+// Which ranks are on one host, on which cores, and how many share a core: from what the ranks tell
+// each other. All ranks call it together.
 Result<Machine> machine_of(Crew &crew);
 
 } // namespace qccl::perf

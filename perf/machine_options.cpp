@@ -186,7 +186,7 @@ static Done take_hosts(const MachineQuestion &question, Machine &machine) {
     return {};
 }
 
-static JobShape shape_of(const Machine &machine) {
+JobShape shape_of(const Machine &machine) {
     return {.ranks = machine.ranks, .hosts = static_cast<uint32_t>(machine.hosts())};
 }
 
@@ -195,7 +195,10 @@ static Done take_calibration(Machine &machine) {
     if (!found.warning.empty()) std::fprintf(stderr, "%s\n", found.warning.c_str());
     if (!found.file) return {};
     Measured measured{.figures = found.file->figures, .job = {}};
-    if (const Corrections *const job = found.file->of(shape_of(machine))) measured.job = *job;
+    if (const MeasuredJob *const job = found.file->of(shape_of(machine))) {
+        measured.job = job->counted;
+        machine.simulated = std::make_shared<const Corrections>(job->simulated);
+    }
     machine.measured = std::make_shared<const Measured>(measured);
     return {};
 }

@@ -57,6 +57,7 @@ struct Machine {
     double ranks_per_core = 1;        // of the host where they are most
     // On this machine, unless a topology describes another one; null: nothing.
     std::shared_ptr<const Measured> measured = nullptr;
+    std::shared_ptr<const Corrections> simulated = nullptr; // of the simulator; null: nothing
     Settings settings = {}; // of this process, and the question's own rate and latency
 
     size_t hosts() const { return places ? places->hosts().groups() : 1; }
@@ -65,6 +66,8 @@ struct Machine {
     // nothing be promised.
     std::optional<double> far_bytes_per_ns() const;
 };
+
+JobShape shape_of(const Machine &machine);
 
 // Refuses with a sentence: a topology that cannot be read, has no room for the ranks or stands
 // beside --hosts, numbers of ranks that differ, and settings that cannot be. Says on standard error

@@ -30,14 +30,6 @@ struct SimulatedCase {
     Simulation simulation;
 };
 
-// As a benchmark has it: ranks begin together, and the first call is not counted. Of very many
-// ranks there is but one call, which takes long enough to simulate.
-static SimulationOptions repetition(uint32_t ranks) {
-    constexpr uint32_t many_ranks = 1024;
-    if (ranks > many_ranks) return {};
-    return {.calls = 2, .lead_in = 1};
-}
-
 class SimulatedRun {
 public:
     SimulatedRun(const SimulateArguments &arguments, const std::vector<std::string> &command_line)
@@ -119,7 +111,7 @@ private:
     }
 
     Result<Simulation> simulated(const SimulatedJob::PlannedCall &planned) {
-        SimulationOptions options = repetition(calls_.ranks);
+        SimulationOptions options = repeated_calls(calls_.ranks);
         options.progress = [this](uint64_t done, uint64_t of) { tell_progress(done, of); };
         if (!arguments_.perfetto_file.empty() && !has_files_) QCCL_TRY(write_trace(planned));
         return job_->run(planned, options);

@@ -9,6 +9,12 @@ namespace qccl::perf {
 
 static uint32_t nodes_of(const Machine &machine) { return static_cast<uint32_t>(machine.hosts()); }
 
+SimulationOptions repeated_calls(uint32_t ranks) {
+    constexpr uint32_t many_ranks = 1024;
+    if (ranks > many_ranks) return {};
+    return {.calls = 2, .lead_in = 1};
+}
+
 // Ranks that share caches and memory.
 SimulatedHost SimulatedJob::host() const {
     size_t most = machine_->ranks;
@@ -66,7 +72,28 @@ Result<SimulatedJob::PlannedCall> SimulatedJob::plan(const Operation &operation,
     return planned;
 }
 
+static void multiply(Simulation &simulation, double factor) {
+    PathTimes &critical = simulation.critical;
+    for (double *const time : {&simulation.time_ns, &critical.compute_ns, &critical.handling_ns,
+                               &critical.wire_ns, &critical.latency_ns, &simulation.compute_ns})
+        *time *= factor;
+    for (std::vector<double> *const times : {&simulation.finish_ns, &simulation.busy_ns})
+        for (double &time : *times) time *= factor;
+}
+
 Result<Simulation> SimulatedJob::run(const PlannedCall &planned, SimulationOptions options) const {
+    QCCL_TRY(Simulation simulation, run_uncorrected(planned, options));
+    const Problem &problem = planned.call.problem;
+    if (machine_->simulated)
+        multiply(simulation, machine_->simulated->of({.collective = problem.collective,
+                                                      .algorithm = planned.call.algorithm,
+                                                      .width = width_of(problem.codec)},
+                                                     vector_bytes(problem)));
+    return simulation;
+}
+
+Result<Simulation> SimulatedJob::run_uncorrected(const PlannedCall &planned,
+                                                 SimulationOptions options) const {
     if (rates_.line_burst_bytes > 0 && options.calls > 1) {
         constexpr double hardly_any = 0.2;
         SimulatedCall lossless = planned.call;

@@ -23,6 +23,7 @@ constexpr const char *sample = "# measured\n"
                                "job ranks=4 hosts=2\n"
                                "factor all_reduce tree:shape=double int8 4096=0.5 16384=2\n"
                                "factor broadcast ring none 8=1.5\n"
+                               "simulated broadcast ring none 8=1.25\n"
                                "job hosts=1 ranks=2\n";
 
 CalibrationFile read(std::string_view text) {
@@ -124,20 +125,24 @@ static void newer_figures_replace_older_ones() {
 static void jobs_have_factors_of_their_own() {
     CalibrationFile file = read(sample);
     CHECK_EQ(file.jobs.size(), 2U);
-    const Corrections *const job = file.of({.ranks = 4, .hosts = 2});
-    CHECK(job && file.of({.ranks = 2, .hosts = 1})->is_empty());
+    const MeasuredJob *const measured = file.of({.ranks = 4, .hosts = 2});
+    CHECK(measured && file.of({.ranks = 2, .hosts = 1})->counted.is_empty());
+    const Corrections *const job = &measured->counted;
     CHECK(!file.of({.ranks = 2, .hosts = 2}));
     const auto tree = parse_algorithm("tree:shape=double"), ring = parse_algorithm("ring");
     CHECK(tree && ring);
     CHECK_EQ(job->of({.algorithm = *tree, .width = CodecWidth::wide}, 4096), 0.5);
     CHECK_EQ(job->of({.collective = Collective::broadcast, .algorithm = *ring}, 8), 1.5);
-    Corrections newer;
-    newer.shape = {.ranks = 4, .hosts = 2};
-    newer.set({.algorithm = *ring}, 0, 3);
+    const Corrections::Calls broadcasts = {.collective = Collective::broadcast, .algorithm = *ring};
+    CHECK_EQ(measured->simulated.of(broadcasts, 8), 1.25);
+    MeasuredJob newer;
+    newer.counted.shape = newer.simulated.shape = {.ranks = 4, .hosts = 2};
+    newer.counted.set({.algorithm = *ring}, 0, 3);
+    newer.simulated.set(broadcasts, 2, 0.5);
     file.replace(newer);
     CHECK_EQ(file.jobs.size(), 2U);
     const CalibrationFile again = read(print(file));
-    const Corrections *const found = again.of({.ranks = 4, .hosts = 2});
+    const MeasuredJob *const found = again.of({.ranks = 4, .hosts = 2});
     CHECK(found && std::memcmp(found, &newer, sizeof newer) == 0);
 }
 

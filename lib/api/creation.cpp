@@ -154,7 +154,7 @@ Done Creation::learn_what_was_measured(const std::optional<CalibrationFile> &fil
     Measured mine;
     if (file) {
         mine.figures = file->figures;
-        if (const Corrections *const job = file->of(shape())) mine.job = *job;
+        if (const MeasuredJob *const job = file->of(shape())) mine.job = job->counted;
     }
     std::vector<Measured> all(bootstrap_.size());
     QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));

@@ -19,7 +19,7 @@ static_assert(std::is_trivially_copyable_v<Measured>);
 namespace {
 
 constexpr std::string_view title = "qccl-calibration", codec_group = "codec", job_group = "job",
-                           factor_group = "factor";
+                           counted_group = "factor", simulated_group = "simulated";
 
 constexpr double second = 1e9;
 
@@ -111,7 +111,8 @@ Names groups() {
     Names names;
     for (const CalibratedFigure &row : table)
         if (names.empty() || names.back() != row.group) names.push_back(row.group);
-    for (const std::string_view other : {"codec NAME", "job", "factor COLLECTIVE ALGORITHM none"})
+    for (const std::string_view other : {"codec NAME", "job", "factor COLLECTIVE ALGORITHM CODEC",
+                                         "simulated COLLECTIVE ALGORITHM CODEC"})
         names.push_back(other);
     return names;
 }
@@ -136,7 +137,8 @@ public:
         if (line.starts_with("machine ")) return take_machine(trimmed(line.substr(8)));
         const auto words = words_of(line);
         if (words.front() == job_group) return take_job(words);
-        if (words.front() == factor_group) return take_factors(words);
+        if (words.front() == counted_group) return take_factors(words, &MeasuredJob::counted);
+        if (words.front() == simulated_group) return take_factors(words, &MeasuredJob::simulated);
         // A codec's name may have a '=' itself.
         const bool is_codec = words.front() == codec_group;
         const auto item = is_codec ? words.begin() + std::min<ptrdiff_t>(2, std::ssize(words))
@@ -235,12 +237,12 @@ private:
         }
         if (shape.ranks == 0 || shape.hosts == 0) return refuse("a job has ranks= and hosts=");
         if (file_.of(shape)) return refuse("the job is given twice");
-        file_.jobs.push_back({});
-        file_.jobs.back().shape = shape;
+        MeasuredJob &job = file_.jobs.emplace_back();
+        job.counted.shape = job.simulated.shape = shape;
         return {};
     }
 
-    Done take_factors(std::span<const std::string_view> words) {
+    Done take_factors(std::span<const std::string_view> words, Corrections MeasuredJob::*to) {
         constexpr size_t first_factor = 4;
         if (file_.jobs.empty()) return refuse("there is no line of a job before it");
         if (words.size() <= first_factor)
@@ -264,8 +266,8 @@ private:
                               excerpt(parts.before).c_str(), sizes_in_words().c_str());
             QCCL_TRY(const double factor,
                      parse_number("factor", parts.behind, Corrections::least, Corrections::most));
-            file_.jobs.back().set(calls, static_cast<size_t>(size - Corrections::sizes.begin()),
-                                  factor);
+            (file_.jobs.back().*to)
+                .set(calls, static_cast<size_t>(size - Corrections::sizes.begin()), factor);
         }
         return {};
     }
@@ -314,17 +316,17 @@ Result<CalibrationFile> parse_calibration(std::string_view text) {
     return reader.finish();
 }
 
-const Corrections *CalibrationFile::of(const JobShape &shape) const {
-    const auto found = std::ranges::find(jobs, shape, &Corrections::shape);
+const MeasuredJob *CalibrationFile::of(const JobShape &shape) const {
+    const auto found = std::ranges::find(jobs, shape, &MeasuredJob::shape);
     return found == jobs.end() ? nullptr : &*found;
 }
 
-void CalibrationFile::replace(const Corrections &job) {
-    std::erase_if(jobs, [&](const Corrections &each) { return each.shape == job.shape; });
+void CalibrationFile::replace(const MeasuredJob &job) {
+    std::erase_if(jobs, [&](const MeasuredJob &each) { return each.shape() == job.shape(); });
     jobs.push_back(job);
 }
 
-static void append_factors(std::string &text, const Corrections &job,
+static void append_factors(std::string &text, std::string_view group, const Corrections &job,
                            const Corrections::Calls &calls) {
     bool has_any = false;
     for (size_t i = 0; i < Corrections::sizes.size(); i++) {
@@ -332,7 +334,7 @@ static void append_factors(std::string &text, const Corrections &job,
         if (factor == 0) continue;
         if (!has_any)
             text.append("\n")
-                .append(factor_group)
+                .append(group)
                 .append(" ")
                 .append(name(calls.collective))
                 .append(" ")
@@ -343,6 +345,15 @@ static void append_factors(std::string &text, const Corrections &job,
         text.append(" ").append(std::to_string(Corrections::sizes[i])).append("=");
         append_number(text, static_cast<float>(factor));
     }
+}
+
+static void append_factors(std::string &text, std::string_view group, const Corrections &job) {
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                        Collective::all_gather, Collective::broadcast})
+        for (const Algorithm &algorithm : algorithms())
+            for (const CodecWidth width : {CodecWidth::none, CodecWidth::wide, CodecWidth::narrow})
+                append_factors(text, group, job,
+                               {.collective = collective, .algorithm = algorithm, .width = width});
 }
 
 std::string print(const CalibrationFile &file) {
@@ -366,18 +377,12 @@ std::string print(const CalibrationFile &file) {
             append_number(text, rate.*(operation.rate));
         }
     }
-    for (const Corrections &job : file.jobs) {
+    for (const MeasuredJob &job : file.jobs) {
         text.append("\n").append(job_group).append(" ranks=").append(
-            std::to_string(job.shape.ranks));
-        text.append(" hosts=").append(std::to_string(job.shape.hosts));
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                            Collective::all_gather, Collective::broadcast})
-            for (const Algorithm &algorithm : algorithms())
-                for (const CodecWidth width :
-                     {CodecWidth::none, CodecWidth::wide, CodecWidth::narrow})
-                    append_factors(
-                        text, job,
-                        {.collective = collective, .algorithm = algorithm, .width = width});
+            std::to_string(job.shape().ranks));
+        text.append(" hosts=").append(std::to_string(job.shape().hosts));
+        append_factors(text, counted_group, job.counted);
+        append_factors(text, simulated_group, job.simulated);
     }
     return text + "\n";
 }

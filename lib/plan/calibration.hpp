@@ -9,12 +9,14 @@
 //     codec int8 encode=21.4 decode=30.2 decode_add=28.8
 //     job ranks=4 hosts=2
 //     factor all_reduce ring none 8=1.02 64=0.97 512=1
+//     simulated all_reduce ring none 8=0.91 64=0.88 512=1.1
 //
 // First comes the line with the version, then the machine that was measured, in words by which it
 // is known again. Each further line names a group of figures and gives some of them; what no line
 // gives stays as it is built in. Rates are bytes a nanosecond, which is GB/s, of unencoded values.
 // Behind the line of a job stand the factors by which calls there take longer than the figures say:
-// of a collective by an algorithm with one of three codecs, by the vector's bytes.
+// of a collective by an algorithm with one of three codecs, by the vector's bytes; and those by
+// which they take longer than the simulator says.
 #pragma once
 
 #include "base/result.hpp"
@@ -76,15 +78,23 @@ struct Measured {
     Corrections job; // empty, or of a job of its shape
 };
 
+// How calls of one job were measured to differ from what is said of them; both of one shape.
+struct MeasuredJob {
+    Corrections counted;   // of the planner's cost model
+    Corrections simulated; // of the simulator
+
+    const JobShape &shape() const { return counted.shape; }
+};
+
 struct CalibrationFile {
     std::string machine;
     Calibration figures;
-    std::vector<Corrections> jobs = {}; // of different shapes
+    std::vector<MeasuredJob> jobs = {}; // of different shapes
 
     // Of a job of this shape; null: none.
-    const Corrections *of(const JobShape &shape) const;
-    // In place of those of the same shape, if there are any.
-    void replace(const Corrections &job);
+    const MeasuredJob *of(const JobShape &shape) const;
+    // In place of that of the same shape, if there is any.
+    void replace(const MeasuredJob &job);
 };
 
 // An error (invalid_argument) names the line and what is possible.
