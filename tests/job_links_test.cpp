@@ -3,6 +3,7 @@
 
 #include "topology/job_links.hpp"
 #include "topology/network_source.hpp"
+#include "topology/rank_order.hpp"
 #include "topology/rank_places.hpp"
 #include "topology/synthetic.hpp"
 
@@ -115,6 +116,11 @@ void rings_follow_the_widest_links() {
                        .bytes_per_ns = 50});
     const auto ring = ring_of(job_on(std::move(graph)));
     CHECK(ring == std::vector<uint32_t>({0, 2, 1, 3}));
+    for (const char *text :
+         {"8 x node(8 gpu nvlink:450) net:50x8", "2 x rack(3 x node(2 numa) net:10) net:40"}) {
+        const JobTopology job = job_of(text);
+        CHECK(ring_of(job) == order_ranks(job.graph, job.places).rings.front().ranks);
+    }
 }
 
 } // namespace

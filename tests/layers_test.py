@@ -24,7 +24,7 @@ MAY_KNOW = {
     "lib/transport": ["lib/base", "lib/record"],
     "lib/engine": ["lib/base", "lib/schedule", "lib/codec", "lib/device", "lib/record", "lib/trace", "lib/transport", "kernels"],
     "bootstrap": ["lib/base"],
-    "topology": ["lib/base", "lib/schedule", "lib/plan"],
+    "topology": ["lib/base", "lib/schedule", "lib/coll", "lib/plan"],
     "lib/api": ["lib/base", "lib/schedule", "lib/coll", "lib/codec", "lib/plan", "lib/device", "lib/record", "lib/trace", "lib/transport",
                 "lib/engine", "kernels", "bootstrap", "topology", "include"],
     "include": ["include"],

@@ -11,7 +11,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
-ROOMS = (".", "bootstrap", "examples", "include", "kernels", "lib", "perf", "tests")
+ROOMS = (".", "bootstrap", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
 FORMATTER = "clang-format-14"  # other releases format otherwise
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60

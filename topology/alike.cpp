@@ -26,10 +26,12 @@ std::string Likeness::describe_links(uint32_t vertex,
         const auto other = places.find(link.other(vertex));
         // Outside of the machine, how many levels up counts.
         size_t up = 0;
-        for (uint32_t at = vertex; other == places.end() && at != no_vertex && at != link.other(vertex);
+        for (uint32_t at = vertex;
+             other == places.end() && at != no_vertex && at != link.other(vertex);
              at = graph_.vertex(at).parent)
             up++;
-        text += (other == places.end() ? "up " + std::to_string(up) : std::to_string(other->second));
+        text +=
+            (other == places.end() ? "up " + std::to_string(up) : std::to_string(other->second));
         text += ' ' + text_of(link);
     }
     return text;

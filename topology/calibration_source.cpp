@@ -35,8 +35,9 @@ Result<FoundCalibration> find_calibration(const Settings &settings) {
         return Error::make(Code::invalid_argument, "QCCL_CALIBRATION: %.160s: %.300s", path.c_str(),
                            file.error().text);
     if (const std::string machine = machine_identity(); file->machine != machine)
-        found.warning = "QCCL_CALIBRATION: " + path + " is not used: it was measured on another machine (" +
-                        file->machine + "), and this is " + machine;
+        found.warning = "QCCL_CALIBRATION: " + path +
+                        " is not used: it was measured on another machine (" + file->machine +
+                        "), and this is " + machine;
     else
         found = {.file = std::move(*file), .path = path, .warning = ""};
     return found;

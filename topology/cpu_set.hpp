@@ -26,9 +26,8 @@ public:
     // "ff,ffffffff": hexadecimal words of 32 processors, the highest first, as Linux prints masks.
     // The empty set is "0".
     std::string print() const;
-    // Also with words that have leading zeros or "0x", or between two others nothing for 0, as hwloc
-    // prints them. Empty where the text is no such mask or has
-    // too many processors.
+    // Also with words that have leading zeros or "0x", or between two others nothing for 0, as
+    // hwloc prints them. Empty where the text is no such mask or has too many processors.
     static std::optional<CpuSet> parse(std::string_view mask);
 
 private:

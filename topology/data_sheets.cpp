@@ -32,9 +32,8 @@ double xgmi_rate(std::string_view arch) {
         std::string_view arch;
         double rate;
     };
-    static constexpr Row rows[] = {{"gfx906", 46}, {"gfx908", 46}, {"gfx90a", 50},
-                                   {"gfx940", 64}, {"gfx941", 64}, {"gfx942", 64},
-                                   {"gfx950", 76.8}};
+    static constexpr Row rows[] = {{"gfx906", 46}, {"gfx908", 46}, {"gfx90a", 50},  {"gfx940", 64},
+                                   {"gfx941", 64}, {"gfx942", 64}, {"gfx950", 76.8}};
     for (const Row &row : rows)
         if (row.arch == arch) return row.rate;
     return 0;
@@ -50,17 +49,17 @@ double cpu_interconnect_rate(std::string_view vendor, uint32_t family, uint32_t 
     };
     static constexpr double bytes_each = 2;
     static constexpr Row rows[] = {
-        {"GenuineIntel", 6, 0x3f, 0x3f, 2, 9.6},  // Haswell: QPI
-        {"GenuineIntel", 6, 0x4f, 0x4f, 2, 9.6},  // Broadwell: QPI
-        {"GenuineIntel", 6, 0x55, 0x55, 3, 10.4}, // Skylake, Cascade Lake: UPI
-        {"GenuineIntel", 6, 0x6a, 0x6a, 3, 11.2}, // Ice Lake
-        {"GenuineIntel", 6, 0x8f, 0x8f, 4, 16},   // Sapphire Rapids: UPI 2.0
-        {"GenuineIntel", 6, 0xcf, 0xcf, 4, 20},   // Emerald Rapids
-        {"GenuineIntel", 6, 0xad, 0xad, 6, 24},   // Granite Rapids
-        {"AuthenticAMD", 0x17, 0x30, 0x3f, 4, 16},   // Rome: Infinity Fabric
-        {"AuthenticAMD", 0x19, 0x00, 0x0f, 4, 18},   // Milan
-        {"AuthenticAMD", 0x19, 0x10, 0x1f, 4, 32},   // Genoa
-        {"AuthenticAMD", 0x1a, 0x00, 0x1f, 4, 32},   // Turin
+        {"GenuineIntel", 6, 0x3f, 0x3f, 2, 9.6},   // Haswell: QPI
+        {"GenuineIntel", 6, 0x4f, 0x4f, 2, 9.6},   // Broadwell: QPI
+        {"GenuineIntel", 6, 0x55, 0x55, 3, 10.4},  // Skylake, Cascade Lake: UPI
+        {"GenuineIntel", 6, 0x6a, 0x6a, 3, 11.2},  // Ice Lake
+        {"GenuineIntel", 6, 0x8f, 0x8f, 4, 16},    // Sapphire Rapids: UPI 2.0
+        {"GenuineIntel", 6, 0xcf, 0xcf, 4, 20},    // Emerald Rapids
+        {"GenuineIntel", 6, 0xad, 0xad, 6, 24},    // Granite Rapids
+        {"AuthenticAMD", 0x17, 0x30, 0x3f, 4, 16}, // Rome: Infinity Fabric
+        {"AuthenticAMD", 0x19, 0x00, 0x0f, 4, 18}, // Milan
+        {"AuthenticAMD", 0x19, 0x10, 0x1f, 4, 32}, // Genoa
+        {"AuthenticAMD", 0x1a, 0x00, 0x1f, 4, 32}, // Turin
     };
     for (const Row &row : rows)
         if (row.vendor == vendor && row.family == family && row.first_model <= model &&

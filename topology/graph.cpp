@@ -42,6 +42,10 @@ Done check_vertices(const Graph &graph, std::string_view source) {
         if (vertex.parent != no_vertex && !may_contain(graph.vertex(vertex.parent), vertex))
             return refuse(source,
                           describe(graph, i) + " cannot lie in " + describe(graph, vertex.parent));
+        const bool is_outside =
+            vertex.kind == VertexKind::machine || vertex.kind == VertexKind::network;
+        if (vertex.parent == no_vertex && !is_outside)
+            return refuse(source, describe(graph, i) + " lies in no machine");
         if (!vertex.bus_id.empty() && !bus_ids.insert({graph.machine_of(i), vertex.bus_id}).second)
             return refuse(source, "two parts of one machine have the bus id " + vertex.bus_id);
     }
@@ -136,7 +140,8 @@ bool Graph::is_connected() const {
 }
 
 Done check(const Graph &graph, std::string_view source) {
-    if (graph.is_empty()) return refuse(source, "there is no machine in it");
+    if (graph.of_kind(VertexKind::machine).empty())
+        return refuse(source, "there is no machine in it");
     QCCL_TRY(check_vertices(graph, source));
     QCCL_TRY(check_links(graph, source));
     if (!graph.is_connected()) return refuse(source, "not all of its parts are connected by links");

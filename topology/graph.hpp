@@ -52,9 +52,9 @@ struct Vertex {
     std::string bus_id = {}; // of PCI devices, "0000:1b:00.0"; unique within a machine
     // What its machine calls it: the number of a NUMA node, package, GPU or NIC.
     uint32_t number = 0;
-    CpuSet cpus = {};      // of a NUMA node
-    std::string arch = {}; // of a GPU: "sm90", "gfx942"
-    bool rdma = false;     // of a NIC: it moves memory without the processor
+    CpuSet cpus = {};       // of a NUMA node
+    std::string arch = {};  // of a GPU: "sm90", "gfx942"
+    bool rdma = false;      // of a NIC: it moves memory without the processor
     bool gpudirect = false; // of a NIC: it reads and writes the memory of GPUs
 
     bool operator==(const Vertex &) const = default;
@@ -79,8 +79,8 @@ public:
 
     // Returns the number of the new vertex, by which links name it.
     uint32_t add(Vertex vertex);
-    // Copies all vertices and links of another graph, whose vertex 0 comes to lie in `parent`. Returns
-    // the number of that vertex here; the others follow in their order.
+    // Copies all vertices and links of another graph, whose vertex 0 comes to lie in `parent`.
+    // Returns the number of that vertex here; the others follow in their order.
     uint32_t add(const Graph &other, uint32_t parent);
     // Both ends have been added before.
     void connect(const Link &link);

@@ -12,8 +12,8 @@ namespace qccl {
 
 // An object of `version` (1), `connected`, `nodes` (the parts: `id`, `kind` and what is known of
 // them; `parent` is an id), `links` (`from` and `to` are ids; `gb_per_s` each way and `latency_ns`
-// are null where they are unknown), `ranks` (the ids of each rank's part and NIC) and `rings` (ranks
-// in their order). Bytes that are no UTF-8 become U+FFFD. `places`: by rank, its vertex.
+// are null where they are unknown), `ranks` (the ids of each rank's part and NIC) and `rings`
+// (ranks in their order). Bytes that are no UTF-8 become U+FFFD. `places`: by rank, its vertex.
 std::string print_graph_json(const Graph &graph, std::span<const uint32_t> places,
                              const RankOrder &order);
 

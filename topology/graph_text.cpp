@@ -12,7 +12,8 @@ namespace {
 
 bool is_plain(char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-           (letter >= '0' && letter <= '9') || std::string_view("_.:,/+-").find(letter) != std::string_view::npos;
+           (letter >= '0' && letter <= '9') ||
+           std::string_view("_.:,/+-").find(letter) != std::string_view::npos;
 }
 
 void add_text(std::string &line, const char *key, const std::string &text) {
@@ -95,8 +96,7 @@ Error refuse(std::string_view what, const std::string &sentence) {
                        sentence.c_str());
 }
 
-template <class Number>
-Result<Number> LineReader::number(std::string_view what, Number most) {
+template <class Number> Result<Number> LineReader::number(std::string_view what, Number most) {
     const std::string_view digits = word();
     Number value = 0;
     const char *const end = digits.data() + digits.size();
@@ -159,7 +159,7 @@ Result<VertexKind> read_kind(std::string_view word) {
 
 Done read_key(std::string_view key, LineReader &line, Vertex &vertex) {
     if (key == "in") {
-        QCCL_TRY(vertex.parent, line.number<uint32_t>(key, no_vertex));
+        QCCL_TRY(vertex.parent, line.number<uint32_t>(key, no_vertex - 1));
     } else if (key == "number") {
         QCCL_TRY(vertex.number, line.number<uint32_t>(key, UINT32_MAX));
     } else if (key == "name") {
@@ -190,8 +190,8 @@ Done read_part(LineReader &line, Graph &graph) {
         return refuse("part", std::to_string(number) + " stands where part " +
                                   std::to_string(expected) + " is expected");
     if (expected >= Graph::most_vertices)
-        return refuse("the topology", "has more than " + std::to_string(Graph::most_vertices) +
-                                          " parts");
+        return refuse("the topology",
+                      "has more than " + std::to_string(Graph::most_vertices) + " parts");
     Vertex vertex;
     QCCL_TRY(vertex.kind, read_kind(line.word()));
     KeySet keys;
@@ -280,8 +280,8 @@ Result<Graph> parse_graph_text(std::string_view text, std::string_view source) {
     for (size_t number = 1; !text.empty() || number == 1; number++) {
         const std::string_view line = text.substr(0, text.find('\n'));
         text.remove_prefix(std::min(line.size() + 1, text.size()));
-        const Done done = number == 1 ? read_head(LineReader(line))
-                                      : read_line(LineReader(line), graph);
+        const Done done =
+            number == 1 ? read_head(LineReader(line)) : read_line(LineReader(line), graph);
         if (!done)
             return Error::make(Code::invalid_argument, "%.100s, line %zu: %.350s", named.c_str(),
                                number, done.error().text);

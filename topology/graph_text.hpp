@@ -9,10 +9,10 @@
 //   link 1 2 pcie rate 63.01538461538462 latency 500 width 16
 //
 // Parts are numbered in order from 0; `in` is the part that contains one. Rates are GB/s each way,
-// latencies ns; both are 0 (unknown) if they are left out, as is `number`. `width` is 1 if left out.
-// NICs may have the words rdma and gpudirect. A `#` where a word would begin starts a comment. Words
-// that hold anything but letters, digits and _ . : , / + - are quoted; in quotes \", \\ and \xHH
-// stand for a quote, a backslash and any byte.
+// latencies ns; both are 0 (unknown) if they are left out, as is `number`. `width` is 1 if left
+// out. NICs may have the words rdma and gpudirect. A `#` where a word would begin starts a comment.
+// Words that hold anything but letters, digits and _ . : , / + - are quoted; in quotes \", \\ and
+// \xHH stand for a quote, a backslash and any byte.
 #pragma once
 
 #include "base/result.hpp"

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include <hwloc.h>
@@ -27,8 +28,8 @@ uint32_t number_in(std::string_view text) {
 
 // Components that would open GPUs or the display, which takes long and may wake a GPU up; and that
 // of libpciaccess, which leaks memory, where Linux's own finds the same.
-constexpr const char *unwanted_components[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl",
-                                               "pci"};
+constexpr const char *unwanted_components[] = {"cuda",      "nvml", "opencl", "rsmi",
+                                               "levelzero", "gl",   "pci"};
 
 // Caches and cores matter to nothing here, and large machines have thousands.
 constexpr hwloc_obj_type_t unwanted_types[] = {
@@ -51,7 +52,11 @@ Topology load() {
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
     // Given by itself hwloc passes over a file that it cannot read, and looks at the machine.
     const char *const file = getenv("HWLOC_XMLFILE");
-    if (file && *file && hwloc_topology_set_xml(raw, file) != 0) topology.reset();
+    // A pipe would keep it waiting for ever.
+    std::error_code error;
+    if (file && *file &&
+        (!std::filesystem::is_regular_file(file, error) || hwloc_topology_set_xml(raw, file) != 0))
+        topology.reset();
     if (topology && hwloc_topology_load(raw) != 0) topology.reset();
     return topology;
 }

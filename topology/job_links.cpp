@@ -170,8 +170,6 @@ std::vector<Whereabouts> whereabouts(const JobTopology &job) {
     return is_one_place ? std::vector<Whereabouts>() : spots;
 }
 
-std::vector<uint32_t> ring_of(const JobTopology &job) {
-    return order_ranks(job.graph, job.places).rings.front().ranks;
-}
+std::vector<uint32_t> ring_of(const JobTopology &job) { return first_ring(job.graph, job.places); }
 
 } // namespace qccl

@@ -10,7 +10,8 @@
 namespace qccl {
 
 struct MachinePart {
-    // Vertex 0 is the machine, without a name and with the number 0. Links to networks are left out.
+    // Vertex 0 is the machine, without a name and with the number 0. Links to networks are left
+    // out.
     Graph graph;
     std::vector<uint32_t> originals; // by vertex of the part, its number in the job's graph
 

@@ -84,8 +84,7 @@ void MatrixText::add_rows(const Graph &part, const std::vector<uint32_t> &vertic
         std::vector<std::string> &row =
             rows.emplace_back(std::vector<std::string>{part_label(part.vertex(from))});
         for (const uint32_t to : vertices)
-            row.push_back(from == to ? "X"
-                                     : cell(part, find_path(part, capacities, from, to)));
+            row.push_back(from == to ? "X" : cell(part, find_path(part, capacities, from, to)));
     }
     std::vector<size_t> widths(rows[0].size());
     for (const auto &row : rows)
@@ -106,7 +105,8 @@ void MatrixText::add_machine(uint32_t machine, size_t alike) {
     if (vertices.empty()) return;
     if (!text_.empty()) text_ += '\n';
     text_ += part_label(graph_.vertex(machine));
-    if (alike > 1) text_.append(" and others alike, ").append(std::to_string(alike)).append(" together");
+    if (alike > 1)
+        text_.append(" and others alike, ").append(std::to_string(alike)).append(" together");
     if (vertices.size() > most_rows) {
         text_.append(", the first ").append(std::to_string(most_rows)).append(" of ");
         text_.append(std::to_string(vertices.size())).append(" parts");
@@ -140,8 +140,9 @@ void MatrixText::add_legend() {
         const ClassCode &row = class_codes[static_cast<size_t>(link_class)];
         text_.append(row.code).append(6 - row.code.size(), ' ').append(row.meaning).append("\n");
     }
-    text_ += "Behind the class stands the rate of the narrowest link in GB/s each way, unless one of "
-             "them is unknown.\n";
+    text_ +=
+        "Behind the class stands the rate of the narrowest link in GB/s each way, unless one of "
+        "them is unknown.\n";
 }
 
 std::string MatrixText::print() {

@@ -93,7 +93,8 @@ private:
     Done add_cpu(Element cpu);
     Done add_pci(Element pci, uint32_t parent, NcclHost &host);
     Done add_devices(Element pci, Slot slot, const std::string &bus_id, NcclHost &host);
-    Result<uint32_t> add_gpu(Element gpu, const Slot &slot, const std::string &bus_id, NcclHost &host);
+    Result<uint32_t> add_gpu(Element gpu, const Slot &slot, const std::string &bus_id,
+                             NcclHost &host);
     Done add_gpu_links(Element gpu, uint32_t vertex, NcclHost &host);
     Done add_port(Element net, const Slot &slot, const std::string &bus_id, NcclHost &host);
     Result<Link> link_of_port(Element net) const;
@@ -122,8 +123,7 @@ void NcclFile::survey_pci(Element parent, NcclHost &host, bool &has_nic) {
 Done NcclFile::survey() {
     bool has_nic = false;
     for (const Element system : reader_.document().children("system"))
-        for (const Element cpu : system.children("cpu"))
-            survey_pci(cpu, host_of(cpu), has_nic);
+        for (const Element cpu : system.children("cpu")) survey_pci(cpu, host_of(cpu), has_nic);
     if (hosts_.empty())
         return Error::make(Code::invalid_argument,
                            "%.100s: no element `cpu` stands in an element `system`; a topology of "
@@ -168,8 +168,8 @@ Done NcclFile::add_cpu(Element cpu) {
     QCCL_TRY(const auto model, reader_.count(cpu, "modelid", 0, most_number));
     // NCCL puts the extended family above the family; CPUID's family is their sum.
     const uint32_t sum = family.value_or(0) % 16 + family.value_or(0) / 16;
-    const double rate = cpu_interconnect_rate(cpu.attribute("vendor").value(), sum,
-                                              model.value_or(0));
+    const double rate =
+        cpu_interconnect_rate(cpu.attribute("vendor").value(), sum, model.value_or(0));
     QCCL_TRY(const uint32_t vertex, add(cpu, std::move(numa)));
     graph_.connect({host.vertex, vertex, LinkClass::cpu_interconnect, rate});
     graph_.connect({vertex, vertex, LinkClass::shared_memory});
@@ -232,12 +232,11 @@ Done NcclFile::add_devices(Element pci, Slot slot, const std::string &bus_id, Nc
 Result<uint32_t> NcclFile::add_gpu(Element gpu, const Slot &slot, const std::string &bus_id,
                                    NcclHost &host) {
     QCCL_TRY(const auto number, reader_.count(gpu, "dev", 0, most_number));
-    QCCL_TRY(const uint32_t vertex,
-             add_behind(gpu, slot,
-                        {.kind = VertexKind::gpu,
-                         .bus_id = bus_id,
-                         .number = number.value_or(host.next_gpu),
-                         .arch = arch_of(gpu)}));
+    QCCL_TRY(const uint32_t vertex, add_behind(gpu, slot,
+                                               {.kind = VertexKind::gpu,
+                                                .bus_id = bus_id,
+                                                .number = number.value_or(host.next_gpu),
+                                                .arch = arch_of(gpu)}));
     host.next_gpu = graph_.vertex(vertex).number + 1;
     QCCL_TRY(add_gpu_links(gpu, vertex, host));
     return vertex;
@@ -267,11 +266,10 @@ Done NcclFile::add_gpu_links(Element gpu, uint32_t vertex, NcclHost &host) {
     }
     if (to_switch == 0) return {};
     if (host.nvswitch == no_vertex) {
-        QCCL_TRY(host.nvswitch,
-                 add(gpu, {.kind = VertexKind::nvswitch, .parent = host.vertex}));
+        QCCL_TRY(host.nvswitch, add(gpu, {.kind = VertexKind::nvswitch, .parent = host.vertex}));
     }
-    graph_.connect({vertex, host.nvswitch, LinkClass::nvswitch, nvlink_rate(arch) * to_switch, 0,
-                    to_switch});
+    graph_.connect(
+        {vertex, host.nvswitch, LinkClass::nvswitch, nvlink_rate(arch) * to_switch, 0, to_switch});
     return {};
 }
 

@@ -9,8 +9,8 @@
 
 namespace qccl {
 
-// Without control characters, and without bytes that are no UTF-8, each of which becomes a '?': names
-// come from files.
+// Without control characters, and without bytes that are no UTF-8, each of which becomes a '?':
+// names come from files.
 std::string printable(std::string_view text);
 
 // "GPU 3", "NUMA 0", "node7".

@@ -48,8 +48,7 @@ double Explorer::greatest_width() const {
         for (const uint32_t number : graph_.links_of(vertex)) {
             const Link &link = graph_.link(number);
             const uint32_t next = link.other(vertex);
-            const double left =
-                std::min(reached, capacities_.left({number, link.from == vertex}));
+            const double left = std::min(reached, capacities_.left({number, link.from == vertex}));
             if (!may_pass(next) || left <= width[next]) continue;
             width[next] = left;
             waiting.emplace(left, next);
@@ -118,8 +117,8 @@ std::optional<std::vector<Hop>> own_memory(const Graph &graph, uint32_t vertex) 
 
 Capacities::Capacities(const Graph &graph) {
     for (const Link &link : graph.links()) {
-        const double rate = link.bytes_per_ns > 0 ? link.bytes_per_ns
-                                                  : row(link.link_class).typical_bytes_per_ns;
+        const double rate =
+            link.bytes_per_ns > 0 ? link.bytes_per_ns : row(link.link_class).typical_bytes_per_ns;
         left_.insert(left_.end(), 2, rate);
     }
 }
@@ -145,8 +144,7 @@ std::optional<Path> find_path(const Graph &graph, const Capacities &capacities, 
     path.bytes_per_ns = std::numeric_limits<double>::infinity();
     for (const Hop &hop : path.hops) {
         const Link &link = graph.link(hop.link);
-        path.bytes_per_ns =
-            std::min(path.bytes_per_ns, capacities.left(hop));
+        path.bytes_per_ns = std::min(path.bytes_per_ns, capacities.left(hop));
         path.latency_ns += link.latency_ns;
         if (is_between_machines(link.link_class) && link.bytes_per_ns <= 0)
             path.is_rate_known = false;

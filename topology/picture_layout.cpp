@@ -20,9 +20,7 @@ bool is_leaf(VertexKind kind) { return kind == VertexKind::gpu || kind == Vertex
 struct Rows {
     double bus = 0, package = 0, numa = 0, first_bridge = 0, leaf = 0;
 
-    double bridge(uint32_t depth) const {
-        return first_bridge + depth * (bridge_height + row_gap);
-    }
+    double bridge(uint32_t depth) const { return first_bridge + depth * (bridge_height + row_gap); }
 };
 
 class LayoutBuilder {
@@ -75,8 +73,7 @@ double LayoutBuilder::width_of(uint32_t vertex) {
     if (kind == VertexKind::pci) width = std::max(width, bridge_width);
     if (kind == VertexKind::numa) width = std::max(width, numa_width);
     if (kind == VertexKind::package) width = std::max(width, numa_width) + 2 * gap;
-    if (kind == VertexKind::machine)
-        width = std::max(width + 2 * frame_gap, least_machine_width);
+    if (kind == VertexKind::machine) width = std::max(width + 2 * frame_gap, least_machine_width);
     return widths_[vertex] = width;
 }
 
@@ -140,10 +137,9 @@ std::vector<AlikeRun> LayoutBuilder::members(uint32_t network) const {
 
 Rows LayoutBuilder::rows_of(uint32_t machine, double y) const {
     Rows rows;
-    const bool has_packages =
-        std::ranges::any_of(graph_.children(machine), [&](uint32_t child) {
-            return graph_.vertex(child).kind == VertexKind::package;
-        });
+    const bool has_packages = std::ranges::any_of(graph_.children(machine), [&](uint32_t child) {
+        return graph_.vertex(child).kind == VertexKind::package;
+    });
     rows.bus = y + title_height + 4;
     rows.package = rows.bus + (has_bus(machine) ? bar_height + row_gap : 0) +
                    (places_in(machine, VertexKind::numa) > 1 ? upper_band_height : 0);

@@ -253,6 +253,16 @@ void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
 
 } // namespace
 
+std::vector<uint32_t> first_ring(const Graph &graph, std::span<const uint32_t> places) {
+    std::vector<uint32_t> nics(places.size(), no_vertex);
+    std::vector<Machine> machines = group_by_machine(graph, places);
+    MachineSearch search(graph);
+    for (Machine &machine : machines) search.search(machine, places, nics);
+    RankRing ring = ring_between(machines, 0, places, nics);
+    begin_with_rank_0(ring.ranks);
+    return std::move(ring.ranks);
+}
+
 RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
     RankOrder order{
         .rings = {}, .nics = std::vector<uint32_t>(places.size(), no_vertex), .parents = {}};

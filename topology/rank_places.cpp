@@ -8,9 +8,7 @@ namespace qccl {
 namespace {
 
 // `count` things in equal parts: those of part `i` of `parts`, the first ones with one more.
-size_t share(size_t count, size_t parts, size_t i) {
-    return count / parts + (i < count % parts);
-}
+size_t share(size_t count, size_t parts, size_t i) { return count / parts + (i < count % parts); }
 
 } // namespace
 

@@ -10,9 +10,9 @@
 namespace qccl {
 
 // By rank, its vertex. On GPUs there is one rank each, in the order of their numbers, and machine
-// after machine is filled. Without GPUs the machines have equally many ranks or one less, in blocks, which are dealt out over their
-// NUMA nodes. 0 ranks: one for each GPU, or else for each NUMA node. Returns invalid_argument where
-// there are more ranks than GPUs.
+// after machine is filled. Without GPUs the machines have equally many ranks or one less, in
+// blocks, which are dealt out over their NUMA nodes. 0 ranks: one for each GPU, or else for each
+// NUMA node. Returns invalid_argument where there are more ranks than GPUs.
 Result<std::vector<uint32_t>> rank_places(const Graph &graph, uint32_t ranks);
 
 } // namespace qccl

@@ -31,9 +31,8 @@ Result<std::string> read_file(const std::string &path) {
     if (fstat(file.number(), &status) != 0) return fail();
     if (S_ISDIR(status.st_mode)) return refuse(path, "is a folder; expected a file");
     if (!S_ISREG(status.st_mode)) return refuse(path, "is no regular file");
-    const Error too_large =
-        refuse(path, "is larger than " + std::to_string(most_graph_text_bytes) +
-                         " bytes; no topology is");
+    const Error too_large = refuse(path, "is larger than " + std::to_string(most_graph_text_bytes) +
+                                             " bytes; no topology is");
     if (static_cast<size_t>(status.st_size) > most_graph_text_bytes) return too_large;
     std::string content;
     std::vector<char> piece(65536);

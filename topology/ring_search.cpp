@@ -178,8 +178,7 @@ std::vector<Ring> find_rings(const Graph &graph, std::span<const uint32_t> verti
         const LinkUses uses = uses_of(graph, capacities, ring.vertices);
         ring.bytes_per_ns = rate_of(uses, capacities);
         if (!rings.empty() && ring.bytes_per_ns < least_share * rings[0].bytes_per_ns) break;
-        for (const auto &[hop, times] : uses)
-            capacities.take(hop, times * ring.bytes_per_ns);
+        for (const auto &[hop, times] : uses) capacities.take(hop, times * ring.bytes_per_ns);
         rings.push_back(std::move(ring));
     }
     if (rings.empty()) rings.push_back({{vertices.begin(), vertices.end()}, 0});

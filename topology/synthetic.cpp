@@ -86,8 +86,7 @@ std::vector<uint32_t> SyntheticBuilder::deal(const Vertex &vertex, uint32_t coun
 }
 
 std::vector<uint32_t> SyntheticBuilder::add_numas(const NodeSpec &node, uint32_t machine) {
-    const Link inside{.link_class = LinkClass::cpu_interconnect,
-                      .bytes_per_ns = node.interconnect};
+    const Link inside{.link_class = LinkClass::cpu_interconnect, .bytes_per_ns = node.interconnect};
     std::vector<uint32_t> outer = {machine};
     if (node.packages != 0)
         outer = deal({.kind = VertexKind::package}, node.packages, outer, inside);
@@ -116,8 +115,8 @@ void SyntheticBuilder::connect_gpus(const NodeSpec &node, uint32_t machine,
         for (const uint32_t gpu : gpus)
             graph_.connect({gpu, nvswitch, LinkClass::nvswitch, node.nvswitch});
     }
-    for (const auto &[link_class, rate] : {std::pair(LinkClass::nvlink, node.nvlink),
-                                           std::pair(LinkClass::xgmi, node.xgmi)}) {
+    for (const auto &[link_class, rate] :
+         {std::pair(LinkClass::nvlink, node.nvlink), std::pair(LinkClass::xgmi, node.xgmi)}) {
         if (rate == 0) continue;
         const double to_each = rate / static_cast<double>(gpus.size() - 1);
         for (size_t i = 0; i < gpus.size(); i++)
@@ -155,13 +154,10 @@ Done SyntheticBuilder::add_node(const NodeSpec &node, const PortSpec &port, uint
                                          .name = "node" + std::to_string(machines_),
                                          .number = machines_});
     machines_++;
-    const Link slot{.link_class = LinkClass::pcie,
-                    .bytes_per_ns = node.pcie,
-                    .width = node.lanes};
+    const Link slot{.link_class = LinkClass::pcie, .bytes_per_ns = node.pcie, .width = node.lanes};
     std::vector<uint32_t> outer = add_numas(node, machine);
     if (node.pci != 0) outer = deal({.kind = VertexKind::pci}, node.pci, outer, slot);
-    const auto gpus =
-        deal({.kind = VertexKind::gpu, .arch = node.arch}, node.gpus, outer, slot);
+    const auto gpus = deal({.kind = VertexKind::gpu, .arch = node.arch}, node.gpus, outer, slot);
     connect_gpus(node, machine, gpus);
     add_nics(node, port, network, outer);
     return {};
@@ -175,8 +171,8 @@ Done SyntheticBuilder::add_rack(const NetworkSpec &rack, const PortSpec &port, u
                                         .name = "rack" + std::to_string(racks_),
                                         .number = racks_});
     racks_++;
-    graph_.connect({inside, network, port.link_class, port.bytes_per_ns * port.count, 0,
-                    port.count});
+    graph_.connect(
+        {inside, network, port.link_class, port.bytes_per_ns * port.count, 0, port.count});
     return add_members(rack, inside);
 }
 

@@ -16,9 +16,9 @@
 // may be gen1 to gen6 with 16 lanes. Counts are those of the whole node. Cores, PCI switches and,
 // below these if there are any, GPUs and NICs are dealt out evenly in their order, so that `8 pci`
 // pairs 8 GPUs with 8 NICs. nvlink and xgmi say what each GPU has to all others together, which are
-// linked each with each. Without a name for its class a port is tcp below 25 Gbit/s, else rdma; RDMA
-// reaches the memory of GPUs. net: is the NICs of each node that names none, and the links of each
-// rack to the network around it.
+// linked each with each. Without a name for its class a port is tcp below 25 Gbit/s, else rdma;
+// RDMA reaches the memory of GPUs. net: is the NICs of each node that names none, and the links of
+// each rack to the network around it.
 #pragma once
 
 #include "base/result.hpp"

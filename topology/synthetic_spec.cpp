@@ -151,8 +151,8 @@ Result<PortSpec> SyntheticParser::port(const Word &word) const {
     }
     QCCL_TRY(port.bytes_per_ns, rate(value, place));
     static constexpr double least_rdma = 3.125; // 25 Gbit/s
-    port.link_class = link_class.value_or(port.bytes_per_ns < least_rdma ? LinkClass::tcp
-                                                                         : LinkClass::rdma);
+    port.link_class =
+        link_class.value_or(port.bytes_per_ns < least_rdma ? LinkClass::tcp : LinkClass::rdma);
     return port;
 }
 
@@ -161,8 +161,8 @@ constexpr uint32_t NodeSpec::*const count_members[] = {
     &NodeSpec::packages, &NodeSpec::numas, &NodeSpec::cores, &NodeSpec::pci, &NodeSpec::gpus};
 constexpr std::string_view rate_names[] = {"nvlink", "nvswitch",     "xgmi",
                                            "pcie",   "interconnect", "memory"};
-constexpr double NodeSpec::*const rate_members[] = {&NodeSpec::nvlink, &NodeSpec::nvswitch,
-                                                    &NodeSpec::xgmi,   &NodeSpec::pcie,
+constexpr double NodeSpec::*const rate_members[] = {&NodeSpec::nvlink,       &NodeSpec::nvswitch,
+                                                    &NodeSpec::xgmi,         &NodeSpec::pcie,
                                                     &NodeSpec::interconnect, &NodeSpec::memory};
 
 template <size_t size>
@@ -234,8 +234,7 @@ Done SyntheticParser::item(NodeSpec &node) {
         possible.push_back("arch");
         return refuse_word(item, "part of a node", possible);
     }
-    if (number)
-        return refuse_at(start, std::string(item.name) + " takes no number in front of it");
+    if (number) return refuse_at(start, std::string(item.name) + " takes no number in front of it");
     if (is_rate) return add_rate(item, node);
     if (item.value.empty())
         return refuse_at(item.value_start, "arch needs a name, as in arch:sm90");
@@ -251,8 +250,8 @@ Done SyntheticParser::check_node(const NodeSpec &node, size_t place) const {
     if (node.gpus < 1 && (node.nvswitch != 0 || !node.arch.empty()))
         return refuse_at(place, "nvswitch and arch need GPUs in the node");
     if (node.cores > CpuSet::most_cpus)
-        return refuse_at(place, "a node has at most " + std::to_string(CpuSet::most_cpus) +
-                                    " cores");
+        return refuse_at(place,
+                         "a node has at most " + std::to_string(CpuSet::most_cpus) + " cores");
     return {};
 }
 
@@ -313,8 +312,7 @@ Result<NetworkSpec> SyntheticParser::parse() {
                            longest);
     QCCL_TRY(NetworkSpec spec, network(0));
     skip_blanks();
-    if (at_ < text_.size())
-        return refuse_at(at_, "expected + and more nodes, net:RATE or the end");
+    if (at_ < text_.size()) return refuse_at(at_, "expected + and more nodes, net:RATE or the end");
     return spec;
 }
 

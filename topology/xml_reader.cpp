@@ -32,7 +32,8 @@ bool is_too_deep(pugi::xml_node document) {
 } // namespace
 
 size_t XmlReader::line_of(ptrdiff_t offset) const {
-    const auto end = std::clamp<size_t>(offset < 0 ? 0 : static_cast<size_t>(offset), 0, text_.size());
+    const auto end =
+        std::clamp<size_t>(offset < 0 ? 0 : static_cast<size_t>(offset), 0, text_.size());
     const std::string_view before = text_.substr(0, end);
     return 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
 }
@@ -51,7 +52,8 @@ Done XmlReader::read() {
 
 Error XmlReader::refuse(pugi::xml_node element, const std::string &sentence) const {
     std::string which;
-    for (const char *const attribute : {"busid", "pci_busid", "name", "dev", "numaid", "target", "type"})
+    for (const char *const attribute :
+         {"busid", "pci_busid", "name", "dev", "numaid", "target", "type"})
         if (which.empty() && element.attribute(attribute))
             which = std::string(" ") + element.attribute(attribute).value();
     return Error::make(Code::invalid_argument, "%.100s, line %zu: %.20s%.40s: %.280s",
