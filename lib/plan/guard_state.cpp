@@ -13,6 +13,7 @@ GuardState::Change GuardState::note(double nmse, double budget) {
         to_return_ = std::min(to_return_ * 2, most_to_return);
         return Change::falls_back;
     }
+    if (nmse == 0) return Change::none;
     // An error that moves about the budget would else change results from call to call.
     good_ = nmse <= budget / 2 ? good_ + 1 : 0;
     if (good_ < to_return_) return Change::none;

@@ -12,7 +12,8 @@ public:
     enum class Change : uint8_t { none, falls_back, returns };
 
     // After a call of which samples were taken: `nmse` is the largest error that a rank has
-    // estimated for the codec, whether or not the call went with it.
+    // estimated for the codec, whether or not the call went with it. Zero, as samples of nothing
+    // but zeros show, is no evidence that a codec is safe.
     Change note(double nmse, double budget);
 
     bool is_lossless() const { return is_lossless_; }

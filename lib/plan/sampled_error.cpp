@@ -25,8 +25,9 @@ double estimated_nmse(const EncodeCounts &counts, const SampledValues &values) {
 }
 
 double cancellation_of(double own, double result, double summands) {
-    if (own == 0 || result == 0) return 1;
-    return std::max(1.0, summands * own / result);
+    constexpr double most = 1e12; // of ranks that cancel each other out exactly
+    if (own == 0) return 1;
+    return result == 0 ? most : std::clamp(summands * own / result, 1.0, most);
 }
 
 Loss greater(const Loss &a, const Loss &b) { return a.nmse() < b.nmse() ? b : a; }

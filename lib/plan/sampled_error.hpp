@@ -30,8 +30,8 @@ struct SampledValues {
 // It supposes that the other ranks' values are about as large as this one's.
 double estimated_nmse(const EncodeCounts &counts, const SampledValues &values);
 
-// `own` is the square of this rank's values, `result` that of the result at the same places; 0:
-// nothing is known.
+// `own` is the square of this rank's values, of which 0 says nothing, `result` that of the result
+// at the same places.
 double cancellation_of(double own, double result, double summands);
 
 // The one that loses more.
