@@ -115,6 +115,17 @@ std::string_view measured_tier(std::string_view tier) {
     return is_known ? tier : "scalar";
 }
 
+// Kernels for vectors take the blocks of `int` by 32 values.
+bool has_vector_code(const Codec &codec) {
+    constexpr uint32_t values = 32;
+    return codec.id != CodecId::integer || codec.bucket % values == 0;
+}
+
+void lower_to(const CodecRate &other, CodecRate &rate) {
+    for (const auto operation : {&CodecRate::encode, &CodecRate::decode, &CodecRate::decode_add})
+        rate.*operation = std::min(rate.*operation, other.*operation);
+}
+
 } // namespace
 
 std::span<const CodecRateRow> codec_rate_rows() { return rows; }
@@ -126,7 +137,7 @@ std::vector<std::string_view> rated_codecs() {
     return names;
 }
 
-CodecRates::CodecRates(const CodecRate &rate) { rates_.fill(rate); }
+CodecRates::CodecRates(const CodecRate &rate) : takes_any_block_(1) { rates_.fill(rate); }
 
 CodecRates CodecRates::of_tier(std::string_view tier) {
     CodecRates rates;
@@ -137,11 +148,16 @@ CodecRates CodecRates::of_tier(std::string_view tier) {
     return rates;
 }
 
+CodecRate CodecRates::of(const Codec &codec) const {
+    CodecRate rate = rates_[index(codec)];
+    if (takes_any_block_ != 0 || has_vector_code(codec)) return rate;
+    static const CodecRates scalar = of_tier("scalar");
+    lower_to(scalar.rates_[index(codec)], rate);
+    return rate;
+}
+
 void CodecRates::slow_down_to(const CodecRates &other) {
-    for (size_t i = 0; i < rates_.size(); i++)
-        for (const auto operation :
-             {&CodecRate::encode, &CodecRate::decode, &CodecRate::decode_add})
-            rates_[i].*operation = std::min(rates_[i].*operation, other.rates_[i].*operation);
+    for (size_t i = 0; i < rates_.size(); i++) lower_to(other.rates_[i], rates_[i]);
 }
 
 void CodecRates::replace_by(const CodecRates &others) {

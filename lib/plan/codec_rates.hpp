@@ -27,7 +27,8 @@ std::span<const CodecRateRow> codec_rate_rows();
 // The codecs in it, each once.
 std::vector<std::string_view> rated_codecs();
 
-// A rate of fp32 for each codec and rounding; bits, buckets, clips and shares change it little.
+// A rate of fp32 for each codec and rounding; bits, buckets, clips and shares change it little, and
+// blocks unless they are no multiple of 32.
 // Travels between ranks as bytes.
 class CodecRates {
 public:
@@ -37,7 +38,8 @@ public:
     // A name that is not known counts as `scalar`, the slowest tier.
     static CodecRates of_tier(std::string_view tier);
 
-    const CodecRate &of(const Codec &codec) const { return rates_[index(codec)]; }
+    // Of blocks that no vector code takes, not above what the scalar code does.
+    CodecRate of(const Codec &codec) const;
     // Of each operation the slower: ranks wait for the slowest one.
     void slow_down_to(const CodecRates &other);
     void set(const Codec &codec, const CodecRate &rate) { rates_[index(codec)] = rate; }
@@ -54,6 +56,7 @@ private:
     }
 
     std::array<CodecRate, codecs * roundings> rates_{};
+    uint64_t takes_any_block_ = 0; // a number that leaves no bytes unsaid
 };
 
 } // namespace qccl
