@@ -62,9 +62,22 @@ Done check_file(const CalibrateArguments &arguments) {
     std::error_code error;
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-    if (error || access(folder.c_str(), W_OK | X_OK) != 0 || std::filesystem::is_directory(path))
+    // A device is not to be replaced by a file; where a link leads, is.
+    const bool is_other = std::filesystem::exists(path, error) &&
+                          !std::filesystem::is_regular_file(std::filesystem::status(path, error));
+    if (error || is_other || access(folder.c_str(), W_OK | X_OK) != 0)
         return Error::make(Code::invalid_argument, "--out: %.300s cannot be written",
                            arguments.file.c_str());
+    const auto text = read_regular_file(arguments.file, most_calibration_bytes);
+    const bool is_empty =
+        std::filesystem::exists(path) && std::filesystem::file_size(path, error) == 0;
+    if (!std::filesystem::exists(path) || is_empty) return {};
+    if (!text)
+        return Error::make(Code::invalid_argument, "--out: %.200s: %s", arguments.file.c_str(),
+                           text.error().text);
+    if (const auto file = parse_calibration(*text); !file)
+        return Error::make(Code::invalid_argument, "--out: %.200s is there already, and %s",
+                           arguments.file.c_str(), file.error().text);
     return {};
 }
 
@@ -92,7 +105,10 @@ bool has_copies(const CalibrationFile &file) {
 }
 
 // A job that starts meanwhile reads the old file or the new one.
-Done write_whole(const std::string &path, const std::string &text) {
+Done write_whole(const std::string &name, const std::string &text) {
+    std::error_code error;
+    const std::filesystem::path led_to = std::filesystem::weakly_canonical(name, error);
+    const std::string path = error ? name : led_to.string();
     const std::string beside = path + "." + std::to_string(getpid());
     std::FILE *const file = std::fopen(beside.c_str(), "we");
     const bool is_written = file && std::fputs(text.c_str(), file) >= 0;
@@ -136,6 +152,9 @@ Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm
     if (crew.rank() != 0) return EXIT_SUCCESS;
     file.figures.update(found.figures);
     file.replace(found.job);
+    // What has not been measured for longest makes room.
+    while (print(file).size() > most_calibration_bytes && file.jobs.size() > 1)
+        file.jobs.erase(file.jobs.begin());
     QCCL_TRY(deliver(arguments, file, machine, found));
     return EXIT_SUCCESS;
 }

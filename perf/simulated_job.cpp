@@ -84,7 +84,8 @@ static void multiply(Simulation &simulation, double factor) {
 Result<Simulation> SimulatedJob::run(const PlannedCall &planned, SimulationOptions options) const {
     QCCL_TRY(Simulation simulation, run_uncorrected(planned, options));
     const Problem &problem = planned.call.problem;
-    if (machine_->simulated)
+    // A communicator of some of a job's ranks is another job.
+    if (machine_->simulated && machine_->simulated->shape == shape_of(*machine_))
         multiply(simulation, machine_->simulated->of({.collective = problem.collective,
                                                       .algorithm = planned.call.algorithm,
                                                       .width = width_of(problem.codec)},

@@ -199,6 +199,8 @@ private:
             rule.selector.ranks = {comm.members.size(), comm.members.size()};
             if (reduces_values) rule.selector.op = logged.op;
             if (takes_codec) rule.codec = answer_.asked[i].codec;
+            // What has been found to pay shall not be asked again.
+            if (rule.codec && !rule.codec->is_lossless()) rule.codec->min_bytes = 0;
             if (!has_rule_for(rules, rule.selector)) rules.push_back(std::move(rule));
         }
         answer_.plan.rules = Rules(std::move(rules));

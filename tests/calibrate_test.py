@@ -3,6 +3,7 @@ anything is measured.
 
 usage: calibrate_test.py QCCL_PERF RESULTS
 """
+import os
 import pathlib
 import re
 import sys
@@ -87,9 +88,14 @@ class Calibrate(unittest.TestCase):
         said = self.calibrate("-t", 1, expect=2).stderr
         self.assertEqual(said, "qccl-perf: one rank has nobody to send to: calibrate with 2 or more\n")
         (self.folder / "file").touch()
-        for path in (self.folder, self.folder / "file" / "below"):
+        os.mkfifo(self.folder / "pipe")
+        for path in (self.folder, self.folder / "file" / "below", self.folder / "pipe"):
             said = self.calibrate("-t", 2, "--out", path, expect=2).stderr
             self.assertEqual(said, f"qccl-perf: --out: {path} cannot be written\n")
+        (self.folder / "file").write_text("my thesis\n")
+        said = self.calibrate("-t", 2, "--out", self.folder / "file", expect=2).stderr
+        self.assertIn("is there already, and line 1: it is no calibration", said)
+        self.assertEqual((self.folder / "file").read_text(), "my thesis\n")
         said = self.calibrate("-t", 2, env={"XDG_CACHE_HOME": "", "HOME": ""}, expect=2).stderr
         self.assertIn("neither HOME nor XDG_CACHE_HOME", said)
         self.assertIn("--threads", self.calibrate("--thread", 2, "--ranks", 2, expect=2).stderr)

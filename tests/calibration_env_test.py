@@ -72,7 +72,7 @@ class Calibration(unittest.TestCase):
     def test_what_cannot_be_read_is_refused_by_all_ranks(self):
         path = self.folder / "figures"
         for text, reason in (("qccl-calibration version=1\nmachine m\nfar bytes_per_ns=0", "line 3: bytes_per_ns is \"0\"; expected a number"),
-                             ("{}", "it is no calibration"), ("x" * 300000, "more than the 262144 possible"), (None, "it cannot be read")):
+                             ("{}", "it is no calibration"), ("x" * 1100000, "more than the 1048576 possible"), (None, "it cannot be read")):
             path.unlink(missing_ok=True)
             if text is not None:
                 path.write_text(text)

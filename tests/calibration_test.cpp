@@ -91,7 +91,6 @@ static void what_is_written_is_read_again() {
     const CalibrationFile file = read(sample);
     const std::string written = print(file);
     CHECK_EQ(print(read(written)), written);
-    CHECK_EQ(read(written).figures.hash(), file.figures.hash());
     Calibration all;
     for (size_t i = 0; i < calibrated_figures().size(); i++) {
         const CalibratedFigure &row = calibrated_figures()[i];
@@ -112,7 +111,7 @@ static void newer_figures_replace_older_ones() {
     Calibration older = read(sample).figures;
     const Calibration newer =
         read("qccl-calibration version=1\nmachine m\nfar bytes_per_ns=2 crowding=1.5\n").figures;
-    CHECK(!newer.is_empty() && newer.hash() != older.hash());
+    CHECK(!newer.is_empty());
     older.update(newer);
     Speeds speeds;
     older.apply({}, speeds);
@@ -151,6 +150,7 @@ static void jobs_that_cannot_be_are_refused() {
     CHECK_EQ(refused_line("job ranks=4"), "a job has ranks= and hosts=");
     for (const char *item : {"ranks=0", "ranks=-1", "ranks=4294967296", "hosts=x", "racks=1"})
         CHECK(mentions(refused_line("job " + std::string(item)), "expected ranks= and hosts="));
+    CHECK_EQ(refused_line("job ranks=2 ranks=2 hosts=1"), "ranks is given twice");
     CHECK(mentions(refused_line("factor all_reduce ring none 8=1"), "no line of a job"));
     const auto refused_factor = [](const std::string &items) {
         const std::string sentence = refusal(
@@ -163,6 +163,7 @@ static void jobs_that_cannot_be_are_refused() {
     CHECK(mentions(refused_factor("all_reduce rang none 8=1"), "ring"));
     CHECK(mentions(refused_factor("all_reduce ring fp16 8=1"), "none, int8, int4"));
     CHECK(mentions(refused_factor("all_reduce ring none 9=1"), "no size"));
+    CHECK(mentions(refused_factor("all_reduce ring none 8=1 8=1"), "8 is given twice"));
     for (const char *factor : {"0", "-1", "nan", "51", "", "1x"})
         CHECK(mentions(refused_factor("all_reduce ring none 8=" + std::string(factor)),
                        "expected a number"));
@@ -187,6 +188,7 @@ static void what_cannot_be_is_refused() {
         CHECK(mentions(refused_line("far bytes_per_ns=" + std::string(rate)), "expected a number"));
     CHECK(mentions(refused_line("codec int8 encode=0 decode=1 decode_add=1"), "expected a number"));
     CHECK_EQ(refused_line("codec int8 encode=1 decode=1"), "the codec has no decode_add");
+    CHECK_EQ(refused_line("codec int8 encode=1 encode=1"), "encode is given twice");
     CHECK(mentions(refused_line("codec int8 speed=1"), "encode, decode"));
     CHECK(mentions(refused_line("codec none encode=1 decode=1 decode_add=1"), "encodes nothing"));
     CHECK(mentions(refused_line("codec intel encode=1 decode=1 decode_add=1"), "intel"));

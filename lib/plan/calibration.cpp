@@ -215,6 +215,8 @@ private:
                 return no_choice("operation", excerpt(parts.before), names_of(operations));
             QCCL_TRY(const double value,
                      parse_number(found->name, parts.behind, least_rate, most_rate));
+            if (rate.*(found->rate) != 0)
+                return refuse("%s is given twice", std::string(found->name).c_str());
             rate.*(found->rate) = static_cast<float>(value);
         }
         for (const Operation &operation : operations)
@@ -233,7 +235,9 @@ private:
                 *number > UINT32_MAX)
                 return refuse("\"%s\": expected ranks= and hosts= with a number from 1 on",
                               excerpt(word).c_str());
-            (item.before == "ranks" ? shape.ranks : shape.hosts) = static_cast<uint32_t>(*number);
+            uint32_t &to = item.before == "ranks" ? shape.ranks : shape.hosts;
+            if (to != 0) return refuse("%s is given twice", std::string(item.before).c_str());
+            to = static_cast<uint32_t>(*number);
         }
         if (shape.ranks == 0 || shape.hosts == 0) return refuse("a job has ranks= and hosts=");
         if (file_.of(shape)) return refuse("the job is given twice");
@@ -266,8 +270,10 @@ private:
                               excerpt(parts.before).c_str(), sizes_in_words().c_str());
             QCCL_TRY(const double factor,
                      parse_number("factor", parts.behind, Corrections::least, Corrections::most));
-            (file_.jobs.back().*to)
-                .set(calls, static_cast<size_t>(size - Corrections::sizes.begin()), factor);
+            Corrections &job = file_.jobs.back().*to;
+            if (job.measured(calls, static_cast<size_t>(size - Corrections::sizes.begin())) != 0)
+                return refuse("%s is given twice", excerpt(parts.before).c_str());
+            job.set(calls, static_cast<size_t>(size - Corrections::sizes.begin()), factor);
         }
         return {};
     }
@@ -304,10 +310,6 @@ void Calibration::update(const Calibration &newer) {
     for (size_t i = 0; i < figures_.size(); i++)
         if (newer.has(i)) figures_[i] = newer.figures_[i];
     codec_rates_.replace_by(newer.codec_rates_);
-}
-
-uint64_t Calibration::hash() const {
-    return hash_text(print({.machine = "", .figures = *this, .jobs = {}}));
 }
 
 Result<CalibrationFile> parse_calibration(std::string_view text) {

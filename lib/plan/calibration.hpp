@@ -34,7 +34,7 @@
 namespace qccl {
 
 inline constexpr uint64_t newest_calibration_version = 1;
-inline constexpr size_t most_calibration_bytes = 256 << 10;
+inline constexpr size_t most_calibration_bytes = 1 << 20;
 
 // A field of Speeds that can be measured.
 struct CalibratedFigure {
@@ -56,14 +56,12 @@ public:
     void set(size_t figure, double value) { figures_[figure] = value; }
     // All three operations of a codec at once.
     void set(const Codec &codec, const CodecRate &rate) { codec_rates_.set(codec, rate); }
-    const CodecRate &codec_rate(const Codec &codec) const { return codec_rates_.of(codec); }
+    CodecRate codec_rate(const Codec &codec) const { return codec_rates_.of(codec); }
 
     // The figures that are there replace those of `speeds`, but for what the settings say.
     void apply(const Settings &settings, Speeds &speeds) const;
     // Takes over what `newer` has.
     void update(const Calibration &newer);
-    // Equal where all figures are.
-    uint64_t hash() const;
 
 private:
     static constexpr size_t most_figures = 32;
