@@ -86,10 +86,7 @@ Done Point::prepare(const Audience &audience) {
             const Case &added = *cases_.back();
             if (!codec.is_lossless() && !codec.is_auto() && !codec.min_bytes &&
                 added.plan.codec.is_lossless())
-                audience.note(spec(codec) +
-                              " does not pay in some sizes, or the rate between hosts "
-                              "is unknown: they travel as they are; its key min=0 "
-                              "has them encoded all the same");
+                audience.note(unpaid_note(codec));
             has_any = true;
             has_lossless |= codec.is_lossless();
         }

@@ -52,13 +52,21 @@ inline Statistics iteration_statistics(const Measurement &measurement, size_t sk
     return statistics(all.subspan(std::min(skipped, all.size())));
 }
 
+// Of a codec with which values were to travel and have not.
+inline std::string unpaid_note(const Codec &codec) {
+    return spec(codec) + " does not pay in some sizes, or the rate between hosts is unknown: they "
+                         "travel as they are; its key min=0 has them encoded all the same";
+}
+
 struct Row {
     Operation operation;
     Codec codec;      // as it was asked for
     Codec used_codec; // that values travelled with
 
-    // As for algorithms, the one that ran where it was left to the library.
-    const Codec &shown_codec() const { return codec.is_auto() ? used_codec : codec; }
+    // As for algorithms, the one that ran where it was left to the library, or to rules.
+    const Codec &shown_codec() const {
+        return codec.is_auto() || codec.is_lossless() ? used_codec : codec;
+    }
 
     std::string algorithm; // that ran, where "auto" was asked for too
     std::string transport;

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -53,6 +54,7 @@ public:
                         QCCL_TRY(run_point(
                             operation_of(calls_.collective, type, op, root, calls_.ranks, size)));
         progress_.clear();
+        for (const std::string &note : notes_) std::fprintf(out_, "# %s\n", note.c_str());
         std::fprintf(out_, "# Avg bus bandwidth    : %g\n#\n", report_.average_busbw());
         QCCL_TRY(flush(out_));
         return json_ ? json_->deliver() : Done{};
@@ -170,6 +172,9 @@ private:
                               static_cast<double>(shown.wire_bytes);
         }
         row.in_place.is_known = false;
+        if (!codec.is_lossless() && !codec.is_auto() && !codec.min_bytes &&
+            plan.codec.is_lossless())
+            notes_.insert(unpaid_note(codec));
         cases_++;
         progress_.clear();
         report_.print_row(row);
@@ -207,6 +212,7 @@ private:
     ProgressLine progress_;
     std::optional<SimulatedJob> job_;
     std::optional<JsonFile> json_;
+    std::set<std::string> notes_;
     bool has_files_ = false; // the first call is the one that is asked for
     uint64_t cases_ = 0, percent_ = 0;
 };

@@ -60,6 +60,12 @@ void damaged_graphs_are_refused() {
     Graph later;
     later.add({.kind = VertexKind::machine, .parent = 1});
     check_refused(later, "machine 0 lies in a part that stands after it");
+    Graph network;
+    network.add({.kind = VertexKind::network});
+    check_refused(network, "there is no machine in it");
+    Graph outside = two_packages();
+    outside.connect({outside.add({.kind = VertexKind::gpu, .parent = no_vertex}), 1});
+    check_refused(outside, "gpu 0 lies in no machine");
     Graph inside = two_packages();
     inside.connect({inside.add({.kind = VertexKind::nic, .parent = 4, .name = "x"}), 4});
     check_refused(inside, "nic 0 (x) cannot lie in gpu 0 (0000:00:00.0)");

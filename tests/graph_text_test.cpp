@@ -145,6 +145,9 @@ void wrong_lines_are_refused() {
     }
     const std::string machine = "part 0 machine\npart 1 numa in 0\n";
     refuses("", ": there is no machine in it");
+    refuses("part 0 network\n", ": there is no machine in it");
+    refuses(machine + "part 2 gpu in 4294967295\nlink 1 2 pcie\n",
+            ", line 4: in is \"4294967295\"; expected a number from 0 on");
     refuses("gpu 0\n", ", line 2: the line's first word is \"gpu\"; possible are part, link");
     refuses("part 1 machine\n", ", line 2: part 1 stands where part 0 is expected");
     refuses("part 0 box\n", ", line 2: kind of a part is \"box\"; possible are network, machine, "

@@ -25,6 +25,14 @@ def rows_of(*words, env=None):
 
 
 class Table(unittest.TestCase):
+    def test_the_codec_that_travels_is_told(self):
+        words = ["all_reduce", "--hosts", "1,1", "--rate", "1gbit"]
+        large = simulate(*words, "-b", "4M", "-e", "4M", env={"QCCL_CODEC": "int8"}).stdout
+        self.assertRegex(large, r"(?m)^ +4194304 .* int8 ")
+        self.assertNotIn("does not pay", large)
+        small = simulate(*words, "-b", "64", "-e", "64", "--codec", "int8").stdout
+        self.assertIn("# int8 does not pay in some sizes", small)
+
     def test_has_the_columns_of_a_measurement(self):
         simulated = simulate("all_reduce", "--ranks", "2", "-b", "4K", "-e", "16K", "-f", "2", "--codec", "none,int8").stdout
         measured = tool.run([PERF, "all_reduce", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "2", "-c", "0"]).stdout

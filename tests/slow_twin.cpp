@@ -171,7 +171,10 @@ private:
             });
         return *sum;
     }
-    SumTree tree(uint32_t c) const { return sum_tree(call_.algorithm, P(), c); }
+    SumTree tree(uint32_t c) const {
+        const SumTree by_position = sum_tree(call_.algorithm, P(), c);
+        return call_.algorithm == "halving" ? by_position : placed(by_position, ring_);
+    }
 
     // ---- hierarchy: nearest rounding alone, so that ordinals make no difference
 

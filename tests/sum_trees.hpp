@@ -93,6 +93,17 @@ inline SumTree sum_tree(std::string_view algorithm, uint32_t ranks, uint32_t chu
     return algorithm == "tree" ? binomial_tree(ranks) : double_tree(ranks, chunk);
 }
 
+// Of positions in a ring order, of which `ring` says the ranks.
+inline SumTree placed(const SumTree &by_position, const std::vector<uint32_t> &ring) {
+    SumTree tree = by_position;
+    tree.root = ring[by_position.root];
+    for (uint32_t at = 0; at < ring.size(); at++) {
+        tree.parent[ring[at]] = ring[by_position.parent[at]];
+        tree.ordinal[ring[at]] = by_position.ordinal[at];
+    }
+    return tree;
+}
+
 // add(rank) adds a rank's own value, add_sum(child) what the child's encoded sum decodes to.
 template <class Add, class AddSum>
 void each_operand(const SumTree &tree, uint32_t rank, Add add, AddSum add_sum) {

@@ -63,6 +63,12 @@ class Topology(unittest.TestCase):
         self.assertIn("cannot read it; this machine counts as one NUMA node with no GPU and no NIC\n", warned[0])
         self.assertNotIn("HWLOC_XMLFILE", warned[1])
 
+    def test_a_pipe_is_not_waited_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(pipe := os.path.join(folder, "pipe"))
+            _, warned = explain([{"HWLOC_XMLFILE": pipe}] * 2)
+        self.assertIn(f"HWLOC_XMLFILE={pipe}: hwloc", warned[0])
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=1)
