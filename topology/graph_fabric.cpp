@@ -82,7 +82,7 @@ public:
             if (const uint32_t machine = job.graph.machine_of(vertex); machine != no_vertex)
                 parts[machine].push_back(vertex);
         std::map<uint32_t, std::vector<Seat>> seats; // by machine: ranks', each once
-        const std::vector<uint32_t> nics = order_ranks(job.graph, job.places).nics;
+        const std::vector<uint32_t> nics = nearest_nics(job.graph, job.places);
         for (uint32_t rank = 0; rank < job.places.size(); rank++) {
             const Seat seat{job.places[rank], nics[rank]};
             std::vector<Seat> &known = seats[job.graph.machine_of(seat.place)];

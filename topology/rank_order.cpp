@@ -95,7 +95,7 @@ private:
     std::vector<Known> known_;
 };
 
-NearestNics nearest_nics(const Graph &part, uint32_t place) {
+NearestNics nics_nearest_to(const Graph &part, uint32_t place) {
     using Distance = std::tuple<double, uint32_t, size_t>; // less is nearer
     const Capacities capacities(part);
     Distance least;
@@ -121,7 +121,8 @@ const MachineSearch::Known &MachineSearch::known_for(const MachinePart &part,
                 .places = places,
                 .rings = find_rings(part.graph, places),
                 .nearest_nics = {}};
-    for (const uint32_t place : places) known.nearest_nics[place] = nearest_nics(part.graph, place);
+    for (const uint32_t place : places)
+        known.nearest_nics[place] = nics_nearest_to(part.graph, place);
     known_.push_back(std::move(known));
     return known_.back();
 }
@@ -166,20 +167,31 @@ void leave_by(std::vector<uint32_t> &ranks, uint32_t nic, std::span<const uint32
     if (last != ranks.rend()) std::rotate(ranks.begin(), last.base(), ranks.end());
 }
 
-RankRing ring_between(const std::vector<Machine> &machines, size_t number,
-                      std::span<const uint32_t> places, std::span<const uint32_t> nics) {
-    RankRing ring;
-    for (const Machine &machine : machines) {
-        auto ranks = ranks_along(machine, machine.rings[number % machine.rings.size()], places);
-        if (!machine.nics.empty())
-            leave_by(ranks, machine.nics[number % machine.nics.size()], nics);
-        ring.ranks.insert(ring.ranks.end(), ranks.begin(), ranks.end());
-    }
-    return ring;
+struct SearchedMachines {
+    std::vector<Machine> machines;
+    std::vector<uint32_t> nics; // by rank
+};
+
+SearchedMachines searched(const Graph &graph, std::span<const uint32_t> places) {
+    SearchedMachines all{group_by_machine(graph, places),
+                         std::vector<uint32_t>(places.size(), no_vertex)};
+    MachineSearch search(graph);
+    for (Machine &machine : all.machines) search.search(machine, places, all.nics);
+    return all;
 }
 
-void begin_with_rank_0(std::vector<uint32_t> &ranks) {
-    std::rotate(ranks.begin(), std::ranges::find(ranks, 0U), ranks.end());
+// Rank 0 begins.
+RankRing ring_between(const SearchedMachines &all, size_t number,
+                      std::span<const uint32_t> places) {
+    RankRing ring;
+    for (const Machine &machine : all.machines) {
+        auto ranks = ranks_along(machine, machine.rings[number % machine.rings.size()], places);
+        if (!machine.nics.empty())
+            leave_by(ranks, machine.nics[number % machine.nics.size()], all.nics);
+        ring.ranks.insert(ring.ranks.end(), ranks.begin(), ranks.end());
+    }
+    std::ranges::rotate(ring.ranks, std::ranges::find(ring.ranks, 0U));
+    return ring;
 }
 
 // From a NIC up to the outermost network.
@@ -253,30 +265,24 @@ void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
 
 } // namespace
 
+std::vector<uint32_t> nearest_nics(const Graph &graph, std::span<const uint32_t> places) {
+    return searched(graph, places).nics;
+}
+
 std::vector<uint32_t> first_ring(const Graph &graph, std::span<const uint32_t> places) {
-    std::vector<uint32_t> nics(places.size(), no_vertex);
-    std::vector<Machine> machines = group_by_machine(graph, places);
-    MachineSearch search(graph);
-    for (Machine &machine : machines) search.search(machine, places, nics);
-    RankRing ring = ring_between(machines, 0, places, nics);
-    begin_with_rank_0(ring.ranks);
-    return std::move(ring.ranks);
+    return ring_between(searched(graph, places), 0, places).ranks;
 }
 
 RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
-    RankOrder order{
-        .rings = {}, .nics = std::vector<uint32_t>(places.size(), no_vertex), .parents = {}};
-    std::vector<Machine> machines = group_by_machine(graph, places);
-    MachineSearch search(graph);
-    size_t most = SIZE_MAX;
-    for (Machine &machine : machines) {
-        search.search(machine, places, order.nics);
-        const size_t ways = machines.size() > 1 ? machine.nics.size() : machine.rings.size();
-        most = std::min(most, ways);
-    }
-    for (size_t i = 0; i < std::max<size_t>(1, most); i++)
-        order.rings.push_back(ring_between(machines, i, places, order.nics));
-    for (RankRing &ring : order.rings) begin_with_rank_0(ring.ranks);
+    SearchedMachines all = searched(graph, places);
+    const std::vector<Machine> &machines = all.machines;
+    size_t rings = machines.empty() ? 1 : SIZE_MAX;
+    for (const Machine &machine : machines)
+        rings = std::min(rings, machines.size() > 1 ? machine.nics.size() : machine.rings.size());
+    RankOrder order;
+    for (size_t i = 0; i < std::max<size_t>(1, rings); i++)
+        order.rings.push_back(ring_between(all, i, places));
+    order.nics = std::move(all.nics);
     rate_rings(graph, machines, places, order);
     const Places by_ring(std::vector<Whereabouts>(places.size()), order.rings.front().ranks);
     order.parents =
