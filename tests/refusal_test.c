@@ -170,7 +170,7 @@ static void configs(void **state)
     refused(with_config(&newer.config), qcclInvalidArgument, "made for version 990000");
 }
 
-static qcclResult_t with_newer_config(int rank, qcclComm_t comm, void *context)
+static qcclResult_t on_zeros(int rank, qcclComm_t comm, void *context)
 {
     float sum[count] = {0};
     (void)rank;
@@ -188,7 +188,7 @@ static void a_newer_config_that_says_nothing_new_is_accepted(void **state)
     memset(&newer, 0, sizeof newer);
     newer.config = (qcclCollConfig_t)QCCL_COLL_CONFIG_INIT;
     newer.config.size = sizeof newer;
-    outcome = on_every_rank(&world, with_newer_config, &newer.config);
+    outcome = on_every_rank(&world, on_zeros, &newer.config);
     assert_all_succeed(&outcome, size);
 }
 
@@ -224,6 +224,36 @@ static void codecs(void **state)
     refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
             "a barrier has no values");
     assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
+}
+
+/* What is known of a call that has been made before does not stand for another one's config. */
+static void configs_of_a_call_that_is_repeated(void **state)
+{
+    qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT, wrong;
+    outcome_t outcome;
+    (void)state;
+    assert_int_equal(qcclCodecCreate(&config.codec, "int8:min=0"), qcclSuccess);
+    config.algorithm = "ring";
+    for (int i = 0; i < 2; i++) {
+        outcome = on_every_rank(&world, on_zeros, &config);
+        assert_all_succeed(&outcome, size);
+    }
+    wrong = config;
+    wrong.algorithm = "";
+    refused(with_config(&wrong), qcclInvalidArgument, "algorithm of all_reduce is \"\"");
+    wrong.algorithm = "ring of a name that is longer than any that there are";
+    refused(with_config(&wrong), qcclInvalidArgument, "algorithm of all_reduce is \"ring of");
+    wrong = config;
+    wrong.timeout = NAN;
+    refused(with_config(&wrong), qcclInvalidArgument, "timeout is not a number");
+    wrong = config;
+    wrong.reserved[3] = 1;
+    refused(with_config(&wrong), qcclInvalidArgument, "knows no field there");
+    wrong = (qcclCollConfig_t)QCCL_COLL_CONFIG_INIT;
+    wrong.algorithm = "";
+    refused(with_config(&wrong), qcclInvalidArgument, "algorithm of all_reduce is \"\"");
+    assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
+    refused(with_config(&config), qcclInvalidUsage, "which has been destroyed");
 }
 
 static void outputs(void **state)
@@ -291,6 +321,7 @@ int main(void)
         cmocka_unit_test(a_newer_config_that_says_nothing_new_is_accepted),
         cmocka_unit_test(algorithms),
         cmocka_unit_test(codecs),
+        cmocka_unit_test(configs_of_a_call_that_is_repeated),
         cmocka_unit_test(outputs),
         cmocka_unit_test(a_refusal_is_kept),
     };

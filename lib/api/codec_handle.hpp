@@ -21,5 +21,7 @@ using CodecRef = CodecHandles::Reference;
 
 // Refuses NULL, what is no codec, and one that has been destroyed.
 Result<CodecRef> take_codec(qcclCodec_t handle);
+// Whether take_codec would.
+bool is_codec(qcclCodec_t handle);
 
 } // namespace qccl

@@ -7,6 +7,7 @@
 #include "base/choice.hpp"
 
 #include <cinttypes>
+#include <optional>
 #include <string>
 
 namespace qccl {
@@ -197,32 +198,54 @@ static Done check_buffers(const Comm &comm, const Buffers &buffers) {
 
 static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
 
-static Spelling spelling_of(const Given &given) {
-    return {.collective = static_cast<int32_t>(given.collective),
-            .type = given.type,
-            .op = given.op,
-            .root = given.root,
-            .count = given.count};
+// What of a call decides its program, and what of its config is its own.
+namespace {
+struct Spelled {
+    Spelling spelling;
+    std::chrono::nanoseconds timeout{};
+    uint64_t tag = 0;
+};
+} // namespace
+
+// Nothing: the call has to be looked at, which also finds what is wrong with it.
+static std::optional<Spelled> spelled(const Comm &comm, const Given &given) {
+    Spelled call{.spelling = {.collective = static_cast<int32_t>(given.collective),
+                              .type = given.type,
+                              .op = given.op,
+                              .root = given.root,
+                              .count = given.count},
+                 .timeout = comm.parts().timeout};
+    if (!given.config) return call;
+    const auto config = take_config(given.config);
+    if (!config) return std::nullopt;
+    const auto timeout = take_timeout("timeout", config->timeout);
+    if (!timeout || (config->codec && !is_codec(config->codec))) return std::nullopt;
+    if (config->algorithm && !call.spelling.set_algorithm(config->algorithm)) return std::nullopt;
+    call.spelling.codec = config->codec;
+    call.timeout = timeout->value_or(call.timeout);
+    call.tag = config->tag;
+    return call;
 }
 
 // A call that has been made before in the same words needs no look at them.
-static Done run_again(Comm &comm, const Given &given, const Remembered &call,
+static Done run_again(Comm &comm, const Given &given, const Remembered &before, const Spelled &call,
                       const CallStream &stream) {
-    QCCL_TRY(check_buffers(comm, buffers_of(given, call.key, team_of(comm))));
-    return comm.run(call.program,
+    QCCL_TRY(check_buffers(comm, buffers_of(given, before.key, team_of(comm))));
+    return comm.run(before.program,
                     {.send = given.send,
                      .recv = given.recv,
-                     .timeout = comm.parts().timeout,
-                     .noise_seed = call.key.codec.seed,
-                     .tag = 0},
+                     .timeout = call.timeout,
+                     .noise_seed = before.key.codec.seed,
+                     .tag = call.tag},
                     stream);
 }
 
 static Done run(Comm &comm, const Given &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
-    if (!given.config)
-        if (const Remembered *call = comm.memo().find(spelling_of(given)))
-            return run_again(comm, given, *call, stream);
+    const auto call = spelled(comm, given);
+    if (call)
+        if (const Remembered *before = comm.memo().find(call->spelling))
+            return run_again(comm, given, *before, *call, stream);
 
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
@@ -231,7 +254,7 @@ static Done run(Comm &comm, const Given &given) {
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
-    if (!given.config) comm.memo().remember({spelling_of(given), key, program});
+    if (call) comm.memo().remember({call->spelling, key, program});
     return comm.run(program, request, stream);
 }
 

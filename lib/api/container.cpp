@@ -24,6 +24,8 @@ static constinit CodecHandles codec_handles{{.tag = 0x51C3,
 
 Result<CodecRef> take_codec(qcclCodec_t handle) { return codec_handles.refer(handle); }
 
+bool is_codec(qcclCodec_t handle) { return codec_handles.is_alive(handle); }
+
 namespace {
 
 // What both directions work with, once it has been checked; outlives the handle on a stream.

@@ -73,6 +73,11 @@ public:
                                               std::memory_order_relaxed));
         return State::alive;
     }
+    // Without a reference: it may end at any time.
+    bool is_alive(uint32_t generation) const {
+        const uint64_t word = word_.load(std::memory_order_acquire);
+        return generation_of(word) == generation && (word & ended) == 0;
+    }
     // True where no reference is left of a handle that has ended: the caller frees.
     bool release() {
         const uint64_t before = word_.fetch_sub(1, std::memory_order_acq_rel);
@@ -187,6 +192,12 @@ public:
         if (id.tag != kind_.tag || id.generation == 0) return nullptr;
         Record *const records = chunk_with(id.slot);
         return records ? records + place_in_chunk(id.slot) : nullptr;
+    }
+    // Whether refer() would give its object. For those who know enough of it already.
+    bool is_alive(const void *handle) const {
+        const HandleId id = HandleId::of(handle);
+        const Record *const record = find(id);
+        return record && record->is_of_this_process() && record->life.is_alive(id.generation);
     }
     // An error says why there is none.
     Result<Reference> refer(const void *handle) {

@@ -6,16 +6,26 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 namespace qccl {
 
-// What a call without a config says, buffers aside. Numbers as C gives them, unchecked.
+// What a call says of its program. Numbers and handles as C gives them, unchecked.
 struct Spelling {
     int32_t collective = -1;
     int32_t type = 0, op = 0, root = 0;
     uint64_t count = 0;
+    const void *codec = nullptr;      // of the call's config
+    std::array<char, 32> algorithm{}; // likewise, ended by zeros
 
     bool operator==(const Spelling &) const = default;
+    // False: it is too long for a spelling, or empty, which would look as if there were none.
+    bool set_algorithm(const char *text) {
+        const size_t length = strnlen(text, algorithm.size());
+        if (length == 0 || length == algorithm.size()) return false;
+        std::memcpy(algorithm.data(), text, length);
+        return true;
+    }
 };
 
 struct Remembered {
@@ -38,8 +48,13 @@ private:
 
     static size_t place(const Spelling &spelling) {
         const auto small = static_cast<uint64_t>(static_cast<uint32_t>(spelling.collective));
-        // 2^64 / golden ratio spreads counts that are multiples of a power of 2.
-        return (spelling.count ^ small << 60) * 0x9E3779B97F4A7C15 >> (64 - bits);
+        const uint64_t codec = reinterpret_cast<uintptr_t>(spelling.codec);
+        uint64_t algorithm = 0;
+        std::memcpy(&algorithm, spelling.algorithm.data(), sizeof algorithm);
+        // 2^64 / golden ratio spreads counts that are multiples of a power of 2, and handles whose
+        // numbers differ in the middle.
+        return (spelling.count ^ small << 60 ^ codec ^ algorithm) * 0x9E3779B97F4A7C15 >>
+               (64 - bits);
     }
 
     std::array<Remembered, size_t{1} << bits> entries_;
