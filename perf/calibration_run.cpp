@@ -15,29 +15,23 @@ namespace {
 
 constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
-// Some of Corrections::sizes, each with all of these algorithms and one codec.
-struct Sweep {
-    Collective collective = Collective::all_reduce;
-    uint64_t least = 0, most = 0, factor = 0;
-    uint32_t iterations = 0;
-    std::string codec;
-    std::vector<std::string> algorithms = {};
-};
-
-// Large calls take long and vary little; of small ones, where ranks share cores, no two are alike.
+// Some of Corrections::sizes. Large calls take long and vary little; of small ones, where ranks
+// share cores, no two are alike, and a virtual machine's cores share caches in one second and none
+// in the next: what is measured several times, with all the rest in between, shows the usual.
 struct Band {
     uint64_t least, most, factor;
-    uint32_t iterations;
+    uint32_t iterations, rounds;
     bool has_codecs; // of smaller calls nobody wants them
 };
-constexpr Band bands[] = {{8, 512, 8, 200, false},
-                          {4 * kibibyte, 64 * kibibyte, 4, 100, true},
-                          {256 * kibibyte, mebibyte, 4, 30, true},
-                          {4 * mebibyte, 4 * mebibyte, 4, 5, true},
-                          {16 * mebibyte, 16 * mebibyte, 4, 2, true}};
+constexpr uint32_t most_rounds = 3;
+constexpr Band bands[] = {{8, 512, 8, 200, most_rounds, false},
+                          {4 * kibibyte, 64 * kibibyte, 4, 100, most_rounds, true},
+                          {256 * kibibyte, mebibyte, 4, 30, most_rounds, true},
+                          {4 * mebibyte, 4 * mebibyte, 4, 5, 1, true},
+                          {16 * mebibyte, 16 * mebibyte, 4, 2, 1, true}};
 // Past the caches. Between hosts it would take long and show nothing new, and many ranks would
 // need much memory.
-constexpr Band in_memory = {64 * mebibyte, 64 * mebibyte, 4, 2, true};
+constexpr Band in_memory = {64 * mebibyte, 64 * mebibyte, 4, 2, 1, true};
 constexpr uint32_t most_ranks_in_memory = 8;
 
 bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
@@ -53,44 +47,54 @@ std::vector<std::string> algorithms_of(Collective collective, const Machine &mac
     return names;
 }
 
-// Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
-// rounds, messages and bytes tell the one from the other.
-std::vector<Sweep> sweeps_of(const Machine &machine) {
-    std::vector<Band> all(std::begin(bands), std::end(bands));
-    if (machine.hosts() == 1 && machine.ranks <= most_ranks_in_memory) all.push_back(in_memory);
-    std::vector<Sweep> sweeps;
-    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                        Collective::all_gather, Collective::broadcast})
-        for (const Band &band : all)
-            for (const std::string_view codec : width_codecs) {
-                const bool is_lossless = codec == width_codecs.front();
-                if (is_lossless || band.has_codecs)
-                    sweeps.push_back({.collective = collective,
-                                      .least = band.least,
-                                      .most = band.most,
-                                      .factor = band.factor,
-                                      .iterations = band.iterations,
-                                      .codec = std::string(codec) + (is_lossless ? "" : ":min=0"),
-                                      .algorithms = algorithms_of(collective, machine)});
-            }
-    return sweeps;
-}
-
-Result<PerfArguments> arguments_of(const Sweep &sweep, uint32_t ranks) {
+// All algorithms with one codec at the sizes of a band.
+Result<PerfArguments> arguments_of(Collective collective, const Band &band, std::string_view codec,
+                                   const Machine &machine) {
     PerfArguments arguments;
-    arguments.collective = sweep.collective;
-    arguments.min_bytes = sweep.least;
-    arguments.max_bytes = sweep.most;
-    arguments.step_factor = sweep.factor;
-    arguments.algorithms = sweep.algorithms;
-    QCCL_TRY(const Codec codec, parse_codec(sweep.codec));
-    arguments.codecs = {codec};
+    arguments.collective = collective;
+    arguments.min_bytes = band.least;
+    arguments.max_bytes = band.most;
+    arguments.step_factor = band.factor;
+    arguments.iterations = band.iterations;
+    arguments.algorithms = algorithms_of(collective, machine);
+    QCCL_TRY(Codec parsed, parse_codec(codec));
+    if (!parsed.is_lossless()) parsed.min_bytes = 0;
+    arguments.codecs = {parsed};
     arguments.has_lossless_beside = false;
     arguments.checks = 0;
-    arguments.ranks = ranks;
-    arguments.iterations = sweep.iterations;
+    arguments.ranks = machine.ranks;
     return arguments;
 }
+
+// Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
+// rounds, messages and bytes tell the one from the other.
+Result<std::vector<PerfArguments>> sweeps_of(const Machine &machine) {
+    std::vector<Band> all(std::begin(bands), std::end(bands));
+    if (machine.hosts() == 1 && machine.ranks <= most_ranks_in_memory) all.push_back(in_memory);
+    std::vector<PerfArguments> sweeps;
+    for (uint32_t round = 0; round < most_rounds; round++)
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                            Collective::all_gather, Collective::broadcast})
+            for (const Band &band : all)
+                for (const std::string_view codec : width_codecs) {
+                    const bool is_lossless = codec == width_codecs.front();
+                    if (round >= band.rounds || (!is_lossless && !band.has_codecs)) continue;
+                    QCCL_TRY(PerfArguments sweep, arguments_of(collective, band, codec, machine));
+                    sweeps.push_back(std::move(sweep));
+                }
+    return Result<std::vector<PerfArguments>>(std::move(sweeps));
+}
+
+// What the rounds have measured of one call.
+struct MeasuredCall {
+    Operation operation;
+    Codec codec;
+    Algorithm algorithm;
+    std::vector<double> in_place_ns, out_of_place_ns;
+
+    double in_place() const { return statistics(in_place_ns).median; }
+    double out_of_place() const { return statistics(out_of_place_ns).median; }
+};
 
 // A median is bent by nothing that happens now and then, but says
 // nothing of broadcasts, whose root waits for nobody.
@@ -100,18 +104,16 @@ double measured_ns(const Row &row, const Measurement &measurement) {
     return microsecond * (runs_ahead ? measurement.sustained_us : measurement.time_us.median);
 }
 
-Result<Probe> probe_of_row(const Row &row, const Machine &machine, const Tables &tables) {
+Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine,
+                            const Tables &tables) {
     Problem problem;
-    problem.collective = row.operation.collective;
-    problem.count = row.operation.count;
-    problem.ranks = row.operation.ranks;
-    problem.type = row.operation.type;
-    problem.codec = row.codec;
+    problem.collective = call.operation.collective;
+    problem.count = call.operation.count;
+    problem.ranks = call.operation.ranks;
+    problem.type = call.operation.type;
+    problem.codec = call.codec;
     problem.places = machine.places.get();
-    QCCL_TRY(const Algorithm algorithm, parse_algorithm(row.algorithm));
-    const double in_place = measured_ns(row, row.in_place),
-                 out_of_place = measured_ns(row, row.out_of_place);
-    return probe_of(problem, algorithm, (in_place + out_of_place) / 2, tables);
+    return probe_of(problem, call.algorithm, (call.in_place() + call.out_of_place()) / 2, tables);
 }
 
 // A size that parts among the ranks do not come to exactly counts as the one that was asked for.
@@ -177,27 +179,42 @@ private:
     Done measure_calls() {
         QCCL_TRY(const RankDevice device, RankDevice::open("host"));
         const auto source = make_gaussian(1);
-        std::vector<PerfArguments> all;
-        for (const Sweep &sweep : sweeps_of(machine_)) {
-            QCCL_TRY(PerfArguments arguments, arguments_of(sweep, crew_.size()));
-            steps_ += sweep_points(arguments);
-            all.push_back(std::move(arguments));
-        }
+        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(machine_));
+        for (const PerfArguments &sweep : sweeps) steps_ += sweep_points(sweep);
         steps_ += rated_codecs().size();
+        Done kept;
         const Audience audience{
             .progress = [this](uint64_t, const std::string &what) { step(what); },
             .row =
-                [this](const Row &row) {
-                    if (row.operation.count > 0) rows_.push_back(row);
+                [&](const Row &row) {
+                    if (kept && row.operation.count > 0) kept = keep(row);
                 },
             .note = [](const std::string &) {}};
-        for (const PerfArguments &arguments : all)
+        for (const PerfArguments &sweep : sweeps)
             QCCL_TRY(run_benchmark({.crew = crew_,
                                     .comm = comm_,
                                     .source = *source,
-                                    .arguments = arguments,
+                                    .arguments = sweep,
                                     .device = device},
                                    audience));
+        return kept;
+    }
+
+    Done keep(const Row &row) {
+        QCCL_TRY(const Algorithm algorithm, parse_algorithm(row.algorithm));
+        const auto is_same = [&](const MeasuredCall &call) {
+            return call.operation == row.operation && call.codec == row.codec &&
+                   call.algorithm == algorithm;
+        };
+        auto known = std::ranges::find_if(calls_, is_same);
+        if (known == calls_.end())
+            known = calls_.insert(known, {.operation = row.operation,
+                                          .codec = row.codec,
+                                          .algorithm = algorithm,
+                                          .in_place_ns = {},
+                                          .out_of_place_ns = {}});
+        known->in_place_ns.push_back(measured_ns(row, row.in_place));
+        known->out_of_place_ns.push_back(measured_ns(row, row.out_of_place));
         return {};
     }
 
@@ -214,8 +231,8 @@ private:
         Tables tables = tables_of(machine);
         found.figures.apply(machine.settings, tables.speeds);
         std::vector<Probe> probes;
-        for (const Row &row : rows_) {
-            QCCL_TRY(Probe probe, probe_of_row(row, machine, tables));
+        for (const MeasuredCall &call : calls_) {
+            QCCL_TRY(Probe probe, probe_of_call(call, machine, tables));
             probes.push_back(std::move(probe));
         }
         const SpeedFit fit =
@@ -239,13 +256,12 @@ private:
         Machine machine = unsaid();
         machine.measured = std::make_shared<const Measured>(Measured{found.figures, {}});
         QCCL_TRY(const SimulatedJob job, SimulatedJob::create(machine, ""));
-        for (const Row &row : rows_) {
-            QCCL_TRY(const Algorithm algorithm, parse_algorithm(row.algorithm));
+        for (const MeasuredCall &call : calls_) {
             QCCL_TRY(const SimulatedJob::PlannedCall planned,
-                     job.plan(row.operation, &row.codec, algorithm));
+                     job.plan(call.operation, &call.codec, call.algorithm));
             QCCL_TRY(const Simulation simulation, job.run(planned, repeated_calls(machine.ranks)));
-            set_factor(found.job.simulated, planned.call.problem, algorithm,
-                       measured_ns(row, row.out_of_place) / simulation.time_ns);
+            set_factor(found.job.simulated, planned.call.problem, call.algorithm,
+                       call.out_of_place() / simulation.time_ns);
         }
         return {};
     }
@@ -269,7 +285,7 @@ private:
     const qcclComm_t comm_;
     const Machine &machine_;
     const TellStep &tell_;
-    std::vector<Row> rows_;
+    std::vector<MeasuredCall> calls_;
     uint64_t step_ = 0, steps_ = 0;
 };
 

@@ -17,6 +17,7 @@ struct Operation {
     uint32_t ranks = 1;
     uint64_t count = 0; // the argument of the call
 
+    bool operator==(const Operation &) const = default;
     uint64_t send_count() const;
     uint64_t recv_count() const;
     // The size column: the larger buffer's bytes.

@@ -3,13 +3,14 @@
 machine, and prints how far each pick is from the best.
 
 A cell is a collective, a size and a codec; a time is that of a call out of place and one in place together, each the median
-of its run. Each setup is calibrated before; no variable says anything of it. Algorithms whose schedules are the same on all
+of its run and, where calls are small, of several runs. Each setup is calibrated before; no variable says anything of it. Algorithms whose schedules are the same on all
 ranks are one program, as direct and ring of two ranks: its time is the least of those measured, the planner's own row among
 them. A pick is right if it takes at most 10 % more than the best.
 
-  plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES]
+  plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES] [--rounds N]
   plan_table.py table --raw FOLDER [--csv FILE]
   plan_table.py wrong-rates --raw FOLDER   what it costs if the rate between hosts is taken for 4 times too much or too little
+  plan_table.py simulated --raw FOLDER     how many of the picks take out of place what the simulator says
 """
 import argparse
 import collections
@@ -19,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,10 +41,13 @@ COLLECTIVES = {  # with the algorithms that have them
     "all_gather": "oneshot,direct,ring,halving,hierarchy",
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
 }
-BANDS = [  # smallest, largest, iterations: large calls take long and vary little
-    (8, 8, 200), (64, 16 << 10, 200), (64 << 10, 1 << 20, 50), (4 << 20, 16 << 20, 8), (64 << 20, 256 << 20, 2)]
+Band = collections.namedtuple("Band", "smallest largest iterations has_rounds")
+BANDS = [  # large calls take long and vary little
+    Band(8, 8, 200, True), Band(64, 16 << 10, 200, True), Band(64 << 10, 1 << 20, 50, True), Band(4 << 20, 16 << 20, 8, False),
+    Band(64 << 20, 256 << 20, 2, False)]
 RIGHT = 1.10
 WRONG_BY, MOST_LOSS = 4, 1.25
+CLOSE = 1.20
 
 
 def started(setup, perf):
@@ -54,8 +59,8 @@ def started(setup, perf):
 
 
 def command(program, setup, collective, band, codecs, out):
-    smallest, largest, iterations = band
-    perf = [str(program), collective, "-b", str(smallest), "-e", str(largest), "-f", "4", "-n", str(iterations), "-w", "1", "-c", "0",
+    perf = [str(program), collective, "-b", str(band.smallest), "-e", str(band.largest), "-f", "4", "-n", str(band.iterations),
+            "-w", "1", "-c", "0",
             "--algo", "auto," + COLLECTIVES[collective], "--codec", codecs, "--json", str(out)]
     return started(setup, perf)
 
@@ -71,10 +76,13 @@ def run(name, words, cache):
     return status
 
 
-def bands_up_to(largest):
-    for smallest, highest, iterations in BANDS:
-        if smallest <= largest:
-            yield smallest, min(highest, largest), iterations
+def runs(chosen):
+    """(collective, band, round), rounds far apart: a virtual machine's cores are near each other in one second and not in the next."""
+    for number in range(chosen.rounds):
+        for collective in chosen.collectives:
+            for band in BANDS:
+                if band.smallest <= chosen.largest and (number == 0 or band.has_rounds):
+                    yield collective, band._replace(largest=min(band.largest, chosen.largest)), number
 
 
 def measure(chosen):
@@ -84,34 +92,50 @@ def measure(chosen):
         cache = (chosen.raw / f"{name}.cache").resolve()
         if chosen.again or not any(cache.glob("qccl/*")):
             failed += run(f"{name}, calibration", started(SETUPS[name], [str(chosen.program), "calibrate"]), cache) != 0
-        for collective in chosen.collectives:
-            for band in bands_up_to(chosen.largest):
-                out = chosen.raw / f"{name}.{collective}.{band[0]}.json"
-                if chosen.again or not out.exists():
-                    failed += run(out.name, command(chosen.program, SETUPS[name], collective, band, chosen.codecs, out), cache) != 0
+        for collective, band, number in runs(chosen):
+            out = chosen.raw / f"{name}.{collective}.{band.smallest}.{number}.json"
+            if chosen.again or not out.exists():
+                failed += run(out.name, command(chosen.program, SETUPS[name], collective, band, chosen.codecs, out), cache) != 0
     return 1 if failed else 0
 
 
-def cells_of(raw):
-    """{(setup, collective, bytes, codec): {algorithm: us}}; what the planner picked is "auto", and the name beside it."""
-    cells, picks = collections.defaultdict(lambda: collections.defaultdict(float)), {}
-    for path in sorted(raw.glob("*.json")):
-        setup = path.name.split(".")[0]
-        if setup not in SETUPS:
-            continue
+class Cells:
+    """What has been measured of each (setup, collective, bytes, codec)."""
+
+    def __init__(self, raw):
+        self.picks, self.used = {}, {}  # the planner's algorithm, and the codec that travelled then
+        self._times = collections.defaultdict(lambda: collections.defaultdict(list))  # {cell: {(algorithm, in place): [us]}}
+        for path in sorted(raw.glob("*.json")):
+            setup = path.name.split(".")[0]
+            if setup in SETUPS:
+                self._read(setup, json.loads(path.read_text())["rows"])
+
+    def _read(self, setup, rows):
         seen = collections.Counter()
-        for row in json.loads(path.read_text())["rows"]:
+        for row in rows:
             if row["bytes"] == 0:  # parts of which ranks have none
                 continue
             cell = (setup, row["collective"], row["bytes"], row["codec"])
             place = cell + (row["in_place"],)
             seen[place] += 1
             if seen[place] == 1:  # the planner's own row stands before those that were asked for
-                picks[cell] = row["algorithm"]
+                self.picks[cell], self.used[cell] = row["algorithm"], row["used_codec"]
             # A root that waits for nobody runs ahead, which distorts medians.
             time = row["time_us_sustained" if row["collective"] == "broadcast" else "time_us"]
-            cells[cell]["auto" if seen[place] == 1 else row["algorithm"]] += time
-    return cells, picks
+            self._times[cell]["auto" if seen[place] == 1 else row["algorithm"], row["in_place"]].append(time)
+
+    def __iter__(self):
+        return iter(sorted(self._times))
+
+    def times(self, cell):
+        """{algorithm: us}, in place and out of place together; what the planner picked is "auto"."""
+        both = collections.defaultdict(float)
+        for (algorithm, _), times in self._times[cell].items():
+            both[algorithm] += statistics.median(times)
+        return both
+
+    def out_of_place(self, cell, algorithm):
+        return statistics.median(self._times[cell][algorithm, 0])
 
 
 @functools.cache
@@ -123,9 +147,10 @@ def program_of(info, setup, collective, codec, algorithm):
                                 capture_output=True, text=True, check=True).stdout for rank in range(setup.hosts * setup.ranks))
 
 
-def judged(cells, picks, info):
-    for (setup, collective, size, codec), times in sorted(cells.items()):
-        pick = picks[setup, collective, size, codec]
+def judged(cells, info):
+    for cell in cells:
+        setup, collective, size, codec = cell
+        pick, times = cells.picks[cell], cells.times(cell)
         programs = {algorithm: program_of(info, SETUPS[setup], collective, codec, algorithm) for algorithm in {pick, *times} - {"auto"}}
         least = {}
         for algorithm, time in times.items():
@@ -141,7 +166,7 @@ def judged(cells, picks, info):
 
 
 def table(chosen):
-    rows = list(judged(*cells_of(chosen.raw), chosen.info))
+    rows = list(judged(Cells(chosen.raw), chosen.info))
     if not rows:
         print(f"{chosen.raw}: no measurements", file=sys.stderr)
         return 1
@@ -166,6 +191,11 @@ def table(chosen):
     return 0
 
 
+def calibration_of(raw, setup):
+    (file,) = (raw / f"{setup}.cache" / "qccl").iterdir()
+    return file
+
+
 def gigabytes_per_second(calibration):
     """Of a host's line, as it was measured."""
     return float(re.search(r"(?m)^far .*\bbytes_per_ns=(\S+)", calibration.read_text())[1])
@@ -181,7 +211,7 @@ def explained(info, setup, calibration, rate, collective, sizes, codec):
 
 
 def wrong_rates(chosen):
-    cells, _ = cells_of(chosen.raw)
+    cells = {cell: cells.times(cell) for cells in [Cells(chosen.raw)] for cell in cells}
     asked = collections.defaultdict(dict)  # {(setup, collective, codec): {bytes: times}}
     for (setup, collective, size, codec), times in cells.items():
         if SETUPS[setup].hosts > 1:
@@ -191,7 +221,7 @@ def wrong_rates(chosen):
         for (name, collective, codec), by_size in sorted(asked.items()):
             if name != setup:
                 continue
-            (calibration,) = (chosen.raw / f"{setup}.cache" / "qccl").iterdir()
+            calibration = calibration_of(chosen.raw, setup)
             for factor in (1 / WRONG_BY, WRONG_BY):
                 picks = explained(chosen.info, SETUPS[setup], calibration, factor * gigabytes_per_second(calibration), collective,
                                   by_size, codec)
@@ -207,6 +237,37 @@ def wrong_rates(chosen):
             ratio, factor, collective, size, codec, algorithm, used = max(losses)
             print(f"{setup:13} {kept:4} of {len(losses):4} picks lose at most {100 * (MOST_LOSS - 1):.0f} %; worst {ratio:.2f}: "
                   f"{collective} of {size} bytes, {codec}, at {factor:g} times the rate by {algorithm} with {used}")
+    return 0
+
+
+def simulation(program, name, calibration, collective, sizes, codec, algorithm):
+    """{bytes: us} of calls with this codec and algorithm."""
+    setup = SETUPS[name]
+    words = [str(program), "simulate", collective, "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", "--algo", algorithm,
+             "--codec", codec if codec == "none" else codec + ":min=0", "--hosts", ",".join([str(setup.ranks)] * setup.hosts),
+             "--cores", f"{os.cpu_count()}:shared" if setup.hosts > 1 else str(os.cpu_count()), "--json", "-"]
+    if setup.hosts > 1:
+        words += ["--rate", f"{gigabytes_per_second(calibration):g}GB/s"]
+    run = subprocess.run(words, env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
+    return {row["bytes"]: row["time_us"] for row in json.loads(run.stdout)["rows"] if not row["in_place"]}
+
+
+def simulated(chosen):
+    cells = Cells(chosen.raw)
+    alike = collections.defaultdict(list)  # {(setup, collective, codec, algorithm): cells}
+    for cell in cells:
+        alike[cell[0], cell[1], cells.used[cell], cells.picks[cell]].append(cell)
+    ratios = collections.defaultdict(list)
+    for (setup, collective, codec, algorithm), group in alike.items():
+        times = simulation(chosen.program, setup, calibration_of(chosen.raw, setup), collective, {cell[2] for cell in group}, codec,
+                           algorithm)
+        ratios[setup] += [(times[cell[2]] / cells.out_of_place(cell, "auto"), cell, algorithm) for cell in group if cell[2] in times]
+    for setup, of in ratios.items():
+        close = sum(1 / CLOSE <= ratio <= CLOSE for ratio, _, _ in of)
+        print(f"{setup:13} {close:4} of {len(of):4} cells simulated within {100 * (CLOSE - 1):.0f} % ({100 * close / len(of):.0f} %)")
+        for ratio, (_, collective, size, codec), algorithm in sorted(of, key=lambda one: one[1]) if chosen.wrong else []:
+            if not 1 / CLOSE <= ratio <= CLOSE:
+                print(f"  {collective:15} {size:>10} {codec:6} {algorithm:18} {ratio:.2f}")
     return 0
 
 
@@ -235,22 +296,26 @@ def arguments():
                            help=f"of {', '.join(COLLECTIVES)} (all)")
     measuring.add_argument("--codecs", default="none,int8,int4", metavar="LIST", help="as qccl-perf's --codec (none,int8,int4)")
     measuring.add_argument("--largest", type=size, default=256 << 20, metavar="BYTES", help="largest size (256M)")
+    measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="runs of sizes up to 1M (3)")
     measuring.add_argument("--again", action="store_true", help="also what is in the folder")
-    measuring.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-perf", metavar="FILE")
     printing = actions.add_parser("table", help="print what has been measured", allow_abbrev=False)
     printing.add_argument("--csv", metavar="FILE", help="every cell in a line")
-    printing.add_argument("--wrong", action="store_true", help="print the cells that are not right")
     doubting = actions.add_parser("wrong-rates", help="print what wrong rates would cost", allow_abbrev=False)
     for action in (printing, doubting):
         action.add_argument("--info", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-info", metavar="FILE")
-    for action in (measuring, printing, doubting):
+    simulating = actions.add_parser("simulated", help="compare with what the simulator says", allow_abbrev=False)
+    for action in (printing, simulating):
+        action.add_argument("--wrong", action="store_true", help="print the cells that are not right")
+    for action in (measuring, simulating):
+        action.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-perf", metavar="FILE")
+    for action in (measuring, printing, doubting, simulating):
         action.add_argument("--raw", type=pathlib.Path, required=True, metavar="FOLDER", help="qccl-perf's JSON files")
     return parser.parse_args()
 
 
 def main():
     chosen = arguments()
-    return {"measure": measure, "table": table, "wrong-rates": wrong_rates}[chosen.action](chosen)
+    return {"measure": measure, "table": table, "wrong-rates": wrong_rates, "simulated": simulated}[chosen.action](chosen)
 
 
 if __name__ == "__main__":
