@@ -190,7 +190,7 @@ RankRing ring_between(const SearchedMachines &all, size_t number,
             leave_by(ranks, machine.nics[number % machine.nics.size()], all.nics);
         ring.ranks.insert(ring.ranks.end(), ranks.begin(), ranks.end());
     }
-    std::ranges::rotate(ring.ranks, std::ranges::find(ring.ranks, 0U));
+    std::rotate(ring.ranks.begin(), std::ranges::find(ring.ranks, 0U), ring.ranks.end());
     return ring;
 }
 
