@@ -113,12 +113,17 @@ HWY_INLINE void put_groups(const float *scale, const uint8_t *codes, size_t grou
                      piece = packing == Packing::bytes ? group_values : half;
     const FloatVector first = hn::Set(d, scale[0]), second = hn::Set(d, scale[Scale::numbers - 1]);
     const FloatVector table = code_table<packing, Scale>(first, second);
-    const auto put_pair = [&](const uint8_t *from, float *to, FloatVector &suspects) HWY_ATTR {
+    const auto put_pair = [&](size_t j, FloatVector &suspects) HWY_ATTR {
+        const uint8_t *const from = codes + j;
+        float *const to = dst + j;
         FloatVector y = hn::Zero(d), y_high = y;
         read_values<packing, Scale>(first, second, table, from, y, y_high);
         if constexpr (Scale::is_of_halves) {
             y = hn::Mul(y, first);
             y_high = hn::Mul(y_high, second);
+        } else if constexpr (Scale::is_spread) {
+            y = hn::Mul(y, hn::LoadU(d, scale + j));
+            y_high = hn::Mul(y_high, hn::LoadU(d, scale + half + j));
         }
         if constexpr (put == Put::add) {
             y = hn::Add(hn::LoadU(d, to), y);
@@ -130,8 +135,8 @@ HWY_INLINE void put_groups(const float *scale, const uint8_t *codes, size_t grou
     };
     for (size_t g = 0; g < groups; g++, codes += piece, dst += group_values)
         for (size_t j = 0; j < half; j += 2 * lanes()) {
-            put_pair(codes + j, dst + j, suspects_a);
-            if (j + lanes() < half) put_pair(codes + j + lanes(), dst + j + lanes(), suspects_b);
+            put_pair(j, suspects_a);
+            if (j + lanes() < half) put_pair(j + lanes(), suspects_b);
         }
 }
 
@@ -202,6 +207,10 @@ HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const 
                            size_t first, size_t count, float *dst) {
     switch (range.codec->id) {
     case CodecId::integer:
+        if (range.codec->bucket == 8)
+            return put_scaled<put, SmallScales<8>>(range, groups, payload, first, count, dst);
+        if (range.codec->bucket == 16)
+            return put_scaled<put, SmallScales<16>>(range, groups, payload, first, count, dst);
         return put_scaled<put, IntegerScale>(range, groups, payload, first, count, dst);
     case CodecId::mxfp8e4m3:
         return put_packed<put, Packing::bytes, ElementScale<E4m3>>(range, groups, payload, first,

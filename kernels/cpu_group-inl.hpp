@@ -127,6 +127,14 @@ private:
     HWY_ALIGN uint8_t buffer_[tile_values];
 };
 
+// Each number as often as a block has values.
+template <size_t block> HWY_INLINE void spread(const float *numbers, size_t count, float *to) {
+    const hn::CappedTag<float, block> d;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < block; j += hn::Lanes(d))
+            hn::StoreU(hn::Set(d, numbers[i]), d, to + i * block + j);
+}
+
 } // namespace qccl::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

@@ -96,17 +96,19 @@ HWY_INLINE uint32_t key_of_block(Source &source, size_t g, size_t end) {
 }
 
 // Keys and scales of a batch.
-struct BlockScales {
-    static constexpr size_t most = max_lanes;
+template <size_t most_blocks> struct ScalesOf {
+    static constexpr size_t most = most_blocks;
     HWY_ALIGN uint32_t keys[most] = {};
     HWY_ALIGN float inverse[most];
     HWY_ALIGN uint16_t wire[most];
-    uint32_t exceptional = 0; // bit per block whose scale is none of a plain normal number
+    uint64_t exceptional = 0; // bit per block whose scale is none of a plain normal number
 };
+using BlockScales = ScalesOf<max_lanes>;
 
 // s = -m / 2^(b-1), away from zero to bf16, and 1 / s. Not finite, subnormal or nearly overflowing
 // scales are left to the reference; a block of zeros has s = 0 and codes 0.
-HWY_INLINE void scale_blocks(BlockScales &blocks, size_t count, uint32_t bits) {
+template <size_t most>
+HWY_INLINE void scale_blocks(ScalesOf<most> &blocks, size_t count, uint32_t bits) {
     const Words dw;
     const Floats df;
     const hn::Rebind<uint16_t, Words> narrow;
@@ -132,7 +134,7 @@ HWY_INLINE void scale_blocks(BlockScales &blocks, size_t count, uint32_t bits) {
                   blocks.wire + i);
         uint8_t mask[8] = {};
         hn::StoreMaskBits(df, is_exceptional, mask);
-        blocks.exceptional |= static_cast<uint32_t>(mask[0] | mask[1] << 8) << i;
+        blocks.exceptional |= static_cast<uint64_t>(mask[0] | mask[1] << 8) << i;
     }
 }
 
@@ -169,7 +171,8 @@ void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, co
         const Quantiser quantiser{.inverses = blocks.inverse,
                                   .highest = static_cast<float>((1U << (bits - 1)) - 1)};
         quantise_batch<int8_t, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
-        encode_by_reference(range, noise, in, src, payload, groups, batch, blocks.exceptional);
+        encode_by_reference(range, noise, in, src, payload, groups, batch,
+                            static_cast<uint32_t>(blocks.exceptional));
     };
     const size_t batch_blocks =
         std::clamp<size_t>(tile_groups / groups.per_block, 1, BlockScales::most);

@@ -83,6 +83,16 @@ HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
 // saturate: nearest, and storing as a byte is all the clamping that 8 bits need.
 enum class CodeRounding : uint8_t { saturate, nearest, stochastic };
 
+// The codes of values that have been scaled.
+template <CodeRounding rounding>
+HWY_INLINE IntVector to_codes(FloatVector v, FloatVector highest,
+                              [[maybe_unused]] const uint16_t *draws) {
+    if constexpr (rounding == CodeRounding::stochastic)
+        v = hn::Floor(hn::Add(v, unit_noise(draws)));
+    if constexpr (rounding != CodeRounding::saturate) v = hn::Min(v, highest);
+    return to_integers(v);
+}
+
 // What turns the values of blocks into codes: q = round((x - offset) * inverse), at most `highest`.
 // That no code falls below the lowest follows from how scales are rounded.
 struct Quantiser {
@@ -124,10 +134,7 @@ HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, 
         FloatVector v = hn::LoadU(d, x + at + i);
         if constexpr (std::is_unsigned_v<Byte>) v = hn::Sub(v, is_a ? offset_a : offset_b);
         v = hn::Mul(v, is_a ? inverse_a : inverse_b);
-        if constexpr (rounding == CodeRounding::stochastic)
-            v = hn::Floor(hn::Add(v, unit_noise(draws + at + i)));
-        if constexpr (rounding != CodeRounding::saturate) v = hn::Min(v, highest);
-        return to_integers(v);
+        return to_codes<rounding>(v, highest, draws ? draws + at + i : nullptr);
     };
     store_bytes<Byte, groups>(vector, dst + at);
 }

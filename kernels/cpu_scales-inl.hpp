@@ -22,6 +22,7 @@ inline constexpr size_t put_groups_most = 64;
 // y = code * scale. A block has one number.
 struct IntegerScale {
     static constexpr bool is_of_halves = false; // whether the second number scales values 16 to 31
+    static constexpr bool is_spread = false;    // whether there is a number for each value
     using Byte = int8_t;
     static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint16_t);
@@ -35,7 +36,7 @@ struct IntegerScale {
 };
 // y = minimum + unit * code.
 struct MinmaxScale {
-    static constexpr bool is_of_halves = false;
+    static constexpr bool is_of_halves = false, is_spread = false;
     using Byte = uint8_t;
     static constexpr size_t numbers = 2;
     static constexpr size_t wire_bytes = 2 * sizeof(float);
@@ -49,7 +50,7 @@ struct MinmaxScale {
 
 // y = code * scale, the code a small float, the scale a power of two.
 template <class F> struct ElementScale {
-    static constexpr bool is_of_halves = false;
+    static constexpr bool is_of_halves = false, is_spread = false;
     using Byte = uint8_t;
     static constexpr size_t numbers = 1;
     static constexpr size_t wire_bytes = sizeof(uint8_t);
@@ -62,9 +63,17 @@ template <class F> struct ElementScale {
     }
 };
 
+// A group has several blocks of `int`, and in `numbers` a factor for each value.
+template <size_t block> struct SmallScales {
+    static constexpr bool is_of_halves = false, is_spread = true;
+    using Byte = int8_t;
+    static constexpr size_t numbers = group_values;
+    static HWY_INLINE FloatVector value(FloatVector code, FloatVector, FloatVector) { return code; }
+};
+
 // A group has the scales of its two blocks, which are applied to what `value` gives.
 struct Nvfp4Scales {
-    static constexpr bool is_of_halves = true;
+    static constexpr bool is_of_halves = true, is_spread = false;
     using Byte = uint8_t;
     static constexpr size_t numbers = 2;
     static HWY_INLINE FloatVector value(FloatVector code, FloatVector, FloatVector) {
@@ -115,6 +124,40 @@ private:
     const std::byte *wire_;
     const float *at_ = numbers_;
     float numbers_[Scale::numbers * put_groups_most];
+};
+
+template <size_t block> class Scales<SmallScales<block>> {
+public:
+    Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
+           size_t first_group)
+        : block_((groups.first + first_group) * per_group), end_(range.layout->scale_count),
+          wire_(payload + range.layout->scales) {}
+
+    HWY_INLINE void begin_tile() {
+        const uint64_t count = std::min<uint64_t>(per_group * put_groups_most, end_ - block_);
+        float scales[per_group * put_groups_most];
+        IntegerScale::load(wire_ + block_ * IntegerScale::wire_bytes, count, scales);
+        spread<block>(scales, count, numbers_);
+        std::fill(numbers_ + count * block, // of no value
+                  numbers_ + (count + per_group - 1) / per_group * group_values, 0.0F);
+        at_ = numbers_;
+    }
+    HWY_INLINE const float *next() {
+        block_ += per_group;
+        return std::exchange(at_, at_ + group_values);
+    }
+    HWY_INLINE const float *next(size_t, size_t &groups) {
+        groups = 1;
+        return next();
+    }
+
+private:
+    static constexpr size_t per_group = group_values / block;
+
+    uint64_t block_, end_;
+    const std::byte *wire_;
+    const float *at_ = numbers_;
+    HWY_ALIGN float numbers_[group_values * put_groups_most];
 };
 
 // The products of scales and bases, a pair for every group.

@@ -1,5 +1,6 @@
-// A tier: the table of kernels that one target gives. What has no fast path (blocks that are no
-// whole groups, minmax of fp64, fp64 casts) goes to the scalar reference. Included once per target.
+// A tier: the table of kernels that one target gives. What has no fast path (blocks that are
+// neither 8 or 16 values nor whole groups, minmax of fp64, fp64 casts) goes to the scalar
+// reference. Included once per target.
 #if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_TIER_INL
 #undef QCCL_CPU_TIER_INL
@@ -11,6 +12,7 @@
 #include "kernels/cpu_integer-inl.hpp"
 #include "kernels/cpu_minmax-inl.hpp"
 #include "kernels/cpu_nvfp4-inl.hpp"
+#include "kernels/cpu_small_blocks-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
@@ -21,7 +23,8 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     if (codec.is_mx() || codec.id == CodecId::nvfp4) return true;
     if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
     if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
-    return codec.bucket % group_values == 0; // also the whole chunk, which is 0
+    const bool is_small = codec.id == CodecId::integer && (codec.bucket == 8 || codec.bucket == 16);
+    return is_small || codec.bucket % group_values == 0; // also the whole chunk, which is 0
 }
 
 template <class In, class Wire> struct CastStep {
@@ -54,10 +57,12 @@ void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begi
 template <CodeRounding rounding>
 HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise &noise, DataType in,
                           const void *src, std::byte *payload) {
-    if (is_integer)
-        encode_integer<rounding>(range, noise, in, src, payload);
-    else
-        encode_minmax<rounding>(range, noise, in, src, payload);
+    if (!is_integer) return encode_minmax<rounding>(range, noise, in, src, payload);
+    switch (range.codec->bucket) {
+    case 8: return encode_small_blocks<8, rounding>(range, noise, in, src, payload);
+    case 16: return encode_small_blocks<16, rounding>(range, noise, in, src, payload);
+    default: return encode_integer<rounding>(range, noise, in, src, payload);
+    }
 }
 
 HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataType in,

@@ -253,7 +253,7 @@ static void what_was_chosen_is_explained() {
                 throw Failure{std::string(with) + ": no \"" + word + "\" in\n" + *text};
     };
     said("auto:nmse=1e-2",
-         {"with auto:nmse=0.01\n", "\n  travels with int6 (6.5 bits a value): the fastest",
+         {"with auto:nmse=0.01\n", "\n  travels with int5:block=16 (6 bits a value): the fastest",
           "\n    int4, 4.5 bits a value: NMSE up to 0.029 by oneshot, too much\n",
           "\n    int8, 8.5 bits a value: NMSE at most 0.00", "\n* ", ", at most 0.00"});
     said("auto:nmse=1e-7",

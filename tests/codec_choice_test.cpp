@@ -121,6 +121,11 @@ static void codec_rates_are_known() {
     CHECK_EQ(both.of(codec("int8")).encode, scalar.of(codec("int8")).encode);
     CHECK_EQ(both.of(codec("onebit")).decode,
              std::min(scalar.of(codec("onebit")).decode, avx2.of(codec("onebit")).decode));
+    // Blocks that no vector code takes are as slow as the scalar code.
+    for (const char *fast : {"int8:block=8", "int8:block=16", "int8:block=96"})
+        CHECK_EQ(avx2.of(codec(fast)).encode, avx2.of(codec("int8")).encode);
+    for (const char *slow : {"int8:block=4", "int8:block=12", "int8:block=20"})
+        CHECK_EQ(avx2.of(codec(slow)).encode, scalar.of(codec(slow)).encode);
 }
 
 // Settings that cut calls otherwise change neither algorithm nor codec, and so no results.

@@ -115,10 +115,11 @@ std::string_view measured_tier(std::string_view tier) {
     return is_known ? tier : "scalar";
 }
 
-// Kernels for vectors take the blocks of `int` by 32 values.
+// Kernels for vectors take the blocks of `int` by 32 values, and several of 8 or 16 at once.
 bool has_vector_code(const Codec &codec) {
     constexpr uint32_t values = 32;
-    return codec.id != CodecId::integer || codec.bucket % values == 0;
+    return codec.id != CodecId::integer || codec.bucket % values == 0 || codec.bucket == 8 ||
+           codec.bucket == 16;
 }
 
 void lower_to(const CodecRate &other, CodecRate &rate) {

@@ -28,7 +28,7 @@ std::span<const CodecRateRow> codec_rate_rows();
 std::vector<std::string_view> rated_codecs();
 
 // A rate of fp32 for each codec and rounding; bits, buckets, clips and shares change it little, and
-// blocks unless they are no multiple of 32.
+// blocks unless no vector code takes them.
 // Travels between ranks as bytes.
 class CodecRates {
 public:
