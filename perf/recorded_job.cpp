@@ -60,6 +60,7 @@ private:
         if (!first) return Error::make(Code::invalid_argument, "the logs hold no communicator");
         job_.ranks = first->ranks();
         job_.node = first->node;
+        job_.ranks_per_core = first->ranks_per_core;
         return {};
     }
 

@@ -48,6 +48,7 @@ struct RecordedJob {
 
     uint32_t ranks = 0;         // of the whole job
     std::vector<uint32_t> node; // by rank, as the first communicator has it
+    double ranks_per_core = 1;  // likewise
     std::vector<RecordedComm> comms;
     std::vector<RecordedShape> shapes;
     std::vector<Call> calls;

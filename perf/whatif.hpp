@@ -10,8 +10,9 @@
 namespace qccl::perf {
 
 struct WhatIfQuestion {
-    std::vector<std::string> logs;   // of QCCL_RECORD_CALLS
-    MachineQuestion machine = {};    // says no ranks: that of the job, with a host for each node
+    std::vector<std::string> logs; // of QCCL_RECORD_CALLS
+    MachineQuestion machine = {};  // says no ranks: that of the job, with its cores and a host for
+                                   // each node
     std::optional<Codec> codec = {}; // nothing: what each call had, or what the settings say
     Algorithm algorithm = {};        // empty: the planner chooses
     std::string plan_file = {}, json_file = {}; // to write; empty: none

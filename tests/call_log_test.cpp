@@ -26,6 +26,7 @@ LoggedComm comm_of(uint32_t rank) {
             .origin = "init",
             .rank = rank,
             .node = {0, 0, 1, 1},
+            .ranks_per_core = 2.5,
             .name = "dp 100%\n"};
 }
 
@@ -105,6 +106,7 @@ static void what_is_written_is_read_back() {
     CHECK_EQ(log->comms[0].name, "dp 100%\n");
     CHECK(log->comms[0].session == 0xFEDCBA9876543210 && log->comms[0].rank == 2);
     CHECK(log->comms[0].node == std::vector<uint32_t>({0, 0, 1, 1}));
+    CHECK_EQ(log->comms[0].ranks_per_core, 2.5);
     CHECK(log->comms[1].parent == 1 && log->comms[1].origin == "split");
     CHECK_EQ(log->shapes.size(), size_t{1});
     CHECK(log->shapes[0].count == UINT64_MAX && log->shapes[0].op == RedOp::avg);
@@ -166,8 +168,8 @@ static void what_is_wrong_is_said() {
     CHECK_EQ(refusal_of(""),
              "the first line is not whole; a record of calls begins with qccl-calls");
     CHECK_EQ(refusal_of("[\n"), "line 1: '[' stands where qccl-calls is expected");
-    CHECK_EQ(refusal_of(with_row(1, "qccl-calls 2 rank=0")),
-             "line 1: calls are recorded in version 2; this program reads version 1");
+    CHECK_EQ(refusal_of(with_row(1, "qccl-calls 1 rank=0")),
+             "line 1: calls are recorded in version 1; this program reads version 2");
     CHECK_EQ(refusal_of(with_row(2, "comm 2")),
              "line 2: '2' stands where the next communicator's number is expected");
     CHECK_EQ(refusal_of(with_row(2, "comm 1 session=1 parent=0 origin=init rank=9 ranks=4")),
@@ -178,6 +180,12 @@ static void what_is_wrong_is_said() {
     CHECK_EQ(refusal_of(with_row(2, "comm 1 session=1 parent=0 origin=init rank=0 ranks=4 "
                                     "nodes=0*99999999999 name=")),
              "line 2: '99999999999' stands where how many of the ranks are on a node is expected");
+    for (const char *wrong : {"0.5", "nan", "1e9", "two"})
+        CHECK_EQ(refusal_of(with_row(2, "comm 1 session=1 parent=0 origin=init rank=0 ranks=1 "
+                                        "nodes=0*1 ranks_per_core=" +
+                                            std::string(wrong) + " name=")),
+                 "line 2: '" + std::string(wrong) +
+                     "' stands where a number for ranks_per_core is expected");
     CHECK_EQ(refusal_of(with_row(4, "call 1 1 2 0 0 0 0")),
              "line 4: '2' stands where the number of a shape above is expected");
     CHECK_EQ(refusal_of(with_row(5, "call 1 1 1 0 0 0 0")),

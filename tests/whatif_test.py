@@ -19,9 +19,9 @@ MS = 1_000_000
 class Log:
     """A rank's log. Times are in ns; calls on a communicator get their numbers by themselves."""
 
-    def __init__(self, rank, ranks, nodes=None, session=0xabc):
-        self.rank, self.ranks, self.calls = rank, ranks, {}
-        self.rows = [f"qccl-calls 1 rank={rank} ranks={ranks} pid=10 epoch=1000 library=0.1.0 host=h"]
+    def __init__(self, rank, ranks, nodes=None, session=0xabc, per_core=1):
+        self.rank, self.ranks, self.calls, self.per_core = rank, ranks, {}, per_core
+        self.rows = [f"qccl-calls 2 rank={rank} ranks={ranks} pid=10 epoch=1000 library=0.1.0 host=h"]
         self.comms = self.shapes = 0
         self.comm(rank, ranks, session, nodes or f"0*{ranks}")
 
@@ -29,7 +29,7 @@ class Log:
         self.comms += 1
         origin = "split" if parent else "init"
         self.rows.append(f"comm {self.comms} session={session:016x} parent={parent} origin={origin} rank={rank} ranks={ranks} "
-                         f"nodes={nodes} name={name}")
+                         f"nodes={nodes} ranks_per_core={self.per_core} name={name}")
         return self.comms
 
     def shape(self, count, call="all_reduce", codec="none", algorithm="ring", type="float", op="sum", root=0, comm=1, wire=0):
@@ -48,8 +48,8 @@ class Log:
 
 def steady(rank, ranks, calls, count, computed, **shape):
     """A rank that computes for so long before each of its calls."""
-    nodes = shape.pop("nodes", None)
-    log, now = Log(rank, ranks, nodes), 0
+    nodes, per_core = shape.pop("nodes", None), shape.pop("per_core", 1)
+    log, now = Log(rank, ranks, nodes, per_core=per_core), 0
     of = log.shape(count, **shape)
     for _ in range(calls):
         log.call(of, now, MS)
@@ -95,6 +95,13 @@ class Replay(WhatIf):
         self.assertLess(answer["same_plan"]["time_us"], 50e3 + 5 * each)
         reversed_roles = [steady(rank, 2, 11, 1 << 20, 5 * MS * (1 - rank), call="broadcast", nodes="0*1,1*1") for rank in range(2)]
         self.assertAlmostEqual(self.answer(reversed_roles, *words)["same_plan"]["time_us"], 50e3 + 11 * each, delta=each)
+
+    def test_ranks_share_cores_as_they_did(self):
+        def time(per_core, *words):
+            logs = [steady(rank, 4, 3, 1 << 20, 0, per_core=per_core) for rank in range(4)]
+            return self.answer(logs, *words)["same_plan"]["time_us"]
+        self.assertGreater(time(4), 2 * time(1))
+        self.assertEqual(time(2), time(1, "--cores", "2"))
 
     def test_slow_lines_and_codecs(self):
         logs = [steady(rank, 4, 3, 1 << 20, MS, wire=123) for rank in range(4)]

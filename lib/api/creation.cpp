@@ -336,6 +336,7 @@ std::unique_ptr<CommTrace> Creation::trace(const Equipment &equipment, const Tra
     LoggedComm comm{.session = transport.session(),
                     .rank = transport.rank(),
                     .node = hosts_,
+                    .ranks_per_core = transport.ranks_per_core(),
                     .name = wishes_.name};
     comm.node.resize(transport.size()); // empty: one node
     return CommTrace::create(settings_, origin, std::move(comm), *equipment.log);

@@ -55,6 +55,15 @@ void append_nodes(std::string &text, const std::vector<uint32_t> &node) {
     }
 }
 
+void append_decimal(std::string &text, std::string_view key, double value) {
+    constexpr int digits = 3;
+    std::array<char, 32> letters;
+    const auto end =
+        std::to_chars(letters.begin(), letters.end(), value, std::chars_format::general, digits)
+            .ptr;
+    text.append(" ").append(key).append("=").append(letters.begin(), end);
+}
+
 } // namespace
 
 void append_row(std::string &text, const CallLogHead &head) {
@@ -78,6 +87,7 @@ void append_row(std::string &text, const LoggedComm &comm) {
     append_pair(text, "rank", comm.rank);
     append_pair(text, "ranks", comm.ranks());
     append_nodes(text, comm.node);
+    append_decimal(text, "ranks_per_core", comm.ranks_per_core);
     append_text(text, "name", comm.name);
     text += '\n';
 }

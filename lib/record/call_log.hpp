@@ -13,7 +13,7 @@
 namespace qccl {
 
 // Whoever changes what a row means changes the version.
-inline constexpr uint32_t call_log_version = 1;
+inline constexpr uint32_t call_log_version = 2;
 inline constexpr uint32_t most_logged_ranks = 65536; // a job has no more
 
 // The rank that wrote the file, and where its times begin.
@@ -32,6 +32,7 @@ struct LoggedComm {
     std::string origin{};         // init, split or shrink
     uint32_t rank = 0;            // in this communicator
     std::vector<uint32_t> node{}; // by rank: the number of its node; ranks of one node share memory
+    double ranks_per_core = 1;    // where most ranks share cores
     std::string name{};           // config.name; may be empty
 
     uint32_t ranks() const { return static_cast<uint32_t>(node.size()); }

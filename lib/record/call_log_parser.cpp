@@ -88,9 +88,14 @@ std::string_view RowParser::word() {
 template <class Number>
 Done RowParser::number_of(std::string_view text, const char *what, Number least, Number most,
                           Number &value, int base) const {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-    if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most)
-        return {};
+    const char *const first = text.data(), *const last = first + text.size();
+    std::from_chars_result read{};
+    if constexpr (std::is_floating_point_v<Number>)
+        read = std::from_chars(first, last, value);
+    else
+        read = std::from_chars(first, last, value, base);
+    const auto [end, error] = read;
+    if (error == std::errc() && end == last && value >= least && value <= most) return {};
     return unexpected(text, what);
 }
 
@@ -185,6 +190,7 @@ Done RowParser::parse_comm() {
     QCCL_TRY(pair("rank", comm.rank, uint32_t{0}, most_logged_ranks - 1));
     QCCL_TRY(pair("ranks", ranks, comm.rank + 1, most_logged_ranks));
     QCCL_TRY(nodes(ranks, comm.node));
+    QCCL_TRY(pair("ranks_per_core", comm.ranks_per_core, 1.0, double{most_logged_ranks}));
     QCCL_TRY(text("name", comm.name));
     QCCL_TRY(end_of_row());
     log_.comms.push_back(std::move(comm));
