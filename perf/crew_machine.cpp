@@ -46,17 +46,37 @@ double most_ranks_per_core(const std::vector<RankFacts> &all) {
     return most;
 }
 
-// Of the host that has the fewest; of all hosts together where they are one machine.
-void take_cores(const std::vector<RankFacts> &all, size_t hosts, Machine &machine) {
-    std::map<uint64_t, cpu_set_t> cores; // by machine
+// By host or by machine, those that its ranks may run on.
+std::map<uint64_t, cpu_set_t> cores_by(const std::vector<RankFacts> &all,
+                                       uint64_t RankFacts::*place) {
+    std::map<uint64_t, cpu_set_t> cores;
     for (const RankFacts &each : all) {
-        cpu_set_t &known = cores.try_emplace(each.machine, cpu_set_t{}).first->second;
+        cpu_set_t &known = cores.try_emplace(each.*place, cpu_set_t{}).first->second;
         CPU_OR(&known, &known, &each.cores);
     }
+    return cores;
+}
+
+int least_of(const std::map<uint64_t, cpu_set_t> &cores) {
     int least = INT_MAX;
-    for (auto &[number, known] : cores) least = std::min(least, CPU_COUNT(&known));
-    if (least > 0) machine.cores = least;
-    machine.hosts_share_cores = cores.size() == 1 && hosts > 1;
+    for (const auto &[number, known] : cores) least = std::min(least, CPU_COUNT(&known));
+    return least;
+}
+
+int sum_of(const std::map<uint64_t, cpu_set_t> &cores) {
+    int sum = 0;
+    for (const auto &[number, known] : cores) sum += CPU_COUNT(&known);
+    return sum;
+}
+
+// Of the host that has the fewest; of all hosts together where they are one machine and have cores
+// in common.
+void take_cores(const std::vector<RankFacts> &all, Machine &machine) {
+    const auto of_hosts = cores_by(all, &RankFacts::host),
+               of_machines = cores_by(all, &RankFacts::machine);
+    machine.hosts_share_cores = of_machines.size() == 1 && sum_of(of_hosts) > sum_of(of_machines);
+    const int cores = least_of(machine.hosts_share_cores ? of_machines : of_hosts);
+    if (cores > 0) machine.cores = cores;
 }
 
 } // namespace
@@ -75,7 +95,7 @@ Result<Machine> machine_of(Crew &crew) {
     }
     machine.ranks = crew.size();
     machine.ranks_per_core = most_ranks_per_core(all);
-    take_cores(all, hosts.size(), machine);
+    take_cores(all, machine);
     if (hosts.size() > 1) {
         machine.places = std::make_shared<const Places>(std::move(spots));
         machine.far = FarLink();

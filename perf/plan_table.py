@@ -50,6 +50,12 @@ WRONG_BY, MOST_LOSS = 4, 1.25
 CLOSE = 1.20
 
 
+def cores(setup):
+    """As --cores has those that the testbed gives to the setup's hosts."""
+    all_cores = os.cpu_count()
+    return f"{all_cores}:shared" if setup.hosts > all_cores else str(all_cores // setup.hosts)
+
+
 def started(setup, perf):
     """The command as all ranks of the setup run it."""
     if setup.hosts == 1:
@@ -204,7 +210,7 @@ def gigabytes_per_second(calibration):
 def explained(info, setup, calibration, rate, collective, sizes, codec):
     """{bytes: (algorithm, codec that travels)} as the planner chooses by this rate."""
     run = subprocess.run([str(info), "explain", collective, "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", "--codec", codec,
-                          "--hosts", ",".join([str(setup.ranks)] * setup.hosts), "--cores", f"{os.cpu_count()}:shared",
+                          "--hosts", ",".join([str(setup.ranks)] * setup.hosts), "--cores", cores(setup),
                           "--rate", f"{rate:g}GB/s", "--json", "-"],
                          env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
     return {row["bytes"]: (row["algorithm"], row["used_codec"]) for row in json.loads(run.stdout)["rows"]}
@@ -245,7 +251,7 @@ def simulation(program, name, calibration, collective, sizes, codec, algorithm):
     setup = SETUPS[name]
     words = [str(program), "simulate", collective, "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", "--algo", algorithm,
              "--codec", codec if codec == "none" else codec + ":min=0", "--hosts", ",".join([str(setup.ranks)] * setup.hosts),
-             "--cores", f"{os.cpu_count()}:shared" if setup.hosts > 1 else str(os.cpu_count()), "--json", "-"]
+             "--cores", cores(setup), "--json", "-"]
     if setup.hosts > 1:
         words += ["--rate", f"{gigabytes_per_second(calibration):g}GB/s"]
     run = subprocess.run(words, env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
