@@ -216,33 +216,54 @@ def explained(info, setup, calibration, rate, collective, sizes, codec):
     return {row["bytes"]: (row["algorithm"], row["used_codec"]) for row in json.loads(run.stdout)["rows"]}
 
 
-def wrong_rates(chosen):
-    cells = {cell: cells.times(cell) for cells in [Cells(chosen.raw)] for cell in cells}
-    asked = collections.defaultdict(dict)  # {(setup, collective, codec): {bytes: times}}
-    for (setup, collective, size, codec), times in cells.items():
-        if SETUPS[setup].hosts > 1:
-            asked[setup, collective, codec][size] = times
-    for setup in SETUPS:
-        losses = []
-        for (name, collective, codec), by_size in sorted(asked.items()):
-            if name != setup:
+def least_times(cells, cell, used, info):
+    """{program: us} of a cell whose values travel with `used`: of its own calls, or of those of the cell that asks for it."""
+    setup, collective, size, codec = cell
+    measured = cell if cells.used[cell] == used else (setup, collective, size, used)
+    if measured not in cells.picks:
+        return {}
+    least = {}
+    for algorithm, time in cells.times(measured).items():
+        program = program_of(info, SETUPS[setup], collective, used, cells.picks[measured] if algorithm == "auto" else algorithm)
+        least[program] = min(time, least.get(program, time))
+    return least
+
+
+def losses(chosen, cells, setup, factor):
+    """(time over the best candidate's, cell, algorithm, codec that travels) of what the planner would choose by a wrong rate. The
+    candidates are the cell's own and the lossless ones."""
+    calibration = calibration_of(chosen.raw, setup)
+    asked = collections.defaultdict(list)  # {(collective, codec): sizes}
+    for name, collective, size, codec in cells:
+        if name == setup:
+            asked[collective, codec].append(size)
+    for (collective, codec), sizes in sorted(asked.items()):
+        picks = explained(chosen.info, SETUPS[setup], calibration, factor * gigabytes_per_second(calibration), collective, sizes, codec)
+        for size in sizes:
+            if size not in picks:  # parts that ranks share are not a power of two
                 continue
-            calibration = calibration_of(chosen.raw, setup)
-            for factor in (1 / WRONG_BY, WRONG_BY):
-                picks = explained(chosen.info, SETUPS[setup], calibration, factor * gigabytes_per_second(calibration), collective,
-                                  by_size, codec)
-                for size, times in by_size.items():
-                    if size not in picks:  # parts that ranks share are not a power of two
-                        continue
-                    algorithm, used = picks[size]
-                    of_used = cells.get((setup, collective, size, used), times)
-                    best = min(time for which, time in times.items() if which != "auto")
-                    losses.append((of_used.get(algorithm, times["auto"]) / best, factor, collective, size, codec, algorithm, used))
-        if losses:
-            kept = sum(loss[0] <= MOST_LOSS for loss in losses)
-            ratio, factor, collective, size, codec, algorithm, used = max(losses)
-            print(f"{setup:13} {kept:4} of {len(losses):4} picks lose at most {100 * (MOST_LOSS - 1):.0f} %; worst {ratio:.2f}: "
-                  f"{collective} of {size} bytes, {codec}, at {factor:g} times the rate by {algorithm} with {used}")
+            cell, (algorithm, used) = (setup, collective, size, codec), picks[size]
+            of_used = least_times(cells, cell, used, chosen.info)
+            program = program_of(chosen.info, SETUPS[setup], collective, used, algorithm)
+            if program in of_used:
+                others = [least_times(cells, cell, other, chosen.info) for other in {cells.used[cell], "none"}]
+                best = min(time for times in (of_used, *others) for time in times.values())
+                yield of_used[program] / best, cell, algorithm, used
+
+
+def wrong_rates(chosen):
+    cells = Cells(chosen.raw)
+    for setup in SETUPS:
+        if SETUPS[setup].hosts == 1 or not any(cell[0] == setup for cell in cells):
+            continue
+        for factor in (1 / WRONG_BY, 1, WRONG_BY):
+            found = list(losses(chosen, cells, setup, factor))
+            kept = sum(loss[0] <= MOST_LOSS for loss in found)
+            print(f"{setup:13} {kept:4} of {len(found):4} picks lose at most {100 * (MOST_LOSS - 1):.0f} % at {factor:4} times the rate "
+                  f"({100 * kept / len(found):.0f} %); worst {max(found)[0]:.2f}")
+            for ratio, (_, collective, size, codec), algorithm, used in found if chosen.wrong else []:
+                if ratio > MOST_LOSS:
+                    print(f"  {collective:15} {size:>10} {codec:6} {algorithm:18} with {used:6} {ratio:.2f}")
     return 0
 
 
@@ -310,7 +331,7 @@ def arguments():
     for action in (printing, doubting):
         action.add_argument("--info", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-info", metavar="FILE")
     simulating = actions.add_parser("simulated", help="compare with what the simulator says", allow_abbrev=False)
-    for action in (printing, simulating):
+    for action in (printing, doubting, simulating):
         action.add_argument("--wrong", action="store_true", help="print the cells that are not right")
     for action in (measuring, simulating):
         action.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build/perf/qccl-perf", metavar="FILE")
