@@ -87,6 +87,11 @@ Done complete_question(ExplainQuestion &question) {
     QCCL_TRY(question.machine, find_machine(question.asked));
     calls.ranks = question.machine.ranks;
     QCCL_TRY(check_sizes(calls));
+    if (calls.collective == Collective::barrier) {
+        calls.min_bytes = calls.max_bytes = 0;
+        if (!question.codecs.empty())
+            return refuse("--codec: a barrier has no values to encode");
+    }
     if (!calls.root) return refuse("--root all: name one root");
     if (*calls.root >= calls.ranks)
         return refuse("--root %u is none of the %u ranks", *calls.root, calls.ranks);

@@ -41,6 +41,18 @@ class Explanations(unittest.TestCase):
         default = info("explain", "all_reduce", "--ranks", "2").stdout
         self.assertIn("(32 MiB)", default)
 
+    def test_a_barrier_has_no_values(self):
+        self.assertTrue(info("explain", "barrier", "--ranks", "4").stdout.startswith("barrier on 4 ranks\n"))
+        row, = self.rows("barrier", "--ranks", "4")
+        self.assertEqual(row["bytes"], 0)
+        said = info("explain", "barrier", "--ranks", "4", "--codec", "int4", expect=None).stderr
+        self.assertIn("a barrier has no values to encode", said)
+
+    def test_calls_larger_than_any_machine(self):
+        row, = self.rows("all_reduce", "--bytes", "100T", "--ranks", "4")
+        chosen, = [each for each in row["candidates"] if each["verdict"] == "chosen"]
+        self.assertGreater(sum(chosen["bytes_by_link"].values()), 4 * (100 << 40))
+
     def test_each_candidate_has_a_verdict(self):
         for words in (["all_reduce", "--codec", "int4"], ["all_reduce", "--type", "half"], ["broadcast", "--root", "3"], ["all_gather", "--algo", "ring"],
                       ["all_reduce", "--codec", "auto:nmse=1e-2"]):

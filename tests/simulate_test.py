@@ -202,6 +202,7 @@ class Refusals(unittest.TestCase):
                                (["all_reduce", "--cores", "2:shared", "--topology", "node()"], "leave :shared out"),
                                (["broadcast", "--root", "2"], "--root 2 is none of the 2 ranks"),
                                (["all_reduce", "--algo", "star"], "ring"),
+                               (["all_reduce", "-b", "1T", "-e", "1T"], "of which at most 1048576 are simulated"),
                                (["all_reduce", "-b", "2M", "-e", "1M"], "is above --maxbytes"),
                                (["all_reduce", "-b", "1M", "-e", "2M", "--goal", "x"], "--goal writes one call, and these are 2"),
                                (["all_reduce", "--codec", "none,int8", "--perfetto", "x"], "--perfetto writes one call, and these are 2"),

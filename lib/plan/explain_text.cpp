@@ -32,6 +32,9 @@ constexpr const char *unknown_rate =
     "all the same";
 
 void add_head(std::string &text, const Problem &problem, const Plan &plan, const Speeds &speeds) {
+    if (problem.collective == Collective::barrier)
+        return append(text, "barrier on %u %s\n", problem.ranks,
+                      problem.ranks == 1 ? "rank" : "ranks");
     append(text, "%s of %llu %s%s (%s) on %u %s with %s\n", name(problem.collective),
            static_cast<unsigned long long>(problem.count), name(problem.type),
            has_part_per_rank(problem.collective) ? " for each rank" : "",

@@ -51,22 +51,10 @@ Result<LinkBytes> LinkByteCounter::count(const Plan &plan, const Problem &proble
         .problem = problem, .algorithm = plan.algorithm, .limits = limits, .speeds = {}};
     QCCL_TRY(const CallGeometry shape,
              CallGeometry::create(call, sends->chunks, sends->outbox, false));
-    const auto chunk_bytes = [&](uint32_t chunk, bool is_inner) {
-        uint64_t bytes = 0;
-        for (uint64_t i = 0; i < shape.instances(); i++)
-            bytes += shape.bytes(shape.length_of(chunk), i, is_inner);
-        return bytes;
-    };
     LinkBytes bytes{};
     for (const bool is_inner : {false, true}) {
-        std::map<uint32_t, uint64_t> by_length;
         for (uint32_t chunk = 0; chunk < sends->chunks; chunk++) {
-            const auto known = by_length.find(shape.length_of(chunk));
-            const uint64_t each =
-                known != by_length.end()
-                    ? known->second
-                    : by_length.emplace(shape.length_of(chunk), chunk_bytes(chunk, is_inner))
-                          .first->second;
+            const uint64_t each = shape.all_bytes(shape.length_of(chunk), is_inner);
             for (size_t of_class = 0; of_class < link_classes; of_class++)
                 if (const auto &times = sends->times[of_class][is_inner]; !times.empty())
                     bytes[of_class] += times[chunk] * each;

@@ -57,6 +57,13 @@ uint64_t CallGeometry::bytes(uint32_t length, uint64_t instance, bool is_inner) 
     return instance == of.full ? of.rest_bytes[is_inner] : empty_bytes_;
 }
 
+uint64_t CallGeometry::all_bytes(uint32_t length, bool is_inner) const {
+    const Length &of = lengths_[length];
+    const uint64_t full = std::min(of.full, instances()), others = instances() - full;
+    if (others == 0) return full * of.full_bytes[is_inner];
+    return full * of.full_bytes[is_inner] + of.rest_bytes[is_inner] + (others - 1) * empty_bytes_;
+}
+
 // As the engine has it: what comes from other hosts lies in an inbox as large as the outbox.
 uint32_t CallGeometry::lanes_for(uint32_t received) const {
     if (!has_hosts_ || received == 0) return geometry_.lanes;

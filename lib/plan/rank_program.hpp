@@ -59,6 +59,8 @@ public:
     // Elements of a chunk of the length that an instance works on, and what they take encoded.
     uint64_t count(uint32_t length, uint64_t instance) const;
     uint64_t bytes(uint32_t length, uint64_t instance, bool is_inner) const;
+    // Of all instances.
+    uint64_t all_bytes(uint32_t length, bool is_inner) const;
     // Lanes of a rank that receives into so many wire slots from other hosts at a time.
     uint32_t lanes_for(uint32_t received) const;
 
