@@ -217,7 +217,7 @@ private:
             const bool takes_codec = reduces_values && has_error(logged);
             Rule rule;
             rule.algorithm = *algorithm;
-            rule.selector.comm = comm.name;
+            rule.selector.comm = glob_of(comm.name);
             rule.selector.collective = logged.collective;
             rule.selector.type = logged.type;
             rule.selector.count = {logged.count, logged.count};

@@ -70,6 +70,20 @@ static void one_spelling_is_written_and_read_back() {
     CHECK_EQ(spec(Selector()), "");
 }
 
+static void names_become_globs() {
+    for (const char *name :
+         {"dp", "a*b?[c]", "back\\slash", "two words, and more; @home", "\xC3\xA9"}) {
+        Selector by_name;
+        by_name.comm = glob_of(name);
+        CHECK(by_name.matches_name(name));
+        CHECK(!by_name.matches_name(std::string(name) + "x"));
+        CHECK(selector(spec(by_name).c_str()).matches_name(name));
+    }
+    CHECK_EQ(glob_of("a*b"), "a\\*b");
+    CHECK_EQ(glob_of("a b"), "a?b");
+    CHECK_EQ(glob_of(""), "");
+}
+
 static void wrong_conditions_are_named() {
     for (const auto &[text, sentence] :
          {std::pair("byts>=1M", "condition is \"byts\"; possible are comm, collective, type, op, "
@@ -112,6 +126,7 @@ int main() {
         QTEST(names_are_compared),
         QTEST(names_of_communicators_are_globs),
         QTEST(one_spelling_is_written_and_read_back),
+        QTEST(names_become_globs),
         QTEST(wrong_conditions_are_named),
         QTEST(what_can_never_match_is_refused),
     };

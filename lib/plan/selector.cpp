@@ -167,6 +167,17 @@ void add(std::string &text, std::string_view key, std::string_view relation,
 
 } // namespace
 
+std::string glob_of(std::string_view name) {
+    std::string glob;
+    for (const char letter : name) {
+        const bool ends_a_word = static_cast<unsigned char>(letter) <= ' ' || letter == 0x7F ||
+                                 std::string_view(",;@").find(letter) != std::string_view::npos;
+        if (std::string_view("*?[\\").find(letter) != std::string_view::npos) glob += '\\';
+        glob += ends_a_word ? '?' : letter;
+    }
+    return glob;
+}
+
 bool Selector::matches_name(const std::string &communicator) const {
     return comm.empty() || fnmatch(comm.c_str(), communicator.c_str(), 0) == 0;
 }

@@ -28,6 +28,10 @@ struct CallTraits {
     }
 };
 
+// A glob for Selector::comm that matches this name, and hardly another: what a selector's text
+// cannot hold is any letter.
+std::string glob_of(std::string_view name);
+
 // Numbers from `least` to `most`.
 struct NumberRange {
     uint64_t least = 0, most = UINT64_MAX;
