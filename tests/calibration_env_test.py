@@ -49,6 +49,19 @@ class Calibration(unittest.TestCase):
         self.assertEqual(status, [0, 0])
         self.assertIn(UNKNOWN, said)
 
+    def test_what_jobs_of_this_shape_were_measured_to_take_decides(self):
+        def choice(hosts, factors):
+            text = f"far bytes_per_ns=1.17\njob ranks=2 hosts={hosts}\n" + "\n".join(
+                f"factor all_reduce {algorithm} none 1048576={factor}" for algorithm, factor in factors.items())
+            status, said, warned = explain(*[self.write(self.folder / "figures", text)] * RANKS)
+            self.assertEqual(status, [0, 0], warned)
+            return re.search(r"(?m)^\* (\S+)", said)[1], "measured to take" in said
+        slow = dict.fromkeys(("direct", "ring", "halving", "tree", "tree:shape=double", "hierarchy", "oneshot"), 40)
+        for algorithm in ("halving", "tree", "oneshot"):
+            self.assertEqual(choice(2, {**slow, algorithm: 0.1}), (algorithm, True))
+        usual, _ = choice(1, {})
+        self.assertEqual(choice(1, {**slow, "tree": 0.1}), (usual, False), "another job's")
+
     def test_settings_come_first(self):
         figures = self.write(self.folder / "figures", "far bytes_per_ns=1.17")
         _, said, _ = explain(*[{**figures, "QCCL_LINK_RATE": "3GB/s"}] * RANKS)
