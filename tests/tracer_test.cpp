@@ -7,15 +7,31 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <sstream>
 #include <thread>
 
 #include <sys/resource.h>
 
 using namespace qccl;
+
+// So many allocations of other threads than the first fail.
+static std::atomic<int> failing_allocations{0};
+static thread_local bool is_first_thread = false;
+
+void *operator new(size_t bytes) {
+    if (!is_first_thread && failing_allocations > 0 && failing_allocations-- > 0)
+        throw std::bad_alloc();
+    if (void *const memory = std::malloc(bytes)) return memory;
+    throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -265,6 +281,28 @@ static void a_file_that_cannot_be_made_is_told_and_no_more() {
     CHECK(parse_call_log(text_of(folder.file("c.2"))).is_ok());
 }
 
+// The job needs it all, and goes on.
+static void without_memory_recording_ends() {
+    const Folder folder;
+    const TracePatterns patterns{.trace = folder.file("t.json"), .calls = folder.file("c")};
+    const auto service = TraceService::create(patterns, 0, 1, "0");
+    CHECK_OK(service);
+    const auto tracer = (*service)->attach(comm_of_two());
+    const uint32_t shape = add_shape(*tracer, 1);
+    failing_allocations = 1;
+    uint64_t number = 0;
+    for (int ms = 0; ms < 5000 && !(*service)->has_notices(); ms++) {
+        make_call(*tracer, ++number, shape, 3);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK_EQ(failing_allocations, 0);
+    const auto notices = (*service)->take_notices();
+    CHECK_EQ(notices.size(), size_t{1});
+    CHECK(notices[0].is_warning && notices[0].text.starts_with("calls are not recorded any more"));
+    for (int i = 0; i < 1000; i++) make_call(*tracer, ++number, shape, 3);
+    (*service)->detach(tracer);
+}
+
 static void patterns_are_checked() {
     CHECK_OK((TracePatterns{.trace = "t-%r.%h.%p%%", .calls = ""}).check());
     const Done wrong = (TracePatterns{.trace = "", .calls = "%q"}).check();
@@ -274,6 +312,7 @@ static void patterns_are_checked() {
 }
 
 int main() {
+    is_first_thread = true;
     const CMUnitTest tests[] = {
         QTEST(events_come_in_their_order),
         QTEST(calls_that_find_no_room_are_counted),
@@ -284,6 +323,7 @@ int main() {
         QTEST(calls_reach_both_files),
         QTEST(shapes_may_change_without_end),
         QTEST(a_file_that_cannot_be_made_is_told_and_no_more),
+        QTEST(without_memory_recording_ends),
         QTEST(patterns_are_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

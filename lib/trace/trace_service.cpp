@@ -1,5 +1,6 @@
 #include "trace/trace_service.hpp"
 
+#include "base/contained.hpp"
 #include "base/file_pattern.hpp"
 
 #include <algorithm>
@@ -95,10 +96,39 @@ void TraceService::run() {
     budget_at_ns_ = now_ns(CLOCK_MONOTONIC);
     budget_ns_ = most_saved_ns;
     while (!ends_.load(std::memory_order_acquire)) {
-        round();
+        if (!try_round()) forget_closed();
         (void)wake_.try_acquire_for(pause);
     }
-    round();
+    if (!try_round()) forget_closed();
+}
+
+// A job that needs all its memory is not ended for the sake of what was asked about it.
+bool TraceService::try_round() {
+    if (has_given_up_) return false;
+    const Done done = contained([this]() -> Done {
+        round();
+        return {};
+    });
+    if (done) return true;
+    has_given_up_ = true;
+    trace_.reset();
+    calls_.reset();
+    (void)contained([&]() -> Done {
+        note(std::string("calls are not recorded any more, and the files end before their time: ") +
+             done.error().text);
+        return {};
+    });
+    return false;
+}
+
+void TraceService::forget_closed() {
+    const std::lock_guard lock(mutex_);
+    for (const auto &source : sources_) {
+        (void)source->tracer->take_new_shapes();
+        source->shapes.clear();
+    }
+    std::erase_if(sources_, [](const auto &source) { return source->tracer->is_closed(); });
+    changed_.notify_all();
 }
 
 void TraceService::round() {

@@ -80,6 +80,9 @@ private:
         : patterns_(std::move(patterns)), head_(std::move(head)), json_(head_, clock_) {}
     void run();
     void round();
+    // False: there was no memory for it, and nothing more is written.
+    bool try_round();
+    void forget_closed(); // and what is not read any more
     void open_files(const CallTracer &first);
     std::optional<File> open(const char *setting, const std::string &pattern, const char *ending);
     void read(Source &source);
@@ -97,7 +100,7 @@ private:
     TickClock clock_;
     TraceJson json_;
     // Of the thread.
-    bool are_open_ = false;
+    bool are_open_ = false, has_given_up_ = false;
     std::optional<File> trace_, calls_;
     uint32_t last_shape_ = 0; // in the call log
     int64_t budget_ns_ = 0, budget_at_ns_ = 0, spent_ns_ = 0;
