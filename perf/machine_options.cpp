@@ -108,6 +108,9 @@ void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) 
                    to.latency = parse_duration(text);
                    if (!to.latency)
                        return refuse("'%.40s' is no duration: expected one as 5us", text.c_str());
+                   if (*to.latency > std::chrono::seconds(1)) // a number without a unit is seconds
+                       return refuse("'%.40s' is more than a second: expected microseconds, as 5us",
+                                     text.c_str());
                    return {};
                });
     add_option(app, group, "--cores",

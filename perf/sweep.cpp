@@ -12,6 +12,7 @@ std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments) {
     for (uint64_t size = arguments.min_bytes; size <= largest;) {
         sizes.push_back(size);
         const uint64_t factor = arguments.step_factor, step = arguments.step_bytes;
+        if (size == largest) break;
         if (factor > 1 ? size > largest / factor : step > largest - size) break;
         size = factor > 1 ? size * factor : size + step;
     }

@@ -43,7 +43,7 @@ class Explanations(unittest.TestCase):
 
     def test_a_barrier_has_no_values(self):
         self.assertTrue(info("explain", "barrier", "--ranks", "4").stdout.startswith("barrier on 4 ranks\n"))
-        row, = self.rows("barrier", "--ranks", "4")
+        row, = self.rows("barrier", "--ranks", "4", "-f", "2")
         self.assertEqual(row["bytes"], 0)
         said = info("explain", "barrier", "--ranks", "4", "--codec", "int4", expect=None).stderr
         self.assertIn("a barrier has no values to encode", said)

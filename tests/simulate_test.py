@@ -33,6 +33,9 @@ class Table(unittest.TestCase):
         small = simulate(*words, "-b", "64", "-e", "64", "--codec", "int8").stdout
         self.assertIn("# int8 does not pay in some sizes", small)
 
+    def test_a_sweep_that_stays_at_nothing_has_one_row(self):
+        self.assertEqual(len(rows_of("all_reduce", "--ranks", "2", "-b", "0", "-e", "0", "-f", "2")), 1)
+
     def test_has_the_columns_of_a_measurement(self):
         simulated = simulate("all_reduce", "--ranks", "2", "-b", "4K", "-e", "16K", "-f", "2", "--codec", "none,int8").stdout
         measured = tool.run([PERF, "all_reduce", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "2", "-c", "0"]).stdout
@@ -197,6 +200,7 @@ class Refusals(unittest.TestCase):
                                (["all_reduce", "--topology", "node()", "--hosts", "2"], "--topology says where the ranks are; leave --hosts out"),
                                (["all_reduce", "--topology", "/nowhere.xml"], "/nowhere.xml is no file"),
                                (["all_reduce", "--latency", "soon"], "'soon' is no duration"),
+                               (["all_reduce", "--latency", "5"], "'5' is more than a second"),
                                (["all_reduce", "--cores", "0"], "'0' is no number of cores above 0"),
                                (["all_reduce", "--cores", "2:mine"], "shared"),
                                (["all_reduce", "--cores", "2:shared", "--topology", "node()"], "leave :shared out"),
