@@ -150,7 +150,7 @@ HWY_INLINE void put_tile(Scales<Scale> &scales, bool are_single, const uint8_t *
                          size_t groups, float *dst, FloatVector &suspects_a,
                          FloatVector &suspects_b) {
     constexpr size_t piece = packing == Packing::bytes ? group_values : group_values / 2;
-    scales.begin_tile();
+    scales.begin_tile(groups);
     if (are_single) {
         for (size_t i = 0; i < groups; i++)
             put_groups<put, packing, Scale>(scales.next(), codes + i * piece, 1,

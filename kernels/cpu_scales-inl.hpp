@@ -92,10 +92,10 @@ public:
           per_block_(groups.per_block), end_(range.layout->scale_count),
           wire_(payload + range.layout->scales) {}
 
-    // Before the first group of every tile.
-    HWY_INLINE void begin_tile() {
-        const size_t count = std::min<uint64_t>(
-            per_block_ == 1 ? put_groups_most : put_groups_most / 2 + 1, end_ - block_);
+    // Before the first group of every tile, of so many.
+    HWY_INLINE void begin_tile(size_t groups) {
+        const size_t count =
+            std::min<uint64_t>(per_block_ == 1 ? groups : groups / 2 + 1, end_ - block_);
         Scale::load(wire_ + block_ * Scale::wire_bytes, count, numbers_);
         at_ = numbers_;
     }
@@ -133,8 +133,8 @@ public:
         : block_((groups.first + first_group) * per_group), end_(range.layout->scale_count),
           wire_(payload + range.layout->scales) {}
 
-    HWY_INLINE void begin_tile() {
-        const uint64_t count = std::min<uint64_t>(per_group * put_groups_most, end_ - block_);
+    HWY_INLINE void begin_tile(size_t groups) {
+        const uint64_t count = std::min<uint64_t>(per_group * groups, end_ - block_);
         float scales[per_group * put_groups_most];
         IntegerScale::load(wire_ + block_ * IntegerScale::wire_bytes, count, scales);
         spread<block>(scales, count, numbers_);
@@ -168,10 +168,10 @@ public:
         : range_(range), payload_(payload), group_(groups.first + first_group),
           per_bucket_(groups.per_block) {}
 
-    HWY_INLINE void begin_tile() {
+    HWY_INLINE void begin_tile(size_t groups) {
         const PayloadLayout &layout = *range_.layout;
         const uint64_t first = 2 * group_,
-                       count = std::min<uint64_t>(2 * put_groups_most, layout.scale_count - first);
+                       count = std::min<uint64_t>(2 * groups, layout.scale_count - first);
         for (uint64_t i = 0; i < count; i++) {
             const auto scale = load_bits<uint8_t>(payload_ + layout.scales, first + i);
             const auto base =
