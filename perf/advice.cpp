@@ -31,10 +31,9 @@ static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter, const
     CodecTrial trial;
     trial.codec = codec;
     trial.bits = bits_per_value(codec, meter.problem().type);
-    Problem problem = meter.problem();
-    problem.codec = codec;
-    problem.codec.min_bytes = 0; // with the codec also where it does not pay
-    QCCL_TRY(trial.plan, choose(problem, tables, {}, &counts));
+    Codec anyway = codec;
+    anyway.min_bytes = 0; // also where it does not pay
+    QCCL_TRY(trial.plan, choose(with_codec(meter.problem(), anyway), tables, {}, &counts));
     QCCL_TRY(const auto nmse, meter.nmse(trial.plan));
     if (!nmse)
         return Error::make(Code::invalid_argument,
@@ -46,8 +45,7 @@ static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter, const
 
 Result<Advice> try_codecs(ErrorMeter &meter, const Tables &tables) {
     Advice advice;
-    Problem problem = meter.problem();
-    problem.codec = {};
+    const Problem problem = with_codec(meter.problem(), {});
     advice.has_known_link = problem.has_hosts() && tables.speeds.is_far_rate_known;
     StepCounts counts;
     QCCL_TRY(advice.lossless, choose(problem, tables, {}, &counts));

@@ -1,6 +1,5 @@
 #include "perf/calibrate_command.hpp"
 
-#include "base/regular_file.hpp"
 #include "base/system_error.hpp"
 #include "perf/calibration_run.hpp"
 #include "perf/crew_comm.hpp"
@@ -9,6 +8,7 @@
 #include "perf/speed_fit.hpp"
 #include "perf/started.hpp"
 #include "perf/version_line.hpp"
+#include "topology/calibration_source.hpp"
 #include "topology/machine_identity.hpp"
 
 #include <algorithm>
@@ -68,14 +68,8 @@ Done check_file(const CalibrateArguments &arguments) {
     if (error || is_other || access(folder.c_str(), W_OK | X_OK) != 0)
         return Error::make(Code::invalid_argument, "--out: %.300s cannot be written",
                            arguments.file.c_str());
-    const auto text = read_regular_file(arguments.file, most_calibration_bytes);
-    const bool is_empty =
-        std::filesystem::exists(path) && std::filesystem::file_size(path, error) == 0;
-    if (!std::filesystem::exists(path) || is_empty) return {};
-    if (!text)
-        return Error::make(Code::invalid_argument, "--out: %.200s: %s", arguments.file.c_str(),
-                           text.error().text);
-    if (const auto file = parse_calibration(*text); !file)
+    if (!std::filesystem::exists(path) || std::filesystem::file_size(path, error) == 0) return {};
+    if (const auto file = read_calibration(arguments.file); !file)
         return Error::make(Code::invalid_argument, "--out: %.200s is there already, and %s",
                            arguments.file.c_str(), file.error().text);
     return {};
@@ -92,9 +86,8 @@ Done check(const CalibrateArguments &arguments, uint32_t ranks, bool is_first) {
 CalibrationFile earlier(const CalibrateArguments &arguments) {
     const std::string machine = machine_identity();
     if (!is_stdout(arguments))
-        if (const auto text = read_regular_file(arguments.file, most_calibration_bytes))
-            if (auto file = parse_calibration(*text); file && file->machine == machine)
-                return std::move(*file);
+        if (auto file = read_calibration(arguments.file); file && file->machine == machine)
+            return std::move(*file);
     return {.machine = machine, .figures = {}};
 }
 
@@ -144,7 +137,7 @@ Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm
         if (!line) line.emplace(steps);
         line->show(step, what);
     };
-    CalibrationFile file = earlier(arguments);
+    CalibrationFile file = crew.rank() == 0 ? earlier(arguments) : CalibrationFile();
     // Ranks that share a core hold up each other's copies.
     const bool measures_copies = machine.ranks_per_core <= 1 || !has_copies(file);
     QCCL_TRY(const Calibrated found, calibrate(crew, comm, machine, measures_copies, tell));

@@ -104,8 +104,8 @@ double measured_ns(const Row &row, const Measurement &measurement) {
     return microsecond * (runs_ahead ? measurement.sustained_us : measurement.time_us.median);
 }
 
-Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine,
-                            const Tables &tables) {
+Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine, const Tables &tables,
+                            StepCounts &counts) {
     Problem problem;
     problem.collective = call.operation.collective;
     problem.count = call.operation.count;
@@ -113,7 +113,8 @@ Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine,
     problem.type = call.operation.type;
     problem.codec = call.codec;
     problem.places = machine.places.get();
-    return probe_of(problem, call.algorithm, (call.in_place() + call.out_of_place()) / 2, tables);
+    return probe_of(problem, call.algorithm, (call.in_place() + call.out_of_place()) / 2, tables,
+                    counts);
 }
 
 // A size that parts among the ranks do not come to exactly counts as the one that was asked for.
@@ -231,8 +232,9 @@ private:
         Tables tables = tables_of(machine);
         found.figures.apply(machine.settings, tables.speeds);
         std::vector<Probe> probes;
+        StepCounts counts;
         for (const MeasuredCall &call : calls_) {
-            QCCL_TRY(Probe probe, probe_of_call(call, machine, tables));
+            QCCL_TRY(Probe probe, probe_of_call(call, machine, tables, counts));
             probes.push_back(std::move(probe));
         }
         const SpeedFit fit =

@@ -3,7 +3,7 @@
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
 #include "base/spec_text.hpp"
-#include "coll/algorithm.hpp"
+#include "perf/perf_arguments.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -12,6 +12,25 @@ namespace qccl::perf {
 static Names with_all(Names names) {
     names.push_back("all");
     return names;
+}
+
+Take take_collective(Collective &collective) {
+    return [&collective](const std::string &called) -> Done {
+        const auto name = parse_collective(called);
+        const auto found = name ? name : collective_called(called);
+        if (!found)
+            return no_choice("COLLECTIVE", called,
+                             {collective_names.begin(), collective_names.end()});
+        collective = *found;
+        return {};
+    };
+}
+
+Take take_algorithm(Algorithm &algorithm) {
+    return [&algorithm](const std::string &text) -> Done {
+        QCCL_TRY(algorithm, parse_algorithm(text));
+        return {};
+    };
 }
 
 Take take_ops(std::vector<RedOp> &ops) {

@@ -4,6 +4,7 @@
 
 #include "base/types.hpp"
 #include "codec/codec.hpp"
+#include "coll/algorithm.hpp"
 #include "perf/command_line.hpp"
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 namespace qccl::perf {
 
 // Each takes a text into what it names, which outlives the command line's reading.
+Take take_collective(Collective &collective); // also as nccl-tests calls it
+Take take_algorithm(Algorithm &algorithm);
 Take take_ops(std::vector<RedOp> &ops);
 Take take_types(std::optional<std::vector<DataType>> &types);
 Take take_root(std::optional<uint32_t> &root, uint32_t most_ranks); // nothing: "all"

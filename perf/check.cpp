@@ -105,9 +105,8 @@ static double saturation_bound(const Operation &operation, const Codec &codec,
                                   : codec.id == CodecId::fp8e5m2 ? 57344
                                                                  : 448;
     const double ranks = operation.ranks;
-    const bool adds = operation.op == RedOp::sum || operation.op == RedOp::avg;
     const double peak = !reduces(operation.collective) ? all.largest_input
-                        : adds                         ? all.largest_input * ranks
+                        : adds(operation.op)           ? all.largest_input * ranks
                         : operation.op == RedOp::prod  ? std::pow(all.largest_input, ranks)
                                                        : all.largest_input;
     return ranks * std::max(0.0, peak - largest_number);

@@ -8,18 +8,6 @@
 
 namespace qccl::perf {
 
-static Take take_collective(Collective &collective) {
-    return [&collective](const std::string &called) -> Done {
-        const auto name = parse_collective(called);
-        const auto found = name ? name : collective_called(called);
-        if (!found)
-            return no_choice("COLLECTIVE", called,
-                             {collective_names.begin(), collective_names.end()});
-        collective = *found;
-        return {};
-    };
-}
-
 static Take take_type(PerfArguments &calls) {
     return [&calls](const std::string &text) -> Done {
         const auto type = parse_type(text);
@@ -53,10 +41,7 @@ static void add_call(CLI::App &command, ExplainQuestion &question) {
     add_option(command, group, "--codec", "codecs, separated by commas (as the settings say)",
                take_codecs(question.codecs));
     add_option(command, group, "--algo", listed(names_of(algorithm_table())),
-               [&question](const std::string &text) -> Done {
-                   QCCL_TRY(question.algorithm, parse_algorithm(text));
-                   return {};
-               });
+               take_algorithm(question.algorithm));
 }
 
 CLI::App &add_explain_command(CLI::App &app, ExplainQuestion &question) {
@@ -89,8 +74,7 @@ Done complete_question(ExplainQuestion &question) {
     QCCL_TRY(check_sizes(calls));
     if (calls.collective == Collective::barrier) {
         calls.min_bytes = calls.max_bytes = 0;
-        if (!question.codecs.empty())
-            return refuse("--codec: a barrier has no values to encode");
+        if (!question.codecs.empty()) return refuse("--codec: a barrier has no values to encode");
     }
     if (!calls.root) return refuse("--root all: name one root");
     if (*calls.root >= calls.ranks)

@@ -75,8 +75,7 @@ Result<PlanInfo> plan_of(qcclComm_t comm, const Operation &operation, const Code
     if (algorithm.empty()) {
         QCCL_TRY(info.algorithm, choice_in(text));
     }
-    const bool is_predictable =
-        !reduces(operation.collective) || operation.op == RedOp::sum || operation.op == RedOp::avg;
+    const bool is_predictable = !reduces(operation.collective) || adds(operation.op);
     if (!is_predictable || !qccl::info(operation.type).is_float) return info;
     QCCL_TRY(info.nmse_predicted, nmse_in(text));
     return info;

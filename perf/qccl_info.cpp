@@ -1,6 +1,7 @@
 // qccl-info: what the library is, has and would do on this machine.
 #include "perf/advice_info.hpp"
 #include "perf/attach.hpp"
+#include "perf/call_options.hpp"
 #include "perf/calls_info.hpp"
 #include "perf/command_line.hpp"
 #include "perf/explain_arguments.hpp"
@@ -48,25 +49,6 @@ static Task always(const std::function<void()> &print) {
 }
 
 static constexpr auto *options = "Options";
-
-static Take take_collective(Collective &collective) {
-    return [&collective](const std::string &called) -> Done {
-        const auto name = parse_collective(called);
-        const auto found = name ? name : collective_called(called);
-        if (!found)
-            return no_choice("COLLECTIVE", called,
-                             {collective_names.begin(), collective_names.end()});
-        collective = *found;
-        return {};
-    };
-}
-
-static Take take_algorithm(Algorithm &algorithm) {
-    return [&algorithm](const std::string &text) -> Done {
-        QCCL_TRY(algorithm, parse_algorithm(text));
-        return {};
-    };
-}
 
 static Take take_hosts(std::shared_ptr<const Places> &places) {
     return [&places](const std::string &text) -> Done {

@@ -11,7 +11,7 @@ namespace qccl::perf {
 
 static constexpr const char *program = "qccl-perf simulate";
 
-static Take take_collective(Collective &collective) {
+static Take take_simulated(Collective &collective) {
     return [&collective](const std::string &text) -> Done {
         const auto found = collective_called(text);
         if (!found)
@@ -25,7 +25,7 @@ static Take take_collective(Collective &collective) {
 static void add_calls(CLI::App &app, PerfArguments &to) {
     static constexpr auto *group = "Calls";
     add_option(app, group, "COLLECTIVE", "all_reduce, reduce_scatter, all_gather or broadcast",
-               take_collective(to.collective))
+               take_simulated(to.collective))
         ->required();
     add_option(app, group, "-o,--op", "sum, prod, min, max, avg or all (sum)", take_ops(to.ops));
     add_option(app, group, "-d,--datatype", "type of the values, or all (float)",

@@ -158,8 +158,7 @@ private:
                 .nmse_predicted = {},
                 .out_of_place = {},
                 .in_place = {}};
-        const bool has_error = !reduces(operation.collective) || operation.op == RedOp::sum ||
-                               operation.op == RedOp::avg;
+        const bool has_error = !reduces(operation.collective) || adds(operation.op);
         if (has_error && info(operation.type).is_float)
             row.nmse_predicted = predicted_nmse(plan, operation.type);
         Measurement &shown = row.out_of_place;

@@ -103,9 +103,9 @@ double rounded(double figure) {
 }
 
 Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
-                       const Tables &tables) {
+                       const Tables &tables, StepCounts &counts) {
     QCCL_TRY(Tally counted, tally(algorithm, problem));
-    QCCL_TRY(const Plan plan, choose(problem, tables, algorithm));
+    QCCL_TRY(const Plan plan, choose(problem, tables, algorithm, &counts));
     Probe probe{.problem = problem, .algorithm = algorithm, .measured_ns = measured_ns};
     probe.problem.codec = plan.codec;
     probe.tally = counted;

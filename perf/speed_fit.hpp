@@ -24,9 +24,10 @@ struct Probe {
         return cost(algorithm, problem, tally, geometry, speeds).time_ns;
     }
 };
-// Cut as `tables` say. An error means that the algorithm cannot run there.
+// Cut as `tables` say; `counts` are those of all probes between these ranks. An error means that
+// the algorithm cannot run there.
 Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
-                       const Tables &tables);
+                       const Tables &tables, StepCounts &counts);
 
 struct SpeedFit {
     Calibration figures; // those that were asked for

@@ -28,6 +28,7 @@ struct Job {
     // As long as `speeds` say.
     std::vector<Probe> probes(const Speeds &speeds) const {
         std::vector<Probe> all;
+        StepCounts counts;
         for (const char *name : {"oneshot", "direct", "ring", "tree"})
             for (uint64_t bytes = 64; bytes <= uint64_t{16} << 20; bytes *= 8) {
                 Problem problem;
@@ -36,7 +37,7 @@ struct Job {
                 problem.places = &places;
                 const auto algorithm = parse_algorithm(name);
                 CHECK_OK(algorithm);
-                auto probe = probe_of(problem, *algorithm, 1, tables);
+                auto probe = probe_of(problem, *algorithm, 1, tables, counts);
                 CHECK_OK(probe);
                 probe->measured_ns = probe->predicted_ns(speeds);
                 all.push_back(std::move(*probe));

@@ -7,7 +7,7 @@
 
 namespace qccl {
 
-static Result<CalibrationFile> read_calibration(const std::string &path) {
+Result<CalibrationFile> read_calibration(const std::string &path) {
     QCCL_TRY(const std::string text, read_regular_file(path, most_calibration_bytes));
     return parse_calibration(text);
 }

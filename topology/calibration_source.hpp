@@ -13,6 +13,9 @@ namespace qccl {
 
 inline constexpr const char *calibration_off = "off"; // QCCL_CALIBRATION
 
+// An error (invalid_argument, or system_error while it is read) does not name the path.
+Result<CalibrationFile> read_calibration(const std::string &path);
+
 struct FoundCalibration {
     std::optional<CalibrationFile> file; // nothing: there is none, or none of this machine
     std::string path;                    // of the file, if there is one

@@ -19,9 +19,7 @@ static uint64_t unit_of(const EncodeCounts &counts) {
     return std::lcm(block(counts.codec), block(counts.inner_codec));
 }
 
-static bool sums(const Work &work) {
-    return reduces(work.collective) && (work.op == RedOp::sum || work.op == RedOp::avg);
-}
+static bool sums(const Work &work) { return reduces(work.collective) && adds(work.op); }
 
 CallGuards::Entry &CallGuards::entry_of(const Program &program, const Call &call) {
     uses_++;

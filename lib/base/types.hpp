@@ -94,6 +94,8 @@ std::optional<Collective> parse_collective(std::string_view name);
 constexpr bool reduces(Collective collective) {
     return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
 }
+// Sums its operands, of which an average is a multiple.
+constexpr bool adds(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
 // The vector is made of equal parts, one for each rank, and `count` is of a part.
 constexpr bool has_part_per_rank(Collective collective) {
     return collective == Collective::reduce_scatter || collective == Collective::all_gather;

@@ -9,7 +9,7 @@ namespace qccl {
 
 bool AuditedShape::is_encodable() const {
     if (collective == Collective::barrier || !info(type).is_float || count == 0) return false;
-    return !reduces(collective) || op == RedOp::sum || op == RedOp::avg;
+    return !reduces(collective) || adds(op);
 }
 
 void AuditEntry::add_sample(std::span<const SampledLoss> input, std::span<const SampledLoss> result,
@@ -37,11 +37,10 @@ void AuditEntry::add_sample(std::span<const SampledLoss> input, std::span<const 
 
 namespace {
 
-// With the codec wherever it pays or not.
-Problem with_codec(Problem problem, Codec codec) {
+// Wherever it pays or not.
+Codec at_any_size(Codec codec) {
     codec.min_bytes = 0;
-    problem.codec = codec;
-    return problem;
+    return codec;
 }
 
 double estimate(const EncodeCounts &counts, const Loss &loss, double cancellation) {
@@ -67,9 +66,11 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                  .samples = entry.samples,
                  .bytes = vector_bytes(problem),
                  .findings = {}};
-    QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), tables, forced));
+    StepCounts counted;
+    QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), tables, forced, &counted));
     for (size_t i = 0; i < codecs.size(); i++) {
-        QCCL_TRY(const Plan plan, choose(with_codec(problem, codecs[i]), tables, forced));
+        QCCL_TRY(const Plan plan,
+                 choose(with_codec(problem, at_any_size(codecs[i])), tables, forced, &counted));
         const AuditTally tally = i < entry.tallies.size() ? entry.tallies[i] : AuditTally();
         const EncodeCounts counts = encode_counts(plan);
         const Loss usual_loss = greater(tally.input.loss(), tally.result.loss());

@@ -10,11 +10,6 @@ namespace {
 
 using Outcome = BudgetChoice::Outcome;
 
-Problem with_codec(Problem problem, const Codec &codec) {
-    problem.codec = codec;
-    return problem;
-}
-
 double bits_of_type(const Problem &problem) { return bits_per_value({}, problem.type); }
 
 // Those that `problem`'s budget allows, whatever they lose.

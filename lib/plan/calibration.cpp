@@ -1,5 +1,6 @@
 #include "plan/calibration.hpp"
 
+#include "base/append_number.hpp"
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
 #include "base/short_text.hpp"
@@ -86,13 +87,6 @@ Error refuse(const char *sentence) { return Error::make(Code::invalid_argument, 
 
 template <class... Arguments> Error refuse(const char *format, Arguments... arguments) {
     return Error::make(Code::invalid_argument, format, arguments...);
-}
-
-// The shortest that is read back so.
-template <class Number> void append_number(std::string &text, Number number) {
-    char digits[32];
-    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
-    text.append(digits, end);
 }
 
 Result<double> parse_number(std::string_view key, std::string_view text, double least,
@@ -271,9 +265,10 @@ private:
             QCCL_TRY(const double factor,
                      parse_number("factor", parts.behind, Corrections::least, Corrections::most));
             Corrections &job = file_.jobs.back().*to;
-            if (job.measured(calls, static_cast<size_t>(size - Corrections::sizes.begin())) != 0)
+            const auto number = static_cast<size_t>(size - Corrections::sizes.begin());
+            if (job.measured(calls, number) != 0)
                 return refuse("%s is given twice", excerpt(parts.before).c_str());
-            job.set(calls, static_cast<size_t>(size - Corrections::sizes.begin()), factor);
+            job.set(calls, number, factor);
         }
         return {};
     }
@@ -330,23 +325,17 @@ void CalibrationFile::replace(const MeasuredJob &job) {
 
 static void append_factors(std::string &text, std::string_view group, const Corrections &job,
                            const Corrections::Calls &calls) {
-    bool has_any = false;
+    std::string factors;
     for (size_t i = 0; i < Corrections::sizes.size(); i++) {
         const double factor = job.measured(calls, i);
         if (factor == 0) continue;
-        if (!has_any)
-            text.append("\n")
-                .append(group)
-                .append(" ")
-                .append(name(calls.collective))
-                .append(" ")
-                .append(spec(calls.algorithm))
-                .append(" ")
-                .append(width_codecs[static_cast<size_t>(calls.width)]);
-        has_any = true;
-        text.append(" ").append(std::to_string(Corrections::sizes[i])).append("=");
-        append_number(text, static_cast<float>(factor));
+        factors.append(" ").append(std::to_string(Corrections::sizes[i])).append("=");
+        append_number(factors, static_cast<float>(factor));
     }
+    if (factors.empty()) return;
+    text.append("\n").append(group).append(" ").append(name(calls.collective)).append(" ");
+    text.append(spec(calls.algorithm)).append(" ");
+    text.append(width_codecs[static_cast<size_t>(calls.width)]).append(factors);
 }
 
 static void append_factors(std::string &text, std::string_view group, const Corrections &job) {

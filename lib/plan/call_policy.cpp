@@ -17,7 +17,7 @@ CodecChoice unless_impossible(const Codec &codec, const CallTraits &call) {
 // What QCCL_CODEC and plan files may touch: a program that knows nothing of codecs must not lose
 // anything where it does not sum.
 bool is_open_to_environment(const CallTraits &call) {
-    return info(call.type).is_float && (call.op == RedOp::sum || call.op == RedOp::avg);
+    return info(call.type).is_float && adds(call.op);
 }
 
 CodecChoice by_rule(const Rule &rule, const CallTraits &call) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace qccl {
 
@@ -15,14 +14,14 @@ CodecWidth width_of(const Codec &codec) {
                                                                        : CodecWidth::narrow;
 }
 
-const Corrections::Row *Corrections::row(const Corrections &self, const Calls &calls) {
+std::optional<size_t> Corrections::row_of(const Calls &calls) {
     const auto known = algorithms();
     const auto number =
         static_cast<size_t>(std::ranges::find(known, calls.algorithm) - known.begin());
-    if (number >= std::min(known.size(), most_algorithms)) return nullptr;
+    if (number >= std::min(known.size(), most_algorithms)) return std::nullopt;
     const auto collective = static_cast<size_t>(calls.collective);
-    return &self.rows_[(collective * most_algorithms + number) * width_codecs.size() +
-                       static_cast<size_t>(calls.width)];
+    return (collective * most_algorithms + number) * width_codecs.size() +
+           static_cast<size_t>(calls.width);
 }
 
 bool Corrections::is_empty() const {
@@ -30,28 +29,28 @@ bool Corrections::is_empty() const {
 }
 
 double Corrections::measured(const Calls &calls, size_t size) const {
-    const Row *const found = row(*this, calls);
-    return found ? static_cast<double>((*found)[size]) : 0;
+    const auto row = row_of(calls);
+    return row ? static_cast<double>(rows_[*row][size]) : 0;
 }
 
 void Corrections::set(const Calls &calls, size_t size, double factor) {
-    if (const Row *const found = row(*this, calls))
-        rows_[static_cast<size_t>(found - rows_.data())][size] =
-            static_cast<float>(std::clamp(factor, least, most));
+    if (const auto row = row_of(calls))
+        rows_[*row][size] = static_cast<float>(std::clamp(factor, least, most));
 }
 
 double Corrections::of(const Calls &calls, uint64_t bytes) const {
-    const Row *const found = row(*this, calls);
-    if (!found) return 1;
+    const auto row = row_of(calls);
+    if (!row) return 1;
+    const Row &factors = rows_[*row];
     std::optional<size_t> below, above;
     for (size_t i = 0; i < sizes.size(); i++) {
-        if ((*found)[i] == 0) continue;
+        if (factors[i] == 0) continue;
         if (sizes[i] <= bytes) below = i;
         if (sizes[i] >= bytes && !above) above = i;
     }
     if (!below && !above) return 1;
-    const double from = static_cast<double>((*found)[below.value_or(above.value_or(0))]),
-                 to = static_cast<double>((*found)[above.value_or(below.value_or(0))]);
+    const double from = static_cast<double>(factors[below.value_or(above.value_or(0))]),
+                 to = static_cast<double>(factors[above.value_or(below.value_or(0))]);
     if (!below || !above || *below == *above) return below ? from : to;
     const double part =
         std::log(static_cast<double>(bytes) / static_cast<double>(sizes[*below])) /

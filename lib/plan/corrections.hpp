@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace qccl {
@@ -56,8 +57,7 @@ private:
     static constexpr size_t collectives = 5, most_algorithms = 12;
     using Row = std::array<float, sizes.size()>;
 
-    // Null: no such row.
-    static const Row *row(const Corrections &self, const Calls &calls);
+    static std::optional<size_t> row_of(const Calls &calls); // nothing: there is none
 
     std::array<Row, collectives * most_algorithms * width_codecs.size()> rows_{};
 };

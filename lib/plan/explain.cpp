@@ -137,12 +137,11 @@ private:
 
 // Where choose has compared the plan with values as they are.
 std::optional<Plan> compared_lossless(const Problem &problem, const Plan &plan,
-                                      const Tables &tables, const Algorithm &forced) {
+                                      const Tables &tables, const Algorithm &forced,
+                                      StepCounts &counts) {
     if (plan.codec.is_lossless() || !problem.has_hosts() || tables.is_reproducible)
         return std::nullopt;
-    Problem without = problem;
-    without.codec = {};
-    auto lossless = choose(without, tables, forced);
+    auto lossless = choose(with_codec(problem, {}), tables, forced, &counts);
     return lossless ? std::optional(std::move(*lossless)) : std::nullopt;
 }
 
@@ -169,21 +168,22 @@ std::string Explanation::reason() const {
 Result<Explanation> explain(const Problem &problem, const Tables &tables, const Algorithm &forced,
                             LinkByteCounter *link_bytes) {
     Explanation all{.problem = problem, .planned = problem, .tables = tables, .choice = {}};
+    StepCounts counts;
     if (problem.codec.is_auto()) {
-        QCCL_TRY(all.choice, choose_within(problem, tables, forced));
+        QCCL_TRY(all.choice, choose_within(problem, tables, forced, &counts));
     } else {
-        QCCL_TRY(all.choice.plan, choose(problem, tables, forced));
+        QCCL_TRY(all.choice.plan, choose(problem, tables, forced, &counts));
     }
     all.planned.places = planned_places(problem.places, tables);
     all.planned.codec = all.chosen().codec;
-    all.lossless = compared_lossless(problem, all.chosen(), tables, forced);
-    QCCL_TRY(auto found, find_candidates(all.planned, tables, forced));
+    all.lossless = compared_lossless(problem, all.chosen(), tables, forced, counts);
+    QCCL_TRY(auto found, find_candidates(all.planned, tables, forced, &counts));
     const Judge judge(all, forced);
     for (Candidate &candidate : found) all.candidates.push_back(judge.judge(std::move(candidate)));
-    const bool counts = link_bytes && problem.ranks <= LinkByteCounter::most_ranks;
+    const bool counts_bytes = link_bytes && problem.ranks <= LinkByteCounter::most_ranks;
     for (ExplainedCandidate &candidate : all.candidates) {
         if (candidate.verdict == Verdict::chosen && !forced) candidate.why = judge.how_it_won();
-        if (!counts || candidate.verdict == Verdict::impossible) continue;
+        if (!counts_bytes || candidate.verdict == Verdict::impossible) continue;
         QCCL_TRY(candidate.link_bytes,
                  link_bytes->count(candidate.plan, all.planned, tables.limits));
     }

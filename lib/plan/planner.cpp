@@ -19,11 +19,6 @@ Codec codec_for(const Problem &problem) {
     return codec;
 }
 
-Problem losslessly(Problem problem) {
-    problem.codec = {};
-    return problem;
-}
-
 // Ranks of one host ask for a codec for the sake of what it does: memory is hardly ever their
 // bound.
 bool may_go_losslessly(const Problem &problem, const Plan &plan) {
@@ -116,10 +111,13 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
 
 static const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem,
                                     StepCounts &counts) {
-    const std::pair key(spec(algorithm), problem.codec.is_lossless());
-    const auto known = counts.find(key);
+    CountedSteps steps{.collective = problem.collective,
+                       .root = problem.root,
+                       .is_lossless = problem.codec.is_lossless(),
+                       .algorithm = spec(algorithm)};
+    const auto known = counts.find(steps);
     if (known != counts.end()) return known->second;
-    return counts.emplace(key, tally(algorithm, problem)).first->second;
+    return counts.emplace(std::move(steps), tally(algorithm, problem)).first->second;
 }
 
 static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem> &problems,
@@ -201,7 +199,7 @@ Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm 
     }
     QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
-    const auto lossless = choose_algorithm(losslessly(problem), tables, forced, counts);
+    const auto lossless = choose_algorithm(with_codec(problem, {}), tables, forced, counts);
     if (lossless && !tables.speeds.is_far_rate_known) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;

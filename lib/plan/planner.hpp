@@ -6,6 +6,7 @@
 #include "plan/corrections.hpp"
 #include "plan/cost.hpp"
 
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,6 +53,11 @@ struct Tables {
 // the call is cut by `limits` but chosen by `usual_limits`, which follow from the ranks alone.
 Tables reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits);
 
+inline Problem with_codec(Problem problem, const Codec &codec) {
+    problem.codec = codec;
+    return problem;
+}
+
 // Those by which the problem's schedules are made: null with reproducible tables.
 const Places *planned_places(const Places *places, const Tables &tables);
 
@@ -63,10 +69,18 @@ struct Candidate {
     std::string refusal; // why it cannot be, or may not be chosen by itself; empty otherwise
 };
 
-// The steps of schedules, counted by algorithm and by whether there is a codec. Counting takes by
-// far the most of a choice's time, and problems that differ in nothing but count, type and codec
-// share the counts; whoever plans many of them keeps these from one to the next.
-using StepCounts = std::map<std::pair<std::string, bool>, Result<Tally>>;
+// The steps of schedules between certain ranks, counted by what else they depend on. Counting takes
+// by far the most of a choice's time; whoever plans many calls of the same ranks keeps these from
+// one to the next.
+struct CountedSteps {
+    Collective collective = Collective::all_reduce;
+    uint32_t root = 0;
+    bool is_lossless = true;
+    std::string algorithm = {};
+
+    auto operator<=>(const CountedSteps &) const = default;
+};
+using StepCounts = std::map<CountedSteps, Result<Tally>>;
 
 // One for each algorithm that has the collective, in the table's order; `forced`, if it is not
 // among those that are chosen from, comes last.

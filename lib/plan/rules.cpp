@@ -166,7 +166,7 @@ std::string spec(const Rules &rules) {
 }
 
 Done check_reach(const Codec &codec, const Selector &selector) {
-    const bool sums = !selector.op || *selector.op == RedOp::sum || *selector.op == RedOp::avg;
+    const bool sums = !selector.op || adds(*selector.op);
     const bool is_float = !selector.type || info(*selector.type).is_float;
     const bool reduces_values = !selector.collective || reduces(*selector.collective);
     if (codec.is_lossless() || (sums && is_float && reduces_values)) return {};

@@ -18,11 +18,6 @@ struct TensorPlanner::Cuts {
     }
 };
 
-static Problem with_codec(Problem problem, const Codec &codec) {
-    problem.codec = codec;
-    return problem;
-}
-
 TensorPlanner::TensorPlanner(const Problem &like, Tables tables, Algorithm forced)
     : like_(like), tables_(std::move(tables)), forced_(std::move(forced)) {}
 

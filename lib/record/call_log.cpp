@@ -2,20 +2,13 @@
 // of them; all else is key=value, in a fixed order.
 #include "record/call_log.hpp"
 
-#include <array>
-#include <charconv>
+#include "base/append_number.hpp"
 
 namespace qccl {
 
 namespace {
 
 constexpr char hexadecimals[] = "0123456789ABCDEF";
-
-template <class Number> void append_number(std::string &text, Number value, int base = 10) {
-    std::array<char, 24> digits;
-    const auto end = std::to_chars(digits.begin(), digits.end(), value, base).ptr;
-    text.append(digits.begin(), end);
-}
 
 template <class Number> void append_word(std::string &text, Number value) {
     text += ' ';
@@ -57,11 +50,8 @@ void append_nodes(std::string &text, const std::vector<uint32_t> &node) {
 
 void append_decimal(std::string &text, std::string_view key, double value) {
     constexpr int digits = 3;
-    std::array<char, 32> letters;
-    const auto end =
-        std::to_chars(letters.begin(), letters.end(), value, std::chars_format::general, digits)
-            .ptr;
-    text.append(" ").append(key).append("=").append(letters.begin(), end);
+    text.append(" ").append(key).append("=");
+    append_number(text, value, std::chars_format::general, digits);
 }
 
 } // namespace

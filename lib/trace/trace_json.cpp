@@ -1,9 +1,7 @@
 #include "trace/trace_json.hpp"
 
+#include "base/append_number.hpp"
 #include "record/wait.hpp"
-
-#include <array>
-#include <charconv>
 
 namespace qccl {
 
@@ -11,12 +9,6 @@ namespace {
 
 // Threads of a trace have numbers of their own, also where files of ranks are put together.
 constexpr uint32_t most_threads = 10000;
-
-template <class Number> void append_number(std::string &text, Number value, int base = 10) {
-    std::array<char, 24> digits;
-    const auto end = std::to_chars(digits.begin(), digits.end(), value, base).ptr;
-    text.append(digits.begin(), end);
-}
 
 void append_string(std::string &text, std::string_view value) {
     text += '"';
