@@ -4,6 +4,7 @@
 #include "topology/graph_fabric.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace qccl::perf {
 
@@ -95,6 +96,12 @@ Result<Simulation> SimulatedJob::run(const PlannedCall &planned, SimulationOptio
 
 Result<Simulation> SimulatedJob::run_uncorrected(const PlannedCall &planned,
                                                  SimulationOptions options) const {
+    constexpr uint64_t most_instances = uint64_t{1} << 20; // some gigabytes of memory, and minutes
+    if (const uint64_t instances = planned.plan.geometry.instances; instances > most_instances)
+        return Error::make(Code::invalid_argument,
+                           "a call of %" PRIu64 " segments, of which at most %" PRIu64
+                           " are simulated",
+                           instances, most_instances);
     if (rates_.line_burst_bytes > 0 && options.calls > 1) {
         constexpr double hardly_any = 0.2;
         SimulatedCall lossless = planned.call;

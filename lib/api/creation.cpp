@@ -74,12 +74,6 @@ private:
                                                       Transport &transport);
     void begin_topology(std::vector<Agreement> all);
     Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
-    // What rank 0 gives; others' count for nothing.
-    template <class Data> Result<Data> of_rank_0(const Data &mine) {
-        std::vector<Data> all(bootstrap_.size());
-        QCCL_TRY(exchange_.all_gather(&mine, all.data(), sizeof mine));
-        return all.front();
-    }
     JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.nodes}; }
     Done agree_on_topology(const Log &log, Transport &transport);
     NodeNetwork node_network() const {
@@ -95,11 +89,7 @@ private:
     std::vector<InjectRule> own_faults() const;
     std::unique_ptr<CommTrace> trace(const Equipment &equipment, const Transport &transport,
                                      const TraceOrigin &origin) const;
-    AllGather all_gather() {
-        return [this](const void *mine, void *all, size_t bytes) {
-            return exchange_.all_gather(mine, all, bytes);
-        };
-    }
+    AllGather all_gather() { return std::bind_front(&Exchange::all_gather, &exchange_); }
 
     Bootstrap &bootstrap_;
     const Reach reach_;
@@ -155,18 +145,17 @@ Done Creation::compare(const Equipment &equipment) {
     return fit_plan(policy_, surroundings_, bootstrap_.rank() == 0 ? equipment.log.get() : nullptr);
 }
 
-// Rank 0 hands out its file's figures, and what it says of jobs of this shape. That is large, and
-// there is nothing in most jobs.
+// Rank 0 hands out its file's figures, and what it says of jobs of this shape, which few files do.
 Done Creation::learn_what_was_measured(const std::optional<CalibrationFile> &file) {
     const MeasuredJob *const job = file ? file->of(shape()) : nullptr;
     struct {
         Calibration figures;
         uint64_t has_job = 0;
     } const mine{.figures = file ? file->figures : Calibration(), .has_job = job ? 1U : 0U};
-    QCCL_TRY(const auto first, of_rank_0(mine));
+    QCCL_TRY(const auto first, exchange_.of_rank_0(mine));
     Measured measured{.figures = first.figures, .job = {}};
     if (first.has_job != 0) {
-        QCCL_TRY(measured.job, of_rank_0(job ? job->counted : Corrections()));
+        QCCL_TRY(measured.job, exchange_.of_rank_0(job ? job->counted : Corrections()));
     }
     measured_ = std::make_shared<const Measured>(measured);
     return {};

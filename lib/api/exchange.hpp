@@ -5,6 +5,8 @@
 #include "base/result.hpp"
 #include "bootstrap/bootstrap.hpp"
 
+#include <vector>
+
 namespace qccl {
 
 class Exchange {
@@ -13,6 +15,12 @@ public:
 
     // Of `bytes` bytes, equal on all ranks; an error that another rank has concluded with is ours.
     Done all_gather(const void *mine, void *all, size_t bytes);
+    // What rank 0 gives; others' counts for nothing.
+    template <class Data> Result<Data> of_rank_0(const Data &mine) {
+        std::vector<Data> all(bootstrap_.size());
+        QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
+        return all.front();
+    }
     // Tells all how this rank fared since the last exchange, and gives the first failure of any.
     // After an error of all_gather's own every rank knows already, and this only forwards it.
     Done conclude(const Done &mine);

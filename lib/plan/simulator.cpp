@@ -5,7 +5,6 @@
 #include "plan/token_buckets.hpp"
 
 #include <algorithm>
-#include <cinttypes>
 #include <deque>
 #include <utility>
 
@@ -392,12 +391,6 @@ Result<Simulation> simulate(const SimulatedCall &call, const Fabric &fabric,
                             const SimulationOptions &options) {
     QCCL_TRY(const RankClasses classes,
              find_rank_classes(call, fabric, options.merging, options.progress));
-    constexpr uint64_t most_instances = uint64_t{1} << 20; // some gigabytes of memory, and minutes
-    if (const uint64_t instances = classes.shape.instances(); instances > most_instances)
-        return Error::make(Code::invalid_argument,
-                           "a call of %" PRIu64 " segments, of which at most %" PRIu64
-                           " are simulated",
-                           instances, most_instances);
     Simulator simulator(classes, options);
     QCCL_TRY(simulator.run());
     return simulator.sum_up(fabric);
