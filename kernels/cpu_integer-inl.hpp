@@ -171,8 +171,7 @@ void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, co
         const Quantiser quantiser{.inverses = blocks.inverse,
                                   .highest = static_cast<float>((1U << (bits - 1)) - 1)};
         quantise_batch<int8_t, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
-        encode_by_reference(range, noise, in, src, payload, groups, batch,
-                            static_cast<uint32_t>(blocks.exceptional));
+        encode_by_reference(range, noise, in, src, payload, groups, batch, blocks.exceptional);
     };
     const size_t batch_blocks =
         std::clamp<size_t>(tile_groups / groups.per_block, 1, BlockScales::most);

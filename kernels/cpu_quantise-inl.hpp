@@ -192,8 +192,8 @@ HWY_INLINE void for_each_batch(const Groups &groups, size_t batch_blocks, const 
 // Encodes again what the fast path left out: a bit per block of the batch.
 inline void encode_by_reference(const ChunkRange &range, const Noise &noise, DataType in,
                                 const void *src, std::byte *payload, const Groups &groups,
-                                const Batch &batch, uint32_t exceptional) {
-    for (exceptional &= (1U << batch.blocks) - 1; exceptional != 0;
+                                const Batch &batch, uint64_t exceptional) {
+    for (exceptional &= (uint64_t{1} << batch.blocks) - 1; exceptional != 0;
          exceptional &= exceptional - 1) {
         const size_t block = batch.block + static_cast<size_t>(std::countr_zero(exceptional));
         const size_t begin = block * groups.per_block * group_values;

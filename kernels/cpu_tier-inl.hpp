@@ -23,8 +23,8 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     if (codec.is_mx() || codec.id == CodecId::nvfp4) return true;
     if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
     if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
-    const bool is_small = codec.id == CodecId::integer && (codec.bucket == 8 || codec.bucket == 16);
-    return is_small || codec.bucket % group_values == 0; // also the whole chunk, which is 0
+    if (codec.id == CodecId::integer) return is_vector_block(codec.bucket);
+    return codec.bucket % group_values == 0; // also the whole chunk, which is 0
 }
 
 template <class In, class Wire> struct CastStep {

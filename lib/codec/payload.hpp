@@ -42,6 +42,10 @@ struct PayloadLayout {
 };
 
 inline constexpr uint64_t group_values = 32;
+// Blocks of `int` that code for vectors takes: whole groups, and some of which a group has several.
+constexpr bool is_vector_block(uint32_t block) {
+    return block % group_values == 0 || block == 8 || block == 16;
+}
 
 // The planes a code may be split over, widest first; a code of b bits uses those that b is the sum
 // of.

@@ -1,5 +1,7 @@
 #include "plan/codec_rates.hpp"
 
+#include "codec/payload.hpp"
+
 #include <algorithm>
 
 namespace qccl {
@@ -115,11 +117,8 @@ std::string_view measured_tier(std::string_view tier) {
     return is_known ? tier : "scalar";
 }
 
-// Kernels for vectors take the blocks of `int` by 32 values, and several of 8 or 16 at once.
 bool has_vector_code(const Codec &codec) {
-    constexpr uint32_t values = 32;
-    return codec.id != CodecId::integer || codec.bucket % values == 0 || codec.bucket == 8 ||
-           codec.bucket == 16;
+    return codec.id != CodecId::integer || is_vector_block(codec.bucket);
 }
 
 void lower_to(const CodecRate &other, CodecRate &rate) {
