@@ -104,11 +104,10 @@ double rounded(double figure) {
 
 Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
                        const Tables &tables, StepCounts &counts) {
-    QCCL_TRY(Tally counted, tally(algorithm, problem));
     QCCL_TRY(const Plan plan, choose(problem, tables, algorithm, &counts));
     Probe probe{.problem = problem, .algorithm = algorithm, .measured_ns = measured_ns};
     probe.problem.codec = plan.codec;
-    probe.tally = counted;
+    QCCL_TRY(probe.tally, counted(algorithm, problem, counts));
     probe.geometry = plan.geometry;
     return probe;
 }

@@ -109,8 +109,8 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
                        spec(algorithm).c_str());
 }
 
-static const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem,
-                                    StepCounts &counts) {
+const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem,
+                             StepCounts &counts) {
     CountedSteps steps{.collective = problem.collective,
                        .root = problem.root,
                        .is_lossless = problem.codec.is_lossless(),

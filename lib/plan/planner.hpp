@@ -81,6 +81,9 @@ struct CountedSteps {
     auto operator<=>(const CountedSteps &) const = default;
 };
 using StepCounts = std::map<CountedSteps, Result<Tally>>;
+// Counts them where they are not yet. The reference stays as long as `counts`.
+const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem,
+                             StepCounts &counts);
 
 // One for each algorithm that has the collective, in the table's order; `forced`, if it is not
 // among those that are chosen from, comes last.
