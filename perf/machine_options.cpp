@@ -151,11 +151,7 @@ static std::optional<double> least_cores(const MachineQuestion &question, const 
 
 static double most_ranks_per_core(const Machine &machine) {
     if (machine.has_gpus || !machine.cores) return 1;
-    const bool has_one_host = !machine.places || machine.hosts_share_cores;
-    size_t most = has_one_host ? machine.ranks : 0;
-    for (size_t host = 0; !has_one_host && host < machine.hosts(); host++)
-        most = std::max(most, machine.places->hosts().ranks(host).size());
-    return std::max(1.0, static_cast<double>(most) / *machine.cores);
+    return std::max(1.0, static_cast<double>(machine.ranks_together()) / *machine.cores);
 }
 
 static Done take_topology(const MachineQuestion &question, Machine &machine) {

@@ -61,6 +61,10 @@ struct Machine {
     Settings settings = {}; // of this process, and the question's own rate and latency
 
     size_t hosts() const { return places ? places->hosts().groups() : 1; }
+    // That share cores, caches and memory: of the host that has most.
+    size_t ranks_together() const {
+        return !places || hosts_share_cores ? ranks : places->hosts().most_ranks();
+    }
     // Between hosts, each way. Nothing where neither settings nor topology nor a calibration say
     // it: the planner's tables hold a stand-in then, by which algorithms can be compared and
     // nothing be promised.

@@ -16,15 +16,8 @@ SimulationOptions repeated_calls(uint32_t ranks) {
     return {.calls = 2, .lead_in = 1};
 }
 
-// Ranks that share caches and memory.
 SimulatedHost SimulatedJob::host() const {
-    size_t most = machine_->ranks;
-    if (machine_->places && !machine_->hosts_share_cores) {
-        most = 0;
-        for (size_t host = 0; host < machine_->hosts(); host++)
-            most = std::max(most, machine_->places->hosts().ranks(host).size());
-    }
-    return {static_cast<double>(most), machine_->has_gpus};
+    return {static_cast<double>(machine_->ranks_together()), machine_->has_gpus};
 }
 
 Result<SimulatedJob> SimulatedJob::create(const Machine &machine, const std::string &communicator) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <map>
 
 namespace qccl::perf {
 
@@ -36,21 +35,13 @@ Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
     return part;
 }
 
-// Of the host with most ranks.
-double recorded_cores(const RecordedJob &job) {
-    std::map<uint32_t, uint32_t> ranks; // by host
-    for (const uint32_t node : job.node) ranks[node]++;
-    const auto most =
-        std::ranges::max_element(ranks, {}, [](const auto &host) { return host.second; });
-    return most->second / job.ranks_per_core;
-}
-
 Result<Machine> machine_of(const RecordedJob &job, MachineQuestion question) {
     const bool is_recorded = question.topology.empty() && !question.places;
     if (!question.topology.empty() && question.ranks == 0) question.ranks = job.ranks;
     if (is_recorded) {
         question.places = recorded_places(job);
-        if (!question.cores) question.cores = recorded_cores(job);
+        const auto most_ranks = static_cast<double>(question.places->hosts().most_ranks());
+        if (!question.cores) question.cores = most_ranks / job.ranks_per_core;
     }
     QCCL_TRY(Machine machine, find_machine(question));
     if (machine.ranks != job.ranks)

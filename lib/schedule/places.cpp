@@ -40,6 +40,12 @@ Partition::Partition(std::span<const uint64_t> keys) {
     }
 }
 
+size_t Partition::most_ranks() const {
+    size_t most = 0;
+    for (const auto &ranks : ranks_) most = std::max(most, ranks.size());
+    return most;
+}
+
 Places::Places(std::vector<Whereabouts> spots, std::vector<uint32_t> ring)
     : spots_(std::move(spots)), hosts_(part(spots_, Tier::host)), ring_(std::move(ring)),
       position_(spots_.size()) {

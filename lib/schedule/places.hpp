@@ -28,6 +28,7 @@ public:
     size_t groups() const { return ranks_.size(); }
     std::span<const uint32_t> ranks(size_t group) const { return ranks_[group]; }
     uint32_t group_of(uint32_t rank) const { return group_of_[rank]; }
+    size_t most_ranks() const; // of a group
     bool operator==(const Partition &) const = default;
 
 private:
