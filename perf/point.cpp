@@ -83,10 +83,7 @@ Done Point::prepare(const Audience &audience) {
                 continue;
             }
             QCCL_TRY(add_case(codec, asked, true));
-            const Case &added = *cases_.back();
-            if (!codec.is_lossless() && !codec.is_auto() && !codec.min_bytes &&
-                added.plan.codec.is_lossless())
-                audience.note(unpaid_note(codec));
+            if (is_unpaid(codec, cases_.back()->plan.codec)) audience.note(unpaid_note(codec));
             has_any = true;
             has_lossless |= codec.is_lossless();
         }

@@ -52,7 +52,10 @@ inline Statistics iteration_statistics(const Measurement &measurement, size_t sk
     return statistics(all.subspan(std::min(skipped, all.size())));
 }
 
-// Of a codec with which values were to travel and have not.
+// Whether values were to travel with a codec and have not, for their number alone.
+inline bool is_unpaid(const Codec &asked, const Codec &used) {
+    return !asked.is_lossless() && !asked.is_auto() && !asked.min_bytes && used.is_lossless();
+}
 inline std::string unpaid_note(const Codec &codec) {
     return spec(codec) + " does not pay in some sizes, or the rate between hosts is unknown: they "
                          "travel as they are; its key min=0 has them encoded all the same";

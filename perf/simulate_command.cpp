@@ -171,9 +171,7 @@ private:
                               static_cast<double>(shown.wire_bytes);
         }
         row.in_place.is_known = false;
-        if (!codec.is_lossless() && !codec.is_auto() && !codec.min_bytes &&
-            plan.codec.is_lossless())
-            notes_.insert(unpaid_note(codec));
+        if (is_unpaid(codec, plan.codec)) notes_.insert(unpaid_note(codec));
         cases_++;
         progress_.clear();
         report_.print_row(row);
