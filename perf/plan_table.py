@@ -3,9 +3,9 @@
 machine, and prints how far each pick is from the best.
 
 A cell is a collective, a size and a codec; a time is that of a call out of place and one in place together, each the median
-of its run and, where calls are small, of several runs. Each setup is calibrated before; no variable says anything of it. Algorithms whose schedules are the same on all
-ranks are one program, as direct and ring of two ranks: its time is the least of those measured, the planner's own row among
-them. A pick is right if it takes at most 10 % more than the best.
+of its run and, where calls are small, of several runs. Each setup is calibrated before; no variable says anything of it.
+Algorithms whose schedules are the same on all ranks are one program, as direct and ring of two ranks: its time is the least of
+those measured, the planner's own row among them. A pick is right if it takes at most 10 % more than the best.
 
   plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES] [--rounds N]
   plan_table.py table --raw FOLDER [--csv FILE]
@@ -56,6 +56,11 @@ def cores(setup):
     return f"{all_cores}:shared" if setup.hosts > all_cores else str(all_cores // setup.hosts)
 
 
+def hosts(setup):
+    """As --hosts has them."""
+    return ",".join([str(setup.ranks)] * setup.hosts)
+
+
 def started(setup, perf):
     """The command as all ranks of the setup run it."""
     if setup.hosts == 1:
@@ -66,8 +71,7 @@ def started(setup, perf):
 
 def command(program, setup, collective, band, codecs, out):
     perf = [str(program), collective, "-b", str(band.smallest), "-e", str(band.largest), "-f", "4", "-n", str(band.iterations),
-            "-w", "1", "-c", "0",
-            "--algo", "auto," + COLLECTIVES[collective], "--codec", codecs, "--json", str(out)]
+            "-w", "1", "-c", "0", "--algo", "auto," + COLLECTIVES[collective], "--codec", codecs, "--json", str(out)]
     return started(setup, perf)
 
 
@@ -147,10 +151,18 @@ class Cells:
 @functools.cache
 def program_of(info, setup, collective, codec, algorithm):
     """The schedules of all ranks as text."""
-    hosts = ",".join([str(setup.ranks)] * setup.hosts)
     return tuple(subprocess.run([str(info), "schedule", collective, "--algo", algorithm, "--ranks", str(setup.hosts * setup.ranks),
-                                 "--hosts", hosts, "--codec", codec, "--rank", str(rank)],
+                                 "--hosts", hosts(setup), "--codec", codec, "--rank", str(rank)],
                                 capture_output=True, text=True, check=True).stdout for rank in range(setup.hosts * setup.ranks))
+
+
+def least_of(cells, cell, codec, info):
+    """{program: us} of a cell whose values travel with this codec."""
+    least = {}
+    for algorithm, time in cells.times(cell).items():
+        program = program_of(info, SETUPS[cell[0]], cell[1], codec, cells.picks[cell] if algorithm == "auto" else algorithm)
+        least[program] = min(time, least.get(program, time))
+    return least
 
 
 def judged(cells, info):
@@ -158,10 +170,7 @@ def judged(cells, info):
         setup, collective, size, codec = cell
         pick, times = cells.picks[cell], cells.times(cell)
         programs = {algorithm: program_of(info, SETUPS[setup], collective, codec, algorithm) for algorithm in {pick, *times} - {"auto"}}
-        least = {}
-        for algorithm, time in times.items():
-            program = programs[pick if algorithm == "auto" else algorithm]
-            least[program] = min(time, least.get(program, time))
+        least = least_of(cells, cell, codec, info)
         best = min((algorithm for algorithm in times if algorithm != "auto"), key=lambda algorithm: least[programs[algorithm]])
         time, best_time = least[programs[pick]], min(least.values())
         if time == best_time:
@@ -207,26 +216,25 @@ def gigabytes_per_second(calibration):
     return float(re.search(r"(?m)^far .*\bbytes_per_ns=(\S+)", calibration.read_text())[1])
 
 
+def rows_of(words, setup, calibration, rate, sizes):
+    """What a tool's JSON says of a setup that is calibrated so."""
+    machine = ["--hosts", hosts(setup), "--cores", cores(setup)] + (["--rate", f"{rate:g}GB/s"] if setup.hosts > 1 else [])
+    run = subprocess.run([*map(str, words), "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", *machine, "--json", "-"],
+                         env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)["rows"]
+
+
 def explained(info, setup, calibration, rate, collective, sizes, codec):
     """{bytes: (algorithm, codec that travels)} as the planner chooses by this rate."""
-    run = subprocess.run([str(info), "explain", collective, "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", "--codec", codec,
-                          "--hosts", ",".join([str(setup.ranks)] * setup.hosts), "--cores", cores(setup),
-                          "--rate", f"{rate:g}GB/s", "--json", "-"],
-                         env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
-    return {row["bytes"]: (row["algorithm"], row["used_codec"]) for row in json.loads(run.stdout)["rows"]}
+    rows = rows_of([info, "explain", collective, "--codec", codec], setup, calibration, rate, sizes)
+    return {row["bytes"]: (row["algorithm"], row["used_codec"]) for row in rows}
 
 
 def least_times(cells, cell, used, info):
     """{program: us} of a cell whose values travel with `used`: of its own calls, or of those of the cell that asks for it."""
     setup, collective, size, codec = cell
     measured = cell if cells.used[cell] == used else (setup, collective, size, used)
-    if measured not in cells.picks:
-        return {}
-    least = {}
-    for algorithm, time in cells.times(measured).items():
-        program = program_of(info, SETUPS[setup], collective, used, cells.picks[measured] if algorithm == "auto" else algorithm)
-        least[program] = min(time, least.get(program, time))
-    return least
+    return least_of(cells, measured, used, info) if measured in cells.picks else {}
 
 
 def losses(chosen, cells, setup, factor):
@@ -258,6 +266,8 @@ def wrong_rates(chosen):
             continue
         for factor in (1 / WRONG_BY, 1, WRONG_BY):
             found = list(losses(chosen, cells, setup, factor))
+            if not found:
+                continue
             kept = sum(loss[0] <= MOST_LOSS for loss in found)
             print(f"{setup:13} {kept:4} of {len(found):4} picks lose at most {100 * (MOST_LOSS - 1):.0f} % at {factor:4} times the rate "
                   f"({100 * kept / len(found):.0f} %); worst {max(found)[0]:.2f}")
@@ -270,13 +280,9 @@ def wrong_rates(chosen):
 def simulation(program, name, calibration, collective, sizes, codec, algorithm):
     """{bytes: us} of calls with this codec and algorithm."""
     setup = SETUPS[name]
-    words = [str(program), "simulate", collective, "-b", str(min(sizes)), "-e", str(max(sizes)), "-f", "2", "--algo", algorithm,
-             "--codec", codec if codec == "none" else codec + ":min=0", "--hosts", ",".join([str(setup.ranks)] * setup.hosts),
-             "--cores", cores(setup), "--json", "-"]
-    if setup.hosts > 1:
-        words += ["--rate", f"{gigabytes_per_second(calibration):g}GB/s"]
-    run = subprocess.run(words, env={**os.environ, "QCCL_CALIBRATION": str(calibration)}, capture_output=True, text=True, check=True)
-    return {row["bytes"]: row["time_us"] for row in json.loads(run.stdout)["rows"] if not row["in_place"]}
+    rate = gigabytes_per_second(calibration) if setup.hosts > 1 else None
+    words = [program, "simulate", collective, "--algo", algorithm, "--codec", codec if codec == "none" else codec + ":min=0"]
+    return {row["bytes"]: row["time_us"] for row in rows_of(words, setup, calibration, rate, sizes) if not row["in_place"]}
 
 
 def simulated(chosen):
