@@ -96,20 +96,20 @@ void TraceService::run() {
     budget_at_ns_ = now_ns(CLOCK_MONOTONIC);
     budget_ns_ = most_saved_ns;
     while (!ends_.load(std::memory_order_acquire)) {
-        if (!try_round()) forget_closed();
+        round_or_give_up();
         (void)wake_.try_acquire_for(pause);
     }
-    if (!try_round()) forget_closed();
+    round_or_give_up();
 }
 
 // A job that needs all its memory is not ended for the sake of what was asked about it.
-bool TraceService::try_round() {
-    if (has_given_up_) return false;
+void TraceService::round_or_give_up() {
+    if (has_given_up_) return forget_closed();
     const Done done = contained([this]() -> Done {
         round();
         return {};
     });
-    if (done) return true;
+    if (done) return;
     has_given_up_ = true;
     trace_.reset();
     calls_.reset();
@@ -118,7 +118,7 @@ bool TraceService::try_round() {
              done.error().text);
         return {};
     });
-    return false;
+    forget_closed();
 }
 
 void TraceService::forget_closed() {

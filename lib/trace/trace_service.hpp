@@ -80,9 +80,8 @@ private:
         : patterns_(std::move(patterns)), head_(std::move(head)), json_(head_, clock_) {}
     void run();
     void round();
-    // False: there was no memory for it, and nothing more is written.
-    bool try_round();
-    void forget_closed(); // and what is not read any more
+    void round_or_give_up(); // without memory for it nothing more is written
+    void forget_closed();    // and what is not read any more
     void open_files(const CallTracer &first);
     std::optional<File> open(const char *setting, const std::string &pattern, const char *ending);
     void read(Source &source);
