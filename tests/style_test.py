@@ -13,7 +13,7 @@ import unittest
 ROOT = pathlib.Path(sys.argv[1])
 ROOMS = (".", "bootstrap", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
 FORMATTER = "clang-format-14"  # other releases format otherwise
-LONGEST_FILE = 400
+LONGEST_FILE = 600
 LONGEST_FUNCTION = 60
 WIDEST_LINE = 100  # of the C header, which is wrapped by hand so that its comments line up
 HAND_WRAPPED = "include/"
