@@ -36,7 +36,7 @@ SETUPS = {  # several ranks of one host share its cores
     "2x1-loopback": Setup(2, 1, "none"),
 }
 COLLECTIVES = {  # with the algorithms that have them
-    "all_reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,hierarchy",
+    "all_reduce": "oneshot,direct,ring,halving,tree,tree:shape=double,doubling,hierarchy",
     "reduce_scatter": "oneshot,direct,ring,halving,hierarchy",
     "all_gather": "oneshot,direct,ring,halving,hierarchy",
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",

@@ -25,12 +25,12 @@ static std::string refusal(const char *text) {
 }
 
 static void specs_that_mean_nothing_are_refused() {
-    CHECK_EQ(refusal("star"),
-             "algorithm is \"star\"; possible are direct, ring, halving, tree, hierarchy, oneshot");
-    CHECK_EQ(refusal("auto"),
-             "algorithm is \"auto\"; possible are direct, ring, halving, tree, hierarchy, oneshot");
-    CHECK_EQ(refusal(""),
-             "algorithm is \"\"; possible are direct, ring, halving, tree, hierarchy, oneshot");
+    CHECK_EQ(refusal("star"), "algorithm is \"star\"; possible are direct, ring, halving, tree, "
+                              "hierarchy, oneshot, doubling");
+    CHECK_EQ(refusal("auto"), "algorithm is \"auto\"; possible are direct, ring, halving, tree, "
+                              "hierarchy, oneshot, doubling");
+    CHECK_EQ(refusal(""), "algorithm is \"\"; possible are direct, ring, halving, tree, hierarchy, "
+                          "oneshot, doubling");
     CHECK_EQ(refusal("ring:"), "algorithm: ring takes no keys");
     CHECK_EQ(refusal("tree:"), "algorithm: key of tree is \"\"; possible is shape");
     CHECK_EQ(refusal("tree:form=double"), "algorithm: key of tree is \"form\"; possible is shape");

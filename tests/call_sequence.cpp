@@ -26,7 +26,7 @@ constexpr const char *codecs[] = {cast_codec,      "int8",   "int4",
                                   "minmax:bits=4", "onebit", "topk:ratio=0.1"};
 
 // By kind of call; all work with every number of ranks, on one host and on several.
-constexpr const char *all_reduces[] = {"direct", "ring", "halving", "tree", "oneshot"};
+constexpr const char *all_reduces[] = {"direct", "ring", "halving", "tree", "oneshot", "doubling"};
 constexpr const char *scatters_and_gathers[] = {"direct", "ring", "halving"};
 constexpr const char *broadcasts[] = {"direct", "ring", "tree"};
 

@@ -114,7 +114,7 @@ static void the_data_have_heavy_tails() {
 static void no_codec_loses_more_than_its_bound() {
     Sample sample;
     for_each_case([&](const Case &data) {
-        for (const char *algorithm : {"direct", "ring", "oneshot", "halving", "tree"})
+        for (const char *algorithm : {"direct", "ring", "oneshot", "halving", "tree", "doubling"})
             for (const BoundedCodec &row : bounded_codecs()) {
                 const double encodes = encodes_by(algorithm, data.ranks);
                 if (encodes > row.most_encodes || !sample.takes(16)) continue;

@@ -167,6 +167,7 @@ std::vector<TwinCall> all_lines() {
     add_all(lines, {"halving"});
     add_all(lines, {"tree", "tree:shape=double"});
     add_tiers(lines);
+    add_all(lines, {"doubling"});
     return lines;
 }
 

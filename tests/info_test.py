@@ -175,7 +175,7 @@ class Proofs(unittest.TestCase):
             self.assertRegex(done.stdout, rf"of {ranks} ranks.* holds: \d+ steps.* proven in [\d.]+ s")
 
     def test_algorithms_are_proven(self):
-        for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "hierarchy:outer=halving"):
+        for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "doubling", "hierarchy:outer=halving"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
 
     def test_synchronous_sends(self):

@@ -102,6 +102,11 @@ void add_redirected(std::vector<Mutant> &mutants, const Schedule &s, size_t i, u
             });
     }
     if (step.verb == Verb::reduce && step.sources > 1) add([](Step &c) { c.sources--; });
+    if (s.is_placed) {
+        add([](Step &c) { c.flags ^= Step::common; });
+        if (step.has(Step::common)) add([&](Step &c) { c.peer = (c.peer + 1) % P; });
+        if (step.has(Step::common)) add([](Step &c) { c.ordinal++; });
+    }
     for (const Step::Flag flag : {Step::finishes, Step::as_encoded, Step::inner})
         add([&](Step &c) { c.flags ^= flag; });
     // (Nothing is wrong with not knowing that an encode stays.)

@@ -97,6 +97,23 @@ static void adding_to_what_was_sent_starts_from_its_bytes() {
                           "reduce sum(0) += input(0)\n");
 }
 
+// Also where nobody is sent it: others of the half go on from these bytes, and make them alike.
+static void what_is_common_goes_on_from_its_bytes() {
+    const Schedule s = make(Form::author, algorithm_of("doubling"), Collective::all_reduce,
+                            {.size = 5, .rank = 2});
+    CHECK_EQ(steps_of(s), "encode wire(0) <- input(0)\n"
+                          "send wire(0) -> 0 chunk 0\n"
+                          "send wire(0) -> 1 chunk 0\n"
+                          "recv wire(3) <- 0 chunk 0\n"
+                          "decode sum(0) <- wire(3)\n"
+                          "decode_add sum(0) += wire(0)\n"
+                          "encode wire(1) <- sum(0) #2 common 0 stays\n"
+                          "recv wire(4) <- 4 chunk 0\n"
+                          "decode sum(0) <- wire(1)\n"
+                          "decode_add sum(0) += wire(4)\n"
+                          "copy output(0) <- sum(0) finishes\n");
+}
+
 static void ranges_stay_one_step_where_nothing_was_encoded() {
     Schedule s{.chunks = 3};
     s.reduce(sum(0), input(0), 3);
@@ -261,6 +278,18 @@ float oneshot_sum(const Case &k) {
     return value / static_cast<float>(k.P);
 }
 
+// Of positions [begin, end): what two halves have, each encoded with its first rank's noise.
+float doubling_sum(const Case &k, uint32_t begin, uint32_t end) {
+    if (end - begin == 1) return k.in[begin][0];
+    const uint32_t middle = begin + (end - begin + 1) / 2;
+    const auto given = [&](uint32_t first, uint32_t last) {
+        uint32_t ordinal = 0;
+        while ((1U << ordinal) < last - first) ordinal++;
+        return quantize(doubling_sum(k, first, last), first, ordinal);
+    };
+    return given(begin, middle) + given(middle, end);
+}
+
 float expected(const Case &k, uint32_t c) {
     const bool is_ring = k.is("ring");
     if (k.P == 1) return k.in[0][c];
@@ -270,6 +299,7 @@ float expected(const Case &k, uint32_t c) {
     case Collective::all_reduce:
         if (k.is("hierarchy")) return ring_sum(k, c, (c + 1) % k.P, true);
         if (k.is("oneshot")) return oneshot_sum(k);
+        if (k.is("doubling")) return doubling_sum(k, 0, k.P) / static_cast<float>(k.P);
         return is_ring ? ring_sum(k, c, c, true) : direct_sum(k, c, true);
     case Collective::reduce_scatter:
         return is_ring || k.is("hierarchy") ? ring_sum(k, c, (c + 1) % k.P, false)
@@ -319,6 +349,7 @@ int main() {
         QTEST(what_comes_is_passed_on_as_it_came),
         QTEST(a_hop_decodes_adds_and_encodes),
         QTEST(adding_to_what_was_sent_starts_from_its_bytes),
+        QTEST(what_is_common_goes_on_from_its_bytes),
         QTEST(ranges_stay_one_step_where_nothing_was_encoded),
         QTEST(what_nobody_is_sent_may_be_added_as_encoded),
         QTEST(what_is_sent_too_is_encoded_once),

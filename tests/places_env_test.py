@@ -19,7 +19,7 @@ from testbed.suite import run_tests
 
 RESULTS, INFO, PERF = sys.argv[1:4]
 FULL = "QTEST_FULL" in os.environ
-ALGORITHMS = ("ring", "direct", "halving", "tree", "tree:shape=double", "oneshot", "hierarchy", "hierarchy:share=leader",
+ALGORITHMS = ("ring", "direct", "halving", "tree", "tree:shape=double", "oneshot", "doubling", "hierarchy", "hierarchy:share=leader",
               "hierarchy:inner=ring,outer=halving", "hierarchy:inner=tree,outer=tree", "hierarchy:outer=direct,inner_codec=int8")
 # Those whose sums do not go round the ring order.
 FLAT = ("direct", "halving", "oneshot")

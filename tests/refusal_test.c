@@ -201,7 +201,7 @@ static void algorithms(void **state)
             "algorithm of all_reduce is \"rang\"; possible are ");
     config.algorithm = "ring";
     refused(qcclBarrierConfig(world.comms[0], NULL, &config), qcclInvalidArgument,
-            "algorithm of barrier is \"ring\"; possible is oneshot");
+            "algorithm of barrier is \"ring\"; possible are oneshot, doubling");
 }
 
 static void codecs(void **state)

@@ -24,6 +24,7 @@ constexpr const char *algorithms_tried[] = {"ring",
                                             "halving",
                                             "tree",
                                             "tree:shape=double",
+                                            "doubling",
                                             "hierarchy",
                                             "hierarchy:inner=ring,outer=halving",
                                             "hierarchy:outer=tree,inner_codec=int8",
@@ -98,7 +99,7 @@ static void sums_are_those_of_the_slow_twin() {
 
 // hierarchy is left out: the slow twin has no noise for it.
 static void noise_is_that_of_the_first_call() {
-    for (const char *algorithm : {"ring", "direct", "oneshot", "halving", "tree"})
+    for (const char *algorithm : {"ring", "direct", "oneshot", "halving", "tree", "doubling"})
         compare({.algorithm = algorithm_of(algorithm),
                  .codec = codec("int4:round=stochastic,seed=7"),
                  .count = 3001,

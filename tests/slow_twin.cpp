@@ -74,7 +74,8 @@ private:
             call_.collective == Collective::broadcast && call_.algorithm == "ring";
         if (call_.algorithm == "tree:shape=double") return 2;
         if (is_hierarchy()) return static_cast<uint32_t>(owners_.size());
-        return call_.algorithm == "oneshot" || call_.algorithm == "tree" || is_chain ? 1 : P();
+        const bool is_whole = call_.algorithm == "oneshot" || call_.algorithm == "doubling";
+        return is_whole || call_.algorithm == "tree" || is_chain ? 1 : P();
     }
 
     static uint64_t bucket_of(const Codec &codec) { return codec.bucket == 0 ? 1 : codec.bucket; }
@@ -291,8 +292,23 @@ private:
         return *sum;
     }
 
+    // Of the positions [begin, end): the sums of two halves, each as what the bytes decode to that
+    // its first rank would encode it to.
+    Values sum_by_doubling(uint32_t begin, uint32_t end) const {
+        if (end - begin == 1) return input(ring_[begin], 0);
+        const uint32_t middle = end - (end - begin) / 2;
+        std::optional<Values> sum;
+        for (const auto &[first, last] : {std::pair(begin, middle), std::pair(middle, end)}) {
+            uint32_t ordinal = 0;
+            while ((1U << ordinal) < last - first) ordinal++;
+            add(sum, travelled(sum_type(), sum_by_doubling(first, last), 0, ring_[first], ordinal));
+        }
+        return *sum;
+    }
+
     Values finished_sum(uint32_t c) const {
         const bool scatters = call_.collective == Collective::reduce_scatter;
+        if (call_.algorithm == "doubling") return finished(sum_by_doubling(0, P()));
         if (is_flat_ring()) return finished(sum_by_ring(c, (c + 1) % P()));
         if (is_hierarchy()) return finished(sum_within(top_, c, owners_[c]));
         if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
@@ -324,7 +340,8 @@ private:
     }
 
     void all_reduce(std::vector<Bytes> &outputs) {
-        if (call_.algorithm == "oneshot") return share(outputs, chunk(0), finished_sum(0));
+        if (call_.algorithm == "oneshot" || call_.algorithm == "doubling")
+            return share(outputs, chunk(0), finished_sum(0));
         for (uint32_t c = 0; c < chunks(); c++) {
             uint32_t owner = call_.algorithm == "ring" ? ring_[(c + P() - 1) % P()] : c;
             uint32_t ordinal = P() - 1;

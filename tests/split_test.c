@@ -205,7 +205,7 @@ static void one_that_is_given_up_leaves_nothing_behind(void **state)
 /* A NULL config is the parent's. */
 static qcclResult_t inherit(int rank, qcclComm_t comm, void *context)
 {
-    char text[2000];
+    char text[4096];
     size_t bytes = sizeof text;
     qcclComm_t made = NULL;
     qcclResult_t result = qcclCommSplit(comm, 0, 0, &made, NULL);

@@ -94,6 +94,7 @@ static void as_many_tasks_as_needed_are_in_flight() {
     CHECK_EQ(in_flight("direct", Collective::all_gather, 16), 30U);
     CHECK_EQ(in_flight("direct", Collective::all_gather, 100), 198U);
     CHECK_EQ(in_flight("oneshot", Collective::all_reduce, 9), 9U);
+    CHECK_EQ(in_flight("doubling", Collective::all_reduce, 16), 2U);
 }
 
 static void what_waits_only_where_sends_are_synchronous_is_refused() {

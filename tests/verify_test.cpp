@@ -41,6 +41,10 @@ std::optional<double> predicted_noise(const Algorithm &a, Collective collective,
         if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
         return std::log2(P) / 2 + (collective == Collective::all_reduce);
     }
+    if (a.name() == "doubling") {
+        if (!std::has_single_bit(static_cast<uint32_t>(P))) return {};
+        return std::log2(P);
+    }
     if (a.name() == "tree" || a.name() == "hierarchy") return {};
     if (a.own() == OwnInput::as_encoded) return 1;
     if (collective == Collective::reduce_scatter) return is_ring ? (P - 1) / 2 : (P - 1) / P;

@@ -1,6 +1,7 @@
 #include "coll/algorithm.hpp"
 
 #include "coll/direct.hpp"
+#include "coll/doubling.hpp"
 #include "coll/halving.hpp"
 #include "coll/hierarchy.hpp"
 #include "coll/oneshot.hpp"
@@ -83,11 +84,20 @@ constexpr AlgorithmRow table[] = {
      .noise = plain<noise_oneshot>,
      .exchanges = 1,
      .own = OwnInput::as_encoded},
+    {.name = "doubling",
+     .keys = {},
+     .order = [](Collective collective, const Team &team, const Choices &,
+                 uint32_t chunk) { return by_doubling(collective, team, chunk); },
+     .emitters = {plain<all_reduce_doubling>, nullptr, nullptr, nullptr, plain<barrier_doubling>},
+     .rounds = plain<rounds_doubling>,
+     .noise = plain<noise_doubling>,
+     .own = OwnInput::as_encoded,
+     .sums_on_the_way = true},
 };
 
 constexpr Algorithm candidates[] = {
     Algorithm(table[0]),      Algorithm(table[1]), Algorithm(table[2]), Algorithm(table[3]),
-    Algorithm(table[3], {1}), Algorithm(table[4]), Algorithm(table[5])};
+    Algorithm(table[3], {1}), Algorithm(table[4]), Algorithm(table[5]), Algorithm(table[6])};
 
 } // namespace
 

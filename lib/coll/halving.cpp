@@ -1,49 +1,13 @@
 #include "coll/halving.hpp"
 
+#include "coll/split.hpp"
+
 #include <algorithm>
 #include <vector>
 
 namespace qccl {
 
 namespace {
-
-// The ranks [begin, end) in two halves, of which the lower may be larger by one rank.
-struct Split {
-    uint32_t begin, middle, end;
-
-    static Split of(uint32_t begin, uint32_t end) {
-        return {begin, begin + (end - begin + 1) / 2, end};
-    }
-    bool is_lower(uint32_t rank) const { return rank < middle; }
-    // The half that the rank is in, and the other one.
-    Split half(uint32_t rank) const { return is_lower(rank) ? of(begin, middle) : of(middle, end); }
-    Split other(uint32_t rank) const {
-        return is_lower(rank) ? of(middle, end) : of(begin, middle);
-    }
-    uint32_t size() const { return end - begin; }
-
-    // Whom the rank sends its sums to. One rank too many shares its neighbour's partner.
-    uint32_t partner(uint32_t rank) const {
-        return is_lower(rank) ? std::min(middle + (rank - begin), end - 1)
-                              : begin + (rank - middle);
-    }
-    // Who sends the rank theirs, in increasing rank.
-    std::vector<uint32_t> senders(uint32_t rank) const {
-        const Split theirs = other(rank);
-        std::vector<uint32_t> found;
-        for (uint32_t peer = theirs.begin; peer < theirs.end; peer++)
-            if (partner(peer) == rank) found.push_back(peer);
-        return found;
-    }
-};
-
-// From the whole group down to the member and one other.
-std::vector<Split> splits_of(const Group &g) {
-    std::vector<Split> splits;
-    for (Split at = Split::of(0, g.size()); at.size() > 1; at = at.half(g.own))
-        splits.push_back(at);
-    return splits;
-}
 
 // What has come for one chunk: from which position, and where it lies.
 struct Arrival {
@@ -70,11 +34,11 @@ template <class Visit> void each_chunk(const Group &g, const Split &positions, V
 // their sum is given away, for they come in another order.
 void collect(Schedule &s, const Group &g, Parts &parts) {
     std::vector<std::vector<Arrival>> arrivals(s.chunks);
-    for (const Split &split : splits_of(g)) {
+    for (const Split &split : splits_of(g.size(), g.own)) {
         each_chunk(g, split.other(g.own), [&](uint32_t c) {
             s.send(g.ranks[split.partner(g.own)], sum_up(s, c, parts[c], arrivals[c]));
         });
-        for (const uint32_t peer : split.senders(g.own))
+        for (const uint32_t peer : split.partners_of(g.own))
             each_chunk(g, split.half(g.own), [&](uint32_t c) {
                 arrivals[c].push_back({peer, wire(s.wires)});
                 s.recv(g.ranks[peer], arrivals[c].back().wire, c);
@@ -85,9 +49,9 @@ void collect(Schedule &s, const Group &g, Parts &parts) {
 
 // The way back: whoever sent sums of the other half's chunks gets the results from there.
 void deliver(Schedule &s, const Group &g) {
-    const auto splits = splits_of(g);
+    const auto splits = splits_of(g.size(), g.own);
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
-        for (const uint32_t peer : split->senders(g.own))
+        for (const uint32_t peer : split->partners_of(g.own))
             each_chunk(g, split->half(g.own),
                        [&](uint32_t c) { s.send(g.ranks[peer], output(c)); });
         each_chunk(g, split->other(g.own),
@@ -118,15 +82,6 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
         for (uint32_t passing = at; passing != owner; passing = parents[passing])
             total += weights[at];
     return total;
-}
-
-// All splits of the whole team, each before those of its halves.
-std::vector<Split> all_splits(uint32_t ranks) {
-    std::vector<Split> splits{Split::of(0, ranks)};
-    for (size_t i = 0; i < splits.size(); i++)
-        for (const Split half : {splits[i].half(splits[i].begin), splits[i].half(splits[i].middle)})
-            if (half.size() > 1) splits.push_back(half);
-    return splits;
 }
 
 uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduce_scatter, size); }

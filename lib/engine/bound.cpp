@@ -82,7 +82,8 @@ private:
                                                .dst = dst,
                                                .src = src,
                                                .chunk = op.chunk,
-                                               .ordinal = op.ordinal});
+                                               .ordinal = op.ordinal,
+                                               .encoder = op.encoder});
         const LineChunk &chunk = bound_.chunks[op.chunk];
         if (writes_line)
             bound_.line_bytes = std::max(bound_.line_bytes, chunk.offset + chunk.bytes);
@@ -232,7 +233,7 @@ private:
     }
 
     Noise noise_of(const LineOp &op, const LineChunk &chunk) const {
-        return {.key = noise_key(call_.noise_seed, program_.work.team.rank, op.ordinal),
+        return {.key = noise_key(call_.noise_seed, op.encoder, op.ordinal),
                 .call = call_.number,
                 .first_index = chunk.index};
     }

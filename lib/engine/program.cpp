@@ -69,6 +69,7 @@ private:
                                           .is_lossless = program_.work.codec.is_lossless(),
                                           .is_inner_lossless =
                                               program_.work.inner_codec.is_lossless(),
+                                          .rank = program_.work.team.rank,
                                           .divides = divides()};
             task.first = static_cast<uint32_t>(program_.ops.size());
             QCCL_TRY(translate(translation, run, outputs_read_, program_.ops));

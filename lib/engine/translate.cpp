@@ -67,7 +67,8 @@ private:
                 .dst = place(dst),
                 .src = place(src),
                 .chunk = step.chunk,
-                .ordinal = step.ordinal};
+                .ordinal = step.ordinal,
+                .encoder = step.has(Step::common) ? step.peer : translation_.rank};
     }
 
     void push(Op::What what, const Step &step, Slot src) {

@@ -19,6 +19,7 @@ struct Translation {
     DataType type = DataType::float32;
     // Payloads are plain values: of the outermost tier, and of those below.
     bool is_lossless = true, is_inner_lossless = true;
+    uint32_t rank = 0;    // whose schedule it is
     bool divides = false; // a finished sum is divided by the number of ranks: avg
 };
 

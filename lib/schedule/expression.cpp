@@ -19,7 +19,7 @@ Expression Expressions::encode(Expression value, uint32_t place, uint32_t which,
 }
 
 Expression Expressions::add(Expression sum, Expression term, const SumOrder &order) {
-    if (nodes_[sum].kind == Node::Kind::add && nodes_[term].begin < nodes_[sum].begin)
+    if (nodes_[sum].end - nodes_[sum].begin > 1 && nodes_[term].begin < nodes_[sum].begin)
         std::swap(sum, term);
     const Node &left = nodes_[sum], &right = nodes_[term];
     const bool follows = left.end == right.begin && left.begin == order.sum_begin(right.begin) &&

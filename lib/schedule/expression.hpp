@@ -50,6 +50,9 @@ public:
     Expression finish(Expression value);
 
     const Node &operator[](Expression e) const { return nodes_[e]; }
+    bool is_encode(Expression e, Expression of) const {
+        return nodes_[e].kind == Node::Kind::encode && nodes_[e].a == of;
+    }
     bool is_complete(Expression e) const {
         return nodes_[e].begin == 0 && nodes_[e].end == complete_;
     }

@@ -173,6 +173,17 @@ private:
         return {};
     }
 
+    // At once, so that the sum itself need not be kept.
+    Done encode_common(const Step &maker) {
+        const Value value = values_.of(maker.dst);
+        QCCL_TRY(encode(value, maker.dst, fates_[value].is_sent ? 0 : Step::stays));
+        Step &step = placed_.steps.back();
+        step.flags |= Step::common;
+        step.peer = maker.peer;
+        step.ordinal = maker.ordinal;
+        return {};
+    }
+
     Done send(const Step &step) {
         const Value value = values_.of(step.src);
         if (arrival_ && arrival_->dst != step.src) settle();
@@ -230,7 +241,7 @@ private:
         }
         values_.write(step);
         is_exact_[step.dst.index] = true;
-        return {};
+        return step.has(Step::common) ? encode_common(step) : Done();
     }
 
     // Consecutive sources of one reduce stay one step.

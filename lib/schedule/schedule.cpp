@@ -45,6 +45,13 @@ void Schedule::reduce_as_encoded(Slot dst, Slot src) {
     steps.back().flags |= Step::as_encoded;
 }
 
+void Schedule::make_common(uint32_t first, uint32_t ordinal) {
+    Step &sum = steps.back();
+    sum.flags |= Step::common;
+    sum.peer = first;
+    sum.ordinal = ordinal;
+}
+
 void Schedule::copy(Slot dst, Slot src) {
     count_wires(*this, src);
     steps.push_back({.verb = Verb::copy, .dst = dst, .src = src, .chunk = dst.index});

@@ -89,7 +89,11 @@ struct Step {
         stays = 16,     // place_codec: an encode whose bytes nobody is sent
         inner = 32,     // send, recv: of a value that is not finished, below the outermost tier,
                         // which may have a codec of its own; place_codec: encode and decode of it
+        common = 64,    // an author's reduce: other ranks make the same sum, see make_common;
+                        // place_codec: an encode of it, with the noise of `peer` and `ordinal`
     };
+
+    static constexpr uint32_t common_ordinals = 64; // how many there may be of what is common
 
     Verb verb = Verb::copy;
     uint8_t flags = 0;
@@ -97,10 +101,10 @@ struct Step {
     Slot dst = {};
     Slot src = {};
     uint32_t chunk = 0;   // whose range of elements the step works on
-    uint32_t peer = 0;    // send, recv
+    uint32_t peer = 0;    // send, recv; of what is common, the rank whose noise encodes it
     uint32_t ordinal = 0; // send, recv: number of the message between the two ranks, in that
-                          // direction (lower); encode: number of the encode in the schedule, which
-                          // keys its noise (place_codec)
+                          // direction (lower); encode: number of the encode in the schedule, or
+                          // what it was given as common, which keys its noise (place_codec)
 
     constexpr bool has(Flag flag) const { return (flags & flag) != 0; }
     bool operator==(const Step &) const = default;
@@ -127,6 +131,10 @@ struct Schedule {
     void reduce(Slot dst, Slot src, uint32_t sources = 1);
     void reduce_as_encoded(Slot dst, Slot src);
     void copy(Slot dst, Slot src);
+    // Of the sum that the last reduce makes: other ranks make it, too. All of them go on with what
+    // its bytes decode to, whether or not they are sent, and so that these are the same, encode it
+    // with the noise of `first`, one of them, and a number that none of its other encodes has.
+    void make_common(uint32_t first, uint32_t ordinal);
     // A copy of a complete sum: here, and nowhere else, avg divides. Comes before what sends it.
     void finish(Slot dst, Slot src);
 

@@ -115,6 +115,9 @@ private:
         };
         for (uint32_t i = 0; i < placed.steps.size(); i++) {
             const Step &step = placed.steps[i];
+            // What is stored anew needs nothing of what was there.
+            if (step.dst.is(SlotKind::accumulator) && !accumulates(step.verb))
+                home[step.dst.index] = group_of_[i];
             note(step.dst, group_of_[i]);
             for (uint32_t k = 0; k < step.sources; k++) note(step.src.after(k), group_of_[i]);
         }

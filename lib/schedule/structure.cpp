@@ -3,6 +3,8 @@
 #include "schedule/layout.hpp"
 #include "schedule/text.hpp"
 
+#include <algorithm>
+
 namespace qccl {
 
 namespace {
@@ -13,9 +15,8 @@ public:
         : s_(schedule), collective_(collective), team_(team) {}
 
     Done run() {
-        uint32_t encodes = 0;
-        for (const Step &step : s_.steps) encodes += step.verb == Verb::encode;
-        has_ordinal_.assign(encodes, false);
+        for (const Step &step : s_.steps) encodes_ += step.verb == Verb::encode;
+        has_ordinal_.assign(std::max(encodes_, Step::common_ordinals), false);
         for (size_t i = 0; i < s_.steps.size(); i++)
             if (const char *reason = fault(i))
                 return wrong_step(team_.rank, i, s_.steps[i], reason);
@@ -62,7 +63,7 @@ private:
     }
 
     const char *fault_of_computing(const Step &step) {
-        if (step.peer != 0) return "names a peer without a message";
+        if (step.peer != 0 && !step.has(Step::common)) return "names a peer without a message";
         if (step.sources == 0 || (step.sources > 1 && step.verb != Verb::reduce))
             return "has a wrong number of sources";
         if (step.dst.is(SlotKind::input)) return "writes an input";
@@ -75,13 +76,14 @@ private:
         if (s_.is_placed && step.src.is(SlotKind::wire) != decodes)
             return "reads the wrong kind of slot";
         if (encodes) return fault_of_encoding(step);
-        return step.ordinal == 0 ? nullptr : "has an ordinal, and nothing that it counts";
+        if (step.ordinal == 0 || step.has(Step::common)) return nullptr;
+        return "has an ordinal, and nothing that it counts";
     }
 
     const char *fault_of_encoding(const Step &step) {
         if (step.dst.index >= s_.outbox) return "encodes outside the outbox";
-        if (step.ordinal >= has_ordinal_.size())
-            return "has an ordinal beyond the number of encodes";
+        const uint32_t ordinals = step.has(Step::common) ? Step::common_ordinals : encodes_;
+        if (step.ordinal >= ordinals) return "has an ordinal beyond the number of encodes";
         if (has_ordinal_[step.ordinal]) return "shares its noise with another encode";
         has_ordinal_[step.ordinal] = true;
         return nullptr;
@@ -95,6 +97,11 @@ private:
             step.verb == Verb::reduce && step.src.is(SlotKind::input) && !s_.is_placed;
         if (step.has(Step::as_encoded) && !adds_input) return "has no input to add as encoded";
         if (step.has(Step::stays) && step.verb != Verb::encode) return "encodes nothing to stay";
+        if (step.has(Step::common)) {
+            const bool makes_sum = step.verb == Verb::reduce && !s_.is_placed;
+            if (!makes_sum && step.verb != Verb::encode) return "makes no sum that is common";
+            if (step.peer >= team_.size) return "takes the noise of a rank that does not exist";
+        }
         const bool is_plain = step.verb == Verb::copy || step.verb == Verb::reduce;
         if (step.has(Step::inner) && is_plain) return "names a tier without a message";
         if (!step.has(Step::joins_next)) return nullptr;
@@ -111,6 +118,7 @@ private:
     const Schedule &s_;
     const Collective collective_;
     const Team &team_;
+    uint32_t encodes_ = 0;
     std::vector<bool> has_ordinal_;
 };
 

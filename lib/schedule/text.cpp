@@ -58,6 +58,7 @@ std::string print(const Step &step) {
     const Slot *named = names_chunk(step);
     if (!named || named->index != step.chunk) append(text, " chunk ", step.chunk);
     if (step.ordinal != 0) append(text, " #", step.ordinal);
+    if (step.has(Step::common)) append(text, " common ", step.peer);
     for (const auto &[flag, name] : flag_names)
         if (step.has(flag)) text.append(" ").append(name);
     return text;
@@ -201,6 +202,10 @@ Done parse_attributes(Line &line, Step &step) {
     }
     if (line.take("#")) {
         QCCL_TRY(step.ordinal, line.number());
+    }
+    if (line.take("common")) {
+        step.flags |= Step::common;
+        QCCL_TRY(step.peer, line.number());
     }
     for (const auto &[flag, name] : flag_names)
         if (line.take(name)) step.flags |= flag;

@@ -29,7 +29,8 @@ struct Section {
 //   schedule rank 1 of 4 root 0 chunks 4 outbox 2 wires 7 placed
 //       0: encode wire(0) <- input(1)
 //       1: send wire(0) -> 2 chunk 1 releases
-// The chunk is printed where no operand tells it, "#" is the ordinal where it is not 0.
+// The chunk is printed where no operand tells it, "#" is the ordinal where it is not 0,
+// "common" is followed by the rank whose noise is taken.
 std::string print(const Section &section);
 
 // Reads what print writes; numbers and the space around words are free, and a line that starts with

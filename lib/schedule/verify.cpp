@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 
 namespace qccl {
 
@@ -62,6 +63,7 @@ public:
             QCCL_TRY(advance(run));
         }
         for (const Run &run : runs_) QCCL_TRY(check_end(run));
+        QCCL_TRY(check_commons());
         return sum_up();
     }
 
@@ -234,14 +236,26 @@ private:
         const uint32_t origin = own_slot(run, step.dst);
         if (holds_[origin] != 0) return "encodes into a slot that is still in use";
         holds_[origin] = 1;
-        run.wires[step.dst.index] = {.value = expressions_.encode(value, place(run, step.chunk),
-                                                                  run.encodes[step.chunk]++,
-                                                                  step.has(Step::inner)),
+        run.wires[step.dst.index] = {.value = encoded(run, step, value),
                                      .chunk = step.chunk,
                                      .origin = origin,
                                      .stays = step.has(Step::stays),
                                      .is_inner = step.has(Step::inner)};
         return nullptr;
+    }
+
+    // Of what is common, all ranks' encodes are that of the rank whose noise they take.
+    Expression encoded(Run &run, const Step &step, Expression value) {
+        const uint32_t number = run.encodes[step.chunk]++;
+        const bool is_inner = step.has(Step::inner);
+        if (!step.has(Step::common))
+            return expressions_.encode(value, place(run, step.chunk), number, is_inner);
+        const Expression made = expressions_.encode(value, orders_[step.chunk].place(step.peer),
+                                                    step.ordinal, is_inner);
+        Common &common = commons_[made];
+        if (common.makers++ == 0) common.first = {run.team.rank, run.next};
+        common.is_owned |= step.peer == run.team.rank;
+        return made;
     }
 
     // What a placed step reads from a wire slot is of the step's tier.
@@ -310,7 +324,8 @@ private:
     Fault write(Run &run, const Step &step, Expression value) {
         const uint32_t chunk = step.dst.index;
         if (step.dst.is(SlotKind::accumulator)) {
-            if (run.sums[chunk] != none) return "overwrites an accumulator";
+            if (run.sums[chunk] != none && !expressions_.is_encode(value, run.sums[chunk]))
+                return "overwrites an accumulator";
             run.sums[chunk] = value;
             return nullptr;
         }
@@ -350,6 +365,17 @@ private:
         return {};
     }
 
+    // Noise is another rank's only where that one, too, encodes just this with it.
+    Done check_commons() const {
+        for (const auto &[made, common] : commons_) {
+            if (common.is_owned && common.makers > 1) continue;
+            const auto &[rank, number] = common.first;
+            return wrong_step(rank, number, runs_[rank].schedule.steps[number],
+                              "takes noise for common that is not");
+        }
+        return {};
+    }
+
     Verified sum_up() {
         for (const Run &run : runs_) verified_.rounds = std::max(verified_.rounds, run.rounds);
         const double share =
@@ -367,6 +393,12 @@ private:
         return reason_;
     }
 
+    // An encode that several ranks make alike.
+    struct Common {
+        std::pair<uint32_t, size_t> first; // rank and step that made it first
+        uint32_t makers = 0;
+        bool is_owned = false; // by the rank whose noise it takes
+    };
     struct Final {
         Expression value = none;
         uint32_t rank = 0; // that stored it first
@@ -380,6 +412,7 @@ private:
     std::vector<Final> finals_;    // of each chunk
     std::vector<SumOrder> orders_; // likewise
     std::vector<uint32_t> holds_;  // of each own slot of each rank: who still needs it
+    std::map<Expression, Common> commons_;
     std::deque<uint32_t> ready_;
     Verified verified_;
     char reason_[160] = {};

@@ -1,0 +1,83 @@
+#include "coll/doubling.hpp"
+
+#include "coll/split.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace qccl {
+
+namespace {
+
+// Ranks that follow each other in rings are near each other and exchange first.
+uint32_t position(const Team &t, uint32_t rank) {
+    return t.places ? t.places->position(rank) : rank;
+}
+uint32_t rank_at(const Team &t, uint32_t position) {
+    return t.places ? t.places->ring()[position] : position;
+}
+
+// Of so many splits is the sum of a range made.
+uint32_t height(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
+
+SumOrder::Term sum_of(const Team &t, uint32_t begin, uint32_t end) {
+    if (end - begin == 1) return {.rank = rank_at(t, begin)};
+    const uint32_t middle = Split::of(begin, end).middle;
+    return {.operands = {sum_of(t, begin, middle), sum_of(t, middle, end)}};
+}
+
+// What the lower half has comes first.
+void add(Schedule &s, Slot own, Slot came, bool is_lower) {
+    if (!own.is(SlotKind::input)) return s.reduce(sum(0), came);
+    if (!is_lower) s.reduce(sum(0), came);
+    s.reduce_as_encoded(sum(0), own);
+    if (is_lower) s.reduce(sum(0), came);
+}
+
+} // namespace
+
+Schedule all_reduce_doubling(const Team &t) {
+    Schedule s{.chunks = 1, .outbox = t.size == 1 ? 0 : height(t.size)};
+    const uint32_t at = position(t, t.rank);
+    const auto splits = splits_of(t.size, at);
+    Slot own = input(0);
+    for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
+        const Split half = split->half(at);
+        if (half.size() > 1) s.make_common(rank_at(t, half.begin), height(half.size()));
+        for (const uint32_t peer : split->partners_of(at)) s.send(rank_at(t, peer), own, 0);
+        const Slot came = wire(s.wires);
+        s.recv(rank_at(t, split->partner(at)), came, 0);
+        add(s, own, came, split->is_lower(at));
+        own = sum(0);
+    }
+    s.finish(output(0), own);
+    return s;
+}
+
+Schedule barrier_doubling(const Team &t) { return all_reduce_doubling(t); }
+
+SumOrder by_doubling(Collective, const Team &t, uint32_t) {
+    return SumOrder::of(sum_of(t, 0, t.size), t.size);
+}
+
+// Where there is one too many, it has waited for fewer.
+uint32_t rounds_doubling(Collective, uint32_t P) {
+    if (P == 1) return 0;
+    const std::vector<Split> splits = all_splits(P);
+    std::vector<uint32_t> rounds(P);
+    for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
+        const std::vector before(rounds.begin() + split->begin, rounds.begin() + split->end);
+        for (uint32_t at = split->begin; at < split->end; at++)
+            rounds[at] = std::max(rounds[at], before[split->partner(at) - split->begin] + 1);
+    }
+    return *std::max_element(rounds.begin(), rounds.end());
+}
+
+// A contribution is encoded once for each split that its rank takes part in.
+double noise_doubling(Collective, uint32_t P) {
+    uint64_t encoded = 0;
+    for (uint32_t at = 0; at < P; at++) encoded += splits_of(P, at).size();
+    return static_cast<double>(encoded) / P;
+}
+
+} // namespace qccl
