@@ -1,12 +1,11 @@
 // topology/network_source: what sysfs says of a machine's ports, on trees as Linux has them.
 #include "qtest.hpp"
+#include "sysfs_tree.hpp"
 
 #include "topology/hwloc_tree.hpp"
 #include "topology/network_source.hpp"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 using namespace qccl;
 
@@ -14,27 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Sysfs {
+class Sysfs : public SysfsTree {
 public:
-    Sysfs() {
-        char name[] = "/tmp/qccl_sysfs_XXXXXX";
-        CHECK(mkdtemp(name) != nullptr);
-        root_ = name;
-    }
-    ~Sysfs() { fs::remove_all(root_); }
-    std::string root() const { return root_; }
-
-    void write(const std::string &file, const std::string &text) const {
-        const fs::path path = root_ / "sys" / file;
-        fs::create_directories(path.parent_path());
-        std::ofstream(path) << text << "\n";
-    }
-    void link(const std::string &file, const std::string &target) const {
-        const fs::path path = root_ / "sys" / file;
-        fs::create_directories(path.parent_path());
-        fs::create_directories(root_ / "sys" / target);
-        fs::create_symlink(root_ / "sys" / target, path);
-    }
     void add_interface(const std::string &name, const std::string &speed,
                        const std::string &state = "up", const std::string &type = "1") const {
         write("class/net/" + name + "/speed", speed);
@@ -52,8 +32,7 @@ public:
     void add_rdma(const std::string &name, const std::string &bus_id, const std::string &rate,
                   const std::string &state = "4: ACTIVE", const char *port = "1") const {
         const std::string own = "class/infiniband/" + name;
-        if (!fs::exists(root_ / "sys" / own / "device"))
-            link(own + "/device", "devices/pci0000:00/" + bus_id);
+        if (!has(own + "/device")) link(own + "/device", "devices/pci0000:00/" + bus_id);
         write(own + "/ports/" + port + "/rate", rate);
         write(own + "/ports/" + port + "/state", state);
     }
@@ -62,9 +41,6 @@ public:
             if (each.name == name) return each;
         throw qtest::Failure{"there is no port " + name};
     }
-
-private:
-    fs::path root_;
 };
 
 bool is_near(double a, double b) { return std::abs(a - b) < 1e-9; }
@@ -191,6 +167,10 @@ void a_job_uses_rdma_or_else_its_interfaces() {
     CHECK(connected({{"eth0"}}) == "nic 1 (0000:1b:00.0) rdma 25;");
     CHECK(connected({{"eth0"}, "mlx5_0:1"}) == "nic 1 (0000:1b:00.0) rdma 25;");
     CHECK(connected({{"eth0"}, "mlx5_0:2,eth0"}) == "nic 0 (0000:03:00.0) tcp 3.125;");
+    for (const char *transports : {"all", "tcp,rc", "ud_v", "ib", "^tcp", "^sm,tcp"})
+        CHECK(connected({{"eth0"}, "", transports}) == "nic 1 (0000:1b:00.0) rdma 25;");
+    for (const char *transports : {"tcp", "tcp,self", "^ib"})
+        CHECK(connected({{"eth0"}, "", transports}) == "nic 0 (0000:03:00.0) tcp 3.125;");
     sysfs.add_rdma("mlx5_0", "0000:1b:00.0", "200 Gb/sec (4X HDR)", "1: DOWN");
     CHECK(connected({{"eth0"}}) == "nic 0 (0000:03:00.0) tcp 3.125;");
 }

@@ -146,6 +146,27 @@ void list_rdma_ports(const std::string &root, std::vector<NetworkPort> &ports) {
 }
 
 // "mlx5_0:1" or "mlx5_0" of a list.
+// Whether one of a list's words names the transport or a variant of it, as rc does rc_mlx5 and
+// rc_x.
+bool names(std::string_view list, std::string_view transport) {
+    while (!list.empty()) {
+        const size_t comma = std::min(list.find(','), list.size());
+        if (list.substr(0, comma).starts_with(transport)) return true;
+        list.remove_prefix(std::min(comma + 1, list.size()));
+    }
+    return false;
+}
+
+// Whether UCX may use transports of adapters with RDMA.
+bool allows_rdma(std::string_view transports) {
+    if (transports.empty()) return true;
+    const bool excludes = transports.front() == '^';
+    if (excludes) return !names(transports.substr(1), "ib");
+    constexpr std::string_view of_rdma[] = {"all", "ib", "rc", "ud", "dc"};
+    return std::ranges::any_of(of_rdma,
+                               [&](std::string_view name) { return names(transports, name); });
+}
+
 bool is_listed(const NetworkPort &port, std::string_view devices) {
     if (devices.empty() || devices == "all") return true;
     while (!devices.empty()) {
@@ -162,8 +183,8 @@ bool is_listed(const NetworkPort &port, std::string_view devices) {
 bool is_usable(const NetworkPort &port, const NetworkChoice &choice) {
     if (!port.is_up || port.is_loopback || port.is_internal) return false;
     if (!is_listed(port, choice.devices)) return false;
-    return port.is_rdma() ||
-           std::ranges::find(choice.interfaces, port.name) != choice.interfaces.end();
+    if (port.is_rdma()) return allows_rdma(choice.transports);
+    return std::ranges::find(choice.interfaces, port.name) != choice.interfaces.end();
 }
 
 uint32_t nic_at(const Graph &graph, const std::string &bus_id) {

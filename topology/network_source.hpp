@@ -39,6 +39,8 @@ struct NetworkChoice {
     std::vector<std::string> interfaces; // where its sockets are
     // As QCCL_UCX_DEVICES has it ("mlx5_0:1,eth0"); empty or "all": every device that is up.
     std::string devices = {};
+    // As UCX_TLS has it ("tcp", "rc,ud", "^tcp"); empty or "all": every transport.
+    std::string transports = {};
 };
 
 // The machine within a network, with a link to it from each NIC that the job can use: where ports

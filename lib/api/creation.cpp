@@ -76,9 +76,6 @@ private:
     Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
     JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.nodes}; }
     Done agree_on_topology(const Log &log, Transport &transport);
-    NodeNetwork node_network() const {
-        return {settings_.socket_interface.value_or(""), settings_.ucx_devices.value_or("")};
-    }
     void tell(const Equipment &equipment, const Transport &transport,
               const DeviceShare *share) const;
     // What the settings leave open included.
@@ -171,7 +168,7 @@ void Creation::begin_topology(std::vector<Agreement> all) {
                          .name = host_name_of(agreements_[rank]),
                          .rack = rack_of(agreements_[rank])});
     topology_exchange_.emplace(bootstrap_.rank(), std::move(hosts));
-    if (topology_exchange_->is_leader()) discovery_.start(node_network());
+    if (topology_exchange_->is_leader()) discovery_.start(node_network(settings_));
 }
 
 // A NUMA node that a rank has been given by QCCL_NODE stands.
@@ -180,7 +177,7 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
     if (topology_exchange_) {
         NodeTopologyRef node = topology_exchange_->is_leader()
                                    ? discovery_.finish()
-                                   : known_node_topology(node_network());
+                                   : known_node_topology(node_network(settings_));
         // The leader is the first of the ranks whose memory this one has mapped.
         QCCL_TRY(AgreedTopology agreed,
                  topology_exchange_->run(std::move(node), transport.outbox(),
@@ -190,7 +187,7 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
             log.warn("%s", node->warning.c_str());
         else if (!node->origin.empty())
             log.info("topology from %s", node->origin.c_str());
-        keep_node_topology(node_network(), node);
+        keep_node_topology(node_network(settings_), node);
         topology_ = std::move(agreed.job);
         if (std::ranges::none_of(agreements_, has_node)) ring = ring_of(*topology_);
         for (size_t rank = 0; rank < agreements_.size(); rank++)

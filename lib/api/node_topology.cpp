@@ -8,6 +8,7 @@
 #include "topology/hwloc_tree.hpp"
 #include "topology/network_source.hpp"
 
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -43,7 +44,8 @@ NodeTopology with_text(const Graph &graph) {
 
 NodeTopologyRef discover_node(const NodeNetwork &network) {
     DiscoveredMachine machine = discover_machine();
-    NetworkChoice choice{.interfaces = {}, .devices = network.devices};
+    NetworkChoice choice{
+        .interfaces = {}, .devices = network.devices, .transports = network.transports};
     // A setting that names no interface is refused where the ranks connect.
     if (const auto endpoints = choose_endpoints(network.interfaces))
         choice.interfaces = interfaces_with(*endpoints);
@@ -54,6 +56,16 @@ NodeTopologyRef discover_node(const NodeNetwork &network) {
 }
 
 } // namespace
+
+NodeNetwork node_network(const Settings &settings) {
+    const auto or_ucx = [](const std::optional<std::string> &setting, const char *variable) {
+        const char *const value = std::getenv(variable);
+        return setting ? *setting : std::string(value ? value : "");
+    };
+    return {.interfaces = settings.socket_interface.value_or(""),
+            .devices = or_ucx(settings.ucx_devices, "UCX_NET_DEVICES"),
+            .transports = or_ucx(settings.ucx_transports, "UCX_TLS")};
+}
 
 NodeTopologyRef known_node_topology(const NodeNetwork &network) {
     KnownNode &known = known_node();

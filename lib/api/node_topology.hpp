@@ -5,6 +5,7 @@
 
 #include "base/quiet_thread.hpp"
 #include "base/result.hpp"
+#include "base/settings.hpp"
 #include "topology/graph.hpp"
 
 #include <cstdint>
@@ -23,13 +24,17 @@ struct NodeTopology {
 };
 using NodeTopologyRef = std::shared_ptr<const NodeTopology>;
 
-// Which interfaces and devices the job may use, as the settings have them.
+// Which interfaces, devices and transports the job may use, as the settings have them.
 struct NodeNetwork {
     std::string interfaces; // QCCL_SOCKET_IFNAME
-    std::string devices;    // QCCL_UCX_DEVICES
+    std::string devices;    // QCCL_UCX_DEVICES, else UCX_NET_DEVICES
+    std::string transports; // QCCL_UCX_TLS, else UCX_TLS
 
     bool operator==(const NodeNetwork &) const = default;
 };
+
+// Unset settings leave it to UCX's own variables.
+NodeNetwork node_network(const Settings &settings);
 
 // What the process knows with these settings; null: nothing yet. Any thread.
 NodeTopologyRef known_node_topology(const NodeNetwork &network);
