@@ -37,6 +37,30 @@ void the_slowest_host_sets_the_rate() {
     CHECK(!far_link(job_of("1 x node(2 numa nic:12.5)")));
 }
 
+// Each rank has one of its own, as far as there are so many.
+void nics_that_ranks_are_near_to_count_together() {
+    const double one = net(LinkClass::rdma, 50);
+    const auto rate_of = [](const char *text, uint32_t ranks) {
+        return far_link(job_of(text, ranks))->bytes_per_ns;
+    };
+    CHECK(rate_of("2 x node(8 gpu) net:50x8", 16) == 8 * one);
+    CHECK(rate_of("2 x node(8 gpu) net:50x2", 16) == 2 * one);
+    CHECK(rate_of("2 x node(8 gpu) net:50", 16) == one);
+    CHECK(rate_of("2 x node(2 numa) net:1.25x2", 4) == net(LinkClass::tcp, 1.25));
+    // One of them does not say how fast it is.
+    JobTopology job = job_of("2 x node(2 gpu) net:50x2");
+    Graph graph;
+    for (const Vertex &vertex : job.graph.vertices()) graph.add(vertex);
+    bool is_first = true;
+    for (Link link : job.graph.links()) {
+        if (link.link_class == LinkClass::rdma && is_first) link.bytes_per_ns = 0;
+        is_first = is_first && link.link_class != LinkClass::rdma;
+        graph.connect(link);
+    }
+    job.graph = graph;
+    CHECK(!far_link(job)->bytes_per_ns);
+}
+
 void hosts_without_ranks_do_not_count() {
     const JobTopology job =
         job_of("node(1 gpu nic:12.5) + node(1 gpu nic:12.5) + node(1 gpu nic:1.25)", 2);
@@ -128,6 +152,7 @@ void rings_follow_the_widest_links() {
 int main() {
     const CMUnitTest tests[] = {
         QTEST(the_slowest_host_sets_the_rate),
+        QTEST(nics_that_ranks_are_near_to_count_together),
         QTEST(hosts_without_ranks_do_not_count),
         QTEST(a_rate_that_no_nic_says_is_unknown),
         QTEST(tcp_keeps_the_planners_figures_but_for_the_rate),

@@ -18,41 +18,60 @@ namespace {
 constexpr Speeds::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
                                  {.latency_ns = 8000, .message_ns = 2000, .byte_ns = 0.02}};
 
-// What a machine sends and receives by its fastest NIC.
+// What a machine sends and receives by the NICs that its ranks use.
 struct Line {
     LinkClass link_class = LinkClass::tcp;
     double bytes_per_ns = -1; // 0: unknown; less: the machine has none
     double latency_ns = 0;
 };
 
-std::set<uint32_t> machines_of(const JobTopology &job) {
-    std::set<uint32_t> machines;
-    for (const uint32_t place : job.places) machines.insert(job.graph.machine_of(place));
-    return machines;
+// A NIC's link to the network. Nothing: it has none.
+std::optional<Line> line_of(const Graph &graph, uint32_t nic) {
+    for (const uint32_t number : graph.links_of(nic)) {
+        const Link &link = graph.link(number);
+        if (is_between_machines(link.link_class))
+            return Line{link.link_class, link.bytes_per_ns * row(link.link_class).efficiency,
+                        link.latency_ns};
+    }
+    return std::nullopt;
 }
 
-std::map<uint32_t, Line> lines_of(const JobTopology &job, const std::set<uint32_t> &machines) {
-    std::map<uint32_t, Line> lines;
-    for (const uint32_t machine : machines) lines[machine] = {};
-    for (const Link &link : job.graph.links()) {
-        if (!is_between_machines(link.link_class)) continue;
-        const double rate = link.bytes_per_ns * row(link.link_class).efficiency;
-        for (const uint32_t end : {link.from, link.to}) {
-            const auto line = lines.find(job.graph.machine_of(end));
-            if (line == lines.end() || rate <= line->second.bytes_per_ns) continue;
-            line->second = {link.link_class, rate, link.latency_ns};
-        }
+// Over RDMA each rank has the NIC that is nearest to it, as UCX chooses among those of one rate;
+// sockets of all ranks share the fastest.
+void add(const Line &nic, Line &machine) {
+    const bool is_faster = nic.bytes_per_ns > machine.bytes_per_ns;
+    if (machine.bytes_per_ns < 0 || nic.link_class != machine.link_class ||
+        nic.link_class == LinkClass::tcp) {
+        if (is_faster) machine = nic;
+        return;
     }
+    const bool are_known = nic.bytes_per_ns > 0 && machine.bytes_per_ns > 0;
+    machine.bytes_per_ns = are_known ? machine.bytes_per_ns + nic.bytes_per_ns : 0;
+    machine.latency_ns = std::max(machine.latency_ns, nic.latency_ns);
+}
+
+std::map<uint32_t, Line> lines_of(const JobTopology &job) {
+    std::map<uint32_t, Line> lines;
+    for (const uint32_t place : job.places) lines[job.graph.machine_of(place)] = {};
+    std::vector<uint32_t> nics = nearest_nics(job.graph, job.places);
+    std::ranges::sort(nics);
+    nics.erase(std::ranges::unique(nics).begin(), nics.end());
+    for (const uint32_t nic : nics)
+        if (const auto line = nic == no_vertex ? std::nullopt : line_of(job.graph, nic))
+            add(*line, lines[job.graph.machine_of(nic)]);
+    // A job of machines that are nothing but links to a network.
+    for (auto &[machine, line] : lines)
+        if (line.bytes_per_ns < 0) line = line_of(job.graph, machine).value_or(line);
     return lines;
 }
 
 } // namespace
 
 std::optional<FarLink> far_link(const JobTopology &job) {
-    const std::set<uint32_t> machines = machines_of(job);
-    if (machines.size() < 2) return std::nullopt;
+    const std::map<uint32_t, Line> lines = lines_of(job);
+    if (lines.size() < 2) return std::nullopt;
     Line slowest{LinkClass::gpudirect_rdma, std::numeric_limits<double>::infinity(), 0};
-    for (const auto &[machine, line] : lines_of(job, machines)) {
+    for (const auto &[machine, line] : lines) {
         slowest.link_class = std::max(slowest.link_class, line.link_class);
         slowest.bytes_per_ns = std::min(slowest.bytes_per_ns, line.bytes_per_ns);
         slowest.latency_ns = std::max(slowest.latency_ns, line.latency_ns);
