@@ -1,6 +1,8 @@
 #include "topology/hwloc_source.hpp"
 
 #include "topology/hwloc_tree.hpp"
+#include "topology/kfd_source.hpp"
+#include "topology/nvml_source.hpp"
 
 #include <array>
 #include <charconv>
@@ -128,6 +130,19 @@ std::string told_by_environment() {
     return {};
 }
 
+// hwloc's own components would open the GPUs.
+Graph with_links_of_gpus(const Graph &machine) {
+    std::vector<std::string> bus_ids;
+    for (const uint32_t gpu : machine.of_kind(VertexKind::gpu))
+        if (!machine.vertex(gpu).bus_id.empty()) bus_ids.push_back(machine.vertex(gpu).bus_id);
+    if (bus_ids.size() < 2) return machine;
+    GpuDetails found = find_xgmi();
+    GpuDetails nvidias = find_nvlinks(bus_ids);
+    found.arch.merge(nvidias.arch);
+    found.links.insert(found.links.end(), nvidias.links.begin(), nvidias.links.end());
+    return with_gpu_details(machine, found);
+}
+
 } // namespace
 
 CpuSet allowed_cpus() {
@@ -155,6 +170,7 @@ DiscoveredMachine discover_machine() {
         found.graph = graph_of(root);
         sound = check(found.graph, whence);
     }
+    if (sound && found.instead_of_hardware.empty()) found.graph = with_links_of_gpus(found.graph);
     if (sound) return found;
     found.warning = std::string(sound.error().text) +
                     "; this machine counts as one NUMA node with no GPU and no NIC";

@@ -1,4 +1,5 @@
-// What hwloc finds out of the machine that this process runs on. Used where a communicator is made
+// What hwloc, and for links between GPUs their drivers, find out of the machine that this process
+// runs on. Used where a communicator is made
 // and by the tools. The first load in a process takes 10 to 50 ms, of which hwloc's plugins are
 // most; any thread may call it, and none is bound meanwhile.
 #pragma once
@@ -19,7 +20,8 @@ struct DiscoveredMachine {
     std::string instead_of_hardware = {};
 };
 
-// Opens no GPU. hwloc reads its own variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
+// Opens no GPU, and asks no driver where something else is read than the machine. hwloc reads its
+// own variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
 DiscoveredMachine discover_machine();
 
 // The processors that the calling thread may run on.
