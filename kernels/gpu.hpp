@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 namespace qccl {
@@ -58,6 +59,8 @@ struct GpuMemoryName {
 struct GpuTraits {
     std::string name;  // "cuda:0"
     std::string model; // "NVIDIA H200"
+    // Of its PCI slot as hwloc writes it, "0000:1b:00.0"; empty: it is in none.
+    std::string bus_id;
     uint32_t number = 0;
     uint32_t lanes = 32; // of a warp
     uint32_t multiprocessors = 1;
@@ -70,6 +73,15 @@ struct GpuTraits {
     // Kernels of several GPUs can wait for each other's words (kernels/gpu_meeting.hpp).
     bool can_meet = false;
 };
+
+// Of a slot as runtimes number it; empty: of none, which is -1.
+inline std::string bus_id_of(int domain, int bus, int device) {
+    if (domain < 0 || bus < 0 || device < 0) return {};
+    std::array<char, 48> text{};
+    std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.0", static_cast<unsigned>(domain),
+                  static_cast<unsigned>(bus), static_cast<unsigned>(device));
+    return text.data();
+}
 
 class Gpu {
 public:
@@ -146,7 +158,7 @@ public:
 
 // What a vendor's module exports; the library loads it when a GPU of the vendor is asked for.
 struct GpuModule {
-    static constexpr uint32_t current_abi = 3;
+    static constexpr uint32_t current_abi = 4;
 
     uint32_t abi;
     const char *vendor; // "cuda"

@@ -63,6 +63,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     const Status status = qcclEmulatedGetDeviceProperties(&properties, device);
     if (!is_ok(status)) return status;
     traits.model = properties.name;
+    traits.bus_id = bus_id_of(properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_gates = true;

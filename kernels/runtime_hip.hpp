@@ -75,6 +75,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     if (const Status status = hipGetDeviceProperties(&properties, device); !is_ok(status))
         return status;
     traits.model = properties.name;
+    traits.bus_id = bus_id_of(properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.can_meet = false; // not proven where memory may be coarse-grained

@@ -50,7 +50,7 @@ public:
         std::vector<std::thread> threads;
         for (uint32_t rank = 0; rank < hosts_.size(); rank++)
             threads.emplace_back([this, rank, &bootstrap = *bootstraps[rank]] {
-                TopologyExchange exchange(rank, hosts_);
+                TopologyExchange exchange(rank, hosts_, gpus.empty() ? "" : gpus[rank]);
                 results[rank] = exchange.run(known[rank], memory[rank], memory[leader(rank)],
                                              [&](const void *mine, void *all, size_t bytes) {
                                                  return bootstrap.all_gather(mine, all, bytes);
@@ -74,6 +74,7 @@ private:
 
 public:
     std::vector<NodeTopologyRef> known; // by rank
+    std::vector<std::string> gpus;      // their bus ids; empty: no rank has one
     std::vector<std::vector<std::byte>> memory;
     std::vector<Result<AgreedTopology>> results;
     std::vector<NodeTopologyRef> nodes = std::vector<NodeTopologyRef>(hosts_.size());
@@ -118,6 +119,27 @@ void hosts_that_differ_exchange_their_graphs() {
                                                            machines[2], machines[1], machines[1]}));
 }
 
+// A GPU that the graph does not have counts as none.
+void ranks_are_on_their_gpus() {
+    Job job({{0, "a", ""}, {0, "a", ""}, {0, "a", ""}});
+    HwlocObject root;
+    root.children = {{.type = HwlocType::package, .children = {{.type = HwlocType::numa}}}};
+    HwlocObject bridge{.type = HwlocType::host_bridge};
+    for (const char *id : {"0000:1b:00.0", "0000:43:00.0"})
+        bridge.children.push_back({.type = HwlocType::pci_device,
+                                   .bus_id = id,
+                                   .pci_class = 0x0302,
+                                   .pci_vendor = 0x10DE});
+    root.children.push_back(bridge);
+    job.known[0] = node_of(graph_of(root));
+    job.gpus = {"0000:43:00.0", "0000:1b:00.0", "0000:99:00.0"};
+    job.run();
+    check_alike(job, 3);
+    const auto gpus = job.topology(0).graph.of_kind(VertexKind::gpu);
+    CHECK(job.topology(0).places[0] == gpus.at(1) && job.topology(0).places[1] == gpus.at(0));
+    CHECK(job.topology(0).graph.vertex(job.topology(0).places[2]).kind != VertexKind::gpu);
+}
+
 void what_a_rank_knew_before_gives_way_to_its_leaders() {
     Job job({{0, "a", ""}, {0, "a", ""}});
     job.known = {node_with(3), node_with(2)};
@@ -156,6 +178,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(ranks_of_a_host_learn_from_the_first),
         QTEST(hosts_that_differ_exchange_their_graphs),
+        QTEST(ranks_are_on_their_gpus),
         QTEST(what_a_rank_knew_before_gives_way_to_its_leaders),
         QTEST(a_topology_that_has_no_room_gives_way_to_a_plain_machine),
         QTEST(texts_of_other_ranks_are_hostile),

@@ -83,6 +83,7 @@ typedef struct {
     int warpSize;
     int multiProcessorCount;
     size_t totalGlobalMem;
+    int pciDomainID, pciBusID, pciDeviceID; /* -1: the GPU is in no slot */
 } qcclEmulatedDeviceProp_t;
 QCCL_EMULATED_API qcclEmulatedResult_t
 qcclEmulatedGetDeviceProperties(qcclEmulatedDeviceProp_t *properties, int device);
@@ -253,6 +254,8 @@ QCCL_EMULATED_API size_t qcclEmulatedCountHeld(void);
 QCCL_EMULATED_API void qcclEmulatedLimitMemory(size_t bytes);
 /* Whether GPUs are without access to each other's memory, also by handles. */
 QCCL_EMULATED_API void qcclEmulatedForbidPeers(int are_forbidden);
+/* In which slot of the machine's PCI the GPU is from now on; at first, and with -1, in none. */
+QCCL_EMULATED_API void qcclEmulatedPlugIn(int device, int domain, int bus, int slot);
 /* In a forked child, or when all is done: a runtime in which nothing has been yet. */
 QCCL_EMULATED_API void qcclEmulatedBeginAgain(void);
 

@@ -81,7 +81,7 @@ qcclEmulatedResult_t qcclEmulatedDeviceSynchronize(void) {
 
 qcclEmulatedResult_t qcclEmulatedGetDeviceProperties(qcclEmulatedDeviceProp_t *properties,
                                                      int device) {
-    return called(asks, [&](Runtime &, Lock &) -> Outcome {
+    return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {
         if (!properties) return qcclEmulatedErrorInvalidValue;
         if (!is_device(device)) return qcclEmulatedErrorInvalidDevice;
         *properties = {};
@@ -92,6 +92,10 @@ qcclEmulatedResult_t qcclEmulatedGetDeviceProperties(qcclEmulatedDeviceProp_t *p
                       properties->warpSize);
         std::memcpy(properties->uuid, "emulated GPU", 12);
         properties->uuid[15] = static_cast<unsigned char>(device);
+        const PciSlot &slot = runtime.slots[static_cast<size_t>(device)];
+        properties->pciDomainID = slot.domain;
+        properties->pciBusID = slot.bus;
+        properties->pciDeviceID = slot.device;
         return {};
     });
 }
@@ -157,6 +161,13 @@ void qcclEmulatedLimitMemory(size_t bytes) {
 
 void qcclEmulatedForbidPeers(int are_forbidden) {
     with_runtime([&](Runtime &runtime) { runtime.are_peers_forbidden = are_forbidden != 0; });
+}
+
+void qcclEmulatedPlugIn(int device, int domain, int bus, int slot) {
+    if (!is_device(device)) return;
+    with_runtime([&](Runtime &runtime) {
+        runtime.slots[static_cast<size_t>(device)] = {domain, bus, slot};
+    });
 }
 
 void qcclEmulatedBeginAgain(void) { Runtime::begin_again(); }

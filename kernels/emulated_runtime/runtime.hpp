@@ -32,6 +32,10 @@ struct Manner {
 inline constexpr Manner asks{}, waits{.may_wait = true}, gives_back{.counts = false},
     waits_and_gives_back{.counts = false, .may_wait = true}, tells{.counts = false};
 
+struct PciSlot {
+    int domain = -1, bus = -1, device = -1; // none
+};
+
 class Runtime {
 public:
     // The process's: a GPU is the same for a program and for the QCCL that it uses, who meet in
@@ -79,6 +83,7 @@ public:
     uint64_t captures_begun = 0;
     std::array<std::array<bool, device_count>, device_count> peers{};
     bool are_peers_forbidden = false;
+    std::array<PciSlot, device_count> slots{};
     uint64_t calls = 0, fails_in = 0;
     int32_t failure = 0;
 

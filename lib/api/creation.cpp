@@ -72,7 +72,7 @@ private:
     // Here and below, null where no rank has a GPU.
     Result<std::unique_ptr<DeviceShare>> share_device(const Equipment &equipment,
                                                       Transport &transport);
-    void begin_topology(std::vector<Agreement> all);
+    void begin_topology(std::vector<Agreement> all, const Device &device);
     Done learn_what_was_measured(const std::optional<CalibrationFile> &file);
     JobShape shape() const { return {.ranks = policy_.ranks, .hosts = policy_.nodes}; }
     Done agree_on_topology(const Log &log, Transport &transport);
@@ -135,7 +135,7 @@ Done Creation::compare(const Equipment &equipment) {
     codec_rates_ = slowest_codec_rates_of(all);
     are_codecs_alike_ = codec_rates_ == all.front().codec_rates;
     const bool is_calibrated = all.front().has_calibration != 0;
-    begin_topology(std::move(all));
+    begin_topology(std::move(all), equipment.device);
     policy_.ranks = bootstrap_.size();
     policy_.nodes = hosts_.empty() ? 1 : *std::max_element(hosts_.begin(), hosts_.end()) + 1;
     if (is_calibrated) QCCL_TRY(learn_what_was_measured(equipment.calibration));
@@ -159,7 +159,7 @@ Done Creation::learn_what_was_measured(const std::optional<CalibrationFile> &fil
 }
 
 // While the ranks connect, one of each host looks at its machine.
-void Creation::begin_topology(std::vector<Agreement> all) {
+void Creation::begin_topology(std::vector<Agreement> all, const Device &device) {
     agreements_ = std::move(all);
     if (agreements_.size() == 1) return;
     std::vector<RankHost> hosts;
@@ -167,7 +167,8 @@ void Creation::begin_topology(std::vector<Agreement> all) {
         hosts.push_back({.host = hosts_.empty() ? 0 : hosts_[rank],
                          .name = host_name_of(agreements_[rank]),
                          .rack = rack_of(agreements_[rank])});
-    topology_exchange_.emplace(bootstrap_.rank(), std::move(hosts));
+    topology_exchange_.emplace(bootstrap_.rank(), std::move(hosts),
+                               device.gpu ? device.gpu->traits().bus_id : std::string());
     if (topology_exchange_->is_leader()) discovery_.start(node_network(settings_));
 }
 

@@ -40,8 +40,8 @@ struct TopologyExchange::Note {
     uint32_t numa = no_numa;
 };
 
-TopologyExchange::TopologyExchange(uint32_t rank, std::vector<RankHost> hosts)
-    : rank_(rank), hosts_(std::move(hosts)) {
+TopologyExchange::TopologyExchange(uint32_t rank, std::vector<RankHost> hosts, std::string gpu)
+    : rank_(rank), hosts_(std::move(hosts)), gpu_(std::move(gpu)) {
     std::map<uint32_t, uint32_t> first_of; // by host
     for (uint32_t each = 0; each < hosts_.size(); each++)
         leaders_.push_back(first_of.try_emplace(hosts_[each].host, each).first->second);
@@ -58,7 +58,7 @@ TopologyExchange::Note TopologyExchange::note() const {
     if (!node_) return mine;
     mine.hash = node_->hash;
     mine.bytes = node_->text.size();
-    mine.place = place_of(node_->graph, allowed_cpus(), "");
+    mine.place = place_of(node_->graph, allowed_cpus(), gpu_);
     mine.numa = numa_number(node_->graph, mine.place).value_or(no_numa);
     return mine;
 }

@@ -35,8 +35,8 @@ public:
     // Of `bytes` bytes from each rank, in rank order.
     using Gather = std::function<Done(const void *mine, void *all, size_t bytes)>;
 
-    // `hosts`: by rank.
-    TopologyExchange(uint32_t rank, std::vector<RankHost> hosts);
+    // `hosts`: by rank. `gpu`: the bus id of this rank's; empty: it has none, or one in no slot.
+    TopologyExchange(uint32_t rank, std::vector<RankHost> hosts, std::string gpu);
 
     // Whether this rank is the first of its host, which has to know its machine.
     bool is_leader() const { return leaders_[rank_] == rank_; }
@@ -66,6 +66,7 @@ private:
 
     const uint32_t rank_;
     const std::vector<RankHost> hosts_;
+    const std::string gpu_;
     std::vector<uint32_t> leaders_; // by rank: the first rank on its host
     NodeTopologyRef node_;
 };
