@@ -138,6 +138,9 @@ static void print_text(const Machine &machine, const Files &files, const Advice 
                 spec(advice.lossless.algorithm).c_str(), sentence_of(advice, chosen).c_str());
     if (chosen.outcome == Outcome::codec)
         std::printf("export QCCL_CODEC=%s\n", spec(chosen.trial->codec).c_str());
+    // A job whose NICs do not say their rate would not use it.
+    if (const auto rate = machine.far_bytes_per_ns(); rate && chosen.outcome == Outcome::codec)
+        std::printf("export QCCL_LINK_RATE=%.4gGB/s\n", *rate);
 }
 
 // ---- and as JSON

@@ -62,7 +62,8 @@ class Advice(WithFolder):
         self.assertEqual((advice["nmse"], advice["outcome"]), (1e-3, "codec"))
         text = self.advise("--topology", SLOW).stdout
         self.assertIn(f"{RANKS} ranks on {RANKS} hosts with ", text)
-        self.assertEqual(text.splitlines()[-2:], [advice["sentence"], f"export QCCL_CODEC={advice['codec']}"])
+        self.assertEqual(text.splitlines()[-3:], [advice["sentence"], f"export QCCL_CODEC={advice['codec']}",
+                                                 f"export QCCL_LINK_RATE={said['link_gb_per_s']:.4g}GB/s"])
         self.assertEqual(len(re.findall(r"^ +(?:0\.\d+|1e-05)  ", text, re.M)), 5)
 
     def test_one_error(self):

@@ -89,6 +89,31 @@ void the_table_says_what_is_safe() {
     CHECK(has(audit_table(head, {}), "no call could have been encoded"));
 }
 
+// Of hosts between which nobody knows the rate, and on one of which the figure rests on nothing.
+void a_guessed_gain_is_marked() {
+    AuditRow row = row_of(shape_of(0, 1000), sampled(4, 1), 4);
+    const AuditHead head{.rank = 0, .ranks = 4, .pid = 5, .host = "h", .codecs = codecs};
+    CHECK(!has(audit_table(head, {&row, 1}), "?"));
+    CHECK(has(audit_json(head, {&row, 1}), R"("rate_known": true)"));
+    const std::vector<Whereabouts> spots{{.host = 0}, {.host = 1}};
+    const Places places(spots);
+    Problem far;
+    far.ranks = 2;
+    far.places = &places;
+    for (const bool is_known : {true, false}) {
+        Tables tables;
+        tables.speeds.is_far_rate_known = is_known;
+        const auto found = audit_row(shape_of(0, 1000), sampled(4, 1), codecs, far, tables,
+                                     *parse_algorithm("ring"));
+        CHECK_OK(found);
+        CHECK_EQ(found->guessed_bytes_per_ns, is_known ? 0 : tables.speeds.far_bytes_per_ns);
+    }
+    row.guessed_bytes_per_ns = 0.125;
+    const std::string table = audit_table(head, {&row, 1});
+    CHECK(has(table, "x?\n") && has(table, "taken for 0.125 GB/s; QCCL_LINK_RATE says it\n"));
+    CHECK(has(audit_json(head, {&row, 1}), R"("rate_known": false)"));
+}
+
 void json_quotes_and_has_no_infinity() {
     AuditRow row = row_of(shape_of(0, 1000), sampled(4, 1), 4);
     row.comm = "a \"b\"\n";
@@ -113,9 +138,13 @@ void calls_that_no_codec_is_for_are_left_out() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(findings_follow_from_samples),    QTEST(the_worst_sample_stays),
-        QTEST(an_average_is_of_the_sum),        QTEST(the_table_says_what_is_safe),
-        QTEST(json_quotes_and_has_no_infinity), QTEST(calls_that_no_codec_is_for_are_left_out),
+        QTEST(findings_follow_from_samples),
+        QTEST(the_worst_sample_stays),
+        QTEST(an_average_is_of_the_sum),
+        QTEST(the_table_says_what_is_safe),
+        QTEST(a_guessed_gain_is_marked),
+        QTEST(json_quotes_and_has_no_infinity),
+        QTEST(calls_that_no_codec_is_for_are_left_out),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -194,6 +194,7 @@ class Audits(unittest.TestCase):
             gains.append(row["codecs"][0]["lossless_predicted_ns"] / row["codecs"][0]["predicted_ns"])
             for file in self.folder.glob("*.json"):
                 file.unlink()
+            self.assertTrue(row["rate_known"])
         self.assertGreater(gains[0], 2)
         self.assertGreater(gains[0], 1.3 * gains[1])
 

@@ -65,6 +65,9 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                  .calls = entry.calls,
                  .samples = entry.samples,
                  .bytes = vector_bytes(problem),
+                 .guessed_bytes_per_ns = problem.has_hosts() && !tables.speeds.is_far_rate_known
+                                             ? tables.speeds.far_bytes_per_ns
+                                             : 0,
                  .findings = {}};
     StepCounts counted;
     QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), tables, forced, &counted));

@@ -26,6 +26,7 @@ struct TagFinding {
 struct TagRow {
     uint64_t calls = 0, samples = 0;
     double bytes = 0;
+    bool is_guessed = false; // how long calls take
     std::vector<TagFinding> findings;
 };
 using TagKey = std::pair<std::string, uint64_t>; // communicator and tag
@@ -48,6 +49,7 @@ TagRows by_tag(std::span<const AuditRow> rows, size_t codecs) {
             sum.lossless_ns += finding.lossless_ns * calls;
             sum.ns += finding.ns * calls;
         }
+        tag.is_guessed |= row.guessed_bytes_per_ns != 0;
         tag.calls += row.calls;
         tag.samples += row.samples;
         tag.bytes += bytes;
@@ -81,9 +83,9 @@ void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
                    bytes_text(tag.bytes).c_str());
         else
             append(text, "  %-20s %6s %9s %10s", "", "", "", "");
-        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %5.2fx\n", spec(codecs[i]).c_str(),
+        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %5.2fx%s\n", spec(codecs[i]).c_str(),
                finding.bits, finding.nmse, finding.worst,
-               finding.ns == 0 ? 1 : finding.lossless_ns / finding.ns);
+               finding.ns == 0 ? 1 : finding.lossless_ns / finding.ns, tag.is_guessed ? "?" : "");
     }
 }
 
@@ -166,6 +168,14 @@ std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
                static_cast<Number>(head.other_calls));
     text += "NMSE: of results, estimated from samples of this rank's values; gain: predicted time "
             "without the codec over that with it\n";
+    for (const AuditRow &row : rows) {
+        if (row.guessed_bytes_per_ns == 0) continue;
+        append(text,
+               "?: how fast the links between hosts are is unknown, and taken for %.4g GB/s; "
+               "QCCL_LINK_RATE says it\n",
+               row.guessed_bytes_per_ns);
+        break;
+    }
     return text;
 }
 
@@ -200,7 +210,8 @@ void add_row(std::string &text, const AuditRow &row, const std::vector<Codec> &c
     append(text, "\"root\": %u, \"count\": %llu, \"bytes\": %llu, \"calls\": %llu, ", shape.root,
            static_cast<Number>(shape.count), static_cast<Number>(row.bytes),
            static_cast<Number>(row.calls));
-    append(text, "\"samples\": %llu, \"codecs\": [", static_cast<Number>(row.samples));
+    append(text, "\"samples\": %llu, \"rate_known\": %s, \"codecs\": [",
+           static_cast<Number>(row.samples), row.guessed_bytes_per_ns == 0 ? "true" : "false");
     for (size_t i = 0; i < codecs.size(); i++) {
         const AuditFinding &finding = row.findings[i];
         append(text, "%s\n  {\"codec\": %s, \"bits\": %s, \"nmse\": %s, \"worst_nmse\": %s, ",
