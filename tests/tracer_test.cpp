@@ -309,6 +309,14 @@ static void patterns_are_checked() {
     CHECK_EQ(std::string(wrong.error().text),
              "QCCL_RECORD_CALLS \"%q\": %h is the host, %p the process, %r the rank and %% a "
              "percent; nothing else may follow %");
+    for (const char *folder : {"/tmp", "/nowhere/"}) {
+        const Done no_file = (TracePatterns{.trace = folder, .calls = ""}).check();
+        const std::string slash = std::string_view(folder).ends_with('/') ? "" : "/";
+        CHECK_EQ(std::string(no_file.error().text),
+                 "QCCL_TRACE \"" + std::string(folder) +
+                     "\" is a folder; expected the name of a file such as " + folder + slash +
+                     "rank-%r");
+    }
 }
 
 int main() {

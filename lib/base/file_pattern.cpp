@@ -1,5 +1,8 @@
 #include "base/file_pattern.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 #include <unistd.h>
 
 namespace qccl {
@@ -46,6 +49,13 @@ static bool names_rank(const std::string &pattern) {
 
 Result<std::string> rank_file_path(const char *what, const std::string &pattern, uint32_t rank,
                                    uint32_t ranks) {
+    QCCL_TRY(const std::string path, expand_file_pattern(what, pattern, host_name(), rank));
+    std::error_code error;
+    if (path.ends_with('/') || std::filesystem::is_directory(path, error))
+        return Error::make(
+            Code::invalid_argument,
+            "%s \"%s\" is a folder; expected the name of a file such as %s%srank-%%r", what,
+            pattern.c_str(), path.c_str(), path.ends_with('/') ? "" : "/");
     const bool is_shared = ranks > 1 && !names_rank(pattern);
     return expand_file_pattern(what, is_shared ? with_suffix(pattern, "-%r") : pattern, host_name(),
                                rank);

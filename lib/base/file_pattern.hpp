@@ -21,7 +21,7 @@ Result<std::string> expand_file_pattern(const char *what, const std::string &pat
                                         std::optional<uint32_t> rank = std::nullopt);
 
 // Of a file that each rank writes: a pattern whose name would be the same for several ranks gets
-// -%r before its extension. Errors as above.
+// -%r before its extension. Errors as above, and for the name of a folder.
 Result<std::string> rank_file_path(const char *what, const std::string &pattern, uint32_t rank,
                                    uint32_t ranks);
 
