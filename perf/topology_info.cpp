@@ -12,6 +12,7 @@
 #include "topology/read_topology.hpp"
 #include "topology/tree_text.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace qccl::perf {
@@ -36,16 +37,21 @@ static void print_rings(const RankOrder &order) {
 }
 
 Done print_topology(const TopologyQuestion &question) {
+    const auto outputs = {&question.svg, &question.json, &question.text};
+    const auto printed =
+        std::ranges::count_if(outputs, [](const std::string *file) { return *file == "-"; });
+    if (printed > 1)
+        return Error::make(Code::invalid_argument, "only one of --svg, --json and --text can go to "
+                                                   "standard output; name files for the others");
     QCCL_TRY(const Graph graph,
              question.topology.empty() ? this_machine() : read_topology(question.topology));
     QCCL_TRY(const std::vector<uint32_t> places, rank_places(graph, question.ranks));
     const bool needs_rings =
         !question.has_matrix || !question.svg.empty() || !question.json.empty();
     const RankOrder order = needs_rings ? order_ranks(graph, places) : RankOrder();
-    const bool has_output = question.svg == "-" || question.json == "-" || question.text == "-";
-    if (!has_output && question.has_matrix) {
+    if (printed == 0 && question.has_matrix) {
         std::fputs(print_matrix(graph).c_str(), stdout);
-    } else if (!has_output) {
+    } else if (printed == 0) {
         std::fputs(print_tree(graph).c_str(), stdout);
         print_rings(order);
     }

@@ -94,6 +94,7 @@ class Refusals(unittest.TestCase):
         self.assertIn("'0' is no number from 1", self.refused("--ranks", "0", status=2))
         self.assertIn("did you mean --matrix?", self.refused("--matrx", status=2))
         self.assertIn("--svg needs a value", self.refused("--svg", status=2))
+        self.assertIn("only one of --svg, --json and --text", self.refused("--svg", "-", "--json", "-"))
         self.assertIn("is empty", self.refused("--topology", "", status=2))
 
     def test_files_that_cannot_be_written(self):
