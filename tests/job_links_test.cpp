@@ -47,6 +47,10 @@ void nics_that_ranks_are_near_to_count_together() {
     CHECK(rate_of("2 x node(8 gpu) net:50x2", 16) == 2 * one);
     CHECK(rate_of("2 x node(8 gpu) net:50", 16) == one);
     CHECK(rate_of("2 x node(2 numa) net:1.25x2", 4) == net(LinkClass::tcp, 1.25));
+    Speeds speeds;
+    take_link(*far_link(job_of("2 x node(8 gpu) net:50x8", 16)), {}, speeds);
+    CHECK(speeds.far_bytes_per_ns == 8 * one && speeds.far_rank_bytes_per_ns == one);
+    CHECK(!far_link(job_of("2 x node(8 gpu) net:50", 16))->rank_bytes_per_ns);
     // One of them does not say how fast it is.
     JobTopology job = job_of("2 x node(2 gpu) net:50x2");
     Graph graph;
@@ -80,14 +84,14 @@ void a_rate_that_no_nic_says_is_unknown() {
 
 void tcp_keeps_the_planners_figures_but_for_the_rate() {
     Speeds speeds, expected;
-    take_link({LinkClass::tcp, 1.25, 0}, {}, speeds);
+    take_link({LinkClass::tcp, 1.25, {}, 0}, {}, speeds);
     expected.far_bytes_per_ns = 1.25;
     CHECK(speeds == expected);
 }
 
 void rdma_moves_bytes_without_the_processor() {
     Speeds speeds;
-    take_link({LinkClass::rdma, 46, 600}, {}, speeds);
+    take_link({LinkClass::rdma, 46, {}, 600}, {}, speeds);
     CHECK(speeds.far_bytes_per_ns == 46);
     CHECK(speeds.far.alone.byte_ns < Speeds().far.alone.byte_ns / 10);
     CHECK(speeds.far.alone.latency_ns == 3600);
@@ -98,7 +102,7 @@ void settings_stand() {
     settings.link_rate = 1000000000;
     settings.link_latency = std::chrono::microseconds(7);
     Speeds speeds = speeds_by(settings, 1, {});
-    take_link({LinkClass::rdma, 46, 600}, settings, speeds);
+    take_link({LinkClass::rdma, 46, {}, 600}, settings, speeds);
     CHECK(speeds.far_bytes_per_ns == 1);
     CHECK(speeds.far.alone.latency_ns == 7000 && speeds.far.shared.latency_ns == 7000);
 }

@@ -232,6 +232,26 @@ static void ranks_that_share_a_core_take_fewer_rounds() {
     CHECK(explain_in_text(all_reduce(1, 8), tables)->find("share") == std::string::npos);
 }
 
+// A ring leaves each host by one rank's NIC, a hierarchy by those of all ranks.
+static void what_one_rank_sends_goes_by_its_own_nic() {
+    std::vector<Whereabouts> spots(16);
+    for (uint32_t rank = 8; rank < 16; rank++) spots[rank].host = 1;
+    const Places places(spots);
+    Problem problem = all_reduce(16 << 20, 16);
+    problem.places = &places;
+    Tables shared = tables;
+    shared.speeds.far_bytes_per_ns = 8;
+    Tables own = shared;
+    own.speeds.far_rank_bytes_per_ns = 1;
+    const auto wire = [&](const Tables &with, const char *algorithm) {
+        const auto plan = choose(problem, with, algorithm_of(algorithm));
+        CHECK_OK(plan);
+        return plan->cost.wire_ns;
+    };
+    CHECK_EQ(wire(own, "ring"), 8 * wire(shared, "ring"));
+    CHECK_EQ(wire(own, "hierarchy"), wire(shared, "hierarchy"));
+}
+
 static void reasons_are_given() {
     const auto text = explain_in_text(all_reduce(1 << 20, 4, DataType::float16), tables);
     CHECK_OK(text);
@@ -311,6 +331,7 @@ int main() {
         QTEST(what_does_not_fit_is_refused),
         QTEST(every_collective_has_a_plan_for_every_size),
         QTEST(ranks_that_share_a_core_take_fewer_rounds),
+        QTEST(what_one_rank_sends_goes_by_its_own_nic),
         QTEST(reasons_are_given),
         QTEST(hosts_are_taken_into_account),
         QTEST(of_equals_those_with_fewer_streams_are_chosen),

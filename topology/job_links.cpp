@@ -21,7 +21,8 @@ constexpr Speeds::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_n
 // What a machine sends and receives by the NICs that its ranks use.
 struct Line {
     LinkClass link_class = LinkClass::tcp;
-    double bytes_per_ns = -1; // 0: unknown; less: the machine has none
+    double bytes_per_ns = -1;      // 0: unknown; less: the machine has none
+    double rank_bytes_per_ns = -1; // of the slowest of them
     double latency_ns = 0;
 };
 
@@ -29,9 +30,9 @@ struct Line {
 std::optional<Line> line_of(const Graph &graph, uint32_t nic) {
     for (const uint32_t number : graph.links_of(nic)) {
         const Link &link = graph.link(number);
+        const double rate = link.bytes_per_ns * row(link.link_class).efficiency;
         if (is_between_machines(link.link_class))
-            return Line{link.link_class, link.bytes_per_ns * row(link.link_class).efficiency,
-                        link.latency_ns};
+            return Line{link.link_class, rate, rate, link.latency_ns};
     }
     return std::nullopt;
 }
@@ -47,6 +48,7 @@ void add(const Line &nic, Line &machine) {
     }
     const bool are_known = nic.bytes_per_ns > 0 && machine.bytes_per_ns > 0;
     machine.bytes_per_ns = are_known ? machine.bytes_per_ns + nic.bytes_per_ns : 0;
+    machine.rank_bytes_per_ns = std::min(machine.rank_bytes_per_ns, nic.bytes_per_ns);
     machine.latency_ns = std::max(machine.latency_ns, nic.latency_ns);
 }
 
@@ -70,16 +72,20 @@ std::map<uint32_t, Line> lines_of(const JobTopology &job) {
 std::optional<FarLink> far_link(const JobTopology &job) {
     const std::map<uint32_t, Line> lines = lines_of(job);
     if (lines.size() < 2) return std::nullopt;
-    Line slowest{LinkClass::gpudirect_rdma, std::numeric_limits<double>::infinity(), 0};
+    constexpr double no_limit = std::numeric_limits<double>::infinity();
+    Line slowest{LinkClass::gpudirect_rdma, no_limit, no_limit, 0};
     for (const auto &[machine, line] : lines) {
         slowest.link_class = std::max(slowest.link_class, line.link_class);
         slowest.bytes_per_ns = std::min(slowest.bytes_per_ns, line.bytes_per_ns);
+        slowest.rank_bytes_per_ns = std::min(slowest.rank_bytes_per_ns, line.rank_bytes_per_ns);
         slowest.latency_ns = std::max(slowest.latency_ns, line.latency_ns);
     }
     constexpr double ends = 2;
-    return FarLink{slowest.link_class,
-                   slowest.bytes_per_ns > 0 ? std::optional(slowest.bytes_per_ns) : std::nullopt,
-                   ends * slowest.latency_ns};
+    FarLink link{slowest.link_class, std::nullopt, std::nullopt, ends * slowest.latency_ns};
+    if (slowest.bytes_per_ns > 0) link.bytes_per_ns = slowest.bytes_per_ns;
+    if (slowest.bytes_per_ns > slowest.rank_bytes_per_ns)
+        link.rank_bytes_per_ns = slowest.rank_bytes_per_ns;
+    return link;
 }
 
 void take_link(const FarLink &link, const Settings &settings, Speeds &speeds) {
@@ -93,6 +99,7 @@ void take_link(const FarLink &link, const Settings &settings, Speeds &speeds) {
     }
     if (!link.bytes_per_ns || settings.link_rate) return;
     speeds.far_bytes_per_ns = *link.bytes_per_ns;
+    speeds.far_rank_bytes_per_ns = link.rank_bytes_per_ns.value_or(0);
     speeds.is_far_rate_known = true;
 }
 

@@ -17,8 +17,9 @@ namespace qccl {
 // without RDMA the fastest of them; and of the hosts the slowest.
 struct FarLink {
     LinkClass link_class = LinkClass::tcp;
-    std::optional<double> bytes_per_ns; // nothing: a host's NICs say no rate
-    double latency_ns = 0;              // that the NICs' links add to the software's
+    std::optional<double> bytes_per_ns;      // nothing: a host's NICs say no rate
+    std::optional<double> rank_bytes_per_ns; // what one rank has of it; nothing: all
+    double latency_ns = 0;                   // that the NICs' links add to the software's
 };
 // Nothing: all ranks are on one host.
 std::optional<FarLink> far_link(const JobTopology &job);

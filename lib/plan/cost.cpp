@@ -34,6 +34,7 @@ void take_settings(const Settings &settings, Speeds &speeds) {
             far->latency_ns = static_cast<double>(settings.link_latency->count());
     if (settings.link_rate) {
         speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
+        speeds.far_rank_bytes_per_ns = 0;
         speeds.is_far_rate_known = true;
     }
 }
@@ -198,6 +199,10 @@ private:
 
     double instances() const { return static_cast<double>(geometry_.instances); }
     double outer_bytes() const { return static_cast<double>(outer_bytes_); }
+    double rank_rate() const {
+        return speeds_.far_rank_bytes_per_ns > 0 ? speeds_.far_rank_bytes_per_ns
+                                                 : speeds_.far_bytes_per_ns;
+    }
 
     void count(Cost &c) const {
         const Team team = problem_.team();
@@ -221,8 +226,10 @@ private:
         if (shares_cores_ && problem_.has_hosts()) c.compute_ns *= speeds_.far_crowding;
         c.messages_ns = sharers_ * messages_ns(counts, tally_.far_peers, instances(), outer_bytes(),
                                                near_, far_);
-        c.wire_ns = line_ns(static_cast<double>(c.host_bytes), speeds_) *
-                    contention(tally_.far_peers, problem_.codec.is_lossless());
+        c.wire_ns = line_ns(static_cast<double>(c.host_bytes), speeds_);
+        if (speeds_.far_rank_bytes_per_ns > 0)
+            c.wire_ns = std::max(c.wire_ns, tally_.busiest.far_sends * outer_bytes() / rank_rate());
+        c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
         c.latency_ns =
             sharers_ * waiting_ * (near_rounds_ * near_.latency_ns + far_rounds_ * far_.latency_ns);
     }
@@ -251,8 +258,8 @@ private:
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
         };
-        const double chain = near_rounds_ * hop(near_) +
-                             far_rounds_ * (hop(far_) + segment_bytes / speeds_.far_bytes_per_ns);
+        const double chain =
+            near_rounds_ * hop(near_) + far_rounds_ * (hop(far_) + segment_bytes / rank_rate());
         return chain * instances() / geometry_.lanes;
     }
 

@@ -63,6 +63,8 @@ struct Speeds {
     Link far{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
              {.latency_ns = 12500, .message_ns = 13000, .byte_ns = 0.35}};
     double far_bytes_per_ns = 0.125; // of a node, each way
+    // Of that what one rank alone can have, where ranks have NICs of their own; 0: all of it.
+    double far_rank_bytes_per_ns = 0;
     // Else nobody has said or measured how fast the lines are: algorithms are compared by the rate
     // above, and nothing is encoded for its sake.
     bool is_far_rate_known = true;
