@@ -151,7 +151,8 @@ private:
         const Bytes &values = read(rank, step.src);
         Bytes &payload = at(rank, step.dst);
         payload.assign(layout_of(step).bytes, std::byte{});
-        const Noise noise{.key = noise_key(codec_of(step).seed, rank, step.ordinal),
+        const Noise noise{.key =
+                              noise_key(codec_of(step).seed, step.noise_rank(rank), step.ordinal),
                           .call = first_call,
                           .first_index = range_.index};
         kernels_.encode(whole(step), noise, type_in(step.src), values.data(), payload.data());

@@ -160,13 +160,15 @@ void sizes_may_change_from_call_to_call() {
 }
 
 void nobody_leaves_a_barrier_before_all_have_come() {
-    for (const size_t line_bytes : {size_t{0}, Cluster::test_options().line_bytes})
+    const size_t lines = Cluster::test_options().line_bytes;
+    for (const auto &[algorithm, line_bytes] :
+         {std::pair("oneshot", size_t{0}), {"oneshot", lines}, {"doubling", size_t{0}}})
         for (const uint32_t ranks : {1, 2, 5}) {
             Cluster cluster(ranks);
             std::atomic<uint64_t> arrivals{0};
             cluster.on_each([&](uint32_t rank) {
                 TwinCall call{
-                    .collective = Collective::barrier, .algorithm = "oneshot", .ranks = ranks};
+                    .collective = Collective::barrier, .algorithm = algorithm, .ranks = ranks};
                 const auto program = compile_for(call, rank, {.line_bytes = line_bytes});
                 CHECK_OK(program);
                 CHECK_EQ(program->bound.has_value(), line_bytes != 0);

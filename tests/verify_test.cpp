@@ -4,6 +4,7 @@
 
 #include "forms.hpp"
 #include "schedule/race.hpp"
+#include "schedule/text.hpp"
 #include "schedule/verify.hpp"
 
 #include <bit>
@@ -89,7 +90,47 @@ static void a_barrier_hears_of_everybody() {
             verify_form(Form::joined, algorithm_of("oneshot"), Collective::barrier, P, 0);
         CHECK_OK(proof);
         CHECK_EQ(proof->rounds, P == 1 ? 0U : 1U);
+        CHECK_OK(verify_form(Form::joined, algorithm_of("doubling"), Collective::barrier, P, 0));
     }
+}
+
+// Rank 0 encodes the sum twice: as its own, which rank 2 gets, and as common with rank 1. Their
+// noise differs, whatever number the encodes have on their rank.
+static void own_and_common_encodes_are_not_the_same() {
+    const auto sections = parse("schedule rank 0 of 3 root 0 chunks 1 outbox 3 wires 5 placed\n"
+                                "encode wire(0) <- input(0)\n"
+                                "send wire(0) -> 1 chunk 0\n"
+                                "recv wire(3) <- 1 chunk 0\n"
+                                "recv wire(4) <- 2 chunk 0\n"
+                                "decode sum(0) <- wire(0)\n"
+                                "decode_add sum(0) += wire(3)\n"
+                                "decode_add sum(0) += wire(4)\n"
+                                "encode wire(1) <- sum(0) #2 finishes\n"
+                                "send wire(1) -> 2 chunk 0\n"
+                                "encode wire(2) <- sum(0) #1 common 0 finishes stays\n"
+                                "decode output(0) <- wire(2)\n"
+                                "schedule rank 1 of 3 root 0 chunks 1 outbox 3 wires 5 placed\n"
+                                "encode wire(0) <- input(0)\n"
+                                "send wire(0) -> 0 chunk 0\n"
+                                "recv wire(3) <- 0 chunk 0\n"
+                                "recv wire(4) <- 2 chunk 0\n"
+                                "decode sum(0) <- wire(3)\n"
+                                "decode_add sum(0) += wire(0)\n"
+                                "decode_add sum(0) += wire(4)\n"
+                                "encode wire(1) <- sum(0) #1 common 0 finishes stays\n"
+                                "decode output(0) <- wire(1)\n"
+                                "schedule rank 2 of 3 root 0 chunks 1 outbox 3 wires 5 placed\n"
+                                "encode wire(0) <- input(0)\n"
+                                "send wire(0) -> 0 chunk 0\n"
+                                "send wire(0) -> 1 chunk 0\n"
+                                "recv wire(3) <- 0 chunk 0\n"
+                                "decode output(0) <- wire(3)\n");
+    CHECK_OK(sections);
+    std::vector<Schedule> schedules;
+    for (const Section &section : *sections) schedules.push_back(section.schedule);
+    const std::string text =
+        refusal({Collective::all_reduce, by_rank, 3, 0, OwnInput::as_encoded}, schedules);
+    CHECK(text.find("stores other bytes than rank 0 did") != std::string::npos);
 }
 
 static void rounds_are_counted() {
@@ -288,6 +329,7 @@ int main() {
         QTEST(every_algorithm_is_proven),
         QTEST(every_root_can_broadcast),
         QTEST(a_barrier_hears_of_everybody),
+        QTEST(own_and_common_encodes_are_not_the_same),
         QTEST(rounds_are_counted),
         QTEST(an_order_that_is_not_the_contracts_is_refused),
         QTEST(an_own_input_that_enters_otherwise_is_refused),

@@ -17,7 +17,7 @@ uint32_t rank_at(const Team &t, uint32_t position) {
     return t.places ? t.places->ring()[position] : position;
 }
 
-// Of so many splits is the sum of a range made.
+// In how many rounds `size` ranks come to their sum.
 uint32_t height(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
 
 SumOrder::Term sum_of(const Team &t, uint32_t begin, uint32_t end) {
@@ -26,7 +26,8 @@ SumOrder::Term sum_of(const Team &t, uint32_t begin, uint32_t end) {
     return {.operands = {sum_of(t, begin, middle), sum_of(t, middle, end)}};
 }
 
-// What the lower half has comes first.
+// The lower half's part comes first. Of two sums either may be added to the other: operators
+// commute, and NaN is canonical.
 void add(Schedule &s, Slot own, Slot came, bool is_lower) {
     if (!own.is(SlotKind::input)) return s.reduce(sum(0), came);
     if (!is_lower) s.reduce(sum(0), came);
@@ -60,7 +61,7 @@ SumOrder by_doubling(Collective, const Team &t, uint32_t) {
     return SumOrder::of(sum_of(t, 0, t.size), t.size);
 }
 
-// Where there is one too many, it has waited for fewer.
+// The rank that an uneven half has more has waited for fewer others before.
 uint32_t rounds_doubling(Collective, uint32_t P) {
     if (P == 1) return 0;
     const std::vector<Split> splits = all_splits(P);

@@ -10,7 +10,7 @@
 namespace qccl {
 
 Schedule all_reduce_doubling(const Team &team);
-// Sums nothing of all ranks: nobody has the result before everybody has come.
+// An all-reduce of no values: no rank has its result before all ranks have called.
 Schedule barrier_doubling(const Team &team);
 
 SumOrder by_doubling(Collective collective, const Team &team, uint32_t chunk);

@@ -83,7 +83,7 @@ private:
                                                .src = src,
                                                .chunk = op.chunk,
                                                .ordinal = op.ordinal,
-                                               .encoder = op.encoder});
+                                               .noise_rank = op.noise_rank});
         const LineChunk &chunk = bound_.chunks[op.chunk];
         if (writes_line)
             bound_.line_bytes = std::max(bound_.line_bytes, chunk.offset + chunk.bytes);
@@ -233,7 +233,7 @@ private:
     }
 
     Noise noise_of(const LineOp &op, const LineChunk &chunk) const {
-        return {.key = noise_key(call_.noise_seed, op.encoder, op.ordinal),
+        return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
                 .call = call_.number,
                 .first_index = chunk.index};
     }

@@ -34,7 +34,7 @@ struct LineOp {
     DataType dst_type = DataType::float32, src_type = DataType::float32;
     LinePlace dst, src;
     uint32_t chunk = 0;
-    uint32_t ordinal = 0, encoder = 0; // as of the Op
+    uint32_t ordinal = 0, noise_rank = 0; // as of the Op
 };
 
 // A chunk of the tensor, as a line holds it.

@@ -152,16 +152,17 @@ Done GpuLines::launch(size_t stage, Launches &launches, const Program &program,
             if (op->what == Op::What::label || chunk.count == 0) continue;
             // A sum that has memory of its own is seen by nobody.
             const bool is_hidden = op->dst.base == Base::sum;
-            steps.push_back({.what = op->what,
-                             .dst_type = op->dst_type,
-                             .src_type = op->src_type,
-                             .dst = at(op->dst, stage),
-                             .src = at(op->src, stage - 1),
-                             .dst_stride = is_hidden ? 0 : type_bytes(op->dst_type),
-                             .src_stride = type_bytes(op->src_type),
-                             .noise = {.key = noise_key(call.noise_seed, op->encoder, op->ordinal),
-                                       .call = call.number,
-                                       .first_index = chunk.index}});
+            steps.push_back(
+                {.what = op->what,
+                 .dst_type = op->dst_type,
+                 .src_type = op->src_type,
+                 .dst = at(op->dst, stage),
+                 .src = at(op->src, stage - 1),
+                 .dst_stride = is_hidden ? 0 : type_bytes(op->dst_type),
+                 .src_stride = type_bytes(op->src_type),
+                 .noise = {.key = noise_key(call.noise_seed, op->noise_rank, op->ordinal),
+                           .call = call.number,
+                           .first_index = chunk.index}});
         }
         QCCL_TRY(launch_steps(launches, context, steps));
         ops = ops.subspan(static_cast<size_t>(end - ops.begin()));

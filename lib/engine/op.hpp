@@ -44,8 +44,9 @@ struct Op {
     DataType dst_type = DataType::float32, src_type = DataType::float32; // of plain values
     Place dst, src;
     uint32_t chunk = 0;
-    uint32_t ordinal = 0; // label, encode: keys the noise ...
-    uint32_t encoder = 0; // ... with this rank: another one than the program's of what is common
+    // label, encode: what keys the noise. The rank is another than the program's where several
+    // encode alike.
+    uint32_t ordinal = 0, noise_rank = 0;
 };
 
 } // namespace qccl

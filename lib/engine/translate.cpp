@@ -68,7 +68,7 @@ private:
                 .src = place(src),
                 .chunk = step.chunk,
                 .ordinal = step.ordinal,
-                .encoder = step.has(Step::common) ? step.peer : translation_.rank};
+                .noise_rank = step.noise_rank(translation_.rank)};
     }
 
     void push(Op::What what, const Step &step, Slot src) {

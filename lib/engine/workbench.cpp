@@ -175,7 +175,7 @@ bool Workbench::was_lent(Lane &lane, const Op &op) const {
 }
 
 Noise Workbench::noise(const Op &op, const ElementRange &segment) const {
-    return {.key = noise_key(call_.noise_seed, op.encoder, op.ordinal),
+    return {.key = noise_key(call_.noise_seed, op.noise_rank, op.ordinal),
             .call = call_.number,
             .first_index = segment.index};
 }

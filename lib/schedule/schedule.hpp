@@ -107,6 +107,8 @@ struct Step {
                           // what it was given as common, which keys its noise (place_codec)
 
     constexpr bool has(Flag flag) const { return (flags & flag) != 0; }
+    // Of an encode of this rank: the rank whose noise it takes.
+    constexpr uint32_t noise_rank(uint32_t own) const { return has(common) ? peer : own; }
     bool operator==(const Step &) const = default;
 };
 static_assert(sizeof(Step) == 24);
@@ -131,9 +133,10 @@ struct Schedule {
     void reduce(Slot dst, Slot src, uint32_t sources = 1);
     void reduce_as_encoded(Slot dst, Slot src);
     void copy(Slot dst, Slot src);
-    // Of the sum that the last reduce makes: other ranks make it, too. All of them go on with what
-    // its bytes decode to, whether or not they are sent, and so that these are the same, encode it
-    // with the noise of `first`, one of them, and a number that none of its other encodes has.
+    // Marks the sum that the last reduce made as one that several ranks make. Each of them encodes
+    // it and goes on with what the bytes decode to, also where it sends them to nobody. So that
+    // these bytes are the same, all take the noise of one of them, `first`, and an ordinal that no
+    // other encode of theirs has.
     void make_common(uint32_t first, uint32_t ordinal);
     // A copy of a complete sum: here, and nowhere else, avg divides. Comes before what sends it.
     void finish(Slot dst, Slot src);

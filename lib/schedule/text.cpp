@@ -203,7 +203,7 @@ Done parse_attributes(Line &line, Step &step) {
     if (line.take("#")) {
         QCCL_TRY(step.ordinal, line.number());
     }
-    if (line.take("common")) {
+    if (computes(step.verb) && line.take("common")) {
         step.flags |= Step::common;
         QCCL_TRY(step.peer, line.number());
     }

@@ -17,7 +17,10 @@ namespace qccl {
 namespace {
 
 constexpr uint32_t none = Expressions::none;
-constexpr uint32_t most_encodes_of_chunk = 255;
+// What the encodes of a chunk are numbered by: those that are common by their ordinals, which mean
+// the same on all ranks, the others as they come.
+constexpr uint32_t common_numbers = 128, most_encodes_of_chunk = common_numbers - 1;
+static_assert(Step::common_ordinals <= common_numbers);
 
 // One rank, somewhere in its schedule.
 struct Run {
@@ -251,7 +254,7 @@ private:
         if (!step.has(Step::common))
             return expressions_.encode(value, place(run, step.chunk), number, is_inner);
         const Expression made = expressions_.encode(value, orders_[step.chunk].place(step.peer),
-                                                    step.ordinal, is_inner);
+                                                    common_numbers + step.ordinal, is_inner);
         Common &common = commons_[made];
         if (common.makers++ == 0) common.first = {run.team.rank, run.next};
         common.is_owned |= step.peer == run.team.rank;
