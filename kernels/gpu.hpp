@@ -13,7 +13,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 namespace qccl {
@@ -73,15 +72,6 @@ struct GpuTraits {
     // Kernels of several GPUs can wait for each other's words (kernels/gpu_meeting.hpp).
     bool can_meet = false;
 };
-
-// Of a slot as runtimes number it; empty: of none, which is -1.
-inline std::string bus_id_of(int domain, int bus, int device) {
-    if (domain < 0 || bus < 0 || device < 0) return {};
-    std::array<char, 48> text{};
-    std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.0", static_cast<unsigned>(domain),
-                  static_cast<unsigned>(bus), static_cast<unsigned>(device));
-    return text.data();
-}
 
 class Gpu {
 public:

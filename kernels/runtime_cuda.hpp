@@ -2,6 +2,7 @@
 // what only it has is asked for at run time.
 #pragma once
 
+#include "base/pci_address.hpp"
 #include "kernels/gpu.hpp"
 #include "kernels/gpu_kernels.hpp"
 
@@ -145,7 +146,9 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     const Status status = cudaGetDeviceProperties(&properties, device);
     if (!is_ok(status)) return status;
     traits.model = properties.name;
-    traits.bus_id = bus_id_of(properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+    traits.bus_id = pci_address(static_cast<unsigned>(properties.pciDomainID),
+                                static_cast<unsigned>(properties.pciBusID),
+                                static_cast<unsigned>(properties.pciDeviceID));
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_gates = driver().await_value != nullptr;

@@ -1,6 +1,7 @@
 // The names by which module.cu knows a vendor's runtime: the emulated one's.
 #pragma once
 
+#include "base/pci_address.hpp"
 #include "kernels/emulated_runtime/kernel_launch.hpp"
 #include "kernels/gpu.hpp"
 
@@ -63,7 +64,10 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     const Status status = qcclEmulatedGetDeviceProperties(&properties, device);
     if (!is_ok(status)) return status;
     traits.model = properties.name;
-    traits.bus_id = bus_id_of(properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+    if (properties.pciBusID >= 0)
+        traits.bus_id = pci_address(static_cast<unsigned>(properties.pciDomainID),
+                                    static_cast<unsigned>(properties.pciBusID),
+                                    static_cast<unsigned>(properties.pciDeviceID));
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.has_gates = true;

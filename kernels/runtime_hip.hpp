@@ -2,6 +2,7 @@
 // gates: a stream that waits for a word of the host holds a compute unit there.
 #pragma once
 
+#include "base/pci_address.hpp"
 #include "kernels/gpu.hpp"
 #include "kernels/gpu_kernels.hpp"
 
@@ -75,7 +76,9 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     if (const Status status = hipGetDeviceProperties(&properties, device); !is_ok(status))
         return status;
     traits.model = properties.name;
-    traits.bus_id = bus_id_of(properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+    traits.bus_id = pci_address(static_cast<unsigned>(properties.pciDomainID),
+                                static_cast<unsigned>(properties.pciBusID),
+                                static_cast<unsigned>(properties.pciDeviceID));
     traits.lanes = static_cast<uint32_t>(properties.warpSize);
     traits.multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
     traits.can_meet = false; // not proven where memory may be coarse-grained

@@ -17,15 +17,16 @@
 
 namespace qccl::perf {
 
-// With every port that leads out of it, as no job says which it uses.
+// With every interface that leads out of it, as no job says which it uses.
 static Result<Graph> this_machine() {
-    const DiscoveredMachine machine = discover_machine();
+    const DiscoveredMachine machine = discover_machine(GpuLinks::asked_for);
     if (!machine.warning.empty()) std::fprintf(stderr, "qccl-info: %s\n", machine.warning.c_str());
     if (!machine.instead_of_hardware.empty())
         std::fprintf(stderr, "qccl-info: this is not the hardware, but what %s says\n",
                      machine.instead_of_hardware.c_str());
     const std::vector<NetworkPort> ports = list_ports();
-    NetworkChoice choice;
+    QCCL_TRY(const Settings settings, read_settings(environ));
+    NetworkChoice choice = network_choice(settings);
     for (const NetworkPort &port : ports)
         if (port.is_up && !port.is_loopback && !port.is_internal)
             choice.interfaces.push_back(port.name);

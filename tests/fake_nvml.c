@@ -102,6 +102,7 @@ int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *is_active)
 
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, struct pci_info *info)
 {
+    if (gpus[number_of(gpu)].links[link].bus == 0) return not_supported;
     memset(info, 0xFF, sizeof *info);
     info->domain = gpus[number_of(gpu)].links[link].domain;
     info->bus = gpus[number_of(gpu)].links[link].bus;

@@ -13,7 +13,7 @@ void fake_nvml_begin(int tells_types, int starts);
 int fake_nvml_users(void);
 /* Returns the GPU's number. */
 int fake_nvml_add_gpu(const char *bus_id, int major, int minor);
-/* type: 0 to a GPU, 2 to a switch. */
+/* type: 0 to a GPU, 2 to a switch. Of a peer on bus 0 the driver cannot say where it is. */
 void fake_nvml_add_link(int gpu, int link, const char *peer, unsigned type, int is_active);
 /* Of this library. */
 const char *fake_nvml_path(void);

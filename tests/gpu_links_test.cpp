@@ -78,9 +78,9 @@ void add_node(const SysfsTree &sysfs, int number, const std::string &properties,
         sysfs.write(folder + "/io_links/" + std::to_string(i) + "/properties", links[i]);
 }
 
-std::string io_link(int type, int to, int megabytes) {
+std::string io_link(int type, int to, int megabytes, int hops = 1) {
     return "type " + std::to_string(type) + "\nversion_major 0\nnode_to " + std::to_string(to) +
-           "\nmax_bandwidth " + std::to_string(megabytes);
+           "\nweight " + std::to_string(15 * hops) + "\nmax_bandwidth " + std::to_string(megabytes);
 }
 
 // As Linux has them: processors first, and the way to these beside that to other GPUs.
@@ -90,7 +90,8 @@ void kfd_names_rates_and_versions() {
     add_node(sysfs, 0, "cpu_cores_count 64\nsimd_count 0", {io_link(2, 1, 16000)});
     add_node(sysfs, 1, gpu + "90010\nlocation_id 6912\ndomain 0",
              {io_link(2, 0, 16000), io_link(11, 2, 200000), io_link(11, 3, 50000)});
-    add_node(sysfs, 2, gpu + "90010\nlocation_id 17152\ndomain 0", {io_link(11, 1, 200000)});
+    add_node(sysfs, 2, gpu + "90010\nlocation_id 17152\ndomain 0",
+             {io_link(11, 1, 200000), io_link(11, 3, 0, 2)}); // through the one between them
     add_node(sysfs, 3, gpu + "90402\nlocation_id 40192\ndomain 1",
              {io_link(11, 1, 0), io_link(11, 9, 64000)});
     const GpuDetails found = find_xgmi(sysfs.root());
@@ -155,6 +156,17 @@ void nvml_finds_switches() {
     }
 }
 
+void a_link_whose_end_nobody_knows_is_none() {
+    for (const int tells_types : {1, 0}) {
+        fake_nvml_begin(tells_types, 1);
+        for (int gpu = 0; gpu < 2; gpu++) {
+            fake_nvml_add_gpu(bus_ids[gpu], 9, 0);
+            fake_nvml_add_link(gpu, 0, "0000:00:00.0", 0, 1);
+        }
+        CHECK(find_nvlinks(first_ids(2), fake_nvml_path()).links.empty());
+    }
+}
+
 void without_nvml_nothing_is_known() {
     fake_nvml_begin(1, 0);
     fake_nvml_add_gpu(bus_ids[0], 9, 0);
@@ -174,6 +186,7 @@ int main() {
         QTEST(damaged_files_of_kfd_say_nothing),
         QTEST(nvml_counts_the_links_between_gpus),
         QTEST(nvml_finds_switches),
+        QTEST(a_link_whose_end_nobody_knows_is_none),
         QTEST(without_nvml_nothing_is_known),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

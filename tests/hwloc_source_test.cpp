@@ -42,7 +42,7 @@ private:
 };
 
 void this_machine_has_the_processors_of_this_thread() {
-    const DiscoveredMachine found = discover_machine();
+    const DiscoveredMachine found = discover_machine(GpuLinks::asked_for);
     CHECK(check(found.graph, "hwloc"));
     CHECK(found.graph.vertex(0).kind == VertexKind::machine);
     CHECK(found.instead_of_hardware.empty());
@@ -51,12 +51,12 @@ void this_machine_has_the_processors_of_this_thread() {
         for (uint32_t cpu = 0; cpu < CpuSet::most_cpus; cpu++)
             if (found.graph.vertex(numa).cpus.has(cpu)) all.add(cpu);
     CHECK(!allowed_cpus().is_empty() && all.contains(allowed_cpus()));
-    CHECK(discover_machine().graph == found.graph);
+    CHECK(discover_machine(GpuLinks::asked_for).graph == found.graph);
 }
 
 void synthetic_machines_have_their_nodes() {
     const Variable synthetic("HWLOC_SYNTHETIC", "pack:2 group:2 [numa] pu:3");
-    const DiscoveredMachine found = discover_machine();
+    const DiscoveredMachine found = discover_machine(GpuLinks::asked_for);
     CHECK(found.warning.empty());
     CHECK(found.instead_of_hardware == "HWLOC_SYNTHETIC=pack:2 group:2 [numa] pu:3");
     CHECK(found.graph.of_kind(VertexKind::package).size() == 2);
@@ -71,7 +71,7 @@ void synthetic_machines_have_their_nodes() {
 void hwloc_reads_a_file_instead() {
     const HwlocFile file(hwloc_file());
     const Variable variable("HWLOC_XMLFILE", file.path());
-    const DiscoveredMachine found = discover_machine();
+    const DiscoveredMachine found = discover_machine(GpuLinks::asked_for);
     CHECK(found.warning.empty());
     CHECK(found.instead_of_hardware == std::string("HWLOC_XMLFILE=") + file.path());
     const auto parsed = parse_hwloc_xml(hwloc_file(), "m.xml");
@@ -82,7 +82,7 @@ void hwloc_reads_a_file_instead() {
 void a_file_that_hwloc_cannot_read_leaves_a_plain_machine() {
     const HwlocFile file("<topology version=\"2.0\"><object type=\"Mach");
     const Variable variable("HWLOC_XMLFILE", file.path());
-    const DiscoveredMachine found = discover_machine();
+    const DiscoveredMachine found = discover_machine(GpuLinks::asked_for);
     CHECK(found.graph == plain_machine(allowed_cpus()));
     CHECK(found.warning == std::string("HWLOC_XMLFILE=") + file.path() + ": hwloc " +
                                hwloc_version() +

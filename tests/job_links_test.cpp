@@ -31,6 +31,9 @@ void the_slowest_host_sets_the_rate() {
     const auto rate_of = [](const char *text) { return far_link(job_of(text))->bytes_per_ns; };
     const double fast = net(LinkClass::rdma, 12.5), slow = net(LinkClass::tcp, 1.25);
     CHECK(rate_of("2 x node(nic:12.5 nic:1.25)") == fast);
+    CHECK(rate_of("2 x node(nic:1.25 nic:12.5)") == fast);
+    CHECK(rate_of("2 x node(2 numa nic:1.25 nic:12.5)") == fast);
+    CHECK(rate_of("2 x node(2 numa nic:12.5 nic:1.25)") == fast);
     CHECK(rate_of("node(nic:12.5 nic:1.25) + node(nic:1.25)") == slow);
     CHECK(far_link(job_of("2 x node() net:12.5"))->link_class == LinkClass::rdma);
     CHECK(far_link(job_of("node(nic:12.5) + node(nic:1.25)"))->link_class == LinkClass::tcp);
@@ -51,7 +54,7 @@ void nics_that_ranks_are_near_to_count_together() {
     take_link(*far_link(job_of("2 x node(8 gpu) net:50x8", 16)), {}, speeds);
     CHECK(speeds.far_bytes_per_ns == 8 * one && speeds.far_rank_bytes_per_ns == one);
     CHECK(!far_link(job_of("2 x node(8 gpu) net:50", 16))->rank_bytes_per_ns);
-    // One of them does not say how fast it is.
+    // One of them does not say how fast it is, and counts for nothing.
     JobTopology job = job_of("2 x node(2 gpu) net:50x2");
     Graph graph;
     for (const Vertex &vertex : job.graph.vertices()) graph.add(vertex);
@@ -62,7 +65,7 @@ void nics_that_ranks_are_near_to_count_together() {
         graph.connect(link);
     }
     job.graph = graph;
-    CHECK(!far_link(job)->bytes_per_ns);
+    CHECK(far_link(job)->bytes_per_ns == one);
 }
 
 void hosts_without_ranks_do_not_count() {

@@ -30,7 +30,7 @@ MAY_KNOW = {
     "include": ["include"],
 }
 # No threads, clocks, environment, sockets or devices: their tests need nothing else.
-PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/cpu_set", "topology/hwloc_tree", "topology/hwloc_xml"]
+PURE = ["lib/schedule", "lib/coll", "lib/plan", "lib/codec", "lib/record", "topology/graph", "topology/gpu_links", "topology/cpu_set", "topology/hwloc_tree", "topology/hwloc_xml"]
 IMPURE = re.compile(r"<(thread|mutex|condition_variable|atomic|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|"
                     r"pthread\.h|unistd\.h|sched\.h|fcntl\.h|poll\.h|sys/.*|netinet/.*|arpa/.*|linux/.*|hwloc.*|cuda.*|hip.*|ucp/.*|mpi\.h)>|"
                     r"\b(getenv|environ|clock_gettime)\b")

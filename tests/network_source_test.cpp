@@ -167,12 +167,27 @@ void a_job_uses_rdma_or_else_its_interfaces() {
     CHECK(connected({{"eth0"}}) == "nic 1 (0000:1b:00.0) rdma 25;");
     CHECK(connected({{"eth0"}, "mlx5_0:1"}) == "nic 1 (0000:1b:00.0) rdma 25;");
     CHECK(connected({{"eth0"}, "mlx5_0:2,eth0"}) == "nic 0 (0000:03:00.0) tcp 3.125;");
-    for (const char *transports : {"all", "tcp,rc", "ud_v", "ib", "^tcp", "^sm,tcp"})
+    for (const char *transports :
+         {"all", "tcp,rc", "ud_v", "ib", "\\rc_mlx5", "^tcp", "^sm,tcp", "^rc,ud"})
         CHECK(connected({{"eth0"}, "", transports}) == "nic 1 (0000:1b:00.0) rdma 25;");
-    for (const char *transports : {"tcp", "tcp,self", "^ib"})
+    for (const char *transports :
+         {"tcp", "tcp,self", "rdma", "^ib", "^tcp,ib", "^rc,ud,dc", "^all"})
         CHECK(connected({{"eth0"}, "", transports}) == "nic 0 (0000:03:00.0) tcp 3.125;");
     sysfs.add_rdma("mlx5_0", "0000:1b:00.0", "200 Gb/sec (4X HDR)", "1: DOWN");
     CHECK(connected({{"eth0"}}) == "nic 0 (0000:03:00.0) tcp 3.125;");
+}
+
+void settings_come_before_those_of_ucx() {
+    setenv("UCX_TLS", "tcp", 1);
+    setenv("UCX_NET_DEVICES", "eth1", 1);
+    Settings settings;
+    CHECK(network_choice(settings) == NetworkChoice({}, "eth1", "tcp"));
+    settings.ucx_transports = "rc";
+    settings.ucx_devices = "mlx5_0:1";
+    CHECK(network_choice(settings) == NetworkChoice({}, "mlx5_0:1", "rc"));
+    unsetenv("UCX_TLS");
+    unsetenv("UCX_NET_DEVICES");
+    CHECK(network_choice({}) == NetworkChoice());
 }
 
 void this_machine_has_a_loopback() {
@@ -191,6 +206,7 @@ int main() {
         QTEST(rdma_ports_say_their_rate_in_words),
         QTEST(damaged_trees_leave_rates_unknown),
         QTEST(a_job_uses_rdma_or_else_its_interfaces),
+        QTEST(settings_come_before_those_of_ucx),
         QTEST(this_machine_has_a_loopback),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,12 +1,12 @@
 #include "topology/hwloc_source.hpp"
 
+#include "base/pci_address.hpp"
 #include "topology/hwloc_tree.hpp"
 #include "topology/kfd_source.hpp"
 #include "topology/nvml_source.hpp"
 
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -92,11 +92,7 @@ std::string_view info(hwloc_obj_t object, const char *name) {
 }
 
 void read_pci(const hwloc_obj_attr_u::hwloc_pcidev_attr_s &pci, HwlocObject &object) {
-    std::array<char, 24> bus_id{};
-    std::snprintf(bus_id.data(), bus_id.size(), "%04x:%02x:%02x.%01x",
-                  static_cast<unsigned>(pci.domain), static_cast<unsigned>(pci.bus),
-                  static_cast<unsigned>(pci.dev), static_cast<unsigned>(pci.func));
-    object.bus_id = bus_id.data();
+    object.bus_id = pci_address(pci.domain, pci.bus, pci.dev, pci.func);
     object.pci_class = pci.class_id;
     object.pci_vendor = pci.vendor_id;
     object.bytes_per_ns = pci.linkspeed > 0 ? static_cast<double>(pci.linkspeed) : 0;
@@ -130,7 +126,6 @@ std::string told_by_environment() {
     return {};
 }
 
-// hwloc's own components would open the GPUs.
 Graph with_links_of_gpus(const Graph &machine) {
     std::vector<std::string> bus_ids;
     for (const uint32_t gpu : machine.of_kind(VertexKind::gpu))
@@ -158,7 +153,7 @@ CpuSet allowed_cpus() {
     return cpus;
 }
 
-DiscoveredMachine discover_machine() {
+DiscoveredMachine discover_machine(GpuLinks links) {
     DiscoveredMachine found{.graph = {}, .instead_of_hardware = told_by_environment()};
     const std::string whence =
         found.instead_of_hardware.empty() ? "hwloc" : found.instead_of_hardware;
@@ -170,7 +165,10 @@ DiscoveredMachine discover_machine() {
         found.graph = graph_of(root);
         sound = check(found.graph, whence);
     }
-    if (sound && found.instead_of_hardware.empty()) found.graph = with_links_of_gpus(found.graph);
+    if (sound && links == GpuLinks::asked_for && found.instead_of_hardware.empty()) {
+        Graph linked = with_links_of_gpus(found.graph);
+        if (check(linked, "the GPUs' drivers")) found.graph = std::move(linked);
+    }
     if (sound) return found;
     found.warning = std::string(sound.error().text) +
                     "; this machine counts as one NUMA node with no GPU and no NIC";

@@ -1,11 +1,12 @@
-// What hwloc, and for links between GPUs their drivers, find out of the machine that this process
-// runs on. Used where a communicator is made
-// and by the tools. The first load in a process takes 10 to 50 ms, of which hwloc's plugins are
-// most; any thread may call it, and none is bound meanwhile.
+// The machine that this process runs on, as hwloc finds it, and if wanted the links between its
+// GPUs, as their drivers know them. Used where a communicator is made and by the tools. hwloc's
+// first load in a process takes 10 to 50 ms, of which its plugins are most; any thread may call it,
+// and none is bound meanwhile.
 #pragma once
 
 #include "topology/graph.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace qccl {
@@ -20,9 +21,12 @@ struct DiscoveredMachine {
     std::string instead_of_hardware = {};
 };
 
-// Opens no GPU, and asks no driver where something else is read than the machine. hwloc reads its
-// own variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
-DiscoveredMachine discover_machine();
+// hwloc opens no GPU, but NVIDIA's driver wakes those whose links it is asked for, which can take
+// seconds. No driver is asked where hwloc reads something else than the machine.
+enum class GpuLinks : uint8_t { left_out, asked_for };
+
+// hwloc reads its own variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
+DiscoveredMachine discover_machine(GpuLinks links);
 
 // The processors that the calling thread may run on.
 CpuSet allowed_cpus();

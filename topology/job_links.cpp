@@ -21,49 +21,40 @@ constexpr Speeds::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_n
 // What a machine sends and receives by the NICs that its ranks use.
 struct Line {
     LinkClass link_class = LinkClass::tcp;
-    double bytes_per_ns = -1;      // 0: unknown; less: the machine has none
-    double rank_bytes_per_ns = -1; // of the slowest of them
+    double nic_bytes_per_ns = -1; // of its fastest; 0: unknown; less: the machine has none
     double latency_ns = 0;
+    std::set<uint32_t> nics = {}; // that are as fast, and nearest to a rank
+
+    // Sockets of all ranks share one.
+    double bytes_per_ns() const {
+        const bool is_shared = link_class == LinkClass::tcp || nics.empty();
+        return is_shared ? nic_bytes_per_ns : nic_bytes_per_ns * static_cast<double>(nics.size());
+    }
 };
 
-// A NIC's link to the network. Nothing: it has none.
-std::optional<Line> line_of(const Graph &graph, uint32_t nic) {
-    for (const uint32_t number : graph.links_of(nic)) {
-        const Link &link = graph.link(number);
-        const double rate = link.bytes_per_ns * row(link.link_class).efficiency;
-        if (is_between_machines(link.link_class))
-            return Line{link.link_class, rate, rate, link.latency_ns};
-    }
-    return std::nullopt;
-}
+double sustained(const Link &link) { return link.bytes_per_ns * row(link.link_class).efficiency; }
 
-// Over RDMA each rank has the NIC that is nearest to it, as UCX chooses among those of one rate;
-// sockets of all ranks share the fastest.
-void add(const Line &nic, Line &machine) {
-    const bool is_faster = nic.bytes_per_ns > machine.bytes_per_ns;
-    if (machine.bytes_per_ns < 0 || nic.link_class != machine.link_class ||
-        nic.link_class == LinkClass::tcp) {
-        if (is_faster) machine = nic;
-        return;
-    }
-    const bool are_known = nic.bytes_per_ns > 0 && machine.bytes_per_ns > 0;
-    machine.bytes_per_ns = are_known ? machine.bytes_per_ns + nic.bytes_per_ns : 0;
-    machine.rank_bytes_per_ns = std::min(machine.rank_bytes_per_ns, nic.bytes_per_ns);
-    machine.latency_ns = std::max(machine.latency_ns, nic.latency_ns);
-}
-
+// UCX takes the fastest NICs, and over RDMA of these the one that is nearest to the rank.
 std::map<uint32_t, Line> lines_of(const JobTopology &job) {
     std::map<uint32_t, Line> lines;
     for (const uint32_t place : job.places) lines[job.graph.machine_of(place)] = {};
-    std::vector<uint32_t> nics = nearest_nics(job.graph, job.places);
-    std::ranges::sort(nics);
-    nics.erase(std::ranges::unique(nics).begin(), nics.end());
-    for (const uint32_t nic : nics)
-        if (const auto line = nic == no_vertex ? std::nullopt : line_of(job.graph, nic))
-            add(*line, lines[job.graph.machine_of(nic)]);
-    // A job of machines that are nothing but links to a network.
-    for (auto &[machine, line] : lines)
-        if (line.bytes_per_ns < 0) line = line_of(job.graph, machine).value_or(line);
+    std::map<uint32_t, double> rates; // by NIC
+    for (const Link &link : job.graph.links()) {
+        if (!is_between_machines(link.link_class)) continue;
+        for (const uint32_t end : {link.from, link.to}) {
+            const auto line = lines.find(job.graph.machine_of(end));
+            if (line == lines.end()) continue;
+            rates[end] = sustained(link);
+            if (sustained(link) > line->second.nic_bytes_per_ns)
+                line->second = {link.link_class, sustained(link), link.latency_ns};
+        }
+    }
+    for (const uint32_t nic : nearest_nics(job.graph, job.places)) {
+        if (nic == no_vertex) continue;
+        Line &line = lines[job.graph.machine_of(nic)];
+        const auto rate = rates.find(nic);
+        if (rate != rates.end() && rate->second == line.nic_bytes_per_ns) line.nics.insert(nic);
+    }
     return lines;
 }
 
@@ -72,20 +63,19 @@ std::map<uint32_t, Line> lines_of(const JobTopology &job) {
 std::optional<FarLink> far_link(const JobTopology &job) {
     const std::map<uint32_t, Line> lines = lines_of(job);
     if (lines.size() < 2) return std::nullopt;
-    constexpr double no_limit = std::numeric_limits<double>::infinity();
-    Line slowest{LinkClass::gpudirect_rdma, no_limit, no_limit, 0};
+    FarLink slowest{LinkClass::gpudirect_rdma, std::nullopt, std::nullopt, 0};
+    double rate = std::numeric_limits<double>::infinity(), nic_rate = rate;
     for (const auto &[machine, line] : lines) {
         slowest.link_class = std::max(slowest.link_class, line.link_class);
-        slowest.bytes_per_ns = std::min(slowest.bytes_per_ns, line.bytes_per_ns);
-        slowest.rank_bytes_per_ns = std::min(slowest.rank_bytes_per_ns, line.rank_bytes_per_ns);
+        rate = std::min(rate, line.bytes_per_ns());
+        nic_rate = std::min(nic_rate, line.nic_bytes_per_ns);
         slowest.latency_ns = std::max(slowest.latency_ns, line.latency_ns);
     }
     constexpr double ends = 2;
-    FarLink link{slowest.link_class, std::nullopt, std::nullopt, ends * slowest.latency_ns};
-    if (slowest.bytes_per_ns > 0) link.bytes_per_ns = slowest.bytes_per_ns;
-    if (slowest.bytes_per_ns > slowest.rank_bytes_per_ns)
-        link.rank_bytes_per_ns = slowest.rank_bytes_per_ns;
-    return link;
+    slowest.latency_ns *= ends;
+    if (rate > 0) slowest.bytes_per_ns = rate;
+    if (rate > nic_rate) slowest.rank_bytes_per_ns = nic_rate;
+    return slowest;
 }
 
 void take_link(const FarLink &link, const Settings &settings, Speeds &speeds) {

@@ -13,8 +13,8 @@
 
 namespace qccl {
 
-// Between hosts: of each host with ranks those NICs count together that are nearest to its ranks,
-// without RDMA the fastest of them; and of the hosts the slowest.
+// Between hosts: of each host with ranks the fastest NIC counts, over RDMA together with those as
+// fast that are nearest to other ranks; and of the hosts the slowest.
 struct FarLink {
     LinkClass link_class = LinkClass::tcp;
     std::optional<double> bytes_per_ns;      // nothing: a host's NICs say no rate

@@ -1,5 +1,6 @@
 #include "topology/kfd_source.hpp"
 
+#include "base/pci_address.hpp"
 #include "topology/data_sheets.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uint32_t most_nodes = 1024, most_links = 1024; // of a machine; of a node
 constexpr uint64_t xgmi_type = 11;                       // CRAT's, of an io_link
+constexpr uint64_t weight_of_hop = 15;                   // likewise, of xGMI
 constexpr double megabytes = 1e-3;                       // a second, in bytes a nanosecond
 constexpr double most_rate = 1e4;                        // that a file may say
 
@@ -41,11 +43,9 @@ uint64_t value_of(const Properties &properties, std::string_view name) {
 
 // Function, device and bus in 3, 5 and 8 bits.
 std::string bus_id_of(const Properties &gpu) {
-    const uint64_t domain = value_of(gpu, "domain"), place = value_of(gpu, "location_id");
-    char text[32];
-    std::snprintf(text, sizeof text, "%04" PRIx64 ":%02" PRIx64 ":%02" PRIx64 ".%" PRIx64,
-                  domain & 0xFFFFFFFF, place >> 8 & 0xFF, place >> 3 & 0x1F, place & 7);
-    return text;
+    const auto domain = static_cast<unsigned>(value_of(gpu, "domain")),
+               place = static_cast<unsigned>(value_of(gpu, "location_id"));
+    return pci_address(domain, place >> 8 & 0xFF, place >> 3 & 0x1F, place & 7);
 }
 
 // 90402 is gfx942 and 90010 gfx90a: two digits each for the minor version and the stepping.
@@ -90,6 +90,7 @@ GpuDetails find_xgmi(const std::string &root) {
             if (link.empty()) break;
             const auto peer = gpus.find(value_of(link, "node_to"));
             if (value_of(link, "type") != xgmi_type || peer == gpus.end()) continue;
+            if (value_of(link, "weight") > weight_of_hop) continue; // by way of other GPUs
             // What the driver says is for one way; older ones say nothing.
             double said = static_cast<double>(value_of(link, "max_bandwidth")) * megabytes;
             if (said > most_rate) said = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -145,38 +146,39 @@ void list_rdma_ports(const std::string &root, std::vector<NetworkPort> &ports) {
         }
 }
 
-// "mlx5_0:1" or "mlx5_0" of a list.
-// Whether one of a list's words names the transport or a variant of it, as rc does rc_mlx5 and
-// rc_x.
-bool names(std::string_view list, std::string_view transport) {
-    while (!list.empty()) {
-        const size_t comma = std::min(list.find(','), list.size());
-        if (list.substr(0, comma).starts_with(transport)) return true;
-        list.remove_prefix(std::min(comma + 1, list.size()));
+// The words of a list with commas between them.
+std::vector<std::string_view> words_of(std::string_view list) {
+    std::vector<std::string_view> words;
+    for (size_t comma = 0; comma != list.npos;
+         list.remove_prefix(std::min(comma + 1, list.size()))) {
+        comma = list.find(',');
+        words.push_back(list.substr(0, comma));
     }
-    return false;
+    return words;
 }
 
-// Whether UCX may use transports of adapters with RDMA.
+// "mlx5_0:1" or "mlx5_0" of a list.
+bool is_listed(const NetworkPort &port, std::string_view devices) {
+    if (devices.empty() || devices == "all") return true;
+    return std::ranges::any_of(words_of(devices), [&](std::string_view device) {
+        return device == port.name || device == port.name + ":" + std::to_string(port.number);
+    });
+}
+
+// Whether UCX may use the transports of adapters with RDMA: by these names, or such as rc_mlx5.
 bool allows_rdma(std::string_view transports) {
     if (transports.empty()) return true;
     const bool excludes = transports.front() == '^';
-    if (excludes) return !names(transports.substr(1), "ib");
-    constexpr std::string_view of_rdma[] = {"all", "ib", "rc", "ud", "dc"};
-    return std::ranges::any_of(of_rdma,
-                               [&](std::string_view name) { return names(transports, name); });
-}
-
-bool is_listed(const NetworkPort &port, std::string_view devices) {
-    if (devices.empty() || devices == "all") return true;
-    while (!devices.empty()) {
-        const size_t comma = std::min(devices.find(','), devices.size());
-        const std::string_view device = devices.substr(0, comma);
-        devices.remove_prefix(std::min(comma + 1, devices.size()));
-        if (device == port.name || device == port.name + ":" + std::to_string(port.number))
-            return true;
-    }
-    return false;
+    const std::vector<std::string_view> words = words_of(transports.substr(excludes ? 1 : 0));
+    const auto has = [&](std::string_view name) {
+        return std::ranges::find(words, name) != words.end();
+    };
+    if (excludes) return !has("all") && !has("ib") && !(has("rc") && has("ud") && has("dc"));
+    return std::ranges::any_of(words, [](std::string_view word) {
+        if (word.starts_with('\\')) word.remove_prefix(1); // means just this one
+        const std::string_view family = word.substr(0, word.find('_'));
+        return word == "all" || word == "ib" || family == "rc" || family == "ud" || family == "dc";
+    });
 }
 
 // Whether the job can use it.
@@ -229,6 +231,16 @@ std::vector<NetworkPort> list_ports(const std::string &root) {
 double interface_rate(const std::string &name, const std::string &root) {
     const Interfaces interfaces(root);
     return root != "/" || interfaces.is_own(name) ? interfaces.rate(name) : 0;
+}
+
+NetworkChoice network_choice(const Settings &settings) {
+    const auto or_ucx = [](const std::optional<std::string> &setting, const char *variable) {
+        const char *const value = std::getenv(variable);
+        return setting ? *setting : std::string(value ? value : "");
+    };
+    return {.interfaces = {},
+            .devices = or_ucx(settings.ucx_devices, "UCX_NET_DEVICES"),
+            .transports = or_ucx(settings.ucx_transports, "UCX_TLS")};
 }
 
 Graph connect_to_network(const Graph &machine, const std::vector<NetworkPort> &ports,

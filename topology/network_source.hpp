@@ -3,6 +3,7 @@
 // may call it.
 #pragma once
 
+#include "base/settings.hpp"
 #include "topology/graph.hpp"
 
 #include <string>
@@ -41,7 +42,12 @@ struct NetworkChoice {
     std::string devices = {};
     // As UCX_TLS has it ("tcp", "rc,ud", "^tcp"); empty or "all": every transport.
     std::string transports = {};
+
+    bool operator==(const NetworkChoice &) const = default;
 };
+// The devices and transports of QCCL_UCX_DEVICES and QCCL_UCX_TLS or, where these leave it open, of
+// UCX's own variables. The interfaces are still to be named.
+NetworkChoice network_choice(const Settings &settings);
 
 // The machine within a network, with a link to it from each NIC that the job can use: where ports
 // with RDMA are up those, else the interfaces. One without a PCI device becomes a NIC of the

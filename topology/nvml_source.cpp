@@ -1,11 +1,11 @@
 #include "topology/nvml_source.hpp"
 
 #include "base/module.hpp"
+#include "base/pci_address.hpp"
 #include "topology/data_sheets.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <optional>
 
 namespace qccl {
@@ -64,10 +64,7 @@ public:
     std::string remote_bus_id(Handle gpu, uint32_t link) const {
         PciInfo info{};
         if (remote_(gpu, link, &info) != 0) return {};
-        std::array<char, 48> text{};
-        std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.0", info.domain, info.bus,
-                      info.device);
-        return text.data();
+        return pci_address(info.domain, info.bus, info.device);
     }
 
 private:
@@ -87,13 +84,14 @@ private:
     int (*remote_type_)(Handle, unsigned, unsigned *) = nullptr;
 };
 
-// The bus id of the GPU that a link leads to; empty: a switch. What is no GPU of this machine is
-// one where the driver cannot tell.
-std::string other_end(const Nvml &nvml, Handle gpu, uint32_t link,
-                      const std::vector<std::string> &gpus) {
+// The bus id of the GPU that a link leads to; empty: a switch, which is what is no GPU of this
+// machine where the driver cannot tell. Nothing: the driver says neither.
+std::optional<std::string> other_end(const Nvml &nvml, Handle gpu, uint32_t link,
+                                     const std::vector<std::string> &gpus) {
     const auto is_switch = nvml.leads_to_switch(gpu, link);
-    if (is_switch.value_or(false)) return {};
+    if (is_switch.value_or(false)) return std::string();
     std::string peer = nvml.remote_bus_id(gpu, link);
+    if (peer.empty()) return std::nullopt;
     const bool is_gpu = std::ranges::find(gpus, peer) != gpus.end();
     return is_gpu || is_switch ? peer : std::string();
 }
@@ -102,7 +100,8 @@ void add_links(const Nvml &nvml, Handle gpu, const std::string &bus_id,
                const std::vector<std::string> &gpus, GpuDetails &found) {
     std::map<std::string, uint32_t> count; // by the other end
     for (uint32_t link = 0; link < most_links; link++)
-        if (nvml.has_active(gpu, link)) count[other_end(nvml, gpu, link, gpus)]++;
+        if (nvml.has_active(gpu, link))
+            if (const auto end = other_end(nvml, gpu, link, gpus)) count[*end]++;
     const double one = nvlink_rate(found.arch[bus_id]);
     for (const auto &[peer, links] : count)
         found.links.push_back({.from = bus_id,

@@ -1,6 +1,7 @@
 // The links between NVIDIA's GPUs, as NVIDIA's management library has them. Used where a
 // communicator is made and by the tools. The library is looked for when it is needed, so that
-// nothing depends on it; it opens no context on a GPU. Any thread may call it.
+// nothing depends on it. It opens no context, but its driver wakes the GPUs, which can take seconds
+// where nothing keeps them awake. Any thread may call it.
 #pragma once
 
 #include "topology/gpu_links.hpp"

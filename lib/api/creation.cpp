@@ -100,9 +100,10 @@ private:
     bool are_on_gpus_alike_ = false;
     bool are_codecs_alike_ = true; // all ranks' kernels are as fast
     double ranks_per_gpu_ = 0;
-    CodecRates codec_rates_;                            // of all ranks' processors
-    std::shared_ptr<const Measured> measured_;          // rank 0's; null: nothing
-    std::vector<Agreement> agreements_;                 // of all ranks
+    CodecRates codec_rates_;                   // of all ranks' processors
+    std::shared_ptr<const Measured> measured_; // rank 0's; null: nothing
+    std::vector<Agreement> agreements_;        // of all ranks
+    NodeQuestion node_question_;
     NodeDiscovery discovery_;                           // of each host's first rank
     std::optional<TopologyExchange> topology_exchange_; // of several ranks
     std::shared_ptr<const JobTopology> topology_;
@@ -169,7 +170,8 @@ void Creation::begin_topology(std::vector<Agreement> all, const Device &device) 
                          .rack = rack_of(agreements_[rank])});
     topology_exchange_.emplace(bootstrap_.rank(), std::move(hosts),
                                device.gpu ? device.gpu->traits().bus_id : std::string());
-    if (topology_exchange_->is_leader()) discovery_.start(node_network(settings_));
+    node_question_ = node_question(settings_, gpus_ != 0);
+    if (topology_exchange_->is_leader()) discovery_.start(node_question_);
 }
 
 // A NUMA node that a rank has been given by QCCL_NODE stands.
@@ -178,7 +180,7 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
     if (topology_exchange_) {
         NodeTopologyRef node = topology_exchange_->is_leader()
                                    ? discovery_.finish()
-                                   : known_node_topology(node_network(settings_));
+                                   : known_node_topology(node_question_);
         // The leader is the first of the ranks whose memory this one has mapped.
         QCCL_TRY(AgreedTopology agreed,
                  topology_exchange_->run(std::move(node), transport.outbox(),
@@ -188,7 +190,7 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
             log.warn("%s", node->warning.c_str());
         else if (!node->origin.empty())
             log.info("topology from %s", node->origin.c_str());
-        keep_node_topology(node_network(settings_), node);
+        keep_node_topology(node_question_, node);
         topology_ = std::move(agreed.job);
         if (std::ranges::none_of(agreements_, has_node)) ring = ring_of(*topology_);
         for (size_t rank = 0; rank < agreements_.size(); rank++)

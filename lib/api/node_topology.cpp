@@ -6,9 +6,7 @@
 #include "topology/graph_text.hpp"
 #include "topology/hwloc_source.hpp"
 #include "topology/hwloc_tree.hpp"
-#include "topology/network_source.hpp"
 
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -22,7 +20,7 @@ namespace {
 // child that is forked then would find hwloc's own locks held for ever.
 struct KnownNode {
     std::mutex mutex;
-    NodeNetwork network;
+    NodeQuestion question;
     NodeTopologyRef topology;
 };
 
@@ -42,12 +40,12 @@ NodeTopology with_text(const Graph &graph) {
     return topology;
 }
 
-NodeTopologyRef discover_node(const NodeNetwork &network) {
-    DiscoveredMachine machine = discover_machine();
-    NetworkChoice choice{
-        .interfaces = {}, .devices = network.devices, .transports = network.transports};
+NodeTopologyRef discover_node(const NodeQuestion &question) {
+    DiscoveredMachine machine =
+        discover_machine(question.has_gpus ? GpuLinks::asked_for : GpuLinks::left_out);
+    NetworkChoice choice = question.network;
     // A setting that names no interface is refused where the ranks connect.
-    if (const auto endpoints = choose_endpoints(network.interfaces))
+    if (const auto endpoints = choose_endpoints(question.interfaces))
         choice.interfaces = interfaces_with(*endpoints);
     NodeTopology topology = with_text(connect_to_network(machine.graph, list_ports(), choice));
     topology.warning = std::move(machine.warning);
@@ -57,29 +55,25 @@ NodeTopologyRef discover_node(const NodeNetwork &network) {
 
 } // namespace
 
-NodeNetwork node_network(const Settings &settings) {
-    const auto or_ucx = [](const std::optional<std::string> &setting, const char *variable) {
-        const char *const value = std::getenv(variable);
-        return setting ? *setting : std::string(value ? value : "");
-    };
+NodeQuestion node_question(const Settings &settings, bool has_gpus) {
     return {.interfaces = settings.socket_interface.value_or(""),
-            .devices = or_ucx(settings.ucx_devices, "UCX_NET_DEVICES"),
-            .transports = or_ucx(settings.ucx_transports, "UCX_TLS")};
+            .network = network_choice(settings),
+            .has_gpus = has_gpus};
 }
 
-NodeTopologyRef known_node_topology(const NodeNetwork &network) {
+NodeTopologyRef known_node_topology(const NodeQuestion &question) {
     KnownNode &known = known_node();
     const std::lock_guard guard(known.mutex);
-    return known.network == network ? known.topology : nullptr;
+    return known.question == question ? known.topology : nullptr;
 }
 
-void keep_node_topology(const NodeNetwork &network, const NodeTopologyRef &topology) {
+void keep_node_topology(const NodeQuestion &question, const NodeTopologyRef &topology) {
     NodeTopology kept = *topology; // without what has been said by now
     kept.warning.clear();
     kept.origin.clear();
     KnownNode &known = known_node();
     const std::lock_guard guard(known.mutex);
-    known.network = network;
+    known.question = question;
     known.topology = std::make_shared<const NodeTopology>(std::move(kept));
 }
 
@@ -97,14 +91,14 @@ Result<NodeTopologyRef> read_node_topology(std::string text) {
     return std::make_shared<const NodeTopology>(std::move(topology));
 }
 
-void NodeDiscovery::start(const NodeNetwork &network) {
-    network_ = network;
-    found_ = known_node_topology(network);
+void NodeDiscovery::start(const NodeQuestion &question) {
+    question_ = question;
+    found_ = known_node_topology(question);
     if (found_) return;
     auto thread = QuietThread::start(topology_thread_name, [this] {
         const Done done = contained([&]() -> Done {
             const std::lock_guard guard(known_node().mutex);
-            found_ = discover_node(network_);
+            found_ = discover_node(question_);
             return {};
         });
         if (!done) found_ = nullptr;

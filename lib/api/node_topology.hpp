@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "base/settings.hpp"
 #include "topology/graph.hpp"
+#include "topology/network_source.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -24,22 +25,20 @@ struct NodeTopology {
 };
 using NodeTopologyRef = std::shared_ptr<const NodeTopology>;
 
-// Which interfaces, devices and transports the job may use, as the settings have them.
-struct NodeNetwork {
+// What of the machine matters to a job.
+struct NodeQuestion {
     std::string interfaces; // QCCL_SOCKET_IFNAME
-    std::string devices;    // QCCL_UCX_DEVICES, else UCX_NET_DEVICES
-    std::string transports; // QCCL_UCX_TLS, else UCX_TLS
+    NetworkChoice network;  // as network_choice() has it
+    bool has_gpus = false;  // a rank of the job has one, so that links between them count
 
-    bool operator==(const NodeNetwork &) const = default;
+    bool operator==(const NodeQuestion &) const = default;
 };
+NodeQuestion node_question(const Settings &settings, bool has_gpus);
 
-// Unset settings leave it to UCX's own variables.
-NodeNetwork node_network(const Settings &settings);
-
-// What the process knows with these settings; null: nothing yet. Any thread.
-NodeTopologyRef known_node_topology(const NodeNetwork &network);
+// What the process knows that answers it; null: nothing yet. Any thread.
+NodeTopologyRef known_node_topology(const NodeQuestion &question);
 // Replaces it, and forgets its warning. Any thread.
-void keep_node_topology(const NodeNetwork &network, const NodeTopologyRef &topology);
+void keep_node_topology(const NodeQuestion &question, const NodeTopologyRef &topology);
 
 // Stands in for what cannot be used; `why` becomes part of the warning.
 NodeTopologyRef plain_node_topology(const char *why);
@@ -52,12 +51,12 @@ Result<NodeTopologyRef> read_node_topology(std::string text);
 // `warning` says so.
 class NodeDiscovery {
 public:
-    void start(const NodeNetwork &network);
+    void start(const NodeQuestion &question);
     // Waits for the thread.
     NodeTopologyRef finish();
 
 private:
-    NodeNetwork network_;
+    NodeQuestion question_;
     NodeTopologyRef found_;
     QuietThread thread_;
 };
