@@ -102,9 +102,12 @@ static Result<ScheduleOf> find_schedules(const ScheduleQuestion &question, Theor
     QCCL_TRY(std::vector<Section> sections, read_sections(question));
     theorem.ranks = static_cast<uint32_t>(sections.size());
     theorem.root = sections[0].team.root;
-    return ScheduleOf([sections = std::move(sections)](uint32_t rank) -> Result<Schedule> {
-        return sections[rank].schedule;
-    });
+    const bool has_codec = question.codec.has_value();
+    return ScheduleOf(
+        [has_codec, sections = std::move(sections)](uint32_t rank) -> Result<Schedule> {
+            const Schedule &schedule = sections[rank].schedule;
+            return has_codec && !schedule.is_placed ? place_codec(schedule) : schedule;
+        });
 }
 
 static Done print_synchronous_proof(const ScheduleOf &schedules, uint32_t ranks) {

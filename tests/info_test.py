@@ -178,6 +178,14 @@ class Proofs(unittest.TestCase):
         for algorithm in ("ring", "direct", "oneshot", "halving", "tree", "tree:shape=double", "doubling", "hierarchy:outer=halving"):
             info("verify", "all_reduce", "--algo", algorithm, "--ranks", "33", "--codec", "int4")
 
+    def test_a_codec_is_placed_before_the_proof(self):
+        text = text_of("all_reduce", "doubling", 5)
+        self.assertIn("with int4 holds", info("verify", "all_reduce", "--algo", "doubling", "--file", "-", "--codec", "int4", text_in=text).stdout)
+        apart = re.sub(r" #\d+ common \d+", "", text)
+        self.assertNotEqual(apart, text)
+        refused = info("verify", "all_reduce", "--algo", "doubling", "--file", "-", "--codec", "int4", text_in=apart, expect=1)
+        self.assertIn("stores other bytes than rank", refused.stderr)
+
     def test_synchronous_sends(self):
         done = info("verify", "broadcast", "--algo", "ring", "--ranks", "8", "--synchronous")
         self.assertIn("sends and receives may block", done.stdout)

@@ -32,7 +32,10 @@ struct Mutant {
 Schedule renumbered(Schedule s) {
     uint32_t next = 0;
     for (Step &step : s.steps)
-        if (step.verb == Verb::encode) step.ordinal = next++;
+        if (step.verb == Verb::encode) {
+            if (!step.has(Step::common)) step.ordinal = next;
+            next++;
+        }
     return s;
 }
 

@@ -16,10 +16,12 @@
 
 namespace qccl {
 
-// Stands for a codec: loses bits, and loses others in every encode step, as noise does.
+// Stands for a codec: loses bits, and loses others in every encode step, as noise does. What one
+// step has rounded another rounds again.
 inline float quantize(float value, uint32_t rank, uint32_t ordinal) {
-    const float noise = static_cast<float>((rank * 31 + ordinal * 17) % 13) / 13.0F;
-    return std::floor(value * 64.0F + noise) / 64.0F;
+    const uint32_t step = (rank * 31 + ordinal * 17) % 13;
+    const float noise = static_cast<float>(step) / 13.0F, levels = 64.0F + static_cast<float>(step);
+    return std::floor(value * levels + noise) / levels;
 }
 
 class ScheduleTwin {
@@ -111,8 +113,9 @@ private:
         }
         float value = at(rank, step.src);
         if (step.has(Step::finishes)) value /= ranks;
-        at(rank, step.dst) =
-            step.verb == Verb::encode ? quantize(value, rank, step.ordinal) : value;
+        at(rank, step.dst) = step.verb == Verb::encode
+                                 ? quantize(value, step.noise_rank(rank), step.ordinal)
+                                 : value;
     }
 
     std::vector<Schedule> schedules_;
