@@ -56,7 +56,7 @@ class Calibration(unittest.TestCase):
             status, said, warned = explain(*[self.write(self.folder / "figures", text)] * RANKS)
             self.assertEqual(status, [0, 0], warned)
             return re.search(r"(?m)^\* (\S+)", said)[1], "measured to take" in said
-        slow = dict.fromkeys(("direct", "ring", "halving", "tree", "tree:shape=double", "hierarchy", "oneshot"), 40)
+        slow = dict.fromkeys(("direct", "ring", "halving", "tree", "tree:shape=double", "hierarchy", "oneshot", "doubling"), 40)
         for algorithm in ("halving", "tree", "oneshot"):
             self.assertEqual(choice(2, {**slow, algorithm: 0.1}), (algorithm, True))
         usual, _ = choice(1, {})

@@ -40,7 +40,6 @@ static void rows_do_not_mix() {
     job.set(calls(0, CodecWidth::narrow), 2, 3);
     CHECK_EQ(job.of(calls(0, CodecWidth::narrow), 512), 3.0);
     CHECK_EQ(job.of(calls(0), 512), 1.0);
-    CHECK_EQ(job.of(calls(1, CodecWidth::narrow), 512), 1.0);
     CHECK_EQ(job.of({.collective = Collective::all_gather,
                      .algorithm = algorithms()[0],
                      .width = CodecWidth::narrow},
@@ -49,6 +48,17 @@ static void rows_do_not_mix() {
     CHECK_EQ(job.measured(calls(0, CodecWidth::narrow), 2), 3.0);
     CHECK_EQ(job.measured(calls(0, CodecWidth::narrow), 3), 0.0);
     CHECK_EQ(job.of(calls(0, CodecWidth::wide), 512), 1.0);
+}
+
+// It is compared with the others by what makes these slowest.
+static void what_was_not_measured_has_the_largest_factor() {
+    Corrections job;
+    job.set(calls(0), 2, 3);
+    job.set(calls(1), 2, 5);
+    job.set(calls(2), 2, 0.5);
+    CHECK_EQ(job.of(calls(3), 512), 5.0);
+    CHECK_EQ(job.of(calls(3, CodecWidth::wide), 512), 1.0);
+    CHECK_EQ(job.of(calls(2), 512), 0.5);
 }
 
 static void codecs_of_like_width_are_alike() {
@@ -95,6 +105,7 @@ int main() {
         QTEST(nothing_measured_changes_nothing),
         QTEST(factors_follow_the_logarithm_of_the_size),
         QTEST(rows_do_not_mix),
+        QTEST(what_was_not_measured_has_the_largest_factor),
         QTEST(codecs_of_like_width_are_alike),
         QTEST(all_algorithms_of_the_planner_have_rows),
         QTEST(what_the_planner_does_not_choose_from_is_left_out),

@@ -38,17 +38,15 @@ void Corrections::set(const Calls &calls, size_t size, double factor) {
         rows_[*row][size] = static_cast<float>(std::clamp(factor, least, most));
 }
 
-double Corrections::of(const Calls &calls, uint64_t bytes) const {
-    const auto row = row_of(calls);
-    if (!row) return 1;
-    const Row &factors = rows_[*row];
+// Nothing where the row has no measurement.
+std::optional<double> Corrections::between(const Row &factors, uint64_t bytes) {
     std::optional<size_t> below, above;
     for (size_t i = 0; i < sizes.size(); i++) {
         if (factors[i] == 0) continue;
         if (sizes[i] <= bytes) below = i;
         if (sizes[i] >= bytes && !above) above = i;
     }
-    if (!below && !above) return 1;
+    if (!below && !above) return std::nullopt;
     const double from = static_cast<double>(factors[below.value_or(above.value_or(0))]),
                  to = static_cast<double>(factors[above.value_or(below.value_or(0))]);
     if (!below || !above || *below == *above) return below ? from : to;
@@ -56,6 +54,19 @@ double Corrections::of(const Calls &calls, uint64_t bytes) const {
         std::log(static_cast<double>(bytes) / static_cast<double>(sizes[*below])) /
         std::log(static_cast<double>(sizes[*above]) / static_cast<double>(sizes[*below]));
     return from * std::pow(to / from, part);
+}
+
+double Corrections::of(const Calls &calls, uint64_t bytes) const {
+    const auto row = row_of(calls);
+    if (!row) return 1;
+    if (const auto factor = between(rows_[*row], bytes)) return *factor;
+    std::optional<double> largest;
+    for (const Algorithm &other : algorithms()) {
+        const auto beside = row_of({calls.collective, other, calls.width});
+        if (const auto factor = beside ? between(rows_[*beside], bytes) : std::nullopt)
+            largest = std::max(*factor, largest.value_or(*factor));
+    }
+    return largest.value_or(1);
 }
 
 } // namespace qccl

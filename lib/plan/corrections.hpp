@@ -50,7 +50,9 @@ public:
     // from are left out.
     void set(const Calls &calls, size_t size, double factor);
     // Between the sizes that were measured it follows the logarithm of the size, beyond them it
-    // stays; 1 where nothing was measured.
+    // stays. An algorithm that was not measured, as one that is newer than the file, has the
+    // largest factor of those that were with the same calls, lest it be chosen for that alone; 1
+    // where nothing was.
     double of(const Calls &calls, uint64_t bytes) const;
 
 private:
@@ -58,6 +60,7 @@ private:
     using Row = std::array<float, sizes.size()>;
 
     static std::optional<size_t> row_of(const Calls &calls); // nothing: there is none
+    static std::optional<double> between(const Row &factors, uint64_t bytes);
 
     std::array<Row, collectives * most_algorithms * width_codecs.size()> rows_{};
 };
