@@ -29,8 +29,9 @@ namespace {
 constexpr const char *program = "qccl-perf calibrate";
 
 struct CalibrateArguments {
-    PerfArguments ranks; // of which only those options that say which ranks there are
-    std::string file;    // "-": standard output
+    PerfArguments ranks;      // of which only those options that say which ranks there are
+    std::string file;         // "-": standard output
+    bool is_in_cache = false; // in the user's cache directory, which is made where it is missing
 };
 
 std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
@@ -46,7 +47,8 @@ std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
                "that the library reads by itself)",
                take_text(parsed.file));
     if (auto answer = read_command_line(app, program, std::move(words))) return *answer;
-    if (parsed.file.empty()) parsed.file = calibration_path();
+    parsed.is_in_cache = parsed.file.empty();
+    if (parsed.is_in_cache) parsed.file = calibration_path();
     if (parsed.file.empty())
         return refusal(program, "there is no cache directory (neither HOME nor XDG_CACHE_HOME is "
                                 "set): name a file by --out");
@@ -60,7 +62,8 @@ Done check_file(const CalibrateArguments &arguments) {
     if (is_stdout(arguments)) return {};
     const std::filesystem::path path(arguments.file);
     std::error_code error;
-    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+    if (arguments.is_in_cache && path.has_parent_path())
+        std::filesystem::create_directories(path.parent_path(), error);
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
     // A device is not to be replaced by a file; where a link leads, is.
     const bool is_other = std::filesystem::exists(path, error) &&

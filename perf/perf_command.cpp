@@ -54,6 +54,9 @@ static void note_unused_variables(Plan &plan) {
         {"NCCL_TESTS_SPLIT", "all ranks are one group"},
         {"NCCL_TESTS_SPLIT_MASK", "all ranks are one group"},
         {"NCCL_TESTS_DEVICE", "--device names GPUs"}};
+    if (const char *const file = std::getenv("QCCL_PLAN_FILE"); file && *file)
+        plan.notes.emplace_back("of QCCL_PLAN_FILE no codec is used here: --codec says what is "
+                                "measured");
     for (const auto &[name, reason] : unused) {
         const char *const value = std::getenv(name);
         if (value && *value)

@@ -110,6 +110,9 @@ void a_guessed_gain_is_marked() {
     }
     row.guessed_bytes_per_ns = 0.125;
     const std::string table = audit_table(head, {&row, 1});
+    CHECK(has(table, "all ranks are on one host"));
+    row.has_hosts = true;
+    CHECK(!has(audit_table(head, {&row, 1}), "all ranks are on one host"));
     CHECK(has(table, "x?\n") && has(table, "taken for 0.125 GB/s; QCCL_LINK_RATE says it\n"));
     CHECK(has(audit_json(head, {&row, 1}), R"("rate_known": false)"));
 }

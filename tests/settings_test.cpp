@@ -107,9 +107,9 @@ static void a_wrong_value_is_refused_by_name() {
     for (const char *bad :
          {"QCCL_DEBUG=loud", "QCCL_PEER_TIMEOUT=0", "QCCL_PEER_TIMEOUT=soon", "QCCL_TIMEOUT=-1",
           "QCCL_CHECKSUM=yes", "QCCL_SEGMENT=0", "QCCL_ARENA=big", "QCCL_LANES=0", "QCCL_LANES=4K",
-          "QCCL_ONESHOT_MAX=1.5.5K", "QCCL_SPIN=often", "QCCL_LINK_LATENCY=0", "QCCL_LINK_RATE=10",
-          "QCCL_LINK_RATE=0gbit", "QCCL_PROGRESS_CPU=-1", "QCCL_INJECT=rank=3", "QCCL_PORT=0",
-          "QCCL_PORT=65536"}) {
+          "QCCL_ONESHOT_MAX=1.5.5K", "QCCL_SPIN=often", "QCCL_LINK_LATENCY=0",
+          "QCCL_LINK_LATENCY=5", "QCCL_LINK_RATE=10", "QCCL_LINK_RATE=0gbit",
+          "QCCL_PROGRESS_CPU=-1", "QCCL_INJECT=rank=3", "QCCL_PORT=0", "QCCL_PORT=65536"}) {
         const auto settings = read({bad});
         CHECK(!settings && settings.error().code == Code::invalid_argument);
         const std::string entry = bad;

@@ -183,9 +183,9 @@ class Replay(WhatIf):
         rules = plan.read_text().splitlines()
         self.assertEqual(rules[0], "qccl-plan version=1 rules=2")
         by_shape = {shape["count"]: shape["asked"] for shape in answer["shapes"]}
-        self.assertIn(f"codec=int8:min=0 algorithm={by_shape[1 << 20]['algorithm']} @collective=all_reduce,type=float,op=sum,count=1048576,ranks=4",
+        self.assertIn(f"codec=int8:min=0 algorithm={by_shape[1 << 20]['algorithm']} @collective=all_reduce,type=float,op=sum,count=1048576,ranks=4,nodes=4",
                       rules)
-        self.assertIn(f"algorithm={by_shape[1000]['algorithm']} @collective=all_reduce,type=int32,op=sum,count=1000,ranks=4", rules)
+        self.assertIn(f"algorithm={by_shape[1000]['algorithm']} @collective=all_reduce,type=int32,op=sum,count=1000,ranks=4,nodes=4", rules)
         again = self.answer(logs, "--rate", "1gbit", env={"QCCL_PLAN_FILE": str(plan)})
         self.assertEqual(again["asked"], answer["asked"])
 

@@ -21,6 +21,12 @@ template <auto parse> static auto parse_some(std::string_view text) {
     return value;
 }
 
+// A number without a unit is seconds, of which no message needs one.
+static std::optional<std::chrono::nanoseconds> parse_latency(std::string_view text) {
+    const auto value = parse_some<parse_duration>(text);
+    return value && *value <= std::chrono::seconds(1) ? value : std::nullopt;
+}
+
 static std::optional<uint64_t> parse_port(std::string_view text) {
     const auto value = parse_some<parse_count>(text);
     return value && *value <= UINT16_MAX ? value : std::nullopt;
@@ -125,9 +131,9 @@ static constexpr SettingRow table[] = {
      "on "
      "rank 0; auto: the one in the user's cache directory, if there is one",
      store_or_auto<&Settings::calibration, parse_text>},
-    {"QCCL_LINK_LATENCY", "auto", "a time above 0, such as 30us, or auto",
+    {"QCCL_LINK_LATENCY", "auto", "a time above 0 and up to 1s, such as 30us, or auto",
      "what the planner takes a message between hosts to need; auto: 5us",
-     store_or_auto<&Settings::link_latency, parse_some<parse_duration>>},
+     store_or_auto<&Settings::link_latency, parse_latency>},
     {"QCCL_LINK_RATE", "auto", "a rate a second such as 10gbit, 100G, 100Gbps or 12.5GB/s, or auto",
      "what the planner takes a host's link to carry each way; auto: as a calibration "
      "or NICs say; where they say nothing, nothing is encoded for its sake",

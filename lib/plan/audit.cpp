@@ -68,6 +68,7 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                  .guessed_bytes_per_ns = problem.has_hosts() && !tables.speeds.is_far_rate_known
                                              ? tables.speeds.far_bytes_per_ns
                                              : 0,
+                 .has_hosts = problem.has_hosts(),
                  .findings = {}};
     StepCounts counted;
     QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), tables, forced, &counted));

@@ -61,6 +61,7 @@ struct AuditRow {
     uint64_t calls = 0, samples = 0;
     uint64_t bytes = 0;                 // of a call's vector
     double guessed_bytes_per_ns = 0;    // between hosts, where the rate is unknown; 0: it is known
+    bool has_hosts = false;             // else memory is the bound, of which codecs save little
     std::vector<AuditFinding> findings; // by codec
 };
 

@@ -168,6 +168,9 @@ std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
                static_cast<Number>(head.other_calls));
     text += "NMSE: of results, estimated from samples of this rank's values; gain: predicted time "
             "without the codec over that with it\n";
+    if (std::ranges::none_of(rows, &AuditRow::has_hosts))
+        text += "all ranks are on one host, where memory is the bound: a codec gains little there, "
+                "or nothing\n";
     for (const AuditRow &row : rows) {
         if (row.guessed_bytes_per_ns == 0) continue;
         append(text,

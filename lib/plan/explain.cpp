@@ -56,7 +56,10 @@ std::string finer_difference(const Plan &plan, const Plan &best, DataType type) 
     if (plan.cost.far_peers > best.cost.far_peers)
         return as_fast + print("has more streams between hosts: %u of a rank instead of %u",
                                plan.cost.far_peers, best.cost.far_peers);
-    if (is_as_fast(plan.cost, best.cost)) return "as fast; the one that is listed first is taken";
+    if (plan.cost.time_ns == best.cost.time_ns)
+        return "as fast; the one that is listed first is taken";
+    if (is_as_fast(plan.cost, best.cost))
+        return "slower by " + print_time(plan.cost.time_ns - best.cost.time_ns);
     return print("takes %s times as long",
                  print_factor(plan.cost.time_ns / best.cost.time_ns).c_str());
 }
