@@ -252,6 +252,19 @@ static void what_one_rank_sends_goes_by_its_own_nic() {
     CHECK_EQ(wire(own, "hierarchy"), wire(shared, "hierarchy"));
 }
 
+// The root of a tree has the work of several ranks, which others that share its core do not lessen.
+static void a_rank_too_many_makes_no_call_faster() {
+    Tables crowded = tables;
+    crowded.speeds.ranks_per_core = 1.01;
+    for (const char *name : {"tree", "tree:shape=double", "direct", "ring"}) {
+        const auto alone = choose(all_reduce(4 << 20, 80), tables, algorithm_of(name)),
+                   beside = choose(all_reduce(4 << 20, 80), crowded, algorithm_of(name));
+        CHECK_OK(alone);
+        CHECK_OK(beside);
+        CHECK(beside->cost.compute_ns >= alone->cost.compute_ns);
+    }
+}
+
 static void reasons_are_given() {
     const auto text = explain_in_text(all_reduce(1 << 20, 4, DataType::float16), tables);
     CHECK_OK(text);
@@ -332,6 +345,7 @@ int main() {
         QTEST(every_collective_has_a_plan_for_every_size),
         QTEST(ranks_that_share_a_core_take_fewer_rounds),
         QTEST(what_one_rank_sends_goes_by_its_own_nic),
+        QTEST(a_rank_too_many_makes_no_call_faster),
         QTEST(reasons_are_given),
         QTEST(hosts_are_taken_into_account),
         QTEST(of_equals_those_with_fewer_streams_are_chosen),

@@ -220,18 +220,26 @@ private:
     }
 
     void add_parts(Cost &c) const {
-        const ChunkCounts &counts = is_work_shared_ ? tally_.mean : tally_.busiest;
         const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
-        c.compute_ns = sharers_ * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
+        c.compute_ns = work_ns([&](const ChunkCounts &counts) {
+            return compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
+        });
         if (shares_cores_ && problem_.has_hosts()) c.compute_ns *= speeds_.far_crowding;
-        c.messages_ns = sharers_ * messages_ns(counts, tally_.far_peers, instances(), outer_bytes(),
-                                               near_, far_);
+        c.messages_ns = work_ns([&](const ChunkCounts &counts) {
+            return messages_ns(counts, tally_.far_peers, instances(), outer_bytes(), near_, far_);
+        });
         c.wire_ns = line_ns(static_cast<double>(c.host_bytes), speeds_);
         if (speeds_.far_rank_bytes_per_ns > 0)
             c.wire_ns = std::max(c.wire_ns, tally_.busiest.far_sends * outer_bytes() / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
         c.latency_ns =
             sharers_ * waiting_ * (near_rounds_ * near_.latency_ns + far_rounds_ * far_.latency_ns);
+    }
+
+    // Of all ranks that share a core, and at least what the busiest rank does alone.
+    template <class Ns> double work_ns(Ns ns) const {
+        const double busiest = ns(tally_.busiest);
+        return is_work_shared_ ? std::max(sharers_ * ns(tally_.mean), busiest) : sharers_ * busiest;
     }
 
     // A pipeline of two stages, the processor's work and the links', over S equal segments: the
