@@ -1,27 +1,19 @@
 #include "coll/doubling.hpp"
 
+#include "coll/halving.hpp"
 #include "coll/split.hpp"
 
-#include <algorithm>
 #include <bit>
 
 namespace qccl {
 
 namespace {
 
-// Ranks that follow each other in rings are near each other and exchange first.
-uint32_t position(const Team &t, uint32_t rank) {
-    return t.places ? t.places->position(rank) : rank;
-}
-uint32_t rank_at(const Team &t, uint32_t position) {
-    return t.places ? t.places->ring()[position] : position;
-}
-
 // In how many rounds `size` ranks come to their sum.
 uint32_t height(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
 
 SumOrder::Term sum_of(const Team &t, uint32_t begin, uint32_t end) {
-    if (end - begin == 1) return {.rank = rank_at(t, begin)};
+    if (end - begin == 1) return {.rank = t.rank_at(begin)};
     const uint32_t middle = Split::of(begin, end).middle;
     return {.operands = {sum_of(t, begin, middle), sum_of(t, middle, end)}};
 }
@@ -37,17 +29,18 @@ void add(Schedule &s, Slot own, Slot came, bool is_lower) {
 
 } // namespace
 
+// Ranks that follow each other in rings are near each other and exchange first.
 Schedule all_reduce_doubling(const Team &t) {
     Schedule s{.chunks = 1, .outbox = t.size == 1 ? 0 : height(t.size)};
-    const uint32_t at = position(t, t.rank);
+    const uint32_t at = t.position(t.rank);
     const auto splits = splits_of(t.size, at);
     Slot own = input(0);
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
         const Split half = split->half(at);
-        if (half.size() > 1) s.make_common(rank_at(t, half.begin), height(half.size()));
-        for (const uint32_t peer : split->partners_of(at)) s.send(rank_at(t, peer), own, 0);
+        if (half.size() > 1) s.make_common(t.rank_at(half.begin), height(half.size()));
+        for (const uint32_t peer : split->partners_of(at)) s.send(t.rank_at(peer), own, 0);
         const Slot came = wire(s.wires);
-        s.recv(rank_at(t, split->partner(at)), came, 0);
+        s.recv(t.rank_at(split->partner(at)), came, 0);
         add(s, own, came, split->is_lower(at));
         own = sum(0);
     }
@@ -61,17 +54,9 @@ SumOrder by_doubling(Collective, const Team &t, uint32_t) {
     return SumOrder::of(sum_of(t, 0, t.size), t.size);
 }
 
-// The rank that an uneven half has more has waited for fewer others before.
+// Who gets what from whom, and after whom, is as on the way back of halving.
 uint32_t rounds_doubling(Collective, uint32_t P) {
-    if (P == 1) return 0;
-    const std::vector<Split> splits = all_splits(P);
-    std::vector<uint32_t> rounds(P);
-    for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
-        const std::vector before(rounds.begin() + split->begin, rounds.begin() + split->end);
-        for (uint32_t at = split->begin; at < split->end; at++)
-            rounds[at] = std::max(rounds[at], before[split->partner(at) - split->begin] + 1);
-    }
-    return *std::max_element(rounds.begin(), rounds.end());
+    return rounds_halving(Collective::all_gather, P);
 }
 
 // A contribution is encoded once for each split that its rank takes part in.

@@ -84,6 +84,15 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
     return total;
 }
 
+// All of so many positions, each before those of its halves.
+std::vector<Split> all_splits(uint32_t size) {
+    std::vector<Split> splits{Split::of(0, size)};
+    for (size_t i = 0; i < splits.size(); i++)
+        for (const Split half : {splits[i].half(splits[i].begin), splits[i].half(splits[i].middle)})
+            if (half.size() > 1) splits.push_back(half);
+    return splits;
+}
+
 uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduce_scatter, size); }
 
 } // namespace
@@ -114,11 +123,11 @@ uint32_t rounds_halving(Collective collective, uint32_t P) {
     const std::vector<Split> splits = all_splits(P);
     std::vector<uint32_t> rounds(P);
     const auto exchange = [&](const Split &split, bool is_way_back) {
-        const std::vector<uint32_t> before = rounds;
+        const std::vector before(rounds.begin() + split.begin, rounds.begin() + split.end);
         for (uint32_t rank = split.begin; rank < split.end; rank++) {
             const uint32_t partner = split.partner(rank);
             const uint32_t from = is_way_back ? partner : rank, to = is_way_back ? rank : partner;
-            rounds[to] = std::max(rounds[to], before[from] + 1);
+            rounds[to] = std::max(rounds[to], before[from - split.begin] + 1);
         }
     };
     if (collective != Collective::all_gather)

@@ -43,13 +43,4 @@ inline std::vector<Split> splits_of(uint32_t size, uint32_t at) {
     return splits;
 }
 
-// All of so many positions, each before those of its halves.
-inline std::vector<Split> all_splits(uint32_t size) {
-    std::vector<Split> splits{Split::of(0, size)};
-    for (size_t i = 0; i < splits.size(); i++)
-        for (const Split half : {splits[i].half(splits[i].begin), splits[i].half(splits[i].middle)})
-            if (half.size() > 1) splits.push_back(half);
-    return splits;
-}
-
 } // namespace qccl

@@ -34,35 +34,30 @@ uint32_t exchanged_back(uint32_t ranks, uint32_t v) {
 // The tree that one chunk travels in. Ranks that follow each other in rings are near each other in
 // trees, too: they are counted by their positions there.
 struct Tree {
-    uint32_t ranks;
+    Team team;
     uint32_t root;
-    const Places *places;
     bool is_inorder, is_exchanged;
 
     static Tree of(const Team &t, const Choices &choices, uint32_t chunk, uint32_t root) {
-        return {t.size, root, t.places, is_double(choices), chunk == 1};
-    }
-    uint32_t position(uint32_t rank) const { return places ? places->position(rank) : rank; }
-    uint32_t rank_at(uint32_t position) const {
-        return places ? places->ring()[position] : position;
+        return {t, root, is_double(choices), chunk == 1};
     }
     uint32_t parent(uint32_t rank) const {
-        uint32_t v = (position(rank) + ranks - position(root)) % ranks;
+        uint32_t v = (team.position(rank) + team.size - team.position(root)) % team.size;
         if (v == 0) return rank;
-        if (is_exchanged) v = exchanged(ranks, v);
-        uint32_t up = is_inorder ? inorder_parent(ranks, v) : binomial_parent(v);
-        if (is_exchanged) up = exchanged_back(ranks, up);
-        return rank_at((up + position(root)) % ranks);
+        if (is_exchanged) v = exchanged(team.size, v);
+        uint32_t up = is_inorder ? inorder_parent(team.size, v) : binomial_parent(v);
+        if (is_exchanged) up = exchanged_back(team.size, up);
+        return team.rank_at((up + team.position(root)) % team.size);
     }
     std::vector<uint32_t> parents() const {
-        std::vector<uint32_t> all(ranks);
-        for (uint32_t rank = 0; rank < ranks; rank++) all[rank] = parent(rank);
+        std::vector<uint32_t> all(team.size);
+        for (uint32_t rank = 0; rank < team.size; rank++) all[rank] = parent(rank);
         return all;
     }
     // In increasing rank.
     std::vector<uint32_t> children(uint32_t rank) const {
         std::vector<uint32_t> found;
-        for (uint32_t child = 0; child < ranks; child++)
+        for (uint32_t child = 0; child < team.size; child++)
             if (child != rank && child != root && parent(child) == rank) found.push_back(child);
         return found;
     }

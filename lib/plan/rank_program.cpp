@@ -153,10 +153,7 @@ private:
         };
         switch (step.verb) {
         case Verb::encode:
-            // What stays and travels as it is, is read where it lies; a sum lies nowhere for long.
-            if (call_.problem.codec.is_lossless() && step.has(Step::stays) &&
-                !step.has(Step::common))
-                return {step.verb, 0};
+            if (call_.problem.codec.is_lossless() && step.leaves_values()) return {step.verb, 0};
             if (is_lent(range, step)) return {step.verb, 0};
             return time(coding.encode);
         case Verb::decode: return time(coding.decode);

@@ -50,8 +50,7 @@ void count(const Step &step, bool is_far, bool is_lossless, ChunkCounts &c) {
         c.far_recvs += is_far;
         break;
     case Verb::encode:
-        // What stays and travels as it is, is read where it lies; a sum lies nowhere for long.
-        c.encodes += !(is_lossless && step.has(Step::stays) && !step.has(Step::common));
+        c.encodes += !(is_lossless && step.leaves_values());
         c.inner_encodes += is_inner;
         break;
     case Verb::decode:

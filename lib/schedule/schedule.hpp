@@ -23,6 +23,11 @@ struct Team {
         return static_cast<uint32_t>((uint64_t{rank} + distance) % size);
     }
     constexpr uint32_t before(uint32_t distance) const { return after(size - distance % size); }
+    // Where a rank stands in the order in which rings pass them, and who stands there.
+    uint32_t position(uint32_t of) const { return places ? places->position(of) : of; }
+    uint32_t rank_at(uint32_t position) const {
+        return places ? places->ring()[position] : position;
+    }
     bool operator==(const Team &) const = default;
 };
 
@@ -107,6 +112,9 @@ struct Step {
                           // what it was given as common, which keys its noise (place_codec)
 
     constexpr bool has(Flag flag) const { return (flags & flag) != 0; }
+    // Of an encode: values that travel as they are need not be stored by it, but are read where
+    // they lie. A sum lies nowhere for long.
+    constexpr bool leaves_values() const { return has(stays) && !has(common); }
     // Of an encode of this rank: the rank whose noise it takes.
     constexpr uint32_t noise_rank(uint32_t own) const { return has(common) ? peer : own; }
     bool operator==(const Step &) const = default;
