@@ -1,5 +1,7 @@
 #include "topology/network_source.hpp"
 
+#include "base/spec_text.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -146,21 +148,10 @@ void list_rdma_ports(const std::string &root, std::vector<NetworkPort> &ports) {
         }
 }
 
-// The words of a list with commas between them.
-std::vector<std::string_view> words_of(std::string_view list) {
-    std::vector<std::string_view> words;
-    for (size_t comma = 0; comma != list.npos;
-         list.remove_prefix(std::min(comma + 1, list.size()))) {
-        comma = list.find(',');
-        words.push_back(list.substr(0, comma));
-    }
-    return words;
-}
-
 // "mlx5_0:1" or "mlx5_0" of a list.
 bool is_listed(const NetworkPort &port, std::string_view devices) {
     if (devices.empty() || devices == "all") return true;
-    return std::ranges::any_of(words_of(devices), [&](std::string_view device) {
+    return std::ranges::any_of(words_of(devices, ","), [&](std::string_view device) {
         return device == port.name || device == port.name + ":" + std::to_string(port.number);
     });
 }
@@ -169,7 +160,7 @@ bool is_listed(const NetworkPort &port, std::string_view devices) {
 bool allows_rdma(std::string_view transports) {
     if (transports.empty()) return true;
     const bool excludes = transports.front() == '^';
-    const std::vector<std::string_view> words = words_of(transports.substr(excludes ? 1 : 0));
+    const std::vector<std::string_view> words = words_of(transports.substr(excludes ? 1 : 0), ",");
     const auto has = [&](std::string_view name) {
         return std::ranges::find(words, name) != words.end();
     };

@@ -1,6 +1,7 @@
 // By arithmetic: to take it all for a moment would disturb the program's other threads.
 #include "transport/headroom.hpp"
 
+#include "base/spec_text.hpp"
 #include "base/system_error.hpp"
 #include "transport/life_port.hpp"
 #include "transport/network.hpp"
@@ -65,13 +66,8 @@ Result<std::optional<uint64_t>> count_open_descriptors() {
 // alone; a list with other signs may have any.
 bool has_device(std::string_view list, std::string_view name) {
     if (list.find_first_of("^*?[") != list.npos) return true;
-    while (!list.empty()) {
-        const size_t comma = std::min(list.find(','), list.size());
-        const std::string_view one = list.substr(0, comma);
-        if (one == name || one == "all") return true;
-        list.remove_prefix(std::min(comma + 1, list.size()));
-    }
-    return false;
+    return std::ranges::any_of(words_of(list, ","),
+                               [&](std::string_view one) { return one == name || one == "all"; });
 }
 
 bool is_link_local(const sockaddr *address) {
