@@ -136,10 +136,10 @@ static void print_text(const Machine &machine, const Files &files, const Advice 
                 "are the planner's,\nwithout a codec %s by %s.\n\n%s\n",
                 time_text(advice.lossless.cost.time_ns).c_str(),
                 spec(advice.lossless.algorithm).c_str(), sentence_of(advice, chosen).c_str());
-    if (chosen.outcome == Outcome::codec)
-        std::printf("export QCCL_CODEC=%s\n", spec(chosen.trial->codec).c_str());
+    if (chosen.outcome != Outcome::codec) return;
+    std::printf("export QCCL_CODEC=%s\n", spec(chosen.trial->codec).c_str());
     // A job whose NICs do not say their rate would not use it.
-    if (const auto rate = machine.far_bytes_per_ns(); rate && chosen.outcome == Outcome::codec)
+    if (const auto rate = machine.far_bytes_per_ns())
         std::printf("export QCCL_LINK_RATE=%.4gGB/s\n", *rate);
 }
 

@@ -74,7 +74,11 @@ public:
 
     Done run() {
         for (const RecordedComm &comm : answer_.job.comms) {
-            QCCL_TRY(SimulatedJob job, SimulatedJob::create(machine_of(comm), comm.name));
+            const bool is_whole = comm.members.size() == answer_.job.ranks;
+            QCCL_TRY(SimulatedJob job,
+                     SimulatedJob::create(is_whole ? answer_.machine
+                                                   : part_of(answer_.machine, comm.members),
+                                          comm.name));
             jobs_.push_back(std::move(job));
         }
         for (const RecordedShape &shape : answer_.job.shapes) {
@@ -211,7 +215,7 @@ private:
             rule.selector.type = logged.type;
             rule.selector.count = {logged.count, logged.count};
             rule.selector.ranks = {comm.members.size(), comm.members.size()};
-            const uint64_t nodes = machine_of(comm).hosts();
+            const uint64_t nodes = jobs_[shape.comm].machine().hosts();
             rule.selector.nodes = {nodes, nodes};
             if (reduces_values) rule.selector.op = logged.op;
             if (takes_codec) rule.codec = answer_.asked[i].codec;
@@ -220,11 +224,6 @@ private:
             if (!has_rule_for(rules, rule.selector)) rules.push_back(std::move(rule));
         }
         answer_.plan.rules = Rules(std::move(rules));
-    }
-
-    Machine machine_of(const RecordedComm &comm) const {
-        const bool is_whole = comm.members.size() == answer_.job.ranks;
-        return is_whole ? answer_.machine : part_of(answer_.machine, comm.members);
     }
 
     const WhatIfQuestion &question_;

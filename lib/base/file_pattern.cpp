@@ -57,8 +57,8 @@ Result<std::string> rank_file_path(const char *what, const std::string &pattern,
             "%s \"%s\" is a folder; expected the name of a file such as %s%srank-%%r", what,
             pattern.c_str(), path.c_str(), path.ends_with('/') ? "" : "/");
     const bool is_shared = ranks > 1 && !names_rank(pattern);
-    return expand_file_pattern(what, is_shared ? with_suffix(pattern, "-%r") : pattern, host_name(),
-                               rank);
+    if (!is_shared) return path;
+    return expand_file_pattern(what, with_suffix(pattern, "-%r"), host_name(), rank);
 }
 
 std::string with_suffix(const std::string &path, const std::string &text) {
