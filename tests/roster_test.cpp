@@ -9,8 +9,10 @@ using namespace qtest;
 
 namespace {
 
+using Answers = std::vector<bool>; // by rank
+
 struct Room {
-    std::vector<bool> spins; // by rank
+    Answers spins;
     double ranks_per_core = 0;
 };
 
@@ -48,15 +50,12 @@ Room find_room(const std::vector<std::vector<int>> &cores, const std::vector<uin
     return room;
 }
 
-std::vector<bool> who_spins(const std::vector<std::vector<int>> &cores) {
-    return find_room(cores).spins;
-}
+Answers who_spins(const std::vector<std::vector<int>> &cores) { return find_room(cores).spins; }
 
 void ranks_spin_where_nobody_needs_the_core() {
     cpu_set_t own;
     CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
     if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
-    using Answers = std::vector<bool>;
     CHECK(who_spins({{0}, {1}}) == (Answers{true, true}));
     CHECK(who_spins({{0}, {0}}) == (Answers{false, false}));
     CHECK(who_spins({{0, 1}, {0, 1}}) == (Answers{true, true}));
@@ -73,10 +72,21 @@ void the_most_crowded_cores_count() {
     CHECK_EQ(find_room({{0, 1}}).ranks_per_core, 1.0);
     CHECK_EQ(find_room({{0, 1}, {0, 1}, {0, 1}}).ranks_per_core, 1.5);
     CHECK_EQ(find_room({{0}, {1}, {1}}).ranks_per_core, 2.0);
-    // Hosts of one machine share its cores, and those of several do not.
-    CHECK_EQ(find_room({{0}, {0}, {1}}, {0, 1, 2}).ranks_per_core, 2.0);
-    CHECK_EQ(find_room({{0}, {0}, {0}}, {0, 1, 2}, {1, 1, 2}).ranks_per_core, 2.0);
-    CHECK_EQ(find_room({{0}, {0}, {0}}, {0, 1, 2}, {1, 2, 3}).ranks_per_core, 1.0);
+}
+
+void hosts_of_one_machine_share_its_cores() {
+    cpu_set_t own;
+    CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+    if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
+    const Room containers = find_room({{0}, {0}, {1}}, {0, 1, 2});
+    CHECK(containers.spins == (Answers{false, false, true}));
+    CHECK_EQ(containers.ranks_per_core, 2.0);
+    const Room mixed = find_room({{0}, {0}, {0}}, {0, 1, 2}, {1, 1, 2});
+    CHECK(mixed.spins == (Answers{false, false, true}));
+    CHECK_EQ(mixed.ranks_per_core, 2.0);
+    const Room machines = find_room({{0}, {0}, {0}}, {0, 1, 2}, {1, 2, 3});
+    CHECK(machines.spins == (Answers{true, true, true}));
+    CHECK_EQ(machines.ranks_per_core, 1.0);
 }
 
 // What both of two ranks say where rank 1 is another than it should be.
@@ -147,6 +157,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(ranks_spin_where_nobody_needs_the_core),
         QTEST(the_most_crowded_cores_count),
+        QTEST(hosts_of_one_machine_share_its_cores),
         QTEST(another_version_is_refused),
         QTEST(another_user_is_refused),
         QTEST(memory_has_to_suffice_for_all),

@@ -159,11 +159,11 @@ bool Roster::is_on_same_machine(uint32_t rank, uint32_t other) const {
     return is_near(rank, other) || (machine != 0 && machine == introductions_[other].machine);
 }
 
-double Roster::crowding(uint32_t rank, bool counts_machine) const {
+double Roster::crowding(uint32_t rank) const {
     const cpu_set_t &ours = introductions_[rank].cores;
     int sharers = 0;
     for (uint32_t peer = 0; peer < size(); peer++) {
-        if (counts_machine ? !is_on_same_machine(rank, peer) : !is_near(rank, peer)) continue;
+        if (!is_on_same_machine(rank, peer)) continue;
         cpu_set_t common;
         CPU_AND(&common, &ours, &introductions_[peer].cores);
         if (CPU_COUNT(&common) > 0) sharers++;
@@ -171,12 +171,12 @@ double Roster::crowding(uint32_t rank, bool counts_machine) const {
     return static_cast<double>(sharers) / CPU_COUNT(&ours);
 }
 
-bool Roster::may_spin(uint32_t rank) const { return crowding(rank, false) <= 1; }
+bool Roster::may_spin(uint32_t rank) const { return crowding(rank) <= 1; }
 
 double Roster::ranks_per_core() const {
     double most = 1;
     for (uint32_t rank = 0; rank < size(); rank++)
-        if (const double own = crowding(rank, true); std::isfinite(own)) most = std::max(most, own);
+        if (const double own = crowding(rank); std::isfinite(own)) most = std::max(most, own);
     return most;
 }
 

@@ -63,15 +63,14 @@ public:
     std::vector<SocketBell::Name> bells() const;
     // Whether `rank` has a core for itself, whatever the others do with theirs.
     bool may_spin(uint32_t rank) const;
-    // Where most ranks share cores: how many of them there are for each. At least 1. Hosts may be
-    // containers of one machine, whose ranks share its cores.
+    // Where most ranks share cores: how many of them there are for each. At least 1.
     double ranks_per_core() const;
 
 private:
     bool is_on_same_machine(uint32_t rank, uint32_t other) const;
-    // Ranks, this one among them, for each core that it may run on: of its host, or of all hosts on
-    // its machine. Infinite where the cores are unknown.
-    double crowding(uint32_t rank, bool counts_machine) const;
+    // Ranks, this one among them, for each core that it may run on. Hosts may be containers of one
+    // machine, whose ranks share its cores. Infinite where the cores are unknown.
+    double crowding(uint32_t rank) const;
 
     Done check_users() const;
     Done check_memory() const;
