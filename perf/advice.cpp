@@ -46,7 +46,7 @@ static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter, const
 Result<Advice> try_codecs(ErrorMeter &meter, const Tables &tables) {
     Advice advice;
     const Problem problem = with_codec(meter.problem(), {});
-    advice.has_known_link = problem.has_hosts() && tables.speeds.is_far_rate_known;
+    advice.has_known_link = problem.has_hosts() && tables.speeds.is_far_rate_known();
     StepCounts counts;
     QCCL_TRY(advice.lossless, choose(problem, tables, {}, &counts));
     for (const BoundedCodec &row : bounded_codecs()) {

@@ -258,7 +258,7 @@ static Speeds speeds_of(const Machine &machine) {
 std::optional<double> Machine::far_bytes_per_ns() const {
     if (hosts() < 2) return std::nullopt;
     const Speeds speeds = speeds_of(*this);
-    return speeds.is_far_rate_known ? std::optional(speeds.far_bytes_per_ns) : std::nullopt;
+    return speeds.is_far_rate_known() ? std::optional(speeds.far_bytes_per_ns) : std::nullopt;
 }
 
 Tables tables_of(const Machine &machine, const Pieces &pieces) {

@@ -110,7 +110,7 @@ static void no_codec_is_advised_where_none_pays() {
     CHECK(advise(Asked(nullptr).of(tables), 1e-3).outcome == Outcome::no_link);
     CHECK(advise(Asked(nullptr).of(tables), 1e-12).outcome == Outcome::missed);
     Tables unknown = at(1);
-    unknown.speeds.is_far_rate_known = false;
+    unknown.speeds.far_rate_source = RateSource::assumed;
     CHECK(advise(asked.of(unknown), 1e-3).outcome == Outcome::no_link);
 }
 

@@ -102,7 +102,7 @@ void a_guessed_gain_is_marked() {
     far.places = &places;
     for (const bool is_known : {true, false}) {
         Tables tables;
-        tables.speeds.is_far_rate_known = is_known;
+        tables.speeds.far_rate_source = is_known ? RateSource::measured : RateSource::assumed;
         const auto found = audit_row(shape_of(0, 1000), sampled(4, 1), codecs, far, tables,
                                      *parse_algorithm("ring"));
         CHECK_OK(found);

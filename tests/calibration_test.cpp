@@ -62,13 +62,13 @@ static void figures_replace_what_is_built_in() {
     const Speeds before = speeds_by({}, 1, CodecRates::of_tier("avx2"));
     Speeds after = before;
     file.figures.apply({}, after);
-    CHECK(!before.is_far_rate_known && after.is_far_rate_known);
+    CHECK(!before.is_far_rate_known() && after.is_far_rate_known());
     Speeds expected = before;
     expected.near.alone.latency_ns = 812.5;
     expected.near.alone.byte_ns = 0;
     expected.far_bytes_per_ns = 1.17;
     expected.far_burst_bytes = 262144;
-    expected.is_far_rate_known = true;
+    expected.far_rate_source = RateSource::measured;
     expected.copy.points[2].bytes_per_ns = 5.5;
     expected.codec_rates.set(codec("int8"), {21, 30.5, 28});
     expected.codec_rates.set(codec("minmax:round=stochastic"), {1, 2, 3});

@@ -53,7 +53,7 @@ static void unknown_lines_carry_values_as_they_are() {
     const Places places = places_on({0, 1, 2, 3});
     Tables unknown = tables;
     unknown.speeds = speeds_by({}, 1, tables.speeds.codec_rates);
-    CHECK(!unknown.speeds.is_far_rate_known);
+    CHECK(!unknown.speeds.is_far_rate_known());
     for (const char *name : {"int4", "int4:min=0", "auto:nmse=1e-2", "auto:bits=4"}) {
         Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
         problem.places = &places;

@@ -90,7 +90,7 @@ void take_link(const FarLink &link, const Settings &settings, Speeds &speeds) {
     if (!link.bytes_per_ns || settings.link_rate) return;
     speeds.far_bytes_per_ns = *link.bytes_per_ns;
     speeds.far_rank_bytes_per_ns = link.rank_bytes_per_ns.value_or(0);
-    speeds.is_far_rate_known = true;
+    speeds.far_rate_source = RateSource::stated;
 }
 
 std::optional<NearLink> near_link(const JobTopology &job) {

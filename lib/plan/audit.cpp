@@ -65,7 +65,7 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                  .calls = entry.calls,
                  .samples = entry.samples,
                  .bytes = vector_bytes(problem),
-                 .guessed_bytes_per_ns = problem.has_hosts() && !tables.speeds.is_far_rate_known
+                 .guessed_bytes_per_ns = problem.has_hosts() && !tables.speeds.is_far_rate_known()
                                              ? tables.speeds.far_bytes_per_ns
                                              : 0,
                  .has_hosts = problem.has_hosts(),

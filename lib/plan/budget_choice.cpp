@@ -102,7 +102,8 @@ Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables
     named.min_bytes = problem.codec.min_bytes;
     QCCL_TRY(choice.plan, choose(with_codec(problem, named), tables, forced, counts));
     if (choice.plan.codec.is_lossless())
-        choice.outcome = tables.speeds.is_far_rate_known ? Outcome::no_gain : Outcome::unknown_link;
+        choice.outcome =
+            tables.speeds.is_far_rate_known() ? Outcome::no_gain : Outcome::unknown_link;
     return choice;
 }
 
@@ -121,7 +122,7 @@ Result<BudgetChoice> choose_by_error(const Problem &problem, const Tables &table
         choice.plan = *best->plan;
     } else if (!problem.has_hosts()) {
         choice.outcome = Outcome::no_link;
-    } else if (!tables.speeds.is_far_rate_known) {
+    } else if (!tables.speeds.is_far_rate_known()) {
         choice.outcome = Outcome::unknown_link;
     } else if (best->plan->cost.time_ns * least_gain > choice.plan.cost.time_ns) {
         choice.outcome = Outcome::no_gain;

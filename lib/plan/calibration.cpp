@@ -296,7 +296,7 @@ bool Calibration::is_empty() const {
 void Calibration::apply(const Settings &settings, Speeds &speeds) const {
     for (size_t i = 0; i < table.size(); i++)
         if (has(i)) table[i].of(speeds) = figures_[i];
-    if (has(far_rate)) speeds.is_far_rate_known = true;
+    if (has(far_rate)) speeds.far_rate_source = RateSource::measured;
     speeds.codec_rates.replace_by(codec_rates_);
     take_settings(settings, speeds);
 }

@@ -19,9 +19,18 @@ double CopySpeeds::at(double bytes) const {
     return points.back().bytes_per_ns;
 }
 
+const char *name(RateSource source) {
+    switch (source) {
+    case RateSource::assumed: return "assumed";
+    case RateSource::stated: return "stated";
+    case RateSource::measured: return "measured";
+    }
+    return "?";
+}
+
 Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates) {
     Speeds speeds;
-    speeds.is_far_rate_known = false;
+    speeds.far_rate_source = RateSource::assumed;
     speeds.codec_rates = codec_rates;
     speeds.ranks_per_core = ranks_per_core;
     take_settings(settings, speeds);
@@ -35,7 +44,7 @@ void take_settings(const Settings &settings, Speeds &speeds) {
     if (settings.link_rate) {
         speeds.far_bytes_per_ns = static_cast<double>(*settings.link_rate) / 1e9;
         speeds.far_rank_bytes_per_ns = 0;
-        speeds.is_far_rate_known = true;
+        speeds.far_rate_source = RateSource::stated;
     }
 }
 
@@ -286,11 +295,25 @@ private:
     double far_rounds_ = 0, near_rounds_ = 0;
 };
 
+Speeds with_far_rate(Speeds speeds, double times) {
+    speeds.far_bytes_per_ns *= times;
+    speeds.far_rank_bytes_per_ns *= times;
+    return speeds;
+}
+
 } // namespace
 
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
           const Geometry &geometry, const Speeds &speeds) {
-    return Estimate(algorithm, problem, tally, geometry, speeds).cost();
+    const auto estimate = [&](const Speeds &by) {
+        return Estimate(algorithm, problem, tally, geometry, by).cost();
+    };
+    Cost cost = estimate(speeds);
+    cost.slow_network_ns = cost.fast_network_ns = cost.time_ns;
+    if (!problem.has_hosts() || speeds.far_rate_source == RateSource::measured) return cost;
+    cost.slow_network_ns = estimate(with_far_rate(speeds, 1 / rate_doubt)).time_ns;
+    cost.fast_network_ns = estimate(with_far_rate(speeds, rate_doubt)).time_ns;
+    return cost;
 }
 
 } // namespace qccl

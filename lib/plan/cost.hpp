@@ -41,6 +41,15 @@ struct CopySpeeds {
     bool operator==(const CopySpeeds &) const = default;
 };
 
+// How the rate between nodes is known.
+enum class RateSource : uint8_t {
+    assumed,  // by default: nothing is encoded for its sake
+    stated,   // by a user or an interface, of a network that may be shared
+    measured, // by a calibration
+};
+
+const char *name(RateSource source);
+
 // What processors and links do; equal in all ranks' tables. The defaults are rounded figures of
 // `perf/plan_table.py` on two cores of a Zen 5 server, over shared memory and over TCP between
 // network namespaces: algorithms are compared with them, times are not promised. Where ranks share
@@ -65,9 +74,7 @@ struct Speeds {
     double far_bytes_per_ns = 0.125; // of a node, each way
     // Of that what one rank alone can have, where ranks have NICs of their own; 0: all of it.
     double far_rank_bytes_per_ns = 0;
-    // Else nobody has said or measured how fast the lines are: algorithms are compared by the rate
-    // above, and nothing is encoded for its sake.
-    bool is_far_rate_known = true;
+    RateSource far_rate_source = RateSource::measured;
     // What a node's line lets pass at once after a pause, in switches' buffers or by token buckets.
     double far_burst_bytes = 0;
     double ranks_per_core = 1;
@@ -79,6 +86,7 @@ struct Speeds {
     // Of floats of 8 and 16 bits, what part of these bytes: widening takes as long as coding.
     double narrow_coding = 0.25;
 
+    bool is_far_rate_known() const { return far_rate_source != RateSource::assumed; }
     bool shares_cores() const { return ranks_per_core > 1; }
     const LinkSpeeds &far_link() const { return shares_cores() ? far.shared : far.alone; }
 
@@ -106,8 +114,15 @@ Codec inner_codec(const Algorithm &algorithm, const Codec &codec);
 // Of the whole vector, unencoded.
 uint64_t vector_bytes(const Problem &problem);
 
+// A rate that was not measured may be so many times lower, on a network that others use, or higher,
+// on an interface that does not know what is behind it.
+inline constexpr double rate_doubt = 4;
+
 struct Cost {
     double time_ns = 0;
+    // What it is if the rate between nodes is `rate_doubt` times lower or higher; where that rate
+    // was measured, or nothing goes between nodes, both are as above.
+    double slow_network_ns = 0, fast_network_ns = 0;
     double correction = 1; // by which it was multiplied, as measured calls took longer than counted
     double latency_ns = 0; // of which: waiting for messages that are under way
     double messages_ns = 0; // sending and receiving

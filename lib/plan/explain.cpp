@@ -67,10 +67,12 @@ std::string finer_difference(const Plan &plan, const Plan &best, DataType type) 
 // Judges the candidates of one call.
 class Judge {
 public:
-    Judge(const Explanation &all, const Algorithm &forced) : all_(all), forced_(forced) {}
+    Judge(const Explanation &all, const Algorithm &forced, const LeastTimes &least)
+        : all_(all), forced_(forced), least_(least) {}
 
     ExplainedCandidate judge(Candidate candidate) const {
         ExplainedCandidate judged{.plan = std::move(candidate.plan), .why = {}};
+        judged.regret = least_.regret(judged.plan.cost);
         if (judged.plan.geometry.segment == 0) {
             judged.verdict = Verdict::impossible;
             judged.why = candidate.refusal;
@@ -95,6 +97,14 @@ public:
             if (!next || other.plan.cost.time_ns < next->cost.time_ns) next = &other.plan;
         }
         if (!next) return "nothing else may be chosen";
+        const double regret = least_.regret(best.cost), others = least_.regret(next->cost);
+        if (best.cost.time_ns > next->cost.time_ns && regret * equal_time < others)
+            return print("takes %s times as long as %s, but if the rate between hosts, which was "
+                         "stated and not measured, is wrong by %g times, at most %s times as long "
+                         "as the best, and %s up to %s",
+                         print_factor(best.cost.time_ns / next->cost.time_ns).c_str(),
+                         spec(next->algorithm).c_str(), rate_doubt, print_factor(regret).c_str(),
+                         spec(next->algorithm).c_str(), print_factor(others).c_str());
         if (best.cost.time_ns > next->cost.time_ns)
             return print("as fast as the fastest within %.0f %%, and less noisy or with fewer "
                          "streams between hosts",
@@ -129,6 +139,11 @@ private:
         if (forced_ && factor < 1)
             return print("not asked for, though it takes %s of the time",
                          print_factor(factor).c_str());
+        if (factor < 1 && least_.regret(plan.cost) > least_.regret(best.cost))
+            return print("takes %s of the time, but up to %s times as long as the best if the rate "
+                         "between hosts is wrong by %g times",
+                         print_factor(factor).c_str(),
+                         print_factor(least_.regret(plan.cost)).c_str(), rate_doubt);
         if (factor <= equal_time) return finer_difference(plan, best, all_.problem.type);
         return print("takes %s times as long: ", print_factor(factor).c_str()) +
                greatest_excess(plan.cost, best.cost);
@@ -136,6 +151,7 @@ private:
 
     const Explanation &all_;
     const Algorithm &forced_;
+    const LeastTimes &least_;
 };
 
 // Where choose has compared the plan with values as they are.
@@ -181,7 +197,10 @@ Result<Explanation> explain(const Problem &problem, const Tables &tables, const 
     all.planned.codec = all.chosen().codec;
     all.lossless = compared_lossless(problem, all.chosen(), tables, forced, counts);
     QCCL_TRY(auto found, find_candidates(all.planned, tables, forced, &counts));
-    const Judge judge(all, forced);
+    LeastTimes least;
+    for (const Candidate &candidate : found)
+        if (candidate.refusal.empty()) least.take(candidate.plan.cost);
+    const Judge judge(all, forced, least);
     for (Candidate &candidate : found) all.candidates.push_back(judge.judge(std::move(candidate)));
     const bool counts_bytes = link_bytes && problem.ranks <= LinkByteCounter::most_ranks;
     for (ExplainedCandidate &candidate : all.candidates) {

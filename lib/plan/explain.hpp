@@ -23,6 +23,7 @@ struct ExplainedCandidate {
     Verdict verdict = Verdict::lost;
     std::string why; // in words that follow "<algorithm>: "
     std::optional<LinkBytes> link_bytes = {};
+    double regret = 1; // as LeastTimes has it; of an impossible one without meaning
 };
 
 struct Explanation {

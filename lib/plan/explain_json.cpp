@@ -78,6 +78,7 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
                    {"messages", cost.messages_ns / ns_per_us},
                    {"compute", cost.compute_ns / ns_per_us},
                    {"wire", cost.wire_ns / ns_per_us}}},
+                 {"regret", candidate.regret},
                  {"rounds", cost.rounds},
                  {"segments", plan.geometry.instances},
                  {"lanes", plan.geometry.lanes},
@@ -106,7 +107,8 @@ Json machine_of(const Explanation &all) {
                  {"hosts", all.problem.places ? all.problem.places->hosts().groups() : 1},
                  {"ranks_per_core", speeds.ranks_per_core}};
     if (!all.problem.has_hosts()) return json;
-    json["host_GBps"] = speeds.is_far_rate_known ? Json(speeds.far_bytes_per_ns) : Json(nullptr);
+    json["host_GBps"] = speeds.is_far_rate_known() ? Json(speeds.far_bytes_per_ns) : Json(nullptr);
+    json["host_rate_source"] = name(speeds.far_rate_source);
     json["host_latency_us"] = speeds.far_link().latency_ns / ns_per_us;
     return json;
 }

@@ -45,7 +45,7 @@ void add_head(std::string &text, const Problem &problem, const Plan &plan, const
     if (problem.codec.min_bytes)
         append(text, "smaller than the codec's %s\n",
                print_bytes(*problem.codec.min_bytes).c_str());
-    else if (!speeds.is_far_rate_known)
+    else if (!speeds.is_far_rate_known())
         append(text, "%s\n", unknown_rate);
     else
         append(text, "the codec would not make it %.3g times as fast\n", least_gain);
@@ -126,11 +126,13 @@ void add_places(std::string &text, const Explanation &all) {
     if (!places) return;
     const Speeds &speeds = all.tables.speeds;
     if (all.problem.has_hosts())
-        append(
-            text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host\n",
-            places->hosts().groups(), print_sizes(places->hosts()).c_str(),
-            print_time(speeds.far_link().latency_ns).c_str(),
-            speeds.is_far_rate_known ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns);
+        append(text,
+               "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s\n",
+               places->hosts().groups(), print_sizes(places->hosts()).c_str(),
+               print_time(speeds.far_link().latency_ns).c_str(),
+               speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ",
+               speeds.far_bytes_per_ns,
+               speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
     add_tiers(text, *places);
     constexpr size_t most_shown = 64;
     text += "  rings go by";

@@ -4,6 +4,7 @@
 #include "plan/budget_choice.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace qccl {
@@ -64,7 +65,8 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
                                                   .algorithm = algorithm,
                                                   .width = width_of(problem.codec)},
                                                  vector_bytes(problem));
-    cost.time_ns *= cost.correction;
+    for (double Cost::*time : {&Cost::time_ns, &Cost::slow_network_ns, &Cost::fast_network_ns})
+        cost.*time *= cost.correction;
     if (rounds_between_ranks(algorithm, problem))
         candidate.refusal = "would round the sum at every rank";
     if (algorithm.row().inner_noise && !problem.has_hosts())
@@ -81,6 +83,31 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
 bool is_preferred(const Cost &cost, const Cost &than) {
     return std::tie(cost.noise, cost.far_peers, cost.time_ns) <
            std::tie(than.noise, than.far_peers, than.time_ns);
+}
+
+void LeastTimes::take(const Cost &cost) {
+    time_ns_ = std::min(time_ns_, cost.time_ns);
+    slow_network_ns_ = std::min(slow_network_ns_, cost.slow_network_ns);
+    fast_network_ns_ = std::min(fast_network_ns_, cost.fast_network_ns);
+}
+
+bool LeastTimes::may_be_chosen(const Cost &cost) const {
+    constexpr double most_caution = 1.25;
+    return cost.time_ns <= time_ns_ * most_caution;
+}
+
+double LeastTimes::regret(const Cost &cost) const {
+    return std::max({cost.time_ns / time_ns_, cost.slow_network_ns / slow_network_ns_,
+                     cost.fast_network_ns / fast_network_ns_});
+}
+
+// Where the rate is in doubt, a codec that gains less pays too if it gains more on a slow network
+// than it loses on a fast one.
+static bool pays(const Cost &encoded, const Cost &lossless) {
+    const auto gain = [&](double Cost::*time) { return lossless.*time / encoded.*time; };
+    const double known = gain(&Cost::time_ns), slow = gain(&Cost::slow_network_ns),
+                 fast = gain(&Cost::fast_network_ns);
+    return known > least_gain || (known > 1 && slow > least_gain && slow * fast > 1);
 }
 
 bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segment != 0; }
@@ -174,14 +201,19 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
         return Error::make(Code::invalid_argument, "there is no %s by %s", name(problem.collective),
                            spec(forced).c_str());
     }
-    const Candidate *best = nullptr;
-    double fastest = 0;
+    LeastTimes least;
     for (const Candidate &candidate : candidates)
-        if (candidate.refusal.empty() && (fastest == 0 || candidate.plan.cost.time_ns < fastest))
-            fastest = candidate.plan.cost.time_ns;
+        if (candidate.refusal.empty()) least.take(candidate.plan.cost);
+    double least_regret = std::numeric_limits<double>::infinity();
+    for (const Candidate &candidate : candidates)
+        if (candidate.refusal.empty() && least.may_be_chosen(candidate.plan.cost))
+            least_regret = std::min(least_regret, least.regret(candidate.plan.cost));
+    const Candidate *best = nullptr;
     for (const Candidate &candidate : candidates) {
         const Cost &cost = candidate.plan.cost;
-        if (!candidate.refusal.empty() || cost.time_ns > fastest * equal_time) continue;
+        if (!candidate.refusal.empty() || !least.may_be_chosen(cost) ||
+            least.regret(cost) > least_regret * equal_time)
+            continue;
         if (!best || is_preferred(cost, best->plan.cost)) best = &candidate;
     }
     if (best) return best->plan;
@@ -200,8 +232,8 @@ Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm 
     QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
     const auto lossless = choose_algorithm(with_codec(problem, {}), tables, forced, counts);
-    if (lossless && !tables.speeds.is_far_rate_known) return lossless;
-    if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
+    if (lossless && !tables.speeds.is_far_rate_known()) return lossless;
+    if (!lossless || pays(plan.cost, lossless->cost)) return plan;
     return lossless;
 }
 

@@ -7,6 +7,7 @@
 #include "plan/cost.hpp"
 
 #include <compare>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -96,15 +97,32 @@ Result<std::vector<std::vector<Candidate>>>
 find_candidates(const Problem &problem, std::span<const Codec> codecs, const Tables &tables,
                 const Algorithm &forced = {}, StepCounts *counts = nullptr);
 
+// The least times of the candidates that may be chosen, at the rate between nodes as it is known
+// and at those that it may have instead. By them the choice is one of minimax regret (L. J. Savage,
+// The Theory of Statistical Decision, 1951), which gives up a part of what the known rate promises.
+class LeastTimes {
+public:
+    void take(const Cost &cost);
+    // By the rate as it is known.
+    bool may_be_chosen(const Cost &cost) const;
+    // How many times as long as the fastest it takes, at the worst of these rates.
+    double regret(const Cost &cost) const;
+
+private:
+    double time_ns_ = std::numeric_limits<double>::infinity();
+    double slow_network_ns_ = time_ns_, fast_network_ns_ = time_ns_;
+};
+
 // Whether the engine can run it, which may be named though it may not be chosen by itself.
 bool can_run(const Candidate &candidate);
 // Of two that are as fast within `equal_time`: loses less, or as much with fewer streams between
 // hosts, or with as many in less time.
 bool is_preferred(const Cost &cost, const Cost &than);
 
-// The fastest candidate; among those that are as fast within `equal_time`, the one with the least
-// error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit
-// floats are by rank, with one rounding, unless another algorithm is `forced`.
+// The candidate of the least regret, which is the fastest where the rate between nodes was measured
+// or nothing goes between nodes; among those that are as good within `equal_time`, the one with the
+// least error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16
+// bit floats are by rank, with one rounding, unless another algorithm is `forced`.
 inline constexpr double equal_time = 1.08; // closer than the model comes to measured times
 // Between hosts, a codec that does not say from which size on it is wanted is used where it makes
 // the call so many times as fast; anywhere, one that is chosen by a budget.
