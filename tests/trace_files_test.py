@@ -354,7 +354,7 @@ class Tools(Case):
         # As of a killed rank, and of one whose clock is an hour behind on another host.
         text = files[1].read_text()
         files[1].write_text(text[:-30])
-        moved = re.sub(r'"ts":(\d+)', lambda match: f'"ts":{int(match[1]) - 3600 * 10**6}', files[2].read_text())
+        moved = re.sub(r'"epoch_ns":"(\d+)"', lambda match: f'"epoch_ns":"{int(match[1]) - 3600 * 10**9}"', files[2].read_text())
         files[2].write_text(moved.replace('"host":"', '"host":"other-', 1))
         said = self.info("trace", *files, "--output", self.folder / "all.json").stdout
         self.assertIn("t-1.json: the rank was killed or goes on", said)
