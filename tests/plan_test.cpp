@@ -61,6 +61,28 @@ static void the_busiest_rank_is_tallied() {
             }
 }
 
+// Ranks of a host are next to each other in a tree: among hosts it is as deep as one of hosts.
+static void trees_cross_hosts_in_few_rounds() {
+    for (const uint32_t each : {1U, 2U, 8U})
+        for (const uint32_t depth : {1U, 2U, 3U, 6U}) {
+            std::vector<uint32_t> hosts;
+            for (uint32_t rank = 0; rank < each << depth; rank++) hosts.push_back(rank / each);
+            const Places places = places_on(hosts);
+            Problem problem = all_reduce(1000, places.ranks());
+            for (const bool is_placed : {false, true}) {
+                problem.places = is_placed ? &places : nullptr;
+                problem.collective = Collective::all_reduce;
+                const auto up_and_down = tally(algorithm_of("tree"), problem);
+                problem.collective = Collective::broadcast;
+                const auto down = tally(algorithm_of("tree"), problem);
+                CHECK_OK(up_and_down);
+                CHECK_OK(down);
+                CHECK_EQ(up_and_down->far_rounds, is_placed ? 2.0 * depth : 0);
+                CHECK_EQ(down->far_rounds, is_placed ? 1.0 * depth : 0);
+            }
+        }
+}
+
 // A rank's own part of a oneshot reduce-scatter costs an encode only with a codec.
 static void what_stays_costs_nothing_without_loss() {
     for (const auto &[codec, encodes] : {std::pair("none", 3U), std::pair("int8", 4U)}) {
@@ -333,6 +355,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(tallies_count_steps),
         QTEST(the_busiest_rank_is_tallied),
+        QTEST(trees_cross_hosts_in_few_rounds),
         QTEST(what_stays_costs_nothing_without_loss),
         QTEST(costs_are_the_tallies_times_the_speeds),
         QTEST(small_is_oneshot_and_large_is_not),

@@ -4,6 +4,7 @@
 #include "forms.hpp"
 #include "plan_kit.hpp"
 
+#include "plan/simulator.hpp"
 #include "plan/simulator_speeds.hpp"
 
 using namespace qccl;
@@ -54,6 +55,37 @@ static void of_gpus_the_planners_figures_are_taken() {
     CHECK_EQ(computing.call_ns, 0.0);
 }
 
+// Of GPUs the simulator has the planner's own figures. Segments in few lanes take long down a tree
+// of many ranks, whose upper ranks are all on different hosts.
+static void deep_trees_take_as_long_as_is_predicted() {
+    constexpr uint32_t gpus = 8;
+    Speeds speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    speeds.far_bytes_per_ns = 370;
+    const SimulatedHost host{.ranks = gpus, .has_gpus = true};
+    for (const uint32_t hosts : {8U, 32U}) {
+        std::vector<uint32_t> host_of;
+        for (uint32_t rank = 0; rank < gpus * hosts; rank++) host_of.push_back(rank / gpus);
+        const Places places = places_on(host_of);
+        Problem problem = all_reduce(64 * mebibyte, gpus * hosts, DataType::float32, "int8:min=0");
+        problem.places = &places;
+        Tables with = tables;
+        with.speeds = speeds;
+        with.limits = {.arena_bytes = 64 * mebibyte, .segment_bytes = 4 * mebibyte, .max_lanes = 4};
+        const auto plan = choose(problem, with, algorithm_of("tree:shape=double"));
+        CHECK_OK(plan);
+        problem.codec = plan->codec;
+        const auto fabric = make_tiered_fabric(problem.ranks, &places, tiered_rates(speeds, host));
+        const auto done = simulate({.problem = problem,
+                                    .algorithm = plan->algorithm,
+                                    .limits = with.limits,
+                                    .speeds = compute_speeds(speeds, problem, {}, host)},
+                                   *fabric);
+        CHECK_OK(done);
+        CHECK(plan->cost.time_ns > 0.88 * done->time_ns);
+        CHECK(plan->cost.time_ns < 1.12 * done->time_ns);
+    }
+}
+
 static void memory_is_slower_the_more_of_it_is_used() {
     const Problem small = all_reduce(1 << 10, 2), large = all_reduce(1 << 20, 2),
                   huge = all_reduce(1 << 24, 2);
@@ -94,6 +126,7 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(messages_follow_the_planners_figures),
         QTEST(of_gpus_the_planners_figures_are_taken),
+        QTEST(deep_trees_take_as_long_as_is_predicted),
         QTEST(memory_is_slower_the_more_of_it_is_used),
         QTEST(codecs_are_slower_where_ranks_share_cores),
         QTEST(small_calls_pay_less_for_each_byte_between_hosts),

@@ -64,6 +64,7 @@ constexpr AlgorithmRow table[] = {
      .emitters = {all_reduce_tree, nullptr, nullptr, broadcast_tree, nullptr},
      .rounds = rounds_tree,
      .noise = noise_tree,
+     .outer_rounds = outer_rounds_tree,
      .sums_on_the_way = true},
     {.name = "hierarchy",
      .keys = hierarchy_keys,

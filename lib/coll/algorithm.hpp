@@ -39,10 +39,12 @@ struct AlgorithmRow {
     // predicted NMSE of the results in units of one encode's. They are the same on all ranks.
     uint32_t (*rounds)(Collective collective, const Team &team, const Choices &choices);
     double (*noise)(Collective collective, const Team &team, const Choices &choices);
-    // What is made below the outermost tier, which may have a codec of its own, beside it; and the
-    // rounds in that tier. nullptr: there is one tier.
+    // What is made below the outermost tier, which may have a codec of its own, beside it.
+    // nullptr: there is one tier.
     double (*inner_noise)(Collective collective, const Team &team,
                           const Choices &choices) = nullptr;
+    // Of the rounds those in the outermost tier, or between hosts. nullptr: as many of them as of
+    // the messages.
     uint32_t (*outer_rounds)(Collective collective, const Team &team,
                              const Choices &choices) = nullptr;
 
@@ -88,11 +90,6 @@ public:
     }
     double inner_noise(Collective collective, const Team &team) const {
         return row_->inner_noise ? row_->inner_noise(collective, team, choices_) : 0;
-    }
-    // Of its rounds, those between the outermost groups.
-    uint32_t outer_rounds(Collective collective, const Team &team) const {
-        return row_->outer_rounds ? row_->outer_rounds(collective, team, choices_)
-                                  : rounds(collective, team);
     }
     // What was chosen for the key; empty where there is none of that name.
     std::string_view word(std::string_view key) const;

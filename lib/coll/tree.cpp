@@ -218,6 +218,24 @@ uint32_t rounds_tree(Collective collective, const Team &t, const Choices &choice
     return (collective == Collective::all_reduce ? 2 : 1) * depth_of(t, choices);
 }
 
+// On the way between the root and the rank where it passes most hosts.
+uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &choices) {
+    if (!t.places) return 0;
+    const Partition &hosts = t.places->hosts();
+    uint32_t most = 0;
+    for (uint32_t c = 0; c < chunks_of(choices); c++) {
+        const uint32_t root = collective == Collective::broadcast ? t.root : 0;
+        const std::vector<uint32_t> parents = Tree::of(t, choices, c, root).parents();
+        for (uint32_t leaf = 0; leaf < t.size; leaf++) {
+            uint32_t crossings = 0;
+            for (uint32_t rank = leaf; parents[rank] != rank; rank = parents[rank])
+                crossings += hosts.group_of(rank) != hosts.group_of(parents[rank]);
+            most = std::max(most, crossings);
+        }
+    }
+    return (collective == Collective::all_reduce ? 2 : 1) * most;
+}
+
 // Every rank but the root encodes the sum of all below it: each contribution is encoded as often
 // as it is passed up. The root's encode is the last.
 double noise_tree(Collective collective, const Team &t, const Choices &choices) {

@@ -25,6 +25,7 @@ std::vector<uint32_t> tree_parents(const Team &team, const Choices &choices, uin
 
 SumOrder by_tree(Collective collective, const Team &team, const Choices &choices, uint32_t chunk);
 uint32_t rounds_tree(Collective collective, const Team &team, const Choices &choices);
+uint32_t outer_rounds_tree(Collective collective, const Team &team, const Choices &choices);
 double noise_tree(Collective collective, const Team &team, const Choices &choices);
 
 } // namespace qccl

@@ -140,17 +140,6 @@ double waiting_share(Collective collective) {
     }
 }
 
-// Of the rounds, those between hosts.
-double far_rounds(const Algorithm &algorithm, const Problem &problem, const Tally &tally) {
-    if (!problem.has_hosts()) return 0;
-    const Team team = problem.team();
-    if (algorithm.row().outer_rounds) return algorithm.outer_rounds(problem.collective, team);
-    const double messages = tally.mean.sends + tally.mean.recvs,
-                 far = tally.mean.far_sends + tally.mean.far_recvs;
-    return messages == 0 ? 0
-                         : std::ceil(algorithm.rounds(problem.collective, team) * far / messages);
-}
-
 // What bursts let pass at once costs less than the line's rate says, the smaller the less.
 double line_ns(double bytes, const Speeds &speeds) {
     const double share = speeds.far_burst_bytes > bytes ? bytes / speeds.far_burst_bytes : 1;
@@ -171,17 +160,15 @@ public:
           // Ranks that share a core wait for the work of all that do, the others for the busiest
           // one; the root of a broadcast waits for no rank.
           is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
-          far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()) {
-        far_rounds_ = far_rounds(algorithm, problem, tally);
-        const double rounds = algorithm.rounds(problem.collective, problem.team());
-        near_rounds_ = rounds - std::min(rounds, far_rounds_);
-    }
+          far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()),
+          rounds_(algorithm.rounds(problem.collective, problem.team())),
+          near_rounds_(rounds_ - std::min<double>(rounds_, tally.far_rounds)) {}
 
     Cost cost() const {
         Cost c;
         count(c);
         add_parts(c);
-        c.time_ns = std::max(pipeline_ns(c), lanes_ns());
+        c.time_ns = std::max(pipeline_ns(c), lanes_ns(c));
         return c;
     }
 
@@ -216,7 +203,7 @@ private:
     void count(Cost &c) const {
         const Team team = problem_.team();
         const bool is_lossless = problem_.codec.is_lossless();
-        c.rounds = algorithm_.rounds(problem_.collective, team);
+        c.rounds = rounds_;
         c.noise = is_lossless ? 0 : algorithm_.noise(problem_.collective, team);
         c.inner_noise =
             inner_.is_lossless() ? 0 : algorithm_.inner_noise(problem_.collective, team);
@@ -241,8 +228,8 @@ private:
         if (speeds_.far_rank_bytes_per_ns > 0)
             c.wire_ns = std::max(c.wire_ns, tally_.busiest.far_sends * outer_bytes() / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
-        c.latency_ns =
-            sharers_ * waiting_ * (near_rounds_ * near_.latency_ns + far_rounds_ * far_.latency_ns);
+        c.latency_ns = sharers_ * waiting_ *
+                       (near_rounds_ * near_.latency_ns + tally_.far_rounds * far_.latency_ns);
     }
 
     // Of all ranks that share a core, and at least what the busiest rank does alone.
@@ -268,16 +255,20 @@ private:
                waiting_ * idle * (is_work_shared_ ? c.wire_ns : work) / instances();
     }
 
-    // As many segments as there are lanes are under way at a time, each along all rounds.
-    double lanes_ns() const {
+    // As many segments as there are lanes are under way at a time, each along all rounds. What a
+    // rank computes on a segment it does in as many turns as it waits for messages; along a chain
+    // of ranks there are more turns than one rank has.
+    double lanes_ns(const Cost &c) const {
         if (geometry_.instances <= geometry_.lanes) return 0;
+        const double chains = rounds_ / std::max<double>(1, tally_.turns),
+                     computing = chains * c.compute_ns / (sharers_ * instances());
         const double segment_bytes = outer_bytes() / instances();
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
         };
-        const double chain =
-            near_rounds_ * hop(near_) + far_rounds_ * (hop(far_) + segment_bytes / rank_rate());
-        return chain * instances() / geometry_.lanes;
+        const double chain = near_rounds_ * hop(near_) +
+                             tally_.far_rounds * (hop(far_) + segment_bytes / rank_rate());
+        return (chain + computing) * instances() / geometry_.lanes;
     }
 
     const Algorithm &algorithm_;
@@ -292,7 +283,8 @@ private:
     const double sharers_, waiting_;
     const bool is_work_shared_;
     const LinkSpeeds far_, near_;
-    double far_rounds_ = 0, near_rounds_ = 0;
+    const uint32_t rounds_;
+    const double near_rounds_;
 };
 
 Speeds with_far_rate(Speeds speeds, double times) {

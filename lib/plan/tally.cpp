@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -145,6 +146,17 @@ Done add_host(Tallies &tallies, std::span<const uint32_t> ranks, Tally &most) {
     return {};
 }
 
+double count_far_rounds(const Algorithm &algorithm, const Problem &problem,
+                        const ChunkCounts &mean) {
+    if (!problem.has_hosts()) return 0;
+    const Team team = problem.team();
+    if (const auto counted = algorithm.row().outer_rounds)
+        return counted(problem.collective, team, algorithm.choices());
+    const double messages = mean.sends + mean.recvs, far = mean.far_sends + mean.far_recvs;
+    return messages == 0 ? 0
+                         : std::ceil(algorithm.rounds(problem.collective, team) * far / messages);
+}
+
 } // namespace
 
 // Hosts differ in their number of ranks: those of the counted ranks are looked at.
@@ -162,6 +174,7 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
     }
     for (const size_t host : hosts)
         QCCL_TRY(add_host(tallies, problem.places->hosts().ranks(host), t));
+    t.far_rounds = count_far_rounds(algorithm, problem, t.mean);
     return t;
 }
 

@@ -44,6 +44,7 @@ struct Tally {
     ChunkCounts busiest, mean; // over the ranks; of the busiest, each count by itself
     double host_sends = 0;     // the most of all ranks of a host together, to other hosts
     uint32_t far_peers = 0;    // the most ranks of other hosts that a rank sends to
+    double far_rounds = 0;     // of the algorithm's rounds, those between hosts
 };
 
 // An error says why there is no such schedule.
