@@ -89,6 +89,7 @@ void tcp_keeps_the_planners_figures_but_for_the_rate() {
     Speeds speeds, expected;
     take_link({LinkClass::tcp, 1.25, {}, 0}, {}, speeds);
     expected.far_bytes_per_ns = 1.25;
+    expected.far_rate_source = RateSource::stated;
     CHECK(speeds == expected);
 }
 
