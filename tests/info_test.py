@@ -208,7 +208,7 @@ class Proofs(unittest.TestCase):
 
     def test_hosts_are_given_larger_pieces(self):
         # As the ranks of a communicator are.
-        for hosts, cut in (((), "256 segments in 4 lanes"), (("--hosts", "1,1"), "64 segments in 4 lanes")):
+        for hosts, cut in (((), "256 segments in 4 lanes"), (("--hosts", "1,1"), "86 segments in 4 lanes")):
             self.assertIn(cut, info("explain", "all_reduce", "--algo", "ring", "--ranks", "2", *hosts, "--bytes", "64M").stdout)
 
     def test_many_ranks_have_the_slots_of_a_communicator(self):
