@@ -35,33 +35,25 @@ bool keeps(const Budget &budget, const std::optional<double> &nmse) {
     return nmse && (budget.nmse == 0 || *nmse <= budget.nmse);
 }
 
-// `best` is the fastest but for equal_time.
-bool is_better(const Plan &plan, const Plan &best, double fastest) {
-    if (plan.cost.time_ns > fastest * equal_time) return false;
-    return best.cost.time_ns > fastest * equal_time || is_preferred(plan.cost, best.cost);
-}
-
-// Fills in the plan, of candidates with the option's codec.
+// Fills in the plan, of candidates with the option's codec: the one that choose takes of those that
+// keep the budget, or the one that loses least.
 void take_best(BudgetOption &option, const std::vector<Candidate> &candidates, const Budget &budget,
                const Algorithm &forced) {
-    double fastest = 0;
-    for (const Candidate &candidate : candidates) {
-        if (!may_be_chosen(candidate, forced) || !keeps(budget, nmse_bound(candidate.plan)))
-            continue;
-        const double time = candidate.plan.cost.time_ns;
-        if (!option.keeps || time < fastest) fastest = time;
-        option.keeps = true;
+    const Candidate *const best = best_candidate(candidates, [&](const Candidate &candidate) {
+        return may_be_chosen(candidate, forced) && keeps(budget, nmse_bound(candidate.plan));
+    });
+    option.keeps = best != nullptr;
+    if (best) {
+        option.plan = best->plan;
+        option.nmse = nmse_bound(best->plan);
+        return;
     }
     for (const Candidate &candidate : candidates) {
+        if (!may_be_chosen(candidate, forced)) continue;
         const auto nmse = nmse_bound(candidate.plan);
-        if (!may_be_chosen(candidate, forced) || (option.keeps && !keeps(budget, nmse))) continue;
-        const bool is_first = !option.plan;
-        const bool loses_less = nmse && (!option.nmse || *nmse < *option.nmse);
-        if (is_first ||
-            (option.keeps ? is_better(candidate.plan, *option.plan, fastest) : loses_less)) {
-            option.plan = candidate.plan;
-            option.nmse = nmse;
-        }
+        if (option.plan && !(nmse && (!option.nmse || *nmse < *option.nmse))) continue;
+        option.plan = candidate.plan;
+        option.nmse = nmse;
     }
 }
 

@@ -140,12 +140,6 @@ double waiting_share(Collective collective) {
     }
 }
 
-// What bursts let pass at once costs less than the line's rate says, the smaller the less.
-double line_ns(double bytes, const Speeds &speeds) {
-    const double share = speeds.far_burst_bytes > bytes ? bytes / speeds.far_burst_bytes : 1;
-    return share * bytes / speeds.far_bytes_per_ns;
-}
-
 // The parts of a call's time, each from the ones before.
 class Estimate {
 public:
@@ -162,14 +156,22 @@ public:
           is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
           far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()),
           rounds_(algorithm.rounds(problem.collective, problem.team())),
-          near_rounds_(rounds_ - std::min<double>(rounds_, tally.far_rounds)) {}
+          near_rounds_(rounds_ - std::min<double>(rounds_, tally.far_rounds)),
+          host_rate_(speeds.far_bytes_per_ns), rank_rate_(speeds.far_rank_bytes_per_ns) {}
 
     Cost cost() const {
         Cost c;
         count(c);
-        add_parts(c);
-        c.time_ns = std::max(pipeline_ns(c), lanes_ns(c));
+        c.time_ns = add_parts(c);
         return c;
+    }
+
+    // With the rate between hosts so many times as high.
+    double time_ns(Cost c, double times) const {
+        Estimate other = *this;
+        other.host_rate_ *= times;
+        other.rank_rate_ *= times;
+        return other.add_parts(c);
     }
 
 private:
@@ -195,9 +197,11 @@ private:
 
     double instances() const { return static_cast<double>(geometry_.instances); }
     double outer_bytes() const { return static_cast<double>(outer_bytes_); }
-    double rank_rate() const {
-        return speeds_.far_rank_bytes_per_ns > 0 ? speeds_.far_rank_bytes_per_ns
-                                                 : speeds_.far_bytes_per_ns;
+    double rank_rate() const { return rank_rate_ > 0 ? rank_rate_ : host_rate_; }
+    // What bursts let pass at once costs less than the line's rate says, the smaller the less.
+    double line_ns(double bytes) const {
+        const double share = speeds_.far_burst_bytes > bytes ? bytes / speeds_.far_burst_bytes : 1;
+        return share * bytes / host_rate_;
     }
 
     void count(Cost &c) const {
@@ -215,21 +219,25 @@ private:
         c.far_peers = tally_.far_peers;
     }
 
-    void add_parts(Cost &c) const {
-        const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
-        c.compute_ns = work_ns([&](const ChunkCounts &counts) {
-            return compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
-        });
-        if (shares_cores_ && problem_.has_hosts()) c.compute_ns *= speeds_.far_crowding;
+    // Returns the time that comes of them.
+    double add_parts(Cost &c) const {
+        c.compute_ns = work_ns([&](const ChunkCounts &counts) { return computing_ns(counts); });
         c.messages_ns = work_ns([&](const ChunkCounts &counts) {
             return messages_ns(counts, tally_.far_peers, instances(), outer_bytes(), near_, far_);
         });
-        c.wire_ns = line_ns(static_cast<double>(c.host_bytes), speeds_);
-        if (speeds_.far_rank_bytes_per_ns > 0)
+        c.wire_ns = line_ns(static_cast<double>(c.host_bytes));
+        if (rank_rate_ > 0)
             c.wire_ns = std::max(c.wire_ns, tally_.busiest.far_sends * outer_bytes() / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
         c.latency_ns = sharers_ * waiting_ *
                        (near_rounds_ * near_.latency_ns + tally_.far_rounds * far_.latency_ns);
+        return std::max(pipeline_ns(c), lanes_ns());
+    }
+
+    double computing_ns(const ChunkCounts &counts) const {
+        const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
+        const double crowding = shares_cores_ && problem_.has_hosts() ? speeds_.far_crowding : 1;
+        return crowding * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
     }
 
     // Of all ranks that share a core, and at least what the busiest rank does alone.
@@ -258,10 +266,10 @@ private:
     // As many segments as there are lanes are under way at a time, each along all rounds. What a
     // rank computes on a segment it does in as many turns as it waits for messages; along a chain
     // of ranks there are more turns than one rank has.
-    double lanes_ns(const Cost &c) const {
+    double lanes_ns() const {
         if (geometry_.instances <= geometry_.lanes) return 0;
         const double chains = rounds_ / std::max<double>(1, tally_.turns),
-                     computing = chains * c.compute_ns / (sharers_ * instances());
+                     computing = chains * computing_ns(tally_.busiest) / instances();
         const double segment_bytes = outer_bytes() / instances();
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
@@ -285,27 +293,24 @@ private:
     const LinkSpeeds far_, near_;
     const uint32_t rounds_;
     const double near_rounds_;
+    double host_rate_, rank_rate_; // in bytes a nanosecond; the second 0: the host's
 };
-
-Speeds with_far_rate(Speeds speeds, double times) {
-    speeds.far_bytes_per_ns *= times;
-    speeds.far_rank_bytes_per_ns *= times;
-    return speeds;
-}
 
 } // namespace
 
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
           const Geometry &geometry, const Speeds &speeds) {
-    const auto estimate = [&](const Speeds &by) {
-        return Estimate(algorithm, problem, tally, geometry, by).cost();
-    };
-    Cost cost = estimate(speeds);
+    const Estimate estimate(algorithm, problem, tally, geometry, speeds);
+    Cost cost = estimate.cost();
     cost.slow_network_ns = cost.fast_network_ns = cost.time_ns;
-    if (!problem.has_hosts() || speeds.far_rate_source == RateSource::measured) return cost;
-    cost.slow_network_ns = estimate(with_far_rate(speeds, 1 / rate_doubt)).time_ns;
-    cost.fast_network_ns = estimate(with_far_rate(speeds, rate_doubt)).time_ns;
+    if (!is_rate_in_doubt(problem, speeds)) return cost;
+    cost.slow_network_ns = estimate.time_ns(cost, 1 / rate_doubt);
+    cost.fast_network_ns = estimate.time_ns(cost, rate_doubt);
     return cost;
+}
+
+bool is_rate_in_doubt(const Problem &problem, const Speeds &speeds) {
+    return problem.has_hosts() && speeds.far_rate_source != RateSource::measured;
 }
 
 } // namespace qccl

@@ -149,6 +149,9 @@ struct EagerSlots {
 bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chunks,
                 uint64_t chunk_bytes, const EagerSlots &slots);
 
+// Whether the cost depends on a rate between nodes that nothing has measured.
+bool is_rate_in_doubt(const Problem &problem, const Speeds &speeds);
+
 // Of the algorithm in this geometry, which comes from `cut`.
 Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
           const Geometry &geometry, const Speeds &speeds);

@@ -67,12 +67,12 @@ std::string finer_difference(const Plan &plan, const Plan &best, DataType type) 
 // Judges the candidates of one call.
 class Judge {
 public:
-    Judge(const Explanation &all, const Algorithm &forced, const LeastTimes &least)
-        : all_(all), forced_(forced), least_(least) {}
+    Judge(const Explanation &all, const Algorithm &forced, const std::vector<Candidate> &found)
+        : all_(all), forced_(forced), regrets_(costs_of(found)) {}
 
     ExplainedCandidate judge(Candidate candidate) const {
         ExplainedCandidate judged{.plan = std::move(candidate.plan), .why = {}};
-        judged.regret = least_.regret(judged.plan.cost);
+        if (candidate.refusal.empty()) judged.regret = regrets_.regret(judged.plan.cost);
         if (judged.plan.geometry.segment == 0) {
             judged.verdict = Verdict::impossible;
             judged.why = candidate.refusal;
@@ -97,14 +97,16 @@ public:
             if (!next || other.plan.cost.time_ns < next->cost.time_ns) next = &other.plan;
         }
         if (!next) return "nothing else may be chosen";
-        const double regret = least_.regret(best.cost), others = least_.regret(next->cost);
-        if (best.cost.time_ns > next->cost.time_ns && regret * equal_time < others)
-            return print("takes %s times as long as %s, but if the rate between hosts, which was "
-                         "stated and not measured, is wrong by %g times, at most %s times as long "
-                         "as the best, and %s up to %s",
+        if (best.cost.time_ns > next->cost.time_ns && is_rate_in_doubt() &&
+            !regrets_.is_cautious(next->cost))
+            return print("takes %s times as long as %s, but if the rate between hosts, which %s, "
+                         "is wrong by %g times, at most %s times as long as the best, and %s up "
+                         "to %s",
                          print_factor(best.cost.time_ns / next->cost.time_ns).c_str(),
-                         spec(next->algorithm).c_str(), rate_doubt, print_factor(regret).c_str(),
-                         spec(next->algorithm).c_str(), print_factor(others).c_str());
+                         spec(next->algorithm).c_str(), where_the_rate_is_from(), rate_doubt,
+                         print_factor(regrets_.regret(best.cost)).c_str(),
+                         spec(next->algorithm).c_str(),
+                         print_factor(regrets_.regret(next->cost)).c_str());
         if (best.cost.time_ns > next->cost.time_ns)
             return print("as fast as the fastest within %.0f %%, and less noisy or with fewer "
                          "streams between hosts",
@@ -117,6 +119,23 @@ public:
     }
 
 private:
+    // Of those among which the algorithm was chosen.
+    std::vector<const Cost *> costs_of(const std::vector<Candidate> &found) const {
+        std::vector<const Cost *> costs;
+        for (const Candidate &candidate : found)
+            if (candidate.refusal.empty() && !breaks_budget(candidate.plan))
+                costs.push_back(&candidate.plan.cost);
+        return costs;
+    }
+
+    bool is_rate_in_doubt() const {
+        return qccl::is_rate_in_doubt(all_.planned, all_.tables.speeds);
+    }
+    const char *where_the_rate_is_from() const {
+        return all_.tables.speeds.is_far_rate_known() ? "was stated and not measured"
+                                                      : "is unknown";
+    }
+
     std::string why_chosen(const std::string &refusal) const {
         if (!forced_) return {}; // known when all have been judged
         return refusal.empty() ? "it was asked for" : "it was asked for; not by itself: " + refusal;
@@ -139,11 +158,11 @@ private:
         if (forced_ && factor < 1)
             return print("not asked for, though it takes %s of the time",
                          print_factor(factor).c_str());
-        if (factor < 1 && least_.regret(plan.cost) > least_.regret(best.cost))
-            return print("takes %s of the time, but up to %s times as long as the best if the rate "
-                         "between hosts is wrong by %g times",
+        if (factor <= equal_time && is_rate_in_doubt() && !regrets_.is_cautious(plan.cost))
+            return print("takes %s times as long, and up to %s times as long as the best if the "
+                         "rate between hosts is wrong by %g times",
                          print_factor(factor).c_str(),
-                         print_factor(least_.regret(plan.cost)).c_str(), rate_doubt);
+                         print_factor(regrets_.regret(plan.cost)).c_str(), rate_doubt);
         if (factor <= equal_time) return finer_difference(plan, best, all_.problem.type);
         return print("takes %s times as long: ", print_factor(factor).c_str()) +
                greatest_excess(plan.cost, best.cost);
@@ -151,7 +170,7 @@ private:
 
     const Explanation &all_;
     const Algorithm &forced_;
-    const LeastTimes &least_;
+    const MinimaxRegret regrets_;
 };
 
 // Where choose has compared the plan with values as they are.
@@ -197,10 +216,7 @@ Result<Explanation> explain(const Problem &problem, const Tables &tables, const 
     all.planned.codec = all.chosen().codec;
     all.lossless = compared_lossless(problem, all.chosen(), tables, forced, counts);
     QCCL_TRY(auto found, find_candidates(all.planned, tables, forced, &counts));
-    LeastTimes least;
-    for (const Candidate &candidate : found)
-        if (candidate.refusal.empty()) least.take(candidate.plan.cost);
-    const Judge judge(all, forced, least);
+    const Judge judge(all, forced, found);
     for (Candidate &candidate : found) all.candidates.push_back(judge.judge(std::move(candidate)));
     const bool counts_bytes = link_bytes && problem.ranks <= LinkByteCounter::most_ranks;
     for (ExplainedCandidate &candidate : all.candidates) {

@@ -23,7 +23,7 @@ struct ExplainedCandidate {
     Verdict verdict = Verdict::lost;
     std::string why; // in words that follow "<algorithm>: "
     std::optional<LinkBytes> link_bytes = {};
-    double regret = 1; // as LeastTimes has it; of an impossible one without meaning
+    std::optional<double> regret = {}; // as MinimaxRegret has it, of those that may be chosen
 };
 
 struct Explanation {

@@ -78,7 +78,7 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
                    {"messages", cost.messages_ns / ns_per_us},
                    {"compute", cost.compute_ns / ns_per_us},
                    {"wire", cost.wire_ns / ns_per_us}}},
-                 {"regret", candidate.regret},
+                 {"regret", or_null(candidate.regret)},
                  {"rounds", cost.rounds},
                  {"segments", plan.geometry.instances},
                  {"lanes", plan.geometry.lanes},

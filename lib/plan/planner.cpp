@@ -4,7 +4,6 @@
 #include "plan/budget_choice.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 namespace qccl {
@@ -85,29 +84,49 @@ bool is_preferred(const Cost &cost, const Cost &than) {
            std::tie(than.noise, than.far_peers, than.time_ns);
 }
 
-void LeastTimes::take(const Cost &cost) {
-    time_ns_ = std::min(time_ns_, cost.time_ns);
-    slow_network_ns_ = std::min(slow_network_ns_, cost.slow_network_ns);
-    fast_network_ns_ = std::min(fast_network_ns_, cost.fast_network_ns);
-}
+static double ratio(double time, double least) { return least > 0 ? time / least : 1; }
 
-bool LeastTimes::may_be_chosen(const Cost &cost) const {
+MinimaxRegret::MinimaxRegret(const std::vector<const Cost *> &costs) {
+    // What may be given up of the speed at the rate as it is known.
     constexpr double most_caution = 1.25;
-    return cost.time_ns <= time_ns_ * most_caution;
+    for (const Cost *const cost : costs) {
+        least_ns_ = std::min(least_ns_, cost->time_ns);
+        least_slow_ns_ = std::min(least_slow_ns_, cost->slow_network_ns);
+        least_fast_ns_ = std::min(least_fast_ns_, cost->fast_network_ns);
+    }
+    most_ns_ = least_ns_ * most_caution;
+    for (const Cost *const cost : costs)
+        if (cost->time_ns <= most_ns_) least_regret_ = std::min(least_regret_, regret(*cost));
+    for (const Cost *const cost : costs)
+        if (is_cautious(*cost)) least_cautious_ns_ = std::min(least_cautious_ns_, cost->time_ns);
 }
 
-double LeastTimes::regret(const Cost &cost) const {
-    return std::max({cost.time_ns / time_ns_, cost.slow_network_ns / slow_network_ns_,
-                     cost.fast_network_ns / fast_network_ns_});
+double MinimaxRegret::regret(const Cost &cost) const {
+    return std::max({ratio(cost.time_ns, least_ns_), ratio(cost.slow_network_ns, least_slow_ns_),
+                     ratio(cost.fast_network_ns, least_fast_ns_)});
 }
 
-// Where the rate is in doubt, a codec that gains less pays too if it gains more on a slow network
-// than it loses on a fast one.
-static bool pays(const Cost &encoded, const Cost &lossless) {
-    const auto gain = [&](double Cost::*time) { return lossless.*time / encoded.*time; };
-    const double known = gain(&Cost::time_ns), slow = gain(&Cost::slow_network_ns),
-                 fast = gain(&Cost::fast_network_ns);
-    return known > least_gain || (known > 1 && slow > least_gain && slow * fast > 1);
+bool MinimaxRegret::is_cautious(const Cost &cost) const {
+    return cost.time_ns <= most_ns_ && regret(cost) <= least_regret_ * equal_time;
+}
+
+bool MinimaxRegret::is_among_best(const Cost &cost) const {
+    return is_cautious(cost) && cost.time_ns <= least_cautious_ns_ * equal_time;
+}
+
+const Candidate *best_candidate(const std::vector<Candidate> &candidates,
+                                const std::function<bool(const Candidate &)> &may_be_chosen) {
+    std::vector<const Cost *> costs;
+    for (const Candidate &candidate : candidates)
+        if (may_be_chosen(candidate)) costs.push_back(&candidate.plan.cost);
+    const MinimaxRegret regrets(costs);
+    const Candidate *best = nullptr;
+    for (const Candidate &candidate : candidates) {
+        const Cost &cost = candidate.plan.cost;
+        if (!may_be_chosen(candidate) || !regrets.is_among_best(cost)) continue;
+        if (!best || is_preferred(cost, best->plan.cost)) best = &candidate;
+    }
+    return best;
 }
 
 bool can_run(const Candidate &candidate) { return candidate.plan.geometry.segment != 0; }
@@ -201,21 +220,8 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
         return Error::make(Code::invalid_argument, "there is no %s by %s", name(problem.collective),
                            spec(forced).c_str());
     }
-    LeastTimes least;
-    for (const Candidate &candidate : candidates)
-        if (candidate.refusal.empty()) least.take(candidate.plan.cost);
-    double least_regret = std::numeric_limits<double>::infinity();
-    for (const Candidate &candidate : candidates)
-        if (candidate.refusal.empty() && least.may_be_chosen(candidate.plan.cost))
-            least_regret = std::min(least_regret, least.regret(candidate.plan.cost));
-    const Candidate *best = nullptr;
-    for (const Candidate &candidate : candidates) {
-        const Cost &cost = candidate.plan.cost;
-        if (!candidate.refusal.empty() || !least.may_be_chosen(cost) ||
-            least.regret(cost) > least_regret * equal_time)
-            continue;
-        if (!best || is_preferred(cost, best->plan.cost)) best = &candidate;
-    }
+    const Candidate *const best = best_candidate(
+        candidates, [](const Candidate &candidate) { return candidate.refusal.empty(); });
     if (best) return best->plan;
     return Error::make(Code::invalid_argument, "no algorithm for %s: %s", name(problem.collective),
                        candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
@@ -233,7 +239,7 @@ Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm 
     if (!may_go_losslessly(problem, plan)) return plan;
     const auto lossless = choose_algorithm(with_codec(problem, {}), tables, forced, counts);
     if (lossless && !tables.speeds.is_far_rate_known()) return lossless;
-    if (!lossless || pays(plan.cost, lossless->cost)) return plan;
+    if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;
 }
 

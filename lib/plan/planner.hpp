@@ -7,6 +7,7 @@
 #include "plan/cost.hpp"
 
 #include <compare>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -97,21 +98,29 @@ Result<std::vector<std::vector<Candidate>>>
 find_candidates(const Problem &problem, std::span<const Codec> codecs, const Tables &tables,
                 const Algorithm &forced = {}, StepCounts *counts = nullptr);
 
-// The least times of the candidates that may be chosen, at the rate between nodes as it is known
-// and at those that it may have instead. By them the choice is one of minimax regret (L. J. Savage,
-// The Theory of Statistical Decision, 1951), which gives up a part of what the known rate promises.
-class LeastTimes {
+// Which of several costs lose least if the rate between nodes is not what it is taken for: minimax
+// regret (L. J. Savage, The Theory of Statistical Decision, 1951). Where that rate was measured,
+// these are the fastest.
+class MinimaxRegret {
 public:
-    void take(const Cost &cost);
-    // By the rate as it is known.
-    bool may_be_chosen(const Cost &cost) const;
-    // How many times as long as the fastest it takes, at the worst of these rates.
+    explicit MinimaxRegret(const std::vector<const Cost *> &costs);
+
+    // How many times as long as the fastest of them it takes, at the worst of the possible rates.
     double regret(const Cost &cost) const;
+    // Is not much slower than the fastest, and has the least regret of those, within equal_time.
+    bool is_cautious(const Cost &cost) const;
+    // Of those that are cautious it is the fastest, within equal_time.
+    bool is_among_best(const Cost &cost) const;
 
 private:
-    double time_ns_ = std::numeric_limits<double>::infinity();
-    double slow_network_ns_ = time_ns_, fast_network_ns_ = time_ns_;
+    double least_ns_ = std::numeric_limits<double>::infinity();
+    double least_slow_ns_ = least_ns_, least_fast_ns_ = least_ns_, most_ns_ = least_ns_;
+    double least_regret_ = least_ns_, least_cautious_ns_ = least_ns_;
 };
+
+// Of those that may be chosen, the one that choose takes; nullptr: none.
+const Candidate *best_candidate(const std::vector<Candidate> &candidates,
+                                const std::function<bool(const Candidate &)> &may_be_chosen);
 
 // Whether the engine can run it, which may be named though it may not be chosen by itself.
 bool can_run(const Candidate &candidate);
@@ -119,9 +128,9 @@ bool can_run(const Candidate &candidate);
 // hosts, or with as many in less time.
 bool is_preferred(const Cost &cost, const Cost &than);
 
-// The candidate of the least regret, which is the fastest where the rate between nodes was measured
-// or nothing goes between nodes; among those that are as good within `equal_time`, the one with the
-// least error, and then the one with the fewest streams between hosts. Lossless sums of 8 and 16
+// The fastest candidate, or where the rate between nodes was not measured the fastest of those with
+// the least regret; among those that are as fast within `equal_time`, the one with the least error,
+// and then the one with the fewest streams between hosts. Lossless sums of 8 and 16
 // bit floats are by rank, with one rounding, unless another algorithm is `forced`.
 inline constexpr double equal_time = 1.08; // closer than the model comes to measured times
 // Between hosts, a codec that does not say from which size on it is wanted is used where it makes
