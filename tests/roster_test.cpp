@@ -52,10 +52,14 @@ Room find_room(const std::vector<std::vector<int>> &cores, const std::vector<uin
 
 Answers who_spins(const std::vector<std::vector<int>> &cores) { return find_room(cores).spins; }
 
-void ranks_spin_where_nobody_needs_the_core() {
+bool may_use_cores_0_and_1() {
     cpu_set_t own;
     CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
-    if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
+    return CPU_ISSET(0, &own) && CPU_ISSET(1, &own);
+}
+
+void ranks_spin_where_nobody_needs_the_core() {
+    if (!may_use_cores_0_and_1()) return;
     CHECK(who_spins({{0}, {1}}) == (Answers{true, true}));
     CHECK(who_spins({{0}, {0}}) == (Answers{false, false}));
     CHECK(who_spins({{0, 1}, {0, 1}}) == (Answers{true, true}));
@@ -65,9 +69,7 @@ void ranks_spin_where_nobody_needs_the_core() {
 }
 
 void the_most_crowded_cores_count() {
-    cpu_set_t own;
-    CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
-    if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
+    if (!may_use_cores_0_and_1()) return;
     CHECK_EQ(find_room({{0}}).ranks_per_core, 1.0);
     CHECK_EQ(find_room({{0, 1}}).ranks_per_core, 1.0);
     CHECK_EQ(find_room({{0, 1}, {0, 1}, {0, 1}}).ranks_per_core, 1.5);
@@ -75,9 +77,7 @@ void the_most_crowded_cores_count() {
 }
 
 void hosts_of_one_machine_share_its_cores() {
-    cpu_set_t own;
-    CHECK_EQ(sched_getaffinity(0, sizeof own, &own), 0);
-    if (!CPU_ISSET(0, &own) || !CPU_ISSET(1, &own)) return; // needs two known cores
+    if (!may_use_cores_0_and_1()) return;
     const Room containers = find_room({{0}, {0}, {1}}, {0, 1, 2});
     CHECK(containers.spins == (Answers{false, false, true}));
     CHECK_EQ(containers.ranks_per_core, 2.0);

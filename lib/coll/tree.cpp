@@ -169,17 +169,21 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
 
 uint32_t rounds_one_way(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
 
-// Messages between the root and the rank that is furthest from it.
-uint32_t depth_of(const Team &t, const Choices &choices) {
-    uint32_t deepest = 0;
-    for (uint32_t rank = 0; rank < t.size; rank++) {
-        uint32_t depth = 0;
-        const Tree tree = Tree::of(t, choices, 0, 0);
-        for (uint32_t at = rank; at != 0; at = tree.parent(at)) depth++;
-        deepest = std::max(deepest, depth);
+// Of the messages on a rank's way to the root, those for which `counts(from, to)` holds; of the
+// rank that has the most.
+template <class Counts> uint32_t most_on_the_way(const Tree &tree, Counts counts) {
+    const std::vector<uint32_t> parents = tree.parents();
+    uint32_t most = 0;
+    for (uint32_t leaf = 0; leaf < parents.size(); leaf++) {
+        uint32_t found = 0;
+        for (uint32_t rank = leaf; parents[rank] != rank; rank = parents[rank])
+            found += counts(rank, parents[rank]);
+        most = std::max(most, found);
     }
-    return deepest;
+    return most;
 }
+
+uint32_t both_ways(Collective collective) { return collective == Collective::all_reduce ? 2 : 1; }
 
 } // namespace
 
@@ -215,25 +219,21 @@ SumOrder by_tree(Collective, const Team &t, const Choices &choices, uint32_t chu
 }
 
 uint32_t rounds_tree(Collective collective, const Team &t, const Choices &choices) {
-    return (collective == Collective::all_reduce ? 2 : 1) * depth_of(t, choices);
+    const Tree tree = Tree::of(t, choices, 0, 0); // as deep as every other
+    return both_ways(collective) * most_on_the_way(tree, [](uint32_t, uint32_t) { return true; });
 }
 
-// On the way between the root and the rank where it passes most hosts.
 uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &choices) {
     if (!t.places) return 0;
     const Partition &hosts = t.places->hosts();
+    const auto crosses_hosts = [&](uint32_t from, uint32_t to) {
+        return hosts.group_of(from) != hosts.group_of(to);
+    };
+    const uint32_t root = collective == Collective::broadcast ? t.root : 0;
     uint32_t most = 0;
-    for (uint32_t c = 0; c < chunks_of(choices); c++) {
-        const uint32_t root = collective == Collective::broadcast ? t.root : 0;
-        const std::vector<uint32_t> parents = Tree::of(t, choices, c, root).parents();
-        for (uint32_t leaf = 0; leaf < t.size; leaf++) {
-            uint32_t crossings = 0;
-            for (uint32_t rank = leaf; parents[rank] != rank; rank = parents[rank])
-                crossings += hosts.group_of(rank) != hosts.group_of(parents[rank]);
-            most = std::max(most, crossings);
-        }
-    }
-    return (collective == Collective::all_reduce ? 2 : 1) * most;
+    for (uint32_t c = 0; c < chunks_of(choices); c++)
+        most = std::max(most, most_on_the_way(Tree::of(t, choices, c, root), crosses_hosts));
+    return both_ways(collective) * most;
 }
 
 // Every rank but the root encodes the sum of all below it: each contribution is encoded as often

@@ -39,9 +39,10 @@ bool keeps(const Budget &budget, const std::optional<double> &nmse) {
 // keep the budget, or the one that loses least.
 void take_best(BudgetOption &option, const std::vector<Candidate> &candidates, const Budget &budget,
                const Algorithm &forced) {
-    const Candidate *const best = best_candidate(candidates, [&](const Candidate &candidate) {
+    const auto is_possible = [&](const Candidate &candidate) {
         return may_be_chosen(candidate, forced) && keeps(budget, nmse_bound(candidate.plan));
-    });
+    };
+    const Candidate *const best = best_of(those_that(candidates, is_possible));
     option.keeps = best != nullptr;
     if (best) {
         option.plan = best->plan;

@@ -68,7 +68,11 @@ std::string finer_difference(const Plan &plan, const Plan &best, DataType type) 
 class Judge {
 public:
     Judge(const Explanation &all, const Algorithm &forced, const std::vector<Candidate> &found)
-        : all_(all), forced_(forced), regrets_(costs_of(found)) {}
+        : all_(all), forced_(forced),
+          // Of those among which the algorithm was chosen.
+          regrets_(those_that(found, [this](const Candidate &candidate) {
+              return candidate.refusal.empty() && !breaks_budget(candidate.plan);
+          })) {}
 
     ExplainedCandidate judge(Candidate candidate) const {
         ExplainedCandidate judged{.plan = std::move(candidate.plan), .why = {}};
@@ -119,15 +123,6 @@ public:
     }
 
 private:
-    // Of those among which the algorithm was chosen.
-    std::vector<const Cost *> costs_of(const std::vector<Candidate> &found) const {
-        std::vector<const Cost *> costs;
-        for (const Candidate &candidate : found)
-            if (candidate.refusal.empty() && !breaks_budget(candidate.plan))
-                costs.push_back(&candidate.plan.cost);
-        return costs;
-    }
-
     bool is_rate_in_doubt() const {
         return qccl::is_rate_in_doubt(all_.planned, all_.tables.speeds);
     }

@@ -86,19 +86,24 @@ bool is_preferred(const Cost &cost, const Cost &than) {
 
 static double ratio(double time, double least) { return least > 0 ? time / least : 1; }
 
-MinimaxRegret::MinimaxRegret(const std::vector<const Cost *> &costs) {
+MinimaxRegret::MinimaxRegret(const std::vector<const Candidate *> &candidates) {
     // What may be given up of the speed at the rate as it is known.
     constexpr double most_caution = 1.25;
-    for (const Cost *const cost : costs) {
-        least_ns_ = std::min(least_ns_, cost->time_ns);
-        least_slow_ns_ = std::min(least_slow_ns_, cost->slow_network_ns);
-        least_fast_ns_ = std::min(least_fast_ns_, cost->fast_network_ns);
+    for (const Candidate *const candidate : candidates) {
+        const Cost &cost = candidate->plan.cost;
+        least_ns_ = std::min(least_ns_, cost.time_ns);
+        least_slow_ns_ = std::min(least_slow_ns_, cost.slow_network_ns);
+        least_fast_ns_ = std::min(least_fast_ns_, cost.fast_network_ns);
     }
     most_ns_ = least_ns_ * most_caution;
-    for (const Cost *const cost : costs)
-        if (cost->time_ns <= most_ns_) least_regret_ = std::min(least_regret_, regret(*cost));
-    for (const Cost *const cost : costs)
-        if (is_cautious(*cost)) least_cautious_ns_ = std::min(least_cautious_ns_, cost->time_ns);
+    for (const Candidate *const candidate : candidates) {
+        const Cost &cost = candidate->plan.cost;
+        if (cost.time_ns <= most_ns_) least_regret_ = std::min(least_regret_, regret(cost));
+    }
+    for (const Candidate *const candidate : candidates) {
+        const Cost &cost = candidate->plan.cost;
+        if (is_cautious(cost)) least_cautious_ns_ = std::min(least_cautious_ns_, cost.time_ns);
+    }
 }
 
 double MinimaxRegret::regret(const Cost &cost) const {
@@ -114,17 +119,13 @@ bool MinimaxRegret::is_among_best(const Cost &cost) const {
     return is_cautious(cost) && cost.time_ns <= least_cautious_ns_ * equal_time;
 }
 
-const Candidate *best_candidate(const std::vector<Candidate> &candidates,
-                                const std::function<bool(const Candidate &)> &may_be_chosen) {
-    std::vector<const Cost *> costs;
-    for (const Candidate &candidate : candidates)
-        if (may_be_chosen(candidate)) costs.push_back(&candidate.plan.cost);
-    const MinimaxRegret regrets(costs);
+const Candidate *best_of(const std::vector<const Candidate *> &candidates) {
+    const MinimaxRegret regrets(candidates);
     const Candidate *best = nullptr;
-    for (const Candidate &candidate : candidates) {
-        const Cost &cost = candidate.plan.cost;
-        if (!may_be_chosen(candidate) || !regrets.is_among_best(cost)) continue;
-        if (!best || is_preferred(cost, best->plan.cost)) best = &candidate;
+    for (const Candidate *const candidate : candidates) {
+        const Cost &cost = candidate->plan.cost;
+        if (!regrets.is_among_best(cost)) continue;
+        if (!best || is_preferred(cost, best->plan.cost)) best = candidate;
     }
     return best;
 }
@@ -220,8 +221,8 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
         return Error::make(Code::invalid_argument, "there is no %s by %s", name(problem.collective),
                            spec(forced).c_str());
     }
-    const Candidate *const best = best_candidate(
-        candidates, [](const Candidate &candidate) { return candidate.refusal.empty(); });
+    const Candidate *const best = best_of(those_that(
+        candidates, [](const Candidate &candidate) { return candidate.refusal.empty(); }));
     if (best) return best->plan;
     return Error::make(Code::invalid_argument, "no algorithm for %s: %s", name(problem.collective),
                        candidates.empty() ? "there is none" : candidates.front().refusal.c_str());

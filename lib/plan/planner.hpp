@@ -7,7 +7,6 @@
 #include "plan/cost.hpp"
 
 #include <compare>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -98,12 +97,22 @@ Result<std::vector<std::vector<Candidate>>>
 find_candidates(const Problem &problem, std::span<const Codec> codecs, const Tables &tables,
                 const Algorithm &forced = {}, StepCounts *counts = nullptr);
 
-// Which of several costs lose least if the rate between nodes is not what it is taken for: minimax
-// regret (L. J. Savage, The Theory of Statistical Decision, 1951). Where that rate was measured,
-// these are the fastest.
+// Those of `candidates` for which the condition holds. They stay where they are.
+template <class Condition>
+std::vector<const Candidate *> those_that(const std::vector<Candidate> &candidates,
+                                          Condition condition) {
+    std::vector<const Candidate *> chosen;
+    for (const Candidate &candidate : candidates)
+        if (condition(candidate)) chosen.push_back(&candidate);
+    return chosen;
+}
+
+// Which of several candidates lose least if the rate between nodes is not what it is taken for:
+// minimax regret (L. J. Savage, The Theory of Statistical Decision, 1951). Where that rate was
+// measured, these are the fastest.
 class MinimaxRegret {
 public:
-    explicit MinimaxRegret(const std::vector<const Cost *> &costs);
+    explicit MinimaxRegret(const std::vector<const Candidate *> &candidates);
 
     // How many times as long as the fastest of them it takes, at the worst of the possible rates.
     double regret(const Cost &cost) const;
@@ -118,9 +127,8 @@ private:
     double least_regret_ = least_ns_, least_cautious_ns_ = least_ns_;
 };
 
-// Of those that may be chosen, the one that choose takes; nullptr: none.
-const Candidate *best_candidate(const std::vector<Candidate> &candidates,
-                                const std::function<bool(const Candidate &)> &may_be_chosen);
+// The one that choose takes if it has these to choose from; nullptr: there is none.
+const Candidate *best_of(const std::vector<const Candidate *> &candidates);
 
 // Whether the engine can run it, which may be named though it may not be chosen by itself.
 bool can_run(const Candidate &candidate);
@@ -130,8 +138,8 @@ bool is_preferred(const Cost &cost, const Cost &than);
 
 // The fastest candidate, or where the rate between nodes was not measured the fastest of those with
 // the least regret; among those that are as fast within `equal_time`, the one with the least error,
-// and then the one with the fewest streams between hosts. Lossless sums of 8 and 16
-// bit floats are by rank, with one rounding, unless another algorithm is `forced`.
+// and then the one with the fewest streams between hosts. Lossless sums of 8 and 16 bit floats are
+// by rank, with one rounding, unless another algorithm is `forced`.
 inline constexpr double equal_time = 1.08; // closer than the model comes to measured times
 // Between hosts, a codec that does not say from which size on it is wanted is used where it makes
 // the call so many times as fast; anywhere, one that is chosen by a budget.
