@@ -16,7 +16,7 @@ namespace {
 // Of RDMA, by the figures of ucx_perftest: memory moves without the processor, but a message has to
 // be handed over, and found. Nothing of it has been measured with QCCL. TCP's are the defaults.
 constexpr Speeds::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
-                                 {.latency_ns = 8000, .message_ns = 2000, .byte_ns = 0.02}};
+                                 {.latency_ns = 2000, .message_ns = 1200, .byte_ns = 0.02}};
 
 // What a machine sends and receives by the NICs that its ranks use.
 struct Line {

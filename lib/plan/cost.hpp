@@ -70,7 +70,7 @@ struct Speeds {
     uint32_t eager_exchanges = 1; // that a call may have
     // Between nodes. The ranks of a node share its line.
     Link far{{.latency_ns = 5000, .message_ns = 5000, .byte_ns = 0.4},
-             {.latency_ns = 12500, .message_ns = 13000, .byte_ns = 0.35}};
+             {.latency_ns = 2000, .message_ns = 6500, .byte_ns = 0.35}};
     double far_bytes_per_ns = 0.125; // of a node, each way
     // Of that what one rank alone can have, where ranks have NICs of their own; 0: all of it.
     double far_rank_bytes_per_ns = 0;

@@ -14,7 +14,7 @@ constexpr Speeds::Link near_links{{.latency_ns = 530, .message_ns = 60, .byte_ns
 constexpr Speeds::Link eager_slots{{.latency_ns = 0, .message_ns = 0, .byte_ns = 0.001},
                                    {.latency_ns = 2200, .message_ns = 160, .byte_ns = 0.001}};
 constexpr Speeds::Link far_links{{.latency_ns = 2650, .message_ns = 6400, .byte_ns = 0.38},
-                                 {.latency_ns = 14800, .message_ns = 20000, .byte_ns = 0.6}};
+                                 {.latency_ns = 4300, .message_ns = 10000, .byte_ns = 0.6}};
 // UCX lets larger messages wait until the receiver has asked for them. Where ranks share cores the
 // other figures have it.
 constexpr uint64_t network_eager_bytes = 8 << 10;
