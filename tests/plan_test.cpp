@@ -83,6 +83,64 @@ static void trees_cross_hosts_in_few_rounds() {
         }
 }
 
+static double far_rounds(const char *algorithm, const std::vector<uint32_t> &hosts,
+                         Collective collective = Collective::all_reduce, uint32_t root = 0) {
+    const Places places = places_on(hosts);
+    Problem problem = all_reduce(1000, places.ranks());
+    problem.collective = collective;
+    problem.root = root;
+    problem.places = &places;
+    const auto tallied = tally(algorithm_of(algorithm), problem);
+    CHECK_OK(tallied);
+    return tallied->far_rounds;
+}
+
+// Trees hang from the root, and follow the order in which rings pass the ranks.
+static void trees_cross_hosts_by_root_and_ring() {
+    CHECK_EQ(far_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 0), 1.0);
+    CHECK_EQ(far_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 1), 2.0);
+    CHECK_EQ(far_rounds("tree", {0, 1, 0, 1}, Collective::broadcast, 0), 1.0);
+    CHECK_EQ(far_rounds("tree", {0, 1, 2, 3, 0, 1, 2, 3}), 4.0);
+}
+
+// However many ranks there are, of which not all are counted.
+static void rings_cross_each_host_once() {
+    for (const uint32_t hosts : {2U, 4U, 16U})
+        for (const uint32_t each : {1U, 2U, 8U, 32U}) {
+            std::vector<uint32_t> blocks, dealt;
+            for (uint32_t rank = 0; rank < hosts * each; rank++) {
+                blocks.push_back(rank / each);
+                dealt.push_back(rank % hosts);
+            }
+            const uint32_t rounds = 2 * (hosts * each - 1), expected = (rounds + each - 1) / each;
+            CHECK_EQ(far_rounds("ring", blocks), static_cast<double>(expected));
+            CHECK_EQ(far_rounds("ring", dealt), static_cast<double>(expected));
+        }
+}
+
+// Within racks ranks are on hosts of their own; ranks of one host are near each other.
+static void hierarchies_cross_hosts_at_every_level_that_has_some() {
+    const auto of_racks = [](uint32_t ranks_per_host) {
+        std::vector<Whereabouts> spots;
+        for (uint32_t rank = 0; rank < 8 * ranks_per_host; rank++) {
+            const uint32_t host = rank / ranks_per_host;
+            spots.push_back({.node = host, .host = host, .rack = host / 4});
+        }
+        const Places places(spots);
+        Problem problem = all_reduce(1000, places.ranks());
+        problem.places = &places;
+        const auto tallied = tally(algorithm_of("hierarchy"), problem);
+        CHECK_OK(tallied);
+        const uint32_t rounds =
+            algorithm_of("hierarchy").rounds(problem.collective, problem.team());
+        return std::pair(static_cast<double>(rounds), tallied->far_rounds);
+    };
+    const auto [all, far] = of_racks(1);
+    CHECK_EQ(far, all);
+    const auto [more, still_far] = of_racks(2);
+    CHECK(still_far >= far && still_far < more);
+}
+
 // A rank's own part of a oneshot reduce-scatter costs an encode only with a codec.
 static void what_stays_costs_nothing_without_loss() {
     for (const auto &[codec, encodes] : {std::pair("none", 3U), std::pair("int8", 4U)}) {
@@ -356,6 +414,9 @@ int main() {
         QTEST(tallies_count_steps),
         QTEST(the_busiest_rank_is_tallied),
         QTEST(trees_cross_hosts_in_few_rounds),
+        QTEST(trees_cross_hosts_by_root_and_ring),
+        QTEST(rings_cross_each_host_once),
+        QTEST(hierarchies_cross_hosts_at_every_level_that_has_some),
         QTEST(what_stays_costs_nothing_without_loss),
         QTEST(costs_are_the_tallies_times_the_speeds),
         QTEST(small_is_oneshot_and_large_is_not),

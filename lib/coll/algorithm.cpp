@@ -49,6 +49,8 @@ constexpr AlgorithmRow table[] = {
                   plain<broadcast_ring>, nullptr},
      .rounds = plain<rounds_ring>,
      .noise = plain<noise_ring>,
+     .outer_rounds = [](Collective collective, const Team &team,
+                        const Choices &) { return outer_rounds_ring(collective, team); },
      .sums_on_the_way = true},
     {.name = "halving",
      .keys = {},

@@ -43,8 +43,7 @@ struct AlgorithmRow {
     // nullptr: there is one tier.
     double (*inner_noise)(Collective collective, const Team &team,
                           const Choices &choices) = nullptr;
-    // Of the rounds those in the outermost tier, or between hosts. nullptr: as many of them as of
-    // the messages.
+    // Of the rounds those between hosts. nullptr: as many of them as of the messages.
     uint32_t (*outer_rounds)(Collective collective, const Team &team,
                              const Choices &choices) = nullptr;
 

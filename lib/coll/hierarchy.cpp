@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 
 namespace qccl {
 
@@ -280,15 +281,15 @@ uint32_t count_rounds(Collective collective, const Team &t, const Choices &choic
 
 } // namespace
 
-// Up and down, through one tier after the other. Carriers that deal with several groups at a level
-// take more, and uneven halves fewer, which is counted for teams that are not too large for it.
-uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
-    constexpr uint32_t most_counted = 128;
-    if (t.size <= most_counted) return count_rounds(collective, t, choices);
+// One after the other, those of the levels for which `counts(nest, level)` holds.
+template <class Counts>
+static uint32_t rounds_at_levels(Collective collective, const Team &t, const Choices &choices,
+                                 Counts counts) {
     const Nest nest(t);
     const bool is_helped = are_helped(routes_of(collective, t, nest, choices));
     uint32_t rounds = 0;
     for (uint32_t level = 0; level < nest.levels(); level++) {
+        if (!counts(nest, level)) continue;
         const bool is_twice =
             collective == Collective::all_reduce || (is_helped && !nest.is_top(level));
         rounds += (is_twice ? 2 : 1) * phases_of(nest, choices, level).rounds(nest.largest(level));
@@ -296,11 +297,26 @@ uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &c
     return rounds;
 }
 
+// Up and down, through one tier after the other. Carriers that deal with several groups at a level
+// take more, and uneven halves fewer, which is counted for teams that are not too large for it.
+uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
+    constexpr uint32_t most_counted = 128;
+    if (t.size <= most_counted) return count_rounds(collective, t, choices);
+    return rounds_at_levels(collective, t, choices, [](const Nest &, uint32_t) { return true; });
+}
+
 uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
-    const Nest nest(t);
-    const uint32_t top = nest.levels() - 1;
-    const uint32_t rounds = phases_of(nest, choices, top).rounds(nest.largest(top));
-    return collective == Collective::all_reduce ? 2 * rounds : rounds;
+    if (!t.places) return 0;
+    const Partition &hosts = t.places->hosts();
+    return rounds_at_levels(collective, t, choices, [&](const Nest &nest, uint32_t level) {
+        std::vector<std::optional<uint32_t>> host_of(nest.groups(level));
+        for (uint32_t rank = 0; rank < t.size; rank++) {
+            auto &host = host_of[nest.group_of(level, rank)];
+            if (host.value_or(hosts.group_of(rank)) != hosts.group_of(rank)) return true;
+            host = hosts.group_of(rank);
+        }
+        return false;
+    });
 }
 
 double noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {

@@ -95,6 +95,17 @@ uint32_t rounds_ring(Collective collective, uint32_t P) {
     return collective == Collective::all_reduce ? 2 * (P - 1) : P - 1;
 }
 
+uint32_t outer_rounds_ring(Collective collective, const Team &t) {
+    if (!t.places) return 0;
+    const std::vector<uint32_t> order = order_of(t);
+    const Partition &hosts = t.places->hosts();
+    uint64_t crossings = 0;
+    for (uint32_t at = 0; at < t.size; at++)
+        if (hosts.group_of(order[at]) != hosts.group_of(order[(at + 1) % t.size])) crossings++;
+    const uint64_t all = rounds_ring(collective, t.size) * crossings;
+    return static_cast<uint32_t>((all + t.size - 1) / t.size);
+}
+
 // Hop i encodes the sum of i ranks, and the last one the result. That earlier hops' losses are
 // encoded too is left out: a formula for Gaussian losses is wrong where they matter most.
 double noise_ring(Collective collective, uint32_t P) {

@@ -17,6 +17,8 @@ Schedule broadcast_ring(const Team &team);
 // From the position where the chunk starts on its way round to the one where it ends.
 SumOrder order_ring(Collective collective, const Team &team, uint32_t chunk);
 uint32_t rounds_ring(Collective collective, uint32_t ranks);
+// Between hosts, on average over the ways of the chunks, rounded up.
+uint32_t outer_rounds_ring(Collective collective, const Team &team);
 double noise_ring(Collective collective, uint32_t ranks);
 
 } // namespace qccl

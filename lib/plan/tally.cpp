@@ -150,11 +150,11 @@ double count_far_rounds(const Algorithm &algorithm, const Problem &problem,
                         const ChunkCounts &mean) {
     if (!problem.has_hosts()) return 0;
     const Team team = problem.team();
+    const uint32_t rounds = algorithm.rounds(problem.collective, team);
     if (const auto counted = algorithm.row().outer_rounds)
-        return counted(problem.collective, team, algorithm.choices());
+        return std::min(rounds, counted(problem.collective, team, algorithm.choices()));
     const double messages = mean.sends + mean.recvs, far = mean.far_sends + mean.far_recvs;
-    return messages == 0 ? 0
-                         : std::ceil(algorithm.rounds(problem.collective, team) * far / messages);
+    return messages == 0 ? 0 : std::ceil(rounds * far / messages);
 }
 
 } // namespace
