@@ -146,8 +146,12 @@ Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm
     QCCL_TRY(const Calibrated found, calibrate(crew, comm, machine, measures_copies, tell));
     line.reset();
     if (crew.rank() != 0) return EXIT_SUCCESS;
+    // The job's factors rest on all figures that it counts with, whatever others measure later.
+    MeasuredJob job = found.job;
+    job.figures = file.figures_of(job.shape());
+    job.figures.update(found.figures);
     file.figures.update(found.figures);
-    file.replace(found.job);
+    file.replace(job);
     // What has not been measured for longest makes room.
     while (print(file).size() > most_calibration_bytes && file.jobs.size() > 1)
         file.jobs.erase(file.jobs.begin());

@@ -193,7 +193,7 @@ static Done take_calibration(Machine &machine) {
     QCCL_TRY(const FoundCalibration found, find_calibration(machine.settings));
     if (!found.warning.empty()) std::fprintf(stderr, "%s\n", found.warning.c_str());
     if (!found.file) return {};
-    Measured measured{.figures = found.file->figures, .job = {}};
+    Measured measured{.figures = found.file->figures_of(shape_of(machine)), .job = {}};
     if (const MeasuredJob *const job = found.file->of(shape_of(machine))) {
         measured.job = job->counted;
         machine.simulated = std::make_shared<const Corrections>(job->simulated);

@@ -30,7 +30,7 @@ class Calibrate(unittest.TestCase):
         """{(ranks, hosts): {collective: [algorithms]}} of the file."""
         found = {}
         for line in self.file.read_text().splitlines():
-            if job := re.fullmatch(r"job ranks=(\d+) hosts=(\d+)", line):
+            if job := re.fullmatch(r"job ranks=(\d+) hosts=(\d+) model=\d+", line):
                 now = found[int(job[1]), int(job[2])] = {}
             elif factor := re.match(r"factor (\S+) (\S+) (none|int8|int4)( \d+=\S+)+$", line):
                 now.setdefault(factor[1], []).append((factor[2], factor[3]))
@@ -38,10 +38,11 @@ class Calibrate(unittest.TestCase):
 
     def test_a_file_for_two_jobs(self):
         said = self.calibrate("-t", 2, "--out", "-")
-        self.assertRegex(said.stdout, r"(?s)\A# last of 2 ranks on 1 host.*\nqccl-calibration version=1\nmachine .*\njob ranks=2 hosts=1\n")
+        self.assertRegex(said.stdout, r"(?s)\A# last of 2 ranks on 1 host.*\nqccl-calibration version=1\nmachine .*\njob ranks=2 hosts=1 model=\d+\n")
         self.assertRegex(said.stderr, r"\A\d+ calls of 2 ranks on 1 host, .* and \d+ codecs measured; ")
         self.file.parent.mkdir()
-        self.file.write_text(said.stdout)
+        first = said.stdout
+        self.file.write_text(first)
         said = self.calibrate("-t", 3, "--out", self.file)
         self.assertRegex(said.stdout, r"(?m)^\d+ calls of 3 ranks on 1 host, .* and \d+ codecs measured; ")
         self.assertIn(f"written to {self.file}\n", said.stdout)
@@ -52,8 +53,13 @@ class Calibrate(unittest.TestCase):
             self.assertEqual(set(job), COLLECTIVES)
             self.assertLessEqual({("direct", "none"), ("direct", "int8"), ("ring", "none"), ("oneshot", "int4")}, set(job["all_reduce"]))
         text = self.file.read_text()
-        self.assertLessEqual(CODECS, set(re.findall(r"(?m)^codec (\w+)", text)))
-        self.assertEqual(len(re.findall(r"(?m)^near ", text)), len(set(re.findall(r"(?m)^near \w+", text))))
+        machine, pair, crowd = text.split("\njob ")
+        for part in (machine, pair, crowd):
+            self.assertLessEqual(CODECS, set(re.findall(r"(?m)^codec (\w+)", part)))
+            self.assertEqual(len(re.findall(r"(?m)^near ", part)), len(set(re.findall(r"(?m)^near \w+", part))))
+        # What the factors of two ranks rest on is not what three have measured since.
+        self.assertEqual(pair, first.split("\njob ")[1].rstrip())
+        self.assertNotEqual(*(re.findall(r"(?m)^codec .*", part) for part in (pair, machine)))
         self.check_simulation(text)
 
     def check_simulation(self, text):

@@ -20,11 +20,14 @@ constexpr const char *sample = "# measured\n"
                                "copy 16MiB=5.5\n"
                                "codec int8 encode=21 decode=30.5 decode_add=28\n"
                                "codec minmax:round=stochastic encode=1 decode=2 decode_add=3\n"
-                               "job ranks=4 hosts=2\n"
+                               "job ranks=4 hosts=2 model=1\n"
+                               "far burst_bytes=1000\n"
                                "factor all_reduce tree:shape=double int8 4096=0.5 16384=2\n"
                                "factor broadcast ring none 8=1.5\n"
                                "simulated broadcast ring none 8=1.25\n"
-                               "job hosts=1 ranks=2\n";
+                               "job hosts=1 ranks=2 model=1\n"
+                               "job hosts=8 ranks=8 model=0\n"
+                               "near alone latency_ns=1\n";
 
 CalibrationFile read(std::string_view text) {
     auto file = parse_calibration(text);
@@ -128,6 +131,8 @@ static void jobs_have_factors_of_their_own() {
     CHECK(measured && file.of({.ranks = 2, .hosts = 1})->counted.is_empty());
     const Corrections *const job = &measured->counted;
     CHECK(!file.of({.ranks = 2, .hosts = 2}));
+    CHECK(!file.of({.ranks = 8, .hosts = 8})); // of another model
+    CHECK_EQ(file.jobs_of_other_models, size_t{1});
     const auto tree = parse_algorithm("tree:shape=double"), ring = parse_algorithm("ring");
     CHECK(tree && ring);
     CHECK_EQ(job->of({.algorithm = *tree, .width = CodecWidth::wide}, 4096), 0.5);
@@ -138,6 +143,8 @@ static void jobs_have_factors_of_their_own() {
     newer.counted.shape = newer.simulated.shape = {.ranks = 4, .hosts = 2};
     newer.counted.set({.algorithm = *ring}, 0, 3);
     newer.simulated.set(broadcasts, 2, 0.5);
+    newer.figures.set(3, 17);
+    newer.figures.set(codec("int8"), {1, 2, 3});
     file.replace(newer);
     CHECK_EQ(file.jobs.size(), 2U);
     const CalibrationFile again = read(print(file));
@@ -145,7 +152,21 @@ static void jobs_have_factors_of_their_own() {
     CHECK(found && std::memcmp(found, &newer, sizeof newer) == 0);
 }
 
+static void a_jobs_figures_replace_those_of_all() {
+    const CalibrationFile file = read(sample);
+    const auto burst_of = [&](const JobShape &shape) {
+        Speeds speeds;
+        file.figures_of(shape).apply({}, speeds);
+        CHECK_EQ(speeds.far_bytes_per_ns, 1.17);
+        return speeds.far_burst_bytes;
+    };
+    CHECK_EQ(burst_of({.ranks = 4, .hosts = 2}), 1000.0);
+    CHECK_EQ(burst_of({.ranks = 2, .hosts = 1}), 262144.0);
+    CHECK_EQ(burst_of({.ranks = 8, .hosts = 8}), 262144.0);
+}
+
 static void jobs_that_cannot_be_are_refused() {
+    CHECK_EQ(refused_line("job ranks=2 hosts=1 model=1 model=1"), "model is given twice");
     CHECK_EQ(refused_line("job"), "a job has ranks= and hosts=");
     CHECK_EQ(refused_line("job ranks=4"), "a job has ranks= and hosts=");
     for (const char *item : {"ranks=0", "ranks=-1", "ranks=4294967296", "hosts=x", "racks=1"})
@@ -199,8 +220,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(figures_replace_what_is_built_in), QTEST(settings_come_before_what_was_measured),
         QTEST(what_is_written_is_read_again),    QTEST(newer_figures_replace_older_ones),
-        QTEST(jobs_have_factors_of_their_own),   QTEST(jobs_that_cannot_be_are_refused),
-        QTEST(what_cannot_be_is_refused),
+        QTEST(jobs_have_factors_of_their_own),   QTEST(a_jobs_figures_replace_those_of_all),
+        QTEST(jobs_that_cannot_be_are_refused),  QTEST(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

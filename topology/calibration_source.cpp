@@ -3,6 +3,8 @@
 #include "base/regular_file.hpp"
 #include "topology/machine_identity.hpp"
 
+#include <utility>
+
 #include <unistd.h>
 
 namespace qccl {
@@ -10,6 +12,15 @@ namespace qccl {
 Result<CalibrationFile> read_calibration(const std::string &path) {
     QCCL_TRY(const std::string text, read_regular_file(path, most_calibration_bytes));
     return parse_calibration(text);
+}
+
+static FoundCalibration used(CalibrationFile file, const std::string &path) {
+    FoundCalibration found{.file = std::move(file), .path = path, .warning = ""};
+    if (const size_t jobs = found.file->jobs_of_other_models)
+        found.warning = path + " says nothing of " + std::to_string(jobs) +
+                        (jobs == 1 ? " job" : " jobs") +
+                        " any more, measured by a library that counted otherwise: calibrate again";
+    return found;
 }
 
 // Of a file that is there without having been asked for.
@@ -21,7 +32,7 @@ static FoundCalibration cached_calibration() {
     if (!file)
         found.warning = path + " is not used: " + file.error().text;
     else if (file->machine == machine_identity()) // else two machines' names have one hash
-        found = {.file = std::move(*file), .path = path, .warning = ""};
+        found = used(std::move(*file), path);
     return found;
 }
 
@@ -39,7 +50,7 @@ Result<FoundCalibration> find_calibration(const Settings &settings) {
                         " is not used: it was measured on another machine (" + file->machine +
                         "), and this is " + machine;
     else
-        found = {.file = std::move(*file), .path = path, .warning = ""};
+        found = used(std::move(*file), path);
     return found;
 }
 

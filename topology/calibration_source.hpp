@@ -19,7 +19,7 @@ Result<CalibrationFile> read_calibration(const std::string &path);
 struct FoundCalibration {
     std::optional<CalibrationFile> file; // nothing: there is none, or none of this machine
     std::string path;                    // of the file, if there is one
-    std::string warning;                 // a sentence on a file that is left alone; or empty
+    std::string warning; // a sentence on a file that is left alone, in part or all; or empty
 };
 
 // Figures of another machine are left alone with a warning, and so is a file of the cache directory

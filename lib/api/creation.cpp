@@ -149,7 +149,8 @@ Done Creation::learn_what_was_measured(const std::optional<CalibrationFile> &fil
     struct {
         Calibration figures;
         uint64_t has_job = 0;
-    } const mine{.figures = file ? file->figures : Calibration(), .has_job = job ? 1U : 0U};
+    } const mine{.figures = file ? file->figures_of(shape()) : Calibration(),
+                 .has_job = job ? 1U : 0U};
     QCCL_TRY(const auto first, exchange_.of_rank_0(mine));
     Measured measured{.figures = first.figures, .job = {}};
     if (first.has_job != 0) {

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -150,10 +151,18 @@ public:
             return refuse("it is empty; the first line is \"qccl-calibration version=1\"");
         if (file_.machine.empty())
             return refuse("it does not say which machine was measured, in a line \"machine ...\"");
+        file_.jobs_of_other_models = std::erase_if(file_.jobs, [this](const MeasuredJob &job) {
+            return std::ranges::find(other_models_, job.shape()) != other_models_.end();
+        });
         return std::move(file_);
     }
 
 private:
+    // To which the next lines belong.
+    Calibration &figures() {
+        return file_.jobs.empty() ? file_.figures : file_.jobs.back().figures;
+    }
+
     Done take_title(std::string_view line) {
         const auto words = words_of(line);
         if (words.front() != title || words.size() != 2 || !words[1].starts_with("version="))
@@ -188,11 +197,11 @@ private:
             }
             if (!found) return no_choice("figure", excerpt(parts.before), keys);
             const auto number = static_cast<size_t>(found - table.data());
-            if (file_.figures.has(number))
+            if (figures().has(number))
                 return refuse("%s is given twice", std::string(found->key).c_str());
             QCCL_TRY(const double value,
                      parse_number(found->key, parts.behind, found->least, found->most));
-            file_.figures.set(number, value);
+            figures().set(number, value);
         }
         return {};
     }
@@ -216,19 +225,26 @@ private:
         for (const Operation &operation : operations)
             if (rate.*(operation.rate) == 0)
                 return refuse("the codec has no %s", std::string(operation.name).c_str());
-        file_.figures.set(codec, rate);
+        figures().set(codec, rate);
         return {};
     }
 
     Done take_job(std::span<const std::string_view> words) {
         JobShape shape;
+        std::optional<uint64_t> model;
         for (const std::string_view word : words.subspan(1)) {
             const Parted item = parted_at(word, '=');
             const auto number = parse_count(item.behind);
+            if (item.before == "model" && number) {
+                if (model) return refuse("model is given twice");
+                model = number;
+                continue;
+            }
             if ((item.before != "ranks" && item.before != "hosts") || !number || *number == 0 ||
                 *number > UINT32_MAX)
-                return refuse("\"%s\": expected ranks= and hosts= with a number from 1 on",
-                              excerpt(word).c_str());
+                return refuse(
+                    "\"%s\": expected ranks= and hosts= with a number from 1 on, and model=",
+                    excerpt(word).c_str());
             uint32_t &to = item.before == "ranks" ? shape.ranks : shape.hosts;
             if (to != 0) return refuse("%s is given twice", std::string(item.before).c_str());
             to = static_cast<uint32_t>(*number);
@@ -237,6 +253,7 @@ private:
         if (file_.of(shape)) return refuse("the job is given twice");
         MeasuredJob &job = file_.jobs.emplace_back();
         job.counted.shape = job.simulated.shape = shape;
+        if (model != cost_model) other_models_.push_back(shape);
         return {};
     }
 
@@ -274,6 +291,7 @@ private:
     }
 
     CalibrationFile file_;
+    std::vector<JobShape> other_models_; // jobs of them
     bool has_title_ = false;
 };
 
@@ -318,6 +336,12 @@ const MeasuredJob *CalibrationFile::of(const JobShape &shape) const {
     return found == jobs.end() ? nullptr : &*found;
 }
 
+Calibration CalibrationFile::figures_of(const JobShape &shape) const {
+    Calibration all = figures;
+    if (const MeasuredJob *const job = of(shape)) all.update(job->figures);
+    return all;
+}
+
 void CalibrationFile::replace(const MeasuredJob &job) {
     std::erase_if(jobs, [&](const MeasuredJob &each) { return each.shape() == job.shape(); });
     jobs.push_back(job);
@@ -347,20 +371,18 @@ static void append_factors(std::string &text, std::string_view group, const Corr
                                {.collective = collective, .algorithm = algorithm, .width = width});
 }
 
-std::string print(const CalibrationFile &file) {
-    std::string text(title);
-    text.append(" version=1\nmachine ").append(file.machine);
+static void append_figures(std::string &text, const Calibration &figures) {
     std::string_view group;
     for (size_t i = 0; i < table.size(); i++) {
-        if (!file.figures.has(i)) continue;
+        if (!figures.has(i)) continue;
         if (table[i].group != group) text.append("\n").append(table[i].group);
         group = table[i].group;
         text.append(" ").append(table[i].key).append("=");
-        append_number(text, file.figures.at(i));
+        append_number(text, figures.at(i));
     }
     for (const std::string_view name : rated_codecs()) {
         const auto codec = parse_codec(name);
-        const CodecRate rate = codec ? file.figures.codec_rate(*codec) : CodecRate();
+        const CodecRate rate = codec ? figures.codec_rate(*codec) : CodecRate();
         if (rate == CodecRate()) continue;
         text.append("\n").append(codec_group).append(" ").append(name);
         for (const Operation &operation : operations) {
@@ -368,10 +390,18 @@ std::string print(const CalibrationFile &file) {
             append_number(text, rate.*(operation.rate));
         }
     }
+}
+
+std::string print(const CalibrationFile &file) {
+    std::string text(title);
+    text.append(" version=1\nmachine ").append(file.machine);
+    append_figures(text, file.figures);
     for (const MeasuredJob &job : file.jobs) {
         text.append("\n").append(job_group).append(" ranks=").append(
             std::to_string(job.shape().ranks));
         text.append(" hosts=").append(std::to_string(job.shape().hosts));
+        text.append(" model=").append(std::to_string(cost_model));
+        append_figures(text, job.figures);
         append_factors(text, counted_group, job.counted);
         append_factors(text, simulated_group, job.simulated);
     }

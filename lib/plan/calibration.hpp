@@ -7,16 +7,19 @@
 //     near alone latency_ns=812 message_ns=131 byte_ns=0.0051
 //     far bytes_per_ns=1.17 burst_bytes=262144
 //     codec int8 encode=21.4 decode=30.2 decode_add=28.8
-//     job ranks=4 hosts=2
+//     job ranks=4 hosts=2 model=1
+//     near alone latency_ns=797
 //     factor all_reduce ring none 8=1.02 64=0.97 512=1
 //     simulated all_reduce ring none 8=0.91 64=0.88 512=1.1
 //
 // First comes the line with the version, then the machine that was measured, in words by which it
 // is known again. Each further line names a group of figures and gives some of them; what no line
 // gives stays as it is built in. Rates are bytes a nanosecond, which is GB/s, of unencoded values.
-// Behind the line of a job stand the factors by which calls there take longer than the figures say:
-// of a collective by an algorithm with one of three codecs, by the vector's bytes; and those by
-// which they take longer than the simulator says.
+// Behind the line of a job stand figures that replace those before it for jobs of its shape, and
+// the factors by which calls there take longer than the figures say: of a collective by an
+// algorithm with one of three codecs, by the vector's bytes; and those by which they take longer
+// than the simulator says. Factors hold for the cost model that they were measured with: a job of
+// another model is left out.
 #pragma once
 
 #include "base/result.hpp"
@@ -76,8 +79,10 @@ struct Measured {
     Corrections job; // empty, or of a job of its shape
 };
 
-// How calls of one job were measured to differ from what is said of them; both of one shape.
+// How calls of one job were measured to differ from what is said of them by its figures; both of
+// one shape.
 struct MeasuredJob {
+    Calibration figures;
     Corrections counted;   // of the planner's cost model
     Corrections simulated; // of the simulator
 
@@ -88,9 +93,12 @@ struct CalibrationFile {
     std::string machine;
     Calibration figures;
     std::vector<MeasuredJob> jobs = {}; // of different shapes
+    size_t jobs_of_other_models = 0;    // that the text had beside them
 
     // Of a job of this shape; null: none.
     const MeasuredJob *of(const JobShape &shape) const;
+    // By which jobs of this shape count.
+    Calibration figures_of(const JobShape &shape) const;
     // In place of that of the same shape, if there is any.
     void replace(const MeasuredJob &job);
 };
