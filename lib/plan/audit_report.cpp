@@ -2,9 +2,10 @@
 #include "plan/audit.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 namespace qccl {
 
@@ -184,64 +185,50 @@ std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
 
 namespace {
 
-std::string json_string(const std::string &value) {
-    std::string text = "\"";
-    for (const char c : value) {
-        if (c == '"' || c == '\\') text += '\\';
-        if (static_cast<unsigned char>(c) >= ' ')
-            text += c;
-        else
-            append(text, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    }
-    return text + '"';
-}
+using Json = nlohmann::ordered_json;
 
-// JSON has no infinity: what is beyond all bounds is null.
-std::string json_number(double value) {
-    if (!std::isfinite(value)) return "null";
-    std::string text;
-    append(text, "%.6g", value);
-    return text;
-}
-
-void add_row(std::string &text, const AuditRow &row, const std::vector<Codec> &codecs) {
+Json json_of(const AuditRow &row, const std::vector<Codec> &codecs) {
     const AuditedShape &shape = row.shape;
-    append(text, "{\"communicator\": %s, ", json_string(row.comm).c_str());
-    append(text, "\"tag\": %llu, \"collective\": \"%s\", \"type\": \"%s\", \"op\": \"%s\", ",
-           static_cast<Number>(shape.tag), name(shape.collective), name(shape.type),
-           reduces(shape.collective) ? name(shape.op) : "none");
-    append(text, "\"root\": %u, \"count\": %llu, \"bytes\": %llu, \"calls\": %llu, ", shape.root,
-           static_cast<Number>(shape.count), static_cast<Number>(row.bytes),
-           static_cast<Number>(row.calls));
-    append(text, "\"samples\": %llu, \"rate_known\": %s, \"codecs\": [",
-           static_cast<Number>(row.samples), row.guessed_bytes_per_ns == 0 ? "true" : "false");
+    Json findings = Json::array();
     for (size_t i = 0; i < codecs.size(); i++) {
         const AuditFinding &finding = row.findings[i];
-        append(text, "%s\n  {\"codec\": %s, \"bits\": %s, \"nmse\": %s, \"worst_nmse\": %s, ",
-               i == 0 ? "" : ",", json_string(spec(codecs[i])).c_str(),
-               json_number(finding.bits).c_str(), json_number(finding.nmse).c_str(),
-               json_number(finding.worst).c_str());
-        append(text, "\"algorithm\": %s, \"predicted_ns\": %s, \"lossless_predicted_ns\": %s}",
-               json_string(finding.algorithm).c_str(), json_number(finding.ns).c_str(),
-               json_number(finding.lossless_ns).c_str());
+        findings.push_back({{"codec", spec(codecs[i])},
+                            {"bits", finding.bits},
+                            {"nmse", finding.nmse}, // beyond all bounds: null
+                            {"worst_nmse", finding.worst},
+                            {"algorithm", finding.algorithm},
+                            {"predicted_ns", finding.ns},
+                            {"lossless_predicted_ns", finding.lossless_ns}});
     }
-    text += "]}";
+    return {{"communicator", row.comm},
+            {"tag", shape.tag},
+            {"collective", name(shape.collective)},
+            {"type", name(shape.type)},
+            {"op", reduces(shape.collective) ? name(shape.op) : "none"},
+            {"root", shape.root},
+            {"count", shape.count},
+            {"bytes", row.bytes},
+            {"calls", row.calls},
+            {"samples", row.samples},
+            {"rate_known", row.guessed_bytes_per_ns == 0},
+            {"codecs", std::move(findings)}};
 }
 
 } // namespace
 
+// What is no UTF-8 in names is replaced.
 std::string audit_json(const AuditHead &head, std::span<const AuditRow> rows) {
-    std::string text = "{\"qccl_audit\": 1, ";
-    append(text, "\"rank\": %u, \"ranks\": %u, \"process\": %lld, ", head.rank, head.ranks,
-           static_cast<long long>(head.pid));
-    append(text, "\"host\": %s, \"library\": %s,\n", json_string(head.host).c_str(),
-           json_string(head.library).c_str());
-    append(text, " \"other_calls\": %llu,\n \"rows\": [", static_cast<Number>(head.other_calls));
-    for (size_t i = 0; i < rows.size(); i++) {
-        text += i == 0 ? "\n " : ",\n ";
-        add_row(text, rows[i], head.codecs);
-    }
-    return text + "]}\n";
+    Json found = Json::array();
+    for (const AuditRow &row : rows) found.push_back(json_of(row, head.codecs));
+    const Json json = {{"qccl_audit", 1},
+                       {"rank", head.rank},
+                       {"ranks", head.ranks},
+                       {"process", head.pid},
+                       {"host", head.host},
+                       {"library", head.library},
+                       {"other_calls", head.other_calls},
+                       {"rows", std::move(found)}};
+    return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 } // namespace qccl
