@@ -88,6 +88,8 @@ class Explanations(unittest.TestCase):
         known, = self.rows(*words, "--rate", "1gbit", env=quiet)
         self.assertEqual((known["machine"]["host_GBps"], known["used_codec"]), (0.125, "int4"))
         self.assertEqual([row["machine"]["host_rate_source"] for row in (unknown, known)], ["assumed", "stated"])
+        alike, = self.rows(*words, "--rate", "1gbit", env={**quiet, "QCCL_REPRODUCIBLE": "1"})
+        self.assertEqual([alike["machine"][key] for key in ("host_GBps", "host_rate_source", "host_latency_us")], [None] * 3)
         self.assertTrue(all(each["regret"] >= 1 for each in known["candidates"] if each["verdict"] in ("chosen", "lost")))
         self.assertGreater(known["lossless"]["time_us"], 2 * known["time_us"])
         self.assertRegex(known["reason"], r"with int4 [\d.]+ times as fast as with none")

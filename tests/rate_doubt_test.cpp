@@ -3,7 +3,10 @@
 #include "plan_kit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <memory>
+#include <vector>
 
 using namespace qccl;
 using namespace qtest;
@@ -147,26 +150,87 @@ void the_explanation_is_the_choices() {
     CHECK(cautious > 10);
 }
 
-// With an error budget the algorithm is the one that the codec has where it is named, of those that
-// keep the budget.
+// Of those that keep the budget.
 void a_budget_chooses_as_cautiously() {
-    uint32_t compared = 0;
+    uint32_t narrower = 0, cautious = 0;
     for (const double rate : {0.03, 0.12, 0.5, 1.2, 5.0})
-        for (uint64_t bytes = 64 << 10; bytes <= 64 * mebibyte; bytes *= 4) {
-            const Tables stated = with_rate(rate, RateSource::stated);
-            const auto budget = choose(
-                problem_of(Collective::all_reduce, two_by_two, bytes, "auto:nmse=1e-1"), stated);
-            CHECK_OK(budget);
-            if (budget->codec.is_lossless()) continue;
-            Problem named = problem_of(Collective::all_reduce, two_by_two, bytes, "none");
-            named.codec = budget->codec;
-            named.codec.min_bytes = 0;
-            const auto same = choose(named, stated);
-            CHECK_OK(same);
-            CHECK(same->algorithm == budget->algorithm);
-            compared++;
-        }
-    CHECK(compared > 10);
+        for (const char *const budget : {"auto:nmse=1e-1", "auto:nmse=1e-2", "auto:nmse=4e-4"})
+            for (uint64_t bytes = 64 << 10; bytes <= 64 * mebibyte; bytes *= 4) {
+                const Problem asked = problem_of(Collective::all_reduce, two_by_two, bytes, budget);
+                const auto plan = choose(asked, with_rate(rate, RateSource::stated));
+                const auto trusting = choose(asked, with_rate(rate, RateSource::measured));
+                CHECK_OK(plan);
+                CHECK_OK(trusting);
+                if (plan->codec.is_lossless()) continue;
+                cautious += plan->algorithm != trusting->algorithm;
+                const Problem named = with_codec(asked, plan->codec);
+                std::array<std::vector<Candidate>, 3> at; // the rates that are possible
+                std::array<double, 3> least;
+                const auto keeps = [&](const Candidate &each) {
+                    const auto nmse = nmse_bound(each.plan);
+                    return each.refusal.empty() && nmse && *nmse <= asked.codec.budget.nmse;
+                };
+                for (size_t i = 0; i < at.size(); i++) {
+                    at[i] = candidates_at(named, rate * std::array{0.25, 1.0, 4.0}[i]);
+                    least[i] = std::numeric_limits<double>::infinity();
+                    for (const Candidate &each : at[i])
+                        if (keeps(each)) least[i] = std::min(least[i], each.plan.cost.time_ns);
+                }
+                double least_regret = std::numeric_limits<double>::infinity(), own = 0;
+                for (size_t number = 0; number < at[1].size(); number++) {
+                    const Candidate &each = at[1][number];
+                    narrower += each.refusal.empty() && !keeps(each);
+                    if (!keeps(each) || each.plan.cost.time_ns > 1.25 * least[1]) continue;
+                    double regret = 0;
+                    for (size_t i = 0; i < at.size(); i++)
+                        regret = std::max(regret, at[i][number].plan.cost.time_ns / least[i]);
+                    least_regret = std::min(least_regret, regret);
+                    if (each.plan.algorithm == plan->algorithm) own = regret;
+                }
+                CHECK(own >= 1 && own <= least_regret * equal_time);
+            }
+    CHECK(narrower > 10);
+    CHECK(cautious > 0);
+}
+
+// What measured calls took longer than is counted, they take at every rate.
+void corrections_are_of_all_times() {
+    const Problem problem = problem_of(Collective::all_reduce, four, mebibyte, "none");
+    Tables with = with_rate(0.12, RateSource::stated);
+    const auto counted = find_candidates(problem, with);
+    auto corrections = std::make_shared<Corrections>();
+    for (const Algorithm &algorithm : algorithms())
+        corrections->set({.algorithm = algorithm}, 7, algorithm == algorithms()[0] ? 2 : 0.5);
+    CHECK_EQ(Corrections::sizes[7], uint64_t{mebibyte});
+    with.corrections = corrections;
+    const auto corrected = find_candidates(problem, with);
+    CHECK_OK(counted);
+    CHECK_OK(corrected);
+    for (size_t i = 0; i < counted->size(); i++) {
+        const Cost &before = (*counted)[i].plan.cost, &after = (*corrected)[i].plan.cost;
+        const double factor = i == 0 ? 2 : 0.5;
+        CHECK_EQ(after.time_ns, factor * before.time_ns);
+        CHECK_EQ(after.slow_network_ns, factor * before.slow_network_ns);
+        CHECK_EQ(after.fast_network_ns, factor * before.fast_network_ns);
+    }
+}
+
+// Of candidates that are not chosen from, as they break the budget, there is none.
+void regret_is_of_those_that_are_chosen_from() {
+    const Problem problem =
+        problem_of(Collective::all_reduce, two_by_two, mebibyte, "auto:nmse=4e-4");
+    const auto explanation = explain(problem, with_rate(0.12, RateSource::stated));
+    CHECK_OK(explanation);
+    uint32_t with = 0, without = 0;
+    for (const ExplainedCandidate &each : explanation->candidates) {
+        const auto nmse = nmse_bound(each.plan);
+        const bool keeps = nmse && *nmse <= problem.codec.budget.nmse;
+        if (each.verdict == ExplainedCandidate::Verdict::lost)
+            CHECK_EQ(each.regret.has_value(), keeps);
+        if (each.regret) CHECK(*each.regret >= 1);
+        (each.regret ? with : without)++;
+    }
+    CHECK(with > 1 && without > 1);
 }
 
 } // namespace
@@ -178,6 +242,8 @@ int main() {
         QTEST(ranks_of_one_host_doubt_nothing),
         QTEST(the_explanation_is_the_choices),
         QTEST(a_budget_chooses_as_cautiously),
+        QTEST(corrections_are_of_all_times),
+        QTEST(regret_is_of_those_that_are_chosen_from),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

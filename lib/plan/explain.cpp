@@ -76,7 +76,8 @@ public:
 
     ExplainedCandidate judge(Candidate candidate) const {
         ExplainedCandidate judged{.plan = std::move(candidate.plan), .why = {}};
-        if (candidate.refusal.empty()) judged.regret = regrets_.regret(judged.plan.cost);
+        if (candidate.refusal.empty() && !breaks_budget(judged.plan))
+            judged.regret = regrets_.regret(judged.plan.cost);
         if (judged.plan.geometry.segment == 0) {
             judged.verdict = Verdict::impossible;
             judged.why = candidate.refusal;

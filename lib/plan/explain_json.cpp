@@ -107,9 +107,12 @@ Json machine_of(const Explanation &all) {
                  {"hosts", all.problem.places ? all.problem.places->hosts().groups() : 1},
                  {"ranks_per_core", speeds.ranks_per_core}};
     if (!all.problem.has_hosts()) return json;
-    json["host_GBps"] = speeds.is_far_rate_known() ? Json(speeds.far_bytes_per_ns) : Json(nullptr);
-    json["host_rate_source"] = name(speeds.far_rate_source);
-    json["host_latency_us"] = speeds.far_link().latency_ns / ns_per_us;
+    const bool counts = !all.tables.is_reproducible;
+    const auto counted = [&](const auto &value) { return counts ? Json(value) : Json(nullptr); };
+    json["host_GBps"] =
+        speeds.is_far_rate_known() ? counted(speeds.far_bytes_per_ns) : Json(nullptr);
+    json["host_rate_source"] = counted(name(speeds.far_rate_source));
+    json["host_latency_us"] = counted(speeds.far_link().latency_ns / ns_per_us);
     return json;
 }
 
