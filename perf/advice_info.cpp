@@ -138,8 +138,9 @@ static void print_text(const Machine &machine, const Files &files, const Advice 
                 spec(advice.lossless.algorithm).c_str(), sentence_of(advice, chosen).c_str());
     if (chosen.outcome != Outcome::codec) return;
     std::printf("export QCCL_CODEC=%s\n", spec(chosen.trial->codec).c_str());
-    // A job whose NICs do not say their rate would not use it.
-    if (const auto rate = machine.far_bytes_per_ns())
+    // A job whose NICs do not say their rate would not use it; one that has measured it trusts that
+    // more.
+    if (const auto rate = machine.far_bytes_per_ns(); rate && !machine.has_measured_rate())
         std::printf("export QCCL_LINK_RATE=%.4gGB/s\n", *rate);
 }
 

@@ -261,6 +261,10 @@ std::optional<double> Machine::far_bytes_per_ns() const {
     return speeds.is_far_rate_known() ? std::optional(speeds.far_bytes_per_ns) : std::nullopt;
 }
 
+bool Machine::has_measured_rate() const {
+    return hosts() > 1 && speeds_of(*this).far_rate_source == RateSource::measured;
+}
+
 Tables tables_of(const Machine &machine, const Pieces &pieces) {
     const auto cut_with = [&](const Settings &settings) {
         const Cut cut = cut_by(settings, machine.ranks, machine.hosts() > 1);

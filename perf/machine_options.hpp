@@ -69,6 +69,7 @@ struct Machine {
     // it: the planner's tables hold a stand-in then, by which algorithms can be compared and
     // nothing be promised.
     std::optional<double> far_bytes_per_ns() const;
+    bool has_measured_rate() const; // rather than one that is stated
 };
 
 JobShape shape_of(const Machine &machine);

@@ -66,6 +66,17 @@ class Advice(WithFolder):
                                                  f"export QCCL_LINK_RATE={said['link_gb_per_s']:.4g}GB/s"])
         self.assertEqual(len(re.findall(r"^ +(?:0\.\d+|1e-05)  ", text, re.M)), 5)
 
+    def test_a_measured_rate_is_not_stated_over(self):
+        self.save_ranks()
+        machine = re.search(r"(?m)^  measured as: (.*)$", tool.run([INFO, "devices"]).stdout)[1]
+        calibration = self.folder / "calibration"
+        calibration.write_text(f"qccl-calibration version=1\nmachine {machine}\nfar bytes_per_ns=0.02\n")
+        hosts = ("--hosts", "1,1,1,1", "--nmse", "1e-2")
+        for env, rates in (({"QCCL_CALIBRATION": str(calibration)}, 0), ({"QCCL_LINK_RATE": "0.02GB/s"}, 1)):
+            lines = self.advise(*hosts, env=env).stdout.splitlines()
+            self.assertEqual((sum(line.startswith("export QCCL_CODEC=") for line in lines),
+                              sum(line.startswith("export QCCL_LINK_RATE=") for line in lines)), (1, rates), lines)
+
     def test_one_error(self):
         self.save_ranks()
         said = self.told("--topology", SLOW, "--nmse", "0.05")
