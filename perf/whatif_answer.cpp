@@ -67,6 +67,15 @@ bool has_error(const LoggedShape &shape) {
            (!reduces(shape.collective) || adds(shape.op));
 }
 
+// In their order. Those of one that no log names are taken to stand so.
+bool has_ranks_of_job(const RecordedComm &comm, uint32_t ranks) {
+    if (comm.members.size() != ranks) return false;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        if (comm.members[rank] != rank && comm.members[rank] != RecordedJob::unknown_rank)
+            return false;
+    return true;
+}
+
 class WhatIf {
 public:
     WhatIf(const WhatIfQuestion &question, WhatIfAnswer &answer)
@@ -74,10 +83,10 @@ public:
 
     Done run() {
         for (const RecordedComm &comm : answer_.job.comms) {
-            const bool is_whole = comm.members.size() == answer_.job.ranks;
+            const bool is_job = has_ranks_of_job(comm, answer_.job.ranks);
             QCCL_TRY(SimulatedJob job,
-                     SimulatedJob::create(is_whole ? answer_.machine
-                                                   : part_of(answer_.machine, comm.members),
+                     SimulatedJob::create(is_job ? answer_.machine
+                                                 : part_of(answer_.machine, comm.members),
                                           comm.name));
             jobs_.push_back(std::move(job));
         }
