@@ -2,6 +2,7 @@
 
 #include "base/choice.hpp"
 #include "base/quantity.hpp"
+#include "base/spec_text.hpp"
 #include "perf/npy.hpp"
 #include "perf/text_file.hpp"
 
@@ -48,26 +49,12 @@ constexpr std::string_view usual_type = "float";
 
 // ---- text
 
-// At most one more than a line may have.
-std::vector<std::string_view> words_of(std::string_view line) {
-    std::vector<std::string_view> words;
-    line = line.substr(0, line.find('#'));
-    while (words.size() < 4) {
-        const size_t begin = line.find_first_not_of(" \t\r,");
-        if (begin == std::string_view::npos) break;
-        line.remove_prefix(begin);
-        const size_t end = std::min(line.find_first_of(" \t\r,"), line.size());
-        words.push_back(line.substr(0, end));
-        line.remove_prefix(end);
-    }
-    return words;
-}
-
 Result<std::vector<NamedTensor>> parse_lines(std::string_view text) {
     std::vector<NamedTensor> tensors;
     for (uint32_t number = 1; !text.empty(); number++) {
         const size_t end = std::min(text.find('\n'), text.size());
-        const auto words = words_of(text.substr(0, end));
+        const std::string_view line = text.substr(0, end);
+        const auto words = words_of(line.substr(0, line.find('#')), " \t\r,");
         text.remove_prefix(std::min(end + 1, text.size()));
         if (words.empty()) continue;
         if (words.size() < 2 || words.size() > 3)

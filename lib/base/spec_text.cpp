@@ -17,10 +17,10 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
-std::vector<std::string_view> words_of(std::string_view line, std::string_view blanks) {
+std::vector<std::string_view> words_of(std::string_view line, std::string_view separators) {
     std::vector<std::string_view> words;
-    for (size_t begin = 0; (begin = line.find_first_not_of(blanks, begin)) != line.npos;) {
-        const size_t end = std::min(line.find_first_of(blanks, begin), line.size());
+    for (size_t begin = 0; (begin = line.find_first_not_of(separators, begin)) != line.npos;) {
+        const size_t end = std::min(line.find_first_of(separators, begin), line.size());
         words.push_back(line.substr(begin, end - begin));
         begin = end;
     }

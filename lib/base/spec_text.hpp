@@ -22,8 +22,8 @@ Parted parted_at(std::string_view text, char mark);
 
 // Without blanks at its ends.
 std::string_view trimmed(std::string_view text);
-// What stands between blanks and tabs, or between other such signs.
-std::vector<std::string_view> words_of(std::string_view line, std::string_view blanks = " \t");
+// What stands between separators, of which any number may follow each other.
+std::vector<std::string_view> words_of(std::string_view line, std::string_view separators = " \t");
 // The beginning of a text from outside as a message can show it, whatever a damaged file holds.
 std::string excerpt(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <unistd.h>
 
@@ -161,6 +162,7 @@ bool Roster::is_on_same_machine(uint32_t rank, uint32_t other) const {
 
 double Roster::crowding(uint32_t rank) const {
     const cpu_set_t &ours = introductions_[rank].cores;
+    if (CPU_COUNT(&ours) == 0) return std::numeric_limits<double>::infinity();
     int sharers = 0;
     for (uint32_t peer = 0; peer < size(); peer++) {
         if (!is_on_same_machine(rank, peer)) continue;
