@@ -148,6 +148,25 @@ class Replay(WhatIf):
         refused = self.run_on(logs[1:], expect=2).stderr
         self.assertIn("rank 0 of a communicator of 2 ranks has no log here", refused)
 
+    def test_a_communicator_of_all_ranks_in_another_order(self):
+        def times(root):
+            """Of a broadcast of the job, and of one of all ranks the other way round."""
+            logs = []
+            for rank in range(4):
+                log = Log(rank, 4, "0*3,1*1")
+                turned = log.comm(3 - rank, 4, 0xd0, "1*1,0*3", parent=1, name="turned")
+                of_job = log.shape(1 << 20, call="broadcast", algorithm="direct", root=root)
+                of_turned = log.shape(1 << 20, call="broadcast", algorithm="direct", root=3 - root, comm=turned)
+                log.call(of_job, 0, MS)
+                log.call(of_turned, 2 * MS, MS, comm=turned)
+                logs.append(log)
+            answer = self.answer(logs, "--hosts", "3,1", "--rate", "1gbit")
+            return {shape["communicator"]: shape["same_plan"]["time_us"] for shape in answer["shapes"]}
+        near, far = times(0), times(3)
+        self.assertAlmostEqual(near["turned"] / near[""], 1, delta=0.02)
+        self.assertAlmostEqual(far["turned"] / far[""], 1, delta=0.02)
+        self.assertGreater(far[""], 1.3 * near[""])
+
     def test_calls_that_are_not_whole_are_left_out(self):
         first, second = (steady(rank, 2, 5, 1024, MS) for rank in range(2))
         first.call(1, 10 * MS, MS)  # the other one was killed before
