@@ -5,7 +5,6 @@
 #include "perf/crew_comm.hpp"
 #include "perf/progress_line.hpp"
 #include "perf/rank_start.hpp"
-#include "perf/speed_fit.hpp"
 #include "perf/started.hpp"
 #include "perf/version_line.hpp"
 #include "topology/calibration_source.hpp"
@@ -94,12 +93,6 @@ CalibrationFile earlier(const CalibrateArguments &arguments) {
     return {.machine = machine, .figures = {}};
 }
 
-bool has_copies(const CalibrationFile &file) {
-    constexpr std::string_view copies[] = {"copy"};
-    const auto figures = figures_of(copies);
-    return std::ranges::all_of(figures, [&](size_t figure) { return file.figures.has(figure); });
-}
-
 // A job that starts meanwhile reads the old file or the new one.
 Done write_whole(const std::string &name, const std::string &text) {
     std::error_code error;
@@ -141,17 +134,11 @@ Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm
         line->show(step, what);
     };
     CalibrationFile file = crew.rank() == 0 ? earlier(arguments) : CalibrationFile();
-    // Ranks that share a core hold up each other's copies.
-    const bool measures_copies = machine.ranks_per_core <= 1 || !has_copies(file);
-    QCCL_TRY(const Calibrated found, calibrate(crew, comm, machine, measures_copies, tell));
+    QCCL_TRY(const Calibrated found, calibrate(crew, comm, machine, file.figures, tell));
     line.reset();
     if (crew.rank() != 0) return EXIT_SUCCESS;
-    // The job's factors rest on all figures that it counts with, whatever others measure later.
-    MeasuredJob job = found.job;
-    job.figures = file.figures_of(job.shape());
-    job.figures.update(found.figures);
     file.figures.update(found.figures);
-    file.replace(job);
+    file.replace(found.job);
     // What has not been measured for longest makes room.
     while (print(file).size() > most_calibration_bytes && file.jobs.size() > 1)
         file.jobs.erase(file.jobs.begin());

@@ -158,18 +158,25 @@ Result<CodecRate> rate_of(const Codec &codec) {
                      of(BenchOperation::decode_add)};
 }
 
+bool has_copies(const Calibration &known) {
+    constexpr std::string_view copies[] = {"copy"};
+    return std::ranges::all_of(figures_of(copies),
+                               [&](size_t figure) { return known.has(figure); });
+}
+
 class Run {
 public:
-    Run(Crew &crew, qcclComm_t comm, const Machine &machine, const TellStep &tell)
-        : crew_(crew), comm_(comm), machine_(machine), tell_(tell) {}
+    Run(Crew &crew, qcclComm_t comm, const Machine &machine, const Calibration &known,
+        const TellStep &tell)
+        : crew_(crew), comm_(comm), machine_(machine), known_(known), tell_(tell) {}
 
     // The codecs on rank 0 alone, which then does the sums.
-    Result<Calibrated> measure(bool measures_copies) {
+    Result<Calibrated> measure() {
         QCCL_TRY(measure_calls());
         Calibrated found;
         if (crew_.rank() == 0) {
             QCCL_TRY(measure_codecs(found));
-            QCCL_TRY(fit(measures_copies, found));
+            QCCL_TRY(fit(found));
             QCCL_TRY(simulate_calls(found));
         }
         QCCL_TRY(crew_.barrier());
@@ -227,19 +234,27 @@ private:
         return machine;
     }
 
-    Done fit(bool measures_copies, Calibrated &found) const {
+    // What is measured is fitted from the built-in figures on, whatever is known.
+    Done fit(Calibrated &found) const {
         const Machine machine = unsaid();
         Tables tables = tables_of(machine);
-        found.figures.apply(machine.settings, tables.speeds);
+        // Ranks that share a core hold up each other's copies.
+        const bool measures_copies = machine.ranks_per_core <= 1 || !has_copies(known_);
+        const std::vector<size_t> fitted = figures_of(groups_of(machine_, measures_copies));
+        Calibration &figures = found.job.figures;
+        figures = known_;
+        for (const size_t figure : fitted) figures.forget(figure);
+        figures.update(found.figures);
+        figures.apply(machine.settings, tables.speeds);
         std::vector<Probe> probes;
         StepCounts counts;
         for (const MeasuredCall &call : calls_) {
             QCCL_TRY(Probe probe, probe_of_call(call, machine, tables, counts));
             probes.push_back(std::move(probe));
         }
-        const SpeedFit fit =
-            fit_speeds(probes, tables.speeds, figures_of(groups_of(machine_, measures_copies)));
+        const SpeedFit fit = fit_speeds(probes, tables.speeds, fitted);
         found.figures.update(fit.figures);
+        figures.update(fit.figures);
         found.job.counted.shape = shape_of(machine);
         for (const Probe &probe : probes)
             set_factor(found.job.counted, probe.problem, probe.algorithm,
@@ -256,7 +271,7 @@ private:
         found.job.simulated.shape = found.job.shape();
         if (machine_.ranks > most_ranks) return {};
         Machine machine = unsaid();
-        machine.measured = std::make_shared<const Measured>(Measured{found.figures, {}});
+        machine.measured = std::make_shared<const Measured>(Measured{found.job.figures, {}});
         QCCL_TRY(const SimulatedJob job, SimulatedJob::create(machine, ""));
         for (const MeasuredCall &call : calls_) {
             QCCL_TRY(const SimulatedJob::PlannedCall planned,
@@ -286,6 +301,7 @@ private:
     Crew &crew_;
     const qcclComm_t comm_;
     const Machine &machine_;
+    const Calibration &known_;
     const TellStep &tell_;
     std::vector<MeasuredCall> calls_;
     uint64_t step_ = 0, steps_ = 0;
@@ -294,8 +310,8 @@ private:
 } // namespace
 
 Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
-                             bool measures_copies, const TellStep &tell) {
-    return Run(crew, comm, machine, tell).measure(measures_copies);
+                             const Calibration &known, const TellStep &tell) {
+    return Run(crew, comm, machine, known, tell).measure();
 }
 
 std::string in_words(const Machine &machine) {

@@ -16,7 +16,7 @@ namespace qccl::perf {
 
 struct Calibrated {
     Calibration figures;
-    MeasuredJob job;    // of jobs of this shape
+    MeasuredJob job;    // of jobs of this shape; its figures are `known` and these
     uint32_t calls = 0; // that were measured
     double within = 0;  // what part of them the figures predict within a fifth of its time
     uint32_t codecs = 0;
@@ -25,11 +25,11 @@ struct Calibrated {
 // Whom rank 0 tells how far it has come, of how many steps.
 using TellStep = std::function<void(uint64_t step, uint64_t steps, const std::string &what)>;
 
-// All ranks call it together; on the others than rank 0 the outcome is empty, and `tell` is not
-// called. With `measures_copies` also how fast memory is copied, where the ranks of one host show
-// it.
+// All ranks call it together; on the others than rank 0 the outcome is empty, and neither `known`,
+// the figures that other jobs of the machine have shown, nor `tell` counts. How fast memory is
+// copied the ranks of one host show, where none shares a core; else what is known of it stays.
 Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
-                             bool measures_copies, const TellStep &tell);
+                             const Calibration &known, const TellStep &tell);
 
 // "4 ranks on 2 hosts, 2 a core".
 std::string in_words(const Machine &machine);

@@ -304,6 +304,10 @@ Calibration::Calibration() {
     figures_.fill(std::numeric_limits<double>::quiet_NaN());
 }
 
+void Calibration::forget(size_t figure) {
+    figures_[figure] = std::numeric_limits<double>::quiet_NaN();
+}
+
 bool Calibration::has(size_t figure) const { return !std::isnan(figures_[figure]); }
 
 bool Calibration::is_empty() const {

@@ -57,6 +57,7 @@ public:
     bool has(size_t figure) const;
     double at(size_t figure) const { return figures_[figure]; }
     void set(size_t figure, double value) { figures_[figure] = value; }
+    void forget(size_t figure);
     // All three operations of a codec at once.
     void set(const Codec &codec, const CodecRate &rate) { codec_rates_.set(codec, rate); }
     CodecRate codec_rate(const Codec &codec) const { return codec_rates_.of(codec); }
