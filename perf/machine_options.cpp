@@ -167,7 +167,7 @@ static Done take_topology(const MachineQuestion &question, Machine &machine) {
                            "fewer by --ranks",
                            job.places.size(), most_ranks_asked);
     machine.ranks = static_cast<uint32_t>(job.places.size());
-    machine.places = places_of(whereabouts(job), ring_of(job));
+    machine.places = places_of(whereabouts(job), rings_of(job));
     machine.far = far_link(job);
     machine.near = near_link(job);
     machine.has_gpus = are_on_gpus(job);

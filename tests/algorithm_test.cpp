@@ -31,7 +31,8 @@ static void specs_that_mean_nothing_are_refused() {
                               "hierarchy, oneshot, doubling");
     CHECK_EQ(refusal(""), "algorithm is \"\"; possible are direct, ring, halving, tree, hierarchy, "
                           "oneshot, doubling");
-    CHECK_EQ(refusal("ring:"), "algorithm: ring takes no keys");
+    CHECK_EQ(refusal("direct:"), "algorithm: direct takes no keys");
+    CHECK_EQ(refusal("ring:rings=2"), "algorithm: rings is \"2\"; possible are first, all");
     CHECK_EQ(refusal("tree:"), "algorithm: key of tree is \"\"; possible is shape");
     CHECK_EQ(refusal("tree:form=double"), "algorithm: key of tree is \"form\"; possible is shape");
     CHECK_EQ(refusal("tree:shape"), "algorithm: shape has no value; write shape=VALUE");
@@ -111,7 +112,7 @@ static void trees_cross_between_hosts_once() {
     // In the order of ranks every child but the nearest three would be on another host.
     std::vector<uint32_t> by_rank(16);
     std::iota(by_rank.begin(), by_rank.end(), 0U);
-    CHECK(sends_between_hosts("tree", Collective::broadcast, 0, Places(spots, by_rank)) > 10);
+    CHECK(sends_between_hosts("tree", Collective::broadcast, 0, Places(spots, {by_rank})) > 10);
 }
 
 int main() {

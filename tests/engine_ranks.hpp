@@ -143,8 +143,8 @@ inline std::vector<Whereabouts> spots_on(const std::vector<uint32_t> &hosts) {
 
 inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cut &cut) {
     Team team{.size = call.ranks, .rank = rank, .root = call.root};
-    const Places places(call.spots);
-    if (!call.spots.empty()) team.places = &places;
+    const auto places = places_of(call.spots, call.rings); // null: all are in one place, by rank
+    team.places = places.get();
     const auto algorithm = parse_algorithm(call.algorithm);
     CHECK_OK(algorithm);
     QCCL_TRY(const Schedule author, emit(*algorithm, call.collective, team));

@@ -136,7 +136,7 @@ void ranks_are_on_nodes_hosts_and_racks() {
 }
 
 void rings_follow_the_widest_links() {
-    CHECK(ring_of(job_of("2 x node(2 gpu nvlink:450) net:50")) ==
+    CHECK(rings_of(job_of("2 x node(2 gpu nvlink:450) net:50"))[0] ==
           std::vector<uint32_t>({0, 1, 2, 3}));
     // NVLink joins 0 with 2, 2 with 1, 1 with 3 and 3 with 0.
     Graph graph = *parse_synthetic("node(4 gpu)");
@@ -146,12 +146,15 @@ void rings_follow_the_widest_links() {
                        .to = gpus[static_cast<size_t>(to)],
                        .link_class = LinkClass::nvlink,
                        .bytes_per_ns = 50});
-    const auto ring = ring_of(job_on(std::move(graph)));
+    const auto ring = rings_of(job_on(std::move(graph)))[0];
     CHECK(ring == std::vector<uint32_t>({0, 2, 1, 3}));
     for (const char *text :
          {"8 x node(8 gpu nvlink:450) net:50x8", "2 x rack(3 x node(2 numa) net:10) net:40"}) {
         const JobTopology job = job_of(text);
-        CHECK(ring_of(job) == order_ranks(job.graph, job.places).rings.front().ranks);
+        const RankOrder order = order_ranks(job.graph, job.places);
+        const RingOrders rings = rings_of(job);
+        CHECK(rings.size() == order.rings.size());
+        for (size_t i = 0; i < order.rings.size(); i++) CHECK(rings[i] == order.rings[i].ranks);
     }
 }
 

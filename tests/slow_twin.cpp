@@ -35,7 +35,10 @@ class Twin {
 public:
     Twin(const TwinCall &call, const std::vector<Bytes> &inputs)
         : call_(call), inputs_(inputs), top_(tiers_of(call.ranks, call.spots)),
-          ring_(ring_of(call.ranks, call.spots)), owners_(owners()) {}
+          rings_(call.rings.empty()
+                     ? std::vector<std::vector<uint32_t>>{ring_of(call.ranks, call.spots)}
+                     : call.rings),
+          ring_(rings_[0]), owners_(owners()) {}
 
     std::vector<Bytes> run() {
         const bool computes = P() > 1 && (reduces(call_.collective) || !call_.codec.is_lossless());
@@ -57,6 +60,12 @@ public:
 
 private:
     uint32_t P() const { return call_.ranks; }
+    bool is_ring() const { return call_.algorithm.starts_with("ring"); }
+    // Rings by which chunks go in turn.
+    uint32_t R() const {
+        return call_.algorithm == "ring:rings=all" ? static_cast<uint32_t>(rings_.size()) : 1;
+    }
+    const std::vector<uint32_t> &ring_of_chunk(uint32_t c) const { return rings_[c % R()]; }
     size_t bytes() const { return type_bytes(call_.type); }
     DataType sum_type() const { return accumulator_of(call_.type); }
 
@@ -70,12 +79,12 @@ private:
     }
 
     uint32_t chunks() const {
-        const bool is_chain =
-            call_.collective == Collective::broadcast && call_.algorithm == "ring";
+        if (is_ring() && call_.collective == Collective::broadcast) return R();
+        if (is_ring()) return R() * P();
         if (call_.algorithm == "tree:shape=double") return 2;
         if (is_hierarchy()) return static_cast<uint32_t>(owners_.size());
         const bool is_whole = call_.algorithm == "oneshot" || call_.algorithm == "doubling";
-        return is_whole || call_.algorithm == "tree" || is_chain ? 1 : P();
+        return is_whole || call_.algorithm == "tree" ? 1 : P();
     }
 
     static uint64_t bucket_of(const Codec &codec) { return codec.bucket == 0 ? 1 : codec.bucket; }
@@ -151,14 +160,30 @@ private:
 
     // From position `first` once round, each hop adding its own to what came.
     Values sum_by_ring(uint32_t c, uint32_t first) const {
-        Values passed = input(ring_[first], c);
+        const std::vector<uint32_t> &ring = ring_of_chunk(c);
+        Values passed = input(ring[first], c);
         for (uint32_t hop = 1; hop < P(); hop++) {
+            const uint32_t sender = ring[(first + hop - 1) % P()];
             std::optional<Values> sum =
-                travelled(sum_type(), passed, c, ring_[(first + hop - 1) % P()], hop - 1);
-            add(sum, input(ring_[(first + hop) % P()], c));
+                travelled(sum_type(), passed, c, sender, ring_ordinal(c, sender, hop));
+            add(sum, input(ring[(first + hop) % P()], c));
             passed = *sum;
         }
         return passed;
+    }
+
+    // Of the rank's encode of the chunk in a round: it has sent by all rings in the rounds before,
+    // and by those before the chunk's in this one, if they had a chunk to send.
+    uint32_t ring_ordinal(uint32_t c, uint32_t rank, uint32_t round) const {
+        if (call_.collective == Collective::all_reduce) return (round - 1) * R() + c % R();
+        uint32_t sent = 0;
+        for (uint32_t i = 1; i <= round; i++)
+            for (uint32_t k = 0; k < (i == round ? c % R() : R()); k++) {
+                const auto at = std::ranges::find(rings_[k], rank) - rings_[k].begin();
+                const uint32_t end = (static_cast<uint32_t>(at) + P() - i) % P();
+                sent += rings_[k][end] % R() == k;
+            }
+        return sent;
     }
 
     // What the rank gives to its parent, or, at the root, the result.
@@ -312,12 +337,12 @@ private:
         if (is_flat_ring()) return finished(sum_by_ring(c, (c + 1) % P()));
         if (is_hierarchy()) return finished(sum_within(top_, c, owners_[c]));
         if (sums_by_tree(call_.algorithm)) return finished(sum_by_tree(tree(c), c, tree(c).root));
-        const auto position =
-            static_cast<uint32_t>(std::find(ring_.begin(), ring_.end(), c % P()) - ring_.begin());
-        return finished(call_.algorithm == "ring"
-                            ? sum_by_ring(c, scatters ? (position + 1) % P() : c)
-                        : call_.algorithm == "oneshot" ? sum_of_all(c)
-                                                       : sum_by_rank(c, c));
+        if (is_ring() && !scatters) return finished(sum_by_ring(c, c / R()));
+        if (is_ring()) {
+            const auto end = std::ranges::find(ring_of_chunk(c), c) - ring_of_chunk(c).begin();
+            return finished(sum_by_ring(c, (static_cast<uint32_t>(end) + 1) % P()));
+        }
+        return finished(call_.algorithm == "oneshot" ? sum_of_all(c) : sum_by_rank(c, c));
     }
     Values finished(Values sum) const {
         if (call_.op == RedOp::avg)
@@ -343,8 +368,8 @@ private:
         if (call_.algorithm == "oneshot" || call_.algorithm == "doubling")
             return share(outputs, chunk(0), finished_sum(0));
         for (uint32_t c = 0; c < chunks(); c++) {
-            uint32_t owner = call_.algorithm == "ring" ? ring_[(c + P() - 1) % P()] : c;
-            uint32_t ordinal = P() - 1;
+            uint32_t owner = is_ring() ? ring_of_chunk(c)[(c / R() + P() - 1) % P()] : c;
+            uint32_t ordinal = is_ring() ? ring_ordinal(c, owner, P()) : P() - 1;
             if (is_hierarchy()) owner = owners_[c];
             if (sums_by_tree(call_.algorithm)) {
                 owner = tree(c).root;
@@ -365,7 +390,8 @@ private:
     const TwinCall &call_;
     const std::vector<Bytes> &inputs_;
     const RankGroup top_;
-    const std::vector<uint32_t> ring_;   // by position
+    const std::vector<std::vector<uint32_t>> rings_;
+    const std::vector<uint32_t> &ring_;  // the first, by position
     const std::vector<uint32_t> owners_; // by chunk of a hierarchy
 };
 

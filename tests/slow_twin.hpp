@@ -31,6 +31,8 @@ struct TwinCall {
     // values travel with below the outermost tier.
     qccl::Codec inner_codec{};
     std::vector<qccl::Whereabouts> spots{};
+    // The orders of rings, where they do not follow from those.
+    std::vector<std::vector<uint32_t>> rings{};
 };
 
 // Elements of a rank's send and receive buffers.

@@ -186,6 +186,6 @@ std::vector<Whereabouts> whereabouts(const JobTopology &job) {
     return is_one_place ? std::vector<Whereabouts>() : spots;
 }
 
-std::vector<uint32_t> ring_of(const JobTopology &job) { return first_ring(job.graph, job.places); }
+RingOrders rings_of(const JobTopology &job) { return rings_of_ranks(job.graph, job.places); }
 
 } // namespace qccl

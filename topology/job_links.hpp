@@ -43,7 +43,7 @@ bool are_on_gpus(const JobTopology &job);
 // By rank; equal nodes, hosts and racks have one number throughout. Empty where all ranks are in
 // one place. A rack is the network that contains the machine.
 std::vector<Whereabouts> whereabouts(const JobTopology &job);
-// The order in which rings pass the ranks: that of the greatest rate at its narrowest hop.
-std::vector<uint32_t> ring_of(const JobTopology &job);
+// The orders in which rings pass the ranks: first that of the greatest rate at its narrowest hop.
+RingOrders rings_of(const JobTopology &job);
 
 } // namespace qccl

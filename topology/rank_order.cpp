@@ -180,6 +180,14 @@ SearchedMachines searched(const Graph &graph, std::span<const uint32_t> places) 
     return all;
 }
 
+// Between machines a ring for each NIC that all of them have.
+size_t count_rings(const std::vector<Machine> &machines) {
+    size_t rings = machines.empty() ? 1 : SIZE_MAX;
+    for (const Machine &machine : machines)
+        rings = std::min(rings, machines.size() > 1 ? machine.nics.size() : machine.rings.size());
+    return std::max<size_t>(1, rings);
+}
+
 // Rank 0 begins.
 RankRing ring_between(const SearchedMachines &all, size_t number,
                       std::span<const uint32_t> places) {
@@ -269,22 +277,24 @@ std::vector<uint32_t> nearest_nics(const Graph &graph, std::span<const uint32_t>
     return searched(graph, places).nics;
 }
 
-std::vector<uint32_t> first_ring(const Graph &graph, std::span<const uint32_t> places) {
-    return ring_between(searched(graph, places), 0, places).ranks;
+std::vector<std::vector<uint32_t>> rings_of_ranks(const Graph &graph,
+                                                  std::span<const uint32_t> places) {
+    const SearchedMachines all = searched(graph, places);
+    std::vector<std::vector<uint32_t>> rings;
+    for (size_t i = 0; i < count_rings(all.machines); i++)
+        rings.push_back(ring_between(all, i, places).ranks);
+    return rings;
 }
 
 RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
     SearchedMachines all = searched(graph, places);
     const std::vector<Machine> &machines = all.machines;
-    size_t rings = machines.empty() ? 1 : SIZE_MAX;
-    for (const Machine &machine : machines)
-        rings = std::min(rings, machines.size() > 1 ? machine.nics.size() : machine.rings.size());
     RankOrder order;
-    for (size_t i = 0; i < std::max<size_t>(1, rings); i++)
+    for (size_t i = 0; i < count_rings(machines); i++)
         order.rings.push_back(ring_between(all, i, places));
     order.nics = std::move(all.nics);
     rate_rings(graph, machines, places, order);
-    const Places by_ring(std::vector<Whereabouts>(places.size()), order.rings.front().ranks);
+    const Places by_ring(std::vector<Whereabouts>(places.size()), {order.rings.front().ranks});
     order.parents =
         tree_parents({.size = static_cast<uint32_t>(places.size()), .places = &by_ring}, {}, 0);
     return order;

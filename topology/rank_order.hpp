@@ -36,9 +36,10 @@ struct RankOrder {
 // is known. Machines of one network (a rack) follow each other, and ranks at one vertex as well.
 // Rank 0 begins.
 RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places);
-// The ranks of its first ring, and its NICs, without what takes long to find out about many
-// machines.
-std::vector<uint32_t> first_ring(const Graph &graph, std::span<const uint32_t> places);
+
+// The ranks of its rings, without what takes long to find out about many machines.
+std::vector<std::vector<uint32_t>> rings_of_ranks(const Graph &graph,
+                                                  std::span<const uint32_t> places);
 std::vector<uint32_t> nearest_nics(const Graph &graph, std::span<const uint32_t> places);
 
 } // namespace qccl

@@ -177,7 +177,7 @@ void Creation::begin_topology(std::vector<Agreement> all, const Device &device) 
 
 // A NUMA node that a rank has been given by QCCL_NODE stands.
 Done Creation::agree_on_topology(const Log &log, Transport &transport) {
-    std::vector<uint32_t> ring;
+    RingOrders rings;
     if (topology_exchange_) {
         NodeTopologyRef node = topology_exchange_->is_leader()
                                    ? discovery_.finish()
@@ -193,12 +193,12 @@ Done Creation::agree_on_topology(const Log &log, Transport &transport) {
             log.info("topology from %s", node->origin.c_str());
         keep_node_topology(node_question_, node);
         topology_ = std::move(agreed.job);
-        if (std::ranges::none_of(agreements_, has_node)) ring = ring_of(*topology_);
+        if (std::ranges::none_of(agreements_, has_node)) rings = rings_of(*topology_);
         for (size_t rank = 0; rank < agreements_.size(); rank++)
             if (agreed.numas[rank] && !has_node(agreements_[rank]))
                 Agreement::set(agreements_[rank].node, std::to_string(*agreed.numas[rank]));
     }
-    places_ = places_of(spots_of(agreements_), std::move(ring));
+    places_ = places_of(spots_of(agreements_), std::move(rings));
     return {};
 }
 

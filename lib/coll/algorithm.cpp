@@ -24,6 +24,7 @@ template <auto f> auto plain(Collective collective, const Team &team, const Choi
     return f(collective, team.size);
 }
 
+constexpr AlgorithmKey ring_keys[] = {{"rings", ring_words}};
 constexpr AlgorithmKey tree_keys[] = {{"shape", tree_shapes}};
 constexpr AlgorithmKey hierarchy_keys[] = {{"inner", inner_words},
                                            {"outer", outer_words},
@@ -42,11 +43,9 @@ constexpr AlgorithmRow table[] = {
      .noise = plain<noise_direct>,
      .exchanges = 2},
     {.name = "ring",
-     .keys = {},
-     .order = [](Collective collective, const Team &team, const Choices &,
-                 uint32_t chunk) { return order_ring(collective, team, chunk); },
-     .emitters = {plain<all_reduce_ring>, plain<reduce_scatter_ring>, plain<all_gather_ring>,
-                  plain<broadcast_ring>, nullptr},
+     .keys = ring_keys,
+     .order = order_ring,
+     .emitters = {all_reduce_ring, reduce_scatter_ring, all_gather_ring, broadcast_ring, nullptr},
      .rounds = plain<rounds_ring>,
      .noise = plain<noise_ring>,
      .outer_rounds = [](Collective collective, const Team &team,
@@ -98,6 +97,7 @@ constexpr AlgorithmRow table[] = {
      .sums_on_the_way = true},
 };
 
+constexpr Algorithm by_all_rings(table[1], {1});
 constexpr Algorithm candidates[] = {
     Algorithm(table[0]),      Algorithm(table[1]), Algorithm(table[2]), Algorithm(table[3]),
     Algorithm(table[3], {1}), Algorithm(table[4]), Algorithm(table[5]), Algorithm(table[6])};
@@ -106,6 +106,12 @@ constexpr Algorithm candidates[] = {
 
 std::span<const AlgorithmRow> algorithm_table() { return table; }
 std::span<const Algorithm> algorithms() { return candidates; }
+
+std::vector<Algorithm> algorithms_for(const Team &team) {
+    std::vector<Algorithm> all(std::begin(candidates), std::end(candidates));
+    if (team.places && team.places->rings() > 1) all.push_back(by_all_rings);
+    return all;
+}
 
 OrderOf Algorithm::order(const Team &team) const {
     return [*this, team](Collective collective, uint32_t ranks, uint32_t chunk) {

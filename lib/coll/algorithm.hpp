@@ -101,8 +101,10 @@ private:
 };
 
 std::span<const AlgorithmRow> algorithm_table();
-// Those that the planner chooses from, in the table's order.
+// Those that the planner chooses from for every team, in the table's order.
 std::span<const Algorithm> algorithms();
+// Those of them for such a team, and others that are none of these on it alone.
+std::vector<Algorithm> algorithms_for(const Team &team);
 // Refuses a collective that the algorithm does not have.
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team);
 

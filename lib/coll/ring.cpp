@@ -6,35 +6,77 @@ namespace qccl {
 
 namespace {
 
-// One sum is on its way to the next rank while the following one is being made. With one slot, two
-// ranks would each wait for the other to read what it needs the room of.
-uint32_t sums_in_flight(const Team &t) { return t.size == 1 ? 0 : 2; }
-
-std::vector<uint32_t> order_of(const Team &t) {
-    if (t.places) return {t.places->ring().begin(), t.places->ring().end()};
-    return ranks_in_turn(t.size);
+std::vector<uint32_t> order_of(const Team &t, uint32_t ring) {
+    if (!t.places) return ranks_in_turn(t.size);
+    const auto order = t.places->ring(ring);
+    return {order.begin(), order.end()};
 }
 
-// Every chunk goes once round, and all but its owner add their part to what comes.
-void collect(Schedule &s, const Group &g, Parts &parts) {
-    for (uint32_t i = 1; i < g.size(); i++) {
-        for (const uint32_t c : g.chunks[g.before(i)]) s.send(g.ranks[g.after(1)], parts[c]);
-        for (const uint32_t c : g.chunks[g.before(i + 1)]) {
-            const Slot came = wire(s.wires);
-            s.recv(g.ranks[g.before(1)], came, c);
-            s.reduce(sum(c), came);
-            if (parts[c].is(SlotKind::input)) s.reduce(sum(c), parts[c]);
-            parts[c] = sum(c);
-        }
+uint32_t rings_used(const Team &t, const Choices &choices) {
+    return t.places && choices[0] == 1 ? t.places->rings() : 1;
+}
+
+// Which own no chunks yet.
+std::vector<Group> rings_of(const Team &t, const Choices &choices) {
+    std::vector<Group> rings;
+    for (uint32_t k = 0; k < rings_used(t, choices); k++)
+        rings.emplace_back(order_of(t, k), t.rank);
+    return rings;
+}
+
+// Chunk c ends with rank c.
+std::vector<Group> rings_to_owners(const Team &t, const Choices &choices) {
+    std::vector<Group> rings = rings_of(t, choices);
+    for (uint32_t k = 0; k < rings.size(); k++)
+        for (uint32_t at = 0; at < t.size; at++)
+            if (const uint32_t c = rings[k].ranks[at]; c % rings.size() == k)
+                rings[k].chunks[at].push_back(c);
+    return rings;
+}
+
+// Of each ring one sum is on its way to the next rank while the following one is being made. With
+// one slot, two ranks would each wait for the other to read what it needs the room of.
+uint32_t sums_in_flight(const std::vector<Group> &rings) {
+    return rings[0].size() == 1 ? 0 : 2 * static_cast<uint32_t>(rings.size());
+}
+
+// Every chunk goes once round, and all but its owner add their part to what comes. A rank sends by
+// all rings before it waits for one.
+void collect(Schedule &s, std::span<const Group> rings, Parts &parts) {
+    for (uint32_t i = 1; i < rings[0].size(); i++) {
+        for (const Group &g : rings)
+            for (const uint32_t c : g.chunks[g.before(i)]) s.send(g.ranks[g.after(1)], parts[c]);
+        for (const Group &g : rings)
+            for (const uint32_t c : g.chunks[g.before(i + 1)]) {
+                const Slot came = wire(s.wires);
+                s.recv(g.ranks[g.before(1)], came, c);
+                s.reduce(sum(c), came);
+                if (parts[c].is(SlotKind::input)) s.reduce(sum(c), parts[c]);
+                parts[c] = sum(c);
+            }
     }
 }
+void collect(Schedule &s, const Group &g, Parts &parts) { collect(s, {&g, 1}, parts); }
 
 // Every chunk goes once round and stays everywhere.
-void deliver(Schedule &s, const Group &g) {
-    for (uint32_t i = 1; i < g.size(); i++) {
-        for (const uint32_t c : g.chunks[g.before(i - 1)]) s.send(g.ranks[g.after(1)], output(c));
-        for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(1)], output(c));
+void deliver(Schedule &s, std::span<const Group> rings) {
+    for (uint32_t i = 1; i < rings[0].size(); i++) {
+        for (const Group &g : rings)
+            for (const uint32_t c : g.chunks[g.before(i - 1)])
+                s.send(g.ranks[g.after(1)], output(c));
+        for (const Group &g : rings)
+            for (const uint32_t c : g.chunks[g.before(i)]) s.recv(g.ranks[g.before(1)], output(c));
     }
+}
+void deliver(Schedule &s, const Group &g) { deliver(s, {&g, 1}); }
+
+Schedule collected(const std::vector<Group> &rings, uint32_t chunks) {
+    Schedule s{.chunks = chunks, .outbox = sums_in_flight(rings)};
+    Parts parts = inputs(s);
+    collect(s, rings, parts);
+    for (const Group &g : rings)
+        for (const uint32_t c : g.own_chunks()) s.finish(output(c), parts[c]);
+    return s;
 }
 
 SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
@@ -56,38 +98,49 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
 
 const Phases ring_phases{collect, deliver, fold, encoded, [](uint32_t size) { return size - 1; }};
 
-// Chunk c starts at position c and ends before it.
-Schedule all_reduce_ring(const Team &t) {
-    Group group(order_of(t), t.rank);
-    for (uint32_t c = 0; c < t.size; c++) group.chunks[(c + t.size - 1) % t.size].push_back(c);
-    return all_reduce_by(ring_phases, group, sums_in_flight(t));
-}
-
-// The chunk that ends here has to be this rank's.
-Schedule reduce_scatter_ring(const Team &t) {
-    return reduce_scatter_by(ring_phases, each_with_its_own(order_of(t), t.rank),
-                             sums_in_flight(t));
-}
-
-Schedule all_gather_ring(const Team &t) {
-    return all_gather_by(ring_phases, each_with_its_own(order_of(t), t.rank));
-}
-
-// A chain from the root on: segments follow one another down the chain.
-Schedule broadcast_ring(const Team &t) {
-    Schedule s{.chunks = 1, .outbox = std::min(t.size - 1, 1U)};
-    Group group(order_of(t), t.rank);
-    group.chunks[group.position(t.root)].push_back(0);
-    if (t.rank == t.root) s.copy(output(0), input(0));
-    deliver(s, group);
+// Chunk c starts at position c / R of ring c mod R and ends before it.
+Schedule all_reduce_ring(const Team &t, const Choices &choices) {
+    std::vector<Group> rings = rings_of(t, choices);
+    const auto R = static_cast<uint32_t>(rings.size());
+    for (uint32_t c = 0; c < R * t.size; c++)
+        rings[c % R].chunks[(c / R + t.size - 1) % t.size].push_back(c);
+    Schedule s = collected(rings, R * t.size);
+    deliver(s, rings);
     return s;
 }
 
-SumOrder order_ring(Collective collective, const Team &t, uint32_t chunk) {
-    const std::vector<uint32_t> order = order_of(t);
-    uint32_t first = chunk % t.size;
+Schedule reduce_scatter_ring(const Team &t, const Choices &choices) {
+    return collected(rings_to_owners(t, choices), t.size);
+}
+
+// A rank encodes one chunk, its own.
+Schedule all_gather_ring(const Team &t, const Choices &choices) {
+    const std::vector<Group> rings = rings_to_owners(t, choices);
+    Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
+    s.copy(output(t.rank), input(t.rank));
+    deliver(s, rings);
+    return s;
+}
+
+// A chain from the root on by each ring: segments follow one another down the chain.
+Schedule broadcast_ring(const Team &t, const Choices &choices) {
+    std::vector<Group> rings = rings_of(t, choices);
+    const auto R = static_cast<uint32_t>(rings.size());
+    Schedule s{.chunks = R, .outbox = R * std::min(t.size - 1, 1U)};
+    for (uint32_t c = 0; c < R; c++) {
+        rings[c].chunks[rings[c].position(t.root)].push_back(c);
+        if (t.rank == t.root) s.copy(output(c), input(c));
+    }
+    deliver(s, rings);
+    return s;
+}
+
+SumOrder order_ring(Collective collective, const Team &t, const Choices &choices, uint32_t chunk) {
+    const uint32_t R = rings_used(t, choices);
+    const std::vector<uint32_t> order = order_of(t, chunk % R);
+    uint32_t first = chunk / R % t.size;
     if (collective == Collective::reduce_scatter)
-        while (order[(first + t.size - 1) % t.size] != chunk % t.size) first = (first + 1) % t.size;
+        while (order[(first + t.size - 1) % t.size] != chunk) first = (first + 1) % t.size;
     return SumOrder::in_turn(order, first);
 }
 
@@ -97,7 +150,7 @@ uint32_t rounds_ring(Collective collective, uint32_t P) {
 
 uint32_t outer_rounds_ring(Collective collective, const Team &t) {
     if (!t.places) return 0;
-    const std::vector<uint32_t> order = order_of(t);
+    const std::vector<uint32_t> order = order_of(t, 0);
     const Partition &hosts = t.places->hosts();
     uint64_t crossings = 0;
     for (uint32_t at = 0; at < t.size; at++)

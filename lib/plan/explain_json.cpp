@@ -105,6 +105,7 @@ Json machine_of(const Explanation &all) {
     const Speeds &speeds = all.tables.speeds;
     Json json = {{"ranks", all.problem.ranks},
                  {"hosts", all.problem.places ? all.problem.places->hosts().groups() : 1},
+                 {"rings", all.problem.places ? all.problem.places->rings() : 1},
                  {"ranks_per_core", speeds.ranks_per_core}};
     if (!all.problem.has_hosts()) return json;
     const bool counts = !all.tables.is_reproducible;

@@ -121,6 +121,13 @@ void add_tiers(std::string &text, const Places &places) {
     }
 }
 
+void add_ring(std::string &text, std::span<const uint32_t> ring) {
+    constexpr size_t most_shown = 64;
+    for (size_t i = 0; i < ring.size() && i < most_shown; i++)
+        text.append(" ").append(std::to_string(ring[i]));
+    text += ring.size() > most_shown ? " ...\n" : "\n";
+}
+
 void add_places(std::string &text, const Explanation &all) {
     const Places *const places = all.problem.places;
     if (!places) return;
@@ -134,12 +141,10 @@ void add_places(std::string &text, const Explanation &all) {
                speeds.far_bytes_per_ns,
                speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
     add_tiers(text, *places);
-    constexpr size_t most_shown = 64;
-    text += "  rings go by";
-    const auto ring = places->ring();
-    for (size_t i = 0; i < ring.size() && i < most_shown; i++)
-        text.append(" ").append(std::to_string(ring[i]));
-    text += ring.size() > most_shown ? " ...\n" : "\n";
+    for (uint32_t number = 0; number < places->rings(); number++) {
+        text += number == 0 ? "  rings go by" : "  rings=all also by";
+        add_ring(text, places->ring(number));
+    }
 }
 
 // "; all ranks send 6 MiB by tcp and 3 MiB by nvlink"

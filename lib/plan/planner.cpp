@@ -191,7 +191,8 @@ find_candidates(const Problem &asked, std::span<const Codec> codecs, const Table
     std::vector<std::vector<Candidate>> candidates(codecs.size());
     StepCounts own;
     StepCounts &counts = kept ? *kept : own;
-    const auto known = algorithms();
+    const auto known =
+        algorithms_for({.size = asked.ranks, .places = planned_places(asked.places, tables)});
     for (const Algorithm &algorithm : known)
         if (algorithm.has(asked.collective))
             examine_codecs(algorithm, problems, tables, counts, candidates);

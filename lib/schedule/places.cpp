@@ -46,8 +46,8 @@ size_t Partition::most_ranks() const {
     return most;
 }
 
-Places::Places(std::vector<Whereabouts> spots, std::vector<uint32_t> ring)
-    : spots_(std::move(spots)), hosts_(part(spots_, Tier::host)), ring_(std::move(ring)),
+Places::Places(std::vector<Whereabouts> spots, RingOrders rings)
+    : spots_(std::move(spots)), hosts_(part(spots_, Tier::host)), rings_(std::move(rings)),
       position_(spots_.size()) {
     size_t finer = spots_.size();
     for (const Tier tier : {Tier::node, Tier::host, Tier::rack}) {
@@ -56,28 +56,29 @@ Places::Places(std::vector<Whereabouts> spots, std::vector<uint32_t> ring)
         finer = partition.groups();
         tiers_.push_back(std::move(partition));
     }
-    if (ring_.empty()) sort_ring();
-    for (uint32_t at = 0; at < ring_.size(); at++) position_[ring_[at]] = at;
+    if (rings_.empty()) rings_.push_back(sorted_ring());
+    for (uint32_t at = 0; at < position_.size(); at++) position_[ring()[at]] = at;
 }
 
 // Groups in the order of their lowest ranks, so that what lies well stays as it is.
-void Places::sort_ring() {
+std::vector<uint32_t> Places::sorted_ring() const {
     const Partition racks = part(spots_, Tier::rack), nodes = part(spots_, Tier::node);
-    ring_.resize(spots_.size());
-    std::iota(ring_.begin(), ring_.end(), 0U);
+    std::vector<uint32_t> ring(spots_.size());
+    std::iota(ring.begin(), ring.end(), 0U);
     const auto key = [&](uint32_t rank) {
         return std::tuple(racks.group_of(rank), hosts_.group_of(rank), nodes.group_of(rank), rank);
     };
-    std::sort(ring_.begin(), ring_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+    std::sort(ring.begin(), ring.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+    return ring;
 }
 
-std::shared_ptr<const Places> places_of(std::vector<Whereabouts> spots,
-                                        std::vector<uint32_t> ring) {
+std::shared_ptr<const Places> places_of(std::vector<Whereabouts> spots, RingOrders rings) {
     if (spots.empty()) {
-        if (std::ranges::is_sorted(ring)) return nullptr;
-        spots.resize(ring.size());
+        if (rings.empty() || (rings.size() == 1 && std::ranges::is_sorted(rings[0])))
+            return nullptr;
+        spots.resize(rings[0].size());
     }
-    return std::make_shared<const Places>(std::move(spots), std::move(ring));
+    return std::make_shared<const Places>(std::move(spots), std::move(rings));
 }
 
 } // namespace qccl

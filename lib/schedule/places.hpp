@@ -36,11 +36,15 @@ private:
     std::vector<uint32_t> group_of_;           // by rank
 };
 
+// Orders in which rings pass the ranks, each once, rank 0 first.
+using RingOrders = std::vector<std::vector<uint32_t>>;
+
 class Places {
 public:
-    // `spots`: by rank. `ring`: the order in which rings pass the ranks, each once, rank 0 first;
-    // empty: neighbours share a node, a host and a rack as far as that can be.
-    explicit Places(std::vector<Whereabouts> spots, std::vector<uint32_t> ring = {});
+    // `spots`: by rank. `rings`: the first is the one that schedules go by; the others use other
+    // links, for schedules that go by all. None: there is one, whose neighbours share a node, a
+    // host and a rack as far as that can be.
+    explicit Places(std::vector<Whereabouts> spots, RingOrders rings = {});
 
     uint32_t ranks() const { return static_cast<uint32_t>(spots_.size()); }
     const Whereabouts &of(uint32_t rank) const { return spots_[rank]; }
@@ -49,24 +53,26 @@ public:
     // of hosts that have a rank each, there is nothing to say.
     std::span<const Partition> tiers() const { return tiers_; }
 
-    std::span<const uint32_t> ring() const { return ring_; }
-    uint32_t position(uint32_t rank) const { return position_[rank]; }
+    uint32_t rings() const { return static_cast<uint32_t>(rings_.size()); }
+    std::span<const uint32_t> ring(uint32_t number = 0) const { return rings_[number]; }
+    uint32_t position(uint32_t rank) const { return position_[rank]; } // in the first ring
 
     bool operator==(const Places &other) const {
-        return spots_ == other.spots_ && ring_ == other.ring_;
+        return spots_ == other.spots_ && rings_ == other.rings_;
     }
 
 private:
-    void sort_ring();
+    std::vector<uint32_t> sorted_ring() const;
 
     std::vector<Whereabouts> spots_;
     Partition hosts_;
     std::vector<Partition> tiers_;
-    std::vector<uint32_t> ring_, position_;
+    RingOrders rings_;
+    std::vector<uint32_t> position_;
 };
 
 // Null where there is nothing to say: all ranks are in one place (which empty `spots` mean, too),
-// and rings pass them by rank.
-std::shared_ptr<const Places> places_of(std::vector<Whereabouts> spots, std::vector<uint32_t> ring);
+// and there is one ring, which passes them by rank.
+std::shared_ptr<const Places> places_of(std::vector<Whereabouts> spots, RingOrders rings);
 
 } // namespace qccl
