@@ -125,6 +125,22 @@ void the_slowest_neighbours_set_the_pace_in_a_host() {
     CHECK(!near_link(job_of("2 x node() net:50")));
 }
 
+void links_between_gpus_are_known_by_pair() {
+    const JobTopology mesh = job_of("2 x node(5 gpu nvlink:400) net:50");
+    const auto links = near_links(mesh);
+    CHECK(links && links->kinds.size() == 1); // both hosts
+    CHECK_EQ(links->way(5, 6).size(), 1U);
+    CHECK(links->way(0, 1) == links->way(5, 6) && links->way(0, 1) != links->way(1, 0));
+    const double byte_ns = links->kinds[0].byte_ns[links->way(0, 1)[0]];
+    CHECK(std::abs(byte_ns * net(LinkClass::nvlink, 100) - 1) < 1e-9);
+    const auto switched = near_links(job_of("node(8 gpu nvswitch:450)"));
+    CHECK_EQ(switched->way(3, 4).size(), 2U);
+    CHECK_EQ(switched->way(3, 4)[0], switched->way(3, 5)[0]);
+    const auto unknown = near_links(job_of("node(2 gpu)"));
+    for (const uint32_t link : unknown->way(0, 1)) CHECK(unknown->kinds[0].byte_ns[link] == 0);
+    CHECK(!near_links(job_of("node(2 core)")));
+}
+
 void ranks_are_on_nodes_hosts_and_racks() {
     const auto spots = whereabouts(job_of("2 x rack(2 x node(2 numa) net:10) net:40"));
     CHECK(spots.size() == 8);
@@ -170,6 +186,7 @@ int main() {
         QTEST(rdma_moves_bytes_without_the_processor),
         QTEST(settings_stand),
         QTEST(the_slowest_neighbours_set_the_pace_in_a_host),
+        QTEST(links_between_gpus_are_known_by_pair),
         QTEST(ranks_are_on_nodes_hosts_and_racks),
         QTEST(rings_follow_the_widest_links),
     };

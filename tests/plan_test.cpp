@@ -332,6 +332,57 @@ static void what_one_rank_sends_goes_by_its_own_nic() {
     CHECK_EQ(wire(own, "hierarchy"), wire(shared, "hierarchy"));
 }
 
+// Of five GPUs, all of which are linked, each has four links; or one to a switch.
+static NearLinks links_of_five(bool is_switched) {
+    NearLinks::Kind kind{.parts = 5, .byte_ns = std::vector<double>(20, 0.01), .ways = {}};
+    for (uint32_t from = 0; from < 5; from++)
+        for (uint32_t to = 0; to < 5; to++) {
+            auto &way = kind.ways.emplace_back();
+            if (from == to) continue;
+            if (is_switched)
+                way = {from, 5 + to};
+            else
+                way = {from * 4 + (to < from ? to : to - 1)};
+        }
+    return {.kinds = {kind}, .kind_of = {0, 0, 0, 0, 0}, .part_of = {0, 1, 2, 3, 4}};
+}
+
+// By four rings a rank sends over four links, each of which has a quarter of the bytes.
+static void several_rings_share_the_work() {
+    const Places places(std::vector<Whereabouts>(5),
+                        {{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {0, 3, 1, 4, 2}, {0, 4, 3, 2, 1}});
+    Problem problem = all_reduce(64 << 20, 5);
+    Tables linked = tables;
+    linked.speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    linked.near_links = std::make_shared<const NearLinks>(links_of_five(false));
+    const auto candidate = [&](const char *name) -> std::optional<Cost> {
+        const auto candidates = find_candidates(problem, linked);
+        CHECK_OK(candidates);
+        for (const Candidate &each : *candidates)
+            if (each.plan.algorithm == algorithm_of(name)) return each.plan.cost;
+        return std::nullopt;
+    };
+    CHECK(candidate("ring") && !candidate("ring:rings=all"));
+    problem.places = &places;
+    const auto one = candidate("ring"), all = candidate("ring:rings=all");
+    const double bytes = 2.0 * 4 / 5 * 4 * (64 << 20);
+    CHECK(std::abs(one->wire_ns / (bytes * 0.01) - 1) < 1e-3);
+    CHECK(std::abs(all->wire_ns / (bytes * 0.01 / 4) - 1) < 1e-3);
+    CHECK(all->time_ns < one->time_ns / 2);
+    CHECK_EQ(all->rounds, one->rounds);
+    CHECK(std::abs(candidate("direct")->wire_ns / all->wire_ns - 1) < 1e-3);
+    const auto text = explain_in_text(problem, linked);
+    CHECK_OK(text);
+    CHECK(text->find("rings go by 0 1 2 3 4\n  rings=all also by 0 2 4 1 3\n") !=
+          std::string::npos);
+    // A switch has one line to each: nothing is gained.
+    linked.near_links = std::make_shared<const NearLinks>(links_of_five(true));
+    CHECK(std::abs(candidate("ring:rings=all")->wire_ns / candidate("ring")->wire_ns - 1) < 1e-3);
+    // It can be wished for where there is no second ring.
+    problem.places = nullptr;
+    CHECK_EQ(spec(chosen(problem, "ring:rings=all").algorithm), "ring:rings=all");
+}
+
 // The root of a tree has the work of several ranks, which others that share its core do not lessen.
 static void a_rank_too_many_makes_no_call_faster() {
     Tables crowded = tables;
@@ -429,6 +480,7 @@ int main() {
         QTEST(every_collective_has_a_plan_for_every_size),
         QTEST(ranks_that_share_a_core_take_fewer_rounds),
         QTEST(what_one_rank_sends_goes_by_its_own_nic),
+        QTEST(several_rings_share_the_work),
         QTEST(a_rank_too_many_makes_no_call_faster),
         QTEST(reasons_are_given),
         QTEST(hosts_are_taken_into_account),

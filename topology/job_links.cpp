@@ -1,5 +1,6 @@
 #include "topology/job_links.hpp"
 
+#include "topology/machine_part.hpp"
 #include "topology/path.hpp"
 #include "topology/rank_order.hpp"
 
@@ -163,6 +164,56 @@ bool are_on_gpus(const JobTopology &job) {
     return std::ranges::all_of(job.places, [&](uint32_t place) {
         return job.graph.vertex(place).kind == VertexKind::gpu;
     });
+}
+
+namespace {
+
+// Between these vertices of a machine, which are called 0, 1, ... here.
+NearLinks::Kind ways_between(const Graph &graph, const std::vector<uint32_t> &parts) {
+    NearLinks::Kind kind{.parts = static_cast<uint32_t>(parts.size()), .byte_ns = {}, .ways = {}};
+    for (const Link &link : graph.links())
+        kind.byte_ns.insert(kind.byte_ns.end(), 2, link.bytes_per_ns > 0 ? 1 / sustained(link) : 0);
+    const Capacities all(graph);
+    for (const uint32_t from : parts)
+        for (const uint32_t to : parts) {
+            std::vector<uint32_t> &way = kind.ways.emplace_back();
+            const auto path = from == to ? std::nullopt : find_path(graph, all, from, to);
+            if (!path) continue;
+            for (const Hop &hop : path->hops)
+                way.push_back(2 * hop.link + (hop.is_forward ? 0 : 1));
+        }
+    return kind;
+}
+
+} // namespace
+
+std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
+    if (!are_on_gpus(job)) return nullptr;
+    NearLinks found{.kinds = {},
+                    .kind_of = std::vector<uint32_t>(job.places.size()),
+                    .part_of = std::vector<uint32_t>(job.places.size())};
+    std::map<uint32_t, std::vector<uint32_t>> ranks; // by machine
+    for (uint32_t rank = 0; rank < job.places.size(); rank++)
+        ranks[job.graph.machine_of(job.places[rank])].push_back(rank);
+    using Built = std::pair<Graph, std::vector<uint32_t>>; // a machine, and where ranks are on it
+    std::vector<Built> built;                              // by kind
+    for (const auto &[machine, on_machine] : ranks) {
+        const MachinePart part = machine_part(job.graph, machine);
+        std::set<uint32_t> taken;
+        for (const uint32_t rank : on_machine) taken.insert(part.number_of(job.places[rank]));
+        const Built own(part.graph, {taken.begin(), taken.end()});
+        const auto known = std::ranges::find(built, own) - built.begin();
+        if (known == std::ssize(built)) {
+            found.kinds.push_back(ways_between(own.first, own.second));
+            built.push_back(own);
+        }
+        for (const uint32_t rank : on_machine) {
+            found.kind_of[rank] = static_cast<uint32_t>(known);
+            found.part_of[rank] = static_cast<uint32_t>(
+                std::distance(taken.begin(), taken.find(part.number_of(job.places[rank]))));
+        }
+    }
+    return std::make_shared<const NearLinks>(std::move(found));
 }
 
 std::vector<Whereabouts> whereabouts(const JobTopology &job) {

@@ -286,6 +286,7 @@ Tables Creation::tables(const Cut &cut, const Speeds &speeds) const {
                   .limits = limits_of(cut),
                   .usual_limits = limits_of(cut_with({})),
                   .whole_up_to_bytes = settings_.oneshot_max_bytes};
+    if (gpus_ == bootstrap_.size() && topology_) tables.near_links = near_links(*topology_);
     if (measured_ && gpus_ == 0 && measured_->job.shape == shape())
         tables.corrections = {measured_, &measured_->job};
     return tables;

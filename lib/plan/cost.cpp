@@ -192,6 +192,7 @@ private:
         constexpr double held_up = 0.4;
         if (shares_cores_ && problem_.has_hosts())
             near.latency_ns = std::max(near.latency_ns, held_up * far_.latency_ns);
+        if (tally_.near_hop_ns > 0) near.byte_ns = 0; // the links are counted themselves
         return near;
     }
 
@@ -202,6 +203,11 @@ private:
     double line_ns(double bytes) const {
         const double share = speeds_.far_burst_bytes > bytes ? bytes / speeds_.far_burst_bytes : 1;
         return share * bytes / host_rate_;
+    }
+
+    double near_line_ns() const {
+        return tally_.near_line_ns * outer_bytes() +
+               tally_.inner_near_line_ns * static_cast<double>(inner_bytes_);
     }
 
     void count(Cost &c) const {
@@ -229,6 +235,7 @@ private:
         if (rank_rate_ > 0)
             c.wire_ns = std::max(c.wire_ns, tally_.busiest.far_sends * outer_bytes() / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
+        c.wire_ns = std::max(c.wire_ns, near_line_ns());
         c.latency_ns = sharers_ * waiting_ *
                        (near_rounds_ * near_.latency_ns + tally_.far_rounds * far_.latency_ns);
         return std::max(pipeline_ns(c), lanes_ns());
@@ -274,7 +281,7 @@ private:
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
         };
-        const double chain = near_rounds_ * hop(near_) +
+        const double chain = near_rounds_ * (hop(near_) + segment_bytes * tally_.near_hop_ns) +
                              tally_.far_rounds * (hop(far_) + segment_bytes / rank_rate());
         return (chain + computing) * instances() / geometry_.lanes;
     }

@@ -156,15 +156,15 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
                        spec(algorithm).c_str());
 }
 
-const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem,
-                             StepCounts &counts) {
+const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem, StepCounts &counts,
+                             const NearLinks *links) {
     CountedSteps steps{.collective = problem.collective,
                        .root = problem.root,
                        .is_lossless = problem.codec.is_lossless(),
                        .algorithm = spec(algorithm)};
     const auto known = counts.find(steps);
     if (known != counts.end()) return known->second;
-    return counts.emplace(std::move(steps), tally(algorithm, problem)).first->second;
+    return counts.emplace(std::move(steps), tally(algorithm, problem, links)).first->second;
 }
 
 static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem> &problems,
@@ -172,7 +172,8 @@ static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem
                            std::vector<std::vector<Candidate>> &candidates) {
     for (size_t i = 0; i < problems.size(); i++)
         candidates[i].push_back(
-            examine(algorithm, problems[i], tables, counted(algorithm, problems[i], counts)));
+            examine(algorithm, problems[i], tables,
+                    counted(algorithm, problems[i], counts, tables.near_links.get())));
 }
 
 Result<std::vector<std::vector<Candidate>>>

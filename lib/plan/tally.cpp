@@ -26,10 +26,15 @@ uint32_t count_turns(const Schedule &author) {
     return turns;
 }
 
+struct Sends {
+    double all = 0, inner = 0; // chunks
+};
+
 // Of one rank.
 struct RankTally {
     uint32_t chunks = 0, outbox = 0, turns = 0, far_peers = 0;
     ChunkCounts counts;
+    std::map<uint32_t, Sends> near_sends; // by peer
 };
 
 bool is_between_hosts(const Problem &problem, uint32_t rank, uint32_t peer) {
@@ -73,12 +78,18 @@ Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, u
     RankTally t{.chunks = placed.chunks,
                 .outbox = placed.outbox,
                 .turns = count_turns(author),
-                .counts = {}};
+                .counts = {},
+                .near_sends = {}};
     std::set<uint32_t> far_peers;
     for (const Step &step : placed.steps) {
         const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
         const bool is_far = moves && is_between_hosts(problem, rank, step.peer);
         if (is_far && step.verb == Verb::send) far_peers.insert(step.peer);
+        if (!is_far && step.verb == Verb::send) {
+            Sends &sends = t.near_sends[step.peer];
+            sends.all++;
+            sends.inner += step.has(Step::inner);
+        }
         count(step, is_far, problem.codec.is_lossless(), t.counts);
     }
     t.far_peers = static_cast<uint32_t>(far_peers.size());
@@ -146,6 +157,29 @@ Done add_host(Tallies &tallies, std::span<const uint32_t> ranks, Tally &most) {
     return {};
 }
 
+// What the ranks of a host send to each other meets on its links.
+Done add_near_links(Tallies &tallies, std::span<const uint32_t> ranks, const NearLinks &links,
+                    Tally &most) {
+    const NearLinks::Kind &kind = links.kinds[links.kind_of[ranks.front()]];
+    std::vector<Sends> loads(kind.byte_ns.size());
+    for (const uint32_t rank : ranks) {
+        QCCL_TRY(const RankTally *const one, tallies.of(rank));
+        for (const auto &[peer, sends] : one->near_sends)
+            for (const uint32_t link : links.way(rank, peer)) {
+                loads[link].all += sends.all;
+                loads[link].inner += sends.inner;
+                most.near_hop_ns = std::max(most.near_hop_ns, kind.byte_ns[link]);
+            }
+    }
+    for (size_t link = 0; link < loads.size(); link++) {
+        const Sends &load = loads[link];
+        if (kind.byte_ns[link] * load.all <= most.near_line_ns + most.inner_near_line_ns) continue;
+        most.inner_near_line_ns = kind.byte_ns[link] * load.inner;
+        most.near_line_ns = kind.byte_ns[link] * (load.all - load.inner);
+    }
+    return {};
+}
+
 double count_far_rounds(const Algorithm &algorithm, const Problem &problem,
                         const ChunkCounts &mean) {
     if (!problem.has_hosts()) return 0;
@@ -160,7 +194,7 @@ double count_far_rounds(const Algorithm &algorithm, const Problem &problem,
 } // namespace
 
 // Hosts differ in their number of ranks: those of the counted ranks are looked at.
-Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const NearLinks *links) {
     Tally t;
     Tallies tallies(algorithm, problem);
     std::set<size_t> hosts;
@@ -172,8 +206,16 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem) {
             t.mean.*field += one->counts.*field / static_cast<double>(ranks.size());
         if (problem.has_hosts()) hosts.insert(problem.places->hosts().group_of(rank));
     }
-    for (const size_t host : hosts)
-        QCCL_TRY(add_host(tallies, problem.places->hosts().ranks(host), t));
+    for (const size_t host : hosts) {
+        const auto on_host = problem.places->hosts().ranks(host);
+        QCCL_TRY(add_host(tallies, on_host, t));
+        if (links) QCCL_TRY(add_near_links(tallies, on_host, *links, t));
+    }
+    if (links && hosts.empty()) {
+        std::vector<uint32_t> all(problem.ranks);
+        std::iota(all.begin(), all.end(), 0U);
+        QCCL_TRY(add_near_links(tallies, all, *links, t));
+    }
     t.far_rounds = count_far_rounds(algorithm, problem, t.mean);
     return t;
 }

@@ -6,6 +6,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
+#include "plan/near_links.hpp"
 
 #include <cstdint>
 
@@ -45,9 +46,15 @@ struct Tally {
     double host_sends = 0;     // the most of all ranks of a host together, to other hosts
     uint32_t far_peers = 0;    // the most ranks of other hosts that a rank sends to
     double far_rounds = 0;     // of the algorithm's rounds, those between hosts
+    // Where links between ranks of a host are known: what the busiest of them takes for each byte
+    // of a chunk, for what travels with the call's codec and with the inner tiers'; and the slowest
+    // of those that are used, for each byte that it carries. 0: unknown.
+    double near_line_ns = 0, inner_near_line_ns = 0, near_hop_ns = 0;
 };
 
-// An error says why there is no such schedule.
-Result<Tally> tally(const Algorithm &algorithm, const Problem &problem);
+// `links`: between ranks of a host; null: they are not known. An error says why there is no such
+// schedule.
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem,
+                    const NearLinks *links = nullptr);
 
 } // namespace qccl
