@@ -128,6 +128,19 @@ static void a_slot_is_waited_for() {
 }
 
 // The root lends its input, and copies it for itself; each other rank stores its result.
+// Where inboxes have room for fewer segments at some ranks, others are several segments ahead of
+// them.
+static void ranks_have_lanes_of_their_own() {
+    for (const char *algorithm : {"tree", "tree:shape=double", "hierarchy"})
+        simulate_in({.algorithm = algorithm,
+                     .hosts = hosts_of(4, 2),
+                     .count = 1 << 20,
+                     .limits = {.arena_bytes = mebibyte,
+                                .slots = 1U << 20,
+                                .segment_bytes = 384 << 10,
+                                .max_lanes = 16}});
+}
+
 static void what_is_lent_is_not_copied() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
     setup.speeds.outer = {2, 1e30, 1e30};
@@ -376,6 +389,7 @@ int main() {
         QTEST(a_ring_takes_its_rounds),
         QTEST(segments_follow_each_other_down_a_chain),
         QTEST(a_slot_is_waited_for),
+        QTEST(ranks_have_lanes_of_their_own),
         QTEST(what_is_lent_is_not_copied),
         QTEST(ranks_take_turns_on_a_core),
         QTEST(messages_take_time_of_both_ends),

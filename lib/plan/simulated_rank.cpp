@@ -6,11 +6,11 @@
 namespace qccl {
 
 SimulatedRank::SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances,
-                             uint32_t calls)
+                             uint32_t calls, uint32_t most_lanes)
     : number_(number), program_(program), instances_(instances), calls_(calls),
-      lanes_(std::min<uint64_t>(program.lanes, instances)),
+      most_lanes_(most_lanes), lanes_(std::min<uint64_t>(program.lanes, instances)),
       has_arrived_(size_t{calls} * program.receives * instances),
-      arrived_(size_t{calls} * program.receives * lanes_.size()),
+      arrived_(size_t{calls} * program.receives * most_lanes),
       origins_(size_t{program.wires} * lanes_.size()), holds_(program.outbox * lanes_.size()) {}
 
 void SimulatedRank::begin_call() {
@@ -89,7 +89,7 @@ void SimulatedRank::finish(Choice done) {
     const RankProgram::Task &task = program_.tasks[done.task];
     if (task.verb == Verb::recv)
         origins_[size_t{done.lane} * program_.wires + task.wire] =
-            arrived_[receive(call_, done.task) * lanes_.size() + done.lane];
+            arrived(call_, done.task, lane.instance);
     lane.is_done[done.task] = true;
     for (const uint32_t next : program_.graph.after(done.task))
         if (--lane.waits[next] == 0) make_ready(lane, next);
@@ -106,7 +106,7 @@ void SimulatedRank::arrive(const Arrival &arrival) {
     const auto number = static_cast<uint32_t>(arrival.instance % lanes_.size());
     Lane &lane = lanes_[number];
     has_arrived_[this->arrival(arrival.call, task, arrival.instance)] = true;
-    arrived_[receive(arrival.call, task) * lanes_.size() + number] = arrival.origin;
+    arrived(arrival.call, task, arrival.instance) = arrival.origin;
     if (arrival.call == call_ && !lane.is_over && lane.instance == arrival.instance &&
         lane.waits[task] == 0 && !lane.is_done[task])
         make_ready(lane, task);

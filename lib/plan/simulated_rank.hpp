@@ -30,7 +30,9 @@ public:
 
     // `number` is the rank's own, to be found in origins. The program outlives the object. The
     // first call has not begun.
-    SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances, uint32_t calls);
+    // `most_lanes`: the most that any rank has.
+    SimulatedRank(uint32_t number, const RankProgram &program, uint64_t instances, uint32_t calls,
+                  uint32_t most_lanes);
 
     // After the first call the one before has ended.
     void begin_call();
@@ -87,17 +89,22 @@ private:
     size_t arrival(uint32_t call, uint32_t task, uint64_t instance) const {
         return receive(call, task) * instances_ + instance;
     }
+    WireOrigin &arrived(uint32_t call, uint32_t task, uint64_t instance) {
+        return arrived_[receive(call, task) * most_lanes_ + instance % most_lanes_];
+    }
 
     const uint32_t number_;
     const RankProgram &program_;
     const uint64_t instances_;
-    const uint32_t calls_;
+    const uint32_t calls_, most_lanes_;
     uint32_t call_ = ~uint32_t{0}; // none
     uint32_t lanes_left_ = 0;
     uint32_t held_ = 0; // slots that somebody needs
     std::vector<Lane> lanes_;
     std::vector<bool> has_arrived_;
-    std::vector<WireOrigin> arrived_; // by call, receive and lane
+    // By call, receive and instance modulo `most_lanes_`: a sender with more lanes than this rank
+    // is as many instances ahead.
+    std::vector<WireOrigin> arrived_;
     std::vector<WireOrigin> origins_; // by lane and wire
     std::vector<uint32_t> holds_;     // of each own slot of each lane: who still needs it
 };

@@ -26,8 +26,8 @@ public:
         busy_.resize(classes.links.size());
         nodes_.reserve(classes.classes.size());
         for (uint32_t i = 0; i < classes.classes.size(); i++)
-            nodes_.emplace_back(
-                SimulatedRank(i, classes.program(i), classes.shape.instances(), calls_));
+            nodes_.emplace_back(SimulatedRank(i, classes.program(i), classes.shape.instances(),
+                                              calls_, classes.shape.geometry().lanes));
     }
 
     Done run() {
