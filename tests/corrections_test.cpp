@@ -61,6 +61,17 @@ static void what_was_not_measured_has_the_largest_factor() {
     CHECK_EQ(job.of(calls(2), 512), 0.5);
 }
 
+// Nor does a variant that no calibration measures look faster than its plain form.
+static void a_variant_has_the_factor_of_its_plain_form() {
+    const auto by_all = parse_algorithm("ring:rings=all");
+    const auto ring = parse_algorithm("ring");
+    CHECK_OK(by_all);
+    CHECK_OK(ring);
+    Corrections job;
+    job.set({.collective = Collective::all_reduce, .algorithm = *ring}, 2, 1.5);
+    CHECK_EQ(job.of({.collective = Collective::all_reduce, .algorithm = *by_all}, 512), 1.5);
+}
+
 static void codecs_of_like_width_are_alike() {
     const auto width = [](const char *text) {
         const auto codec = parse_codec(text);
@@ -106,6 +117,7 @@ int main() {
         QTEST(factors_follow_the_logarithm_of_the_size),
         QTEST(rows_do_not_mix),
         QTEST(what_was_not_measured_has_the_largest_factor),
+        QTEST(a_variant_has_the_factor_of_its_plain_form),
         QTEST(codecs_of_like_width_are_alike),
         QTEST(all_algorithms_of_the_planner_have_rows),
         QTEST(what_the_planner_does_not_choose_from_is_left_out),

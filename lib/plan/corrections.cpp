@@ -57,7 +57,11 @@ std::optional<double> Corrections::between(const Row &factors, uint64_t bytes) {
 }
 
 double Corrections::of(const Calls &calls, uint64_t bytes) const {
-    const auto row = row_of(calls);
+    auto row = row_of(calls);
+    // A calibration measures no variant such as ring:rings=all, which without a factor would look
+    // faster than its plain form.
+    if (!row && calls.algorithm)
+        row = row_of({calls.collective, Algorithm(calls.algorithm.row()), calls.width});
     if (!row) return 1;
     if (const auto factor = between(rows_[*row], bytes)) return *factor;
     std::optional<double> largest;
