@@ -12,19 +12,46 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// How codes lie where they are read: in bytes, or two to a byte as in the plane of 4 bits.
-enum class Packing : uint8_t { bytes, nibbles };
+// How codes lie where they are read: in bytes, two to a byte as in the plane of 4 bits, or of more
+// than 8 bits in two places.
+enum class Packing : uint8_t { bytes, nibbles, split };
+
+// Signed codes of more than 8 bits: their low bytes, and what lies above them in signed bytes.
+struct SplitCodes {
+    const uint8_t *low, *high;
+
+    HWY_INLINE SplitCodes operator+(size_t values) const { return {low + values, high + values}; }
+    HWY_INLINE SplitCodes &operator+=(size_t values) { return *this = *this + values; }
+};
+template <Packing packing>
+using CodesAt = std::conditional_t<packing == Packing::split, SplitCodes, const uint8_t *>;
+
+// Bytes from one group's codes to the next one's.
+constexpr size_t group_piece(Packing packing) {
+    return packing == Packing::nibbles ? group_values / 2 : group_values;
+}
+
+// lanes() of them.
+template <class Byte> HWY_INLINE IntVector read_bytes(const uint8_t *from) {
+    const hn::Rebind<Byte, Ints> bytes;
+    return hn::PromoteTo(Ints(), hn::LoadU(bytes, reinterpret_cast<const Byte *>(from)));
+}
 
 // lanes() codes, and those of 16 values further on.
 template <Packing packing, class Byte>
-HWY_INLINE void read_codes(const uint8_t *codes, IntVector &low, IntVector &high) {
-    const Ints d;
+HWY_INLINE void read_codes(CodesAt<packing> codes, IntVector &low, IntVector &high) {
     if constexpr (packing == Packing::bytes) {
-        const hn::Rebind<Byte, Ints> bytes;
-        const auto *const from = reinterpret_cast<const Byte *>(codes);
-        low = hn::PromoteTo(d, hn::LoadU(bytes, from));
-        high = hn::PromoteTo(d, hn::LoadU(bytes, from + group_values / 2));
+        low = read_bytes<Byte>(codes);
+        high = read_bytes<Byte>(codes + group_values / 2);
+    } else if constexpr (packing == Packing::split) {
+        const auto read = [](SplitCodes from) HWY_ATTR {
+            return hn::Or(read_bytes<uint8_t>(from.low),
+                          hn::ShiftLeft<8>(read_bytes<int8_t>(from.high)));
+        };
+        low = read(codes);
+        high = read(codes + group_values / 2);
     } else {
+        const Ints d;
         const hn::Rebind<uint8_t, Ints> bytes;
         const IntVector pair = hn::PromoteTo(d, hn::LoadU(bytes, codes));
         constexpr bool is_signed = std::is_signed_v<Byte>;
@@ -35,26 +62,38 @@ HWY_INLINE void read_codes(const uint8_t *codes, IntVector &low, IntVector &high
 }
 
 // The codes of a range, a tile at a time: in place with 8 and 4 bits, unpacked to bytes otherwise.
+// Of wider codes the low bytes stay in place.
 class CodeReader {
 public:
     CodeReader(const ChunkRange &range, const Groups &groups, const std::byte *payload)
         : range_(range), groups_(groups), payload_(payload) {}
 
     // The codes of `count` groups from g on, at most a tile.
-    template <Packing packing> HWY_INLINE const uint8_t *tile(size_t g, size_t count) {
+    template <Packing packing> HWY_INLINE CodesAt<packing> tile(size_t g, size_t count) {
         const auto *const bytes = reinterpret_cast<const uint8_t *>(payload_);
         const uint64_t first = groups_.first + g;
         const int bits = range_.codec->bits;
-        if constexpr (packing == Packing::nibbles)
+        const uint8_t *const in_place = bytes + range_.layout->plane8 + first * group_values;
+        if constexpr (packing == Packing::nibbles) {
             return bytes + range_.layout->plane4 + first * (group_values / 2);
-        if (bits == 8) return bytes + range_.layout->plane8 + first * group_values;
-        const bool is_signed = range_.codec->id == CodecId::integer;
-        const auto sign = static_cast<uint8_t>(is_signed ? 1 << (bits - 1) : 0);
-        unpack_groups(buffer_, count, bits, sign, *range_.layout, first, payload_);
-        return buffer_;
+        } else if constexpr (packing == Packing::split) {
+            unpack(bits - 8, first, count);
+            return {in_place, buffer_};
+        } else {
+            if (bits == 8) return in_place;
+            unpack(bits, first, count);
+            return buffer_;
+        }
     }
 
 private:
+    // What the planes below that of 8 bits hold.
+    HWY_INLINE void unpack(int bits, uint64_t first, size_t count) {
+        const bool is_signed = range_.codec->id == CodecId::integer;
+        const auto sign = static_cast<uint8_t>(is_signed ? 1 << (bits - 1) : 0);
+        unpack_groups(buffer_, count, bits, sign, *range_.layout, first, payload_);
+    }
+
     const ChunkRange &range_;
     const Groups &groups_;
     const std::byte *payload_;
@@ -83,7 +122,7 @@ HWY_INLINE FloatVector code_table(FloatVector first, FloatVector second) {
 // The values of lanes() codes, and of those of 16 values further on.
 template <Packing packing, class Scale>
 HWY_INLINE void read_values(FloatVector first, FloatVector second,
-                            [[maybe_unused]] FloatVector table, const uint8_t *codes,
+                            [[maybe_unused]] FloatVector table, CodesAt<packing> codes,
                             FloatVector &low, FloatVector &high) {
     const Ints di;
 #if HWY_TARGET == HWY_AVX3
@@ -106,15 +145,14 @@ HWY_INLINE void read_values(FloatVector first, FloatVector second,
 // which gathers products of all that was stored, is NaN then, and rarely otherwise. Two of them, so
 // that one need not wait for the other.
 template <Put put, Packing packing, class Scale>
-HWY_INLINE void put_groups(const float *scale, const uint8_t *codes, size_t groups, float *dst,
+HWY_INLINE void put_groups(const float *scale, CodesAt<packing> codes, size_t groups, float *dst,
                            FloatVector &suspects_a, FloatVector &suspects_b) {
     const Floats d;
-    constexpr size_t half = group_values / 2,
-                     piece = packing == Packing::bytes ? group_values : half;
+    constexpr size_t half = group_values / 2, piece = group_piece(packing);
     const FloatVector first = hn::Set(d, scale[0]), second = hn::Set(d, scale[Scale::numbers - 1]);
     const FloatVector table = code_table<packing, Scale>(first, second);
     const auto put_pair = [&](size_t j, FloatVector &suspects) HWY_ATTR {
-        const uint8_t *const from = codes + j;
+        const CodesAt<packing> from = codes + j;
         float *const to = dst + j;
         FloatVector y = hn::Zero(d), y_high = y;
         read_values<packing, Scale>(first, second, table, from, y, y_high);
@@ -146,10 +184,10 @@ HWY_INLINE void make_canonical(float *values, size_t count) {
 }
 
 template <Put put, Packing packing, class Scale>
-HWY_INLINE void put_tile(Scales<Scale> &scales, bool are_single, const uint8_t *codes,
+HWY_INLINE void put_tile(Scales<Scale> &scales, bool are_single, CodesAt<packing> codes,
                          size_t groups, float *dst, FloatVector &suspects_a,
                          FloatVector &suspects_b) {
-    constexpr size_t piece = packing == Packing::bytes ? group_values : group_values / 2;
+    constexpr size_t piece = group_piece(packing);
     scales.begin_tile(groups);
     if (are_single) {
         for (size_t i = 0; i < groups; i++)
@@ -175,7 +213,7 @@ void put_packed(const ChunkRange &range, const Groups &groups, const std::byte *
     const size_t full_end = first + count / group_values, rest = count % group_values;
     for (size_t g = first; g < full_end; g += put_groups_most) {
         const size_t part = std::min(put_groups_most, full_end - g);
-        const uint8_t *const codes = reader.template tile<packing>(g, part);
+        const CodesAt<packing> codes = reader.template tile<packing>(g, part);
         FloatVector suspects_a = hn::Zero(d), suspects_b = suspects_a;
         put_tile<put, packing>(scales, are_single, codes, part, dst, suspects_a, suspects_b);
         if constexpr (put == Put::add)
@@ -202,16 +240,25 @@ HWY_INLINE void put_scaled(const ChunkRange &range, const Groups &groups, const 
         put_packed<put, Packing::bytes, Scale>(range, groups, payload, first, count, dst);
 }
 
+template <Put put, class Scale>
+HWY_INLINE void put_integers(const ChunkRange &range, const Groups &groups,
+                             const std::byte *payload, size_t first, size_t count, float *dst) {
+    if (range.codec->bits > 8)
+        put_packed<put, Packing::split, Scale>(range, groups, payload, first, count, dst);
+    else
+        put_scaled<put, Scale>(range, groups, payload, first, count, dst);
+}
+
 template <Put put>
 HWY_INLINE void put_values(const ChunkRange &range, const Groups &groups, const std::byte *payload,
                            size_t first, size_t count, float *dst) {
     switch (range.codec->id) {
     case CodecId::integer:
         if (range.codec->bucket == 8)
-            return put_scaled<put, SmallScales<8>>(range, groups, payload, first, count, dst);
+            return put_integers<put, SmallScales<8>>(range, groups, payload, first, count, dst);
         if (range.codec->bucket == 16)
-            return put_scaled<put, SmallScales<16>>(range, groups, payload, first, count, dst);
-        return put_scaled<put, IntegerScale>(range, groups, payload, first, count, dst);
+            return put_integers<put, SmallScales<16>>(range, groups, payload, first, count, dst);
+        return put_integers<put, IntegerScale>(range, groups, payload, first, count, dst);
     case CodecId::mxfp8e4m3:
         return put_packed<put, Packing::bytes, ElementScale<E4m3>>(range, groups, payload, first,
                                                                    count, dst);

@@ -97,25 +97,33 @@ private:
 };
 
 // Where codes go, a tile at a time: in place with 8 bits, through bytes into the planes otherwise.
+// Of wider codes the low bytes go in place and what lies above them through bytes.
 class Codes {
 public:
     Codes(const ChunkRange &range, const Groups &groups, std::byte *payload)
         : range_(range), groups_(groups), payload_(payload) {}
 
-    HWY_INLINE uint8_t *tile(size_t g) { return range_.codec->bits == 8 ? in_place(g) : buffer_; }
+    HWY_INLINE uint8_t *tile(size_t g) { return range_.codec->bits >= 8 ? in_place(g) : buffer_; }
+    // Of codes of more than 8 bits, what lies above the low bytes that tile() has.
+    HWY_INLINE uint8_t *high_bytes() { return buffer_; }
     // Takes the `count` groups that tile(g) holds now. What the last group of all holds behind its
     // values becomes 0.
     HWY_INLINE void take(size_t g, size_t count) {
         if (g + count == groups_.count) {
-            uint8_t *const last = tile(g) + (count - 1) * group_values;
-            std::fill(last + groups_.last_values(), last + group_values, uint8_t{0});
+            clear_rest(tile(g), count);
+            if (range_.codec->bits > 8) clear_rest(buffer_, count);
         }
-        if (range_.codec->bits != 8)
-            pack_groups(buffer_, count, range_.codec->bits, *range_.layout, groups_.first + g,
-                        payload_);
+        const int packed_bits = range_.codec->bits & 7; // those that the plane of 8 has not
+        if (packed_bits != 0)
+            pack_groups(buffer_, count, packed_bits, *range_.layout, groups_.first + g, payload_);
     }
 
 private:
+    HWY_INLINE void clear_rest(uint8_t *codes, size_t count) {
+        uint8_t *const last = codes + (count - 1) * group_values;
+        std::fill(last + groups_.last_values(), last + group_values, uint8_t{0});
+    }
+
     uint8_t *in_place(size_t g) {
         return reinterpret_cast<uint8_t *>(payload_) + range_.layout->plane8 +
                (groups_.first + g) * group_values;

@@ -151,7 +151,7 @@ HWY_INLINE void find_keys(Source &source, const Batch &batch, size_t per_block,
         blocks.keys[i] = key_of_block(source, g, std::min(batch.end, g + per_block));
 }
 
-template <CodeRounding rounding>
+template <class Code, CodeRounding rounding>
 void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                     std::byte *payload) {
     const Groups groups = groups_of(range);
@@ -170,7 +170,7 @@ void encode_integer(const ChunkRange &range, const Noise &noise, DataType in, co
     const auto quantise = [&](const Batch &batch, const BlockScales &blocks) HWY_ATTR {
         const Quantiser quantiser{.inverses = blocks.inverse,
                                   .highest = static_cast<float>((1U << (bits - 1)) - 1)};
-        quantise_batch<int8_t, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
+        quantise_batch<Code, rounding>(source, draws, codes, quantiser, batch, groups.per_block);
         encode_by_reference(range, noise, in, src, payload, groups, batch, blocks.exceptional);
     };
     const size_t batch_blocks =

@@ -34,17 +34,9 @@ HWY_INLINE IntVector to_integers(FloatVector v) {
 #endif
 }
 
-// Stores codes saturated to Byte, a group or (where vectors hold half of one) two; `vector(i)`
-// gives lanes() codes from value i on.
-template <class Byte, size_t groups, class Vector>
-HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
-    [[maybe_unused]] constexpr bool is_signed = std::is_signed_v<Byte>;
+// Packing works within blocks of 128 bits: afterwards quads of bytes lie as the order undoes.
 #if HWY_TARGET == HWY_AVX3
-    // Packing works within blocks of 128 bits: afterwards quads of bytes lie as the order undoes.
-    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
-    const __m512i second = groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw);
-    const __m512i quads =
-        is_signed ? _mm512_packs_epi16(first, second) : _mm512_packus_epi16(first, second);
+template <size_t groups> HWY_INLINE void store_quads(__m512i quads, uint8_t *dst) {
     alignas(64) static constexpr uint32_t order[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                        2, 6, 10, 14, 3, 7, 11, 15};
     const __m512i bytes = _mm512_permutexvar_epi32(_mm512_load_si512(order), quads);
@@ -52,20 +44,77 @@ HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
         _mm512_storeu_si512(dst, bytes);
     else
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(dst), _mm512_castsi512_si256(bytes));
+}
 #elif HWY_TARGET == HWY_AVX2
-    const __m256i first = _mm256_packs_epi32(vector(0).raw, vector(8).raw);
-    const __m256i second = _mm256_packs_epi32(vector(16).raw, vector(24).raw);
-    const __m256i quads =
-        is_signed ? _mm256_packs_epi16(first, second) : _mm256_packus_epi16(first, second);
+HWY_INLINE void store_quads(__m256i quads, uint8_t *dst) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(dst),
                         _mm256_permutevar8x32_epi32(quads, order));
+}
+#endif
+
+// Stores codes saturated to Byte, a group or (where vectors hold half of one) two; `vector(i)`
+// gives lanes() codes from value i on.
+template <class Byte, size_t groups, class Vector>
+HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
+    [[maybe_unused]] constexpr bool is_signed = std::is_signed_v<Byte>;
+#if HWY_TARGET == HWY_AVX3
+    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
+    const __m512i second = groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw);
+    store_quads<groups>(
+        is_signed ? _mm512_packs_epi16(first, second) : _mm512_packus_epi16(first, second), dst);
+#elif HWY_TARGET == HWY_AVX2
+    const __m256i first = _mm256_packs_epi32(vector(0).raw, vector(8).raw);
+    const __m256i second = _mm256_packs_epi32(vector(16).raw, vector(24).raw);
+    store_quads(is_signed ? _mm256_packs_epi16(first, second) : _mm256_packus_epi16(first, second),
+                dst);
 #else
     const hn::Rebind<Byte, Ints> bytes;
     auto *to = reinterpret_cast<Byte *>(dst);
     for (size_t i = 0; i < group_values; i += lanes())
         hn::StoreU(hn::DemoteTo(bytes, vector(i)), bytes, to + i);
 #endif
+}
+
+// Stores codes of 9 to 16 bits in two places: their low bytes, and what lies above them in bytes.
+template <size_t groups, class Vector>
+HWY_INLINE void store_split(const Vector &vector, uint8_t *low, uint8_t *high) {
+#if HWY_TARGET == HWY_AVX3
+    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
+    const __m512i second = groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw);
+    const __m512i byte = _mm512_set1_epi16(0xFF);
+    store_quads<groups>(
+        _mm512_packus_epi16(_mm512_and_si512(first, byte), _mm512_and_si512(second, byte)), low);
+    store_quads<groups>(
+        _mm512_packs_epi16(_mm512_srai_epi16(first, 8), _mm512_srai_epi16(second, 8)), high);
+#elif HWY_TARGET == HWY_AVX2
+    const __m256i first = _mm256_packs_epi32(vector(0).raw, vector(8).raw);
+    const __m256i second = _mm256_packs_epi32(vector(16).raw, vector(24).raw);
+    const __m256i byte = _mm256_set1_epi16(0xFF);
+    store_quads(_mm256_packus_epi16(_mm256_and_si256(first, byte), _mm256_and_si256(second, byte)),
+                low);
+    store_quads(_mm256_packs_epi16(_mm256_srai_epi16(first, 8), _mm256_srai_epi16(second, 8)),
+                high);
+#else
+    const Ints d;
+    const hn::Rebind<uint8_t, Ints> low_bytes;
+    const hn::Rebind<int8_t, Ints> high_bytes;
+    for (size_t i = 0; i < group_values; i += lanes()) {
+        const IntVector codes = vector(i);
+        hn::StoreU(hn::DemoteTo(low_bytes, hn::And(codes, hn::Set(d, 0xFF))), low_bytes, low + i);
+        hn::StoreU(hn::DemoteTo(high_bytes, hn::ShiftRight<8>(codes)), high_bytes,
+                   reinterpret_cast<int8_t *>(high) + i);
+    }
+#endif
+}
+
+// Codes are of type Code. `dst` and `high` are what Codes::tile and Codes::high_bytes give.
+template <class Code, size_t groups, class Vector>
+HWY_INLINE void store_codes(const Vector &vector, uint8_t *dst, [[maybe_unused]] uint8_t *high) {
+    if constexpr (sizeof(Code) > 1)
+        store_split<groups>(vector, dst, high);
+    else
+        store_bytes<Code, groups>(vector, dst);
 }
 #if HWY_TARGET == HWY_AVX3
 inline constexpr size_t groups_at_once = 2;
@@ -118,12 +167,13 @@ struct BlockSteps {
 };
 
 // The group at value `at` of a tile, of block a; or two groups, of the blocks a and b.
-template <class Byte, CodeRounding rounding, size_t groups>
+template <class Code, CodeRounding rounding, size_t groups>
 HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, FloatVector highest,
-                                const float *x, const uint16_t *draws, size_t at, uint8_t *dst) {
+                                const float *x, const uint16_t *draws, size_t at, uint8_t *dst,
+                                uint8_t *high) {
     const Floats d;
     FloatVector offset_a = highest, offset_b = highest; // unused by signed codes
-    if constexpr (std::is_unsigned_v<Byte>) {
+    if constexpr (std::is_unsigned_v<Code>) {
         offset_a = hn::Set(d, quantiser.offsets[offset_stride * a]);
         offset_b = groups == 1 ? offset_a : hn::Set(d, quantiser.offsets[offset_stride * b]);
     }
@@ -132,11 +182,11 @@ HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, 
     const auto vector = [&](size_t i) HWY_ATTR {
         const bool is_a = i < group_values;
         FloatVector v = hn::LoadU(d, x + at + i);
-        if constexpr (std::is_unsigned_v<Byte>) v = hn::Sub(v, is_a ? offset_a : offset_b);
+        if constexpr (std::is_unsigned_v<Code>) v = hn::Sub(v, is_a ? offset_a : offset_b);
         v = hn::Mul(v, is_a ? inverse_a : inverse_b);
         return to_codes<rounding>(v, highest, draws ? draws + at + i : nullptr);
     };
-    store_bytes<Byte, groups>(vector, dst + at);
+    store_codes<Code, groups>(vector, dst + at, high + at);
 }
 
 // A batch: whole blocks of a range, from its first group on to behind its last.
@@ -144,7 +194,8 @@ struct Batch {
     size_t block, blocks, begin, end;
 };
 
-template <class Byte, CodeRounding rounding>
+// Code is what holds a code: int8_t of `int` up to 8 bits, int16_t beyond, uint8_t of `minmax`.
+template <class Code, CodeRounding rounding>
 HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
                                const Quantiser &quantiser, const Batch &batch, size_t per_block) {
     const FloatVector highest = hn::Set(Floats(), quantiser.highest);
@@ -158,12 +209,13 @@ HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
         size_t i = 0;
         for (; i + groups_at_once * group_values <= values; i += groups_at_once * group_values) {
             const size_t a = steps.next(), b = groups_at_once == 1 ? a : steps.next();
-            quantise_groups<Byte, rounding, groups_at_once>(quantiser, a, b, highest, x, noise, i,
-                                                            bytes);
+            quantise_groups<Code, rounding, groups_at_once>(quantiser, a, b, highest, x, noise, i,
+                                                            bytes, codes.high_bytes());
         }
         if (i < values) {
             const size_t a = steps.next();
-            quantise_groups<Byte, rounding, 1>(quantiser, a, a, highest, x, noise, i, bytes);
+            quantise_groups<Code, rounding, 1>(quantiser, a, a, highest, x, noise, i, bytes,
+                                               codes.high_bytes());
         }
         codes.take(g, count);
     }

@@ -35,22 +35,23 @@ template <size_t block> HWY_INLINE void find_small_keys(const float *x, uint32_t
 }
 
 // A tile's values by their reciprocals.
-template <CodeRounding rounding>
+template <class Code, CodeRounding rounding>
 HWY_INLINE void quantise_spread(const float *x, const float *inverses, size_t values,
-                                FloatVector highest, const uint16_t *draws, uint8_t *dst) {
+                                FloatVector highest, const uint16_t *draws, uint8_t *dst,
+                                uint8_t *high) {
     for (size_t at = 0; at < values; at += group_values) {
         const auto vector = [&](size_t i) HWY_ATTR {
             const FloatVector v =
                 hn::Mul(hn::LoadU(Floats(), x + at + i), hn::LoadU(Floats(), inverses + at + i));
             return to_codes<rounding>(v, highest, draws ? draws + at + i : nullptr);
         };
-        store_bytes<int8_t, 1>(vector, dst + at);
+        store_codes<Code, 1>(vector, dst + at, high + at);
     }
 }
 
 // A range cut into tiles; groups that the fast path cannot do, and a last one that is not full, go
 // to the reference.
-template <size_t block, CodeRounding rounding>
+template <size_t block, class Code, CodeRounding rounding>
 void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                          std::byte *payload) {
     constexpr size_t per_group = group_values / block;
@@ -75,7 +76,8 @@ void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType i
         spread<block>(blocks.inverse, count * per_group, inverses);
         const uint16_t *drawn = nullptr;
         if constexpr (rounding == CodeRounding::stochastic) drawn = draws.tile(g, count);
-        quantise_spread<rounding>(x, inverses, count * group_values, highest, drawn, codes.tile(g));
+        quantise_spread<Code, rounding>(x, inverses, count * group_values, highest, drawn,
+                                        codes.tile(g), codes.high_bytes());
         codes.take(g, count);
 
         uint32_t exceptional = 0; // bit per group

@@ -54,15 +54,24 @@ void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begi
     }
 }
 
+template <class Code, CodeRounding rounding>
+HWY_INLINE void encode_integers(const ChunkRange &range, const Noise &noise, DataType in,
+                                const void *src, std::byte *payload) {
+    switch (range.codec->bucket) {
+    case 8: return encode_small_blocks<8, Code, rounding>(range, noise, in, src, payload);
+    case 16: return encode_small_blocks<16, Code, rounding>(range, noise, in, src, payload);
+    default: return encode_integer<Code, rounding>(range, noise, in, src, payload);
+    }
+}
+
 template <CodeRounding rounding>
 HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise &noise, DataType in,
                           const void *src, std::byte *payload) {
     if (!is_integer) return encode_minmax<rounding>(range, noise, in, src, payload);
-    switch (range.codec->bucket) {
-    case 8: return encode_small_blocks<8, rounding>(range, noise, in, src, payload);
-    case 16: return encode_small_blocks<16, rounding>(range, noise, in, src, payload);
-    default: return encode_integer<rounding>(range, noise, in, src, payload);
-    }
+    if constexpr (rounding != CodeRounding::saturate) // of 8 bits alone
+        if (range.codec->bits > 8)
+            return encode_integers<int16_t, rounding>(range, noise, in, src, payload);
+    encode_integers<int8_t, rounding>(range, noise, in, src, payload);
 }
 
 HWY_INLINE void encode_blocks(const ChunkRange &range, const Noise &noise, DataType in,

@@ -39,11 +39,12 @@ QCCL_DEVICE void store_codes(const Operand &operand, uint64_t group, bool is_ins
         store_one(at, packed([&](unsigned i) { return part(0, i, 8); }));
         store_one(at + 16, packed([&](unsigned i) { return part(1, i, 8); }));
     }
+    low = bits & 8;
     if ((bits & 4) != 0) {
         if (is_inside)
             store_one(piece(operand, ChunkPart::plane4, 4, group) + 8 * column(),
                       packed([&](unsigned i) { return part(0, i, 4) | part(1, i, 4) << 4; }));
-        low = 4;
+        low += 4;
     }
     if ((bits & 2) != 0) {
         // A byte's first and third value are those of column 0.
@@ -73,14 +74,17 @@ QCCL_DEVICE void load_codes(const Operand &operand, Spot spot, Octet<uint32_t> &
     if ((bits & 8) != 0) {
         const auto word =
             load_one<uint64_t>(at(ChunkPart::plane8, 8) + 16 * spot.half + 8 * column());
-        return for_each_value([&](unsigned i) { codes[i] = byte_of(word, i); });
+        for_each_value([&](unsigned i) { codes[i] = byte_of(word, i); });
+        if (bits == 8) return;
+    } else {
+        for_each_value([&](unsigned i) { codes[i] = 0; });
     }
-    for_each_value([&](unsigned i) { codes[i] = 0; });
-    unsigned low = 0;
+    unsigned low = bits & 8;
     if ((bits & 4) != 0) {
         const auto word = load_one<uint64_t>(at(ChunkPart::plane4, 4) + 8 * column());
-        for_each_value([&](unsigned i) { codes[i] = byte_of(word, i) >> (4 * spot.half) & 15; });
-        low = 4;
+        for_each_value(
+            [&](unsigned i) { codes[i] |= (byte_of(word, i) >> (4 * spot.half) & 15) << low; });
+        low += 4;
     }
     if ((bits & 2) != 0) {
         const auto word = load_one<uint64_t>(at(ChunkPart::plane2, 2));

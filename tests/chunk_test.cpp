@@ -33,6 +33,14 @@ static void sections_lie_where_the_page_says() {
     CHECK_EQ(five.scales, 64U);
     CHECK_EQ(five.bytes, 70U);
     CHECK_EQ(five.scale_count, 3U);
+    const PayloadLayout ten = layout_of("int10", 70), twelve = layout_of("int12", 70);
+    CHECK_EQ(ten.plane8, 0U);
+    CHECK_EQ(ten.plane2, 96U);
+    CHECK_EQ(ten.scales, 128U);
+    CHECK_EQ(ten.bytes, 134U);
+    CHECK_EQ(twelve.plane4, 96U);
+    CHECK_EQ(twelve.scales, 144U);
+    CHECK_EQ(twelve.bytes, 150U);
     const PayloadLayout seven = layout_of("minmax:bits=7,bucket=64,skip_incomplete=1", 197);
     CHECK_EQ(seven.coded, 192U);
     CHECK_EQ(seven.plane2, 96U);
@@ -218,6 +226,8 @@ static void padding_is_zero() {
     for (const auto &[text, padding_bits] : {std::pair{"int5", 26 * 5},
                                              {"int6", 26 * 6},
                                              {"int8", 26 * 8},
+                                             {"int10", 26 * 10},
+                                             {"int12:block=16", 26 * 12},
                                              {"minmax:bits=7", 26 * 7},
                                              {"mxfp6e2m3", 26 * 6}}) {
         const Bytes chunk = make_chunk(text, DataType::float32, 70);
@@ -239,6 +249,8 @@ static void strange_scales_are_refused() {
     for (const int scale : {0x8000, 0x7F80, 0xFF80, 0xFFC0, 0x7FC1, 0x7F81, 0x7C00, 0xFC00})
         CHECK(!accepts("int8", static_cast<uint16_t>(scale)));
     CHECK(accepts("int2", uint16_t{0x7EFF}) && !accepts("int2", uint16_t{0x7F00}));
+    CHECK(accepts("int10", uint16_t{0x7AFF}) && !accepts("int10", uint16_t{0x7B00}));
+    CHECK(accepts("int12", uint16_t{0x79FF}) && !accepts("int12", uint16_t{0x7A00}));
 
     const auto accepts_pair = [&](uint32_t minimum, uint32_t unit) {
         return accepts("minmax:bits=4", minimum, unit);

@@ -28,7 +28,7 @@ static void names_have_their_usual_keys() {
     CHECK(parsed("none") == Codec{});
     CHECK(parsed("fp16").id == CodecId::fp16);
     CHECK(parsed("bf16").id == CodecId::bf16);
-    for (const int bits : {8, 6, 5, 4, 3, 2}) {
+    for (const int bits : {12, 10, 8, 6, 5, 4, 3, 2}) {
         const Codec codec = parsed(("int" + std::to_string(bits)).c_str());
         CHECK(codec.id == CodecId::integer);
         CHECK_EQ(int{codec.bits}, bits);
@@ -62,6 +62,8 @@ static void shortest_specs_lead_back() {
           "bf16:min=1M",
           "fp8e4m3",
           "fp8e5m2:min=2",
+          "int12:block=8",
+          "int10",
           "int8",
           "int2:block=1",
           "int4:round=stochastic",
@@ -131,11 +133,11 @@ static void strange_budgets_are_refused() {
 }
 
 static void strange_names_are_refused() {
-    for (const char *text : {"", "int7", "int1", "int9", "int", "INT4", "int4 ", " int4", "none4",
-                             "fp8", "topK", ":", "int4;"})
-        check_refused(
-            text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int8, int6, int5, int4, int3, int2, minmax, "
-                  "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, auto");
+    for (const char *text : {"", "int7", "int1", "int9", "int11", "int16", "int", "INT4", "int4 ",
+                             " int4", "none4", "fp8", "topK", ":", "int4;"})
+        check_refused(text, "none, fp16, bf16, fp8e4m3, fp8e5m2, int12, int10, int8, int6, int5, "
+                            "int4, int3, int2, minmax, "
+                            "mxfp8e4m3, mxfp6e2m3, mxfp4, nvfp4, onebit, terngrad, topk, auto");
     check_refused(std::string(5000, 'x'), "possible are none, fp16");
     check_refused(std::string("int4\0", 5), "codec is \"int4");
 }
@@ -318,6 +320,8 @@ static void errors_are_predicted() {
     CHECK_EQ(unit_nmse(parsed("none"), DataType::float32), 0.0);
     CHECK(near(unit_nmse(parsed("int8"), DataType::float32), 2.9e-5));
     CHECK(near(unit_nmse(parsed("int6"), DataType::float32), 4.5e-4));
+    CHECK(near(unit_nmse(parsed("int10"), DataType::float32), 1.8e-6));
+    CHECK(near(unit_nmse(parsed("int12"), DataType::float32), 1.1e-7));
     CHECK(near(unit_nmse(parsed("int4"), DataType::float32), 7.4e-3));
     CHECK(near(unit_nmse(parsed("minmax"), DataType::float32), 4.8e-5));
     CHECK(near(unit_nmse(parsed("minmax:bits=4"), DataType::float32), 1.4e-2));

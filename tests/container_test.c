@@ -45,6 +45,8 @@ static void every_codec_comes_back(void **state)
     } cases[] = {{"none", 0},
                  {"fp16", 0.01f},
                  {"bf16", 0.1f},
+                 {"int12", 0.013f},
+                 {"int10", 0.05f},
                  {"int8", 0.2f},
                  {"int6", 0.6f},
                  {"int5", 1.1f},

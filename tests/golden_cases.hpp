@@ -115,6 +115,10 @@ inline std::vector<std::string> specs() {
     list.insert(list.end(), {"onebit", "onebit:bucket=33", "onebit:bucket=1"});
     list.insert(list.end(), {"terngrad", "terngrad:bucket=33,clip=1", "terngrad:bucket=1"});
     list.insert(list.end(), {"topk", "topk:ratio=0.1", "topk:ratio=1"});
+    for (const char *name : {"int12", "int10"})
+        for (const char *keys : {"", ":round=stochastic", ":block=1", ":block=8",
+                                 ":block=16,round=stochastic", ":block=100", ":block=512"})
+            list.push_back(std::string(name) + keys);
     return list;
 }
 

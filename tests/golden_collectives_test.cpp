@@ -98,7 +98,9 @@ constexpr const char *codecs[] = {"none",
                                   "nvfp4:bucket=64",
                                   "onebit",
                                   "terngrad:bucket=100",
-                                  "topk:ratio=0.05"};
+                                  "topk:ratio=0.05",
+                                  "int12",
+                                  "int10:block=16"};
 
 using AlgorithmNames = std::vector<const char *>;
 

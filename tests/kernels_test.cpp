@@ -36,7 +36,7 @@ std::vector<Codec> codecs() {
                 all.back().rounding = rounding;
                 all.back().scaling = scaling;
             }
-        for (const uint8_t bits : std::initializer_list<uint8_t>{8, 6, 5, 4, 3, 2})
+        for (const uint8_t bits : std::initializer_list<uint8_t>{12, 10, 8, 6, 5, 4, 3, 2})
             for (const uint32_t block : {32U, 64U, 96U, 1024U, 20U, 8U, 16U})
                 all.push_back(
                     {.id = CodecId::integer, .bits = bits, .rounding = rounding, .bucket = block});

@@ -77,7 +77,7 @@ def payload_bytes(codec, count, type_bytes):
     if codec == "terngrad":
         digits = count // 512 * 104 + -(-(count % 512) // 20) * 4
         return round_up(digits, 16) + -(-count // 512) * 4 if count else 0
-    bits = {"int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8,
+    bits = {"int12": 12, "int10": 10, "int8": 8, "int6": 6, "int5": 5, "int4": 4, "int3": 3, "int2": 2, "minmax": 8,
             "mxfp8e4m3": 8, "mxfp6e2m3": 6, "mxfp4": 4, "nvfp4": 4, "onebit": 1}[codec]
     scales = [(512, 8)] if codec in ("minmax", "onebit") else [(32, 1)] if codec.startswith("mx") else \
         [(16, 1), (1024, 4)] if codec == "nvfp4" else [(32, 2)]

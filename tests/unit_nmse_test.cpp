@@ -83,7 +83,10 @@ void check(const std::string &text, size_t ranks, const char *algorithm, double 
 } // namespace
 
 static void errors_are_as_predicted() {
-    for (const char *text : {"int8",
+    for (const char *text : {"int12",
+                             "int10",
+                             "int10:block=8",
+                             "int8",
                              "int6",
                              "int5",
                              "int4",

@@ -257,7 +257,7 @@ def check_keys(h):
     if h.codec == NONE or h.codec in CASTS:
         need(h.bits == h.bucket == h.rounding == 0, "keys")
     elif h.codec == INT:
-        need(h.bits in (2, 3, 4, 5, 6, 8) and 1 <= h.bucket <= 1 << 30, "keys")
+        need(h.bits in (2, 3, 4, 5, 6, 8, 10, 12) and 1 <= h.bucket <= 1 << 30, "keys")
     elif h.codec == MINMAX:
         need(1 <= h.bits <= 8 and h.bucket <= 1 << 30, "keys")
     elif h.codec == TOPK:

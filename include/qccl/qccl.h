@@ -449,10 +449,10 @@ QCCL_API qcclResult_t qcclBarrierConfig(qcclComm_t comm, qcclStream_t stream,
                                         const qcclCollConfig_t *config);
 
 /* ---- Codecs ----------------------------------------------------------------------------------
- * A codec is named by a spec string: none fp16 bf16 fp8e4m3 fp8e5m2 int8 int6 int5 int4 int3 int2
- * minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..." (block, bits,
- * bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard). A wrong spec is refused
- * with what is possible. Codecs are immutable: any thread, any communicator.
+ * A codec is named by a spec string: none fp16 bf16 fp8e4m3 fp8e5m2 int12 int10 int8 int6 int5 int4
+ * int3 int2 minmax mxfp8e4m3 mxfp6e2m3 mxfp4 nvfp4 onebit terngrad topk, then ":key=value,..."
+ * (block, bits, bucket, round, seed, min, skip_incomplete, scale, clip, ratio, guard). A wrong spec
+ * is refused with what is possible. Codecs are immutable: any thread, any communicator.
  *
  * "auto" names a budget instead, and every call chooses its codec: "auto:nmse=1e-3" the fastest
  * that keeps the NMSE of the result (none, unless a codec between hosts is expected to be 1.25

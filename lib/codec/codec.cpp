@@ -6,7 +6,9 @@
 namespace qccl {
 namespace {
 
-bool is_block_bits(unsigned bits) { return bits == 8 || (bits >= 2 && bits <= 6); }
+bool is_block_bits(unsigned bits) {
+    return (bits >= 2 && bits <= 6) || bits == 8 || bits == 10 || bits == 12;
+}
 
 unsigned element_bits(CodecId id) {
     return id == CodecId::mxfp8e4m3 ? 8 : id == CodecId::mxfp6e2m3 ? 6 : 4;

@@ -43,7 +43,7 @@ struct Codec {
     static constexpr uint32_t whole_chunk = 0; // bucket=all
 
     CodecId id = CodecId::none;
-    // Of a code that lies in planes. integer: 2 3 4 5 6 8; minmax: 1 .. 8; mx and nvfp4: of
+    // Of a code that lies in planes. integer: 2 3 4 5 6 8 10 12; minmax: 1 .. 8; mx and nvfp4: of
     // the element; onebit: 1; others 0.
     uint8_t bits = 0;
     Rounding rounding = Rounding::nearest;

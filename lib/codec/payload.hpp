@@ -17,7 +17,8 @@ namespace qccl {
 //   plane4  16 bytes  value i low, value i + 16 high
 //   plane2   8 bytes  values i, i + 8, i + 16, i + 24 from the low bits up
 //   plane1   4 bytes  values 8 i ... 8 i + 7 from the low bit up
-// A code of b bits is split from its low bits up over the planes that make b: 7 = 4 + 2 + 1.
+// A code of b bits is split from its low bits up over the planes that make b: 7 = 4 + 2 + 1,
+// 10 = 8 + 2.
 // The last group is padded with codes 0; gaps before sections are zero. `none` and casts have the
 // values alone, from the payload's start.
 //

@@ -107,6 +107,8 @@ constexpr NameRow name_table[] = {
     {"bf16", usual_codec(CodecId::bf16, 0, 0), cast_keys},
     {"fp8e4m3", usual_codec(CodecId::fp8e4m3, 0, 0), cast_keys},
     {"fp8e5m2", usual_codec(CodecId::fp8e5m2, 0, 0), cast_keys},
+    {"int12", usual_codec(CodecId::integer, 12, usual_block), block_keys},
+    {"int10", usual_codec(CodecId::integer, 10, usual_block), block_keys},
     {"int8", usual_codec(CodecId::integer, 8, usual_block), block_keys},
     {"int6", usual_codec(CodecId::integer, 6, usual_block), block_keys},
     {"int5", usual_codec(CodecId::integer, 5, usual_block), block_keys},

@@ -18,9 +18,9 @@ inline constexpr std::string_view share_words[] = {"every", "leader"};
 // What unfinished values travel with below the outermost tier, where the call's codec loses
 // something; results travel with the call's everywhere.
 inline constexpr std::string_view inner_codec_words[] = {
-    "none",  "fp16",  "bf16",   "fp8e4m3",  "fp8e5m2", "int8",      "int6",
-    "int5",  "int4",  "int3",   "int2",     "minmax",  "mxfp8e4m3", "mxfp6e2m3",
-    "mxfp4", "nvfp4", "onebit", "terngrad", "topk"};
+    "none",      "fp16",      "bf16",  "fp8e4m3", "fp8e5m2", "int12",    "int10",
+    "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",
+    "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",   "onebit",  "terngrad", "topk"};
 
 Schedule all_reduce_hierarchy(const Team &team, const Choices &choices);
 Schedule reduce_scatter_hierarchy(const Team &team, const Choices &choices);

@@ -52,7 +52,7 @@ def bits_of(codec):
         return 16
     if name in ("fp8e4m3", "fp8e5m2"):
         return 8
-    if match := re.fullmatch(r"int(\d)", name):
+    if match := re.fullmatch(r"int(\d+)", name):
         return int(match[1]) + 16 / int(keys.get("block", 32))
     if match := re.fullmatch(r"mxfp(\d).*", name):
         return int(match[1]) + 8 / 32

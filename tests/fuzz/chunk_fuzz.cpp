@@ -63,10 +63,10 @@ struct Dice {
 };
 
 Codec random_codec(Dice &dice) {
-    static const char *const specs[] = {"none",  "fp16",   "bf16",      "fp8e4m3",   "fp8e5m2",
-                                        "int8",  "int6",   "int5",      "int4",      "int3",
-                                        "int2",  "minmax", "mxfp8e4m3", "mxfp6e2m3", "mxfp4",
-                                        "nvfp4", "onebit", "terngrad",  "topk"};
+    static const char *const specs[] = {
+        "none",      "fp16",      "bf16",  "fp8e4m3", "fp8e5m2", "int12",    "int10",
+        "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",
+        "mxfp8e4m3", "mxfp6e2m3", "mxfp4", "nvfp4",   "onebit",  "terngrad", "topk"};
     Codec codec = *parse_codec(specs[dice.roll(std::size(specs))]);
     if (codec.is_plain()) return codec;
     codec.rounding = static_cast<Rounding>(dice.roll(2));
