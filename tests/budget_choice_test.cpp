@@ -189,7 +189,9 @@ static void bits_get_the_most_accurate_codec() {
     CHECK_EQ(codec_of("auto:bits=5,from=int"), "int4:block=16");
     CHECK_EQ(codec_of("auto:bits=8"), "minmax:bits=7,bucket=64");
     CHECK_EQ(codec_of("auto:bits=8,from=int+bf16"), "int6:block=16");
-    CHECK_EQ(codec_of("auto:bits=31.999"), "bf16");
+    CHECK_EQ(codec_of("auto:bits=10.5"), "int10");
+    CHECK_EQ(codec_of("auto:bits=12.999"), "int12");
+    CHECK_EQ(codec_of("auto:bits=31.999"), "int12:block=8");
     CHECK_EQ(codec_of("auto:bits=32"), "none");
     // On one host as a codec that is named: always.
     CHECK_EQ(spec(chosen(all_reduce(16, 4, DataType::float32, "auto:bits=4")).codec),
@@ -213,7 +215,8 @@ static void both_are_kept() {
     CHECK(bits_per_value(both.plan.codec, DataType::float32) <= 9);
     CHECK(of("auto:nmse=1e-3,bits=5").outcome == BudgetChoice::Outcome::missed);
     CHECK(of("auto:nmse=1e-3,from=bf16").plan.codec == codec("bf16"));
-    CHECK(of("auto:nmse=1e-5,from=int").outcome == BudgetChoice::Outcome::missed);
+    CHECK(of("auto:nmse=1e-5,from=int").outcome == BudgetChoice::Outcome::codec);
+    CHECK(of("auto:nmse=1e-5,from=minmax").outcome == BudgetChoice::Outcome::missed);
 }
 
 // A value that takes 16 bits gains nothing by a codec of 16.
@@ -257,8 +260,8 @@ static void what_was_chosen_is_explained() {
           "\n    int4, 4.5 bits a value: NMSE up to 0.029 by oneshot, too much\n",
           "\n    int8, 8.5 bits a value: NMSE at most 0.00", "\n* ", ", at most 0.00"});
     said("auto:nmse=1e-7",
-         {"\n  travels with none: no codec keeps that error on 4 ranks: the least is 4.5e-06, of "
-          "bf16 by oneshot\n"});
+         {"\n  travels with none: no codec keeps that error on 4 ranks: the least is 1.9e-07, of "
+          "int12:block=8 by oneshot\n"});
     said("auto:nmse=1e-2,min=1G", {"\n  travels with none: smaller than the codec's 1 GiB\n"});
     said("auto:bits=4.5", {"\n  travels with int4 (4.5 bits a value): the most accurate",
                            "\n    int4, 4.5 bits a value: NMSE of one encode at most 0.029, the "

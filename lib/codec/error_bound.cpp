@@ -33,6 +33,12 @@ constexpr BoundedCodec table[] = {
     integers(8, 32, 0.00018),
     integers(8, 16, 0.00009, encodes_of_16),
     integers(8, 8, 0.000047, encodes_of_16),
+    integers(10, 32, 0.0000112),
+    integers(10, 16, 0.0000056, encodes_of_16),
+    integers(10, 8, 0.0000029, encodes_of_16),
+    integers(12, 32, 0.0000007, encodes_of_16),
+    integers(12, 16, 0.00000035, encodes_of_16),
+    integers(12, 8, 0.00000019, encodes_of_16),
     {{.id = CodecId::bf16}, 0.0000045, encodes_of_8},
 };
 

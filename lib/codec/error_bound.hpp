@@ -14,9 +14,9 @@ namespace qccl {
 //  - Gaussian values times scales: log-normal ones for every value, every 8th, 32nd and 4096th
 //    (kurtosis 3 to 1000), Student's t with 3 degrees of freedom, nine of ten values zero, and
 //    outliers 5 to 100 times as large, one of 8 to 512 values;
-// whether ranks are independent, correlated, or all have the same values. For integers of 6 and 8
-// bits it is a tenth above what no data exceed whose errors are spread evenly within a step, n / 12
-// / 4^(b - 1) in blocks of n.
+// whether ranks are independent, correlated, or all have the same values. For integers of 6 bits
+// and more it is a tenth above what no data exceed whose errors are spread evenly within a step, n
+// / 12 / 4^(b - 1) in blocks of n.
 //
 // The NMSE of a sum is at most the figure times the encodes of the schedule (Cost::noise), measured
 // by all algorithms over 2 to 16 ranks and by rings of 64, as long as the sum is as strong as its
@@ -25,6 +25,8 @@ namespace qccl {
 // left, and no figure holds. Nor does one hold where values are encoded much oftener on their way:
 // in long rings small terms are added to large sums again and again, and rounded the same way each
 // time.
+// What the result loses where it is rounded to a type of 16 bits or fewer is not in them: values
+// as they are lose it, too.
 struct BoundedCodec {
     Codec codec;
     double nmse;         // of one encode
