@@ -20,6 +20,8 @@ sequences=${QTEST_SEQUENCES:-100000}
 seed=${QTEST_SEED:-1}
 every=${QTEST_EVERY:-5}
 failed=
+# Without precompiled headers each file has to include what it needs.
+full_options='-Dwerror=true -Ddebug=true -Db_pch=false'
 
 # name, options of meson setup...
 set_up() {
@@ -43,24 +45,24 @@ machine_code() {
 }
 
 full() {
-    set_up full -Dwerror=true -Ddebug=true && machine_code &&
+    set_up full $full_options && machine_code &&
         QTEST_FULL=1 QTEST_REPLAYS=10000 meson test -C build-night-full --print-errorlogs --timeout-multiplier 100 \
             engine accuracy lending tiers far_results places_env device_cases device_graph
 }
 
 kills() {
-    set_up full -Dwerror=true -Ddebug=true && build-night-full/tests/survivors --runs "$kills" &&
+    set_up full $full_options && build-night-full/tests/survivors --runs "$kills" &&
         build-night-full/tests/remnants --runs "$kills" && build-night-full/tests/remnants --runs "$((kills / 4))" --hosts 2
 }
 
 faults() {
-    set_up full -Dwerror=true -Ddebug=true &&
+    set_up full $full_options &&
         /usr/bin/python3 tests/faults_test.py build-night-full/tests/far_survivor \
             --kills $((kills / 5)) --cuts $((kills / 20)) --endings $((kills / 20)) --late 90
 }
 
 sequences() {
-    set_up full -Dwerror=true -Ddebug=true &&
+    set_up full $full_options &&
         build-night-full/tests/disagreements --sequences "$sequences" --seed "$seed" --jobs 8
 }
 
@@ -83,7 +85,7 @@ sanitizers() {
 # Leaks are the address sanitizer's to find: a forked rank that ends by _exit seems to lose what lies
 # on its stack.
 valgrind_suite() {
-    set_up full -Dwerror=true -Ddebug=true &&
+    set_up full $full_options &&
         QTEST_PATIENCE=50 QTEST_EVERY=$((every * 5)) meson test -C build-night-full --suite unit --no-suite tree --no-suite bare \
             --print-errorlogs --timeout-multiplier 50 \
             --wrap 'valgrind --quiet --error-exitcode=9 --fair-sched=yes --leak-check=no'
