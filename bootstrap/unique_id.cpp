@@ -79,7 +79,8 @@ UniqueId pack(const IdFields &fields) {
 Result<IdFields> unpack(const UniqueId &id) {
     const auto bytes = std::bit_cast<IdBytes>(id);
     if (bytes.magic != id_magic)
-        return Error::make(Code::invalid_argument, "the unique id was not made by QCCL");
+        return Error::make(Code::invalid_argument,
+                           "the unique id was not made by QCCL (did qcclGetUniqueId succeed?)");
     // Only the magic and the version keep their places in other versions.
     if (bytes.version != unique_id_version)
         return Error::make(Code::invalid_argument,

@@ -61,8 +61,9 @@ static Done print_rows(const Operation &operation, const Source &data) {
         last = setting;
     }
     std::printf(
-        "\nFor an NMSE of at most %g: %s.\n`qccl-info advise` says so for data and networks "
-        "of yours.\n",
+        "\nFor an NMSE of at most %g: %s.\nWhere the network interfaces do not state their rate, "
+        "calls stay lossless until QCCL_LINK_RATE\n(1G, 10G, 100G) or `qccl-perf calibrate` tells "
+        "it. `qccl-info advise` advises for data and\nnetworks of yours.\n",
         usual_nmse, advised.c_str());
     return {};
 }

@@ -88,7 +88,7 @@ private:
 
     Done show(const Explanation &explanation) {
         if (question_.json_file != "-") {
-            std::printf("%s%s", is_first_ ? "" : "\n", print_text(explanation).c_str());
+            std::printf("%s%s", is_first_ ? "" : "\n", print_text(explanation, is_first_).c_str());
             is_first_ = false;
         }
         if (!json_) return {};

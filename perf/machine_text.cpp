@@ -8,8 +8,15 @@ static std::string counted(size_t number, const char *thing) {
     return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
+std::string hosts_text(const Machine &machine) {
+    const std::string text = counted(machine.hosts(), "host");
+    const size_t there =
+        machine.topology ? machine.topology->graph.of_kind(VertexKind::machine).size() : 0;
+    return there > machine.hosts() ? text + " of the topology's " + std::to_string(there) : text;
+}
+
 std::string describe(const Machine &machine) {
-    std::string text = counted(machine.ranks, "rank") + " on " + counted(machine.hosts(), "host");
+    std::string text = counted(machine.ranks, "rank") + " on " + hosts_text(machine);
     if (machine.hosts() < 2) return text;
     const auto rate = machine.far_bytes_per_ns();
     char between[80] = " with an unknown rate between them";

@@ -9,7 +9,9 @@
 
 namespace qccl::perf {
 
-// "4 ranks on 4 hosts with 0.125 GB/s between them"
+// "4 hosts", "1 host of the topology's 64".
+std::string hosts_text(const Machine &machine);
+// "4 ranks on 4 hosts with 0.125 GB/s between them", "4 ranks on 1 host of the topology's 64"
 std::string describe(const Machine &machine);
 
 // The machine, for an answer in times: refuses a question that does not say how many ranks there

@@ -1,5 +1,6 @@
 #include "perf/whatif.hpp"
 
+#include "perf/machine_text.hpp"
 #include "perf/number_text.hpp"
 #include "perf/output_file.hpp"
 #include "perf/run_description.hpp"
@@ -39,9 +40,8 @@ static std::string plan_text(const WhatIfCase &one) {
 
 static void print_heading(const WhatIfAnswer &answer) {
     const RecordedJob &job = answer.job;
-    std::printf("A job of %" PRIu32 " ranks that made %zu calls, on %zu %s", job.ranks,
-                job.calls.size(), answer.machine.hosts(),
-                answer.machine.hosts() == 1 ? "host" : "hosts");
+    std::printf("A job of %" PRIu32 " ranks that made %zu calls, on %s", job.ranks,
+                job.calls.size(), hosts_text(answer.machine).c_str());
     if (answer.machine.hosts() > 1) {
         if (const auto rate = answer.machine.far_bytes_per_ns())
             std::printf(" with lines of %.3g GB/s", *rate);

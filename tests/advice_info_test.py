@@ -77,6 +77,12 @@ class Advice(WithFolder):
             self.assertEqual((sum(line.startswith("export QCCL_CODEC=") for line in lines),
                               sum(line.startswith("export QCCL_LINK_RATE=") for line in lines)), (1, rates), lines)
 
+    def test_hosts_that_are_left_out(self):
+        self.save_ranks(2)
+        self.assertIn(") of 2 ranks on 2 hosts of the topology's 4 with", self.advise("--topology", SLOW, "--nmse", "1e-2").stdout)
+        self.save_ranks()
+        self.assertNotIn("of the topology's", self.advise("--topology", "4 x node(1 core) net:tcp:1gbit", "--nmse", "1e-2").stdout)
+
     def test_one_error(self):
         self.save_ranks()
         said = self.told("--topology", SLOW, "--nmse", "0.05")

@@ -38,6 +38,8 @@ class Explanations(unittest.TestCase):
                          [(size << 10, codec) for size in (1, 8, 64) for codec in ("none", "int8")])
         said = info("explain", "all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "--ranks", "4").stdout
         self.assertEqual(len(re.findall(r"(?m)^all_reduce of", said)), 3)
+        said = info("explain", "all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "--topology", JOB).stdout
+        self.assertEqual([said.count("all_reduce of"), said.count("rings go by"), said.count(" hosts with ")], [3, 1, 1])
         default = info("explain", "all_reduce", "--ranks", "2").stdout
         self.assertIn("(32 MiB)", default)
 

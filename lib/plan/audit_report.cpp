@@ -28,6 +28,7 @@ struct TagRow {
     uint64_t calls = 0, samples = 0;
     double bytes = 0;
     bool is_guessed = false; // how long calls take
+    bool has_hosts = false;  // else nothing is predicted to be gained
     std::vector<TagFinding> findings;
 };
 using TagKey = std::pair<std::string, uint64_t>; // communicator and tag
@@ -51,6 +52,7 @@ TagRows by_tag(std::span<const AuditRow> rows, size_t codecs) {
             sum.ns += finding.ns * calls;
         }
         tag.is_guessed |= row.guessed_bytes_per_ns != 0;
+        tag.has_hosts |= row.has_hosts;
         tag.calls += row.calls;
         tag.samples += row.samples;
         tag.bytes += bytes;
@@ -74,6 +76,15 @@ std::string bytes_text(double bytes) {
     return text;
 }
 
+std::string gain_text(const TagRow &tag, const TagFinding &finding) {
+    if (!tag.has_hosts) return "-";
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2fx%s",
+                  finding.ns == 0 ? 1 : finding.lossless_ns / finding.ns,
+                  tag.is_guessed ? "?" : "");
+    return text;
+}
+
 void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
              const std::vector<Codec> &codecs) {
     for (size_t i = 0; i < codecs.size(); i++) {
@@ -84,9 +95,8 @@ void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
                    bytes_text(tag.bytes).c_str());
         else
             append(text, "  %-20s %6s %9s %10s", "", "", "", "");
-        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %5.2fx%s\n", spec(codecs[i]).c_str(),
-               finding.bits, finding.nmse, finding.worst,
-               finding.ns == 0 ? 1 : finding.lossless_ns / finding.ns, tag.is_guessed ? "?" : "");
+        append(text, "  %-22.60s %6.2f  %8.2g  %8.2g  %6s\n", spec(codecs[i]).c_str(), finding.bits,
+               finding.nmse, finding.worst, gain_text(tag, finding).c_str());
     }
 }
 
@@ -123,14 +133,20 @@ private:
     std::string text_;
 };
 
-// Nothing but zeros has been seen, of which no codec loses anything.
+// No codec has lost anything of the samples, which hold zeros alone or values that codes meet.
 bool is_unknown(const TagRow &tag) {
     return std::ranges::all_of(tag.findings,
                                [](const TagFinding &finding) { return finding.worst == 0; });
 }
 
 void add_safe(std::string &text, const TagRows &tags, const std::vector<Codec> &codecs) {
-    text += "safe, by the worst sample:\n";
+    text += "safe, by the worst sample:";
+    if (std::ranges::all_of(tags, [](const auto &tag) { return is_unknown(tag.second); })) {
+        text += " not known, as no codec has lost anything of the samples (zeros, or a few values "
+                "that codes meet)\n";
+        return;
+    }
+    text += "\n";
     const bool has_comms = tags.begin()->first.first != tags.rbegin()->first.first;
     for (const double nmse : {1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
         std::map<size_t, TagList> chosen; // by codec
@@ -170,8 +186,7 @@ std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows) {
     text += "NMSE: of results, estimated from samples of this rank's values; gain: predicted time "
             "without the codec over that with it\n";
     if (std::ranges::none_of(rows, &AuditRow::has_hosts))
-        text += "all ranks are on one host, where memory is the bound: a codec gains little there, "
-                "or nothing\n";
+        text += "all ranks are on one host, where memory is the bound: no gain is predicted\n";
     for (const AuditRow &row : rows) {
         if (row.guessed_bytes_per_ns == 0) continue;
         append(text,

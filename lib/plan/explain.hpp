@@ -51,7 +51,8 @@ Result<Explanation> explain(const Problem &problem, const Tables &tables,
                             const Algorithm &forced = {}, LinkByteCounter *link_bytes = nullptr);
 
 // A head line, the circumstances, a line for each candidate, and the reason.
-std::string print_text(const Explanation &explanation);
+// `shows_places`: false where they have been shown, as of another call of the same ranks.
+std::string print_text(const Explanation &explanation, bool shows_places = true);
 
 // One object, in one line; perf/qccl-info.1 describes it. A reader takes documents whose version
 // it knows, and passes over members that it does not.

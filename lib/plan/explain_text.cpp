@@ -204,7 +204,7 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
 
 } // namespace
 
-std::string print_text(const Explanation &all) {
+std::string print_text(const Explanation &all, bool shows_places) {
     std::string text = all.rules;
     if (!all.transport.empty()) text.append("over ").append(all.transport).append("\n");
     add_head(text, all.problem, all.chosen(), all.tables.speeds);
@@ -214,7 +214,7 @@ std::string print_text(const Explanation &all) {
     if (all.tables.is_reproducible)
         text +=
             "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";
-    else
+    else if (shows_places)
         add_places(text, all);
     if (all.tables.speeds.shares_cores())
         append(text, "  %.3g ranks share a core\n", all.tables.speeds.ranks_per_core);
