@@ -275,8 +275,18 @@ static void what_was_chosen_is_explained() {
           std::string::npos);
 }
 
+// Where values as they are fit, the codecs that are listed still have their bounds.
+static void codecs_beside_values_that_fit_have_bounds() {
+    const Problem problem = all_reduce(1 << 18, 4, DataType::float32, "auto:bits=32");
+    const auto choice = choose_within(problem, tables, {});
+    CHECK_OK(choice);
+    CHECK(choice->outcome == BudgetChoice::Outcome::fits && !choice->options.empty());
+    for (const BudgetOption &option : choice->options) CHECK(option.nmse && *option.nmse > 0);
+}
+
 int main() {
     const CMUnitTest tests[] = {
+        QTEST(codecs_beside_values_that_fit_have_bounds),
         QTEST(the_fastest_that_keeps_the_error_is_chosen),
         QTEST(slow_links_get_few_bits),
         QTEST(nothing_is_lost_for_nothing),

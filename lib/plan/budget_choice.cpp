@@ -86,6 +86,7 @@ Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables
                                     BudgetChoice choice) {
     if (problem.codec.budget.most_bits() >= bits_of_type(problem)) {
         choice.outcome = Outcome::fits;
+        for (BudgetOption &option : choice.options) option.nmse = bound_of(option.codec)->nmse;
         return choice;
     }
     const BudgetOption *const best = most_accurate_of(choice.options);
