@@ -347,6 +347,20 @@ static NearLinks links_of_five(bool is_switched) {
     return {.kinds = {kind}, .kind_of = {0, 0, 0, 0, 0}, .part_of = {0, 1, 2, 3, 4}};
 }
 
+// Between hosts of a rack a hierarchy's partial sums travel losslessly, and weigh as much.
+static void what_racks_keep_lossless_is_counted_so() {
+    const Places racks({{.host = 0, .rack = 0},
+                        {.host = 1, .rack = 0},
+                        {.host = 2, .rack = 1},
+                        {.host = 3, .rack = 1}});
+    Problem problem = all_reduce(2 << 20, 4, DataType::float32, "int8:min=0");
+    problem.places = &racks;
+    const Plan plan = chosen(problem, "hierarchy");
+    CHECK(plan.inner_codec.is_lossless());
+    CHECK_EQ(plan.cost.host_bytes, plan.cost.wire_bytes); // a rank to each host
+    CHECK(plan.cost.time_ns > 1.5 * chosen(problem, "direct").cost.time_ns);
+}
+
 // By four rings a rank sends over four links, each of which has a quarter of the bytes.
 static void several_rings_share_the_work() {
     const Places places(std::vector<Whereabouts>(5),
@@ -480,6 +494,7 @@ int main() {
         QTEST(every_collective_has_a_plan_for_every_size),
         QTEST(ranks_that_share_a_core_take_fewer_rounds),
         QTEST(what_one_rank_sends_goes_by_its_own_nic),
+        QTEST(what_racks_keep_lossless_is_counted_so),
         QTEST(several_rings_share_the_work),
         QTEST(a_rank_too_many_makes_no_call_faster),
         QTEST(reasons_are_given),

@@ -120,12 +120,16 @@ double contention(uint32_t streams, bool is_lossless) {
 
 // What its messages cost a rank.
 double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instances,
-                   double chunk_bytes, const LinkSpeeds &near, const LinkSpeeds &far) {
+                   double chunk_bytes, double inner_chunk_bytes, const LinkSpeeds &near,
+                   const LinkSpeeds &far) {
     const double far_messages = counts.far_sends + counts.far_recvs,
+                 far_inner_messages = counts.far_inner_sends + counts.far_inner_recvs,
                  near_messages = counts.sends + counts.recvs - far_messages;
+    const double far_bytes =
+        (far_messages - far_inner_messages) * chunk_bytes + far_inner_messages * inner_chunk_bytes;
     return near_messages * (instances * near.message_ns + chunk_bytes * near.byte_ns) +
-           far_messages * (instances * far.message_ns * contention(far_peers, true) +
-                           chunk_bytes * far.byte_ns);
+           far_messages * instances * far.message_ns * contention(far_peers, true) +
+           far_bytes * far.byte_ns;
 }
 
 // How much of a rank's waiting a call costs, where calls follow each other: the root of a broadcast
@@ -198,6 +202,10 @@ private:
 
     double instances() const { return static_cast<double>(geometry_.instances); }
     double outer_bytes() const { return static_cast<double>(outer_bytes_); }
+    double inner_bytes() const { return static_cast<double>(inner_bytes_); }
+    double bytes_of(double sends, double inner_sends) const {
+        return (sends - inner_sends) * outer_bytes() + inner_sends * inner_bytes();
+    }
     double rank_rate() const { return rank_rate_ > 0 ? rank_rate_ : host_rate_; }
     // What bursts let pass at once costs less than the line's rate says, the smaller the less.
     double line_ns(double bytes) const {
@@ -206,8 +214,7 @@ private:
     }
 
     double near_line_ns() const {
-        return tally_.near_line_ns * outer_bytes() +
-               tally_.inner_near_line_ns * static_cast<double>(inner_bytes_);
+        return tally_.near_line_ns * outer_bytes() + tally_.inner_near_line_ns * inner_bytes();
     }
 
     void count(Cost &c) const {
@@ -218,10 +225,9 @@ private:
         c.inner_noise =
             inner_.is_lossless() ? 0 : algorithm_.inner_noise(problem_.collective, team);
         c.summands = reduces(problem_.collective) ? problem_.ranks : 1;
-        const double inner_sends = tally_.busiest.inner_sends;
-        c.wire_bytes = static_cast<uint64_t>((tally_.busiest.sends - inner_sends) * outer_bytes() +
-                                             inner_sends * static_cast<double>(inner_bytes_));
-        c.host_bytes = static_cast<uint64_t>(tally_.host_sends * outer_bytes());
+        c.wire_bytes =
+            static_cast<uint64_t>(bytes_of(tally_.busiest.sends, tally_.busiest.inner_sends));
+        c.host_bytes = static_cast<uint64_t>(bytes_of(tally_.host_sends, tally_.host_inner_sends));
         c.far_peers = tally_.far_peers;
     }
 
@@ -229,11 +235,14 @@ private:
     double add_parts(Cost &c) const {
         c.compute_ns = work_ns([&](const ChunkCounts &counts) { return computing_ns(counts); });
         c.messages_ns = work_ns([&](const ChunkCounts &counts) {
-            return messages_ns(counts, tally_.far_peers, instances(), outer_bytes(), near_, far_);
+            return messages_ns(counts, tally_.far_peers, instances(), outer_bytes(), inner_bytes(),
+                               near_, far_);
         });
         c.wire_ns = line_ns(static_cast<double>(c.host_bytes));
         if (rank_rate_ > 0)
-            c.wire_ns = std::max(c.wire_ns, tally_.busiest.far_sends * outer_bytes() / rank_rate());
+            c.wire_ns = std::max(
+                c.wire_ns,
+                bytes_of(tally_.busiest.far_sends, tally_.busiest.far_inner_sends) / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
         c.wire_ns = std::max(c.wire_ns, near_line_ns());
         c.latency_ns = sharers_ * waiting_ *

@@ -50,10 +50,12 @@ void count(const Step &step, bool is_far, bool is_lossless, ChunkCounts &c) {
         c.sends++;
         c.inner_sends += is_inner;
         c.far_sends += is_far;
+        c.far_inner_sends += is_far && is_inner;
         break;
     case Verb::recv:
         c.recvs++;
         c.far_recvs += is_far;
+        c.far_inner_recvs += is_far && is_inner;
         break;
     case Verb::encode:
         c.encodes += !(is_lossless && step.leaves_values());
@@ -96,12 +98,13 @@ Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, u
     return t;
 }
 
-constexpr std::array count_fields = {&ChunkCounts::sends,         &ChunkCounts::recvs,
-                                     &ChunkCounts::encodes,       &ChunkCounts::decodes,
-                                     &ChunkCounts::decode_adds,   &ChunkCounts::copies,
-                                     &ChunkCounts::inner_sends,   &ChunkCounts::inner_encodes,
-                                     &ChunkCounts::inner_decodes, &ChunkCounts::inner_decode_adds,
-                                     &ChunkCounts::far_sends,     &ChunkCounts::far_recvs};
+constexpr std::array count_fields = {&ChunkCounts::sends,           &ChunkCounts::recvs,
+                                     &ChunkCounts::encodes,         &ChunkCounts::decodes,
+                                     &ChunkCounts::decode_adds,     &ChunkCounts::copies,
+                                     &ChunkCounts::inner_sends,     &ChunkCounts::inner_encodes,
+                                     &ChunkCounts::inner_decodes,   &ChunkCounts::inner_decode_adds,
+                                     &ChunkCounts::far_sends,       &ChunkCounts::far_recvs,
+                                     &ChunkCounts::far_inner_sends, &ChunkCounts::far_inner_recvs};
 
 void take_greater(ChunkCounts &most, const ChunkCounts &other) {
     for (const auto field : count_fields) most.*field = std::max(most.*field, other.*field);
@@ -147,13 +150,15 @@ private:
 
 // All that leaves one host.
 Done add_host(Tallies &tallies, std::span<const uint32_t> ranks, Tally &most) {
-    double sends = 0;
+    double sends = 0, inner_sends = 0;
     for (const uint32_t rank : ranks) {
         QCCL_TRY(const RankTally *const one, tallies.of(rank));
         sends += one->counts.far_sends;
+        inner_sends += one->counts.far_inner_sends;
         take_greater(most, *one);
     }
     most.host_sends = std::max(most.host_sends, sends);
+    most.host_inner_sends = std::max(most.host_inner_sends, inner_sends);
     return {};
 }
 

@@ -36,6 +36,8 @@ struct ChunkCounts {
     // Of these, those with the inner tiers' codec.
     double inner_sends = 0, inner_encodes = 0, inner_decodes = 0, inner_decode_adds = 0;
     double far_sends = 0, far_recvs = 0; // to and from other hosts
+    // Of these, those with the inner tiers' codec: between hosts of one rack.
+    double far_inner_sends = 0, far_inner_recvs = 0;
 };
 
 struct Tally {
@@ -43,9 +45,10 @@ struct Tally {
     uint32_t outbox = 0;
     uint32_t turns = 0;        // how often the busiest rank waits for messages
     ChunkCounts busiest, mean; // over the ranks; of the busiest, each count by itself
-    double host_sends = 0;     // the most of all ranks of a host together, to other hosts
-    uint32_t far_peers = 0;    // the most ranks of other hosts that a rank sends to
-    double far_rounds = 0;     // of the algorithm's rounds, those between hosts
+    // The most of all ranks of a host together, to other hosts, and of that with the inner codec.
+    double host_sends = 0, host_inner_sends = 0;
+    uint32_t far_peers = 0; // the most ranks of other hosts that a rank sends to
+    double far_rounds = 0;  // of the algorithm's rounds, those between hosts
     // Where links between ranks of a host are known: what the busiest of them takes for each byte
     // of a chunk, for what travels with the call's codec and with the inner tiers'; and the slowest
     // of those that are used, for each byte that it carries. 0: unknown.
