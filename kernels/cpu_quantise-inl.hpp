@@ -34,8 +34,17 @@ HWY_INLINE IntVector to_integers(FloatVector v) {
 #endif
 }
 
-// Packing works within blocks of 128 bits: afterwards quads of bytes lie as the order undoes.
+// Codes saturated to words of 16 bits, and words to bytes, are packed within blocks of 128 bits:
+// afterwards quads of bytes lie as the order in store_quads undoes. `vector(i)` gives lanes() codes
+// from value i on.
 #if HWY_TARGET == HWY_AVX3
+struct Words512 {
+    __m512i first, second;
+};
+template <size_t groups, class Vector> HWY_INLINE Words512 pack_words(const Vector &vector) {
+    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
+    return {first, groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw)};
+}
 template <size_t groups> HWY_INLINE void store_quads(__m512i quads, uint8_t *dst) {
     alignas(64) static constexpr uint32_t order[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                        2, 6, 10, 14, 3, 7, 11, 15};
@@ -46,6 +55,13 @@ template <size_t groups> HWY_INLINE void store_quads(__m512i quads, uint8_t *dst
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(dst), _mm512_castsi512_si256(bytes));
 }
 #elif HWY_TARGET == HWY_AVX2
+struct Words256 {
+    __m256i first, second;
+};
+template <class Vector> HWY_INLINE Words256 pack_words(const Vector &vector) {
+    return {_mm256_packs_epi32(vector(0).raw, vector(8).raw),
+            _mm256_packs_epi32(vector(16).raw, vector(24).raw)};
+}
 HWY_INLINE void store_quads(__m256i quads, uint8_t *dst) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(dst),
@@ -59,13 +75,11 @@ template <class Byte, size_t groups, class Vector>
 HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
     [[maybe_unused]] constexpr bool is_signed = std::is_signed_v<Byte>;
 #if HWY_TARGET == HWY_AVX3
-    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
-    const __m512i second = groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw);
+    const auto [first, second] = pack_words<groups>(vector);
     store_quads<groups>(
         is_signed ? _mm512_packs_epi16(first, second) : _mm512_packus_epi16(first, second), dst);
 #elif HWY_TARGET == HWY_AVX2
-    const __m256i first = _mm256_packs_epi32(vector(0).raw, vector(8).raw);
-    const __m256i second = _mm256_packs_epi32(vector(16).raw, vector(24).raw);
+    const auto [first, second] = pack_words(vector);
     store_quads(is_signed ? _mm256_packs_epi16(first, second) : _mm256_packus_epi16(first, second),
                 dst);
 #else
@@ -80,16 +94,14 @@ HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
 template <size_t groups, class Vector>
 HWY_INLINE void store_split(const Vector &vector, uint8_t *low, uint8_t *high) {
 #if HWY_TARGET == HWY_AVX3
-    const __m512i first = _mm512_packs_epi32(vector(0).raw, vector(16).raw);
-    const __m512i second = groups == 1 ? first : _mm512_packs_epi32(vector(32).raw, vector(48).raw);
+    const auto [first, second] = pack_words<groups>(vector);
     const __m512i byte = _mm512_set1_epi16(0xFF);
     store_quads<groups>(
         _mm512_packus_epi16(_mm512_and_si512(first, byte), _mm512_and_si512(second, byte)), low);
     store_quads<groups>(
         _mm512_packs_epi16(_mm512_srai_epi16(first, 8), _mm512_srai_epi16(second, 8)), high);
 #elif HWY_TARGET == HWY_AVX2
-    const __m256i first = _mm256_packs_epi32(vector(0).raw, vector(8).raw);
-    const __m256i second = _mm256_packs_epi32(vector(16).raw, vector(24).raw);
+    const auto [first, second] = pack_words(vector);
     const __m256i byte = _mm256_set1_epi16(0xFF);
     store_quads(_mm256_packus_epi16(_mm256_and_si256(first, byte), _mm256_and_si256(second, byte)),
                 low);
