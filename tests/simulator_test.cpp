@@ -127,7 +127,6 @@ static void a_slot_is_waited_for() {
     check_near(simulate_in(setup).time_ns, 4 * (encode + line_ns(1024)) + 100);
 }
 
-// The root lends its input, and copies it for itself; each other rank stores its result.
 // Where inboxes have room for fewer segments at some ranks, others are several segments ahead of
 // them.
 static void ranks_have_lanes_of_their_own() {
@@ -141,6 +140,7 @@ static void ranks_have_lanes_of_their_own() {
                                 .max_lanes = 16}});
 }
 
+// The root lends its input, and copies it for itself; each other rank stores its result.
 static void what_is_lent_is_not_copied() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
     setup.speeds.outer = {2, 1e30, 1e30};

@@ -73,10 +73,8 @@ const BudgetOption *fastest_of(const std::vector<BudgetOption> &options) {
 // By one encode, and marks it. More bits do not always lose less: families differ.
 const BudgetOption *most_accurate_of(std::vector<BudgetOption> &options) {
     BudgetOption *best = nullptr;
-    for (BudgetOption &option : options) {
-        option.nmse = bound_of(option.codec)->nmse;
+    for (BudgetOption &option : options)
         if (!best || *option.nmse < *best->nmse) best = &option;
-    }
     if (best) best->keeps = true;
     return best;
 }
@@ -84,9 +82,9 @@ const BudgetOption *most_accurate_of(std::vector<BudgetOption> &options) {
 Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables,
                                     const Algorithm &forced, StepCounts *counts,
                                     BudgetChoice choice) {
+    for (BudgetOption &option : choice.options) option.nmse = bound_of(option.codec)->nmse;
     if (problem.codec.budget.most_bits() >= bits_of_type(problem)) {
         choice.outcome = Outcome::fits;
-        for (BudgetOption &option : choice.options) option.nmse = bound_of(option.codec)->nmse;
         return choice;
     }
     const BudgetOption *const best = most_accurate_of(choice.options);

@@ -118,16 +118,24 @@ double contention(uint32_t streams, bool is_lossless) {
     return streams == 0 ? 1 : 1 + most * (1 - 1.0 / streams);
 }
 
+// Of an encoded chunk, by the codec that it travels with.
+struct ChunkBytes {
+    double outer = 0, inner = 0;
+
+    // Of so many chunks, some of which travel with the inner codec.
+    double of(double chunks, double inner_chunks) const {
+        return (chunks - inner_chunks) * outer + inner_chunks * inner;
+    }
+};
+
 // What its messages cost a rank.
 double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instances,
-                   double chunk_bytes, double inner_chunk_bytes, const LinkSpeeds &near,
-                   const LinkSpeeds &far) {
+                   const ChunkBytes &bytes, const LinkSpeeds &near, const LinkSpeeds &far) {
     const double far_messages = counts.far_sends + counts.far_recvs,
-                 far_inner_messages = counts.far_inner_sends + counts.far_inner_recvs,
                  near_messages = counts.sends + counts.recvs - far_messages;
     const double far_bytes =
-        (far_messages - far_inner_messages) * chunk_bytes + far_inner_messages * inner_chunk_bytes;
-    return near_messages * (instances * near.message_ns + chunk_bytes * near.byte_ns) +
+        bytes.of(far_messages, counts.far_inner_sends + counts.far_inner_recvs);
+    return near_messages * (instances * near.message_ns + bytes.outer * near.byte_ns) +
            far_messages * instances * far.message_ns * contention(far_peers, true) +
            far_bytes * far.byte_ns;
 }
@@ -201,10 +209,8 @@ private:
     }
 
     double instances() const { return static_cast<double>(geometry_.instances); }
-    double outer_bytes() const { return static_cast<double>(outer_bytes_); }
-    double inner_bytes() const { return static_cast<double>(inner_bytes_); }
-    double bytes_of(double sends, double inner_sends) const {
-        return (sends - inner_sends) * outer_bytes() + inner_sends * inner_bytes();
+    ChunkBytes bytes() const {
+        return {static_cast<double>(outer_bytes_), static_cast<double>(inner_bytes_)};
     }
     double rank_rate() const { return rank_rate_ > 0 ? rank_rate_ : host_rate_; }
     // What bursts let pass at once costs less than the line's rate says, the smaller the less.
@@ -214,7 +220,7 @@ private:
     }
 
     double near_line_ns() const {
-        return tally_.near_line_ns * outer_bytes() + tally_.inner_near_line_ns * inner_bytes();
+        return tally_.near_line_ns * bytes().outer + tally_.inner_near_line_ns * bytes().inner;
     }
 
     void count(Cost &c) const {
@@ -226,8 +232,9 @@ private:
             inner_.is_lossless() ? 0 : algorithm_.inner_noise(problem_.collective, team);
         c.summands = reduces(problem_.collective) ? problem_.ranks : 1;
         c.wire_bytes =
-            static_cast<uint64_t>(bytes_of(tally_.busiest.sends, tally_.busiest.inner_sends));
-        c.host_bytes = static_cast<uint64_t>(bytes_of(tally_.host_sends, tally_.host_inner_sends));
+            static_cast<uint64_t>(bytes().of(tally_.busiest.sends, tally_.busiest.inner_sends));
+        c.host_bytes =
+            static_cast<uint64_t>(bytes().of(tally_.host_sends, tally_.host_inner_sends));
         c.far_peers = tally_.far_peers;
     }
 
@@ -235,14 +242,13 @@ private:
     double add_parts(Cost &c) const {
         c.compute_ns = work_ns([&](const ChunkCounts &counts) { return computing_ns(counts); });
         c.messages_ns = work_ns([&](const ChunkCounts &counts) {
-            return messages_ns(counts, tally_.far_peers, instances(), outer_bytes(), inner_bytes(),
-                               near_, far_);
+            return messages_ns(counts, tally_.far_peers, instances(), bytes(), near_, far_);
         });
         c.wire_ns = line_ns(static_cast<double>(c.host_bytes));
         if (rank_rate_ > 0)
             c.wire_ns = std::max(
                 c.wire_ns,
-                bytes_of(tally_.busiest.far_sends, tally_.busiest.far_inner_sends) / rank_rate());
+                bytes().of(tally_.busiest.far_sends, tally_.busiest.far_inner_sends) / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
         c.wire_ns = std::max(c.wire_ns, near_line_ns());
         c.latency_ns = sharers_ * waiting_ *
@@ -269,7 +275,7 @@ private:
     double pipeline_ns(const Cost &c) const {
         constexpr double network_piece = 128 << 10;
         const double busy = c.compute_ns + c.messages_ns;
-        const double pieces = std::max(instances(), outer_bytes() / network_piece);
+        const double pieces = std::max(instances(), bytes().outer / network_piece);
         const double work = std::max(busy, c.wire_ns) + std::min(busy, c.wire_ns) / pieces;
         // Along a chain a rank has nothing to do until the first segment has come down to it,
         // which takes a segment's share of the work for each rank that it passes. A shared core is
@@ -286,7 +292,7 @@ private:
         if (geometry_.instances <= geometry_.lanes) return 0;
         const double chains = rounds_ / std::max<double>(1, tally_.turns),
                      computing = chains * computing_ns(tally_.busiest) / instances();
-        const double segment_bytes = outer_bytes() / instances();
+        const double segment_bytes = bytes().outer / instances();
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
         };
