@@ -277,7 +277,8 @@ Tables tables_of(const Machine &machine, const Pieces &pieces) {
                   .limits = limits,
                   .usual_limits = limits_of(cut_with({})),
                   .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
-    if (machine.topology) tables.near_links = near_links(*machine.topology);
+    if (machine.topology) tables.links = shared_links(*machine.topology);
+    take_settings(machine.settings, machine.places.get(), tables.links);
     if (machine.measured && machine.measured->job.shape == shape_of(machine))
         tables.corrections = {machine.measured, &machine.measured->job};
     return tables;

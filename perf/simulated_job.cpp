@@ -28,6 +28,7 @@ Result<SimulatedJob> SimulatedJob::create(const Machine &machine, const std::str
              policy_here(machine.settings, machine.ranks, nodes_of(machine), communicator));
     job.rates_ = tiered_rates(job.tables_.speeds, job.host());
     job.rates_.cores = machine.cores.value_or(0);
+    job.rates_.rack_rate = static_cast<double>(machine.settings.rack_rate.value_or(0)) / 1e9;
     job.rates_.hosts_share_cores = machine.hosts_share_cores;
     if (machine.topology) {
         QCCL_TRY(job.fabric_, make_graph_fabric(*machine.topology, job.rates_,

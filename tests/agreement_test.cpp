@@ -76,7 +76,8 @@ static void each_field_is_compared_and_named() {
           Case{&Agreement::lanes, "QCCL_LANES"}, Case{&Agreement::arena, "QCCL_ARENA"},
           Case{&Agreement::oneshot_max, "QCCL_ONESHOT_MAX"},
           Case{&Agreement::link_latency, "QCCL_LINK_LATENCY"},
-          Case{&Agreement::link_rate, "QCCL_LINK_RATE"}}) {
+          Case{&Agreement::link_rate, "QCCL_LINK_RATE"},
+          Case{&Agreement::rack_rate, "QCCL_RACK_RATE"}}) {
         std::vector<Agreement> all(4);
         Agreement::set(all[2].*each.field, "this");
         Agreement::set(all[3].*each.field, "that");
@@ -99,7 +100,8 @@ static void spellings_of_one_value_agree() {
           Case{&Agreement::lanes, "4", "04", "5"}, Case{&Agreement::arena, "16M", "16MiB", "auto"},
           Case{&Agreement::oneshot_max, "2K", "2048", "2000"},
           Case{&Agreement::link_latency, "30us", "0.03ms", "30ms"},
-          Case{&Agreement::link_rate, "100G", "12.5GB/s", "100mbit"}}) {
+          Case{&Agreement::link_rate, "100G", "12.5GB/s", "100mbit"},
+          Case{&Agreement::rack_rate, "40gbit", "5GB/s", "auto"}}) {
         std::vector<Agreement> all(3);
         for (Agreement &each : all) Agreement::set(each.*field, one);
         Agreement::set(all[1].*field, same);

@@ -82,6 +82,18 @@ class Explanations(unittest.TestCase):
         self.assertEqual(ring["bytes_by_link"]["tcp"], ring["bytes_by_link"]["shared_memory"])
         self.assertEqual(ring["wire_bytes"] * 4, sum(ring["bytes_by_link"].values()))
 
+    def test_a_rack_has_one_line(self):
+        # Of eight hosts' values half has to cross by direct, in each direction.
+        slow = "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"
+        for words, env, rate in ((("--topology", slow), {}, 0.1175), (("--topology", slow), {"QCCL_RACK_RATE": "2gbit"}, 0.25),
+                                 (("--hosts", "1,1,1,1/1,1,1,1", "--rate", "10gbit"), {"QCCL_RACK_RATE": "1gbit"}, 0.125)):
+            row, = self.rows("all_reduce", "--bytes", "64M", *words, env=env)
+            self.assertAlmostEqual(row["machine"]["rack_GBps"], rate, delta=1e-4)
+            by_name = {each["algorithm"]: each for each in row["candidates"]}
+            for name, times in (("direct", 4), ("ring", 1.75), ("hierarchy", 1)):
+                self.assertAlmostEqual(by_name[name]["parts_us"]["racks"] / (times * 64 * 1.048576 / rate * 1e3), 1, delta=0.01)
+            self.assertIn(row["algorithm"], ("hierarchy", "tree"))
+
     def test_a_rate_that_nothing_says_is_unknown(self):
         quiet = {"QCCL_LINK_RATE": "", "QCCL_CALIBRATION": ""}
         words = ("all_reduce", "--bytes", "4M", "--hosts", "1,1", "--codec", "int4")

@@ -127,18 +127,38 @@ void the_slowest_neighbours_set_the_pace_in_a_host() {
 
 void links_between_gpus_are_known_by_pair() {
     const JobTopology mesh = job_of("2 x node(5 gpu nvlink:400) net:50");
-    const auto links = near_links(mesh);
+    const auto links = shared_links(mesh).near;
     CHECK(links && links->kinds.size() == 1); // both hosts
     CHECK_EQ(links->way(5, 6).size(), 1U);
     CHECK(links->way(0, 1) == links->way(5, 6) && links->way(0, 1) != links->way(1, 0));
     const double byte_ns = links->kinds[0].byte_ns[links->way(0, 1)[0]];
     CHECK(std::abs(byte_ns * net(LinkClass::nvlink, 100) - 1) < 1e-9);
-    const auto switched = near_links(job_of("node(8 gpu nvswitch:450)"));
+    const auto switched = shared_links(job_of("node(8 gpu nvswitch:450)")).near;
     CHECK_EQ(switched->way(3, 4).size(), 2U);
     CHECK_EQ(switched->way(3, 4)[0], switched->way(3, 5)[0]);
-    const auto unknown = near_links(job_of("node(2 gpu)"));
+    const auto unknown = shared_links(job_of("node(2 gpu)")).near;
     for (const uint32_t link : unknown->way(0, 1)) CHECK(unknown->kinds[0].byte_ns[link] == 0);
-    CHECK(!near_links(job_of("node(2 core)")));
+    CHECK(!shared_links(job_of("node(2 core)")).near);
+}
+
+void racks_have_lines() {
+    const auto lines = [](const char *text) { return shared_links(job_of(text)).racks; };
+    const auto two = lines("2 x rack(2 x node() net:10gbit) net:tcp:1gbit");
+    CHECK(two && two->rack_of == std::vector<uint32_t>({1, 1, 2, 2}));
+    CHECK(two->parent == std::vector<uint32_t>({0, 0, 0}));
+    CHECK(std::abs(two->slowest_bytes_per_ns() / net(LinkClass::tcp, 0.125) - 1) < 1e-9);
+    const auto wide = lines("2 x rack(2 x node() net:10gbit) net:rdma:50x4");
+    CHECK(std::abs(wide->slowest_bytes_per_ns() / net(LinkClass::rdma, 200) - 1) < 1e-9);
+    // Sites of racks, and a host that is in no rack.
+    const auto sites = lines("2 x rack(2 x rack(node() net:10) net:5) + node() net:tcp:1");
+    CHECK(sites && sites->rack_of == std::vector<uint32_t>({2, 3, 5, 6, 0}));
+    CHECK(sites->parent == std::vector<uint32_t>({0, 0, 1, 1, 0, 4, 4}));
+    CHECK(sites->byte_ns[1] > 4 * sites->byte_ns[2]);
+    CHECK(!lines("4 x node() net:10gbit"));
+    CHECK(!lines("node(2 gpu)"));
+    const Graph machine = *parse_synthetic("node(2 core)");
+    const std::vector<JobMachine> machines = {{&machine, "a", "east"}, {&machine, "b", "west"}};
+    CHECK(!shared_links(job_on(JobGraph(machines).take())).racks); // at unknown rates
 }
 
 void ranks_are_on_nodes_hosts_and_racks() {
@@ -187,6 +207,7 @@ int main() {
         QTEST(settings_stand),
         QTEST(the_slowest_neighbours_set_the_pace_in_a_host),
         QTEST(links_between_gpus_are_known_by_pair),
+        QTEST(racks_have_lines),
         QTEST(ranks_are_on_nodes_hosts_and_racks),
         QTEST(rings_follow_the_widest_links),
     };

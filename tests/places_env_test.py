@@ -103,13 +103,13 @@ class Places(unittest.TestCase):
 
     def test_nodes_and_racks_are_tiers(self):
         # Two nodes in each of four hosts, of which two share a rack.
-        script = 'export QCCL_NODE=$((RANK / 2 % 2)) QCCL_RACK=$((RANK / 8)); exec "$0" "$@"'
+        script = 'export QCCL_NODE=$((RANK / 2 % 2)) QCCL_RACK=$((RANK / 8)) QCCL_RACK_RATE=1gbit; exec "$0" "$@"'
         places = lambda rank: {"QCCL_NODE": rank // 2 % 2, "QCCL_RACK": rank // 8}
         command = ["sh", "-c", script, RESULTS]
         with testbed.Testbed(4, rate=None) as bed:
             said = self.on_hosts(bed, [*command, "explain"], 4)[0]
             for line in ("over shm+ucx\n", "4 hosts with 4, 4, 4 and 4 ranks;", "8 nodes with 2, 2, 2, 2, 2, 2, 2 and 2 ranks\n",
-                         "2 racks with 8 and 8 ranks\n", "rings go by 0 1 2 3 4 "):
+                         "2 racks with 8 and 8 ranks; 0.125 GB/s for all of a rack\n", "rings go by 0 1 2 3 4 "):
                 self.assertIn(line, said)
             if FULL:
                 self.check_alike(bed, 4, [*command, COUNT, *words()], places=places)

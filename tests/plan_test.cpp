@@ -368,7 +368,7 @@ static void several_rings_share_the_work() {
     Problem problem = all_reduce(64 << 20, 5);
     Tables linked = tables;
     linked.speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
-    linked.near_links = std::make_shared<const NearLinks>(links_of_five(false));
+    linked.links.near = std::make_shared<const NearLinks>(links_of_five(false));
     const auto candidate = [&](const char *name) -> std::optional<Cost> {
         const auto candidates = find_candidates(problem, linked);
         CHECK_OK(candidates);
@@ -390,7 +390,7 @@ static void several_rings_share_the_work() {
     CHECK(text->find("rings go by 0 1 2 3 4\n  rings=all also by 0 2 4 1 3\n") !=
           std::string::npos);
     // A switch has one line to each: nothing is gained.
-    linked.near_links = std::make_shared<const NearLinks>(links_of_five(true));
+    linked.links.near = std::make_shared<const NearLinks>(links_of_five(true));
     CHECK(std::abs(candidate("ring:rings=all")->wire_ns / candidate("ring")->wire_ns - 1) < 1e-3);
     // It can be wished for where there is no second ring.
     problem.places = nullptr;

@@ -56,6 +56,7 @@ static void every_setting_reaches_its_field() {
                                 "QCCL_CALIBRATION=/figures",
                                 "QCCL_LINK_LATENCY=5us",
                                 "QCCL_LINK_RATE=2.5gbit",
+                                "QCCL_RACK_RATE=5GB/s",
                                 "QCCL_SOCKET_IFNAME=eth1",
                                 "QCCL_HOSTID=host7",
                                 "QCCL_NODE=left",
@@ -72,19 +73,17 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->algorithm == "ring" && settings->tier == "avx2,baseline");
     CHECK(settings->debug == LogLevel::trace);
     CHECK_EQ(settings->debug_file, "/tmp/%h.%p");
-    CHECK(settings->record == "/run/records");
-    CHECK_EQ(settings->trace, "t-%r.json");
-    CHECK_EQ(settings->record_calls, "/run/calls");
-    CHECK(settings->calibration == "/figures");
+    CHECK(settings->record == "/run/records" && settings->trace == "t-%r.json");
+    CHECK(settings->record_calls == "/run/calls" && settings->calibration == "/figures");
     CHECK(settings->audit == "int8,int4" && settings->audit_file == "/run/audit");
     CHECK(settings->peer_timeout == 500ms && settings->timeout == 0s && settings->spin == 50us);
-    CHECK(settings->checksum && settings->progress_cpu == 0U);
+    CHECK(settings->checksum && settings->progress_cpu == 0U && settings->lanes == 4U);
     CHECK(settings->segment_bytes == 256U << 10 && settings->arena_bytes == 1U << 30);
-    CHECK(settings->lanes == 4U && settings->oneshot_max_bytes == 0U);
-    CHECK(settings->link_latency == 5us && settings->link_rate == 312'500'000U);
+    CHECK(settings->oneshot_max_bytes == 0U && settings->link_latency == 5us);
     CHECK(settings->socket_interface == "eth1" && settings->host_id == "host7");
     CHECK(settings->plan_file == "/plan" && settings->reproducible);
     CHECK(settings->node == "left" && settings->rack == "rack7");
+    CHECK(settings->link_rate == 312'500'000U && settings->rack_rate == 5'000'000'000U);
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");
     CHECK_EQ(settings->inject.size(), size_t{2});

@@ -25,6 +25,14 @@ def rows_of(*words, env=None):
 
 
 class Table(unittest.TestCase):
+    def test_a_rack_has_one_line(self):
+        # Of eight hosts' values half has to cross by direct, in each direction.
+        for words, env, rate in ((("--topology", "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"), {}, 0.1175),
+                                 (("--topology", "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"), {"QCCL_RACK_RATE": "2gbit"}, 0.25),
+                                 (("--hosts", "1,1,1,1/1,1,1,1", "--rate", "10gbit"), {"QCCL_RACK_RATE": "1gbit"}, 0.125)):
+            row, = rows_of("all_reduce", *words, "-b", "16M", "-e", "16M", "--algo", "direct", env=env)
+            self.assertAlmostEqual(row["time_us"] / (4 * 16 * 1.048576 / rate * 1e3), 1, delta=0.1)
+
     def test_the_codec_that_travels_is_told(self):
         words = ["all_reduce", "--hosts", "1,1", "--rate", "1gbit"]
         large = simulate(*words, "-b", "4M", "-e", "4M", env={"QCCL_CODEC": "int8"}).stdout

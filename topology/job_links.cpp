@@ -185,8 +185,6 @@ NearLinks::Kind ways_between(const Graph &graph, const std::vector<uint32_t> &pa
     return kind;
 }
 
-} // namespace
-
 std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
     if (!are_on_gpus(job)) return nullptr;
     NearLinks found{.kinds = {},
@@ -214,6 +212,38 @@ std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
         }
     }
     return std::make_shared<const NearLinks>(std::move(found));
+}
+
+std::shared_ptr<const RackLines> rack_lines(const JobTopology &job) {
+    RackLines lines;
+    std::map<uint32_t, uint32_t> numbers; // by vertex
+    for (const uint32_t vertex : job.graph.of_kind(VertexKind::network)) {
+        const uint32_t around = job.graph.vertex(vertex).parent;
+        double rate = 0;
+        for (const uint32_t number : job.graph.links_of(vertex))
+            if (const Link &link = job.graph.link(number); link.other(vertex) == around)
+                rate += sustained(link);
+        const auto own = numbers.emplace(vertex, static_cast<uint32_t>(numbers.size())).first;
+        lines.parent.push_back(around == no_vertex ? own->second : numbers.at(around));
+        lines.byte_ns.push_back(rate > 0 ? 1 / rate : 0);
+    }
+    for (const uint32_t place : job.places) {
+        const uint32_t network = job.graph.vertex(job.graph.machine_of(place)).parent;
+        if (network == no_vertex) return nullptr; // there is one machine
+        lines.rack_of.push_back(numbers.at(network));
+    }
+    const bool has_one = std::ranges::all_of(
+        lines.rack_of, [&](uint32_t rack) { return rack == lines.rack_of.front(); });
+    const bool is_known =
+        std::ranges::any_of(lines.byte_ns, [](double byte_ns) { return byte_ns > 0; });
+    if (has_one || !is_known) return nullptr;
+    return std::make_shared<const RackLines>(std::move(lines));
+}
+
+} // namespace
+
+SharedLinks shared_links(const JobTopology &job) {
+    return {.near = near_links(job), .racks = rack_lines(job)};
 }
 
 std::vector<Whereabouts> whereabouts(const JobTopology &job) {

@@ -6,7 +6,7 @@
 #include "base/settings.hpp"
 #include "plan/cost.hpp"
 #include "plan/link_bytes.hpp"
-#include "plan/near_links.hpp"
+#include "plan/shared_links.hpp"
 #include "topology/job_graph.hpp"
 
 #include <memory>
@@ -34,8 +34,9 @@ struct NearLink {
 };
 // Nothing: no host has two ranks.
 std::optional<NearLink> near_link(const JobTopology &job);
-// The links within each host and the ways between its ranks over them, where ranks are on GPUs.
-std::shared_ptr<const NearLinks> near_links(const JobTopology &job);
+// Within each host, where all ranks are on GPUs, and the ways between its ranks; and the lines of
+// the racks, where hosts with ranks are in several and a line says its rate.
+SharedLinks shared_links(const JobTopology &job);
 
 // The class of the path between each two ranks. Holds `job`.
 LinkClassOf link_class_of(std::shared_ptr<const JobTopology> job);

@@ -229,11 +229,12 @@ typedef struct {
 /* With `reproducible` the library chooses the algorithm by the number of ranks, collective, root,
  * count, type, op and codec alone, and ranks are summed in an order that follows from their
  * numbers. So a call gives the same bits wherever the ranks are, on whatever devices, links and
- * cores, and whatever QCCL_SEGMENT, QCCL_LANES and QCCL_ARENA say. QCCL_ONESHOT_MAX, QCCL_LINK_RATE
- * and QCCL_LINK_LATENCY are not heard. An algorithm that the caller or QCCL_ALGO names is used;
- * `hierarchy`, whose sums follow the hosts, is refused (qcclInvalidArgument). A codec is used also
- * where it makes the call slower. Calls may take longer, because the choice does not know the
- * machine. All ranks need the same. Another release may choose another algorithm. */
+ * cores, and whatever QCCL_SEGMENT, QCCL_LANES and QCCL_ARENA say. QCCL_ONESHOT_MAX,
+ * QCCL_LINK_RATE, QCCL_LINK_LATENCY and QCCL_RACK_RATE are not heard. An algorithm that the caller
+ * or QCCL_ALGO names is used; `hierarchy`, whose sums follow the hosts, is refused
+ * (qcclInvalidArgument). A codec is used also where it makes the call slower. Calls may take
+ * longer, because the choice does not know the machine. All ranks need the same. Another release
+ * may choose another algorithm. */
 
 /* peer_timeout bounds what ranks that have met still need of each other: in creation the exchange
  * of shared memory, and where ranks disagree about a call the time until qcclMismatch, if some have

@@ -84,6 +84,7 @@ static constexpr AgreementField agreement_fields[] = {
     {"QCCL_ONESHOT_MAX", &Agreement::oneshot_max, are_equal<parse_bytes>},
     {"QCCL_LINK_LATENCY", &Agreement::link_latency, are_equal<parse_duration>},
     {"QCCL_LINK_RATE", &Agreement::link_rate, are_equal<parse_rate>},
+    {"QCCL_RACK_RATE", &Agreement::rack_rate, are_equal<parse_rate>},
 };
 
 // "int8" by QCCL_CODEC: of a value that names its source, the value alone is quoted.

@@ -58,6 +58,7 @@ struct Agreement {
     Text oneshot_max{};
     Text link_latency{};
     Text link_rate{};
+    Text rack_rate{};
     CodecRates codec_rates;       // of the rank's kernels; not compared, the slowest count
     uint64_t has_calibration = 0; // that it hands to all; rank 0's counts, not compared
     uint64_t warnings = 0;        // a hash of them; shown by one rank, not compared

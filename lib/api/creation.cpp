@@ -286,7 +286,8 @@ Tables Creation::tables(const Cut &cut, const Speeds &speeds) const {
                   .limits = limits_of(cut),
                   .usual_limits = limits_of(cut_with({})),
                   .whole_up_to_bytes = settings_.oneshot_max_bytes};
-    if (gpus_ == bootstrap_.size() && topology_) tables.near_links = near_links(*topology_);
+    if (topology_) tables.links = shared_links(*topology_);
+    take_settings(settings_, places_.get(), tables.links);
     if (measured_ && gpus_ == 0 && measured_->job.shape == shape())
         tables.corrections = {measured_, &measured_->job};
     return tables;

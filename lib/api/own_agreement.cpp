@@ -20,6 +20,7 @@ Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const
     Agreement::set(mine.oneshot_max, settings.as_written("QCCL_ONESHOT_MAX"));
     Agreement::set(mine.link_latency, settings.as_written("QCCL_LINK_LATENCY"));
     Agreement::set(mine.link_rate, settings.as_written("QCCL_LINK_RATE"));
+    Agreement::set(mine.rack_rate, settings.as_written("QCCL_RACK_RATE"));
     mine.codec_rates = CodecRates::of_tier(name(tier));
     return mine;
 }

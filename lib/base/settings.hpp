@@ -48,6 +48,7 @@ struct Settings {
     std::optional<std::string> calibration; // a path, or off
     std::optional<std::chrono::nanoseconds> link_latency;
     std::optional<uint64_t> link_rate; // bytes a second
+    std::optional<uint64_t> rack_rate; // likewise
     std::optional<std::string> socket_interface;
     std::optional<std::string> host_id;
     std::optional<std::string> node;

@@ -178,11 +178,12 @@ public:
         return c;
     }
 
-    // With the rate between hosts so many times as high.
+    // With the rates between hosts so many times as high.
     double time_ns(Cost c, double times) const {
         Estimate other = *this;
         other.host_rate_ *= times;
         other.rank_rate_ *= times;
+        other.rate_factor_ *= times;
         return other.add_parts(c);
     }
 
@@ -222,6 +223,10 @@ private:
     double near_line_ns() const {
         return tally_.near_line_ns * bytes().outer + tally_.inner_near_line_ns * bytes().inner;
     }
+    double rack_line_ns() const {
+        return (tally_.rack_line_ns * bytes().outer + tally_.inner_rack_line_ns * bytes().inner) /
+               rate_factor_;
+    }
 
     void count(Cost &c) const {
         const Team team = problem_.team();
@@ -250,7 +255,8 @@ private:
                 c.wire_ns,
                 bytes().of(tally_.busiest.far_sends, tally_.busiest.far_inner_sends) / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
-        c.wire_ns = std::max(c.wire_ns, near_line_ns());
+        c.rack_ns = rack_line_ns();
+        c.wire_ns = std::max({c.wire_ns, near_line_ns(), c.rack_ns});
         c.latency_ns = sharers_ * waiting_ *
                        (near_rounds_ * near_.latency_ns + tally_.far_rounds * far_.latency_ns);
         return std::max(pipeline_ns(c), lanes_ns());
@@ -316,6 +322,7 @@ private:
     const uint32_t rounds_;
     const double near_rounds_;
     double host_rate_, rank_rate_; // in bytes a nanosecond; the second 0: the host's
+    double rate_factor_ = 1;       // of what the lines of racks are known to have
 };
 
 } // namespace

@@ -132,6 +132,7 @@ struct Cost {
     double messages_ns = 0; // sending and receiving
     double compute_ns = 0;  // copying, encoding, decoding
     double wire_ns = 0;
+    double rack_ns = 0;      // what the busiest line of a rack takes, which wire_ns is no less than
     uint64_t wire_bytes = 0; // the most that a rank sends, headers included
     uint64_t host_bytes = 0; // the most that leaves a host
     uint32_t rounds = 0;

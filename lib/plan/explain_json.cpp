@@ -77,7 +77,8 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
                   {{"latency", cost.latency_ns / ns_per_us},
                    {"messages", cost.messages_ns / ns_per_us},
                    {"compute", cost.compute_ns / ns_per_us},
-                   {"wire", cost.wire_ns / ns_per_us}}},
+                   {"wire", cost.wire_ns / ns_per_us},
+                   {"racks", cost.rack_ns / ns_per_us}}},
                  {"regret", or_null(candidate.regret)},
                  {"rounds", cost.rounds},
                  {"segments", plan.geometry.instances},
@@ -113,6 +114,8 @@ Json machine_of(const Explanation &all) {
     json["host_GBps"] =
         speeds.is_far_rate_known() ? counted(speeds.far_bytes_per_ns) : Json(nullptr);
     json["host_rate_source"] = counted(name(speeds.far_rate_source));
+    if (const RackLines *const lines = all.tables.links.racks.get())
+        json["rack_GBps"] = lines->slowest_bytes_per_ns();
     json["host_latency_us"] = counted(speeds.far_link().latency_ns / ns_per_us);
     return json;
 }

@@ -112,12 +112,15 @@ std::string print_sizes(const Partition &hosts) {
 }
 
 // "2 nodes with 3 and 2 ranks": what hierarchies are made of beside hosts.
-void add_tiers(std::string &text, const Places &places) {
+void add_tiers(std::string &text, const Places &places, const RackLines *lines) {
     for (const Partition &tier : places.tiers()) {
         if (tier == places.hosts()) continue;
         const bool is_finer = tier.groups() > places.hosts().groups();
-        append(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
+        append(text, "  %zu %s with %s ranks", tier.groups(), is_finer ? "nodes" : "racks",
                print_sizes(tier).c_str());
+        if (lines && !is_finer)
+            append(text, "; %.4g GB/s for all of a rack", lines->slowest_bytes_per_ns());
+        text += "\n";
     }
 }
 
@@ -140,7 +143,7 @@ void add_places(std::string &text, const Explanation &all) {
                speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ",
                speeds.far_bytes_per_ns,
                speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
-    add_tiers(text, *places);
+    add_tiers(text, *places, all.tables.links.racks.get());
     for (uint32_t number = 0; number < places->rings(); number++) {
         text += number == 0 ? "  rings go by" : "  rings=all also by";
         add_ring(text, places->ring(number));
@@ -172,6 +175,10 @@ void add_verdict(std::string &text, const ExplainedCandidate &candidate) {
         text.append("; ").append(candidate.why);
 }
 
+bool is_bound_by_racks(const Cost &cost) {
+    return cost.rack_ns > 0 && cost.rack_ns >= cost.wire_ns;
+}
+
 void add_candidate(std::string &text, const ExplainedCandidate &candidate, const Problem &problem) {
     using Verdict = ExplainedCandidate::Verdict;
     const Plan &plan = candidate.plan;
@@ -182,10 +189,10 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
         text.append(" cannot be: ").append(candidate.why).append("\n");
         return;
     }
-    append(text, " %9s: %s in %u %s and messages, %s computing, %s on the wire;",
+    append(text, " %9s: %s in %u %s and messages, %s computing, %s on the %s;",
            print_time(cost.time_ns).c_str(), print_time(cost.latency_ns + cost.messages_ns).c_str(),
            cost.rounds, cost.rounds == 1 ? "round" : "rounds", print_time(cost.compute_ns).c_str(),
-           print_time(cost.wire_ns).c_str());
+           print_time(cost.wire_ns).c_str(), is_bound_by_racks(cost) ? "line of a rack" : "wire");
     if (cost.correction != 1)
         append(text, " measured to take %.3g of what is counted;", cost.correction);
     append(text, " sends %s; %llu %s in %u %s", print_bytes(cost.wire_bytes).c_str(),

@@ -157,7 +157,7 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
 }
 
 const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem, StepCounts &counts,
-                             const NearLinks *links) {
+                             const SharedLinks &links) {
     CountedSteps steps{.collective = problem.collective,
                        .root = problem.root,
                        .is_lossless = problem.codec.is_lossless(),
@@ -171,9 +171,8 @@ static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem
                            const Tables &tables, StepCounts &counts,
                            std::vector<std::vector<Candidate>> &candidates) {
     for (size_t i = 0; i < problems.size(); i++)
-        candidates[i].push_back(
-            examine(algorithm, problems[i], tables,
-                    counted(algorithm, problems[i], counts, tables.near_links.get())));
+        candidates[i].push_back(examine(algorithm, problems[i], tables,
+                                        counted(algorithm, problems[i], counts, tables.links)));
 }
 
 Result<std::vector<std::vector<Candidate>>>

@@ -46,8 +46,7 @@ struct Tables {
     // A choice then takes no account of where the ranks are, and refuses algorithms whose sums
     // depend on it.
     bool is_reproducible = false;
-    // Between ranks of a host, where these are on GPUs; null: none are known.
-    std::shared_ptr<const NearLinks> near_links = nullptr;
+    SharedLinks links = {};
     // Of this very job, by which times are corrected; null: none are known.
     std::shared_ptr<const Corrections> corrections = nullptr;
 };
@@ -87,7 +86,7 @@ using StepCounts = std::map<CountedSteps, Result<Tally>>;
 // Counts them where they are not yet. The reference stays as long as `counts`. `links` as in tally;
 // equal ones in all calls with these `counts`.
 const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem, StepCounts &counts,
-                             const NearLinks *links = nullptr);
+                             const SharedLinks &links = {});
 
 // One for each algorithm for such a team that has the collective; `forced`, if it is not among
 // those that are chosen from, comes last.

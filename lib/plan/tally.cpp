@@ -1,5 +1,6 @@
 #include "plan/tally.hpp"
 
+#include "plan/rack_load.hpp"
 #include "schedule/place_codec.hpp"
 
 #include <algorithm>
@@ -199,7 +200,7 @@ double count_far_rounds(const Algorithm &algorithm, const Problem &problem,
 } // namespace
 
 // Hosts differ in their number of ranks: those of the counted ranks are looked at.
-Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const NearLinks *links) {
+Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const SharedLinks &links) {
     Tally t;
     Tallies tallies(algorithm, problem);
     std::set<size_t> hosts;
@@ -214,12 +215,18 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const Ne
     for (const size_t host : hosts) {
         const auto on_host = problem.places->hosts().ranks(host);
         QCCL_TRY(add_host(tallies, on_host, t));
-        if (links) QCCL_TRY(add_near_links(tallies, on_host, *links, t));
+        if (links.near) QCCL_TRY(add_near_links(tallies, on_host, *links.near, t));
     }
-    if (links && hosts.empty()) {
+    if (links.near && hosts.empty()) {
         std::vector<uint32_t> all(problem.ranks);
         std::iota(all.begin(), all.end(), 0U);
-        QCCL_TRY(add_near_links(tallies, all, *links, t));
+        QCCL_TRY(add_near_links(tallies, all, *links.near, t));
+    }
+    if (links.racks && problem.has_hosts()) {
+        QCCL_TRY(const RackLoad load,
+                 rack_load(algorithm, problem.collective, problem.team(), *links.racks));
+        t.rack_line_ns = load.outer_ns;
+        t.inner_rack_line_ns = load.inner_ns;
     }
     t.far_rounds = count_far_rounds(algorithm, problem, t.mean);
     return t;

@@ -6,7 +6,7 @@
 #include "base/types.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
-#include "plan/near_links.hpp"
+#include "plan/shared_links.hpp"
 
 #include <cstdint>
 
@@ -53,11 +53,12 @@ struct Tally {
     // of a chunk, for what travels with the call's codec and with the inner tiers'; and the slowest
     // of those that are used, for each byte that it carries. 0: unknown.
     double near_line_ns = 0, inner_near_line_ns = 0, near_hop_ns = 0;
+    // Where lines of racks are known: what the busiest takes for each byte of a chunk, likewise.
+    double rack_line_ns = 0, inner_rack_line_ns = 0;
 };
 
-// `links`: between ranks of a host; null: they are not known. An error says why there is no such
-// schedule.
+// An error says why there is no such schedule.
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem,
-                    const NearLinks *links = nullptr);
+                    const SharedLinks &links = {});
 
 } // namespace qccl

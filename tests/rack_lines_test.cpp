@@ -1,0 +1,153 @@
+// plan: what crosses the lines between racks is counted on the schedules, and decides.
+#include "plan_kit.hpp"
+
+#include "codec/chunk.hpp"
+#include "coll/algorithm.hpp"
+#include "plan/rack_load.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace qccl;
+using namespace qtest;
+
+namespace {
+
+// Racks of as many hosts of as many ranks.
+std::vector<Whereabouts> spots_in(uint32_t racks, uint32_t hosts, uint32_t ranks) {
+    std::vector<Whereabouts> spots;
+    for (uint32_t host = 0; host < racks * hosts; host++)
+        spots.insert(spots.end(), ranks, {.host = host, .rack = host / hosts});
+    return spots;
+}
+
+// Each of which has a line to one network.
+RackLines lines_of(const std::vector<Whereabouts> &spots, double byte_ns = 1) {
+    RackLines lines{.parent = {0}, .byte_ns = {0}, .rack_of = {}};
+    for (const Whereabouts &spot : spots) {
+        lines.rack_of.push_back(1 + spot.rack);
+        lines.parent.resize(std::max<size_t>(lines.parent.size(), 2 + spot.rack));
+        lines.byte_ns.resize(lines.parent.size(), byte_ns);
+    }
+    return lines;
+}
+
+// Of all ranks' schedules, what the busiest rack sends to or receives from others.
+double most_chunks(const Algorithm &algorithm, Collective collective, const Team &team,
+                   const std::vector<Whereabouts> &spots) {
+    std::vector<double> up(1 + spots.back().rack), down(up.size());
+    for (uint32_t rank = 0; rank < team.size; rank++) {
+        Team own = team;
+        own.rank = rank;
+        const auto author = emit(algorithm, collective, own);
+        CHECK_OK(author);
+        for (const Step &step : author->steps) {
+            const uint32_t from = spots[rank].rack, to = spots[step.peer].rack;
+            if (step.verb != Verb::send || from == to) continue;
+            up[from]++;
+            down[to]++;
+        }
+    }
+    return std::max(*std::ranges::max_element(up), *std::ranges::max_element(down));
+}
+
+// However many ranks there are, of which not all are counted.
+void the_sample_speaks_for_all() {
+    for (const auto &[racks, hosts, ranks] :
+         {std::tuple(2U, 4U, 1U), {3U, 5U, 2U}, {2U, 32U, 8U}, {7U, 9U, 8U}}) {
+        const auto spots = spots_in(racks, hosts, ranks);
+        const Places places(spots);
+        const Team team{.size = places.ranks(), .root = 1, .places = &places};
+        for (const Algorithm &algorithm : algorithms_for(team))
+            for (const Collective collective : collectives_of(algorithm)) {
+                const auto load = rack_load(algorithm, collective, team, lines_of(spots));
+                CHECK_OK(load);
+                const double all = most_chunks(algorithm, collective, team, spots);
+                CHECK(all > 0);
+                CHECK(std::abs((load->outer_ns + load->inner_ns) / all - 1) < 0.02);
+            }
+    }
+}
+
+// Two sites of two racks each: what goes from site to site crosses three lines' worth of networks.
+void what_contains_racks_has_lines_too() {
+    const auto spots = spots_in(4, 1, 1);
+    const Places places(spots);
+    const Team team{.size = 4, .places = &places};
+    RackLines lines{.parent = {0, 0, 1, 1, 0, 4, 4},
+                    .byte_ns = {0, 10, 1, 1, 10, 1, 1},
+                    .rack_of = {2, 3, 5, 6}};
+    const auto chunks = [&](const char *algorithm) {
+        const auto load = rack_load(algorithm_of(algorithm), Collective::all_gather, team, lines);
+        CHECK_OK(load);
+        return load->outer_ns;
+    };
+    // Of four ranks' values two are on each side; along a ring three cross each line.
+    CHECK_EQ(chunks("oneshot"), 4 * 10.0);
+    CHECK_EQ(chunks("ring"), 3 * 10.0);
+    std::ranges::fill(lines.byte_ns, 1);
+    CHECK_EQ(chunks("oneshot"), 4.0);
+    lines.byte_ns = {0, 0, 1, 1, 0, 1, 1};
+    CHECK_EQ(chunks("oneshot"), 3.0);
+}
+
+// Between racks of four hosts direct sends half of all, a hierarchy what one host would.
+void what_crosses_slow_lines_decides() {
+    const Places places(spots_in(2, 4, 1));
+    Problem problem = all_reduce(16 << 20, 8, DataType::float32, "int8");
+    problem.places = &places;
+    Tables wide = tables;
+    wide.speeds.far_bytes_per_ns = 1.25;
+    CHECK_EQ(spec(choose(problem, wide)->algorithm), "direct");
+    Tables narrow = wide;
+    Settings settings;
+    settings.rack_rate = 125'000'000;
+    take_settings(settings, &places, narrow.links);
+    const auto by = [&](const char *algorithm) {
+        const auto plan = choose(problem, narrow, algorithm_of(algorithm));
+        CHECK_OK(plan);
+        return plan->cost;
+    };
+    const auto vector = static_cast<double>(encoded_bytes(problem.codec, problem.type, 16 << 20));
+    CHECK(std::abs(by("direct").rack_ns / (4 * vector / 0.125) - 1) < 0.01);
+    CHECK(std::abs(by("hierarchy").rack_ns / (vector / 0.125) - 1) < 0.01);
+    CHECK_EQ(by("direct").wire_ns, by("direct").rack_ns);
+    const auto plan = choose(problem, narrow);
+    CHECK_OK(plan);
+    CHECK(plan->cost.rack_ns < 1.01 * by("hierarchy").rack_ns);
+    const auto text = explain_in_text(problem, narrow);
+    CHECK_OK(text);
+    CHECK(text->find("2 racks with 4 and 4 ranks; 0.125 GB/s for all of a rack\n") !=
+          std::string::npos);
+    CHECK(text->find(" ms on the line of a rack;") != std::string::npos);
+    // A rate that was not measured is as doubtful as that of hosts.
+    narrow.speeds.far_rate_source = RateSource::stated;
+    CHECK(by("direct").slow_network_ns > 3.9 * by("direct").time_ns);
+}
+
+void racks_that_are_one_have_no_line() {
+    Settings settings;
+    settings.rack_rate = 125'000'000;
+    SharedLinks links;
+    const Places one(spots_in(1, 4, 2));
+    take_settings(settings, &one, links);
+    take_settings(settings, nullptr, links);
+    CHECK(!links.racks);
+    const Places two(spots_in(2, 1, 2));
+    take_settings({}, &two, links);
+    CHECK(!links.racks);
+    take_settings(settings, &two, links);
+    CHECK(links.racks && links.racks->slowest_bytes_per_ns() == 0.125);
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        QTEST(the_sample_speaks_for_all),
+        QTEST(what_contains_racks_has_lines_too),
+        QTEST(what_crosses_slow_lines_decides),
+        QTEST(racks_that_are_one_have_no_line),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
