@@ -140,6 +140,14 @@ class Table(unittest.TestCase):
         self.assertIsNone(alone["speedup_vs_lossless"])
 
 
+    def test_no_part_of_a_path_is_negative(self):
+        # Where calls overlap, the path to the end of one need not lead through the end of the one before.
+        for words in (("all_gather", "--algo", "oneshot", "-b", "16M", "-e", "16M"), ("broadcast", "--algo", "direct", "-b", "4K", "-e", "4K")):
+            row = rows_of(*words, "--hosts", "2,2", "--cores", "2")[0]
+            self.assertGreaterEqual(min(row["critical_path_us"].values()), 0, row)
+            self.assertAlmostEqual(sum(row["critical_path_us"].values()), row["time_us"], delta=row["time_us"] * 1e-9)
+
+
 class Exports(unittest.TestCase):
     def export(self, option, *words):
         with tempfile.TemporaryDirectory() as folder:

@@ -55,12 +55,14 @@ private:
     double bytes_, piece_;
 };
 
-// Of calls between the two.
-inline PathTimes mean_of(const PathTimes &begin, const PathTimes &end, double calls) {
-    return {.compute_ns = (end.compute_ns - begin.compute_ns) / calls,
-            .handling_ns = (end.handling_ns - begin.handling_ns) / calls,
-            .wire_ns = (end.wire_ns - begin.wire_ns) / calls,
-            .latency_ns = (end.latency_ns - begin.latency_ns) / calls};
+// So many ns of a path that consists of the same parts. The path to the end of several calls need
+// not lead through the ends of those before, so that no part of it can be taken off.
+inline PathTimes share_of(const PathTimes &path, double ns) {
+    const double share = path.sum() > 0 ? ns / path.sum() : 0;
+    return {.compute_ns = share * path.compute_ns,
+            .handling_ns = share * path.handling_ns,
+            .wire_ns = share * path.wire_ns,
+            .latency_ns = share * path.latency_ns};
 }
 
 // The first rank of a class.
@@ -82,7 +84,6 @@ struct SimulatedNode {
     bool is_woken = false, has_call = false;
     double pieces_ns = 0;  // of messages that have not come whole: still to be handled
     PathTimes path;        // until now, or until it had nothing to do
-    PathTimes counted;     // until the first call that counts
     double since_ns = 0;   // that it has been busy, or has not
     double counted_ns = 0; // the first call that counts began
     double busy_ns = 0, finish_ns = 0;

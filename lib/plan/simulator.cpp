@@ -72,7 +72,7 @@ public:
             const double took = (node.finish_ns - node.counted_ns) / counted;
             if (i != 0 && took <= s.time_ns) continue;
             s.time_ns = took;
-            s.critical = mean_of(node.counted, node.path, counted);
+            s.critical = share_of(node.path, took);
         }
         for (uint32_t i = 0; i < busy_.size(); i++) {
             const RankClasses::Link &link = classes_.links[i];
@@ -147,9 +147,7 @@ private:
         const auto number = static_cast<size_t>(&node - nodes_.data());
         if (node.since_ns < now()) node.path = waker_[number];
         node.since_ns = now();
-        if (node.rank.call() + 1 != options_.lead_in) return;
-        node.counted = node.path;
-        node.counted_ns = now();
+        if (node.rank.call() + 1 == options_.lead_in) node.counted_ns = now();
     }
 
     void begin_work(uint32_t number, SimulatedNode &node) {
