@@ -180,26 +180,24 @@ Term term_of(const Nest &nest, const Choices &choices, uint32_t level, uint32_t 
     for (const uint32_t part : nest.parts(level, group))
         members.push_back(level == 0 ? Term{.rank = part}
                                      : term_of(nest, choices, level - 1, part, route));
-    const auto ranks = nest.members(level, group, route);
-    const auto end = std::find(ranks.begin(), ranks.end(), nest.carrier(level, group, route));
+    const auto size = static_cast<uint32_t>(members.size());
     return phases_of(nest, choices, level)
-        .fold(std::move(members), static_cast<uint32_t>(end - ranks.begin()));
+        .fold(std::move(members), nest.carrier_place(level, route) % size);
 }
 
 // Contributions in all partial sums that are encoded at the level, in units of all contributions of
 // a result.
 double encoded_at(const Team &t, const Nest &nest, const Choices &choices,
                   const std::vector<Route> &routes, uint32_t level) {
+    std::map<uint32_t, double> routes_by_place;
+    for (const Route &route : routes) routes_by_place[nest.carrier_place(level, route)]++;
     double total = 0;
-    for (const Route &route : routes)
-        for (uint32_t group = 0; group < nest.groups(level); group++) {
-            const auto ranks = nest.members(level, group, route);
-            const auto end =
-                std::find(ranks.begin(), ranks.end(), nest.carrier(level, group, route));
-            total += phases_of(nest, choices, level)
-                         .encoded(nest.weights(level, group),
-                                  static_cast<uint32_t>(end - ranks.begin()));
-        }
+    for (uint32_t group = 0; group < nest.groups(level); group++) {
+        const auto weights = nest.weights(level, group);
+        for (const auto &[place, times] : routes_by_place)
+            total += times * phases_of(nest, choices, level)
+                                 .encoded(weights, place % static_cast<uint32_t>(weights.size()));
+    }
     return total / static_cast<double>(routes.size()) / t.size;
 }
 

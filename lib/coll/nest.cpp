@@ -68,6 +68,11 @@ uint32_t Nest::carrier(uint32_t level, uint32_t group, const Route &route) const
     return level == 0 ? part : carrier(level - 1, part, route);
 }
 
+uint32_t Nest::carrier_place(uint32_t level, const Route &route) const {
+    const bool is_shared = !is_top(level) && !route.shares.empty();
+    return is_shared ? route.shares[level] : place(level, route.owner);
+}
+
 std::vector<uint32_t> Nest::weights(uint32_t level, uint32_t group) const {
     std::vector<uint32_t> all;
     for (const uint32_t part : parts(level, group))

@@ -33,6 +33,8 @@ public:
     std::vector<uint32_t> places(uint32_t level, const Route &route) const;
     // The member that deals with the chunk also at the level above; at the top home().
     uint32_t carrier(uint32_t level, uint32_t group, const Route &route) const;
+    // Its place among the members, modulo their number: the same for all groups of the level.
+    uint32_t carrier_place(uint32_t level, const Route &route) const;
     // Of the group that the owner is in, the member that is the owner or has its part.
     uint32_t home(uint32_t level, const Route &route) const;
     bool is_home(uint32_t level, uint32_t group, const Route &route) const {
