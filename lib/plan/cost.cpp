@@ -167,8 +167,7 @@ public:
           // one; the root of a broadcast waits for no rank.
           is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
           far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()),
-          rounds_(algorithm.rounds(problem.collective, problem.team())),
-          near_rounds_(rounds_ - std::min<double>(rounds_, tally.far_rounds)),
+          near_rounds_(tally.rounds - std::min<double>(tally.rounds, tally.far_rounds)),
           host_rate_(speeds.far_bytes_per_ns), rank_rate_(speeds.far_rank_bytes_per_ns) {}
 
     Cost cost() const {
@@ -229,12 +228,9 @@ private:
     }
 
     void count(Cost &c) const {
-        const Team team = problem_.team();
-        const bool is_lossless = problem_.codec.is_lossless();
-        c.rounds = rounds_;
-        c.noise = is_lossless ? 0 : algorithm_.noise(problem_.collective, team);
-        c.inner_noise =
-            inner_.is_lossless() ? 0 : algorithm_.inner_noise(problem_.collective, team);
+        c.rounds = tally_.rounds;
+        c.noise = problem_.codec.is_lossless() ? 0 : tally_.noise;
+        c.inner_noise = inner_.is_lossless() ? 0 : tally_.inner_noise;
         c.summands = reduces(problem_.collective) ? problem_.ranks : 1;
         c.wire_bytes =
             static_cast<uint64_t>(bytes().of(tally_.busiest.sends, tally_.busiest.inner_sends));
@@ -296,7 +292,7 @@ private:
     // of ranks there are more turns than one rank has.
     double lanes_ns() const {
         if (geometry_.instances <= geometry_.lanes) return 0;
-        const double chains = rounds_ / std::max<double>(1, tally_.turns),
+        const double chains = tally_.rounds / std::max<double>(1, tally_.turns),
                      computing = chains * computing_ns(tally_.busiest) / instances();
         const double segment_bytes = bytes().outer / instances();
         const auto hop = [&](const LinkSpeeds &link) {
@@ -319,7 +315,6 @@ private:
     const double sharers_, waiting_;
     const bool is_work_shared_;
     const LinkSpeeds far_, near_;
-    const uint32_t rounds_;
     const double near_rounds_;
     double host_rate_, rank_rate_; // in bytes a nanosecond; the second 0: the host's
     double rate_factor_ = 1;       // of what the lines of racks are known to have

@@ -186,22 +186,23 @@ Done add_near_links(Tallies &tallies, std::span<const uint32_t> ranks, const Nea
     return {};
 }
 
-double count_far_rounds(const Algorithm &algorithm, const Problem &problem,
-                        const ChunkCounts &mean) {
+double count_far_rounds(const Algorithm &algorithm, const Problem &problem, const Tally &t) {
     if (!problem.has_hosts()) return 0;
-    const Team team = problem.team();
-    const uint32_t rounds = algorithm.rounds(problem.collective, team);
     if (const auto counted = algorithm.row().outer_rounds)
-        return std::min(rounds, counted(problem.collective, team, algorithm.choices()));
-    const double messages = mean.sends + mean.recvs, far = mean.far_sends + mean.far_recvs;
-    return messages == 0 ? 0 : std::ceil(rounds * far / messages);
+        return std::min(t.rounds, counted(problem.collective, problem.team(), algorithm.choices()));
+    const double messages = t.mean.sends + t.mean.recvs, far = t.mean.far_sends + t.mean.far_recvs;
+    return messages == 0 ? 0 : std::ceil(t.rounds * far / messages);
 }
 
 } // namespace
 
 // Hosts differ in their number of ranks: those of the counted ranks are looked at.
 Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const SharedLinks &links) {
+    const Team team = problem.team();
     Tally t;
+    t.rounds = algorithm.rounds(problem.collective, team);
+    t.noise = algorithm.noise(problem.collective, team);
+    t.inner_noise = algorithm.inner_noise(problem.collective, team);
     Tallies tallies(algorithm, problem);
     std::set<size_t> hosts;
     const std::vector<uint32_t> ranks = ranks_to_count(problem);
@@ -223,12 +224,11 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const Sh
         QCCL_TRY(add_near_links(tallies, all, *links.near, t));
     }
     if (links.racks && problem.has_hosts()) {
-        QCCL_TRY(const RackLoad load,
-                 rack_load(algorithm, problem.collective, problem.team(), *links.racks));
+        QCCL_TRY(const RackLoad load, rack_load(algorithm, problem.collective, team, *links.racks));
         t.rack_line_ns = load.outer_ns;
         t.inner_rack_line_ns = load.inner_ns;
     }
-    t.far_rounds = count_far_rounds(algorithm, problem, t.mean);
+    t.far_rounds = count_far_rounds(algorithm, problem, t);
     return t;
 }
 

@@ -43,8 +43,10 @@ struct ChunkCounts {
 struct Tally {
     uint32_t chunks = 0; // that the algorithm cuts the tensor into
     uint32_t outbox = 0;
-    uint32_t turns = 0;        // how often the busiest rank waits for messages
-    ChunkCounts busiest, mean; // over the ranks; of the busiest, each count by itself
+    uint32_t turns = 0;                // how often the busiest rank waits for messages
+    uint32_t rounds = 0;               // as the algorithm's row has them
+    double noise = 0, inner_noise = 0; // likewise
+    ChunkCounts busiest, mean;         // over the ranks; of the busiest, each count by itself
     // The most of all ranks of a host together, to other hosts, and of that with the inner codec.
     double host_sends = 0, host_inner_sends = 0;
     uint32_t far_peers = 0; // the most ranks of other hosts that a rank sends to
