@@ -82,6 +82,11 @@ class Explanations(unittest.TestCase):
         self.assertEqual(ring["bytes_by_link"]["tcp"], ring["bytes_by_link"]["shared_memory"])
         self.assertEqual(ring["wire_bytes"] * 4, sum(ring["bytes_by_link"].values()))
 
+    def test_a_cut_that_settings_say_is_told(self):
+        for env, told in (({}, False), ({"QCCL_SEGMENT": "64K"}, True), ({"QCCL_LANES": "1"}, True)):
+            said = info("explain", "all_reduce", "--bytes", "64M", "--hosts", "1,1,1,1", "--rate", "1gbit", env=env).stdout
+            self.assertEqual("  cut as settings or the plan say; " in said, told, said)
+
     def test_a_rack_has_one_line(self):
         # Of eight hosts' values half has to cross by direct, in each direction.
         slow = "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"

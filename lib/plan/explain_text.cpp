@@ -225,6 +225,9 @@ std::string print_text(const Explanation &all, bool shows_places) {
         add_places(text, all);
     if (all.tables.speeds.shares_cores())
         append(text, "  %.3g ranks share a core\n", all.tables.speeds.ranks_per_core);
+    if (all.tables.limits != all.tables.usual_limits)
+        text += "  cut as settings or the plan say; times and bytes are of the usual cut, by which "
+                "algorithms are chosen\n";
     for (const ExplainedCandidate &candidate : all.candidates)
         add_candidate(text, candidate, all.planned);
     return text + all.reason() + "\n";

@@ -23,6 +23,8 @@ struct ShapeLimits {
     uint64_t parts = 0;       // 0, or how many instances there shall be; then segment_bytes is not
                               // heard. As many as the grain allows, and more if the arena is small
     uint32_t max_lanes = 1;   // instances in flight
+
+    bool operator==(const ShapeLimits &) const = default;
 };
 
 // Into what somebody wants one call cut; 0: not said.
