@@ -14,7 +14,7 @@ import sys
 ROOT, FOLDER, MESON = sys.argv[1:]
 SKIP = 77
 OPTIONS = ["-Dfuzz=true", "-Dtests=false", "-Dperf=false", "-Dmpi=disabled", "-Dbuildtype=debugoptimized",
-           "-Db_sanitize=address,undefined", "-Db_lundef=false"]
+           "-Doptimization=1", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dcuda=disabled", "-Dhip=disabled"]
 STOP = {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
@@ -40,4 +40,5 @@ def run(*command):
 skip_where_missing()
 if not (pathlib.Path(FOLDER) / "build.ninja").is_file():
     run(MESON, "setup", FOLDER, ROOT, *OPTIONS)
-run(MESON, "test", "-C", FOLDER, "--suite", "smoke", "--print-errorlogs")
+run("ninja", "-C", FOLDER, "smoke_fuzzers")
+run(MESON, "test", "-C", FOLDER, "--no-rebuild", "--suite", "smoke", "--print-errorlogs")
