@@ -155,6 +155,18 @@ void racks_have_lines() {
     CHECK(sites->parent == std::vector<uint32_t>({0, 0, 1, 1, 0, 4, 4}));
     CHECK(sites->byte_ns[1] > 4 * sites->byte_ns[2]);
     CHECK(!lines("4 x node() net:10gbit"));
+    // A file may have two networks that nothing contains.
+    JobTopology job = job_of("2 x rack(2 x node() net:10gbit) net:tcp:1gbit");
+    Graph graph;
+    for (Vertex vertex : job.graph.vertices()) {
+        if (vertex.kind == VertexKind::network) vertex.parent = no_vertex;
+        graph.add(std::move(vertex));
+    }
+    for (const Link &link : job.graph.links()) graph.connect(link);
+    job.graph = std::move(graph);
+    const auto apart = shared_links(job).racks;
+    CHECK(apart && apart->parent == std::vector<uint32_t>({0, 0, 0}));
+    CHECK(apart->byte_ns == two->byte_ns);
     CHECK(!lines("node(2 gpu)"));
     const Graph machine = *parse_synthetic("node(2 core)");
     const std::vector<JobMachine> machines = {{&machine, "a", "east"}, {&machine, "b", "west"}};

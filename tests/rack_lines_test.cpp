@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace qccl;
 using namespace qtest;
@@ -51,21 +52,46 @@ double most_chunks(const Algorithm &algorithm, Collective collective, const Team
     return std::max(*std::ranges::max_element(up), *std::ranges::max_element(down));
 }
 
+void check_sample(const std::vector<Whereabouts> &spots, const Places &places, size_t most_steps) {
+    const Team team{.size = places.ranks(), .root = 1, .places = &places};
+    for (const Algorithm &algorithm : algorithms_for(team))
+        for (const Collective collective : collectives_of(algorithm)) {
+            const auto load = rack_load(algorithm, collective, team, lines_of(spots), most_steps);
+            CHECK_OK(load);
+            const double all = most_chunks(algorithm, collective, team, spots);
+            CHECK(all > 0);
+            CHECK(std::abs(*load / all - 1) < 0.02);
+        }
+}
+
 // However many ranks there are, of which not all are counted.
 void the_sample_speaks_for_all() {
     for (const auto &[racks, hosts, ranks] :
-         {std::tuple(2U, 4U, 1U), {3U, 5U, 2U}, {2U, 32U, 8U}, {7U, 9U, 8U}}) {
+         {std::tuple(2U, 4U, 1U), {3U, 5U, 2U}, {2U, 32U, 8U}, {7U, 9U, 8U}, {2U, 32U, 6U}}) {
         const auto spots = spots_in(racks, hosts, ranks);
-        const Places places(spots);
-        const Team team{.size = places.ranks(), .root = 1, .places = &places};
-        for (const Algorithm &algorithm : algorithms_for(team))
-            for (const Collective collective : collectives_of(algorithm)) {
-                const auto load = rack_load(algorithm, collective, team, lines_of(spots));
-                CHECK_OK(load);
-                const double all = most_chunks(algorithm, collective, team, spots);
-                CHECK(all > 0);
-                CHECK(std::abs((load->outer_ns + load->inner_ns) / all - 1) < 0.02);
-            }
+        check_sample(spots, Places(spots), 1 << 17);
+    }
+}
+
+// A ring may begin in the middle of a rack, and others leave racks elsewhere.
+void ranks_where_rings_leave_a_rack_are_counted() {
+    const auto spots = spots_in(2, 8, 4);
+    const auto turned = [&](uint32_t by) {
+        std::vector<uint32_t> ring(spots.size());
+        std::iota(ring.begin(), ring.end(), 0U);
+        std::ranges::rotate(ring, ring.begin() + by);
+        std::ranges::rotate(ring, std::ranges::find(ring, 0U));
+        return ring;
+    };
+    std::vector<uint32_t> back = turned(0);
+    std::ranges::reverse(back.begin() + 1, back.end());
+    std::vector<uint32_t> other = turned(0);
+    std::swap(other[31], other[17]);
+    std::swap(other[32], other[44]);
+    // So many steps of the most that an algorithm has here, 24,000.
+    for (const size_t most_steps : {size_t{8000}, size_t{4000}}) {
+        check_sample(spots, Places(spots, {back, other}), most_steps);
+        check_sample(spots, Places(spots, {other, turned(0), back}), most_steps);
     }
 }
 
@@ -80,7 +106,7 @@ void what_contains_racks_has_lines_too() {
     const auto chunks = [&](const char *algorithm) {
         const auto load = rack_load(algorithm_of(algorithm), Collective::all_gather, team, lines);
         CHECK_OK(load);
-        return load->outer_ns;
+        return *load;
     };
     // Of four ranks' values two are on each side; along a ring three cross each line.
     CHECK_EQ(chunks("oneshot"), 4 * 10.0);
@@ -138,15 +164,20 @@ void racks_that_are_one_have_no_line() {
     CHECK(!links.racks);
     take_settings(settings, &two, links);
     CHECK(links.racks && links.racks->slowest_bytes_per_ns() == 0.125);
+    // Lines that are known stay where they are.
+    links.racks = std::make_shared<const RackLines>(
+        RackLines{.parent = {0, 0, 1, 1}, .byte_ns = {0, 10, 1, 1}, .rack_of = {2, 2, 3, 3}});
+    take_settings(settings, &two, links);
+    CHECK(links.racks->parent == std::vector<uint32_t>({0, 0, 1, 1}));
+    CHECK(links.racks->byte_ns == std::vector<double>({0, 8, 8, 8}));
 }
 
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(the_sample_speaks_for_all),
-        QTEST(what_contains_racks_has_lines_too),
-        QTEST(what_crosses_slow_lines_decides),
+        QTEST(the_sample_speaks_for_all),         QTEST(ranks_where_rings_leave_a_rack_are_counted),
+        QTEST(what_contains_racks_has_lines_too), QTEST(what_crosses_slow_lines_decides),
         QTEST(racks_that_are_one_have_no_line),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

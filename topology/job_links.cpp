@@ -214,17 +214,29 @@ std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
     return std::make_shared<const NearLinks>(std::move(found));
 }
 
+// The network that contains this one, or, where a file has several that nothing contains, one
+// before it that it is linked to; of the first network itself.
+uint32_t network_around(const Graph &graph, uint32_t network) {
+    const uint32_t parent = graph.vertex(network).parent;
+    if (parent != no_vertex) return parent;
+    for (const uint32_t number : graph.links_of(network)) {
+        const uint32_t other = graph.link(number).other(network);
+        if (other < network && graph.vertex(other).kind == VertexKind::network) return other;
+    }
+    return graph.of_kind(VertexKind::network).front();
+}
+
 std::shared_ptr<const RackLines> rack_lines(const JobTopology &job) {
     RackLines lines;
     std::map<uint32_t, uint32_t> numbers; // by vertex
     for (const uint32_t vertex : job.graph.of_kind(VertexKind::network)) {
-        const uint32_t around = job.graph.vertex(vertex).parent;
+        const uint32_t around = network_around(job.graph, vertex);
         double rate = 0;
         for (const uint32_t number : job.graph.links_of(vertex))
             if (const Link &link = job.graph.link(number); link.other(vertex) == around)
                 rate += sustained(link);
-        const auto own = numbers.emplace(vertex, static_cast<uint32_t>(numbers.size())).first;
-        lines.parent.push_back(around == no_vertex ? own->second : numbers.at(around));
+        numbers.emplace(vertex, static_cast<uint32_t>(numbers.size()));
+        lines.parent.push_back(numbers.at(around));
         lines.byte_ns.push_back(rate > 0 ? 1 / rate : 0);
     }
     for (const uint32_t place : job.places) {

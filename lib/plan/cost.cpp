@@ -177,7 +177,7 @@ public:
         return c;
     }
 
-    // With the rates between hosts so many times as high.
+    // Returns the time that the call takes if hosts and racks have so many times their rates.
     double time_ns(Cost c, double times) const {
         Estimate other = *this;
         other.host_rate_ *= times;
@@ -222,10 +222,7 @@ private:
     double near_line_ns() const {
         return tally_.near_line_ns * bytes().outer + tally_.inner_near_line_ns * bytes().inner;
     }
-    double rack_line_ns() const {
-        return (tally_.rack_line_ns * bytes().outer + tally_.inner_rack_line_ns * bytes().inner) /
-               rate_factor_;
-    }
+    double rack_line_ns() const { return tally_.rack_line_ns * bytes().outer / rate_factor_; }
 
     void count(Cost &c) const {
         c.rounds = tally_.rounds;
@@ -317,7 +314,7 @@ private:
     const LinkSpeeds far_, near_;
     const double near_rounds_;
     double host_rate_, rank_rate_; // in bytes a nanosecond; the second 0: the host's
-    double rate_factor_ = 1;       // of what the lines of racks are known to have
+    double rate_factor_ = 1;       // by which the lines of racks are taken to be faster
 };
 
 } // namespace

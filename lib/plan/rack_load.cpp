@@ -2,109 +2,109 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
 
 namespace qccl {
 
 namespace {
 
-// Chunks on a network's line to the network around it.
-struct LineSends {
-    double outer = 0, inner = 0;
-};
-
+// Chunks on each network's line to the network around it.
 class LineLoads {
 public:
     explicit LineLoads(const RackLines &lines)
         : lines_(lines), up_(lines.parent.size()), down_(lines.parent.size()) {}
 
-    // The rank's schedule, as so many ranks' like it.
-    void add(uint32_t rank, const Schedule &author, double alike) {
+    // Counts the rank's sends so many times.
+    void add(uint32_t rank, const Schedule &author, double weight) {
         for (const Step &step : author.steps)
             if (step.verb == Verb::send)
-                add_send(lines_.rack_of[rank], lines_.rack_of[step.peer],
-                         step.has(Step::inner) ? &LineSends::inner : &LineSends::outer, alike);
+                add_send(lines_.rack_of[rank], lines_.rack_of[step.peer], weight);
     }
 
-    RackLoad busiest() const {
-        RackLoad most;
+    double busiest_ns() const {
+        double most = 0;
         for (size_t line = 0; line < up_.size(); line++)
-            for (const LineSends &sends : {up_[line], down_[line]}) {
-                const double byte_ns = lines_.byte_ns[line];
-                if (byte_ns * (sends.outer + sends.inner) > most.outer_ns + most.inner_ns)
-                    most = {byte_ns * sends.outer, byte_ns * sends.inner};
-            }
+            most = std::max(most, lines_.byte_ns[line] * std::max(up_[line], down_[line]));
         return most;
     }
 
 private:
-    // Networks stand before those that they contain: the one that stands later is left first.
-    void add_send(uint32_t from, uint32_t to, double LineSends::*codec, double times) {
+    // A network's number is greater than its parent's, so the greater of two networks never
+    // contains the other.
+    void add_send(uint32_t from, uint32_t to, double weight) {
         while (from != to) {
-            uint32_t &inside = from > to ? from : to;
-            (from > to ? up_ : down_)[inside].*codec += times;
-            inside = lines_.parent[inside];
+            if (from > to) {
+                up_[from] += weight;
+                from = lines_.parent[from];
+            } else {
+                down_[to] += weight;
+                to = lines_.parent[to];
+            }
         }
     }
 
     const RackLines &lines_;
-    std::vector<LineSends> up_, down_; // by network
+    std::vector<double> up_, down_; // by network
 };
 
-// Of the ranks of a rack, in the order in which rings pass them, those whose schedules are written:
-// the first and the last, which alone send to other racks along rings, the root, and some of the
-// others. An odd distance between these meets all places within hosts.
-class Sample {
-public:
-    Sample(const std::vector<uint32_t> &ranks, uint32_t root, size_t most) {
-        for (const uint32_t rank : ranks)
-            (rank == ranks.front() || rank == ranks.back() || rank == root ? alone_ : others_)
-                .push_back(rank);
-        constexpr size_t least = 2;
-        most = std::max(least, most);
-        if (others_.size() > most) distance_ = (others_.size() / most) | 1;
+// The ranks whose schedules differ from those of their neighbours: the root, and those that send to
+// another rack along a ring.
+std::set<uint32_t> ranks_apart(const Team &team, const RackLines &lines) {
+    std::set<uint32_t> apart = {team.root};
+    for (uint32_t number = 0; team.places && number < team.places->rings(); number++) {
+        const std::span<const uint32_t> ring = team.places->ring(number);
+        for (size_t i = 0; i < ring.size(); i++) {
+            const uint32_t rank = ring[i], next = ring[(i + 1) % ring.size()];
+            if (lines.rack_of[rank] != lines.rack_of[next]) apart.insert({rank, next});
+        }
     }
+    return apart;
+}
 
-    // Calls take(rank, ranks that it speaks for).
-    template <class Take> Done each(Take take) const {
-        for (const uint32_t rank : alone_) QCCL_TRY(take(rank, 1.0));
-        const size_t taken = (others_.size() + distance_ - 1) / distance_;
-        for (size_t i = 0; i < taken; i++)
-            QCCL_TRY(take(others_[i * distance_],
-                          static_cast<double>(others_.size()) / static_cast<double>(taken)));
-        return {};
-    }
-
-private:
-    std::vector<uint32_t> alone_, others_;
-    size_t distance_ = 1;
-};
+// The distance between the ranks of a rack that speak for the others. It has no factor in common
+// with the number of ranks on a host, so that all places within hosts are met.
+size_t sample_distance(size_t ranks, size_t most, size_t ranks_of_host) {
+    constexpr size_t least = 2;
+    size_t distance = ranks / std::max(least, most);
+    if (distance < 2) return 1;
+    while (std::gcd(distance, ranks_of_host) != 1) distance++;
+    return distance;
+}
 
 } // namespace
 
-Result<RackLoad> rack_load(const Algorithm &algorithm, Collective collective, const Team &team,
-                           const RackLines &lines) {
-    std::map<uint32_t, std::vector<uint32_t>> racks; // ranks by network, in the order of rings
-    for (uint32_t position = 0; position < team.size; position++) {
-        const uint32_t rank = team.rank_at(position);
-        racks[lines.rack_of[rank]].push_back(rank);
-    }
+Result<double> rack_load(const Algorithm &algorithm, Collective collective, const Team &team,
+                         const RackLines &lines, size_t most_steps) {
     const auto author = [&](uint32_t rank) {
         Team own = team;
         own.rank = rank;
         return emit(algorithm, collective, own);
     };
-    // Enough for all ranks' schedules where they are short, as trees' are, or the team is small.
-    constexpr size_t most_steps = size_t{1} << 17;
-    QCCL_TRY(const Schedule usual, author(team.rank_at(team.size / 2)));
-    const size_t most = most_steps / (std::max<size_t>(1, usual.steps.size()) * racks.size());
     LineLoads loads(lines);
-    for (const auto &[rack, ranks] : racks)
-        QCCL_TRY(Sample(ranks, team.root, most).each([&](uint32_t rank, double alike) -> Done {
-            QCCL_TRY(const Schedule own, author(rank));
-            loads.add(rank, own, alike);
-            return {};
-        }));
-    return loads.busiest();
+    const auto count = [&](uint32_t rank, double weight) -> Done {
+        QCCL_TRY(const Schedule own, author(rank));
+        loads.add(rank, own, weight);
+        return {};
+    };
+    const std::set<uint32_t> apart = ranks_apart(team, lines);
+    std::map<uint32_t, std::vector<uint32_t>> alike; // the others, by network, in a ring's order
+    for (uint32_t position = 0; position < team.size; position++) {
+        const uint32_t rank = team.rank_at(position);
+        if (!apart.contains(rank)) alike[lines.rack_of[rank]].push_back(rank);
+    }
+    for (const uint32_t rank : apart) QCCL_TRY(count(rank, 1));
+    QCCL_TRY(const Schedule usual, author(team.rank_at(team.size / 2)));
+    const size_t ranks_of_host = team.places ? team.places->hosts().most_ranks() : 1;
+    for (const auto &[rack, ranks] : alike) {
+        const size_t most = most_steps / (std::max<size_t>(1, usual.steps.size()) * alike.size());
+        const size_t distance = sample_distance(ranks.size(), most, ranks_of_host);
+        const size_t counted = (ranks.size() + distance - 1) / distance;
+        for (size_t i = 0; i < counted; i++)
+            QCCL_TRY(count(ranks[i * distance],
+                           static_cast<double>(ranks.size()) / static_cast<double>(counted)));
+    }
+    return loads.busiest_ns();
 }
 
 } // namespace qccl

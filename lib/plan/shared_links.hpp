@@ -41,7 +41,7 @@ struct RackLines {
     std::vector<double> byte_ns;   // of its line to that network, each way for itself; 0: unknown
     std::vector<uint32_t> rack_of; // by rank: the network that its host is in
 
-    // Of the lines that say their rate; one does.
+    // The rate of the slowest line that says its rate, as at least one does.
     double slowest_bytes_per_ns() const { return 1 / *std::ranges::max_element(byte_ns); }
 };
 
@@ -51,8 +51,9 @@ struct SharedLinks {
     std::shared_ptr<const RackLines> racks = nullptr;
 };
 
-// Replaces the lines of racks where QCCL_RACK_RATE says what they carry. `places`: of all ranks;
-// null: all are in one place.
+// Where QCCL_RACK_RATE says what a rack's line carries, all lines carry that; of racks whose lines
+// nothing else tells of, each has one to a network around them. `places`: of all ranks; null: all
+// are in one place.
 void take_settings(const Settings &settings, const Places *places, SharedLinks &links);
 
 } // namespace qccl

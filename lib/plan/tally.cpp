@@ -201,8 +201,10 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const Sh
     const Team team = problem.team();
     Tally t;
     t.rounds = algorithm.rounds(problem.collective, team);
-    t.noise = algorithm.noise(problem.collective, team);
-    t.inner_noise = algorithm.inner_noise(problem.collective, team);
+    if (!problem.codec.is_lossless()) {
+        t.noise = algorithm.noise(problem.collective, team);
+        t.inner_noise = algorithm.inner_noise(problem.collective, team);
+    }
     Tallies tallies(algorithm, problem);
     std::set<size_t> hosts;
     const std::vector<uint32_t> ranks = ranks_to_count(problem);
@@ -224,9 +226,7 @@ Result<Tally> tally(const Algorithm &algorithm, const Problem &problem, const Sh
         QCCL_TRY(add_near_links(tallies, all, *links.near, t));
     }
     if (links.racks && problem.has_hosts()) {
-        QCCL_TRY(const RackLoad load, rack_load(algorithm, problem.collective, team, *links.racks));
-        t.rack_line_ns = load.outer_ns;
-        t.inner_rack_line_ns = load.inner_ns;
+        QCCL_TRY(t.rack_line_ns, rack_load(algorithm, problem.collective, team, *links.racks));
     }
     t.far_rounds = count_far_rounds(algorithm, problem, t);
     return t;

@@ -45,7 +45,7 @@ struct Tally {
     uint32_t outbox = 0;
     uint32_t turns = 0;                // how often the busiest rank waits for messages
     uint32_t rounds = 0;               // as the algorithm's row has them
-    double noise = 0, inner_noise = 0; // likewise
+    double noise = 0, inner_noise = 0; // likewise, of a codec that loses anything
     ChunkCounts busiest, mean;         // over the ranks; of the busiest, each count by itself
     // The most of all ranks of a host together, to other hosts, and of that with the inner codec.
     double host_sends = 0, host_inner_sends = 0;
@@ -55,8 +55,8 @@ struct Tally {
     // of a chunk, for what travels with the call's codec and with the inner tiers'; and the slowest
     // of those that are used, for each byte that it carries. 0: unknown.
     double near_line_ns = 0, inner_near_line_ns = 0, near_hop_ns = 0;
-    // Where lines of racks are known: what the busiest takes for each byte of a chunk, likewise.
-    double rack_line_ns = 0, inner_rack_line_ns = 0;
+    // Where lines of racks are known: what the busiest takes for each byte of a chunk.
+    double rack_line_ns = 0;
 };
 
 // An error says why there is no such schedule.
