@@ -20,12 +20,12 @@ constexpr const char *sample = "# measured\n"
                                "copy 16MiB=5.5\n"
                                "codec int8 encode=21 decode=30.5 decode_add=28\n"
                                "codec minmax:round=stochastic encode=1 decode=2 decode_add=3\n"
-                               "job ranks=4 hosts=2 model=1\n"
+                               "job ranks=4 hosts=2 model=2\n"
                                "far burst_bytes=1000\n"
                                "factor all_reduce tree:shape=double int8 4096=0.5 16384=2\n"
                                "factor broadcast ring none 8=1.5\n"
                                "simulated broadcast ring none 8=1.25\n"
-                               "job hosts=1 ranks=2 model=1\n"
+                               "job hosts=1 ranks=2 model=2\n"
                                "job hosts=8 ranks=8 model=0\n"
                                "near alone latency_ns=1\n";
 
@@ -166,7 +166,7 @@ static void a_jobs_figures_replace_those_of_all() {
 }
 
 static void jobs_that_cannot_be_are_refused() {
-    CHECK_EQ(refused_line("job ranks=2 hosts=1 model=1 model=1"), "model is given twice");
+    CHECK_EQ(refused_line("job ranks=2 hosts=1 model=2 model=2"), "model is given twice");
     CHECK_EQ(refused_line("job"), "a job has ranks= and hosts=");
     CHECK_EQ(refused_line("job ranks=4"), "a job has ranks= and hosts=");
     for (const char *item : {"ranks=0", "ranks=-1", "ranks=4294967296", "hosts=x", "racks=1"})
