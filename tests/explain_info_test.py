@@ -86,6 +86,10 @@ class Explanations(unittest.TestCase):
         for env, told in (({}, False), ({"QCCL_SEGMENT": "64K"}, True), ({"QCCL_LANES": "1"}, True)):
             said = info("explain", "all_reduce", "--bytes", "64M", "--hosts", "1,1,1,1", "--rate", "1gbit", env=env).stdout
             self.assertEqual("  cut as settings or the plan say; " in said, told, said)
+            row, = self.rows("all_reduce", "--bytes", "64M", "--hosts", "1,1,1,1", "--rate", "1gbit", env=env)
+            self.assertEqual(row["usual_cut"], not told)
+        said = info("explain", "all_reduce", "--bytes", "64M", "--hosts", "1,1,1,1", env={"QCCL_REPRODUCIBLE": "1"}).stdout
+        self.assertNotIn("cut as settings", said)
 
     def test_a_rack_has_one_line(self):
         # Of eight hosts' values half has to cross by direct, in each direction.

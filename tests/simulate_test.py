@@ -29,6 +29,8 @@ class Table(unittest.TestCase):
         # Of eight hosts' values half has to cross by direct, in each direction.
         for words, env, rate in ((("--topology", "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"), {}, 0.1175),
                                  (("--topology", "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"), {"QCCL_RACK_RATE": "2gbit"}, 0.25),
+                                 (("--topology", "2 x rack(2 x rack(2 x node(2 core) net:tcp:10gbit) net:tcp:1gbit) net:tcp:1gbit"),
+                                  {"QCCL_RACK_RATE": "2gbit"}, 0.25),
                                  (("--hosts", "1,1,1,1/1,1,1,1", "--rate", "10gbit"), {"QCCL_RACK_RATE": "1gbit"}, 0.125)):
             row, = rows_of("all_reduce", *words, "-b", "16M", "-e", "16M", "--algo", "direct", env=env)
             self.assertAlmostEqual(row["time_us"] / (4 * 16 * 1.048576 / rate * 1e3), 1, delta=0.1)

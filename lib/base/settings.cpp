@@ -139,7 +139,8 @@ static constexpr SettingRow table[] = {
      "or NICs say; where they say nothing, nothing is encoded for its sake",
      store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_RACK_RATE", "auto", "a rate a second such as 40gbit or 5GB/s, or auto",
-     "what the planner takes the line of a rack to the others to carry each way; auto: all that "
+     "what planner and simulator take a rack's line to the others to carry each way; auto: all "
+     "that "
      "its hosts send",
      store_or_auto<&Settings::rack_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",

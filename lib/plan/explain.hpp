@@ -41,6 +41,11 @@ struct Explanation {
     std::string rules = {}, transport = {};
 
     const Plan &chosen() const { return choice.plan; }
+    // Whether the call is cut as its times are counted. A reproducible one never is: where it is
+    // cut is of no influence on it.
+    bool has_usual_cut() const {
+        return tables.is_reproducible || tables.limits == tables.usual_limits;
+    }
     // A line that begins with the chosen algorithm.
     std::string reason() const;
 };

@@ -145,6 +145,7 @@ std::string print_json(const Explanation &all) {
                  {"rules", lines_of(all.rules)},
                  {"transport", all.transport.empty() ? Json(nullptr) : Json(all.transport)},
                  {"reproducible", all.tables.is_reproducible},
+                 {"usual_cut", all.has_usual_cut()},
                  {"machine", machine_of(all)},
                  {"lossless", nullptr},
                  {"candidates", std::move(candidates)}};

@@ -225,7 +225,7 @@ std::string print_text(const Explanation &all, bool shows_places) {
         add_places(text, all);
     if (all.tables.speeds.shares_cores())
         append(text, "  %.3g ranks share a core\n", all.tables.speeds.ranks_per_core);
-    if (all.tables.limits != all.tables.usual_limits)
+    if (!all.has_usual_cut())
         text += "  cut as settings or the plan say; times and bytes are of the usual cut, by which "
                 "algorithms are chosen\n";
     for (const ExplainedCandidate &candidate : all.candidates)

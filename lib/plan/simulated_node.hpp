@@ -55,16 +55,6 @@ private:
     double bytes_, piece_;
 };
 
-// So many ns of a path that consists of the same parts. The path to the end of several calls need
-// not lead through the ends of those before, so that no part of it can be taken off.
-inline PathTimes share_of(const PathTimes &path, double ns) {
-    const double share = path.sum() > 0 ? ns / path.sum() : 0;
-    return {.compute_ns = share * path.compute_ns,
-            .handling_ns = share * path.handling_ns,
-            .wire_ns = share * path.wire_ns,
-            .latency_ns = share * path.latency_ns};
-}
-
 // The first rank of a class.
 struct SimulatedNode {
     explicit SimulatedNode(SimulatedRank r) : rank(std::move(r)) {}

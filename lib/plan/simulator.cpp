@@ -72,7 +72,9 @@ public:
             const double took = (node.finish_ns - node.counted_ns) / counted;
             if (i != 0 && took <= s.time_ns) continue;
             s.time_ns = took;
-            s.critical = share_of(node.path, took);
+            // Calls overlap, so that the path to the end of the last need not pass the end of
+            // the first that counts: what came before cannot be taken off.
+            s.critical = node.path.scaled_to(took);
         }
         for (uint32_t i = 0; i < busy_.size(); i++) {
             const RankClasses::Link &link = classes_.links[i];
@@ -384,6 +386,14 @@ private:
 };
 
 } // namespace
+
+PathTimes PathTimes::scaled_to(double ns) const {
+    const double factor = sum() > 0 ? ns / sum() : 0;
+    return {.compute_ns = factor * compute_ns,
+            .handling_ns = factor * handling_ns,
+            .wire_ns = factor * wire_ns,
+            .latency_ns = factor * latency_ns};
+}
 
 Result<Simulation> simulate(const SimulatedCall &call, const Fabric &fabric,
                             const SimulationOptions &options) {

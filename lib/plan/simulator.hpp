@@ -24,6 +24,8 @@ struct PathTimes {
     double latency_ns = 0;
 
     double sum() const { return compute_ns + handling_ns + wire_ns + latency_ns; }
+    // Returns a path of `ns` with parts in the same proportion.
+    PathTimes scaled_to(double ns) const;
 };
 
 // A span of a rank's time.
@@ -61,7 +63,9 @@ struct Simulation {
     // ends.
     double time_ns = 0;
     std::vector<double> finish_ns; // by rank, when it has made all calls
-    PathTimes critical;            // what that rank ended after; adds up to time_ns
+    // What the path to that rank's end consists of, all calls together; scaled, so that it adds up
+    // to time_ns.
+    PathTimes critical;
     // Of a call, headers included, the most that a rank sends; and of all ranks.
     uint64_t wire_bytes = 0;
     uint64_t messages = 0;
