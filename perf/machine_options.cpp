@@ -265,6 +265,18 @@ bool Machine::has_measured_rate() const {
     return hosts() > 1 && speeds_of(*this).far_rate_source == RateSource::measured;
 }
 
+static SharedLinks links_of(const Machine &machine) {
+    SharedLinks links;
+    if (machine.topology) links = shared_links(*machine.topology);
+    take_settings(machine.settings, machine.places.get(), links);
+    return links;
+}
+
+std::optional<double> Machine::rack_bytes_per_ns() const {
+    const SharedLinks links = links_of(*this);
+    return links.racks ? links.racks->slowest_bytes_per_ns() : std::nullopt;
+}
+
 Tables tables_of(const Machine &machine, const Pieces &pieces) {
     const auto cut_with = [&](const Settings &settings) {
         const Cut cut = cut_by(settings, machine.ranks, machine.hosts() > 1);
@@ -276,9 +288,8 @@ Tables tables_of(const Machine &machine, const Pieces &pieces) {
     Tables tables{.speeds = speeds_of(machine),
                   .limits = limits,
                   .usual_limits = limits_of(cut_with({})),
-                  .whole_up_to_bytes = machine.settings.oneshot_max_bytes};
-    if (machine.topology) tables.links = shared_links(*machine.topology);
-    take_settings(machine.settings, machine.places.get(), tables.links);
+                  .whole_up_to_bytes = machine.settings.oneshot_max_bytes,
+                  .links = links_of(machine)};
     if (machine.measured && machine.measured->job.shape == shape_of(machine))
         tables.corrections = {machine.measured, &machine.measured->job};
     return tables;

@@ -70,6 +70,9 @@ struct Machine {
     // nothing be promised.
     std::optional<double> far_bytes_per_ns() const;
     bool has_measured_rate() const; // rather than one that is stated
+    // Of a rack's line to the others, each way: the slowest. Nothing where ranks are in one rack,
+    // or nothing says it.
+    std::optional<double> rack_bytes_per_ns() const;
 };
 
 JobShape shape_of(const Machine &machine);

@@ -146,9 +146,9 @@ void racks_have_lines() {
     const auto two = lines("2 x rack(2 x node() net:10gbit) net:tcp:1gbit");
     CHECK(two && two->rack_of == std::vector<uint32_t>({1, 1, 2, 2}));
     CHECK(two->parent == std::vector<uint32_t>({0, 0, 0}));
-    CHECK(std::abs(two->slowest_bytes_per_ns() / net(LinkClass::tcp, 0.125) - 1) < 1e-9);
+    CHECK(std::abs(*two->slowest_bytes_per_ns() / net(LinkClass::tcp, 0.125) - 1) < 1e-9);
     const auto wide = lines("2 x rack(2 x node() net:10gbit) net:rdma:50x4");
-    CHECK(std::abs(wide->slowest_bytes_per_ns() / net(LinkClass::rdma, 200) - 1) < 1e-9);
+    CHECK(std::abs(*wide->slowest_bytes_per_ns() / net(LinkClass::rdma, 200) - 1) < 1e-9);
     // Sites of racks, and a host that is in no rack.
     const auto sites = lines("2 x rack(2 x rack(node() net:10) net:5) + node() net:tcp:1");
     CHECK(sites && sites->rack_of == std::vector<uint32_t>({2, 3, 5, 6, 0}));
@@ -170,7 +170,13 @@ void racks_have_lines() {
     CHECK(!lines("node(2 gpu)"));
     const Graph machine = *parse_synthetic("node(2 core)");
     const std::vector<JobMachine> machines = {{&machine, "a", "east"}, {&machine, "b", "west"}};
-    CHECK(!shared_links(job_on(JobGraph(machines).take())).racks); // at unknown rates
+    const auto unknown = shared_links(job_on(JobGraph(machines).take())).racks;
+    CHECK(unknown && !unknown->slowest_bytes_per_ns());
+    // Lines of racks without ranks do not count.
+    const auto half = shared_links(job_of("2 x rack(node() net:10) + rack(2 x rack(node() net:10) "
+                                          "net:tcp:0.1) net:tcp:1",
+                                          2));
+    CHECK(std::abs(*half.racks->slowest_bytes_per_ns() / net(LinkClass::tcp, 1) - 1) < 1e-9);
 }
 
 void ranks_are_on_nodes_hosts_and_racks() {

@@ -109,7 +109,7 @@ class Places(unittest.TestCase):
         with testbed.Testbed(4, rate=None) as bed:
             said = self.on_hosts(bed, [*command, "explain"], 4)[0]
             for line in ("over shm+ucx\n", "4 hosts with 4, 4, 4 and 4 ranks;", "8 nodes with 2, 2, 2, 2, 2, 2, 2 and 2 ranks\n",
-                         "2 racks with 8 and 8 ranks; 0.125 GB/s for all of a rack\n", "rings go by 0 1 2 3 4 "):
+                         "; 0.125 GB/s for all of a rack\n", "2 racks with 8 and 8 ranks\n", "rings go by 0 1 2 3 4 "):
                 self.assertIn(line, said)
             if FULL:
                 self.check_alike(bed, 4, [*command, COUNT, *words()], places=places)

@@ -143,9 +143,16 @@ void what_crosses_slow_lines_decides() {
     CHECK(plan->cost.rack_ns < 1.01 * by("hierarchy").rack_ns);
     const auto text = explain_in_text(problem, narrow);
     CHECK_OK(text);
-    CHECK(text->find("2 racks with 4 and 4 ranks; 0.125 GB/s for all of a rack\n") !=
-          std::string::npos);
+    CHECK(text->find(" GB/s for all of a host; 0.125 GB/s for all of a rack\n"
+                     "  2 racks with 4 and 4 ranks\n") != std::string::npos);
     CHECK(text->find(" ms on the line of a rack;") != std::string::npos);
+    // A chain crosses the line but once, however many ranks it passes.
+    Problem small = with_codec(problem, {});
+    small.count = 16 << 10;
+    const Algorithm tree = algorithm_of("tree");
+    const Cost crossing = choose(small, narrow, tree)->cost,
+               within = choose(small, wide, tree)->cost;
+    CHECK(crossing.time_ns < within.time_ns + 1.1 * crossing.rack_ns);
     // A rate that was not measured is as doubtful as that of hosts.
     narrow.speeds.far_rate_source = RateSource::stated;
     CHECK(by("direct").slow_network_ns > 3.9 * by("direct").time_ns);
@@ -163,7 +170,7 @@ void racks_that_are_one_have_no_line() {
     take_settings({}, &two, links);
     CHECK(!links.racks);
     take_settings(settings, &two, links);
-    CHECK(links.racks && links.racks->slowest_bytes_per_ns() == 0.125);
+    CHECK(links.racks && links.racks->slowest_bytes_per_ns().value() == 0.125);
     // Lines that are known stay where they are.
     links.racks = std::make_shared<const RackLines>(
         RackLines{.parent = {0, 0, 1, 1}, .byte_ns = {0, 10, 1, 1}, .rack_of = {2, 2, 3, 3}});

@@ -246,9 +246,7 @@ std::shared_ptr<const RackLines> rack_lines(const JobTopology &job) {
     }
     const bool has_one = std::ranges::all_of(
         lines.rack_of, [&](uint32_t rack) { return rack == lines.rack_of.front(); });
-    const bool is_known =
-        std::ranges::any_of(lines.byte_ns, [](double byte_ns) { return byte_ns > 0; });
-    if (has_one || !is_known) return nullptr;
+    if (has_one) return nullptr;
     return std::make_shared<const RackLines>(std::move(lines));
 }
 

@@ -35,7 +35,7 @@ struct NearLink {
 // Nothing: no host has two ranks.
 std::optional<NearLink> near_link(const JobTopology &job);
 // Within each host, where all ranks are on GPUs, and the ways between its ranks; and the lines of
-// the racks, where hosts with ranks are in several and a line says its rate.
+// the racks, where hosts with ranks are in several.
 SharedLinks shared_links(const JobTopology &job);
 
 // The class of the path between each two ranks. Holds `job`.

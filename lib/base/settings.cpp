@@ -139,9 +139,9 @@ static constexpr SettingRow table[] = {
      "or NICs say; where they say nothing, nothing is encoded for its sake",
      store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_RACK_RATE", "auto", "a rate a second such as 40gbit or 5GB/s, or auto",
-     "what planner and simulator take a rack's line to the others to carry each way; auto: all "
-     "that "
-     "its hosts send",
+     "what planner and simulator take a rack's line to the others to carry each way, beside a "
+     "host's "
+     "rate that is known; auto: as a topology says, or all that its hosts send",
      store_or_auto<&Settings::rack_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "

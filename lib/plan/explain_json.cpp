@@ -115,7 +115,7 @@ Json machine_of(const Explanation &all) {
         speeds.is_far_rate_known() ? counted(speeds.far_bytes_per_ns) : Json(nullptr);
     json["host_rate_source"] = counted(name(speeds.far_rate_source));
     if (const RackLines *const lines = all.tables.links.racks.get())
-        json["rack_GBps"] = lines->slowest_bytes_per_ns();
+        json["rack_GBps"] = *lines->slowest_bytes_per_ns();
     json["host_latency_us"] = counted(speeds.far_link().latency_ns / ns_per_us);
     return json;
 }

@@ -112,15 +112,12 @@ std::string print_sizes(const Partition &hosts) {
 }
 
 // "2 nodes with 3 and 2 ranks": what hierarchies are made of beside hosts.
-void add_tiers(std::string &text, const Places &places, const RackLines *lines) {
+void add_tiers(std::string &text, const Places &places) {
     for (const Partition &tier : places.tiers()) {
         if (tier == places.hosts()) continue;
         const bool is_finer = tier.groups() > places.hosts().groups();
-        append(text, "  %zu %s with %s ranks", tier.groups(), is_finer ? "nodes" : "racks",
+        append(text, "  %zu %s with %s ranks\n", tier.groups(), is_finer ? "nodes" : "racks",
                print_sizes(tier).c_str());
-        if (lines && !is_finer)
-            append(text, "; %.4g GB/s for all of a rack", lines->slowest_bytes_per_ns());
-        text += "\n";
     }
 }
 
@@ -131,19 +128,23 @@ void add_ring(std::string &text, std::span<const uint32_t> ring) {
     text += ring.size() > most_shown ? " ...\n" : "\n";
 }
 
+void add_hosts(std::string &text, const Partition &hosts, const Tables &tables) {
+    const Speeds &speeds = tables.speeds;
+    append(text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s",
+           hosts.groups(), print_sizes(hosts).c_str(),
+           print_time(speeds.far_link().latency_ns).c_str(),
+           speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns,
+           speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
+    if (const RackLines *const lines = tables.links.racks.get())
+        append(text, "; %.4g GB/s for all of a rack", *lines->slowest_bytes_per_ns());
+    text += "\n";
+}
+
 void add_places(std::string &text, const Explanation &all) {
     const Places *const places = all.problem.places;
     if (!places) return;
-    const Speeds &speeds = all.tables.speeds;
-    if (all.problem.has_hosts())
-        append(text,
-               "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s\n",
-               places->hosts().groups(), print_sizes(places->hosts()).c_str(),
-               print_time(speeds.far_link().latency_ns).c_str(),
-               speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ",
-               speeds.far_bytes_per_ns,
-               speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
-    add_tiers(text, *places, all.tables.links.racks.get());
+    if (all.problem.has_hosts()) add_hosts(text, places->hosts(), all.tables);
+    add_tiers(text, *places);
     for (uint32_t number = 0; number < places->rings(); number++) {
         text += number == 0 ? "  rings go by" : "  rings=all also by";
         add_ring(text, places->ring(number));

@@ -48,15 +48,16 @@ private:
     std::vector<double> up_, down_; // by network
 };
 
-// The ranks whose schedules differ from those of their neighbours: the root, and those that send to
-// another rack along a ring.
+// The ranks whose schedules differ from those of the others in their rack: the root, those that
+// send to another rack along a ring, and those next to them, as trees do that are shifted.
 std::set<uint32_t> ranks_apart(const Team &team, const RackLines &lines) {
     std::set<uint32_t> apart = {team.root};
     for (uint32_t number = 0; team.places && number < team.places->rings(); number++) {
         const std::span<const uint32_t> ring = team.places->ring(number);
         for (size_t i = 0; i < ring.size(); i++) {
-            const uint32_t rank = ring[i], next = ring[(i + 1) % ring.size()];
-            if (lines.rack_of[rank] != lines.rack_of[next]) apart.insert({rank, next});
+            const auto behind = [&](size_t steps) { return ring[(i + steps) % ring.size()]; };
+            if (lines.rack_of[behind(1)] == lines.rack_of[behind(2)]) continue;
+            for (size_t steps = 0; steps < 4; steps++) apart.insert(behind(steps));
         }
     }
     return apart;
@@ -94,10 +95,12 @@ Result<double> rack_load(const Algorithm &algorithm, Collective collective, cons
         if (!apart.contains(rank)) alike[lines.rack_of[rank]].push_back(rank);
     }
     for (const uint32_t rank : apart) QCCL_TRY(count(rank, 1));
+    // A schedule takes as long to write as it has steps, and a little for each rank of the team.
     QCCL_TRY(const Schedule usual, author(team.rank_at(team.size / 2)));
+    const size_t steps = std::max<size_t>({1, usual.steps.size(), team.size / 8});
     const size_t ranks_of_host = team.places ? team.places->hosts().most_ranks() : 1;
     for (const auto &[rack, ranks] : alike) {
-        const size_t most = most_steps / (std::max<size_t>(1, usual.steps.size()) * alike.size());
+        const size_t most = most_steps / (steps * alike.size());
         const size_t distance = sample_distance(ranks.size(), most, ranks_of_host);
         const size_t counted = (ranks.size() + distance - 1) / distance;
         for (size_t i = 0; i < counted; i++)

@@ -1,5 +1,6 @@
 #include "plan/shared_links.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -22,14 +23,28 @@ std::optional<RackLines> lines_of_racks(const Places &places) {
 
 } // namespace
 
+std::optional<double> RackLines::slowest_bytes_per_ns() const {
+    double most = 0; // ns a byte
+    for (size_t i = 1; i < rack_of.size(); i++)
+        for (uint32_t from = rack_of[i - 1], to = rack_of[i]; from != to;) {
+            uint32_t &inner = from > to ? from : to; // which the other is not in
+            most = std::max(most, byte_ns[inner]);
+            inner = parent[inner];
+        }
+    return most > 0 ? std::optional(1 / most) : std::nullopt;
+}
+
 void take_settings(const Settings &settings, const Places *places, SharedLinks &links) {
-    if (!settings.rack_rate || !places) return;
-    std::optional<RackLines> lines = links.racks ? *links.racks : lines_of_racks(*places);
-    if (!lines) return;
-    const double byte_ns = 1e9 / static_cast<double>(*settings.rack_rate);
-    for (size_t network = 1; network < lines->byte_ns.size(); network++)
-        lines->byte_ns[network] = byte_ns;
-    links.racks = std::make_shared<const RackLines>(std::move(*lines));
+    std::optional<RackLines> lines;
+    if (links.racks) lines = *links.racks;
+    if (settings.rack_rate && places) {
+        if (!lines) lines = lines_of_racks(*places);
+        const double byte_ns = 1e9 / static_cast<double>(*settings.rack_rate);
+        for (size_t network = 1; lines && network < lines->byte_ns.size(); network++)
+            lines->byte_ns[network] = byte_ns;
+    }
+    const bool is_known = lines && lines->slowest_bytes_per_ns();
+    links.racks = is_known ? std::make_shared<const RackLines>(std::move(*lines)) : nullptr;
 }
 
 } // namespace qccl

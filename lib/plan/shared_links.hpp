@@ -6,9 +6,9 @@
 #include "base/settings.hpp"
 #include "schedule/places.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace qccl {
@@ -41,19 +41,19 @@ struct RackLines {
     std::vector<double> byte_ns;   // of its line to that network, each way for itself; 0: unknown
     std::vector<uint32_t> rack_of; // by rank: the network that its host is in
 
-    // The rate of the slowest line that says its rate, as at least one does.
-    double slowest_bytes_per_ns() const { return 1 / *std::ranges::max_element(byte_ns); }
+    // The rate of the slowest line that messages between racks cross. Nothing: no line that they
+    // cross says its rate.
+    std::optional<double> slowest_bytes_per_ns() const;
 };
 
-// Null: none are known.
 struct SharedLinks {
-    std::shared_ptr<const NearLinks> near = nullptr; // where ranks are on GPUs
-    std::shared_ptr<const RackLines> racks = nullptr;
+    std::shared_ptr<const NearLinks> near = nullptr;  // null: ranks are not on GPUs
+    std::shared_ptr<const RackLines> racks = nullptr; // null: there is one rack
 };
 
-// Where QCCL_RACK_RATE says what a rack's line carries, all lines carry that; of racks whose lines
-// nothing else tells of, each has one to a network around them. `places`: of all ranks; null: all
-// are in one place.
+// Where QCCL_RACK_RATE says what a rack's line carries, all lines carry that; racks that nothing
+// but `places` tells of have a line each to a network around them. Leaves no racks between which no
+// line says its rate. `places`: of all ranks; null: all are in one place.
 void take_settings(const Settings &settings, const Places *places, SharedLinks &links);
 
 } // namespace qccl
