@@ -142,6 +142,10 @@ static void print_text(const Machine &machine, const Files &files, const Advice 
     // more.
     if (const auto rate = machine.far_bytes_per_ns(); rate && !machine.has_measured_rate())
         std::printf("export QCCL_LINK_RATE=%.4gGB/s\n", *rate);
+    if (const auto rate = machine.rack_bytes_per_ns())
+        std::printf("export QCCL_RACK_RATE=%.4gGB/s # and QCCL_RACK, on each host the name of its "
+                    "rack\n",
+                    *rate);
 }
 
 // ---- and as JSON

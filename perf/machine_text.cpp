@@ -1,6 +1,8 @@
 #include "perf/machine_text.hpp"
 
 #include <cstdio>
+#include <set>
+#include <span>
 
 namespace qccl::perf {
 
@@ -8,11 +10,31 @@ static std::string counted(size_t number, const char *thing) {
     return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
+// Networks that contain the machines of these vertices.
+static size_t racks_of(const Graph &graph, std::span<const uint32_t> vertices) {
+    std::set<uint32_t> racks;
+    for (const uint32_t vertex : vertices)
+        racks.insert(graph.vertex(graph.machine_of(vertex)).parent);
+    return racks.size();
+}
+
 std::string hosts_text(const Machine &machine) {
     const std::string text = counted(machine.hosts(), "host");
     const size_t there =
         machine.topology ? machine.topology->graph.of_kind(VertexKind::machine).size() : 0;
-    return there > machine.hosts() ? text + " of the topology's " + std::to_string(there) : text;
+    if (there <= machine.hosts()) return text;
+    const Graph &graph = machine.topology->graph;
+    const bool is_in_one_rack = racks_of(graph, machine.topology->places) == 1 &&
+                                racks_of(graph, graph.of_kind(VertexKind::machine)) > 1;
+    return text + " of the topology's " + std::to_string(there) +
+           (is_in_one_rack ? ", all in one rack" : "");
+}
+
+std::string racks_text(const Machine &machine) {
+    const auto rate = machine.rack_bytes_per_ns();
+    char text[64] = "";
+    if (rate) std::snprintf(text, sizeof text, ", and %.4g GB/s for all of a rack", *rate);
+    return text;
 }
 
 std::string describe(const Machine &machine) {
@@ -21,7 +43,7 @@ std::string describe(const Machine &machine) {
     const auto rate = machine.far_bytes_per_ns();
     char between[80] = " with an unknown rate between them";
     if (rate) std::snprintf(between, sizeof between, " with %.4g GB/s between them", *rate);
-    return text + between;
+    return text + between + racks_text(machine);
 }
 
 Result<Machine> known_machine(const MachineQuestion &question) {

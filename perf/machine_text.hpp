@@ -9,8 +9,11 @@
 
 namespace qccl::perf {
 
-// "4 hosts", "1 host of the topology's 64".
+// "4 hosts", "1 host of the topology's 64", "2 hosts of the topology's 8, all in one rack".
 std::string hosts_text(const Machine &machine);
+// ", and 0.125 GB/s for all of a rack", to stand behind the rate between hosts; empty where no line
+// of a rack is known.
+std::string racks_text(const Machine &machine);
 // "4 ranks on 4 hosts with 0.125 GB/s between them", "4 ranks on 1 host of the topology's 64"
 std::string describe(const Machine &machine);
 

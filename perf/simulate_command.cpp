@@ -4,6 +4,7 @@
 #include "perf/interrupts.hpp"
 #include "perf/json.hpp"
 #include "perf/json_file.hpp"
+#include "perf/machine_text.hpp"
 #include "perf/perfetto_trace.hpp"
 #include "perf/progress_line.hpp"
 #include "perf/report.hpp"
@@ -75,7 +76,7 @@ private:
             std::fprintf(out_, "; lines of %s%g GB/s, %g us",
                          machine.far_bytes_per_ns() ? "" : "unknown rate, taken for ",
                          rates.line_rate, rates.far.alone.latency_ns / 1e3);
-        std::fprintf(out_, "\n");
+        std::fprintf(out_, "%s\n", racks_text(machine).c_str());
         report_.print_columns();
     }
 

@@ -44,7 +44,7 @@ static void print_heading(const WhatIfAnswer &answer) {
                 job.calls.size(), hosts_text(answer.machine).c_str());
     if (answer.machine.hosts() > 1) {
         if (const auto rate = answer.machine.far_bytes_per_ns())
-            std::printf(" with lines of %.3g GB/s", *rate);
+            std::printf(" with lines of %.3g GB/s%s", *rate, racks_text(answer.machine).c_str());
         else
             std::printf(" with lines of unknown rate, taken for %.3g GB/s",
                         Speeds().far_bytes_per_ns);

@@ -77,6 +77,16 @@ class Advice(WithFolder):
             self.assertEqual((sum(line.startswith("export QCCL_CODEC=") for line in lines),
                               sum(line.startswith("export QCCL_LINK_RATE=") for line in lines)), (1, rates), lines)
 
+    def test_lines_of_racks_are_told(self):
+        self.save_ranks()
+        slow = "2 x rack(2 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"
+        for words, env, rate in ((("--topology", slow), {}, "0.1175"), (("--hosts", "1,1/1,1", "--rate", "10gbit"), {"QCCL_RACK_RATE": "1gbit"}, "0.125")):
+            lines = self.advise(*words, "--nmse", "1e-2", env=env).stdout.splitlines()
+            self.assertIn(f" GB/s between them, and {rate} GB/s for all of a rack", lines[0])
+            self.assertTrue(lines[-1].startswith(f"export QCCL_RACK_RATE={rate}GB/s # and QCCL_RACK, "), lines[-1])
+        few = "2 x rack(4 x node(2 core) net:tcp:10gbit) net:tcp:1gbit"
+        self.assertIn("4 hosts of the topology's 8, all in one rack with ", self.advise("--topology", few, "--nmse", "1e-2").stdout)
+
     def test_hosts_that_are_left_out(self):
         self.save_ranks(2)
         self.assertIn(") of 2 ranks on 2 hosts of the topology's 4 with", self.advise("--topology", SLOW, "--nmse", "1e-2").stdout)
