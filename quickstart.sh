@@ -5,7 +5,7 @@
 #                               OPTIONS are those of `qccl-perf demo`, such as --input 'DIR/rank%r.npy',
 #                               with paths as seen from where it is called
 #   ./quickstart.sh build       only builds; the tools are then in build/perf/
-#   ./quickstart.sh test        builds and runs all tests
+#   ./quickstart.sh test [-D...]  builds and runs all tests; options are those of `meson setup`
 set -eu
 caller=$(pwd)
 CDPATH='' cd -- "$(dirname -- "$0")"
@@ -33,10 +33,23 @@ refuse() {
     exit 2
 }
 
+# $1: the word that they stand behind.
+check_options() {
+    word=$1
+    shift
+    for option in "$@"; do
+        case $option in
+        -D?*=*) ;;
+        *) refuse "after $word options of Meson are expected, as -Dnvidia_targets=90, but \"$option\" is there" ;;
+        esac
+    done
+}
+
 check_words() {
     [ $# -gt 0 ] || return 0
     case $1 in
-    build | test | -h | --help) [ $# -eq 1 ] || refuse "nothing is expected after $1, but \"$2\" is there" ;;
+    build | -h | --help) [ $# -eq 1 ] || refuse "nothing is expected after $1, but \"$2\" is there" ;;
+    test) check_options "$@" ;;
     -*) ;; # the demonstration's; it knows its options
     *) refuse "the first argument is \"$1\"; possible are build, test and options, which begin with -" ;;
     esac
@@ -89,13 +102,16 @@ install_one_by_one() {
     done
 }
 
-# $1: whether tests are built too. A folder that has been set up with tests keeps them.
+# $1: whether tests are built too. A folder that has been set up with tests keeps them. The others
+# are options for Meson.
 build() {
+    with_tests=$1
+    shift
     if [ ! -f build/build.ninja ]; then
-        meson setup build -Dtests="$1"
-    elif [ "$1" = true ]; then
+        meson setup build -Dtests="$with_tests" "$@"
+    elif [ "$with_tests" = true ]; then
         # Also looks again for what has been installed since.
-        meson setup --reconfigure build -Dtests=true >build/reconfigure.log || {
+        meson setup --reconfigure build -Dtests=true "$@" >build/reconfigure.log || {
             cat build/reconfigure.log >&2
             exit 1
         }
@@ -133,7 +149,8 @@ test)
     # shellcheck disable=SC2086
     install_packages $needed_to_build
     install_test_packages
-    build true
+    shift
+    build true "$@"
     run_tests
     ;;
 -h | --help)

@@ -18,7 +18,7 @@ KERNELS = re.findall(r"^    X\((\w+)\)", (ROOT / "kernels/kernel_list.hpp").read
 SYMBOLS = [f"_ZN4qccl3gpu{len(name)}{name}ENS_5BatchE".encode() for name in KERNELS]
 TARGETS = [int(target) for target in os.environ.get("NVIDIA_TARGETS", "").split()]
 NVIDIA = {*((2, target) for target in TARGETS), *((1, target) for target in TARGETS[-1:])}  # and PTX for whatever is newer
-AMD = ["gfx906", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201"]
+AMD = os.environ.get("AMD_TARGETS", "").split()
 
 
 class ModuleTable(ctypes.Structure):

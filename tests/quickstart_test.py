@@ -42,7 +42,7 @@ class Quickstart(unittest.TestCase):
         return done
 
     def test_unknown_words_are_refused_first(self):
-        for words, because in ((["tests"], "tests"), (["build", "--foo"], "--foo"), (["test", "engine"], "engine"), ([""], '""'),
+        for words, because in ((["tests"], "tests"), (["build", "--foo"], "--foo"), (["test", "engine"], "engine"), (["test", "-Dhip=disabled", "--suite"], "--suite"), ([""], '""'),
                                (["Build"], "Build"), (["--help", "me"], "me")):
             done = self.call(*words, expect=2)
             self.assertEqual(done.stdout, "")
