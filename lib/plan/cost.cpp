@@ -248,12 +248,12 @@ private:
                 c.wire_ns,
                 bytes().of(tally_.busiest.far_sends, tally_.busiest.far_inner_sends) / rank_rate());
         c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
-        const double line_ns = std::max(c.wire_ns, near_line_ns());
+        const double wire_in_rack_ns = std::max(c.wire_ns, near_line_ns());
         c.rack_ns = rack_line_ns();
-        c.wire_ns = std::max(line_ns, c.rack_ns);
+        c.wire_ns = std::max(wire_in_rack_ns, c.rack_ns);
         c.latency_ns = sharers_ * waiting_ *
                        (near_rounds_ * near_.latency_ns + tally_.far_rounds * far_.latency_ns);
-        return std::max(pipeline_ns(c, line_ns), lanes_ns());
+        return std::max(pipeline_ns(c, wire_in_rack_ns), lanes_ns());
     }
 
     double computing_ns(const ChunkCounts &counts) const {
@@ -271,8 +271,8 @@ private:
     // A pipeline of two stages, the processor's work and the links', over S equal segments: the
     // longer stage runs all the time, and the shorter one is hidden but for one segment's share of
     // it. The network's own pipeline carries the first bytes of a message while the processor still
-    // hands over the others. `line_ns`: what c.wire_ns is within a rack.
-    double pipeline_ns(const Cost &c, double line_ns) const {
+    // hands over the others. `wire_in_rack_ns`: c.wire_ns without the lines between racks.
+    double pipeline_ns(const Cost &c, double wire_in_rack_ns) const {
         constexpr double network_piece = 128 << 10;
         const double busy = c.compute_ns + c.messages_ns;
         const double pieces = std::max(instances(), bytes().outer / network_piece);
@@ -284,7 +284,8 @@ private:
         // them within a rack. A shared core is never idle.
         const uint32_t idle = tally_.turns == 0 ? 0 : c.rounds - std::min(c.rounds, tally_.turns);
         return c.latency_ns + work(c.wire_ns) +
-               waiting_ * idle * (is_work_shared_ ? line_ns : work(line_ns)) / instances();
+               waiting_ * idle * (is_work_shared_ ? wire_in_rack_ns : work(wire_in_rack_ns)) /
+                   instances();
     }
 
     // As many segments as there are lanes are under way at a time, each along all rounds. What a
