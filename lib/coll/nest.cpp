@@ -42,8 +42,7 @@ std::vector<uint32_t> Nest::members(uint32_t level, uint32_t group, const Route 
 
 std::vector<uint32_t> Nest::places(uint32_t level, const Route &route) const {
     std::vector<uint32_t> found;
-    for (uint32_t below = 0; below < level; below++)
-        found.push_back(route.shares.empty() ? place(below, route.owner) : route.shares[below]);
+    for (uint32_t below = 0; below < level; below++) found.push_back(carrier_place(below, route));
     return found;
 }
 
@@ -60,11 +59,8 @@ uint32_t Nest::home(uint32_t level, const Route &route) const {
 }
 
 uint32_t Nest::carrier(uint32_t level, uint32_t group, const Route &route) const {
-    if (is_top(level)) return home(level, route);
-    if (!route.shares.empty()) return pick(level, group, route.shares);
-    if (is_home(level, group, route)) return route.owner;
     const auto &all = parts(level, group);
-    const uint32_t part = all[place(level, route.owner) % all.size()];
+    const uint32_t part = all[carrier_place(level, route) % all.size()];
     return level == 0 ? part : carrier(level - 1, part, route);
 }
 
