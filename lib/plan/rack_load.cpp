@@ -19,7 +19,10 @@ public:
     void add(uint32_t rank, const Schedule &author, double weight) {
         for (const Step &step : author.steps)
             if (step.verb == Verb::send)
-                add_send(lines_.rack_of[rank], lines_.rack_of[step.peer], weight);
+                lines_.each_line(lines_.rack_of[rank], lines_.rack_of[step.peer],
+                                 [&](uint32_t network, bool is_up) {
+                                     (is_up ? up_ : down_)[network] += weight;
+                                 });
     }
 
     double busiest_ns() const {
@@ -30,20 +33,6 @@ public:
     }
 
 private:
-    // A network's number is greater than its parent's, so the greater of two networks never
-    // contains the other.
-    void add_send(uint32_t from, uint32_t to, double weight) {
-        while (from != to) {
-            if (from > to) {
-                up_[from] += weight;
-                from = lines_.parent[from];
-            } else {
-                down_[to] += weight;
-                to = lines_.parent[to];
-            }
-        }
-    }
-
     const RackLines &lines_;
     std::vector<double> up_, down_; // by network
 };
@@ -52,7 +41,7 @@ private:
 // send to another rack along a ring, and those next to them, as trees do that are shifted.
 std::set<uint32_t> ranks_apart(const Team &team, const RackLines &lines) {
     std::set<uint32_t> apart = {team.root};
-    for (uint32_t number = 0; team.places && number < team.places->rings(); number++) {
+    for (uint32_t number = 0; number < team.places->rings(); number++) {
         const std::span<const uint32_t> ring = team.places->ring(number);
         for (size_t i = 0; i < ring.size(); i++) {
             const auto behind = [&](size_t steps) { return ring[(i + steps) % ring.size()]; };
@@ -98,10 +87,10 @@ Result<double> rack_load(const Algorithm &algorithm, Collective collective, cons
     // A schedule takes as long to write as it has steps, and a little for each rank of the team.
     QCCL_TRY(const Schedule usual, author(team.rank_at(team.size / 2)));
     const size_t steps = std::max<size_t>({1, usual.steps.size(), team.size / 8});
-    const size_t ranks_of_host = team.places ? team.places->hosts().most_ranks() : 1;
+    const size_t most = most_steps / (steps * std::max<size_t>(1, alike.size()));
     for (const auto &[rack, ranks] : alike) {
-        const size_t most = most_steps / (steps * alike.size());
-        const size_t distance = sample_distance(ranks.size(), most, ranks_of_host);
+        const size_t distance =
+            sample_distance(ranks.size(), most, team.places->hosts().most_ranks());
         const size_t counted = (ranks.size() + distance - 1) / distance;
         for (size_t i = 0; i < counted; i++)
             QCCL_TRY(count(ranks[i * distance],

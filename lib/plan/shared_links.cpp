@@ -26,11 +26,9 @@ std::optional<RackLines> lines_of_racks(const Places &places) {
 std::optional<double> RackLines::slowest_bytes_per_ns() const {
     double most = 0; // ns a byte
     for (size_t i = 1; i < rack_of.size(); i++)
-        for (uint32_t from = rack_of[i - 1], to = rack_of[i]; from != to;) {
-            uint32_t &inner = from > to ? from : to; // which the other is not in
-            most = std::max(most, byte_ns[inner]);
-            inner = parent[inner];
-        }
+        each_line(rack_of[i - 1], rack_of[i], [&](uint32_t network, bool /*is_up*/) {
+            most = std::max(most, byte_ns[network]);
+        });
     return most > 0 ? std::optional(1 / most) : std::nullopt;
 }
 

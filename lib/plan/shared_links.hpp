@@ -41,6 +41,17 @@ struct RackLines {
     std::vector<double> byte_ns;   // of its line to that network, each way for itself; 0: unknown
     std::vector<uint32_t> rack_of; // by rank: the network that its host is in
 
+    // Calls take(network, is_up) for the line of each network that a message leaves or enters.
+    template <class Take> void each_line(uint32_t from, uint32_t to, Take take) const {
+        // A network's number is greater than its parent's, so the greater of two networks never
+        // contains the other.
+        while (from != to) {
+            const bool is_up = from > to;
+            uint32_t &inner = is_up ? from : to;
+            take(inner, is_up);
+            inner = parent[inner];
+        }
+    }
     // The rate of the slowest line that messages between racks cross. Nothing: no line that they
     // cross says its rate.
     std::optional<double> slowest_bytes_per_ns() const;
