@@ -175,19 +175,15 @@ private:
         }
     }
 
-    static bool is_rack_line(const Graph &graph, const Link &link) {
-        return graph.machine_of(link.from) == no_vertex && graph.machine_of(link.to) == no_vertex;
-    }
-
     void number_links(const Graph &graph, bool says_line_rate) {
         for (const Link &link : graph.links()) {
             numbers_.push_back(links());
-            const bool is_line =
-                is_between_machines(link.link_class) && (graph.machine_of(link.from) != no_vertex ||
-                                                         graph.machine_of(link.to) != no_vertex);
+            const bool is_of_machine =
+                graph.machine_of(link.from) != no_vertex || graph.machine_of(link.to) != no_vertex;
+            const bool is_line = is_between_machines(link.link_class) && is_of_machine;
             double rate = link.bytes_per_ns * row(link.link_class).efficiency;
             if (is_line && (rate <= 0 || says_line_rate)) rate = rates_.line_rate;
-            if (is_rack_line(graph, link) && rates_.rack_rate > 0) rate = rates_.rack_rate;
+            if (!is_of_machine && rates_.rack_rate > 0) rate = rates_.rack_rate;
             if (link.link_class == LinkClass::shared_memory) rate = 0;
             if (rate <= 0) continue;
             for (const auto &[from, to] : {std::pair(link.from, link.to), {link.to, link.from}}) {
