@@ -140,8 +140,7 @@ static constexpr SettingRow table[] = {
      store_or_auto<&Settings::link_rate, parse_some<parse_rate>>},
     {"QCCL_RACK_RATE", "auto", "a rate a second such as 40gbit or 5GB/s, or auto",
      "what planner and simulator take a rack's line to the others to carry each way, beside a "
-     "host's "
-     "rate that is known; auto: as a topology says, or all that its hosts send",
+     "host's rate that is known; auto: as a topology says, or all that its hosts send",
      store_or_auto<&Settings::rack_rate, parse_some<parse_rate>>},
     {"QCCL_SOCKET_IFNAME", "auto", "interfaces such as ib0,eth or ^docker, or auto",
      "where ranks meet: names, beginnings of names (=name: not as one), addresses; ^: all but "

@@ -41,8 +41,8 @@ struct Explanation {
     std::string rules = {}, transport = {};
 
     const Plan &chosen() const { return choice.plan; }
-    // Whether the call is cut as its times are counted. A reproducible one never is: where it is
-    // cut is of no influence on it.
+    // Whether the call is cut as its times are counted. The usual limits of a reproducible
+    // communicator are those of one host, and differ from its own without anybody's setting.
     bool has_usual_cut() const {
         return tables.is_reproducible || tables.limits == tables.usual_limits;
     }
