@@ -13,12 +13,12 @@ template <Kind kind> void who_is_done_is_not_blamed_for_who_is_late() {
         CHECK_OK(run(*transport, call_number(1), Way::mail));
         rank.meeting.barrier();
         if (rank.rank == 1) {
-            CHECK_OK(transport->begin(call_number(2), 30s));
+            CHECK_OK(begin(*transport, call_number(2), 30s));
             CHECK_OK(transport->end());
         }
         rank.meeting.barrier();
         if (rank.rank == 0) {
-            CHECK_OK(transport->begin(call_number(2), 2s));
+            CHECK_OK(begin(*transport, call_number(2), 2s));
             check_late(receive(*transport, 2).error(), 2,
                        "rank 2 did not come to all_reduce, call 2, within 2 s",
                        "rank 1 was last heard of after call 2");
@@ -47,8 +47,8 @@ void whose_call_has_failed_is_in_none() {
         Rank rank = plain;
         rank.options.far.network = &watched;
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 50ms));
-        Done done;
+        CHECK_OK(begin(*transport, call_number(1), 50ms));
+        Done done = transport->wait(1 - rank.rank);
         while (done) done = transport->wait(1 - rank.rank);
         CHECK(done.error().code == Code::timeout);
         rank.meeting.barrier();

@@ -43,7 +43,7 @@ template <Kind kind> void an_earlier_disagreement_ends_an_agreement() {
         CallDescriptor call = call_number(1);
         call.collective = Collective::broadcast;
         call.root = rank.rank;
-        CHECK_OK(transport->begin(call, 30s));
+        CHECK_OK(begin(*transport, call, 30s));
         CHECK_OK(transport->end());
         // A rank that agrees earlier finds the difference as soon as the other has begun.
         rank.meeting.barrier();
@@ -63,14 +63,14 @@ template <Kind kind> void calls_that_ended_are_compared_after_any_failure() {
             for (uint64_t number = 2; number <= 2 + later_calls; number++) {
                 CallDescriptor call = call_number(number);
                 call.root = number == 2 && rank.rank == 2 ? 2 : 0;
-                CHECK_OK(transport->begin(call, 30s));
+                CHECK_OK(begin(*transport, call, 30s));
                 CHECK_OK(transport->end());
             }
             rank.meeting.barrier();
             if (rank.rank == 0) transport->fail(Error::make(Code::revoked, "revoked").at_rank(0));
             await([&] { return transport->failure().has_value(); });
             // What a rank begins afterwards has nothing to do with it.
-            CHECK(!transport->begin(call_number(3 + later_calls + rank.rank), 30s));
+            CHECK(!begin(*transport, call_number(3 + later_calls + rank.rank), 30s));
             const auto found = roll_call(transport->council(), everyone(3), rank.rank);
             // Rank 2 names the one of the two whose vote has come first.
             const bool is_second =

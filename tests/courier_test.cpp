@@ -54,7 +54,7 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
         [](const Rank &rank) {
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::ring));
-            CHECK_OK(transport->begin(call_number(2), 30s));
+            CHECK_OK(begin(*transport, call_number(2), 30s));
             const auto under_way = [&] {
                 uint64_t count = 0;
                 for (uint32_t slot = 0; slot < messages; slot++) count += !transport->is_free(slot);
@@ -90,7 +90,7 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
             while (rank.rank == 0 && under_way() != 0) CHECK_OK(transport->wait(1));
             CHECK_OK(transport->end());
             // Now that it has been said, others may go.
-            CHECK_OK(transport->begin(call_number(3), 30s));
+            CHECK_OK(begin(*transport, call_number(3), 30s));
             if (rank.rank == 0)
                 CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0}));
             look_around();
@@ -104,7 +104,7 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
 template <Kind kind> void mail_of_who_has_left_waits_for_its_room() {
     run_ranks(kind, 2, [](const Rank &rank) {
         auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             for (uint32_t i = 0; i < 2; i++)
                 CHECK_OK(transport->send(1, {.instance = i},
@@ -143,7 +143,7 @@ template <Kind kind> void awaited_mail_comes_to_its_room() {
         kind, 2,
         [](const Rank &rank) {
             const auto transport = create(rank);
-            CHECK_OK(transport->begin(call_number(1), 30s));
+            CHECK_OK(begin(*transport, call_number(1), 30s));
             const Room room{transport->slots(), transport->inbox().first(most)};
             std::byte *const data = transport->outbox().data();
             const auto at = [](size_t i) { return std::byte(i * 7 + i / 251); };
@@ -191,7 +191,7 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
             [&](const Rank &rank) {
                 const auto transport = create(rank);
                 CHECK_OK(run(*transport, call_number(1), Way::ring));
-                CHECK_OK(transport->begin(call_number(2), 30s));
+                CHECK_OK(begin(*transport, call_number(2), 30s));
                 if (rank.rank == 0) {
                     CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0}));
                     CHECK_OK(transport->end());
@@ -207,7 +207,7 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
                 const auto look = [&] { CHECK(!transport->failure()); };
                 for (const auto start = Clock::now(); comes_before && Clock::now() - start < 200ms;)
                     look();
-                CHECK_OK(transport->begin(call_number(3), 30s));
+                CHECK_OK(begin(*transport, call_number(3), 30s));
                 await([&] {
                     look();
                     return transport->is_free(slot);
@@ -233,7 +233,7 @@ void all_hosts_hear_of_a_step_that_fails() {
             CHECK_OK(run(*transport, call_number(1), Way::mail));
             rank.meeting.barrier();
             if (rank.rank == 0 && is_lost) end_of(0).tell(NetworkEnd::Lost{1});
-            CHECK_OK(transport->begin(call_number(2), 10s));
+            CHECK_OK(begin(*transport, call_number(2), 10s));
             rank.meeting.barrier(); // who begins later may hear of the failure at once
             Room room = free_room(*transport);
             room.memory = room.memory.first(7);
@@ -255,7 +255,7 @@ void all_hosts_hear_of_a_step_that_fails() {
 void mail_that_cannot_be_kept_is_gone() {
     run_ranks(Kind::inproc_apart, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         rank.meeting.barrier();
         if (rank.rank == 1) {
             CHECK_OK(send(*transport, 0, *free_wire(*transport)));

@@ -37,9 +37,10 @@ public:
     uint64_t session() const override { return inner_->session(); }
     double ranks_per_core() const override { return inner_->ranks_per_core(); }
 
-    Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override {
+    Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
+               std::chrono::nanoseconds timeout, Publishes when) override {
         QCCL_TRY(before("begin"));
-        return inner_->begin(call, timeout);
+        return inner_->begin(shape, numbers, timeout, when);
     }
     Done meet() override {
         QCCL_TRY(before("meet"));

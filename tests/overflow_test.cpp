@@ -43,7 +43,7 @@ void check_bytes(const Wire &wire, uint64_t call, uint32_t rank, size_t bytes) {
 
 // Every rank's bytes go round the ranks by reference.
 void go_round(Transport &transport, uint64_t call, size_t bytes) {
-    CHECK_OK(transport.begin(call_number(call), 30s));
+    CHECK_OK(begin(transport, call_number(call), 30s));
     const uint32_t own = transport.rank(), next = (own + 1) % ranks, previous = (own + 2) % ranks;
     const auto memory = transport.overflow(bytes);
     CHECK_OK(memory);
@@ -87,7 +87,7 @@ template <Kind kind> void calls_of_both_kinds_alternate() {
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 20; call += 2) {
             go_round(*transport, call, 10000 * call);
-            CHECK_OK(transport->begin(call_number(call + 1), 30s));
+            CHECK_OK(begin(*transport, call_number(call + 1), 30s));
             CHECK_OK(by_mail(*transport));
             CHECK_OK(transport->end());
         }
@@ -133,7 +133,7 @@ template <Kind kind> void what_cannot_be_had_is_an_error() {
         CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
         const rlimit low{.rlim_cur = size_t{8} << 20, .rlim_max = before.rlim_max};
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         const auto refused = transport->overflow(size_t{16} << 20);
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
         CHECK(!refused && refused.error().code == Code::system_error);
@@ -163,14 +163,14 @@ void ranks_of_a_host_share_what_is_free() {
         const auto transport = create(rank);
         free_bytes = size * needed;
         waits = true;
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         CHECK_OK(transport->overflow(needed));
         CHECK_OK(by_mail(*transport));
         CHECK_OK(transport->end());
         const size_t before = shared_bytes();
         free_bytes = 2 * needed;
         waits = true;
-        CHECK_OK(transport->begin(call_number(2), 30s));
+        CHECK_OK(begin(*transport, call_number(2), 30s));
         const auto memory = transport->overflow(needed);
         if (!memory) transport->fail(memory.error());
         const Done done = memory ? by_mail(*transport) : Done(memory.error());
@@ -197,7 +197,7 @@ void memory_that_goes_meanwhile_is_missed() {
     const auto body = [&](const Rank &rank) {
         const auto transport = create(rank);
         free_bytes = size_t{400} << 20;
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         const size_t before = shared_bytes();
         const auto refused = transport->overflow(size_t{256} << 20);
         CHECK(!refused);
@@ -218,7 +218,7 @@ template <Kind kind> void growth_alone_is_compared_with_what_is_free() {
         const auto transport = create(rank);
         transport->keep_overflow(nullptr);
         free_bytes = 5 * mib;
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         CHECK_OK(transport->overflow(4 * mib));
         const auto kept = transport->overflow(8 * mib);
         CHECK_OK(kept);

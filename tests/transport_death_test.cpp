@@ -95,7 +95,7 @@ void what_the_dead_gave_arrives() {
     const Shared<Meeting> meeting(3U);
     run_ranks(*meeting, Kind::shm, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 1) {
             std::memset(transport->outbox().data(), 42, 8);
             const Wire wire{transport->outbox().data(), 8, 1, 0};

@@ -26,7 +26,7 @@ template <Kind kind> void who_has_left_is_named_by_those_who_wait() {
 template <Kind kind> void what_a_rank_gave_before_it_left_arrives() {
     run_ranks(kind, 3, [](const Rank &rank) {
         auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             std::memset(transport->outbox().data(), 42, 8);
             CHECK_OK(send(*transport, 1, *free_wire(*transport)));
@@ -64,7 +64,7 @@ template <Kind kind> void what_came_at_the_last_moment_is_seen() {
                 await([&] { return gone == 1; });
             };
         auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             await([&] { return asked == 1; });
             CHECK_OK(send(*transport, 1, *free_wire(*transport)));
@@ -92,7 +92,7 @@ template <Kind kind> void a_failure_from_any_thread_stops_every_rank() {
         const auto start = Clock::now();
         Error error;
         // Nobody but the revoker does anything: all wait.
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         for (;;)
             if (const Done done = transport->wait((rank.rank + 1) % 4); !done) {
                 error = done.error();
@@ -102,7 +102,7 @@ template <Kind kind> void a_failure_from_any_thread_stops_every_rank() {
         CHECK(Clock::now() - start < 5s);
         check_error(error, Code::revoked, 3, "rank 3 has had enough");
         check_error(*transport->failure(), Code::revoked, 3, "rank 3 has had enough");
-        check_error(transport->begin(call_number(2), 30s).error(), Code::revoked, 3,
+        check_error(begin(*transport, call_number(2), 30s).error(), Code::revoked, 3,
                     "rank 3 has had enough");
     });
 }
@@ -144,7 +144,7 @@ template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
             }
             rank.meeting.barrier();
             CHECK_EQ(rank.meeting.board[0].load(), 1U);
-            check_late(transport->begin(call_number(1), timeout).error(), 1, sentence, state);
+            check_late(begin(*transport, call_number(1), timeout).error(), 1, sentence, state);
         });
 }
 
@@ -152,11 +152,11 @@ template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
 template <Kind kind> void no_rank_runs_further_ahead_than_its_calls_are_kept() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             for (uint64_t call = 2; call <= calls_kept; call++)
-                CHECK_OK(transport->begin(call_number(call), 200ms));
-            check_late(transport->begin(call_number(calls_kept + 1), 200ms).error(), 1,
+                CHECK_OK(begin(*transport, call_number(call), 200ms));
+            check_late(begin(*transport, call_number(calls_kept + 1), 200ms).error(), 1,
                        "rank 1 did not come to all_reduce, call 64, within 0.2 s",
                        "rank 0 waits in call 64 (all_reduce) for rank 1; rank 1 ");
         }
@@ -168,7 +168,7 @@ template <Kind kind> void a_message_that_points_outside_is_refused() {
     for (const bool by_offset : {false, true})
         run_ranks(kind, 2, [&](const Rank &rank) {
             const auto transport = create(rank);
-            CHECK_OK(transport->begin(call_number(1), 30s));
+            CHECK_OK(begin(*transport, call_number(1), 30s));
             const auto outbox = transport->outbox();
             if (rank.rank == 0) {
                 const Wire wild = by_offset ? Wire{outbox.data() + outbox.size() + 1, 0, 0, 0}
@@ -206,10 +206,10 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
             rank.options = counting_warnings(rank, patience);
             const auto transport = create(rank);
             CHECK_OK(run(*transport, call_number(1), Way::ring));
-            CHECK_OK(rank.rank == 3 && !begins ? Done() : transport->begin(call_number(2), 30s));
+            CHECK_OK(rank.rank == 3 && !begins ? Done() : begin(*transport, call_number(2), 30s));
             rank.meeting.barrier();
             if (rank.rank == 3) std::this_thread::sleep_for(patience + 400ms);
-            if (rank.rank == 3 && !begins) CHECK_OK(transport->begin(call_number(2), 30s));
+            if (rank.rank == 3 && !begins) CHECK_OK(begin(*transport, call_number(2), 30s));
             CHECK_OK(by_ring(*transport));
             CHECK_OK(run(*transport, call_number(3), Way::ring));
             rank.meeting.barrier();
@@ -232,7 +232,7 @@ template <Kind kind> void a_call_ends_before_all_have_heard_of_a_warning() {
         Rank rank = plain;
         rank.options = counting_warnings(rank, 50ms);
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             transport->release(*receive(*transport, 1));
             CHECK_OK(transport->end());
@@ -268,7 +268,7 @@ void a_stopped_rank_answers_for_itself() {
     const Shared<Meeting> meeting(3U);
     const auto body = [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 2500ms));
+        CHECK_OK(begin(*transport, call_number(1), 2500ms));
         rank.meeting.barrier();
         if (rank.rank == 1) {
             const auto start = Clock::now();
@@ -299,7 +299,7 @@ void a_stopped_rank_costs_one_warning() {
         rank.options = counting_warnings(rank, 1s);
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 300; call++) {
-            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(begin(*transport, call_number(call), 30s));
             if (rank.rank == 1 && call == 150) {
                 rank.meeting.board[1] = 1;
                 raise(SIGSTOP);

@@ -85,7 +85,7 @@ template <Kind kind> void news_of_one_call_are_none_of_the_next() {
         Rank rank = plain;
         rank.options.warn_after = 40ms;
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0)
             for (const auto start = Clock::now(); Clock::now() - start < 100ms;)
                 CHECK_OK(transport->wait(1));
@@ -93,13 +93,13 @@ template <Kind kind> void news_of_one_call_are_none_of_the_next() {
         CallDescriptor call = call_number(2);
         call.count += rank.rank;
         if (rank.rank == 1) {
-            CHECK_OK(transport->begin(call, 30s));
+            CHECK_OK(begin(*transport, call, 30s));
             rank.meeting.barrier();
         } else {
             rank.meeting.barrier();
             for (const auto start = Clock::now(); Clock::now() - start < 50ms;)
                 CHECK_OK(transport->wait(1));
-            CHECK_OK(transport->begin(call, 30s));
+            CHECK_OK(begin(*transport, call, 30s));
         }
         if (rank.rank == 1) std::this_thread::sleep_for(150ms);
         check_error(transport->meet().error(), Code::mismatch, 1,
@@ -114,7 +114,7 @@ template <Kind kind> void a_root_that_has_returned_hears_of_it_in_its_next_call(
         CallDescriptor call = call_number(1);
         call.collective = Collective::broadcast;
         if (rank.rank == 0) call.count = 999;
-        CHECK_OK(transport->begin(call, 30s));
+        CHECK_OK(begin(*transport, call, 30s));
         rank.meeting.barrier();
         const std::string sentence =
             "rank 1 calls broadcast with count 1000, rank 0 with count 999, in call 1";
@@ -139,7 +139,7 @@ template <Kind kind> void two_that_wait_for_each_other_find_out() {
         CallDescriptor call = call_number(1);
         call.collective = Collective::broadcast;
         call.root = 1 - rank.rank;
-        CHECK_OK(transport->begin(call, 30s));
+        CHECK_OK(begin(*transport, call, 30s));
         const auto start = Clock::now();
         check_error(receive(*transport, 1 - rank.rank).error(), Code::mismatch, 1,
                     "rank 1 calls broadcast with root 0, rank 0 with root 1, in call 1");
@@ -156,7 +156,7 @@ template <Kind kind> void two_roots_are_found_in_the_next_call() {
             CallDescriptor call = call_number(1);
             call.collective = Collective::broadcast;
             call.root = rank.rank;
-            CHECK_OK(transport->begin(call, 30s));
+            CHECK_OK(begin(*transport, call, 30s));
             if (by_lines) {
                 CHECK_OK(transport->line());
                 transport->publish(8);
@@ -195,10 +195,10 @@ template <Kind kind> void an_earlier_disagreement_is_found_by_whatever_comes_nex
                 CallDescriptor call = call_number(2);
                 call.collective = Collective::broadcast;
                 call.root = rank.rank == 2 ? 2 : 0;
-                CHECK_OK(transport->begin(call, 30s));
+                CHECK_OK(begin(*transport, call, 30s));
                 CHECK_OK(transport->end());
                 for (uint64_t i = 0; i < silent_calls; i++) {
-                    CHECK_OK(transport->begin(call_number(3 + i), 30s));
+                    CHECK_OK(begin(*transport, call_number(3 + i), 30s));
                     CHECK_OK(transport->end());
                 }
                 rank.meeting.barrier();
@@ -215,7 +215,7 @@ template <Kind kind> void a_goodbye_does_not_stand_for_a_call() {
         auto transport = create(rank);
         CHECK_OK(run(*transport, call_number(1), Way::meeting));
         if (rank.rank == 0) {
-            CHECK_OK(transport->begin(call_number(2), 30s));
+            CHECK_OK(begin(*transport, call_number(2), 30s));
             rank.meeting.barrier();
             await([&] { return rank.meeting.board[0] == 1; });
             const Done met = transport->meet();
@@ -224,7 +224,7 @@ template <Kind kind> void a_goodbye_does_not_stand_for_a_call() {
             rank.meeting.barrier();
             transport->fail(Error::make(Code::revoked, "rank 1 gives up").at_rank(1));
             for (uint64_t call = 2; call <= 3; call++)
-                CHECK(!transport->begin(call_number(call), 30s));
+                CHECK(!begin(*transport, call_number(call), 30s));
             transport.reset();
             rank.meeting.board[0] = 1;
         }
@@ -238,7 +238,7 @@ template <Kind kind> void calls_are_confirmed_when_all_have_come() {
         CHECK_OK(
             transport->confirm_calls(30s)); // before the first call there is nothing to compare
         if (rank.rank == 0) {
-            CHECK_OK(transport->begin(call_number(1), 30s));
+            CHECK_OK(begin(*transport, call_number(1), 30s));
             CHECK_OK(transport->end());
             check_late(transport->confirm_calls(20ms).error(), 1,
                        "rank 1 did not come to all_reduce, call 1, within 0.02 s", "");
@@ -248,7 +248,7 @@ template <Kind kind> void calls_are_confirmed_when_all_have_come() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
         if (rank.rank == 2) await([&] { return rank.meeting.board[0] == 2; });
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         CHECK_OK(transport->end());
         rank.meeting.board[0]++;
         CHECK_OK(transport->confirm_calls(30s));

@@ -81,7 +81,7 @@ template <Kind kind> void lines_carry_every_exchange() {
         const auto transport = create(rank);
         std::minstd_rand random(rank.rank + 1);
         for (uint64_t e = 1; e <= 1500; e++) {
-            if (e % 3 != 0) CHECK_OK(transport->begin(call_number(e - e / 3), 30s));
+            if (e % 3 != 0) CHECK_OK(begin(*transport, call_number(e - e / 3), 30s));
             dawdle(random);
             const auto line = transport->line();
             CHECK_OK(line);
@@ -110,7 +110,7 @@ template <Kind kind> void all_pairs_get_their_messages() {
         std::minstd_rand random(rank.rank + 1);
         constexpr uint32_t messages = 12;
         for (uint64_t call = 1; call <= 100; call++) {
-            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(begin(*transport, call_number(call), 30s));
             std::vector<std::pair<uint32_t, uint32_t>> wanted;
             for (uint32_t peer = 0; peer < rank.size; peer++)
                 for (uint32_t m = 0; m < messages && peer != rank.rank; m++)
@@ -140,7 +140,7 @@ template <Kind kind> void chains_forward_by_reference() {
         const auto transport = create(rank);
         const uint32_t last = rank.size - 1;
         for (uint64_t call = 1; call <= 50; call++) {
-            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(begin(*transport, call_number(call), 30s));
             if (rank.rank == 0) {
                 CHECK(transport->is_free(7));
                 send(*transport, 1, {}, fill(*transport, 7, 1000, call));
@@ -165,7 +165,7 @@ template <Kind kind> void chains_forward_by_reference() {
 template <Kind kind> void a_slot_is_free_after_its_last_reader() {
     run_ranks(kind, 4, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             const Wire wire = fill(*transport, 0, 10, 1);
             for (uint32_t peer = 1; peer < rank.size; peer++) send(*transport, peer, {}, wire);
@@ -184,7 +184,7 @@ template <Kind kind> void a_slot_is_free_after_its_last_reader() {
 template <Kind kind> void full_mailboxes_say_so() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         uint32_t sent = 0;
         if (rank.rank == 0) {
             const Wire wire = fill(*transport, 0, 10, 1);
@@ -216,7 +216,7 @@ template <Kind kind> void full_mailboxes_say_so() {
 template <Kind kind> void floods_in_both_directions_pass() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         constexpr uint32_t messages = 500;
         const Wire wire = fill(*transport, 3, 100, rank.rank);
         for (uint32_t m = 0; m < messages; m++)
@@ -240,7 +240,7 @@ template <Kind kind> void slots_are_used_again_safely() {
         const uint32_t next = (rank.rank + 1) % rank.size,
                        previous = (rank.rank + rank.size - 1) % rank.size;
         for (uint64_t round = 0; round < 1500; round++) {
-            CHECK_OK(transport->begin(call_number(round + 1), 30s));
+            CHECK_OK(begin(*transport, call_number(round + 1), 30s));
             const auto slot = static_cast<uint32_t>(round % 2);
             await_free(*transport, slot);
             send(*transport, next, {0, 0}, fill(*transport, slot, 256, round * 3 + rank.rank));
@@ -265,7 +265,7 @@ template <Kind kind> void a_sender_may_run_ahead() {
         const auto transport = create(rank);
         const Wire wire = fill(*transport, 0, 100, 1);
         for (uint64_t call = 1; call <= 300; call++) {
-            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(begin(*transport, call_number(call), 30s));
             if (rank.rank == 0) {
                 send(*transport, 1, {}, wire);
                 rank.meeting.board[0] = call;
@@ -281,14 +281,14 @@ template <Kind kind> void a_sender_may_run_ahead() {
 template <Kind kind> void messages_of_a_call_given_up_stay_in_it() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             send(*transport, 1, {0, 1}, fill(*transport, 0, 10, 1));
             send(*transport, 1, {0, 2}, fill(*transport, 1, 10, 2));
         } else {
             transport->release(receive(*transport, 0, {0, 2}));
         }
-        CHECK_OK(transport->begin(call_number(2), 30s));
+        CHECK_OK(begin(*transport, call_number(2), 30s));
         rank.meeting.barrier();
         if (rank.rank == 0) {
             CHECK(transport->is_free(0));
@@ -308,18 +308,57 @@ template <Kind kind> void nobody_leaves_a_meeting_before_all_have_come() {
         for (uint64_t call = 1; call <= 100; call++) {
             if (call % 25 == rank.rank) std::this_thread::sleep_for(3ms);
             rank.meeting.board[rank.rank] = call;
-            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(begin(*transport, call_number(call), 30s));
             CHECK_OK(transport->meet());
             for (uint32_t peer = 0; peer < 4; peer++) CHECK(rank.meeting.board[peer] >= call);
         }
     });
 }
 
+// What rank 0 does first in a call that its line is to tell of, and whether rank 1 hears of it.
+struct FirstDeed {
+    std::function<void(Transport &)> deed;
+    bool tells;
+};
+
+template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
+    const FirstDeed cases[] = {
+        {[](Transport &transport) { CHECK_OK(transport.line()); }, false},
+        {[](Transport &transport) {
+             CHECK_OK(transport.line());
+             transport.publish(8);
+         },
+         true},
+        {[](Transport &transport) { CHECK_OK(transport.wait(1)); }, true},
+        {[](Transport &transport) { CHECK_OK(transport.end()); }, true},
+    };
+    for (const FirstDeed &first : cases)
+        run_ranks(kind, 2, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            const CallDescriptor call = call_number(1);
+            if (rank.rank == 0) {
+                CHECK_OK(
+                    transport->begin(call, {.call = 1}, 30s, Transport::Publishes::after_line));
+                first.deed(*transport);
+            }
+            rank.meeting.barrier();
+            if (rank.rank == 1) {
+                CHECK_OK(begin(*transport, call, first.tells ? 30s : 100ms));
+                const Done met = transport->meet();
+                CHECK_EQ(met.is_ok(), first.tells);
+                if (!met)
+                    check_late(met.error(), 0,
+                               "rank 0 did not come to all_reduce, call 1, within 0.1 s", "rank 0");
+            }
+            rank.meeting.barrier();
+        });
+}
+
 template <Kind kind> void one_rank_alone_works() {
     run_ranks(kind, 1, [](const Rank &rank) {
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 200; call++) {
-            CHECK_OK(transport->begin(call_number(call), 30s));
+            CHECK_OK(begin(*transport, call_number(call), 30s));
             CHECK_OK(transport->meet());
             const auto line = transport->line();
             CHECK_OK(line);
@@ -346,6 +385,7 @@ int main() {
         ON_ALL(a_sender_may_run_ahead),
         ON_BOTH(messages_of_a_call_given_up_stay_in_it),
         ON_ALL(nobody_leaves_a_meeting_before_all_have_come),
+        ON_BOTH(a_call_is_told_behind_its_line_or_before_a_wait),
         ON_BOTH(one_rank_alone_works),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -26,6 +26,11 @@ inline CallDescriptor call_number(uint64_t number) {
     return call;
 }
 
+inline Done begin(Transport &transport, const CallDescriptor &call,
+                  std::chrono::nanoseconds timeout) {
+    return transport.begin(call, call.numbers(), timeout, Transport::Publishes::at_once);
+}
+
 inline std::unique_ptr<Transport> create(const Rank &rank) {
     auto transport = rank.create();
     CHECK_OK(transport);
@@ -95,7 +100,7 @@ inline Done by_ring(Transport &transport) {
 
 inline Done run(Transport &transport, const CallDescriptor &call, Way way,
                 Clock::duration timeout = 30s) {
-    QCCL_TRY(transport.begin(call, timeout));
+    QCCL_TRY(begin(transport, call, timeout));
     switch (way) {
     case Way::mail: QCCL_TRY(by_mail(transport)); break;
     case Way::line: QCCL_TRY(by_line(transport)); break;

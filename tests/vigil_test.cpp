@@ -22,7 +22,7 @@ template <Kind kind> void sleepers_are_woken() {
         std::vector<Clock::duration> late;
         for (uint64_t turn = 0; turn < 10; turn++) {
             rank.meeting.barrier();
-            CHECK_OK(transport->begin(call_number(turn + 1), 30s));
+            CHECK_OK(begin(*transport, call_number(turn + 1), 30s));
             if (turn % 2 == rank.rank) {
                 // Long enough for the other's naps to have grown to their longest.
                 std::this_thread::sleep_for(120ms);
@@ -47,7 +47,7 @@ template <Kind kind> void who_waits_for_room_is_woken() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         std::vector<Clock::duration> late;
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         for (int turn = 0; turn < 10; turn++) {
             rank.meeting.barrier();
             if (rank.rank == 0) {

@@ -42,7 +42,7 @@ void all_look(const Rank &rank, Transport &transport) {
 
 // Rank 0 gives `loan` to all others by way of a wire; what they find there.
 uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number, const Loan &loan) {
-    CHECK_OK(transport.begin(call_number(number), 30s));
+    CHECK_OK(begin(transport, call_number(number), 30s));
     uint8_t found = 0;
     if (rank.rank == 0) {
         auto wire = free_wire(transport);
@@ -176,7 +176,7 @@ void who_has_no_descriptors_maps_nothing() {
 template <Kind kind> void a_loan_of_nothing_is_refused() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 30s));
+        CHECK_OK(begin(*transport, call_number(1), 30s));
         rank.meeting.barrier();
         if (rank.rank == 0) {
             auto wire = free_wire(*transport);
@@ -198,7 +198,7 @@ template <Kind kind> void a_loan_of_nothing_is_refused() {
 template <Kind kind> void a_slow_reader_is_named() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(transport->begin(call_number(1), 300ms));
+        CHECK_OK(begin(*transport, call_number(1), 300ms));
         rank.meeting.barrier();
         if (rank.rank == 0) {
             const auto wire = free_wire(*transport);

@@ -81,23 +81,24 @@ Done Engine::run_traced(const Program &program, const Call &call) {
 }
 
 // Calls of one tag go lossless together, so that ranks whose tags differ must hear of it at once.
-static void name_tag(CallDescriptor &descriptor, const Program &program) {
-    const std::string text =
-        shortened(program.asked_codec + " of tag " + std::to_string(descriptor.tag),
-                  sizeof descriptor.codec - 1);
+static CallDescriptor with_tag(const Program &program, uint64_t tag) {
+    CallDescriptor descriptor = program.descriptor;
+    const std::string text = shortened(program.asked_codec + " of tag " + std::to_string(tag),
+                                       sizeof descriptor.codec - 1);
     std::ranges::fill(descriptor.codec, '\0');
     text.copy(descriptor.codec, text.size());
+    return descriptor;
 }
 
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
     if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
-    CallDescriptor descriptor = program.descriptor;
-    descriptor.call = call.number;
-    descriptor.tag = call.tag;
-    descriptor.captured = call.captured;
-    if (call.sampled_nmse) name_tag(descriptor, program);
-    QCCL_TRY(transport_.begin(descriptor, call.timeout));
+    const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
+    const auto publishes = program.bound && !memory_.gpu ? Transport::Publishes::after_line
+                                                         : Transport::Publishes::at_once;
+    QCCL_TRY(call.sampled_nmse
+                 ? transport_.begin(with_tag(program, call.tag), numbers, call.timeout, publishes)
+                 : transport_.begin(program.descriptor, numbers, call.timeout, publishes));
     memory_.last_call = call.number;
     QCCL_TRY(program.bound ? run_lines(program, call, trace) : run_tasks(program, call, trace));
     QCCL_TRY(transport_.end());
@@ -133,7 +134,8 @@ template <class Run> Done Engine::on_gpu(Run run) {
 
 template <class Trace>
 Done Engine::run_lines(const Program &program, const Call &call, Trace &trace) {
-    QCCL_TRY(grow(memory_.segments, device_, program.bound->sum_bytes));
+    if (const uint64_t bytes = program.bound->sum_bytes)
+        QCCL_TRY(grow(memory_.segments, device_, bytes));
     memory_.lines.resize(program.work.team.size);
     const BoundCall bound{.send = static_cast<const std::byte *>(call.send),
                           .recv = static_cast<std::byte *>(call.recv),

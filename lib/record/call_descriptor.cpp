@@ -2,7 +2,6 @@
 #include "record/call_descriptor.hpp"
 
 #include <array>
-#include <bit>
 #include <cinttypes>
 #include <cstring>
 #include <string_view>
@@ -12,14 +11,13 @@ namespace qccl {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
-using Words = std::array<uint64_t, sizeof(CallDescriptor) / sizeof(uint64_t)>;
 
 // Odd numbers with about as many ones as zeros, one for each word; nothing else is asked of them.
-constexpr Words secrets{0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB,
-                        0xD6E8FEB86659FD93, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
-                        0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0xA24BAED4963EE407,
-                        0x9FB21C651E98DF25, 0x8BB84B93962EACC9, 0xD1B54A32D192ED03,
-                        0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3};
+constexpr std::array<uint64_t, sizeof(CallDescriptor) / sizeof(uint64_t)> secrets{
+    0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93,
+    0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53,
+    0xA24BAED4963EE407, 0x9FB21C651E98DF25, 0x8BB84B93962EACC9, 0xD1B54A32D192ED03,
+    0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3};
 
 uint64_t fold(uint64_t a, uint64_t b) {
     const Wide product = Wide{a} * b;
@@ -75,14 +73,22 @@ struct Maker {
 
 } // namespace
 
-uint64_t CallDescriptor::hash() const {
-    CallDescriptor compared = *this;
-    compared.tag = 0;
-    const auto words = std::bit_cast<Words>(compared);
-    // Seven products that do not wait for each other: this runs in every call.
-    uint64_t mixed = 0;
-    for (size_t i = 0; i < words.size(); i += 2)
-        mixed ^= fold(words[i] ^ secrets[i], words[i + 1] ^ secrets[i + 1]);
+uint64_t CallDescriptor::hash(const CallNumbers &numbers) const {
+    // Word by word: a compiler that copied all of them first would do so with vectors.
+    const auto word = [this](size_t i) {
+        uint64_t value;
+        std::memcpy(&value, reinterpret_cast<const std::byte *>(this) + i * sizeof value,
+                    sizeof value);
+        return value;
+    };
+    const auto fold_pair = [](size_t i, uint64_t first, uint64_t second) {
+        return fold(first ^ secrets[i], second ^ secrets[i + 1]);
+    };
+    // Seven products that do not wait for each other: this runs in every call. The tag's place is
+    // empty.
+    uint64_t mixed = fold_pair(0, numbers.call, count) ^ fold_pair(2, 0, numbers.captured) ^
+                     fold_pair(4, numbers.earlier, word(5));
+    for (size_t i = 6; i < secrets.size(); i += 2) mixed ^= fold_pair(i, word(i), word(i + 1));
     return fold(mixed ^ secrets[0], secrets[1]);
 }
 

@@ -3,15 +3,20 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace qccl {
 
-void CallHistory::publish(const CallDescriptor &call) {
-    current_ = call;
-    current_.earlier = hash_;
-    hash_ = current_.hash();
-    write(party_.mine().call(call.call), current_, hash_);
-    party_.mine().presence().begun.store(call.call, std::memory_order_release);
+void CallHistory::begin(const CallDescriptor &shape, const CallNumbers &numbers) {
+    const CallNumbers own{numbers.call, numbers.tag, numbers.captured, hash_};
+    hash_ = shape.hash(own);
+    current_ = shape;
+    current_.set(own);
+}
+
+void CallHistory::publish() {
+    write(party_.mine().call(current_.call), current_, hash_);
+    party_.mine().presence().begun.store(current_.call, std::memory_order_release);
 }
 
 void CallHistory::end() {
@@ -38,9 +43,12 @@ void CallHistory::record(uint32_t rank, const CallDescriptor &call) {
 void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash) {
     // Release stores of the words keep this one before them, for whoever acquires one of them.
     slot.call.store(0, std::memory_order_relaxed);
-    const auto words = std::bit_cast<PublishedCall::Words>(call);
-    for (size_t i = 0; i < words.size(); i++)
-        slot.words[i].store(words[i], std::memory_order_release);
+    const auto *const bytes = reinterpret_cast<const std::byte *>(&call);
+    for (size_t i = 0; i < slot.words.size(); i++) {
+        uint64_t word;
+        std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+        slot.words[i].store(word, std::memory_order_release);
+    }
     slot.hash.store(hash, std::memory_order_release);
     slot.call.store(call.call, std::memory_order_release);
 }

@@ -25,9 +25,11 @@ class CallHistory {
 public:
     explicit CallHistory(const Party &party) : party_(party) {}
 
-    // Of this rank. The caller has seen to it that no rank still needs the call `calls_kept`
-    // before.
-    void publish(const CallDescriptor &call);
+    // This rank is in that call from now on, whose hash covers those before.
+    void begin(const CallDescriptor &shape, const CallNumbers &numbers);
+    // The others may know. The caller has seen to it that no rank still needs the call
+    // `calls_kept` before.
+    void publish();
     // That call has ended in good order.
     void end();
 

@@ -9,6 +9,13 @@
 
 namespace qccl {
 
+// The cache lines of `bytes` from the head on, without the head's own, for which the caller waits:
+// they come together with that one and not a transfer later.
+static void fetch_behind(const LineHead &head, size_t bytes) {
+    const auto *const line = reinterpret_cast<const std::byte *>(&head);
+    for (size_t at = cache_line; at < bytes; at += cache_line) __builtin_prefetch(line + at);
+}
+
 SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifelines,
                                  const Roster &roster, Recorder recorder,
                                  const TransportOptions &options)
@@ -46,13 +53,15 @@ Done SharedTransport::use(Network network, uint64_t session) {
     return {};
 }
 
-Done SharedTransport::begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) {
+Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numbers,
+                            std::chrono::nanoseconds timeout, Publishes when) {
     vigil_.limit(timeout);
     if (attendant_) attendant_->call_begins();
     if (shelved_ != 0) clear_shelves();
-    if (call.call >= together_ + calls_kept) QCCL_TRY(keep_together(call.call));
-    history_.publish(call);
-    recorder_.began(history_.current(), history_.hash());
+    if (numbers.call >= together_ + calls_kept) QCCL_TRY(keep_together(numbers.call));
+    history_.begin(shape, numbers);
+    is_call_published_ = false;
+    if (when == Publishes::at_once || courier_ || verdict_.is_passed()) publish_call();
     if (courier_) {
         courier_->progress();
         vigil_.listen();
@@ -216,6 +225,7 @@ void SharedTransport::release(const Wire &wire) {
 
 // What has been read of a rank that knew of the failure cannot be believed; see Verdict::failure.
 Done SharedTransport::end() {
+    publish_call();
     vigil_.came();
     while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait({rank(), WaitPhase::network}));
     if (has_overflow_) close_overflows();
@@ -243,7 +253,7 @@ Done SharedTransport::await_ended(uint64_t call) {
 
 Result<std::byte *> SharedTransport::line() {
     // What this line held two exchanges ago has been read by whoever has published in the latest.
-    for (uint32_t peer = 0; peer < size(); peer++)
+    for (uint32_t peer = 0; peer < peers_.size(); peer++)
         if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
     while (courier_ && !courier_->is_line_sent(exchange_ + 1))
         QCCL_TRY(wait({rank(), WaitPhase::network}));
@@ -252,12 +262,18 @@ Result<std::byte *> SharedTransport::line() {
 
 void SharedTransport::publish(size_t bytes) {
     exchange_++;
+    exchange_call_ = history_.current().call;
+    exchange_hash_ = history_.hash();
+    // Longer lines the processor fetches ahead by itself.
+    constexpr size_t longest_fetched = 512;
+    fetched_bytes_ = bytes <= longest_fetched ? sizeof(LineHead) + bytes : 0;
     LineHead &head = party_.mine().line(exchange_);
-    head.call = history_.current().call;
-    head.hash = history_.hash();
+    head.call = exchange_call_;
+    head.hash = exchange_hash_;
     head.bytes = bytes;
     head.stamp.store(exchange_, std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); peer++) party_.wake(peer);
+    publish_call();
     if (courier_) courier_->publish(exchange_, bytes);
 }
 
@@ -269,17 +285,21 @@ Result<std::span<const std::byte>> SharedTransport::await_line(uint32_t peer) {
 // Until the peer has published in this rank's latest exchange.
 Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
     const LineHead &head = party_.segments[peer].line(exchange_);
-    while (head.stamp.load(std::memory_order_acquire) != exchange_)
+    for (;;) {
+        fetch_behind(head, fetched_bytes_);
+        if (head.stamp.load(std::memory_order_acquire) == exchange_) break;
         QCCL_TRY(wait({peer, WaitPhase::line}));
+    }
     vigil_.came();
-    const LineHead &ours = party_.mine().line(exchange_);
     // Where the calls are not even the same, ranks parted in the earlier one.
-    if (head.hash != ours.hash && exchange_ != 0) return mismatch(std::min(head.call, ours.call));
+    if (head.hash != exchange_hash_ && exchange_ != 0)
+        return mismatch(std::min(head.call, exchange_call_));
     peers_[peer].seen = exchange_;
     return &head;
 }
 
 Done SharedTransport::wait(const Wait &what) {
+    publish_call();
     if (courier_ && courier_->progress()) return {};
     if (vigil_.linger()) return {};
     QCCL_TRY(drain());

@@ -38,7 +38,8 @@ public:
     uint64_t session() const override { return session_; }
     double ranks_per_core() const override { return ranks_per_core_; }
 
-    Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) override;
+    Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
+               std::chrono::nanoseconds timeout, Publishes when) override;
     Done meet() override;
     uint64_t calls_hash() const override { return history_.hash(); }
     Done confirm_calls(std::chrono::nanoseconds timeout) override;
@@ -94,6 +95,9 @@ private:
         uint64_t seen = 0; // latest exchange in which its line has been seen
     };
 
+    // Tells the others which call this rank is in, if they have not been told: behind its first
+    // line, and before it waits for anybody.
+    void publish_call();
     bool has_described(uint32_t peer, uint64_t call) const;
     template <class Condition> Done await_rank(uint32_t peer, const Condition &has_come);
     Done keep_together(uint64_t call);
@@ -132,10 +136,13 @@ private:
     std::vector<Peer> peers_; // by rank
     size_t shelved_ = 0;      // messages on all shelves
     uint64_t together_ = 0;   // every rank has begun this call
+    bool is_call_published_ = true;
     std::atomic<bool> has_spread_{false};
     const std::function<size_t()> free_memory_;
-    bool has_overflow_ = false;            // some view of an overflow is open
-    uint64_t exchange_ = 0;                // latest in which this rank has published its line
+    bool has_overflow_ = false; // some view of an overflow is open
+    uint64_t exchange_ = 0;     // latest in which this rank has published its line
+    uint64_t exchange_call_ = 0, exchange_hash_ = 0; // as its line's head has them
+    size_t fetched_bytes_ = 0; // of a line with its head, whenever this rank looks for one
     std::unique_ptr<Attendant> attendant_; // null likewise; last: it uses the others
 };
 

@@ -21,6 +21,13 @@ bool SharedTransport::has_described(uint32_t peer, uint64_t call) const {
     return history_.begun(peer) >= call && (party_.is_near(peer) || history_.find(peer, call));
 }
 
+void SharedTransport::publish_call() {
+    if (is_call_published_) return;
+    is_call_published_ = true;
+    history_.publish();
+    recorder_.began(history_.current(), history_.hash());
+}
+
 Done SharedTransport::meet() {
     const uint64_t call = history_.current().call;
     for (uint32_t i = 1; i < size(); i++) party_.wake((rank() + i) % size());
@@ -58,14 +65,18 @@ Done SharedTransport::keep_together(uint64_t call) {
     return {};
 }
 
-Error SharedTransport::mismatch(uint64_t call) { return told(vigil_.mismatch(call)); }
+Error SharedTransport::mismatch(uint64_t call) {
+    publish_call();
+    return told(vigil_.mismatch(call));
+}
 
 Error SharedTransport::mismatch_of_shrink(uint64_t call) {
     // A shrink has no number of its own, since it also works where ranks have failed in different
     // calls: here it takes that of the call that the other rank makes instead.
     if (call > history_.current().call) {
         call = history_.current().call + 1;
-        history_.publish({.call = call, .collective = comm_shrink});
+        history_.begin({.collective = comm_shrink}, {.call = call});
+        history_.publish();
     }
     return mismatch(call);
 }

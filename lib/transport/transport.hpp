@@ -88,7 +88,12 @@ public:
 
     // Publishes the descriptor of the call that begins now. Fails if the communicator has failed.
     // `timeout` bounds the waits for live peers that do not come; 0 is never.
-    virtual Done begin(const CallDescriptor &call, std::chrono::nanoseconds timeout) = 0;
+    // `shape` lacks the numbers, and `numbers` what comes of earlier calls. A call that begins with
+    // a line may leave it to the line to say so: readers compare hashes, and find the descriptor
+    // behind it.
+    enum class Publishes : uint8_t { at_once, after_line };
+    virtual Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
+                       std::chrono::nanoseconds timeout, Publishes when) = 0;
     // Waits until every rank has begun this call. An error if one means something else by it
     // (mismatch, the same sentence on every rank). Optional, but then all ranks do it.
     virtual Done meet() = 0;

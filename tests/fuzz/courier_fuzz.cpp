@@ -151,7 +151,8 @@ public:
 private:
     void begin() {
         call_.call++;
-        history_.publish(call_);
+        history_.begin(call_, call_.numbers());
+        history_.publish();
         (void)courier_.begin();
         for (const auto &ticket : waiting_.tickets)
             require(ticket->call >= call_.call, "bytes of an earlier call that wait for ever");
