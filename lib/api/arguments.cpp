@@ -32,20 +32,12 @@ Done check_count(const char *argument, size_t count, DataType type, uint32_t tim
         argument, count, most, name(type), times);
 }
 
-Done check_pointer(const Buffer &buffer) {
-    if (buffer.start || buffer.bytes == 0) return {};
+Error missing(const Buffer &buffer) {
     return Error::make(Code::invalid_argument, "%s is NULL, but %zu bytes are to be there",
                        buffer.name, buffer.bytes);
 }
 
-Done check_apart(const Buffer &a, const Buffer &b) {
-    const auto a_start = reinterpret_cast<uintptr_t>(a.start);
-    const auto b_start = reinterpret_cast<uintptr_t>(b.start);
-    if (a.bytes == 0 || b.bytes == 0) return {};
-    // Compared by distance, so that a buffer at the end of the address space cannot wrap.
-    const bool overlap =
-        a_start <= b_start ? b_start - a_start < a.bytes : a_start - b_start < b.bytes;
-    if (!overlap) return {};
+Error overlap(const Buffer &a, const Buffer &b) {
     return Error::make(Code::invalid_argument,
                        "%s (%zu bytes at %p) and %s (%zu bytes at %p) overlap", a.name, a.bytes,
                        a.start, b.name, b.bytes, b.start);

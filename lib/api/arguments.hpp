@@ -6,6 +6,8 @@
 
 #include <qccl/qccl.h>
 
+#include <cstdint>
+
 namespace qccl {
 
 struct Buffer {
@@ -19,8 +21,22 @@ Result<RedOp> take_op(qcclRedOp_t op);
 // `times` blocks of `count` elements must have a size that memory can have.
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times);
 // NULL only where there is nothing to point to.
-Done check_pointer(const Buffer &buffer);
+Error missing(const Buffer &buffer);
+inline Done check_pointer(const Buffer &buffer) {
+    if (buffer.start || buffer.bytes == 0) return {};
+    return missing(buffer);
+}
 // The two share no byte.
-Done check_apart(const Buffer &a, const Buffer &b);
+Error overlap(const Buffer &a, const Buffer &b);
+inline Done check_apart(const Buffer &a, const Buffer &b) {
+    const auto a_start = reinterpret_cast<uintptr_t>(a.start);
+    const auto b_start = reinterpret_cast<uintptr_t>(b.start);
+    if (a.bytes == 0 || b.bytes == 0) return {};
+    // Compared by distance, so that a buffer at the end of the address space cannot wrap.
+    const bool is_apart =
+        a_start <= b_start ? b_start - a_start >= a.bytes : a_start - b_start >= b.bytes;
+    if (is_apart) return {};
+    return overlap(a, b);
+}
 
 } // namespace qccl

@@ -144,6 +144,7 @@ static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream
     CallStream where;
     const Gpu *const gpu = comm.parts().device.gpu.get();
     if (!gpu) {
+        if (!stream) return where;
         QCCL_TRY(where.host, take_stream(stream));
         return where;
     }
@@ -204,26 +205,32 @@ struct Spelled {
     Spelling spelling;
     std::chrono::nanoseconds timeout{};
     uint64_t tag = 0;
+    // False: the call has to be looked at, which also finds what is wrong with it.
+    bool can_be_remembered = true;
 };
 } // namespace
 
-// Nothing: the call has to be looked at, which also finds what is wrong with it.
-static std::optional<Spelled> spelled(const Comm &comm, const Given &given) {
+// False where something is wrong with it.
+static bool add_config(Spelled &call, const qcclCollConfig_t &given) {
+    const auto config = take_config(&given);
+    if (!config) return false;
+    const auto timeout = take_timeout("timeout", config->timeout);
+    if (!timeout || (config->codec && !is_codec(config->codec))) return false;
+    if (config->algorithm && !call.spelling.set_algorithm(config->algorithm)) return false;
+    call.spelling.codec = config->codec;
+    call.timeout = timeout->value_or(call.timeout);
+    call.tag = config->tag;
+    return true;
+}
+
+static Spelled spelled(const Comm &comm, const Given &given) {
     Spelled call{.spelling = {.collective = static_cast<int32_t>(given.collective),
                               .type = given.type,
                               .op = given.op,
                               .root = given.root,
                               .count = given.count},
                  .timeout = comm.parts().timeout};
-    if (!given.config) return call;
-    const auto config = take_config(given.config);
-    if (!config) return std::nullopt;
-    const auto timeout = take_timeout("timeout", config->timeout);
-    if (!timeout || (config->codec && !is_codec(config->codec))) return std::nullopt;
-    if (config->algorithm && !call.spelling.set_algorithm(config->algorithm)) return std::nullopt;
-    call.spelling.codec = config->codec;
-    call.timeout = timeout->value_or(call.timeout);
-    call.tag = config->tag;
+    if (given.config && !add_config(call, *given.config)) call.can_be_remembered = false;
     return call;
 }
 
@@ -242,10 +249,10 @@ static Done run_again(Comm &comm, const Given &given, const Remembered &before, 
 
 static Done run(Comm &comm, const Given &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
-    const auto call = spelled(comm, given);
-    if (call)
-        if (const Remembered *before = comm.memo().find(call->spelling))
-            return run_again(comm, given, *before, *call, stream);
+    const Spelled call = spelled(comm, given);
+    if (call.can_be_remembered)
+        if (const Remembered *before = comm.memo().find(call.spelling))
+            return run_again(comm, given, *before, call, stream);
 
     Request request{.send = given.send, .recv = given.recv};
     QCCL_TRY(ProgramKey key, take_key(given, comm.size()));
@@ -254,7 +261,7 @@ static Done run(Comm &comm, const Given &given) {
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
-    if (call) comm.memo().remember({call->spelling, key, program});
+    if (call.can_be_remembered) comm.memo().remember({call.spelling, key, program});
     return comm.run(program, request, stream);
 }
 

@@ -15,14 +15,14 @@ struct Spelling {
     int32_t collective = -1;
     int32_t type = 0, op = 0, root = 0;
     uint64_t count = 0;
-    const void *codec = nullptr;      // of the call's config
-    std::array<char, 32> algorithm{}; // likewise, ended by zeros
+    const void *codec = nullptr;         // of the call's config
+    std::array<uint64_t, 4> algorithm{}; // likewise: its letters, ended by zeros
 
     bool operator==(const Spelling &) const = default;
     // False: it is too long for a spelling, or empty, which would look as if there were none.
     bool set_algorithm(const char *text) {
-        const size_t length = strnlen(text, algorithm.size());
-        if (length == 0 || length == algorithm.size()) return false;
+        const size_t length = strnlen(text, sizeof algorithm);
+        if (length == 0 || length == sizeof algorithm) return false;
         std::memcpy(algorithm.data(), text, length);
         return true;
     }
@@ -49,11 +49,10 @@ private:
     static size_t place(const Spelling &spelling) {
         const auto small = static_cast<uint64_t>(static_cast<uint32_t>(spelling.collective));
         const uint64_t codec = reinterpret_cast<uintptr_t>(spelling.codec);
-        uint64_t algorithm = 0;
-        std::memcpy(&algorithm, spelling.algorithm.data(), sizeof algorithm);
         // 2^64 / golden ratio spreads counts that are multiples of a power of 2, and handles whose
         // numbers differ in the middle.
-        return (spelling.count ^ small << 60 ^ codec ^ algorithm) * 0x9E3779B97F4A7C15 >>
+        return (spelling.count ^ small << 60 ^ codec ^ spelling.algorithm[0]) *
+                   0x9E3779B97F4A7C15 >>
                (64 - bits);
     }
 
