@@ -19,9 +19,10 @@ struct CallNumbers {
     uint64_t earlier = 0;
 };
 
-// What every rank must agree on about one call. Each rank publishes it before its first chunk; its
-// hash rides on every message, and the descriptors are compared only where hashes differ. A field
-// without meaning for the collective (the root of an all-gather) keeps its default.
+// What every rank must agree on about one call. Each rank publishes it before its first message, or
+// behind its line, and before it waits for anybody; its hash rides on every message, and the
+// descriptors are compared only where hashes differ. A field without meaning for the collective
+// (the root of an all-gather) keeps its default.
 struct CallDescriptor {
     uint64_t call = 0;
     uint64_t count = 0;
