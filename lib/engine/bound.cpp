@@ -161,11 +161,11 @@ public:
              const BoundCall &call, Trace &trace)
         : transport_(transport), program_(program), bound_(*program.bound), call_(call),
           trace_(trace), header_(program.work.codec.is_lossless() ? 0 : header_bytes),
-          sum_type_(accumulator_of(program.work.type)), context_{.kernels = &kernels,
-                                                                 .codec = &program.work.codec,
-                                                                 .type = program.work.type,
-                                                                 .op = program.work.op,
-                                                                 .ranks = program.work.team.size} {}
+          context_{.kernels = &kernels,
+                   .codec = &program.work.codec,
+                   .type = program.work.type,
+                   .op = program.work.op,
+                   .ranks = program.work.team.size} {}
 
     Done run() {
         std::fill(call_.lines.begin(), call_.lines.end(), nullptr);
@@ -211,22 +211,18 @@ private:
     void run(const LineOp &op) {
         const LineChunk &chunk = bound_.chunks[op.chunk];
         trace_.line_op(op, chunk.count);
+        if (chunk.count == 0 && op.what != Op::What::label) return;
         // Plain values of a few bytes are moved in less time than a step is described.
-        const Kernels &kernels = *context_.kernels;
-        if (op.what == Op::What::copy && chunk.count != 0) {
-            std::byte *const dst = address(op.dst);
-            const std::byte *const src = source(op.src);
-            if (dst != src || op.dst_type != op.src_type)
-                kernels.copy(op.dst_type, dst, op.src_type, src, chunk.count, false);
-        } else if (op.what == Op::What::reduce && chunk.count != 0) {
-            kernels.reduce(context_.op, sum_type_, address(op.dst), op.src_type, source(op.src),
-                           chunk.count);
-        } else {
-            run_encoded(op, chunk);
-        }
+        if (op.what == Op::What::copy)
+            copy_plain(*context_.kernels, op.dst_type, address(op.dst), op.src_type, source(op.src),
+                       chunk.count, false);
+        else if (op.what == Op::What::reduce)
+            reduce_plain(context_, address(op.dst), op.src_type, source(op.src), chunk.count);
+        else
+            run_described(op, chunk);
     }
 
-    void run_encoded(const LineOp &op, const LineChunk &chunk) {
+    void run_described(const LineOp &op, const LineChunk &chunk) {
         const bool encodes = op.what == Op::What::label || op.what == Op::What::encode;
         const Noise noise = encodes ? noise_of(op, chunk) : Noise{};
         if (op.what == Op::What::label)
@@ -237,7 +233,6 @@ private:
                                  .noise_key = noise.key,
                                  .call = noise.call},
                                 line_ + op.dst.offset);
-        if (chunk.count == 0) return;
         context_.layout = &chunk.layout;
         context_.count = chunk.count;
         run_whole(context_, {.what = op.what,
@@ -278,7 +273,6 @@ private:
     const BoundCall &call_;
     Trace &trace_;
     const uint64_t header_;
-    const DataType sum_type_;
     TileContext context_;
     std::byte *line_ = nullptr;
 };

@@ -67,18 +67,16 @@ void encode(const TileContext &context, const TileStep &step, const Tile &tile,
 
 void run_step(const TileContext &context, const TileStep &step, const Tile &tile) {
     const Kernels &kernels = *context.kernels;
-    const DataType sum_type = accumulator_of(context.type);
     std::byte *const dst = step.dst + tile.begin * step.dst_stride;
     const std::byte *const src = step.src + tile.begin * step.src_stride;
     switch (step.what) {
     case Op::What::copy:
-        if (dst == src && step.dst_type == step.src_type) break; // in place
-        kernels.copy(step.dst_type, dst, step.src_type, src, tile.count, step.streams);
+        copy_plain(kernels, step.dst_type, dst, step.src_type, src, tile.count, step.streams);
         break;
-    case Op::What::reduce:
-        kernels.reduce(context.op, sum_type, dst, step.src_type, src, tile.count);
+    case Op::What::reduce: reduce_plain(context, dst, step.src_type, src, tile.count); break;
+    case Op::What::divide:
+        kernels.divide(accumulator_of(context.type), dst, tile.count, context.ranks);
         break;
-    case Op::What::divide: kernels.divide(sum_type, dst, tile.count, context.ranks); break;
     case Op::What::encode: encode(context, step, tile, src); break;
     case Op::What::decode:
         if (step.scratch)

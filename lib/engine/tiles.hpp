@@ -42,6 +42,17 @@ struct TileContext {
     uint64_t count = 0; // elements of the chunk
 };
 
+// The two operations on plain values that need no step to be described. A copy in place is none.
+inline void copy_plain(const Kernels &kernels, DataType dst_type, std::byte *dst, DataType src_type,
+                       const std::byte *src, uint64_t count, bool streams) {
+    if (dst == src && dst_type == src_type) return;
+    kernels.copy(dst_type, dst, src_type, src, count, streams);
+}
+inline void reduce_plain(const TileContext &context, std::byte *sum, DataType src_type,
+                         const std::byte *src, uint64_t count) {
+    context.kernels->reduce(context.op, accumulator_of(context.type), sum, src_type, src, count);
+}
+
 // One step over the whole chunk. It has no scratch.
 void run_whole(const TileContext &context, const TileStep &step);
 

@@ -253,7 +253,7 @@ Done SharedTransport::await_ended(uint64_t call) {
 
 Result<std::byte *> SharedTransport::line() {
     // What this line held two exchanges ago has been read by whoever has published in the latest.
-    for (uint32_t peer = 0; peer < peers_.size(); peer++)
+    for (uint32_t peer = 0; peer < size(); peer++)
         if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
     while (courier_ && !courier_->is_line_sent(exchange_ + 1))
         QCCL_TRY(wait({rank(), WaitPhase::network}));
