@@ -20,14 +20,15 @@ Result<DataType> take_type(qcclDataType_t type);
 Result<RedOp> take_op(qcclRedOp_t op);
 // `times` blocks of `count` elements must have a size that memory can have.
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times);
-// NULL only where there is nothing to point to.
+// What the next two say of buffers that are wrong.
 Error missing(const Buffer &buffer);
+Error overlap(const Buffer &a, const Buffer &b);
+// NULL only where there is nothing to point to.
 inline Done check_pointer(const Buffer &buffer) {
     if (buffer.start || buffer.bytes == 0) return {};
     return missing(buffer);
 }
 // The two share no byte.
-Error overlap(const Buffer &a, const Buffer &b);
 inline Done check_apart(const Buffer &a, const Buffer &b) {
     const auto a_start = reinterpret_cast<uintptr_t>(a.start);
     const auto b_start = reinterpret_cast<uintptr_t>(b.start);

@@ -230,7 +230,7 @@ static Spelled spelled(const Comm &comm, const Given &given) {
                               .root = given.root,
                               .count = given.count},
                  .timeout = comm.parts().timeout};
-    if (given.config && !add_config(call, *given.config)) call.can_be_remembered = false;
+    call.can_be_remembered = !given.config || add_config(call, *given.config);
     return call;
 }
 
