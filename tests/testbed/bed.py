@@ -82,7 +82,7 @@ class Host:
         options.setdefault("stdin", subprocess.DEVNULL)
         environment = {**os.environ, **(env or {})}
         environment["PATH"] = f"{environment.get('PATH', '')}:{links.SYSTEM_PATH}"
-        return subprocess.Popen(self.command(words), env=environment, start_new_session=True, **options)
+        return subprocess.Popen(self.command(words), env=environment, process_group=0, **options)
 
     def run(self, words, timeout=60, env=None, **options):
         """subprocess.CompletedProcess of a command here; what takes longer is killed."""
