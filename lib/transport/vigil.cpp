@@ -26,6 +26,9 @@ constexpr Vigil::Time yielding = 1ms;
 // One that keeps the core for longer only computes, and is better not asked.
 constexpr Vigil::Time shortest_turn = 1us;
 constexpr Vigil::Time longest_turn = 100us;
+// The kernel does not give others their turn at each yield: not where it owes this one time, or
+// counts them to another session. So it takes some that were in vain to have the core alone again.
+constexpr uint32_t yields_alone = 64;
 constexpr Vigil::Time shortest_nap = 1ms;
 constexpr Vigil::Time longest_nap = 50ms;
 // Between two looks at a device, which wakes nobody.
@@ -58,14 +61,18 @@ Vigil::Vigil(const Party &party, const CallHistory &history, Verdict &verdict, R
              Lifelines lifelines, Courier *courier, Options options)
     : party_(party), history_(history), verdict_(verdict), recorder_(recorder),
       lifelines_(std::move(lifelines)), courier_(courier), options_(std::move(options)),
-      sleeper_(party.mine().bell(), party.fences) {
+      sleeper_(party.mine().bell(), party.fences), vain_yields_(yields_alone) {
     if (!courier_) return;
     // Ranks of one host share what one of them has said.
     options_.warn_after += std::min(party.near_ranks.front(), 10U) * between_hosts_warnings;
 }
 
+bool Vigil::shares_core() const {
+    return !options_.spins_beside_others && vain_yields_ < yields_alone;
+}
+
 bool Vigil::linger() {
-    const Time spin = shares_core_ ? Time{} : options_.spin;
+    const Time spin = shares_core() ? Time{} : options_.spin;
     const uint32_t look = looks_++;
     if (spin != Time{}) {
         relax();
@@ -79,7 +86,10 @@ bool Vigil::linger() {
     if (waited >= spin + yielding) return false;
     sched_yield();
     const Time away = Clock::now() - now_;
-    shares_core_ = !options_.spins_beside_others && away > shortest_turn && away < longest_turn;
+    if (away >= longest_turn)
+        vain_yields_ = yields_alone;
+    else
+        vain_yields_ = away > shortest_turn ? 0 : std::min(vain_yields_ + 1, yields_alone);
     return true;
 }
 

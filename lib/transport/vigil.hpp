@@ -66,6 +66,8 @@ public:
 
 private:
     void end();
+    // With somebody who runs when this rank yields.
+    bool shares_core() const;
     void show(const Wait &what) const;
     Done examine(uint32_t on);
     Done check_peers(uint32_t on);
@@ -96,7 +98,7 @@ private:
     Options options_;
     Sleeper sleeper_;
     Time timeout_{};
-    bool shares_core_ = false; // with somebody who runs when this rank yields
+    uint32_t vain_yields_; // in a row, after which nobody had run
 
     // Of the wait at hand.
     uint32_t looks_ = 0;
