@@ -67,7 +67,8 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
             for (uint32_t i = 0; i < messages && rank.rank == 0; i++) {
                 std::byte *const data = transport->outbox().data() + i * bytes;
                 std::memset(data, static_cast<int>(i + 1), bytes);
-                CHECK_OK(transport->send(1, {.instance = i}, Wire{data, bytes, 0, i}));
+                CHECK_OK(transport->send(1, {.instance = i}, Wire{data, bytes, 0, i},
+                                         Transport::Sends::at_once));
             }
             look_around();
             constexpr uint64_t pushed = Courier::most_untaken(1) / bytes;
@@ -92,12 +93,112 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
             // Now that it has been said, others may go.
             CHECK_OK(begin(*transport, call_number(3), 30s));
             if (rank.rank == 0)
-                CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0}));
+                CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0},
+                                         Transport::Sends::at_once));
             look_around();
             CHECK_EQ(under_way(), 0U);
             rank.meeting.barrier();
         },
         options);
+}
+
+// Rank 0's small messages, of which the first ones wait for the last, or for its wait.
+template <Kind kind> void small_messages_go_as_one() {
+    static constexpr uint32_t messages = 5;
+    static constexpr size_t bytes = 1000;
+    run_ranks(kind, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::ring));
+        for (uint64_t call = 2; call <= 3; call++) {
+            CHECK_OK(begin(*transport, call_number(call), 30s));
+            const bool has_last = call == 2;
+            for (uint32_t i = 0; i < messages && rank.rank == 0; i++) {
+                std::byte *const data = transport->outbox().data() + i * bytes;
+                std::memset(data, static_cast<int>(i + call), bytes);
+                const bool waits = !has_last || i + 1 < messages;
+                CHECK_OK(transport->send(1, {.instance = i}, Wire{data, bytes, 0, i},
+                                         waits ? Transport::Sends::with_next
+                                               : Transport::Sends::at_once));
+                // What waits for the next is a copy.
+                CHECK(transport->is_free(i));
+                std::memset(data, 0xff, bytes);
+            }
+            if (rank.rank == 0 && !has_last) CHECK_OK(transport->wait(1));
+            for (uint32_t i = messages; i-- > 0 && rank.rank == 1;) {
+                const Room room{transport->slots() + i,
+                                transport->inbox().subspan(i * bytes, bytes)};
+                std::optional<Wire> wire;
+                while (!wire) {
+                    const auto received = transport->receive(0, {.instance = i}, room);
+                    CHECK_OK(received);
+                    wire = *received;
+                    if (!wire) CHECK_OK(transport->wait(0));
+                }
+                CHECK_EQ(wire->bytes, bytes);
+                CHECK(std::all_of(wire->data, wire->data + bytes,
+                                  [&](std::byte each) { return each == std::byte(i + call); }));
+                transport->release(*wire);
+            }
+            CHECK_OK(transport->end());
+        }
+        rank.meeting.barrier();
+    });
+}
+
+// Of the network, on a host of its own: a rank introduces the others alone.
+NetworkEnd &end_of(uint32_t rank) {
+    const std::lock_guard guard(memory_network::living().mutex);
+    for (const auto &[end, _] : memory_network::living().ends)
+        if (!end->peers[rank]) return *end;
+    throw Failure{"no such end"};
+}
+
+// How many messages have come to an end and have not been looked at.
+size_t count_untaken(NetworkEnd &end) {
+    const std::lock_guard guard(end.mutex);
+    return static_cast<size_t>(
+        std::count_if(end.news.begin(), end.news.end(), [](const NetworkEnd::News &each) {
+            return std::holds_alternative<NetworkEnd::Came>(each);
+        }));
+}
+
+// Of another release, or broken on its way: the lengths within a batch go on behind its end.
+void a_damaged_batch_fails_the_communicator() {
+    for (const bool is_cut : {false, true})
+        run_ranks(Kind::inproc_apart, 2, [&](const Rank &rank) {
+            const auto transport = create(rank);
+            CHECK_OK(begin(*transport, call_number(1), 30s));
+            rank.meeting.barrier();
+            if (rank.rank == 1) {
+                const Wire wire = *free_wire(*transport);
+                CHECK_OK(transport->send(0, {.ordinal = 0}, wire, Transport::Sends::with_next));
+                CHECK_OK(transport->send(0, {.ordinal = 1}, wire, Transport::Sends::at_once));
+            } else {
+                NetworkEnd &end = end_of(0);
+                await([&] { return count_untaken(end) != 0; });
+                CHECK_EQ(count_untaken(end), 1U);
+                std::optional<NetworkEnd::Came> batch;
+                {
+                    const std::lock_guard guard(end.mutex);
+                    batch = std::move(std::get<NetworkEnd::Came>(end.news.front()));
+                    end.news.clear();
+                }
+                CHECK_EQ(batch->bytes.size(), 2 * (sizeof(BatchEntry) + 8));
+                constexpr uint64_t far_too_many = UINT64_MAX;
+                if (is_cut)
+                    batch->bytes.resize(batch->bytes.size() - 9);
+                else
+                    std::memcpy(batch->bytes.data() + offsetof(BatchEntry, bytes), &far_too_many,
+                                sizeof far_too_many);
+                end.events.came(end.events.context, batch->head.data(), batch->head.size(),
+                                batch->bytes.data(), batch->bytes.size(), nullptr);
+                const auto failure = transport->failure();
+                CHECK(failure.has_value());
+                check_error(*failure, Code::damaged_data, 1,
+                            "a batch of messages from rank 1 is damaged");
+            }
+            rank.meeting.barrier();
+        });
 }
 
 // The last message has come, and has no room yet, when its sender is known to have left.
@@ -108,7 +209,8 @@ template <Kind kind> void mail_of_who_has_left_waits_for_its_room() {
         if (rank.rank == 0) {
             for (uint32_t i = 0; i < 2; i++)
                 CHECK_OK(transport->send(1, {.instance = i},
-                                         Wire{transport->outbox().data() + i * 8, 8, 0, i}));
+                                         Wire{transport->outbox().data() + i * 8, 8, 0, i},
+                                         Transport::Sends::at_once));
             CHECK_OK(transport->end());
             transport.reset();
             return;
@@ -160,7 +262,8 @@ template <Kind kind> void awaited_mail_comes_to_its_room() {
                 if (rank.rank == 0) {
                     for (size_t i = 0; i < head + bytes; i++) data[i] = at(i);
                     CHECK_OK(transport->send(
-                        1, tag, Wire{data, head, 0, 0, {.data = data + head, .bytes = bytes}}));
+                        1, tag, Wire{data, head, 0, 0, {.data = data + head, .bytes = bytes}},
+                        Transport::Sends::at_once));
                     while (!transport->is_free(0)) CHECK_OK(transport->wait(1));
                     continue;
                 }
@@ -193,7 +296,8 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
                 CHECK_OK(run(*transport, call_number(1), Way::ring));
                 CHECK_OK(begin(*transport, call_number(2), 30s));
                 if (rank.rank == 0) {
-                    CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0}));
+                    CHECK_OK(transport->send(1, {}, Wire{transport->outbox().data(), bytes, 0, 0},
+                                             Transport::Sends::at_once));
                     CHECK_OK(transport->end());
                     rank.meeting.barrier();
                     return;
@@ -217,14 +321,6 @@ template <Kind kind> void a_call_that_is_given_up_leaves_no_room_taken() {
             options);
 }
 
-// Of the network, on a host of its own: a rank introduces the others alone.
-NetworkEnd &end_of(uint32_t rank) {
-    const std::lock_guard guard(memory_network::living().mutex);
-    for (const auto &[end, _] : memory_network::living().ends)
-        if (!end->peers[rank]) return *end;
-    throw Failure{"no such end"};
-}
-
 // What only one rank has found out, when it sends or receives, not while it waits.
 void all_hosts_hear_of_a_step_that_fails() {
     for (const bool is_lost : {true, false})
@@ -240,7 +336,9 @@ void all_hosts_hear_of_a_step_that_fails() {
             if (rank.rank == 1 && !is_lost) CHECK_OK(send(*transport, 0, *free_wire(*transport)));
             Done done;
             while (done && rank.rank != 0) done = transport->wait(0);
-            while (done && is_lost) done = outcome(transport->send(1, {}, *free_wire(*transport)));
+            while (done && is_lost)
+                done = outcome(
+                    transport->send(1, {}, *free_wire(*transport), Transport::Sends::at_once));
             while (done) {
                 done = outcome(transport->receive(1, {}, room));
                 if (done) done = transport->wait(1);
@@ -304,6 +402,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(strangers_letters_are_thrown_away),
         ON_APART(nobody_is_sent_more_than_it_may_keep),
+        ON_APART(small_messages_go_as_one),
+        QTEST(a_damaged_batch_fails_the_communicator),
         ON_APART(mail_of_who_has_left_waits_for_its_room),
         ON_APART(awaited_mail_comes_to_its_room),
         ON_APART(a_call_that_is_given_up_leaves_no_room_taken),

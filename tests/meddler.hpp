@@ -60,10 +60,10 @@ public:
         return inner_->overflow(bytes);
     }
 
-    Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override {
+    Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire, Sends when) override {
         if (meddling_.is_full && meddling_.is_full(peer)) return false;
         QCCL_TRY(before("send"));
-        QCCL_TRY(const bool is_sent, inner_->send(peer, tag, wire));
+        QCCL_TRY(const bool is_sent, inner_->send(peer, tag, wire, when));
         if (is_sent && meddling_.sent) meddling_.sent(wire.bytes);
         return is_sent;
     }
@@ -113,6 +113,7 @@ public:
     }
 
     Done wait(const Wait &what) override { return inner_->wait(what); }
+    void progress() override { inner_->progress(); }
     void came() override { inner_->came(); }
     void fail(const Error &error) override { inner_->fail(error); }
     std::optional<Error> failure() const override { return inner_->failure(); }

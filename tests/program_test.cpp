@@ -271,6 +271,41 @@ void programs_are_cut_as_planned() {
                     }
 }
 
+std::vector<const Task *> sends_of(const Program &program) {
+    std::vector<const Task *> sends;
+    for (const Task &task : program.tasks)
+        if (task.kind == Task::Kind::send) sends.push_back(&task);
+    return sends;
+}
+
+// In halving, rank 0 of 4 sends two chunks to rank 2, then one to rank 1, its own sum to rank 1,
+// and in the end two to rank 2.
+void small_messages_to_one_peer_go_together() {
+    const Cut far{.inbox_bytes = size_t{16} << 20};
+    const TwinCall small = call_of("halving", "int4", 16384, 4);
+    const Program program = compiled(small, 0, far);
+    const auto sends = sends_of(program);
+    CHECK_EQ(sends.size(), 6U);
+    const bool goes_with_next[] = {true, false, true, false, true, false};
+    for (size_t i = 0; i < sends.size(); i++) {
+        CHECK(!sends[i]->goes_with_next || program.schedule.steps[sends[i]->first].peer ==
+                                               program.schedule.steps[sends[i + 1]->first].peer);
+        if (i != 2) CHECK_EQ(sends[i]->goes_with_next, goes_with_next[i]);
+    }
+    // Of the last two, the second passes on what comes from rank 1, and both wait for that.
+    const auto waits_of = [&](const Task *send) {
+        return program.waits[static_cast<size_t>(send - program.tasks.data())];
+    };
+    CHECK(waits_of(sends[4]) > 1);
+    // On one host, or with more to send, each goes as soon as it can.
+    for (const Program &other :
+         {compiled(small, 0), compiled(call_of("halving", "int4", 65536, 4), 0, far)}) {
+        for (const Task *send : sends_of(other)) CHECK(!send->goes_with_next);
+        const Task *const last = sends_of(other)[4];
+        CHECK_EQ(other.waits[static_cast<size_t>(last - other.tasks.data())], 1U);
+    }
+}
+
 // Two long specs that begin alike are still two codecs to those who compare them.
 void long_specs_are_told_apart() {
     TwinCall call = call_of("direct", "minmax:bits=5,bucket=100000,round=stochastic,seed=1", 64, 2);
@@ -301,6 +336,7 @@ int main() {
         QTEST(says_what_does_not_fit),
         QTEST(slots_hold_the_largest_chunk_that_comes),
         QTEST(programs_are_cut_as_planned),
+        QTEST(small_messages_to_one_peer_go_together),
         QTEST(long_specs_are_told_apart),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

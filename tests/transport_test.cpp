@@ -27,7 +27,7 @@ bool holds_pattern(const std::byte *from, size_t bytes, uint64_t seed) {
 
 void send(Transport &transport, uint32_t peer, MessageTag tag, const Wire &wire) {
     for (;;) {
-        const auto sent = transport.send(peer, tag, wire);
+        const auto sent = transport.send(peer, tag, wire, Transport::Sends::at_once);
         CHECK_OK(sent);
         if (*sent) return;
         CHECK_OK(transport.wait(peer));
@@ -189,7 +189,7 @@ template <Kind kind> void full_mailboxes_say_so() {
         if (rank.rank == 0) {
             const Wire wire = fill(*transport, 0, 10, 1);
             for (;; sent++) {
-                const auto result = transport->send(1, {0, sent}, wire);
+                const auto result = transport->send(1, {0, sent}, wire, Transport::Sends::at_once);
                 CHECK_OK(result);
                 if (!*result) break;
                 CHECK(sent < 10000);
@@ -205,7 +205,8 @@ template <Kind kind> void full_mailboxes_say_so() {
         rank.meeting.barrier();
         if (rank.rank == 0) {
             CHECK(transport->is_free(0));
-            const auto result = transport->send(1, {0, sent}, own_wire(*transport, 0, 10));
+            const auto result = transport->send(1, {0, sent}, own_wire(*transport, 0, 10),
+                                                Transport::Sends::at_once);
             CHECK_OK(result);
             CHECK(*result);
         }

@@ -39,7 +39,7 @@ inline std::unique_ptr<Transport> create(const Rank &rank) {
 
 inline Done send(Transport &transport, uint32_t peer, const Wire &wire) {
     for (;;) {
-        QCCL_TRY(const bool sent, transport.send(peer, {}, wire));
+        QCCL_TRY(const bool sent, transport.send(peer, {}, wire, Transport::Sends::at_once));
         if (sent) return {};
         QCCL_TRY(transport.wait(peer));
     }

@@ -13,7 +13,8 @@ Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, Engi
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
       program_(program), call_(call), trace_(trace),
       workbench_(device, memory, program, call, streams),
-      store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())) {}
+      store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
+      receives_long_(program.geometry.wire_bytes >= Transport::long_message_bytes) {}
 
 template <class Trace> Done Interpreter<Trace>::run() {
     ticks_ = ticks_now();
@@ -21,8 +22,10 @@ template <class Trace> Done Interpreter<Trace>::run() {
     QCCL_TRY(prepare());
     while (running_ != 0) {
         QCCL_TRY(const bool has_moved, advance_any());
-        if (has_moved) continue;
-        QCCL_TRY(wait(what_to_await()));
+        if (!has_moved)
+            QCCL_TRY(wait(what_to_await()));
+        else if (!receives_long_)
+            transport_.progress();
     }
     return take_back();
 }
@@ -210,7 +213,8 @@ template <class Trace> Result<bool> Interpreter<Trace>::try_send(Lane &lane, con
                          .ordinal = step.ordinal};
     const Wire &wire = lane.wire(step.src.index).wire;
     const uint64_t since = ticks_, began = trace_.resumed_at(since);
-    QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire));
+    const auto when = task.goes_with_next ? Transport::Sends::with_next : Transport::Sends::at_once;
+    QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire, when));
     if (!is_sent) return false;
     const bool is_callers =
         wire.origin == program_.work.team.rank && wire.loan.window != device_window;

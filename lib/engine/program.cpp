@@ -5,6 +5,7 @@
 #include "codec/chunk.hpp"
 #include "engine/homes.hpp"
 #include "engine/translate.hpp"
+#include "schedule/batches.hpp"
 #include "schedule/lower.hpp"
 #include "schedule/place_codec.hpp"
 
@@ -47,6 +48,7 @@ public:
         program_.segment_buffers = homes_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
+        if (program_.rooms() != 0) find_batches();
         order(dependencies);
         const Cut &cut = program_.cut;
         program_.may_lend = program_.work.codec.is_lossless() &&
@@ -112,6 +114,44 @@ private:
         }
     }
 
+    bool is_small(const Task &task) const {
+        const Work &work = program_.work;
+        const uint64_t count = std::min(
+            program_.layout.range(step(task).src, step(task).chunk).count, program_.segment_values);
+        return most_encoded_bytes(work.codec_of(step(task)), work.type, count) <=
+               most_batched_bytes;
+    }
+
+    void find_batches() {
+        const std::vector<bool> follows = find_followers(schedule_);
+        bool goes_on = false;
+        for (uint32_t i = 0; i < program_.tasks.size(); i++) {
+            const Task &task = program_.tasks[i];
+            if (task.kind != Task::Kind::send) continue;
+            const bool is_batched = is_far(step(task).peer) && is_small(task);
+            if (is_batched && goes_on && follows[task.first]) {
+                program_.tasks[batches_.back().back()].goes_with_next = true;
+                batches_.back().push_back(i);
+            } else if (is_batched) {
+                batches_.push_back({i});
+            }
+            goes_on = is_batched;
+        }
+    }
+
+    // Those of a batch wait together for what, in order, comes before all of them.
+    void join_batches(std::vector<Order> &orders) const {
+        std::vector<Order> more;
+        std::vector<const std::vector<uint32_t> *> batch_of(program_.tasks.size());
+        for (const std::vector<uint32_t> &batch : batches_)
+            for (const uint32_t task : batch) batch_of[task] = &batch;
+        for (const Order &order : orders)
+            if (const auto *const batch = batch_of[order.later])
+                if (order.earlier < batch->front())
+                    for (const uint32_t task : *batch) more.push_back({order.earlier, task});
+        orders.insert(orders.end(), more.begin(), more.end());
+    }
+
     // Dependencies between steps, and what sharing buffers asks for, as dependencies between tasks.
     void order(const Dependencies &dependencies) {
         std::vector<uint32_t> task_of(schedule_.steps.size());
@@ -123,6 +163,7 @@ private:
             for (const uint32_t earlier : dependencies.of(i))
                 if (task_of[earlier] != task_of[i])
                     orders.push_back({task_of[earlier], task_of[i]});
+        join_batches(orders);
         std::sort(orders.begin(), orders.end());
         orders.erase(std::unique(orders.begin(), orders.end()), orders.end());
 
@@ -138,11 +179,19 @@ private:
         }
     }
 
+    bool is_far(uint32_t peer) const {
+        const Team &team = program_.work.team;
+        if (!team.places) return true;
+        const Partition &hosts = team.places->hosts();
+        return hosts.group_of(peer) != hosts.group_of(team.rank);
+    }
+
     Program &program_;
     const Schedule &schedule_;
     const std::vector<StepRun> runs_;
     const Homes homes_;
     const std::vector<bool> outputs_read_;
+    std::vector<std::vector<uint32_t>> batches_; // tasks that send small messages to far ranks
 };
 
 // Blocks may be far larger than what there is to encode.

@@ -53,7 +53,8 @@ struct Task {
     uint32_t next_first = 0, next_last = 0;
     // Program::uses [uses_first, uses_last): the wires that it reads.
     uint32_t uses_first = 0, uses_last = 0;
-    uint32_t readers = 0; // recv: how many tasks read what comes
+    uint32_t readers = 0;        // recv: how many tasks read what comes
+    bool goes_with_next = false; // send: another to that peer follows, and both are small
     uint32_t awaited = 0; // while nothing can go on: a peer, or this rank for one of its own slots
 };
 

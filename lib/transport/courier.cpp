@@ -1,4 +1,4 @@
-// Mail and lines out, lines in, and notes of who is where. What the network tells during `progress`
+// Lines out and in, and notes of who is where. What the network tells during `progress`
 // is noted at once and answered after it, so that nothing is posted from inside the network.
 #include "transport/courier.hpp"
 
@@ -20,10 +20,6 @@ constexpr uint64_t calls_between_news = calls_kept / 2;
 
 // What is given back when a message has gone.
 constexpr uint64_t line_token = uint64_t{1} << 63;
-constexpr uint64_t slot_token(uint32_t origin, uint32_t slot) {
-    return (uint64_t{origin} << 32 | slot) + 1;
-}
-
 void raise(std::atomic<uint64_t> &value, uint64_t to) {
     if (value.load(std::memory_order_relaxed) < to) value.store(to, std::memory_order_release);
 }
@@ -69,6 +65,7 @@ void Courier::count_work(std::chrono::steady_clock::time_point since) {
 }
 
 bool Courier::progress_locked() {
+    flush_locked();
     const auto start = Clock::now();
     const bool has_moved = network_.progress();
     if (has_moved) count_work(start);
@@ -94,6 +91,13 @@ Letter Courier::letter(LetterKind kind) const {
             .ended = presence.ended.load(std::memory_order_relaxed),
             .waits_on = presence.waits_on.load(std::memory_order_relaxed),
             .ignores_failure = presence.ignores_failure.load(std::memory_order_relaxed)};
+}
+
+Letter Courier::letter_of_call(LetterKind kind) const {
+    Letter of_call = letter(kind);
+    of_call.call = history_.current();
+    of_call.hash = history_.hash();
+    return of_call;
 }
 
 void Courier::post(uint32_t peer, Letter letter, std::span<const NetworkPart> parts, uint64_t token,
@@ -122,16 +126,11 @@ void Courier::sent(uint64_t token) {
         unsent_lines_[token & 1]--;
         return;
     }
-    if ((token & notice_token) != 0) {
-        if (--unsent_notices_.at(token).letters == 0) unsent_notices_.erase(token);
+    if ((token & copy_token) != 0) {
+        if (--unsent_copies_.at(token).letters == 0) unsent_copies_.erase(token);
         return;
     }
-    unsent_mail_--;
-    const auto origin = static_cast<uint32_t>((token - 1) >> 32);
-    const auto slot = static_cast<uint32_t>(token - 1);
-    const uint32_t before =
-        party_.segments[origin].readers(slot).count.fetch_sub(1, std::memory_order_release);
-    if (before == 1 && origin != party_.rank) party_.wake(origin);
+    sent_mail(token);
 }
 
 std::optional<uint64_t> Courier::begin() {
@@ -154,29 +153,9 @@ std::optional<uint64_t> Courier::begin() {
     return other;
 }
 
-bool Courier::send(uint32_t peer, MessageTag tag, const Wire &wire) {
-    const std::lock_guard guard(mutex_);
-    party_.segments[wire.origin].readers(wire.slot).count.fetch_add(1, std::memory_order_relaxed);
-    Letter mail = letter(LetterKind::mail);
-    mail.call = history_.current();
-    mail.hash = history_.hash();
-    mail.tag = tag;
-    const NetworkPart parts[] = {{wire.data, wire.bytes}, {wire.loan.data, wire.loan.bytes}};
-    unsent_mail_++;
-    // Waiting at its sender until it is fetched costs a way there and back.
-    PenPal &pal = pen_pals_[peer];
-    pal.mailed += wire.bytes + wire.loan.bytes;
-    const bool is_welcome = pal.mailed - pal.taken <= most_untaken_;
-    post(peer, mail, std::span(parts).first(wire.loan.data ? 2 : 1),
-         slot_token(wire.origin, wire.slot), is_welcome);
-    return !pal.is_lost;
-}
-
 void Courier::publish(uint64_t exchange, uint64_t bytes) {
     const std::lock_guard guard(mutex_);
-    Letter line = letter(LetterKind::line);
-    line.call = history_.current();
-    line.hash = history_.hash();
+    Letter line = letter_of_call(LetterKind::line);
     line.exchange = exchange;
     const NetworkPart part{party_.mine().line_data(exchange), bytes};
     unsent_lines_[exchange % 2] += party_.far_ranks.size();
@@ -188,6 +167,7 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
     take_note(letter);
     switch (letter.kind) {
     case LetterKind::mail: return take_mail(letter, data, bytes, ticket);
+    case LetterKind::batch: return take_batch(letter, data, bytes, ticket);
     case LetterKind::line: return take_line(letter, data, bytes, ticket);
     case LetterKind::question:
         pen_pals_[letter.from].asks = letter.about;

@@ -61,7 +61,9 @@ public:
     // call by it, has not asked for.
     std::optional<uint64_t> begin();
     // False: the peer is lost.
-    bool send(uint32_t peer, MessageTag tag, const Wire &wire);
+    bool send(uint32_t peer, MessageTag tag, const Wire &wire, Transport::Sends when);
+    // Messages that wait for a next one go.
+    void flush();
     // Of this rank's line, to all.
     void publish(uint64_t exchange, uint64_t bytes);
     // Nobody reads what the line held before.
@@ -123,9 +125,11 @@ private:
 
     void came(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
     void sent(uint64_t token);
+    void sent_mail(uint64_t token);
     void fetched(FarMail &mail, bool whole);
     void take_note(const Letter &letter);
     void take_mail(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
+    void take_batch(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
     void take_line(const Letter &letter, const void *data, uint64_t bytes, NetworkTicket *ticket);
     void show_line(const Letter &letter, uint64_t bytes);
     void take_notice(const Letter &letter, const void *data, uint64_t bytes);
@@ -152,6 +156,12 @@ private:
                      uint64_t token = 0);
     void count_work(std::chrono::steady_clock::time_point since);
     bool progress_locked();
+    Letter letter_of_call(LetterKind kind) const;
+    void post_mail(uint32_t peer, MessageTag tag, const Wire &wire);
+    void add_to_batch(uint32_t peer, MessageTag tag, const Wire &wire);
+    void flush_locked();
+    // What is not waits at its sender until it is fetched, which costs a way there and back.
+    bool is_welcome(const PenPal &pal) const { return pal.mailed - pal.taken <= most_untaken_; }
     bool place(FarMail &mail, const Room &room);
     void empty(const Room &room);
     bool place_where_wanted(FarMail &mail);
@@ -176,13 +186,21 @@ private:
     std::atomic<uint64_t> unsent_{0};
     std::atomic<uint64_t> unsent_mail_{0};
     std::array<std::atomic<uint64_t>, 2> unsent_lines_{};
-    static constexpr uint64_t notice_token = uint64_t{1} << 62;
-    struct UnsentNotice {
+    // What the caller need not keep still while it goes: notices, and batches.
+    static constexpr uint64_t copy_token = uint64_t{1} << 62;
+    struct UnsentCopy {
         std::vector<std::byte> bytes;
-        size_t letters = 0;
+        size_t letters = 0; // that it goes with
     };
-    std::map<uint64_t, UnsentNotice> unsent_notices_; // by token
-    uint64_t notices_ = 0;
+    std::map<uint64_t, UnsentCopy> unsent_copies_; // by token
+    uint64_t copies_ = 0;
+    // Small messages of one call to one peer. No bytes: there are none.
+    struct Batch {
+        uint32_t peer = 0;
+        Letter head;
+        std::vector<std::byte> bytes;
+    };
+    Batch batch_;
     Network network_; // last: closed before what it tells of
 };
 

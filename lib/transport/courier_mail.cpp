@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace qccl {
 
@@ -17,7 +18,7 @@ bool Courier::has_mail_from(uint32_t peer) const {
 Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &room) {
     const std::lock_guard guard(mutex_);
     Box &box = boxes_[peer];
-    if (box.empty()) progress_locked();
+    if (box.empty() && room.memory.size() >= Transport::long_message_bytes) progress_locked();
     const uint64_t call = history_.current().call;
     for (auto mail = box.begin(); mail != box.end(); ++mail) {
         const Letter &letter = mail->letter;
@@ -26,10 +27,7 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
         if (letter.tag != tag) continue;
         const uint64_t bytes = mail->bytes;
         if (bytes > room.memory.size()) return {.arrival = Arrival::too_long, .bytes = bytes};
-        if (!mail->is_here && !place(*mail, room)) {
-            progress_locked();
-            return {};
-        }
+        if (!mail->is_here && !place(*mail, room)) return {};
         use_up(*mail);
         box.erase(mail);
         boxed_--;
@@ -55,6 +53,31 @@ void Courier::take_mail(const Letter &letter, const void *data, uint64_t bytes,
     }
     boxes_[letter.from].splice(boxes_[letter.from].end(), come);
     boxed_++;
+}
+
+void Courier::take_batch(const Letter &letter, const void *data, uint64_t bytes,
+                         NetworkTicket *ticket) {
+    std::span<const std::byte> rest(static_cast<const std::byte *>(data), data ? bytes : 0);
+    Letter mail = letter;
+    mail.kind = LetterKind::mail;
+    BatchEntry entry;
+    const auto begins_whole = [&] {
+        if (rest.size() < sizeof entry) return false;
+        std::memcpy(&entry, rest.data(), sizeof entry);
+        rest = rest.subspan(sizeof entry);
+        return entry.bytes <= rest.size();
+    };
+    while (!rest.empty() && begins_whole()) {
+        mail.tag = entry.tag;
+        take_mail(mail, rest.data(), entry.bytes, nullptr);
+        rest = rest.subspan(entry.bytes);
+    }
+    const bool is_damaged = !rest.empty() || !data;
+    if (is_damaged)
+        (void)verdict_.pass(Error::make(Code::damaged_data,
+                                        "a batch of messages from rank %u is damaged", letter.from)
+                                .at_rank(letter.from));
+    if (ticket) network_.discard(ticket);
 }
 
 void Courier::want(uint32_t peer, MessageTag tag, const Room &room) {

@@ -55,7 +55,7 @@ void Courier::ask(uint32_t peer, uint64_t call) {
 void Courier::see_off() {
     const auto are_sent = [&] {
         const std::lock_guard guard(mutex_);
-        return unsent_notices_.empty();
+        return unsent_copies_.empty();
     };
     progress_until(are_sent, longest_farewell);
 }
@@ -96,6 +96,7 @@ void Courier::warned(uint64_t call) {
 void Courier::leave() {
     {
         const std::lock_guard guard(mutex_);
+        flush_locked(); // of a call that was given up
         Letter left = letter(LetterKind::left);
         left.call = latest_call(); // in which nobody need miss this rank
         for (const uint32_t peer : party_.far_ranks)

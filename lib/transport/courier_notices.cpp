@@ -11,8 +11,8 @@ void Courier::post_notice(uint32_t number, uint64_t version, std::span<const std
     notice.tag.instance = number;
     notice.exchange = version;
     // The next of that number may have to be written before this one has gone to all.
-    const uint64_t token = notice_token | ++notices_;
-    UnsentNotice &unsent = unsent_notices_[token];
+    const uint64_t token = copy_token | ++copies_;
+    UnsentCopy &unsent = unsent_copies_[token];
     unsent.bytes.assign(bytes.begin(), bytes.end());
     unsent.letters = far_ranks.size() + 1;
     const NetworkPart part{unsent.bytes.data(), unsent.bytes.size()};

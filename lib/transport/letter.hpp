@@ -15,6 +15,7 @@ enum class LetterKind : uint32_t {
     verdict,  // bytes: the Error that the communicator has failed with
     warned,   // somebody has told a person that call `about` waits
     left,     // the sender takes part in no further call
+    batch,    // bytes: encoded chunks of one call, each behind its BatchEntry
     notice,   // bytes: number `tag.instance` of what the sender says beside its calls
 };
 
@@ -36,6 +37,12 @@ struct Letter {
     MessageTag tag{};      // mail, notice
     uint64_t exchange = 0; // line; which of the sender's notices of that number it is
 };
+// Before each chunk of a batch.
+struct BatchEntry {
+    MessageTag tag;
+    uint64_t bytes = 0;
+};
+
 static_assert(sizeof(Letter) == 184 && sizeof(Letter) <= most_network_head_bytes);
 
 } // namespace qccl

@@ -87,9 +87,9 @@ uint64_t SharedTransport::offset_of(const Wire &wire) const {
     return arena.size() + static_cast<uint64_t>(wire.data - start);
 }
 
-Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire) {
+Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire, Sends when) {
     if (!party_.is_near(peer)) {
-        if (!courier_->send(peer, tag, wire)) return told(vigil_.lose(peer));
+        if (!courier_->send(peer, tag, wire, when)) return told(vigil_.lose(peer));
         vigil_.came();
         return true;
     }
@@ -227,6 +227,7 @@ void SharedTransport::release(const Wire &wire) {
 Done SharedTransport::end() {
     publish_call();
     vigil_.came();
+    if (courier_) courier_->flush();
     while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait({rank(), WaitPhase::network}));
     if (has_overflow_) close_overflows();
     party_.mine().presence().ended.store(history_.current().call, std::memory_order_release);

@@ -53,7 +53,7 @@ public:
 
     Result<std::span<std::byte>> overflow(size_t bytes) override;
 
-    Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire) override;
+    Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire, Sends when) override;
     Result<std::optional<Wire>> receive(uint32_t peer, MessageTag tag, const Room &room) override;
     void release(const Wire &wire) override;
 
@@ -78,6 +78,9 @@ public:
     Result<std::span<const std::byte>> await_line(uint32_t peer) override;
 
     Done wait(const Wait &what) override;
+    void progress() override {
+        if (courier_) courier_->progress();
+    }
     void came() override { vigil_.came(); }
 
     void fail(const Error &error) override;

@@ -217,7 +217,7 @@ private:
     // What a rank may say, or almost.
     void tell(Input &input) {
         Letter letter{.session = session};
-        letter.kind = static_cast<LetterKind>(input.take() % 9);
+        letter.kind = static_cast<LetterKind>(input.take() % 10);
         letter.from = 1 + input.take() % ranks;
         letter.ended = input.take();
         letter.waits_on = input.take();
