@@ -51,7 +51,7 @@ class Calibration(unittest.TestCase):
 
     def test_what_jobs_of_this_shape_were_measured_to_take_decides(self):
         def choice(hosts, factors):
-            text = f"far bytes_per_ns=1.17\njob ranks=2 hosts={hosts} model=2\n" + "\n".join(
+            text = f"far bytes_per_ns=1.17\njob ranks=2 hosts={hosts} model=3\n" + "\n".join(
                 f"factor all_reduce {algorithm} none 1048576={factor}" for algorithm, factor in factors.items())
             status, said, warned = explain(*[self.write(self.folder / "figures", text)] * RANKS)
             self.assertEqual(status, [0, 0], warned)
@@ -64,7 +64,7 @@ class Calibration(unittest.TestCase):
 
     def test_a_job_has_figures_of_its_own(self):
         for hosts, rate in ((2, "2.5 GB/s"), (1, "1.17 GB/s")):
-            figures = self.write(self.folder / "figures", f"far bytes_per_ns=1.17\njob ranks=2 hosts={hosts} model=2\nfar bytes_per_ns=2.5")
+            figures = self.write(self.folder / "figures", f"far bytes_per_ns=1.17\njob ranks=2 hosts={hosts} model=3\nfar bytes_per_ns=2.5")
             self.assertIn(f" {rate} for all of a host", explain(*[figures] * RANKS)[1])
 
     def test_what_rests_on_another_model_is_left_out_with_one_warning(self):

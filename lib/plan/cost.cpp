@@ -2,6 +2,7 @@
 
 #include "base/round_up.hpp"
 #include "codec/chunk.hpp"
+#include "schedule/batches.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -135,8 +136,11 @@ double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instanc
                  near_messages = counts.sends + counts.recvs - far_messages;
     const double far_bytes =
         bytes.of(far_messages, counts.far_inner_sends + counts.far_inner_recvs);
+    const bool are_batched =
+        std::max(bytes.outer, bytes.inner) <= instances * double{most_batched_bytes};
+    const double handled = far_messages - (are_batched ? counts.far_followers : 0);
     return near_messages * (instances * near.message_ns + bytes.outer * near.byte_ns) +
-           far_messages * instances * far.message_ns * contention(far_peers, true) +
+           handled * instances * far.message_ns * contention(far_peers, true) +
            far_bytes * far.byte_ns;
 }
 

@@ -43,7 +43,7 @@ struct CopySpeeds {
 
 // Rises with every change of what `cost` or the simulator says of the same figures: by how much
 // measured calls took longer is known for one model alone.
-inline constexpr uint64_t cost_model = 2;
+inline constexpr uint64_t cost_model = 3;
 
 // How the rate between nodes is known.
 enum class RateSource : uint8_t {

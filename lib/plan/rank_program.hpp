@@ -88,6 +88,7 @@ struct RankProgram {
     struct Task {
         Verb verb = Verb::copy; // of its first step: a send, a receive, or computing
         bool is_inner = false;
+        bool follows = false; // send, receive: between hosts it goes with the one before, if small
         uint32_t peer = 0;    // send, receive: its number among the rank's peers
         uint32_t ordinal = 0; // of the message
         uint32_t wire = 0;    // send, receive: the slot

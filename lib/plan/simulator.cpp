@@ -3,6 +3,7 @@
 #include "plan/activities.hpp"
 #include "plan/simulated_node.hpp"
 #include "plan/token_buckets.hpp"
+#include "schedule/batches.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -174,13 +175,15 @@ private:
         }
         const RankClasses::Peer &peer = peer_of(number, task);
         const double bytes = bytes_of(task, instance);
+        const bool is_batched =
+            task.follows && !peer.is_by_reference && bytes <= double{most_batched_bytes};
         if (task.verb == Verb::recv) {
             // The other pieces are handled already.
             const RankClasses::Peer &sender = classes_.peer(peer.peer_class, peer.number);
-            return sender.recv.message_ns +
+            return (is_batched ? 0 : sender.recv.message_ns) +
                    MessagePieces(sender, bytes).last() * sender.recv.byte_ns;
         }
-        return (node.sent == 0 ? peer.send.message_ns : 0) +
+        return (node.sent == 0 && !is_batched ? peer.send.message_ns : 0) +
                MessagePieces(peer, bytes).next(node.sent) * peer.send.byte_ns;
     }
 

@@ -1,6 +1,7 @@
 #include "plan/tally.hpp"
 
 #include "plan/rack_load.hpp"
+#include "schedule/batches.hpp"
 #include "schedule/place_codec.hpp"
 
 #include <algorithm>
@@ -84,7 +85,9 @@ Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, u
                 .counts = {},
                 .near_sends = {}};
     std::set<uint32_t> far_peers;
-    for (const Step &step : placed.steps) {
+    const std::vector<bool> follows = find_followers(placed);
+    for (size_t i = 0; i < placed.steps.size(); i++) {
+        const Step &step = placed.steps[i];
         const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
         const bool is_far = moves && is_between_hosts(problem, rank, step.peer);
         if (is_far && step.verb == Verb::send) far_peers.insert(step.peer);
@@ -94,6 +97,7 @@ Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, u
             sends.inner += step.has(Step::inner);
         }
         count(step, is_far, problem.codec.is_lossless(), t.counts);
+        t.counts.far_followers += is_far && follows[i];
     }
     t.far_peers = static_cast<uint32_t>(far_peers.size());
     return t;
@@ -105,7 +109,8 @@ constexpr std::array count_fields = {&ChunkCounts::sends,           &ChunkCounts
                                      &ChunkCounts::inner_sends,     &ChunkCounts::inner_encodes,
                                      &ChunkCounts::inner_decodes,   &ChunkCounts::inner_decode_adds,
                                      &ChunkCounts::far_sends,       &ChunkCounts::far_recvs,
-                                     &ChunkCounts::far_inner_sends, &ChunkCounts::far_inner_recvs};
+                                     &ChunkCounts::far_inner_sends, &ChunkCounts::far_inner_recvs,
+                                     &ChunkCounts::far_followers};
 
 void take_greater(ChunkCounts &most, const ChunkCounts &other) {
     for (const auto field : count_fields) most.*field = std::max(most.*field, other.*field);
