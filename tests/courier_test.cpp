@@ -77,13 +77,8 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
             for (uint32_t i = 0; i < messages && rank.rank == 1; i++) {
                 const Room room{transport->slots() + i,
                                 transport->inbox().subspan(i * bytes, bytes)};
-                std::optional<Wire> wire;
-                while (!wire) {
-                    const auto received = transport->receive(0, {.instance = i}, room);
-                    CHECK_OK(received);
-                    wire = *received;
-                    if (!wire) CHECK_OK(transport->wait(0));
-                }
+                const auto wire = receive(*transport, 0, {.instance = i}, room);
+                CHECK_OK(wire);
                 CHECK(std::all_of(wire->data, wire->data + bytes,
                                   [&](std::byte each) { return each == std::byte(i + 1); }));
                 transport->release(*wire);
@@ -127,13 +122,8 @@ template <Kind kind> void small_messages_go_as_one() {
             for (uint32_t i = messages; i-- > 0 && rank.rank == 1;) {
                 const Room room{transport->slots() + i,
                                 transport->inbox().subspan(i * bytes, bytes)};
-                std::optional<Wire> wire;
-                while (!wire) {
-                    const auto received = transport->receive(0, {.instance = i}, room);
-                    CHECK_OK(received);
-                    wire = *received;
-                    if (!wire) CHECK_OK(transport->wait(0));
-                }
+                const auto wire = receive(*transport, 0, {.instance = i}, room);
+                CHECK_OK(wire);
                 CHECK_EQ(wire->bytes, bytes);
                 CHECK(std::all_of(wire->data, wire->data + bytes,
                                   [&](std::byte each) { return each == std::byte(i + call); }));

@@ -45,13 +45,16 @@ inline Done send(Transport &transport, uint32_t peer, const Wire &wire) {
     }
 }
 
-inline Result<Wire> receive(Transport &transport, uint32_t peer) {
-    const Room room = free_room(transport);
+inline Result<Wire> receive(Transport &transport, uint32_t peer, MessageTag tag, const Room &room) {
     for (;;) {
-        QCCL_TRY(const auto wire, transport.receive(peer, {}, room));
+        QCCL_TRY(const auto wire, transport.receive(peer, tag, room));
         if (wire) return *wire;
         QCCL_TRY(transport.wait(peer));
     }
+}
+
+inline Result<Wire> receive(Transport &transport, uint32_t peer) {
+    return receive(transport, peer, {}, free_room(transport));
 }
 
 inline Result<Wire> free_wire(Transport &transport) {

@@ -34,6 +34,21 @@ CallDescriptor describe(const Work &work) {
     return descriptor;
 }
 
+// On this rank's host, as far as is known.
+bool is_near(const Work &work, uint32_t peer) {
+    if (!work.team.places) return false;
+    const Partition &hosts = work.team.places->hosts();
+    return hosts.group_of(peer) == hosts.group_of(work.team.rank);
+}
+
+// Of the step's chunk in an instance, encoded; `place`: where the step has it.
+size_t most_bytes(const Program &program, const Step &step, Slot place) {
+    const Work &work = program.work;
+    const uint64_t count =
+        std::min(program.layout.range(place, step.chunk).count, program.segment_values);
+    return most_encoded_bytes(work.codec_of(step), work.type, count);
+}
+
 // Fills in tasks, operations and dependencies.
 class Compiler {
 public:
@@ -114,21 +129,15 @@ private:
         }
     }
 
-    bool is_small(const Task &task) const {
-        const Work &work = program_.work;
-        const uint64_t count = std::min(
-            program_.layout.range(step(task).src, step(task).chunk).count, program_.segment_values);
-        return most_encoded_bytes(work.codec_of(step(task)), work.type, count) <=
-               most_batched_bytes;
-    }
-
     void find_batches() {
         const std::vector<bool> follows = find_followers(schedule_);
         bool goes_on = false;
         for (uint32_t i = 0; i < program_.tasks.size(); i++) {
             const Task &task = program_.tasks[i];
             if (task.kind != Task::Kind::send) continue;
-            const bool is_batched = is_far(step(task).peer) && is_small(task);
+            const Step &send = step(task);
+            const bool is_batched = !is_near(program_.work, send.peer) &&
+                                    most_bytes(program_, send, send.src) <= most_batched_bytes;
             if (is_batched && goes_on && follows[task.first]) {
                 program_.tasks[batches_.back().back()].goes_with_next = true;
                 batches_.back().push_back(i);
@@ -144,7 +153,8 @@ private:
         std::vector<Order> more;
         std::vector<const std::vector<uint32_t> *> batch_of(program_.tasks.size());
         for (const std::vector<uint32_t> &batch : batches_)
-            for (const uint32_t task : batch) batch_of[task] = &batch;
+            for (const uint32_t task : batch)
+                if (batch.size() > 1) batch_of[task] = &batch;
         for (const Order &order : orders)
             if (const auto *const batch = batch_of[order.later])
                 if (order.earlier < batch->front())
@@ -177,13 +187,6 @@ private:
             }
             program_.tasks[i].next_last = static_cast<uint32_t>(program_.next.size());
         }
-    }
-
-    bool is_far(uint32_t peer) const {
-        const Team &team = program_.work.team;
-        if (!team.places) return true;
-        const Partition &hosts = team.places->hosts();
-        return hosts.group_of(peer) != hosts.group_of(team.rank);
     }
 
     Program &program_;
@@ -267,19 +270,12 @@ Done fit_arena(Program &program) {
 std::vector<ByteRange> overflow_places(const Program &program) {
     const Work &work = program.work;
     std::vector<ByteRange> places(program.schedule.outbox + program.rooms());
-    const auto is_near = [&](uint32_t peer) {
-        if (!work.team.places) return false; // as far as is known
-        const Partition &hosts = work.team.places->hosts();
-        return hosts.group_of(peer) == hosts.group_of(work.team.rank);
-    };
     for (const Step &step : program.schedule.steps) {
         const bool comes = step.verb == Verb::recv;
         if (!comes && step.verb != Verb::encode) continue;
-        if (step.dst.index >= places.size() || (comes && is_near(step.peer))) continue;
-        const uint64_t count =
-            std::min(program.layout.range(step.dst, step.chunk).count, program.segment_values);
+        if (step.dst.index >= places.size() || (comes && is_near(work, step.peer))) continue;
         size_t &bytes = places[step.dst.index].bytes;
-        bytes = std::max(bytes, most_encoded_bytes(work.codec_of(step), work.type, count));
+        bytes = std::max(bytes, most_bytes(program, step, step.dst));
     }
     size_t end = 0;
     for (ByteRange &place : places) {

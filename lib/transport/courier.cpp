@@ -20,6 +20,7 @@ constexpr uint64_t calls_between_news = calls_kept / 2;
 
 // What is given back when a message has gone.
 constexpr uint64_t line_token = uint64_t{1} << 63;
+
 void raise(std::atomic<uint64_t> &value, uint64_t to) {
     if (value.load(std::memory_order_relaxed) < to) value.store(to, std::memory_order_release);
 }

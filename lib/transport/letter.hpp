@@ -37,12 +37,12 @@ struct Letter {
     MessageTag tag{};      // mail, notice
     uint64_t exchange = 0; // line; which of the sender's notices of that number it is
 };
+static_assert(sizeof(Letter) == 184 && sizeof(Letter) <= most_network_head_bytes);
+
 // Before each chunk of a batch.
 struct BatchEntry {
     MessageTag tag;
     uint64_t bytes = 0;
 };
-
-static_assert(sizeof(Letter) == 184 && sizeof(Letter) <= most_network_head_bytes);
 
 } // namespace qccl
