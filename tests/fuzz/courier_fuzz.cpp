@@ -197,11 +197,29 @@ private:
                         (is_ours && letter.kind == LetterKind::mail),
                     "bytes that wait for nobody");
         } else {
-            const auto data = input.take_bytes(form % 4 == 1 ? sizeof(Error) : input.take());
+            const auto data = form % 4 == 2 && letter.kind == LetterKind::batch
+                                  ? take_batch(input)
+                                  : input.take_bytes(form % 4 == 1 ? sizeof(Error) : input.take());
             events_.came(events_.context, head.data(), head.size(), data.data(), data.size(),
                          nullptr);
         }
         require(is_ours || state() == before, "a stranger who changes something");
+    }
+
+    // Whole chunks, or almost.
+    static std::vector<std::byte> take_batch(Input &input) {
+        std::vector<std::byte> batch;
+        const auto append = [&](const auto &bytes) {
+            batch.insert(batch.end(), bytes.begin(), bytes.end());
+        };
+        for (unsigned left = input.take() % 4; left != 0; left--) {
+            BatchEntry entry{.bytes = input.take() % room_bytes};
+            entry.tag.ordinal = input.take() % 2;
+            append(std::as_bytes(std::span(&entry, 1)));
+            append(input.take_bytes(entry.bytes));
+        }
+        if (input.take() % 4 == 0) append(input.take_bytes(input.take()));
+        return batch;
     }
 
     // With the right session, too.
