@@ -26,8 +26,9 @@ constexpr Vigil::Time yielding = 1ms;
 // One that keeps the core for longer only computes, and is better not asked.
 constexpr Vigil::Time shortest_turn = 1us;
 constexpr Vigil::Time longest_turn = 100us;
-// The kernel does not give others their turn at each yield: not where it owes this one time, or
-// counts them to another session. So it takes some that were in vain to have the core alone again.
+// Linux does not let another thread run at each yield: not while its scheduler finds this thread
+// behind the others, nor between autogroups, which it makes of sessions. So a rank takes the core
+// to be its own only after so many vain yields.
 constexpr uint32_t yields_alone = 64;
 constexpr Vigil::Time shortest_nap = 1ms;
 constexpr Vigil::Time longest_nap = 50ms;

@@ -66,7 +66,7 @@ public:
 
 private:
     void end();
-    // With somebody who runs when this rank yields.
+    // A yield lets another thread run on this rank's core.
     bool shares_core() const;
     void show(const Wait &what) const;
     Done examine(uint32_t on);
@@ -98,7 +98,7 @@ private:
     Options options_;
     Sleeper sleeper_;
     Time timeout_{};
-    uint32_t vain_yields_; // in a row, after which nobody had run
+    uint32_t vain_yields_; // consecutive ones that returned at once
 
     // Of the wait at hand.
     uint32_t looks_ = 0;

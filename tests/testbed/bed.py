@@ -78,7 +78,7 @@ class Host:
                 *map(str, words)]
 
     def start(self, words, env=None, **options):
-        """subprocess.Popen here, in a session of its own."""
+        """subprocess.Popen here, in a process group of its own (Python 3.11)."""
         options.setdefault("stdin", subprocess.DEVNULL)
         environment = {**os.environ, **(env or {})}
         environment["PATH"] = f"{environment.get('PATH', '')}:{links.SYSTEM_PATH}"
