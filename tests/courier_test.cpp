@@ -152,6 +152,97 @@ size_t count_untaken(NetworkEnd &end) {
         }));
 }
 
+// The batches among what has come to an end and has not been looked at.
+std::vector<std::vector<std::byte>> untaken_batches(NetworkEnd &end) {
+    const std::lock_guard guard(end.mutex);
+    std::vector<std::vector<std::byte>> batches;
+    for (const NetworkEnd::News &each : end.news)
+        if (const auto *const came = std::get_if<NetworkEnd::Came>(&each)) {
+            Letter letter;
+            std::memcpy(&letter, came->head.data(), sizeof letter);
+            if (letter.kind == LetterKind::batch) batches.push_back(came->bytes);
+        }
+    return batches;
+}
+
+// Another peer's message, one that the network message has no room for, and the call's end: each
+// has what is held posted first.
+void a_batch_is_for_one_peer_and_one_network_message() {
+    struct Sent {
+        uint32_t peer, instance;
+        size_t bytes;
+    };
+    static constexpr Sent all[] = {{1, 0, 3000}, {1, 1, 900},  {2, 0, 100}, {1, 2, 3500},
+                                   {1, 3, 3500}, {1, 4, 3500}, {2, 1, 7000}};
+    run_ranks(Kind::inproc_apart, 3, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::ring));
+        rank.meeting.barrier();
+        CHECK_OK(begin(*transport, call_number(2), 30s));
+        if (rank.rank == 0) {
+            std::byte *const data = transport->outbox().data();
+            for (const Sent &each : all) {
+                std::memset(data, static_cast<int>(10 * each.peer + each.instance), each.bytes);
+                CHECK_OK(transport->send(each.peer, {.instance = each.instance},
+                                         Wire{data, each.bytes, 0, 0},
+                                         Transport::Sends::with_next));
+            }
+            CHECK_OK(transport->end());
+            std::vector<size_t> sizes[3];
+            for (const uint32_t peer : {1U, 2U})
+                for (const auto &batch : untaken_batches(end_of(peer)))
+                    sizes[peer].push_back(batch.size());
+            CHECK(sizes[1] == std::vector<size_t>({3932, 7032, 3516}));
+            CHECK(sizes[2] == std::vector<size_t>({116, 7016}));
+        }
+        rank.meeting.barrier();
+        for (const Sent &each : all)
+            if (each.peer == rank.rank) {
+                const size_t room_bytes = transport->inbox().size() / transport->slots();
+                const Room room{transport->slots() + each.instance,
+                                transport->inbox().subspan(each.instance * room_bytes, 7000)};
+                const auto wire = receive(*transport, 0, {.instance = each.instance}, room);
+                CHECK_OK(wire);
+                CHECK_EQ(wire->bytes, each.bytes);
+                CHECK(std::all_of(wire->data, wire->data + wire->bytes, [&](std::byte byte) {
+                    return byte == std::byte(10 * each.peer + each.instance);
+                }));
+                transport->release(*wire);
+            }
+        if (rank.rank != 0) CHECK_OK(transport->end());
+        rank.meeting.barrier();
+    });
+}
+
+// As of all mail: a rank that computes after its call moves nothing for its peers.
+void a_call_ends_when_its_batches_have_gone() {
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(run(*transport, call_number(1), Way::ring));
+        rank.meeting.barrier();
+        CHECK_OK(begin(*transport, call_number(2), 30s));
+        if (rank.rank == 0) {
+            NetworkEnd &end = end_of(0);
+            end.is_slow = true;
+            CHECK_OK(transport->send(1, {.instance = 0}, *free_wire(*transport),
+                                     Transport::Sends::with_next));
+            CHECK_OK(transport->end());
+            const std::lock_guard guard(end.mutex);
+            CHECK(std::none_of(end.news.begin(), end.news.end(), [](const auto &each) {
+                return std::holds_alternative<NetworkEnd::Sent>(each);
+            }));
+            end.is_slow = false;
+        } else {
+            const Room room{transport->slots(), transport->inbox().first(4096)};
+            const auto wire = receive(*transport, 0, {.instance = 0}, room);
+            CHECK_OK(wire);
+            transport->release(*wire);
+            CHECK_OK(transport->end());
+        }
+        rank.meeting.barrier();
+    });
+}
+
 // Of another release, or broken on its way: the lengths within a batch go on behind its end.
 void a_damaged_batch_fails_the_communicator() {
     for (const bool is_cut : {false, true})
@@ -393,6 +484,8 @@ int main() {
         QTEST(strangers_letters_are_thrown_away),
         ON_APART(nobody_is_sent_more_than_it_may_keep),
         ON_APART(small_messages_go_as_one),
+        QTEST(a_batch_is_for_one_peer_and_one_network_message),
+        QTEST(a_call_ends_when_its_batches_have_gone),
         QTEST(a_damaged_batch_fails_the_communicator),
         ON_APART(mail_of_who_has_left_waits_for_its_room),
         ON_APART(awaited_mail_comes_to_its_room),

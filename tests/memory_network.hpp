@@ -46,6 +46,7 @@ struct NetworkEnd {
     std::vector<NetworkEnd *> peers;
     std::mutex mutex;
     std::deque<News> news;
+    bool is_slow = false; // what is posted has gone only when this end has looked again
     int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ~NetworkEnd() { close(bell); }
@@ -62,7 +63,7 @@ namespace qtest::memory_network {
 
 using namespace qccl;
 
-inline constexpr size_t eager_bytes = 8 << 10;
+inline constexpr size_t eager_bytes = least_eager_bytes;
 
 // Ends that still exist; whoever is gone is lost to those who write to it.
 struct Living {
@@ -118,7 +119,9 @@ inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *he
         came.bytes.insert(came.bytes.end(), data, data + parts[i].bytes);
     }
     end->peers[peer]->tell(std::move(came));
-    return is_eager ? NetworkModule::Posted::done : NetworkModule::Posted::under_way;
+    if (is_eager && end->is_slow) end->tell(NetworkEnd::Sent{token});
+    return is_eager && !end->is_slow ? NetworkModule::Posted::done
+                                     : NetworkModule::Posted::under_way;
 }
 
 inline void finish(NetworkTicket *ticket) {

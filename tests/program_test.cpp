@@ -4,6 +4,7 @@
 #include "forms.hpp"
 #include "meddler.hpp"
 
+#include "base/batch_limits.hpp"
 #include "plan/planner.hpp"
 
 #include <string_view>
@@ -278,20 +279,16 @@ std::vector<const Task *> sends_of(const Program &program) {
     return sends;
 }
 
-// In halving, rank 0 of 4 sends two chunks to rank 2, then one to rank 1, its own sum to rank 1,
-// and in the end two to rank 2.
+// In halving, rank 0 of 4 sends two chunks to rank 2, then one to rank 1, receives its own sum,
+// sends it to rank 1, and in the end two to rank 2.
 void small_messages_to_one_peer_go_together() {
     const Cut far{.inbox_bytes = size_t{16} << 20};
     const TwinCall small = call_of("halving", "int4", 16384, 4);
     const Program program = compiled(small, 0, far);
     const auto sends = sends_of(program);
     CHECK_EQ(sends.size(), 6U);
-    const bool goes_with_next[] = {true, false, true, false, true, false};
-    for (size_t i = 0; i < sends.size(); i++) {
-        CHECK(!sends[i]->goes_with_next || program.schedule.steps[sends[i]->first].peer ==
-                                               program.schedule.steps[sends[i + 1]->first].peer);
-        if (i != 2) CHECK_EQ(sends[i]->goes_with_next, goes_with_next[i]);
-    }
+    const bool goes_with_next[] = {true, false, false, false, true, false};
+    for (size_t i = 0; i < sends.size(); i++) CHECK_EQ(sends[i]->goes_with_next, goes_with_next[i]);
     // Of the last two, the second passes on what comes from rank 1, and both wait for that.
     const auto waits_of = [&](const Task *send) {
         return program.waits[static_cast<size_t>(send - program.tasks.data())];
@@ -304,6 +301,34 @@ void small_messages_to_one_peer_go_together() {
         const Task *const last = sends_of(other)[4];
         CHECK_EQ(other.waits[static_cast<size_t>(last - other.tasks.data())], 1U);
     }
+}
+
+// Rank 0 of 16 first sends eight chunks to one peer: as many of them go as one as a network message
+// holds.
+void batches_are_no_longer_than_a_network_message() {
+    const Cut far{.inbox_bytes = size_t{16} << 20};
+    for (const uint64_t chunk_values : {4096, 3000, 1024}) {
+        const Program program = compiled(call_of("halving", "int4", 16 * chunk_values, 16), 0, far);
+        const auto sends = sends_of(program);
+        const uint64_t bytes =
+            most_encoded_bytes(*parse_codec("int4"), DataType::float32, chunk_values);
+        const uint64_t at_once = messages_per_batch(bytes);
+        CHECK(at_once > 1);
+        for (size_t i = 0; i < 8; i++)
+            CHECK_EQ(sends[i]->goes_with_next, i % at_once != at_once - 1 && i != 7);
+    }
+}
+
+// The root holds no wires of others.
+void a_root_batches_what_it_sends() {
+    TwinCall call = call_of("direct", "int4", 4096, 2);
+    call.collective = Collective::broadcast;
+    call.inner_codec = call.codec;
+    const Program program = compiled(call, 0, {.inbox_bytes = size_t{16} << 20});
+    CHECK_EQ(program.rooms(), 0U);
+    const auto sends = sends_of(program);
+    CHECK(sends.size() > 1);
+    for (const Task *send : sends) CHECK_EQ(send->goes_with_next, send != sends.back());
 }
 
 // Two long specs that begin alike are still two codecs to those who compare them.
@@ -337,6 +362,8 @@ int main() {
         QTEST(slots_hold_the_largest_chunk_that_comes),
         QTEST(programs_are_cut_as_planned),
         QTEST(small_messages_to_one_peer_go_together),
+        QTEST(batches_are_no_longer_than_a_network_message),
+        QTEST(a_root_batches_what_it_sends),
         QTEST(long_specs_are_told_apart),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

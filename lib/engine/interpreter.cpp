@@ -14,7 +14,8 @@ Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, Engi
       program_(program), call_(call), trace_(trace),
       workbench_(device, memory, program, call, streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
-      receives_long_(program.geometry.wire_bytes >= Transport::long_message_bytes) {}
+      leaves_progress_to_receives_(program.geometry.wire_bytes >= Transport::long_message_bytes &&
+                                   !program.overflows) {}
 
 template <class Trace> Done Interpreter<Trace>::run() {
     ticks_ = ticks_now();
@@ -24,7 +25,7 @@ template <class Trace> Done Interpreter<Trace>::run() {
         QCCL_TRY(const bool has_moved, advance_any());
         if (!has_moved)
             QCCL_TRY(wait(what_to_await()));
-        else if (!receives_long_)
+        else if (!leaves_progress_to_receives_)
             transport_.progress();
     }
     return take_back();

@@ -73,7 +73,7 @@ private:
     Trace &trace_;
     Workbench workbench_;
     StoreChoice &store_;
-    const bool receives_long_; // from other hosts, if from any
+    const bool leaves_progress_to_receives_; // see Transport::progress
     std::span<Lane> lanes_;
     uint64_t running_ = 0; // lanes that are not through
     uint64_t ticks_ = 0;   // when the time began that is not charged yet

@@ -1,12 +1,13 @@
 #include "engine/program.hpp"
 
+#include "base/batch_limits.hpp"
 #include "base/round_up.hpp"
 #include "base/short_text.hpp"
 #include "codec/chunk.hpp"
 #include "engine/homes.hpp"
 #include "engine/translate.hpp"
-#include "schedule/batches.hpp"
 #include "schedule/lower.hpp"
+#include "schedule/message_series.hpp"
 #include "schedule/place_codec.hpp"
 
 #include <algorithm>
@@ -63,7 +64,7 @@ public:
         program_.segment_buffers = homes_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
-        if (program_.rooms() != 0) find_batches();
+        if (program_.cut.inbox_bytes != 0) find_batches();
         order(dependencies);
         const Cut &cut = program_.cut;
         program_.may_lend = program_.work.codec.is_lossless() &&
@@ -130,25 +131,26 @@ private:
     }
 
     void find_batches() {
-        const std::vector<bool> follows = find_followers(schedule_);
-        bool goes_on = false;
+        const std::vector<uint32_t> place_in_series = places_in_series(schedule_);
+        uint64_t batch_bytes = 0; // of the last one
         for (uint32_t i = 0; i < program_.tasks.size(); i++) {
             const Task &task = program_.tasks[i];
             if (task.kind != Task::Kind::send) continue;
             const Step &send = step(task);
-            const bool is_batched = !is_near(program_.work, send.peer) &&
-                                    most_bytes(program_, send, send.src) <= most_batched_bytes;
-            if (is_batched && goes_on && follows[task.first]) {
+            const uint64_t entry = batch_entry_bytes + most_bytes(program_, send, send.src);
+            if (place_in_series[task.first] != 0 && !is_near(program_.work, send.peer) &&
+                batch_bytes + entry <= most_batch_bytes) {
                 program_.tasks[batches_.back().back()].goes_with_next = true;
                 batches_.back().push_back(i);
-            } else if (is_batched) {
+                batch_bytes += entry;
+            } else {
                 batches_.push_back({i});
+                batch_bytes = entry;
             }
-            goes_on = is_batched;
         }
     }
 
-    // Those of a batch wait together for what, in order, comes before all of them.
+    // Each send of a batch waits for every task before the batch that any of its sends waits for.
     void join_batches(std::vector<Order> &orders) const {
         std::vector<Order> more;
         std::vector<const std::vector<uint32_t> *> batch_of(program_.tasks.size());
@@ -194,7 +196,8 @@ private:
     const std::vector<StepRun> runs_;
     const Homes homes_;
     const std::vector<bool> outputs_read_;
-    std::vector<std::vector<uint32_t>> batches_; // tasks that send small messages to far ranks
+    std::vector<std::vector<uint32_t>>
+        batches_; // tasks whose messages go as one; each send is in one
 };
 
 // Blocks may be far larger than what there is to encode.

@@ -1,8 +1,8 @@
 #include "plan/cost.hpp"
 
+#include "base/batch_limits.hpp"
 #include "base/round_up.hpp"
 #include "codec/chunk.hpp"
-#include "schedule/batches.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -136,11 +136,12 @@ double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instanc
                  near_messages = counts.sends + counts.recvs - far_messages;
     const double far_bytes =
         bytes.of(far_messages, counts.far_inner_sends + counts.far_inner_recvs);
-    const bool are_batched =
-        std::max(bytes.outer, bytes.inner) <= instances * double{most_batched_bytes};
-    const double handled = far_messages - (are_batched ? counts.far_followers : 0);
+    const auto message_bytes =
+        static_cast<uint64_t>(std::max(bytes.outer, bytes.inner) / instances);
+    const double network_messages = std::max(
+        counts.far_series, far_messages / static_cast<double>(messages_per_batch(message_bytes)));
     return near_messages * (instances * near.message_ns + bytes.outer * near.byte_ns) +
-           handled * instances * far.message_ns * contention(far_peers, true) +
+           network_messages * instances * far.message_ns * contention(far_peers, true) +
            far_bytes * far.byte_ns;
 }
 

@@ -1,7 +1,7 @@
 #include "plan/rank_program.hpp"
 
 #include "codec/chunk.hpp"
-#include "schedule/batches.hpp"
+#include "schedule/message_series.hpp"
 #include "schedule/place_codec.hpp"
 
 #include <algorithm>
@@ -85,7 +85,7 @@ public:
           value_bytes_(static_cast<double>(type_bytes(call.problem.type))),
           lends_(call.problem.codec.is_lossless() &&
                  vector_bytes(call.problem) >= call.lending_bytes),
-          follows_(find_followers(fused.schedule)) {}
+          places_in_series_(places_in_series(fused.schedule)) {}
 
     RankProgram build(TaskGraph graph, std::span<const uint32_t> number_of, uint32_t peers) {
         program_.graph = std::move(graph);
@@ -105,7 +105,7 @@ private:
                                .is_inner = head.has(Step::inner),
                                .length = shape_.length_of(head.chunk)};
         if (!computes(head.verb)) {
-            task.follows = follows_[range.first];
+            task.place_in_series = places_in_series_[range.first];
             task.peer = number_of[head.peer];
             task.ordinal = head.ordinal;
             task.wire = head.verb == Verb::send ? head.src.index : head.dst.index;
@@ -195,7 +195,7 @@ private:
     const Codec inner_;
     const double value_bytes_;
     const bool lends_;
-    const std::vector<bool> follows_;
+    const std::vector<uint32_t> places_in_series_;
     RankProgram program_;
 };
 

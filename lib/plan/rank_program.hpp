@@ -88,12 +88,12 @@ struct RankProgram {
     struct Task {
         Verb verb = Verb::copy; // of its first step: a send, a receive, or computing
         bool is_inner = false;
-        bool follows = false; // send, receive: between hosts it goes with the one before, if small
-        uint32_t peer = 0;    // send, receive: its number among the rank's peers
-        uint32_t ordinal = 0; // of the message
-        uint32_t wire = 0;    // send, receive: the slot
-        uint32_t length = 0;  // of its chunk, see CallGeometry
-        uint32_t receive = 0; // receive: its number among the receives
+        uint32_t place_in_series = 0; // send, receive: see schedule/message_series
+        uint32_t peer = 0;            // send, receive: its number among the rank's peers
+        uint32_t ordinal = 0;         // of the message
+        uint32_t wire = 0;            // send, receive: the slot
+        uint32_t length = 0;          // of its chunk, see CallGeometry
+        uint32_t receive = 0;         // receive: its number among the receives
         double ns_per_value = 0, chunk_ns = 0;
         uint32_t pieces_first = 0, pieces_last = 0;
         uint32_t fills_first = 0, fills_last = 0;       // `slots`: own slots that it encodes into

@@ -1,9 +1,9 @@
 #include "plan/simulator.hpp"
 
+#include "base/batch_limits.hpp"
 #include "plan/activities.hpp"
 #include "plan/simulated_node.hpp"
 #include "plan/token_buckets.hpp"
-#include "schedule/batches.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -175,8 +175,10 @@ private:
         }
         const RankClasses::Peer &peer = peer_of(number, task);
         const double bytes = bytes_of(task, instance);
+        // With the message before it.
         const bool is_batched =
-            task.follows && !peer.is_by_reference && bytes <= double{most_batched_bytes};
+            !peer.is_by_reference &&
+            task.place_in_series % messages_per_batch(static_cast<uint64_t>(bytes)) != 0;
         if (task.verb == Verb::recv) {
             // The other pieces are handled already.
             const RankClasses::Peer &sender = classes_.peer(peer.peer_class, peer.number);

@@ -1,7 +1,7 @@
 #include "plan/tally.hpp"
 
 #include "plan/rack_load.hpp"
-#include "schedule/batches.hpp"
+#include "schedule/message_series.hpp"
 #include "schedule/place_codec.hpp"
 
 #include <algorithm>
@@ -85,7 +85,7 @@ Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, u
                 .counts = {},
                 .near_sends = {}};
     std::set<uint32_t> far_peers;
-    const std::vector<bool> follows = find_followers(placed);
+    const std::vector<uint32_t> place_in_series = places_in_series(placed);
     for (size_t i = 0; i < placed.steps.size(); i++) {
         const Step &step = placed.steps[i];
         const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
@@ -97,7 +97,7 @@ Result<RankTally> tally_of(const Algorithm &algorithm, const Problem &problem, u
             sends.inner += step.has(Step::inner);
         }
         count(step, is_far, problem.codec.is_lossless(), t.counts);
-        t.counts.far_followers += is_far && follows[i];
+        t.counts.far_series += is_far && place_in_series[i] == 0;
     }
     t.far_peers = static_cast<uint32_t>(far_peers.size());
     return t;
@@ -110,7 +110,7 @@ constexpr std::array count_fields = {&ChunkCounts::sends,           &ChunkCounts
                                      &ChunkCounts::inner_decodes,   &ChunkCounts::inner_decode_adds,
                                      &ChunkCounts::far_sends,       &ChunkCounts::far_recvs,
                                      &ChunkCounts::far_inner_sends, &ChunkCounts::far_inner_recvs,
-                                     &ChunkCounts::far_followers};
+                                     &ChunkCounts::far_series};
 
 void take_greater(ChunkCounts &most, const ChunkCounts &other) {
     for (const auto field : count_fields) most.*field = std::max(most.*field, other.*field);

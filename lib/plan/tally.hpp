@@ -36,7 +36,7 @@ struct ChunkCounts {
     // Of these, those with the inner tiers' codec.
     double inner_sends = 0, inner_encodes = 0, inner_decodes = 0, inner_decode_adds = 0;
     double far_sends = 0, far_recvs = 0; // to and from other hosts
-    double far_followers = 0; // of both, those that go with the one before if they are small
+    double far_series = 0;               // of both, as schedule/message_series has them
     // Of these, those with the inner tiers' codec: between hosts of one rack.
     double far_inner_sends = 0, far_inner_recvs = 0;
 };

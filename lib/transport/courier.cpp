@@ -128,7 +128,10 @@ void Courier::sent(uint64_t token) {
         return;
     }
     if ((token & copy_token) != 0) {
-        if (--unsent_copies_.at(token).letters == 0) unsent_copies_.erase(token);
+        UnsentCopy &copy = unsent_copies_.at(token);
+        if (--copy.letters != 0) return;
+        if (copy.is_mail) unsent_mail_--;
+        unsent_copies_.erase(token);
         return;
     }
     sent_mail(token);

@@ -91,8 +91,8 @@ public:
     // Of this rank.
     void post_notice(uint32_t number, uint64_t version, std::span<const std::byte> bytes,
                      std::span<const uint32_t> far_ranks);
-    // Waits a moment for this rank's notices to be under way: who then has no more to do with the
-    // network may keep others waiting for them.
+    // Waits a moment for this rank's notices to be under way: a rank that then has no more to do
+    // with the network may keep others waiting for them.
     void see_off();
     void leave();
 
@@ -160,7 +160,8 @@ private:
     void post_mail(uint32_t peer, MessageTag tag, const Wire &wire);
     void add_to_batch(uint32_t peer, MessageTag tag, const Wire &wire);
     void flush_locked();
-    // What is not waits at its sender until it is fetched, which costs a way there and back.
+    // A large message that is not stays at its sender until the receiver fetches it, which costs a
+    // way there and back.
     bool is_welcome(const PenPal &pal) const { return pal.mailed - pal.taken <= most_untaken_; }
     bool place(FarMail &mail, const Room &room);
     void empty(const Room &room);
@@ -191,13 +192,16 @@ private:
     struct UnsentCopy {
         std::vector<std::byte> bytes;
         size_t letters = 0; // that it goes with
+        bool is_mail = false;
     };
     std::map<uint64_t, UnsentCopy> unsent_copies_; // by token
     uint64_t copies_ = 0;
-    // Small messages of one call to one peer. No bytes: there are none.
+    // Small messages of one call to one peer, not yet posted. Who posts them may be the attendant,
+    // which must not look at the current call. Empty: no message is held.
     struct Batch {
         uint32_t peer = 0;
-        Letter head;
+        CallDescriptor call{};
+        uint64_t hash = 0;
         std::vector<std::byte> bytes;
     };
     Batch batch_;

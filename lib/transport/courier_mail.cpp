@@ -8,6 +8,32 @@
 
 namespace qccl {
 
+namespace {
+
+struct BatchedMessage {
+    MessageTag tag;
+    std::span<const std::byte> bytes;
+};
+
+// The first message of what is left of a batch, which it is taken off; none: no whole one is there.
+std::optional<BatchedMessage> take_off(std::span<const std::byte> &batch) {
+    BatchEntry entry;
+    if (batch.size() < sizeof entry) return std::nullopt;
+    std::memcpy(&entry, batch.data(), sizeof entry);
+    const auto behind = batch.subspan(sizeof entry);
+    if (entry.bytes > behind.size()) return std::nullopt;
+    batch = behind.subspan(entry.bytes);
+    return BatchedMessage{entry.tag, behind.first(entry.bytes)};
+}
+
+bool is_sound_batch(std::span<const std::byte> batch) {
+    if (batch.empty() || batch.size() > most_batch_bytes) return false;
+    while (take_off(batch)) {}
+    return batch.empty();
+}
+
+} // namespace
+
 bool Courier::has_mail_from(uint32_t peer) const {
     const std::lock_guard guard(mutex_);
     return std::any_of(boxes_[peer].begin(), boxes_[peer].end(), [&](const FarMail &mail) {
@@ -27,7 +53,10 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
         if (letter.tag != tag) continue;
         const uint64_t bytes = mail->bytes;
         if (bytes > room.memory.size()) return {.arrival = Arrival::too_long, .bytes = bytes};
-        if (!mail->is_here && !place(*mail, room)) return {};
+        if (!mail->is_here && !place(*mail, room)) {
+            if (mail->is_fetching) progress_locked();
+            return {};
+        }
         use_up(*mail);
         box.erase(mail);
         boxed_--;
@@ -57,23 +86,15 @@ void Courier::take_mail(const Letter &letter, const void *data, uint64_t bytes,
 
 void Courier::take_batch(const Letter &letter, const void *data, uint64_t bytes,
                          NetworkTicket *ticket) {
-    std::span<const std::byte> rest(static_cast<const std::byte *>(data), data ? bytes : 0);
+    const std::span<const std::byte> batch(static_cast<const std::byte *>(data), data ? bytes : 0);
     Letter mail = letter;
     mail.kind = LetterKind::mail;
-    BatchEntry entry;
-    const auto begins_whole = [&] {
-        if (rest.size() < sizeof entry) return false;
-        std::memcpy(&entry, rest.data(), sizeof entry);
-        rest = rest.subspan(sizeof entry);
-        return entry.bytes <= rest.size();
-    };
-    while (!rest.empty() && begins_whole()) {
-        mail.tag = entry.tag;
-        take_mail(mail, rest.data(), entry.bytes, nullptr);
-        rest = rest.subspan(entry.bytes);
-    }
-    const bool is_damaged = !rest.empty() || !data;
-    if (is_damaged)
+    if (is_sound_batch(batch))
+        for (auto rest = batch; const auto message = take_off(rest);) {
+            mail.tag = message->tag;
+            take_mail(mail, message->bytes.data(), message->bytes.size(), nullptr);
+        }
+    else
         (void)verdict_.pass(Error::make(Code::damaged_data,
                                         "a batch of messages from rank %u is damaged", letter.from)
                                 .at_rank(letter.from));

@@ -8,10 +8,6 @@ namespace qccl {
 
 namespace {
 
-// With its letter it fits into one frame of UCX's sockets, 8 KiB; for every other frame UCX would
-// make a system call.
-constexpr uint64_t most_batch_bytes = uint64_t{7} << 10;
-
 // What is given back when a message has gone.
 constexpr uint64_t slot_token(uint32_t origin, uint32_t slot) {
     return (uint64_t{origin} << 32 | slot) + 1;
@@ -60,8 +56,11 @@ void Courier::sent_mail(uint64_t token) {
 }
 
 void Courier::add_to_batch(uint32_t peer, MessageTag tag, const Wire &wire) {
-    if (batch_.bytes.empty()) batch_.head = letter_of_call(LetterKind::batch);
-    batch_.peer = peer;
+    if (batch_.bytes.empty()) {
+        batch_.peer = peer;
+        batch_.call = history_.current();
+        batch_.hash = history_.hash();
+    }
     const BatchEntry entry{.tag = tag, .bytes = wire.bytes + wire.loan.bytes};
     append(batch_.bytes, &entry, sizeof entry);
     append(batch_.bytes, wire.data, wire.bytes);
@@ -79,8 +78,13 @@ void Courier::flush_locked() {
     UnsentCopy &unsent = unsent_copies_[token];
     unsent.bytes.swap(batch_.bytes);
     unsent.letters = 1;
+    unsent.is_mail = true;
+    unsent_mail_++;
+    Letter head = letter(LetterKind::batch);
+    head.call = batch_.call;
+    head.hash = batch_.hash;
     const NetworkPart part{unsent.bytes.data(), unsent.bytes.size()};
-    post(batch_.peer, batch_.head, std::span(&part, 1), token, is_welcome(pen_pals_[batch_.peer]));
+    post(batch_.peer, head, std::span(&part, 1), token, is_welcome(pen_pals_[batch_.peer]));
 }
 
 } // namespace qccl

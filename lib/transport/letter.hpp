@@ -2,6 +2,7 @@
 // Knows no network.
 #pragma once
 
+#include "base/batch_limits.hpp"
 #include "transport/network_module.hpp"
 #include "transport/transport.hpp"
 
@@ -15,8 +16,8 @@ enum class LetterKind : uint32_t {
     verdict,  // bytes: the Error that the communicator has failed with
     warned,   // somebody has told a person that call `about` waits
     left,     // the sender takes part in no further call
-    batch,    // bytes: encoded chunks of one call, each behind its BatchEntry
     notice,   // bytes: number `tag.instance` of what the sender says beside its calls
+    batch,    // bytes: encoded chunks of one call, each behind its BatchEntry
 };
 
 // Travels as bytes, between libraries of one protocol version.
@@ -31,7 +32,7 @@ struct Letter {
     // A call that the sender has begun: the one that somebody asked about, else its latest. Nobody
     // is told of a begun call without what it is. Number 0: nothing is said.
     CallDescriptor call{};
-    uint64_t hash = 0; // mail and lines: of `call`
+    uint64_t hash = 0; // mail, batches and lines: of `call`
     uint64_t about = 0;
     uint64_t taken = 0;    // bytes of mail that the sender has had from the addressee and used up
     MessageTag tag{};      // mail, notice
@@ -44,5 +45,8 @@ struct BatchEntry {
     MessageTag tag;
     uint64_t bytes = 0;
 };
+static_assert(sizeof(BatchEntry) == batch_entry_bytes);
+// A batch comes by itself, so that it can be taken apart at once.
+static_assert(most_batch_bytes <= least_eager_bytes);
 
 } // namespace qccl

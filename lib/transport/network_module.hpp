@@ -19,6 +19,8 @@ struct NetworkPart {
 };
 inline constexpr size_t most_network_parts = 2;
 inline constexpr size_t most_network_head_bytes = 256;
+// Messages of at most so many bytes are small: they never wait at their sender.
+inline constexpr size_t least_eager_bytes = size_t{8} << 10;
 
 // What happens, told from inside `progress` alone.
 struct NetworkEvents {

@@ -17,7 +17,7 @@ SegmentShape shape_of(const TransportOptions &options);
 // One rank's introduction of itself. Travels as bytes.
 struct Introduction {
     static constexpr uint64_t our_magic =
-        0x334D48534C434351; // "QCCLSHM3"; another endianness reads another
+        0x344D48534C434351; // "QCCLSHM4"; another endianness reads another
 
     uint64_t magic = our_magic;
     SegmentShape shape;

@@ -130,9 +130,9 @@ public:
 
     // Hands `wire` to `peer`, which becomes one more reader; forwarding a received wire is the same
     // call (release it afterwards). False: there is no room just now, wait and repeat.
-    // `with_next`: the caller means to send that peer another message before it waits. Between
-    // hosts, small messages then go as one, when a message without it, `progress`, `wait` or `end`
-    // follows.
+    // `with_next`: the caller will soon send that peer another message. To a rank of another host
+    // a small one is then copied, which frees its slot at once, and goes as one with what follows:
+    // with the next message `at_once`, or when the caller calls `progress`, `wait` or `end`.
     enum class Sends : uint8_t { at_once, with_next };
     virtual Result<bool> send(uint32_t peer, MessageTag tag, const Wire &wire, Sends when) = 0;
     // The message if it is there. The view holds until `release`. Once asked for, a message from
@@ -190,9 +190,10 @@ public:
     // when `receive`, `send` or `await_line` succeeds.
     virtual Done wait(const Wait &what) = 0;
     // Moves what is under way between hosts, which `wait` does too: for a rank that goes on without
-    // a wait. Where it receives long messages it need not: `receive` looks for those itself, one
-    // after the other, so that none comes before there is a place for it. A look costs as much as
-    // some kilobytes do, and several receives of short messages are tried in a row.
+    // a wait. A rank all of whose rooms are for long messages need not call it: `receive` looks for
+    // those itself, one after the other, so that none comes before there is a place for it. A look
+    // costs as much as some kilobytes do, and several receives of short messages are tried in a
+    // row.
     static constexpr size_t long_message_bytes = size_t{16} << 10;
     virtual void progress() = 0;
     // What it waited for has come from elsewhere: the wait is over.

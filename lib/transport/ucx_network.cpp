@@ -22,7 +22,7 @@ namespace qccl {
 // Larger messages wait at the sender until they are fetched, so that a receiver is never given more
 // than it has room for, and network cards move them from memory to memory. They do not where they
 // are welcome and move through sockets: what asks for them would stand in line behind other data.
-static constexpr size_t eager_bytes = size_t{8} << 10;
+static constexpr size_t eager_bytes = least_eager_bytes;
 
 static constexpr unsigned message_id = 0;
 
