@@ -11,6 +11,11 @@ using namespace qtest;
 
 namespace {
 
+bool holds_only(const Wire &wire, std::byte value) {
+    return std::all_of(wire.data, wire.data + wire.bytes,
+                       [&](std::byte each) { return each == value; });
+}
+
 // Whoever finds a rank's port can write to it, but does not know the ranks' session; and no rank
 // gets letters from its own host.
 void strangers_letters_are_thrown_away() {
@@ -79,8 +84,8 @@ template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
                                 transport->inbox().subspan(i * bytes, bytes)};
                 const auto wire = receive(*transport, 0, {.instance = i}, room);
                 CHECK_OK(wire);
-                CHECK(std::all_of(wire->data, wire->data + bytes,
-                                  [&](std::byte each) { return each == std::byte(i + 1); }));
+                CHECK_EQ(wire->bytes, bytes);
+                CHECK(holds_only(*wire, std::byte(i + 1)));
                 transport->release(*wire);
             }
             while (rank.rank == 0 && under_way() != 0) CHECK_OK(transport->wait(1));
@@ -125,8 +130,7 @@ template <Kind kind> void small_messages_go_as_one() {
                 const auto wire = receive(*transport, 0, {.instance = i}, room);
                 CHECK_OK(wire);
                 CHECK_EQ(wire->bytes, bytes);
-                CHECK(std::all_of(wire->data, wire->data + bytes,
-                                  [&](std::byte each) { return each == std::byte(i + call); }));
+                CHECK(holds_only(*wire, std::byte(i + call)));
                 transport->release(*wire);
             }
             CHECK_OK(transport->end());
@@ -204,9 +208,7 @@ void a_batch_is_for_one_peer_and_one_network_message() {
                 const auto wire = receive(*transport, 0, {.instance = each.instance}, room);
                 CHECK_OK(wire);
                 CHECK_EQ(wire->bytes, each.bytes);
-                CHECK(std::all_of(wire->data, wire->data + wire->bytes, [&](std::byte byte) {
-                    return byte == std::byte(10 * each.peer + each.instance);
-                }));
+                CHECK(holds_only(*wire, std::byte(10 * each.peer + each.instance)));
                 transport->release(*wire);
             }
         if (rank.rank != 0) CHECK_OK(transport->end());
