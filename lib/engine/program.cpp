@@ -196,8 +196,8 @@ private:
     const std::vector<StepRun> runs_;
     const Homes homes_;
     const std::vector<bool> outputs_read_;
-    std::vector<std::vector<uint32_t>>
-        batches_; // tasks whose messages go as one; each send is in one
+    // Tasks whose messages go as one; each send is in one.
+    std::vector<std::vector<uint32_t>> batches_;
 };
 
 // Blocks may be far larger than what there is to encode.
