@@ -49,8 +49,8 @@ void strangers_letters_are_thrown_away() {
 // Rank 1 takes nothing for a while: what it has not asked for stays within bounds, and the rest
 // waits at rank 0, until rank 1 has room again.
 template <Kind kind> void nobody_is_sent_more_than_it_may_keep() {
-    constexpr uint32_t messages = 24;
-    constexpr size_t bytes = size_t{512} << 10;
+    static constexpr uint32_t messages = 24;
+    static constexpr size_t bytes = size_t{512} << 10;
     TransportOptions options;
     options.outbox_bytes = messages * bytes;
     options.slots = messages;
