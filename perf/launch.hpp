@@ -1,6 +1,6 @@
 // Starts the ranks of a run on this machine, as processes or as threads, and watches over them:
-// when one fails, or somebody interrupts the run, the others are ended too. Knows nothing of what
-// they do.
+// when one fails, or somebody interrupts the run, the others are ended too. Each runs on its share
+// of the processors that the launcher may run on (core_shares.hpp). Knows nothing of what they do.
 #pragma once
 
 #include "perf/crew.hpp"

@@ -1,6 +1,7 @@
 // Ranks are started, talk to each other, and are all gone when one of them fails, however it fails.
 #include "qtest.hpp"
 
+#include "perf/core_shares.hpp"
 #include "perf/launch.hpp"
 #include "sanitizer.h"
 
@@ -84,6 +85,42 @@ static void processes_talk() {
 
 static void threads_talk() {
     for (const uint32_t ranks : {1U, 2U, 5U}) CHECK_EQ(launch_threads(ranks, talk), 0);
+}
+
+static void processors_are_shared_evenly() {
+    using Share = std::vector<uint32_t>;
+    const Share eight = {0, 4, 1, 5, 2, 6, 3, 7};
+    CHECK(share_of(eight, 0, 2) == Share({0, 4, 1, 5}));
+    CHECK(share_of(eight, 1, 2) == Share({2, 6, 3, 7}));
+    CHECK(share_of(eight, 0, 3) == Share({0, 4}));
+    CHECK(share_of(eight, 1, 3) == Share({1, 5, 2}));
+    CHECK(share_of(eight, 2, 3) == Share({6, 3, 7}));
+    CHECK(share_of(eight, 0, 1) == eight);
+    const Share two = {3, 9};
+    for (uint32_t rank = 0; rank < 4; rank++)
+        CHECK(share_of(two, rank, 4) == Share({two[rank / 2]}));
+    CHECK(share_of({}, 1, 2).empty());
+}
+
+// Those that the system lets this thread run on, in the order of their numbers.
+static std::vector<uint32_t> own_processors() {
+    auto processors = processors_in_order();
+    std::ranges::sort(processors);
+    return processors;
+}
+
+static void ranks_stay_on_their_share() {
+    const std::vector<uint32_t> all = processors_in_order();
+    CHECK(!all.empty());
+    const uint32_t ranks = 3;
+    const Body body = [&](Crew &crew) {
+        auto expected = share_of(all, crew.rank(), ranks);
+        std::ranges::sort(expected);
+        return own_processors() == expected ? 0 : 1;
+    };
+    CHECK_EQ(launch_processes(ranks, body), 0);
+    CHECK_EQ(launch_threads(ranks, body), 0);
+    CHECK(processors_in_order() == all);
 }
 
 static bool has_children() { return waitpid(-1, nullptr, WNOHANG) >= 0; }
@@ -264,6 +301,8 @@ int main() {
     const CMUnitTest tests[] = {
         QTEST(processes_talk),
         QTEST(threads_talk),
+        QTEST(processors_are_shared_evenly),
+        QTEST(ranks_stay_on_their_share),
         QTEST(a_failure_of_one_rank_ends_the_others),
         QTEST(the_death_of_one_rank_ends_the_others),
         QTEST(a_deaf_rank_is_ended_too),
