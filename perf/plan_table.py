@@ -3,17 +3,19 @@
 machine, and prints how far each pick is from the best.
 
 A cell is a collective, a size and a codec; a time is that of a call out of place and one in place together, each the median
-of its run and, where calls are small, of several runs. Each setup is calibrated before; no variable says anything of it.
+of its run and, where calls vary, of several rounds. Each round of a setup calibrates it first, since a virtual machine's cores
+are near each other in one second and not in the next; no variable says anything of it.
 Algorithms whose schedules are the same on all ranks are one program, as direct and ring of two ranks: its time is the least of
 those measured, the planner's own row among them. A pick is right if it takes at most 10 % more than the best.
 
   plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES] [--rounds N]
   plan_table.py table --raw FOLDER [--csv FILE]
   plan_table.py wrong-rates --raw FOLDER   what it costs if the rate between hosts is taken for 4 times too much or too little
-  plan_table.py simulated --raw FOLDER     how many of the picks take out of place what the simulator says
+  plan_table.py simulated --raw FOLDER     how many of the picks take out of place what the simulator says, in the median of the rounds
 """
 import argparse
 import collections
+import contextlib
 import csv
 import functools
 import json
@@ -48,6 +50,28 @@ BANDS = [  # large calls take long and vary little
 RIGHT = 1.10
 WRONG_BY, MOST_LOSS = 4, 1.25
 CLOSE = 1.20
+
+
+def has_spinning_ranks(setup):
+    """Whether nothing that works for the ranks needs a core beside theirs, and none of them sleeps."""
+    return setup.hosts == 1 and setup.ranks <= os.cpu_count()
+
+
+@contextlib.contextmanager
+def busy_cores():
+    """Keeps this machine's cores busy with what gives way to all else. The host of a virtual machine moves cores that wake up: those
+    of a program that has just been started are near each other for a fifth of a second, and then as far as for one that runs on."""
+    def give_way(core):
+        os.sched_setaffinity(0, {core})
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=functools.partial(give_way, core))
+            for core in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def cores(setup):
@@ -86,36 +110,48 @@ def run(name, words, cache):
     return status
 
 
-def runs(chosen):
-    """(collective, band, round), rounds far apart: a virtual machine's cores are near each other in one second and not in the next."""
-    for number in range(chosen.rounds):
-        for collective in chosen.collectives:
-            for band in BANDS:
-                if band.smallest <= chosen.largest and (number == 0 or band.has_rounds):
-                    yield collective, band._replace(largest=min(band.largest, chosen.largest)), number
+def runs(chosen, setup, number):
+    """(collective, band) of a round."""
+    for collective in chosen.collectives:
+        for band in BANDS:
+            if band.smallest <= chosen.largest and (number == 0 or setup.hosts == 1 or band.has_rounds):
+                yield collective, band._replace(largest=min(band.largest, chosen.largest))
+
+
+def cache_of(raw, name, number):
+    """The user's cache directory of a round."""
+    return (raw / f"{name}.{number}.cache").resolve()
 
 
 def measure(chosen):
     chosen.raw.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name in chosen.setups:
-        cache = (chosen.raw / f"{name}.cache").resolve()
-        if chosen.again or not any(cache.glob("qccl/*")):
-            failed += run(f"{name}, calibration", started(SETUPS[name], [str(chosen.program), "calibrate"]), cache) != 0
-        for collective, band, number in runs(chosen):
-            out = chosen.raw / f"{name}.{collective}.{band.smallest}.{number}.json"
-            if chosen.again or not out.exists():
-                failed += run(out.name, command(chosen.program, SETUPS[name], collective, band, chosen.codecs, out), cache) != 0
+        with busy_cores() if has_spinning_ranks(SETUPS[name]) else contextlib.nullcontext():
+            failed += sum(measure_round(chosen, name, number) for number in range(chosen.rounds))
     return 1 if failed else 0
 
 
-class Cells:
-    """What has been measured of each (setup, collective, bytes, codec)."""
+def measure_round(chosen, name, number):
+    """How many of its commands have failed."""
+    setup, cache = SETUPS[name], cache_of(chosen.raw, name, number)
+    failed = 0
+    if chosen.again or not any(cache.glob("qccl/*")):
+        failed += run(f"{name}.{number}, calibration", started(setup, [str(chosen.program), "calibrate"]), cache) != 0
+    for collective, band in runs(chosen, setup, number):
+        out = chosen.raw / f"{name}.{collective}.{band.smallest}.{number}.json"
+        if chosen.again or not out.exists():
+            failed += run(out.name, command(chosen.program, setup, collective, band, chosen.codecs, out), cache) != 0
+    return failed
 
-    def __init__(self, raw):
-        self.picks, self.used = {}, {}  # the planner's algorithm, and the codec that travelled then
+
+class Cells:
+    """What has been measured of each (setup, collective, bytes, codec): in a round, or in all."""
+
+    def __init__(self, raw, number="*"):
+        self.picks, self.used = {}, {}  # the planner's algorithm, and the codec that travelled then: of the first round
         self._times = collections.defaultdict(lambda: collections.defaultdict(list))  # {cell: {(algorithm, in place): [us]}}
-        for path in sorted(raw.glob("*.json")):
+        for path in sorted(raw.glob(f"*.{number}.json")):
             setup = path.name.split(".")[0]
             if setup in SETUPS:
                 self._read(setup, json.loads(path.read_text())["rows"])
@@ -128,11 +164,15 @@ class Cells:
             cell = (setup, row["collective"], row["bytes"], row["codec"])
             place = cell + (row["in_place"],)
             seen[place] += 1
-            if seen[place] == 1:  # the planner's own row stands before those that were asked for
-                self.picks[cell], self.used[cell] = row["algorithm"], row["used_codec"]
+            is_pick = seen[place] == 1  # the planner's own row stands before those that were asked for
+            if is_pick:
+                self.picks.setdefault(cell, row["algorithm"])
+                self.used.setdefault(cell, row["used_codec"])
+                if (row["algorithm"], row["used_codec"]) != (self.picks[cell], self.used[cell]):
+                    continue
             # A root that waits for nobody runs ahead, which distorts medians.
             time = row["time_us_sustained" if row["collective"] == "broadcast" else "time_us"]
-            self._times[cell]["auto" if seen[place] == 1 else row["algorithm"], row["in_place"]].append(time)
+            self._times[cell]["auto" if is_pick else row["algorithm"], row["in_place"]].append(time)
 
     def __iter__(self):
         return iter(sorted(self._times))
@@ -206,8 +246,8 @@ def table(chosen):
     return 0
 
 
-def calibration_of(raw, setup):
-    (file,) = (raw / f"{setup}.cache" / "qccl").iterdir()
+def calibration_of(raw, setup, number=0):
+    (file,) = (cache_of(raw, setup, number) / "qccl").iterdir()
     return file
 
 
@@ -285,16 +325,29 @@ def simulation(program, name, calibration, collective, sizes, codec, algorithm):
     return {row["bytes"]: row["time_us"] for row in rows_of(words, setup, calibration, rate, sizes) if not row["in_place"]}
 
 
-def simulated(chosen):
-    cells = Cells(chosen.raw)
+def simulated_round(chosen, number):
+    """(cell, algorithm, simulated time over measured) of a round, by its own calibration."""
+    cells = Cells(chosen.raw, number)
     alike = collections.defaultdict(list)  # {(setup, collective, codec, algorithm): cells}
     for cell in cells:
         alike[cell[0], cell[1], cells.used[cell], cells.picks[cell]].append(cell)
-    ratios = collections.defaultdict(list)
     for (setup, collective, codec, algorithm), group in alike.items():
-        times = simulation(chosen.program, setup, calibration_of(chosen.raw, setup), collective, {cell[2] for cell in group}, codec,
-                           algorithm)
-        ratios[setup] += [(times[cell[2]] / cells.out_of_place(cell, "auto"), cell, algorithm) for cell in group if cell[2] in times]
+        times = simulation(chosen.program, setup, calibration_of(chosen.raw, setup, number), collective, {cell[2] for cell in group},
+                           codec, algorithm)
+        for cell in group:
+            if cell[2] in times:
+                yield cell, algorithm, times[cell[2]] / cells.out_of_place(cell, "auto")
+
+
+def simulated(chosen):
+    of_rounds, algorithms = collections.defaultdict(list), {}
+    for number in sorted({int(path.name.split(".")[-2]) for path in chosen.raw.glob("*.json")}):
+        for cell, algorithm, ratio in simulated_round(chosen, number):
+            of_rounds[cell].append(ratio)
+            algorithms.setdefault(cell, algorithm)
+    ratios = collections.defaultdict(list)
+    for cell, of in of_rounds.items():
+        ratios[cell[0]].append((statistics.median(of), cell, algorithms[cell]))
     for setup, of in ratios.items():
         close = sum(1 / CLOSE <= ratio <= CLOSE for ratio, _, _ in of)
         print(f"{setup:13} {close:4} of {len(of):4} cells simulated within {100 * (CLOSE - 1):.0f} % ({100 * close / len(of):.0f} %)")
@@ -329,7 +382,7 @@ def arguments():
                            help=f"of {', '.join(COLLECTIVES)} (all)")
     measuring.add_argument("--codecs", default="none,int8,int4", metavar="LIST", help="as qccl-perf's --codec (none,int8,int4)")
     measuring.add_argument("--largest", type=size, default=256 << 20, metavar="BYTES", help="largest size (256M)")
-    measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="runs of sizes up to 1M (3)")
+    measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds; between hosts, of sizes up to 1M (3)")
     measuring.add_argument("--again", action="store_true", help="also what is in the folder")
     printing = actions.add_parser("table", help="print what has been measured", allow_abbrev=False)
     printing.add_argument("--csv", metavar="FILE", help="every cell in a line")
