@@ -23,29 +23,29 @@ namespace qccl::perf {
 // Survivors learn of a death from the library and word it themselves; this is how long they have.
 static constexpr auto grace = std::chrono::seconds(5);
 
-struct Job {
-    uint32_t ranks;
-    const Body &body;
-    std::vector<uint32_t> processors = processors_in_order();
-};
+// The kernel may leave two ranks on one core though others are free: their calls then take ten
+// times as long.
+static Body on_own_share(const Body &body) {
+    return [&body, processors = processors_in_order()](Crew &crew) {
+        stay_on(share_of(processors, crew.rank(), crew.size()));
+        return body(crew);
+    };
+}
 
-static int run_rank(Board &board, uint32_t rank, const Job &job) {
-    // The kernel may leave two ranks on one core though others are free: their calls then take ten
-    // times as long.
-    stay_on(share_of(job.processors, rank, job.ranks));
+static int run_rank(Board &board, uint32_t rank, const Body &body) {
     const std::unique_ptr<Crew> crew = board.join(rank);
-    const int status = job.body(*crew);
+    const int status = body(*crew);
     if (status != 0) crew->give_up();
     return status;
 }
 
-[[noreturn]] static void be_rank(Board &board, uint32_t rank, const Job &job, pid_t parent,
+[[noreturn]] static void be_rank(Board &board, uint32_t rank, const Body &body, pid_t parent,
                                  const Interrupts &interrupts) {
     // A rank must not outlive the one who watches over it, however that one ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     interrupts.hand_to_rank();
     if (getppid() != parent) _exit(EXIT_FAILURE);
-    const int status = run_rank(board, rank, job);
+    const int status = run_rank(board, rank, body);
     _exit(end_output("qccl-perf", status));
 }
 
@@ -129,14 +129,14 @@ int launch_processes(uint32_t ranks, const Body &body) {
         return EXIT_FAILURE;
     }
     std::fflush(nullptr); // what is buffered now would be printed once by every rank
-    const Job job{ranks, body};
+    const Body placed = on_own_share(body);
     const Interrupts interrupts;
     Watch watch(**board);
     const pid_t parent = getpid();
     std::vector<pid_t> started;
     for (uint32_t rank = 0; rank < ranks && !watch.has_failed(); rank++) {
         const pid_t pid = fork();
-        if (pid == 0) be_rank(**board, rank, job, parent, interrupts);
+        if (pid == 0) be_rank(**board, rank, placed, parent, interrupts);
         if (pid > 0) {
             started.push_back(pid);
             continue;
@@ -155,7 +155,7 @@ int launch_threads(uint32_t ranks, const Body &body) {
         std::fprintf(stderr, "%s\n", board.error().text);
         return EXIT_FAILURE;
     }
-    const Job job{ranks, body};
+    const Body placed = on_own_share(body);
     const Interrupts interrupts;
     Watch watch(**board);
     const pthread_t launcher = pthread_self();
@@ -163,7 +163,7 @@ int launch_threads(uint32_t ranks, const Body &body) {
     std::vector<std::jthread> threads;
     const auto start = [&](uint32_t rank) {
         threads.emplace_back([&, rank] {
-            if (run_rank(**board, rank, job) != 0) failed++;
+            if (run_rank(**board, rank, placed) != 0) failed++;
             left--;
             pthread_kill(launcher, Interrupts::rank_ended);
         });
