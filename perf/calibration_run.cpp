@@ -21,7 +21,7 @@ constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 struct Band {
     uint64_t least, most, factor;
     uint32_t iterations, rounds;
-    bool has_codecs; // between hosts nobody wants them of smaller calls
+    bool has_far_codecs; // between hosts nobody wants them of smaller calls
 };
 constexpr uint32_t most_rounds = 3;
 constexpr Band bands[] = {{8, 512, 8, 200, most_rounds, false},
@@ -78,7 +78,7 @@ Result<std::vector<PerfArguments>> sweeps_of(const Machine &machine) {
             for (const Band &band : all)
                 for (const std::string_view codec : width_codecs) {
                     const bool is_lossless = codec == width_codecs.front();
-                    const bool has_codecs = band.has_codecs || machine.hosts() == 1;
+                    const bool has_codecs = band.has_far_codecs || machine.hosts() == 1;
                     if (round >= band.rounds || (!is_lossless && !has_codecs)) continue;
                     QCCL_TRY(PerfArguments sweep, arguments_of(collective, band, codec, machine));
                     sweeps.push_back(std::move(sweep));
