@@ -8,6 +8,7 @@
 #include "perf/speed_fit.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace qccl::perf {
 
@@ -15,24 +16,25 @@ namespace {
 
 constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
-// Some of Corrections::sizes. Large calls take long and vary little; of small ones, where ranks
-// share cores, no two are alike, and a virtual machine's cores share caches in one second and none
-// in the next: what is measured several times, with all the rest in between, shows the usual.
+// Some of Corrections::sizes. Of small calls, where ranks share cores, no two are alike, and a
+// virtual machine's cores share caches in one second and none in the next: what is measured several
+// times, with all the rest in between, shows the usual.
 struct Band {
     uint64_t least, most, factor;
     uint32_t iterations, rounds;
     bool has_far_codecs; // between hosts nobody wants them of smaller calls
 };
-constexpr uint32_t most_rounds = 3;
-constexpr Band bands[] = {{8, 512, 8, 200, most_rounds, false},
-                          {4 * kibibyte, 64 * kibibyte, 4, 100, most_rounds, true},
-                          {256 * kibibyte, mebibyte, 4, 30, most_rounds, true},
+constexpr Band bands[] = {{8, 512, 8, 200, 3, false},
+                          {4 * kibibyte, 64 * kibibyte, 4, 100, 3, true},
+                          {256 * kibibyte, mebibyte, 4, 30, 3, true},
                           {4 * mebibyte, 4 * mebibyte, 4, 5, 1, true},
                           {16 * mebibyte, 16 * mebibyte, 4, 2, 1, true}};
-// Past the caches. Between hosts it would take long and show nothing new, and many ranks would
-// need much memory.
-constexpr Band in_memory = {64 * mebibyte, 64 * mebibyte, 4, 2, 1, true};
-constexpr uint32_t most_ranks_in_memory = 8;
+// Large calls that take long wait for a wire and vary little. Others are as fast as memory and the
+// processor are just then, and past the caches slower than within.
+constexpr Band bands_if_fast[] = {{4 * mebibyte, 16 * mebibyte, 4, 2, 2, true},
+                                  {64 * mebibyte, 64 * mebibyte, 4, 2, 2, true}};
+constexpr double most_fast_ns = 1e8;    // of a call of 16 MiB
+constexpr uint32_t most_fast_ranks = 8; // many would need much memory
 
 bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
 
@@ -68,14 +70,13 @@ Result<PerfArguments> arguments_of(Collective collective, const Band &band, std:
 
 // Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
 // rounds, messages and bytes tell the one from the other.
-Result<std::vector<PerfArguments>> sweeps_of(const Machine &machine) {
-    std::vector<Band> all(std::begin(bands), std::end(bands));
-    if (machine.hosts() == 1 && machine.ranks <= most_ranks_in_memory) all.push_back(in_memory);
+Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, const Machine &machine) {
     std::vector<PerfArguments> sweeps;
-    for (uint32_t round = 0; round < most_rounds; round++)
+    const uint32_t rounds = std::ranges::max(these, {}, &Band::rounds).rounds;
+    for (uint32_t round = 0; round < rounds; round++)
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                             Collective::all_gather, Collective::broadcast})
-            for (const Band &band : all)
+            for (const Band &band : these)
                 for (const std::string_view codec : width_codecs) {
                     const bool is_lossless = codec == width_codecs.front();
                     const bool has_codecs = band.has_far_codecs || machine.hosts() == 1;
@@ -186,11 +187,28 @@ public:
 
 private:
     Done measure_calls() {
+        steps_ += rated_codecs().size();
+        QCCL_TRY(measure_bands(bands));
+        QCCL_TRY(const std::vector<uint8_t> has_slow_wire,
+                 gather(crew_, uint8_t{waits_for_wire()}));
+        const bool is_slow = machine_.ranks > most_fast_ranks || has_slow_wire.front();
+        return is_slow ? Done() : measure_bands(bands_if_fast);
+    }
+
+    // By the largest calls that have been measured.
+    bool waits_for_wire() const {
+        if (machine_.hosts() == 1) return false;
+        return std::ranges::any_of(calls_, [](const MeasuredCall &call) {
+            return call.codec.is_lossless() && spec(call.algorithm) == "ring" &&
+                   call.out_of_place() > most_fast_ns;
+        });
+    }
+
+    Done measure_bands(std::span<const Band> these) {
         QCCL_TRY(const RankDevice device, RankDevice::open("host"));
         const auto source = make_gaussian(1);
-        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(machine_));
+        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(these, machine_));
         for (const PerfArguments &sweep : sweeps) steps_ += sweep_points(sweep);
-        steps_ += rated_codecs().size();
         Done kept;
         const Audience audience{
             .progress = [this](uint64_t, const std::string &what) { step(what); },
