@@ -44,7 +44,7 @@ COLLECTIVES = {  # with the algorithms that have them
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
 }
 Band = collections.namedtuple("Band", "smallest largest iterations has_rounds")
-BANDS = [  # large calls take long and vary little
+BANDS = [  # large calls that wait for a wire take long and vary little
     Band(8, 8, 200, True), Band(64, 16 << 10, 200, True), Band(64 << 10, 1 << 20, 50, True), Band(4 << 20, 16 << 20, 8, False),
     Band(64 << 20, 256 << 20, 2, False)]
 RIGHT = 1.10
@@ -114,7 +114,8 @@ def runs(chosen, setup, number):
     """(collective, band) of a round."""
     for collective in chosen.collectives:
         for band in BANDS:
-            if band.smallest <= chosen.largest and (number == 0 or setup.hosts == 1 or band.has_rounds):
+            is_chosen = band.smallest <= chosen.largest and chosen.smallest <= band.smallest
+            if is_chosen and (number == 0 or setup.rate != "1gbit" or band.has_rounds):
                 yield collective, band._replace(largest=min(band.largest, chosen.largest))
 
 
@@ -381,8 +382,9 @@ def arguments():
     measuring.add_argument("--collectives", type=words(COLLECTIVES), default=list(COLLECTIVES), metavar="LIST",
                            help=f"of {', '.join(COLLECTIVES)} (all)")
     measuring.add_argument("--codecs", default="none,int8,int4", metavar="LIST", help="as qccl-perf's --codec (none,int8,int4)")
+    measuring.add_argument("--smallest", type=size, default=8, metavar="BYTES", help="smallest size (8)")
     measuring.add_argument("--largest", type=size, default=256 << 20, metavar="BYTES", help="largest size (256M)")
-    measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds; between hosts, of sizes up to 1M (3)")
+    measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds; at 1 Gbit/s, of sizes up to 1M (3)")
     measuring.add_argument("--again", action="store_true", help="also what is in the folder")
     printing = actions.add_parser("table", help="print what has been measured", allow_abbrev=False)
     printing.add_argument("--csv", metavar="FILE", help="every cell in a line")
