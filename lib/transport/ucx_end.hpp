@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <ucp/api/ucp.h>
@@ -58,10 +57,8 @@ struct NetworkEnd {
     uint32_t greeter = 0; // the greeting that is being received
     bool hears_greeter = false;
 
-    // UCX calls back from inside whatever ends a request: also from what makes one on a connection
-    // that is broken. Only progress tells.
-    bool may_tell = false;
-    // What the next progress tells.
+    // What progress tells when UCX has returned. UCX calls back from inside whatever ends a
+    // request, also from what makes one on a connection that is broken.
     struct Fetched {
         uint64_t token;
         bool whole;
@@ -96,19 +93,6 @@ inline ucs_status_t hear_messages(NetworkEnd &end, unsigned id, ucp_am_recv_call
     handler.arg = &end;
     return ucp_worker_set_am_recv_handler(end.worker, &handler);
 }
-
-// While it lives, what ends is left for the next progress to tell.
-class UntoldRequest {
-public:
-    explicit UntoldRequest(NetworkEnd &end)
-        : end_(end), may_tell_(std::exchange(end.may_tell, false)) {}
-    UntoldRequest(const UntoldRequest &) = delete;
-    ~UntoldRequest() { end_.may_tell = may_tell_; }
-
-private:
-    NetworkEnd &end_;
-    const bool may_tell_;
-};
 
 // Gives up what waits for the peer.
 inline void lose(NetworkEnd::Peer &peer, ucs_status_t why) {

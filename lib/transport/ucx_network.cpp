@@ -99,12 +99,8 @@ void introduce(NetworkEnd *end, uint32_t number, const void *address, size_t byt
 
 void on_sent(void *request, ucs_status_t, void *user_data) {
     const std::unique_ptr<UcxOperation> operation(static_cast<UcxOperation *>(user_data));
-    NetworkEnd &end = *operation->end;
     ucp_request_free(request);
-    if (end.may_tell)
-        end.events.sent(end.events.context, operation->token);
-    else
-        end.sent.push_back(operation->token);
+    operation->end->sent.push_back(operation->token);
 }
 
 using Posted = NetworkModule::Posted;
@@ -123,7 +119,6 @@ Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
     how.datatype = is_one ? ucp_dt_make_contig(1) : ucp_dt_make_iov();
     const void *const one = operation->part_count == 1 ? operation->parts[0].buffer : nullptr;
     const void *const data = is_one ? one : operation->parts;
-    const UntoldRequest untold(*operation->end);
     const ucs_status_ptr_t request =
         ucp_am_send_nbx(peer.endpoint, message_id, operation->head, operation->head_bytes, data,
                         is_one ? bytes : operation->part_count, &how);
@@ -185,12 +180,8 @@ void send_waiting(NetworkEnd::Peer &peer) {
 
 void on_fetched(void *request, ucs_status_t status, size_t, void *user_data) {
     const std::unique_ptr<UcxOperation> operation(static_cast<UcxOperation *>(user_data));
-    NetworkEnd &end = *operation->end;
     ucp_request_free(request);
-    if (end.may_tell)
-        end.events.fetched(end.events.context, operation->token, status == UCS_OK);
-    else
-        end.fetched.push_back({operation->token, status == UCS_OK});
+    operation->end->fetched.push_back({operation->token, status == UCS_OK});
 }
 
 void fetch(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t bytes, uint64_t token) {
@@ -203,7 +194,6 @@ void fetch(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t bytes, uint6
     how.cb.recv_am = on_fetched;
     how.user_data = operation.get();
     how.datatype = ucp_dt_make_contig(1);
-    const UntoldRequest untold(*end);
     const ucs_status_ptr_t request = ucp_am_recv_data_nbx(end->worker, ticket, to, bytes, &how);
     if (!request || UCS_PTR_IS_ERR(request))
         end->fetched.push_back({token, request == nullptr});
@@ -220,9 +210,7 @@ void discard(NetworkEnd *end, NetworkTicket *ticket) {
 }
 
 bool progress(NetworkEnd *end) {
-    end->may_tell = true;
     const bool has_moved = ucp_worker_progress(end->worker) != 0;
-    end->may_tell = false;
     if (!end->has_news()) return has_moved;
     answer_greetings(*end);
     for (const uint32_t number : std::exchange(end->settled, {})) {
@@ -269,11 +257,11 @@ void say_goodbye(NetworkEnd &end) {
 } // namespace
 
 NetworkEnd::~NetworkEnd() {
-    events = {.context = nullptr,
-              .came = [](void *, const void *, size_t, const void *, size_t, NetworkTicket *) {},
-              .sent = [](void *, uint64_t) {},
-              .fetched = [](void *, uint64_t, bool) {},
-              .lost = [](void *, uint32_t, const char *) {}};
+    events.context = this;
+    events.came = [](void *self, const void *, size_t, const void *, size_t,
+                     NetworkTicket *ticket) {
+        if (ticket) discard(static_cast<NetworkEnd *>(self), ticket);
+    };
     if (worker) {
         say_goodbye(*this);
         ucp_worker_destroy(worker);
