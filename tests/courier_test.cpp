@@ -316,6 +316,29 @@ template <Kind kind> void mail_of_who_has_left_waits_for_its_room() {
     });
 }
 
+// A message that rank 0 does not wait for has come from a rank that it can no longer hear.
+void mail_that_nobody_asks_for_keeps_no_wait_going() {
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &rank) {
+        const auto transport = create(rank);
+        CHECK_OK(begin(*transport, call_number(1), 10s));
+        if (rank.rank == 1)
+            CHECK_OK(transport->send(0, {.instance = 1}, *free_wire(*transport),
+                                     Transport::Sends::at_once));
+        rank.meeting.barrier();
+        if (rank.rank == 0) {
+            end_of(0).tell(NetworkEnd::Lost{1});
+            const Room room = free_room(*transport);
+            Done done;
+            while (done) {
+                done = outcome(transport->receive(1, {.instance = 0}, room));
+                if (done) done = transport->wait(1);
+            }
+            check_error(done.error(), Code::peer_lost, 1, done.error().text);
+        }
+        rank.meeting.barrier();
+    });
+}
+
 // In two parts, as what goes with a loan. The longest come in several pieces, which UCX puts
 // together in memory that nobody may touch once it is given back: here it is gone by then.
 template <Kind kind> void awaited_mail_comes_to_its_room() {
@@ -490,6 +513,7 @@ int main() {
         QTEST(a_call_ends_when_its_batches_have_gone),
         QTEST(a_damaged_batch_fails_the_communicator),
         ON_APART(mail_of_who_has_left_waits_for_its_room),
+        QTEST(mail_that_nobody_asks_for_keeps_no_wait_going),
         ON_APART(awaited_mail_comes_to_its_room),
         ON_APART(a_call_that_is_given_up_leaves_no_room_taken),
         QTEST(all_hosts_hear_of_a_step_that_fails),

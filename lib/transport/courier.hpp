@@ -47,7 +47,8 @@ public:
         const std::lock_guard guard(mutex_);
         return pen_pals_[peer].is_lost;
     }
-    // Of the current call, and not all of it is in its room yet.
+    // Of the current call, which this rank has asked for and has not received yet. Mail that it has
+    // not asked for says nothing about what it waits for.
     bool has_mail_from(uint32_t peer) const;
     // To sleep until something comes. False: something has.
     bool arm();
@@ -103,7 +104,7 @@ private:
         std::vector<std::byte> early;    // that came by themselves,
         const std::byte *data = nullptr; // or lie where the ticket keeps them
         NetworkTicket *ticket = nullptr;
-        bool is_fetching = false, is_here = false;
+        bool is_asked = false, is_fetching = false, is_here = false;
         Room room;
     };
     using Box = std::list<FarMail>;

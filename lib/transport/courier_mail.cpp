@@ -37,7 +37,7 @@ bool is_sound_batch(std::span<const std::byte> batch) {
 bool Courier::has_mail_from(uint32_t peer) const {
     const std::lock_guard guard(mutex_);
     return std::any_of(boxes_[peer].begin(), boxes_[peer].end(), [&](const FarMail &mail) {
-        return mail.letter.call.call == history_.current().call;
+        return mail.is_asked && mail.letter.call.call == history_.current().call;
     });
 }
 
@@ -53,6 +53,7 @@ Courier::Received Courier::receive(uint32_t peer, MessageTag tag, const Room &ro
         if (letter.tag != tag) continue;
         const uint64_t bytes = mail->bytes;
         if (bytes > room.memory.size()) return {.arrival = Arrival::too_long, .bytes = bytes};
+        mail->is_asked = true;
         if (!mail->is_here && !place(*mail, room)) {
             if (mail->is_fetching) progress_locked();
             return {};
@@ -117,6 +118,7 @@ bool Courier::place_where_wanted(FarMail &mail) {
     if (it == wanted.end() || mail.bytes > it->room.memory.size()) return false;
     const Room room = it->room;
     wanted.erase(it);
+    mail.is_asked = true;
     return place(mail, room);
 }
 
