@@ -61,12 +61,30 @@ void whose_call_has_failed_is_in_none() {
     });
 }
 
+// Where memory ends while nobody is in a call.
+void what_goes_wrong_beside_the_rank_fails_the_communicator() {
+    static NetworkModule watched = memory_network::module;
+    watched.progress = [](NetworkEnd *end) {
+        if (!is_own_thread) throw std::bad_alloc();
+        return memory_network::progress(end);
+    };
+    run_ranks(Kind::inproc_apart, 2, [](const Rank &plain) {
+        is_own_thread = true;
+        Rank rank = plain;
+        rank.options.far.network = &watched;
+        const auto transport = create(rank);
+        await([&] { return transport->failure().has_value(); });
+        rank.meeting.barrier();
+    });
+}
+
 } // namespace
 
 int main() {
     const CMUnitTest tests[] = {
         ON_APART(who_is_done_is_not_blamed_for_who_is_late),
         QTEST(whose_call_has_failed_is_in_none),
+        QTEST(what_goes_wrong_beside_the_rank_fails_the_communicator),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -12,8 +12,8 @@ namespace qccl {
 
 class Attendant {
 public:
-    // The courier lives as long.
-    static Result<std::unique_ptr<Attendant>> start(Courier &courier);
+    // Both live as long. What goes wrong there fails the communicator.
+    static Result<std::unique_ptr<Attendant>> start(Courier &courier, Verdict &verdict);
     ~Attendant();
 
     // The rank itself listens. Costs it a store each.
@@ -21,10 +21,11 @@ public:
     void call_ends() { is_in_call_.store(false, std::memory_order_relaxed); }
 
 private:
-    explicit Attendant(Courier &courier) : courier_(courier) {}
+    Attendant(Courier &courier, Verdict &verdict) : courier_(courier), verdict_(verdict) {}
     void attend();
 
     Courier &courier_;
+    Verdict &verdict_;
     std::atomic<bool> is_in_call_{false};
     std::mutex mutex_;
     std::condition_variable leaving_;

@@ -49,7 +49,7 @@ Done SharedTransport::use(Network network, uint64_t session) {
     else
         name_.append("+").append(network.name());
     courier_->use(std::move(network), session);
-    QCCL_TRY(attendant_, Attendant::start(*courier_));
+    QCCL_TRY(attendant_, Attendant::start(*courier_, verdict_));
     return {};
 }
 
