@@ -198,8 +198,8 @@ void Courier::came(const Letter &letter, const void *data, uint64_t bytes, Netwo
 void Courier::take_note(const Letter &letter) {
     if (letter.call.call != 0) history_.record(letter.from, letter.call);
     Presence &note = party_.segments[letter.from].presence();
-    uint64_t &taken = pen_pals_[letter.from].taken;
-    taken = std::max(taken, letter.taken);
+    PenPal &pal = pen_pals_[letter.from];
+    pal.taken = std::max(pal.taken, std::min(letter.taken, pal.mailed));
     note.waits_on.store(letter.waits_on, std::memory_order_relaxed);
     note.ignores_failure.store(letter.ignores_failure, std::memory_order_relaxed);
     note.awake_ns.store(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),

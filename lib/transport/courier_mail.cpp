@@ -164,7 +164,7 @@ std::optional<uint64_t> Courier::clear_boxes() {
             const auto ours = history_.find(party_.rank, call);
             if (ours && ours->hash() != mail.letter.hash)
                 other = std::min(other.value_or(call), call);
-            if (mail.ticket) network_.discard(mail.ticket);
+            if (mail.ticket) network_.discard(std::exchange(mail.ticket, nullptr));
             if (mail.is_here) empty(mail.room);
             use_up(mail);
             return true;

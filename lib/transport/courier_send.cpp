@@ -61,6 +61,7 @@ void Courier::add_to_batch(uint32_t peer, MessageTag tag, const Wire &wire) {
         batch_.call = history_.current();
         batch_.hash = history_.hash();
     }
+    batch_.bytes.reserve(most_batch_bytes); // so that no entry is left without its end
     const BatchEntry entry{.tag = tag, .bytes = wire.bytes + wire.loan.bytes};
     append(batch_.bytes, &entry, sizeof entry);
     append(batch_.bytes, wire.data, wire.bytes);

@@ -80,15 +80,16 @@ void on_greeting(void *request, ucs_status_t status, const ucp_tag_recv_info_t *
     if (status != UCS_OK || info->length != sizeof end.greeter) end.greeter = end.own;
 }
 
-void listen(NetworkEnd &end) {
+ucs_status_t listen(NetworkEnd &end) {
     ucp_request_param_t how{};
     how.op_attr_mask =
         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     how.cb.recv = on_greeting;
     how.user_data = &end;
     constexpr ucp_tag_t whole_tag = ~ucp_tag_t{0};
-    (void)ucp_tag_recv_nbx(end.worker, &end.greeter, sizeof end.greeter, end.secret, whole_tag,
-                           &how);
+    const ucs_status_ptr_t request =
+        ucp_tag_recv_nbx(end.worker, &end.greeter, sizeof end.greeter, end.secret, whole_tag, &how);
+    return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_OK;
 }
 
 // Others than peers are not listened to.
@@ -118,14 +119,15 @@ void greet(NetworkEnd::Peer &peer) {
 
 ucs_status_t hear_greetings(NetworkEnd &end) {
     const ucs_status_t status = hear_messages(end, pact_id, on_pact);
-    if (status == UCS_OK) listen(end);
-    return status;
+    return status == UCS_OK ? listen(end) : status;
 }
 
 void answer_greetings(NetworkEnd &end) {
     while (std::exchange(end.hears_greeter, false)) {
         take_greeting(end);
-        listen(end);
+        const ucs_status_t status = listen(end);
+        for (NetworkEnd::Peer &peer : end.peers)
+            if (status != UCS_OK && !peer.is_settled) lose(peer, status);
     }
 }
 
