@@ -106,6 +106,9 @@ class Run:
     def left_by_ucx(self, ranks):
         return [rank for rank in ranks if not self.was_ended_by_ucx(rank)]
 
+    def ended_by_ucx(self, ranks):
+        return [rank for rank in ranks if self.was_ended_by_ucx(rank)]
+
     def wait(self, ranks, seconds):
         """Ranks that have not ended by then."""
         end = time.monotonic() + seconds
@@ -151,6 +154,7 @@ class Faults(unittest.TestCase):
         """They end, all of them, without a crash, and nobody reports a wrong result. When the last came back."""
         hanging = run.wait(ranks, since + bound + SLACK - time.monotonic())
         self.assertEqual(hanging, [], f"ranks hang; {run.summary()}")
+        self.assertLessEqual(len(run.ended_by_ucx(ranks)), 1, "UCX has ended several ranks, of which each is rare")
         crashed = [rank for rank in run.left_by_ucx(ranks) if run.job.statuses()[rank] != 0]
         self.assertEqual(crashed, [], f"ranks crashed: {[(run.job.statuses()[rank], run.said(rank)) for rank in crashed]}")
         reports = run.reports()
@@ -167,7 +171,7 @@ class Faults(unittest.TestCase):
 class Deaths(Faults):
     RANKS = 2
 
-    def check_error(self, run, rank, victim):
+    def check_error(self, run, rank, dead):
         report = run.report(rank)
         if report.result == SUCCESS:
             self.assertEqual(report.calls, CALLS)
@@ -178,8 +182,8 @@ class Deaths(Faults):
             if "rendezvous" in report.sentence or "connect" in report.sentence:
                 return
         else:
-            self.assertEqual(report.peer, victim, f"rank {rank}: {report.sentence}")
-        self.assertIn(f"rank {victim} ", report.sentence, f"rank {rank}, after {report.calls} calls")
+            self.assertIn(report.peer, dead, f"rank {rank}: {report.sentence}")
+        self.assertRegex(report.sentence, f"rank ({'|'.join(map(str, dead))}) ", f"rank {rank}, after {report.calls} calls")
 
     def kill_one(self, number):
         with Run(self.bed, self.RANKS) as run:
@@ -199,8 +203,9 @@ class Deaths(Faults):
             survivors = [rank for rank in range(run.size) if rank != victim]
             never_came = at.stage == STARTING
             late = self.check_soon(run, survivors, killed, TIMEOUT if never_came else PEER_TIMEOUT)
+            dead = [victim, *run.ended_by_ucx(survivors)]
             for rank in run.left_by_ucx(survivors):
-                self.check_error(run, rank, victim)
+                self.check_error(run, rank, dead)
             return f"{phase}: rank {victim} in stage {at.stage} after {at.calls} calls; {late:.2f} s; {run.summary()}"
 
     def test_every_survivor_names_the_dead(self):
