@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include <CLI/CLI.hpp>
@@ -129,8 +130,9 @@ Done deliver(const CalibrateArguments &arguments, const CalibrationFile &file,
 Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm) {
     QCCL_TRY(const Machine machine, machine_of(crew));
     std::optional<ProgressLine> line;
+    uint64_t steps_of_line = 0;
     const TellStep tell = [&](uint64_t step, uint64_t steps, const std::string &what) {
-        if (!line) line.emplace(steps);
+        if (steps != std::exchange(steps_of_line, steps)) line.emplace(steps);
         line->show(step, what);
     };
     CalibrationFile file = crew.rank() == 0 ? earlier(arguments) : CalibrationFile();

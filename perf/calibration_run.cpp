@@ -30,11 +30,12 @@ constexpr Band bands[] = {{8, 512, 8, 200, 3, false},
                           {4 * mebibyte, 4 * mebibyte, 4, 5, 1, true},
                           {16 * mebibyte, 16 * mebibyte, 4, 2, 1, true}};
 // Large calls that take long wait for a wire and vary little. Others are as fast as memory and the
-// processor are just then, and past the caches slower than within.
+// processor are at that moment, and slower past the caches than within.
 constexpr Band bands_if_fast[] = {{4 * mebibyte, 16 * mebibyte, 4, 2, 2, true},
                                   {64 * mebibyte, 64 * mebibyte, 4, 2, 2, true}};
-constexpr double most_fast_ns = 1e8;    // of a call of 16 MiB
-constexpr uint32_t most_fast_ranks = 8; // many would need much memory
+// Of any call in the first bands, of which only those of 16 MiB can come near it.
+constexpr double most_fast_ns = 1e8;
+constexpr uint32_t most_fast_ranks = 8; // more would need more than 1 GiB
 
 bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
 
@@ -189,13 +190,15 @@ private:
     Done measure_calls() {
         steps_ += rated_codecs().size();
         QCCL_TRY(measure_bands(bands));
+        // Ranks see different times; rank 0 decides for all.
         QCCL_TRY(const std::vector<uint8_t> has_slow_wire,
                  gather(crew_, uint8_t{waits_for_wire()}));
         const bool is_slow = machine_.ranks > most_fast_ranks || has_slow_wire.front();
         return is_slow ? Done() : measure_bands(bands_if_fast);
     }
 
-    // By the largest calls that have been measured.
+    // Whether a lossless ring, which no algorithm beats by much where a wire is slow, takes longer
+    // than memory and processors would.
     bool waits_for_wire() const {
         if (machine_.hosts() == 1) return false;
         return std::ranges::any_of(calls_, [](const MeasuredCall &call) {

@@ -22,7 +22,8 @@ struct Calibrated {
     uint32_t codecs = 0;
 };
 
-// Whom rank 0 tells how far it has come, of how many steps.
+// Whom rank 0 tells how far it has come, of how many steps. They become more once it is known how
+// long large calls take.
 using TellStep = std::function<void(uint64_t step, uint64_t steps, const std::string &what)>;
 
 // All ranks call it together; on the others than rank 0 the outcome is empty, and neither `known`,

@@ -8,7 +8,8 @@ are near each other in one second and not in the next; no variable says anything
 Algorithms whose schedules are the same on all ranks are one program, as direct and ring of two ranks: its time is the least of
 those measured, the planner's own row among them. A pick is right if it takes at most 10 % more than the best.
 
-  plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--largest BYTES] [--rounds N]
+  plan_table.py measure --raw FOLDER [--setups LIST] [--collectives LIST] [--codecs LIST] [--smallest BYTES] [--largest BYTES]
+                        [--rounds N] [--again]
   plan_table.py table --raw FOLDER [--csv FILE]
   plan_table.py wrong-rates --raw FOLDER   what it costs if the rate between hosts is taken for 4 times too much or too little
   plan_table.py simulated --raw FOLDER     how many of the picks take out of place what the simulator says, in the median of the rounds
@@ -29,12 +30,13 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 Setup = collections.namedtuple("Setup", "hosts ranks rate")
+SLOW_WIRE = "1gbit"  # large calls that wait for it take long and vary little
 SETUPS = {  # several ranks of one host share its cores
     "shm-2": Setup(1, 2, None),
     "shm-4": Setup(1, 4, None),
-    "4x1-1gbit": Setup(4, 1, "1gbit"),
+    "4x1-1gbit": Setup(4, 1, SLOW_WIRE),
     "2x2-10gbit": Setup(2, 2, "10gbit"),
-    "2x2-1gbit": Setup(2, 2, "1gbit"),
+    "2x2-1gbit": Setup(2, 2, SLOW_WIRE),
     "2x1-loopback": Setup(2, 1, "none"),
 }
 COLLECTIVES = {  # with the algorithms that have them
@@ -43,8 +45,8 @@ COLLECTIVES = {  # with the algorithms that have them
     "all_gather": "oneshot,direct,ring,halving,hierarchy",
     "broadcast": "oneshot,direct,ring,tree,tree:shape=double,hierarchy",
 }
-Band = collections.namedtuple("Band", "smallest largest iterations has_rounds")
-BANDS = [  # large calls that wait for a wire take long and vary little
+Band = collections.namedtuple("Band", "smallest largest iterations repeats_on_slow_wire")
+BANDS = [
     Band(8, 8, 200, True), Band(64, 16 << 10, 200, True), Band(64 << 10, 1 << 20, 50, True), Band(4 << 20, 16 << 20, 8, False),
     Band(64 << 20, 256 << 20, 2, False)]
 RIGHT = 1.10
@@ -115,7 +117,7 @@ def runs(chosen, setup, number):
     for collective in chosen.collectives:
         for band in BANDS:
             is_chosen = band.smallest <= chosen.largest and chosen.smallest <= band.smallest
-            if is_chosen and (number == 0 or setup.rate != "1gbit" or band.has_rounds):
+            if is_chosen and (number == 0 or setup.rate != SLOW_WIRE or band.repeats_on_slow_wire):
                 yield collective, band._replace(largest=min(band.largest, chosen.largest))
 
 
@@ -382,10 +384,11 @@ def arguments():
     measuring.add_argument("--collectives", type=words(COLLECTIVES), default=list(COLLECTIVES), metavar="LIST",
                            help=f"of {', '.join(COLLECTIVES)} (all)")
     measuring.add_argument("--codecs", default="none,int8,int4", metavar="LIST", help="as qccl-perf's --codec (none,int8,int4)")
-    measuring.add_argument("--smallest", type=size, default=8, metavar="BYTES", help="smallest size (8)")
+    measuring.add_argument("--smallest", type=size, default=8, metavar="BYTES", 
+                           help="leave out the bands that begin below it, at 8, 64, 64K, 4M or 64M (8)")
     measuring.add_argument("--largest", type=size, default=256 << 20, metavar="BYTES", help="largest size (256M)")
     measuring.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds; at 1 Gbit/s, of sizes up to 1M (3)")
-    measuring.add_argument("--again", action="store_true", help="also what is in the folder")
+    measuring.add_argument("--again", action="store_true", help="also what is in the folder, calibrations among it")
     printing = actions.add_parser("table", help="print what has been measured", allow_abbrev=False)
     printing.add_argument("--csv", metavar="FILE", help="every cell in a line")
     doubting = actions.add_parser("wrong-rates", help="print what wrong rates would cost", allow_abbrev=False)

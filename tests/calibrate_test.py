@@ -52,6 +52,7 @@ class Calibrate(unittest.TestCase):
         for job in jobs.values():
             self.assertEqual(set(job), COLLECTIVES)
             self.assertLessEqual({("direct", "none"), ("direct", "int8"), ("ring", "none"), ("oneshot", "int4")}, set(job["all_reduce"]))
+        self.check_largest()
         text = self.file.read_text()
         machine, pair, crowd = text.split("\njob ")
         for part in (machine, pair, crowd):
@@ -62,6 +63,12 @@ class Calibrate(unittest.TestCase):
         self.assertEqual(pair, first.split("\njob ")[1].rstrip())
         self.assertNotEqual(*(re.findall(r"(?m)^codec .*", part) for part in (pair, machine)))
         self.check_simulation(text)
+
+    def check_largest(self):
+        """Of each job, calls of 64 MiB have been measured."""
+        text = self.file.read_text()
+        largest = re.findall(r"(?m)^factor all_reduce ring none .* 67108864=\S+$", text)
+        self.assertEqual(len(largest), len(self.jobs()), text)
 
     def check_simulation(self, text):
         """Simulated calls of such a job are corrected by what the file says; those of another job are not."""
