@@ -376,6 +376,8 @@ class Tools(Case):
         self.assertIn("No space left", self.info("trace", good, "--output", "/dev/full", expect=1).stderr)
         log = self.folder / "c-0"
         self.assertIn("line 1: '[' stands where qccl-calls is expected", self.info("calls", good, expect=1).stderr)
+        bad.write_text("\033[31mred\n")
+        self.assertIn("line 1: '?[31mred' stands where", self.info("calls", bad, expect=1).stderr)
         self.assertIn("both hold rank 0 of one communicator", self.info("calls", log, log, expect=1).stderr)
         self.assertIn("No such file", self.info("calls", self.folder / "none", expect=1).stderr)
         self.assertIn("FILE", self.info("calls", expect=2).stderr)

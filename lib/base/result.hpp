@@ -49,6 +49,8 @@ struct [[nodiscard]] Error {
     int64_t got = 0;
     char text[488] = {};
 
+    // What a user or a file says may be part of the sentence, and the sentence is shown on
+    // terminals: control characters become question marks.
     [[gnu::format(printf, 2, 3)]] static Error make(Code code, const char *format, ...);
 
     Error &at_rank(int64_t faulty) {
@@ -69,6 +71,10 @@ inline Error Error::make(Code code, const char *format, ...) {
     va_start(arguments, format);
     std::vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    for (char *each = error.text; *each != '\0'; each++)
+        if (const auto code_unit = static_cast<unsigned char>(*each);
+            code_unit < ' ' || code_unit == 0x7f)
+            *each = '?';
     return error;
 }
 
