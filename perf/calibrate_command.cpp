@@ -29,7 +29,8 @@ namespace {
 constexpr const char *program = "qccl-perf calibrate";
 
 struct CalibrateArguments {
-    PerfArguments ranks;      // of which only those options that say which ranks there are
+    PerfArguments ranks; // of which only those options that say which ranks there are
+    uint64_t largest = largest_calibrated;
     std::string file;         // "-": standard output
     bool is_in_cache = false; // in the user's cache directory, which is made where it is missing
 };
@@ -46,6 +47,15 @@ std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
                "file for the figures; - is standard output (the one in the user's cache directory "
                "that the library reads by itself)",
                take_text(parsed.file));
+    add_option(app, "Results", "--largest",
+               "largest vectors that are measured, 64K or more (64M); larger calls then count as "
+               "these",
+               [&parsed](const std::string &text) -> Done {
+                   QCCL_TRY(take_bytes(parsed.largest)(text));
+                   if (parsed.largest >= least_largest_calibrated) return {};
+                   return refuse("'%.40s' is too little: smaller calls do not show what bytes cost",
+                                 text.c_str());
+               });
     if (auto answer = read_command_line(app, program, std::move(words))) return *answer;
     parsed.is_in_cache = parsed.file.empty();
     if (parsed.is_in_cache) parsed.file = calibration_path();
@@ -136,7 +146,8 @@ Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm
         line->show(step, what);
     };
     CalibrationFile file = crew.rank() == 0 ? earlier(arguments) : CalibrationFile();
-    QCCL_TRY(const Calibrated found, calibrate(crew, comm, machine, file.figures, tell));
+    QCCL_TRY(const Calibrated found,
+             calibrate(crew, comm, machine, file.figures, arguments.largest, tell));
     line.reset();
     if (crew.rank() != 0) return EXIT_SUCCESS;
     file.figures.update(found.figures);

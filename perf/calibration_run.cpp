@@ -71,7 +71,8 @@ Result<PerfArguments> arguments_of(Collective collective, const Band &band, std:
 
 // Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
 // rounds, messages and bytes tell the one from the other.
-Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, const Machine &machine) {
+Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, uint64_t largest,
+                                             const Machine &machine) {
     std::vector<PerfArguments> sweeps;
     const uint32_t rounds = std::ranges::max(these, {}, &Band::rounds).rounds;
     for (uint32_t round = 0; round < rounds; round++)
@@ -81,8 +82,11 @@ Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, const 
                 for (const std::string_view codec : width_codecs) {
                     const bool is_lossless = codec == width_codecs.front();
                     const bool has_codecs = band.has_far_codecs || machine.hosts() == 1;
-                    if (round >= band.rounds || (!is_lossless && !has_codecs)) continue;
+                    if (round >= band.rounds || (!is_lossless && !has_codecs) ||
+                        band.least > largest)
+                        continue;
                     QCCL_TRY(PerfArguments sweep, arguments_of(collective, band, codec, machine));
+                    sweep.max_bytes = std::min(band.most, largest);
                     sweeps.push_back(std::move(sweep));
                 }
     return Result<std::vector<PerfArguments>>(std::move(sweeps));
@@ -170,8 +174,9 @@ bool has_copies(const Calibration &known) {
 class Run {
 public:
     Run(Crew &crew, qcclComm_t comm, const Machine &machine, const Calibration &known,
-        const TellStep &tell)
-        : crew_(crew), comm_(comm), machine_(machine), known_(known), tell_(tell) {}
+        uint64_t largest, const TellStep &tell)
+        : crew_(crew), comm_(comm), machine_(machine), known_(known), largest_(largest),
+          tell_(tell) {}
 
     // The codecs on rank 0 alone, which then does the sums.
     Result<Calibrated> measure() {
@@ -210,7 +215,7 @@ private:
     Done measure_bands(std::span<const Band> these) {
         QCCL_TRY(const RankDevice device, RankDevice::open("host"));
         const auto source = make_gaussian(1);
-        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(these, machine_));
+        QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(these, largest_, machine_));
         for (const PerfArguments &sweep : sweeps) steps_ += sweep_points(sweep);
         Done kept;
         const Audience audience{
@@ -324,6 +329,7 @@ private:
     const qcclComm_t comm_;
     const Machine &machine_;
     const Calibration &known_;
+    const uint64_t largest_;
     const TellStep &tell_;
     std::vector<MeasuredCall> calls_;
     uint64_t step_ = 0, steps_ = 0;
@@ -332,8 +338,8 @@ private:
 } // namespace
 
 Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
-                             const Calibration &known, const TellStep &tell) {
-    return Run(crew, comm, machine, known, tell).measure();
+                             const Calibration &known, uint64_t largest, const TellStep &tell) {
+    return Run(crew, comm, machine, known, largest, tell).measure();
 }
 
 std::string in_words(const Machine &machine) {

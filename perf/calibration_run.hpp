@@ -26,11 +26,17 @@ struct Calibrated {
 // long large calls take.
 using TellStep = std::function<void(uint64_t step, uint64_t steps, const std::string &what)>;
 
-// All ranks call it together; on the others than rank 0 the outcome is empty, and neither `known`,
-// the figures that other jobs of the machine have shown, nor `tell` counts. How fast memory is
-// copied the ranks of one host show, where none shares a core; else what is known of it stays.
+// The largest vectors that are measured unless a user says otherwise, and the least that the user
+// may say.
+inline constexpr uint64_t largest_calibrated = uint64_t{64} << 20;
+inline constexpr uint64_t least_largest_calibrated = uint64_t{64} << 10;
+
+// All ranks call it together, with the same `largest` bytes of a vector; on the others than rank 0
+// the outcome is empty, and neither `known`, the figures that other jobs of the machine have shown,
+// nor `tell` counts. How fast memory is copied the ranks of one host show, where none shares a
+// core; else what is known of it stays.
 Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
-                             const Calibration &known, const TellStep &tell);
+                             const Calibration &known, uint64_t largest, const TellStep &tell);
 
 // "4 ranks on 2 hosts, 2 a core".
 std::string in_words(const Machine &machine);

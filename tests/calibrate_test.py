@@ -43,7 +43,7 @@ class Calibrate(unittest.TestCase):
         self.file.parent.mkdir()
         first = said.stdout
         self.file.write_text(first)
-        said = self.calibrate("-t", 3, "--out", self.file)
+        said = self.calibrate("-t", 3, "--largest", "1M", "--out", self.file)
         self.assertRegex(said.stdout, r"(?m)^\d+ calls of 3 ranks on 1 host, .* and \d+ codecs measured; ")
         self.assertIn(f"written to {self.file}\n", said.stdout)
         self.assertEqual(said.stderr, "")
@@ -52,7 +52,8 @@ class Calibrate(unittest.TestCase):
         for job in jobs.values():
             self.assertEqual(set(job), COLLECTIVES)
             self.assertLessEqual({("direct", "none"), ("direct", "int8"), ("ring", "none"), ("oneshot", "int4")}, set(job["all_reduce"]))
-        self.check_largest()
+        largest = re.findall(r"(?m)^factor all_reduce ring none .* (\d+)=\S+$", self.file.read_text())
+        self.assertEqual(largest, [str(64 << 20), str(1 << 20)])
         text = self.file.read_text()
         machine, pair, crowd = text.split("\njob ")
         for part in (machine, pair, crowd):
@@ -63,12 +64,6 @@ class Calibrate(unittest.TestCase):
         self.assertEqual(pair, first.split("\njob ")[1].rstrip())
         self.assertNotEqual(*(re.findall(r"(?m)^codec .*", part) for part in (pair, machine)))
         self.check_simulation(text)
-
-    def check_largest(self):
-        """Of each job, calls of 64 MiB have been measured."""
-        text = self.file.read_text()
-        largest = re.findall(r"(?m)^factor all_reduce ring none .* 67108864=\S+$", text)
-        self.assertEqual(len(largest), len(self.jobs()), text)
 
     def check_simulation(self, text):
         """Simulated calls of such a job are corrected by what the file says; those of another job are not."""
@@ -89,7 +84,7 @@ class Calibrate(unittest.TestCase):
                 environment(**HERE_ALONE, **{"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "QCCL_PORT": port,
                                              "QCCL_HOSTID": f"h{rank}", **cache}) for rank in range(2)], patience)
         self.assertIn("an unknown rate", job(RESULTS, "explain")[0][1])
-        for status, _, said in job(PERF, "calibrate", patience=600):
+        for status, _, said in job(PERF, "calibrate", "--largest", "4M", patience=300):
             self.assertEqual((status, said), (0, ""))
         (self.file,) = (self.folder / "qccl").iterdir()
         self.assertEqual(set(self.jobs()), {(2, 2)})
@@ -112,6 +107,7 @@ class Calibrate(unittest.TestCase):
         self.assertEqual((self.folder / "file").read_text(), "my thesis\n")
         said = self.calibrate("-t", 2, env={"XDG_CACHE_HOME": "", "HOME": ""}, expect=2).stderr
         self.assertIn("neither HOME nor XDG_CACHE_HOME", said)
+        self.assertIn("'4K' is too little", self.calibrate("-t", 2, "--largest", "4K", expect=2).stderr)
         self.assertIn("--threads", self.calibrate("--thread", 2, "--ranks", 2, expect=2).stderr)
 
 
