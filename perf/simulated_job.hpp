@@ -39,6 +39,9 @@ public:
 
     const Machine &machine() const { return *machine_; }
     const TieredRates &rates() const { return rates_; }
+    // What the planner counts with, and users say: the simulator's own latencies leave out what it
+    // counts apart.
+    const Speeds &speeds() const { return tables_.speeds; }
 
 private:
     SimulatedJob() = default;

@@ -84,6 +84,7 @@ class Table(unittest.TestCase):
         self.assertIn("8 ranks on 4 hosts of 2 cores; lines of 1.175 GB/s", simulate(*words, *job).stdout)
         gpus = simulate(*words, "--topology", "2 x node(8 gpu nvlink:450) net:50x8")
         self.assertIn("16 ranks on 2 hosts; lines of 368 GB/s, 3 us", gpus.stdout)
+        self.assertIn("; lines of 0.125 GB/s, 7 us\n", simulate(*words, "--hosts", "2x1", "--rate", "1gbit", "--latency", "7us").stdout)
 
     def test_a_rate_that_nothing_says_is_told(self):
         self.assertIn("lines of unknown rate, taken for 0.125 GB/s", simulate("all_reduce", "--hosts", "1,1", "-b", "4K", "-e", "4K").stdout)

@@ -21,7 +21,8 @@ std::string print_factor(double factor) { return print("%.3g", factor); }
 
 // What takes most of the time that `cost` has more than `best`: "1.2 ms more on the wire". The
 // parts of a cost overlap, so that their sum says nothing.
-std::string greatest_excess(const Cost &cost, const Cost &best) {
+std::string greatest_excess(const Plan &plan, const Cost &best) {
+    const Cost &cost = plan.cost;
     if (cost.time_ns / cost.correction <= best.time_ns / best.correction)
         return "measured calls by it take longer than is counted";
     struct Part {
@@ -35,7 +36,8 @@ std::string greatest_excess(const Cost &cost, const Cost &best) {
          {cost.latency_ns - best.latency_ns, "waiting for messages"}}};
     const auto most = std::ranges::max_element(parts, {}, &Part::more);
     if (most->more < (cost.time_ns - best.time_ns) / 2)
-        return "its segments overlap less work with the wire";
+        return plan.geometry.instances == 1 ? "its ranks wait longer for each other's work"
+                                            : "its segments overlap less work with the wire";
     std::string text = print_time(most->more) + " more " + most->where;
     if (most == parts.end() - 1 && cost.rounds > best.rounds)
         text += print(", in %u rounds instead of %u", cost.rounds, best.rounds);
@@ -161,7 +163,7 @@ private:
                          print_factor(regrets_.regret(plan.cost)).c_str(), rate_doubt);
         if (factor <= equal_time) return finer_difference(plan, best, all_.problem.type);
         return print("takes %s times as long: ", print_factor(factor).c_str()) +
-               greatest_excess(plan.cost, best.cost);
+               greatest_excess(plan, best.cost);
     }
 
     const Explanation &all_;
