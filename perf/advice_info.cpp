@@ -56,8 +56,12 @@ static uint32_t count_files(const std::string &pattern) {
 static Result<Machine> machine_of(const AdviceQuestion &question) {
     MachineQuestion machine = question.machine;
     const bool has_rank = question.input.find("%r") != std::string::npos;
-    if (machine.ranks == 0 && !machine.places && has_rank)
-        machine.ranks = std::max(1U, count_files(question.input));
+    if (machine.ranks == 0 && !machine.places && has_rank) {
+        machine.ranks = count_files(question.input);
+        if (machine.ranks == 0)
+            return Error::make(Code::invalid_argument, "cannot read %.300s: there is no such file",
+                               path_of_rank(question.input, 0).c_str());
+    }
     return known_machine(machine);
 }
 

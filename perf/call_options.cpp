@@ -19,8 +19,8 @@ Take take_collective(Collective &collective) {
         const auto name = parse_collective(called);
         const auto found = name ? name : collective_called(called);
         if (!found)
-            return no_choice("COLLECTIVE", called,
-                             {collective_names.begin(), collective_names.end()});
+            return refuse("'%.40s' is none of %s", called.c_str(),
+                          listed({collective_names.begin(), collective_names.end()}).c_str());
         collective = *found;
         return {};
     };

@@ -276,8 +276,12 @@ static int run(const std::vector<std::string> &command_line) {
     if (done) return EXIT_SUCCESS;
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", program, done.error().text);
-    const bool is_refused =
-        app.got_subcommand("whatif") && done.error().code == Code::invalid_argument;
+    // A machine that cannot be is as wrong as an option; what files hold is not the command line's.
+    const auto asks_of_a_machine = {"topology", "advise", "plan", "whatif"};
+    const bool is_refused = done.error().code == Code::invalid_argument &&
+                            std::ranges::any_of(asks_of_a_machine, [&](const char *topic) {
+                                return app.got_subcommand(topic);
+                            });
     return is_refused ? usage_error : EXIT_FAILURE;
 }
 

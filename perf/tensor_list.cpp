@@ -169,7 +169,7 @@ Result<std::vector<NamedTensor>> parse_tensors(std::string_view text) {
 Result<std::vector<NamedTensor>> read_tensors(const std::string &where) {
     auto tensors = read_any(where);
     if (!tensors)
-        return Error::make(Code::invalid_argument, "%.300s: %.400s",
+        return Error::make(tensors.error().code, "%.300s: %.400s",
                            where == "-" ? "standard input" : where.c_str(), tensors.error().text);
     return tensors;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 
 #include <CLI/CLI.hpp>
 
@@ -106,7 +107,11 @@ Done print_tensor_plan(const TensorPlanQuestion &question) {
     }
     const std::string out = question.out.empty() ? "-" : question.out;
     QCCL_TRY(write_file(out, comments + print(file)));
-    if (out != "-") std::printf("%s\nexport QCCL_PLAN_FILE=%s\n", table.c_str(), out.c_str());
+    if (out == "-") return {};
+    std::error_code unknown; // wherever the job starts
+    const std::filesystem::path path = std::filesystem::absolute(out, unknown);
+    std::printf("%s\nexport QCCL_PLAN_FILE=%s\n", table.c_str(),
+                unknown ? out.c_str() : path.c_str());
     return {};
 }
 

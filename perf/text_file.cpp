@@ -13,7 +13,7 @@
 namespace qccl::perf {
 
 static Error cannot_read(const std::string &called, int reason) {
-    return Error::make(Code::invalid_argument, "cannot read %.300s: %s", called.c_str(),
+    return Error::make(Code::system_error, "cannot read %.300s: %s", called.c_str(),
                        describe_errno(reason).c_str());
 }
 

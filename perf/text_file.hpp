@@ -8,8 +8,8 @@
 
 namespace qccl::perf {
 
-// What the file holds; "-" is standard input. An error, invalid_argument, says why it cannot be
-// read, or that it holds more than `most` bytes; `called` names it there.
+// What the file holds; "-" is standard input. An error says why it cannot be read, system_error, or
+// that it holds more than `most` bytes, invalid_argument; `called` names it there.
 Result<std::string> read_text(const std::string &path, const std::string &called,
                               uint64_t most = uint64_t{1} << 30);
 

@@ -65,7 +65,7 @@ double time_field(const Event &event, const char *key) {
 Done each_event(RankTrace &trace, const std::function<Done(Event &)> &take) {
     std::ifstream file(trace.path, std::ios::binary);
     if (!file)
-        return Error::make(Code::invalid_argument, "cannot read %.300s: %s", trace.path.c_str(),
+        return Error::make(Code::system_error, "cannot read %.300s: %s", trace.path.c_str(),
                            describe_errno(errno).c_str());
     std::string line;
     bool has_end = false;

@@ -161,6 +161,9 @@ static Json json_of(const WhatIfAnswer &answer, const std::vector<std::string> &
 }
 
 Done print_whatif(const WhatIfQuestion &question, const std::vector<std::string> &command_line) {
+    if (question.json_file == "-" && question.plan_file == "-")
+        return Error::make(Code::invalid_argument, "only one of --out and --json can go to "
+                                                   "standard output; name a file for the other");
     QCCL_TRY(const WhatIfAnswer answer, find_whatif(question));
     if (question.json_file != "-") {
         print_heading(answer);

@@ -37,17 +37,21 @@ Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
 
 Result<Machine> machine_of(const RecordedJob &job, MachineQuestion question) {
     const bool is_recorded = question.topology.empty() && !question.places;
+    const auto check = [&](uint32_t ranks) -> Done {
+        if (ranks == job.ranks) return {};
+        return Error::make(Code::invalid_argument,
+                           "the machine has %" PRIu32 " ranks, and the recorded job had %" PRIu32,
+                           ranks, job.ranks);
+    };
     if (!question.topology.empty() && question.ranks == 0) question.ranks = job.ranks;
     if (is_recorded) {
+        if (question.ranks != 0) QCCL_TRY(check(question.ranks));
         question.places = recorded_places(job);
         const auto most_ranks = static_cast<double>(question.places->hosts().most_ranks());
         if (!question.cores) question.cores = most_ranks / job.ranks_per_core;
     }
     QCCL_TRY(Machine machine, find_machine(question));
-    if (machine.ranks != job.ranks)
-        return Error::make(Code::invalid_argument,
-                           "the machine has %" PRIu32 " ranks, and the recorded job had %" PRIu32,
-                           machine.ranks, job.ranks);
+    QCCL_TRY(check(machine.ranks));
     return machine;
 }
 

@@ -130,12 +130,14 @@ class Advice(WithFolder):
         self.assertIn("all ranks read the same file", done.stderr)
         self.assertIn("4 ranks on 4 hosts", done.stdout)
 
-    def refused(self, sentence, *words, status=1):
+    def refused(self, sentence, *words, status=2):
         done = self.advise(*words, expect=status)
         self.assertEqual(done.stdout, "")
         self.assertIn(sentence, done.stderr)
 
     def test_wrong_data(self):
+        self.refused("rank0.npy: there is no such file", "--topology", SLOW)
+        self.save_ranks(1)
         self.refused("there is one rank, which has nothing to send", "--topology", SLOW)
         self.save_ranks()
         self.refused("input of rank 4: cannot read", "--topology", SLOW, "--ranks", "5")
@@ -161,10 +163,10 @@ class Advice(WithFolder):
         self.refused("the topology", "--topology", "4 x nod(2 core)")
         self.refused("too few for 4 ranks", "--topology", "2 x node(1 gpu) net:50")
         self.refused("how fast the links between the hosts are is unknown", "--hosts", "1,1,1,1")
-        self.refused("'2' is no error: expected a number above 0 and below 1", "--topology", SLOW, "--nmse", "2", status=2)
-        self.refused("No such file or directory", "--topology", SLOW, "--json", self.folder / "none" / "advice.json")
+        self.refused("'2' is no error: expected a number above 0 and below 1", "--topology", SLOW, "--nmse", "2")
+        self.refused("No such file or directory", "--topology", SLOW, "--json", self.folder / "none" / "advice.json", status=1)
         done = subprocess.run([INFO, "advise", "--input", self.data("rank0.npy")], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("on which machines?", done.stderr)
 
 
@@ -223,11 +225,11 @@ class Plans(WithFolder):
 
     def test_wrong_questions(self):
         listed = self.gradients("a 100\n")
-        for words, sentence, status in (((self.gradients("a 0\n", "bad"), "--topology", SLOW), "bad: line 1: a has no number of values", 1),
+        for words, sentence, status in (((self.gradients("a 0\n", "bad"), "--topology", SLOW), "bad: line 1: a has no number of values", 2),
                                         ((self.folder / "none", "--topology", SLOW), "none: cannot read it: No such file", 1),
-                                        ((listed,), "on which machines?", 1),
-                                        ((listed, "--topology", "4 x nod(2 core)"), "the topology", 1),
-                                        ((listed, "--hosts", "1,1"), "how fast the links between the hosts are is unknown", 1),
+                                        ((listed,), "on which machines?", 2),
+                                        ((listed, "--topology", "4 x nod(2 core)"), "the topology", 2),
+                                        ((listed, "--hosts", "1,1"), "how fast the links between the hosts are is unknown", 2),
                                         ((listed, "--topology", SLOW, "--codec", "int9"), 'codec is "int9"; possible are', 2),
                                         ((listed, "--topology", SLOW, "--algo", "rang"), "rang", 2),
                                         ((listed, "--topology", SLOW, "--out", self.folder / "none" / "plan"), "No such file or directory", 1)):

@@ -77,7 +77,7 @@ class Forms(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    def refused(self, *words, status=1):
+    def refused(self, *words, status=2):
         done = subprocess.run([INFO, "topology", *words], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (status, ""))
         self.assertTrue(done.stderr.startswith("qccl-info: ") and done.stderr.endswith("\n"))
@@ -91,11 +91,11 @@ class Refusals(unittest.TestCase):
         self.assertIn("too few for 9 ranks", self.refused("--topology", SOUND, "--ranks", "9"))
 
     def test_words(self):
-        self.assertIn("'0' is no number from 1", self.refused("--ranks", "0", status=2))
-        self.assertIn("did you mean --matrix?", self.refused("--matrx", status=2))
-        self.assertIn("--svg needs a value", self.refused("--svg", status=2))
+        self.assertIn("'0' is no number from 1", self.refused("--ranks", "0"))
+        self.assertIn("did you mean --matrix?", self.refused("--matrx"))
+        self.assertIn("--svg needs a value", self.refused("--svg"))
         self.assertIn("only one of --svg, --json and --text", self.refused("--svg", "-", "--json", "-"))
-        self.assertIn("is empty", self.refused("--topology", "", status=2))
+        self.assertIn("is empty", self.refused("--topology", ""))
 
     def test_files_that_cannot_be_written(self):
         done = subprocess.run([INFO, "topology", "--json", "/nowhere/x"], capture_output=True, text=True, check=False)

@@ -240,6 +240,7 @@ class Refusals(WhatIf):
         empty = Log(0, 2)
         for logs, words, status, because in (
                 (good, ("--topology", "3 x node(2 core) net:10", "--ranks", "3"), 2, "the machine has 3 ranks, and the recorded job had 2"),
+                (good, ("--ranks", "4"), 2, "the machine has 4 ranks, and the recorded job had 2"),
                 (good, ("--hosts", "2,2"), 2, "the machine has 4 ranks, and the recorded job had 2"),
                 (good, ("--topology", "node("), 2, "the node's ( is not closed"),
                 (good, ("--topology", "/nowhere.xml"), 2, "/nowhere.xml is no file"),
@@ -259,7 +260,8 @@ class Refusals(WhatIf):
             self.assertIn(because, done.stderr, words)
             self.assertTrue(done.stderr.startswith("qccl-info: "), done.stderr)
         self.assertIn("FILE is required", tool.run([INFO, "whatif"], expect=2).stderr)
-        self.assertIn("cannot", tool.run([INFO, "whatif", "/nowhere/log"], expect=2).stderr)
+        self.assertIn("cannot", tool.run([INFO, "whatif", "/nowhere/log"], expect=1).stderr)
+        self.assertIn("only one of --out and --json", self.run_on(good, "--out", "-", "--json", "-", expect=2).stderr)
 
     def test_damaged_logs_end_in_words(self):
         text = steady(0, 1, 3, 64, MS).text()
