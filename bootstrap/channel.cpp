@@ -1,3 +1,4 @@
+// Sockets and their buffers. Every call returns at once if the socket is not ready.
 #include "bootstrap/channel.hpp"
 
 #include "base/system_error.hpp"
@@ -23,8 +24,8 @@ Result<Socket> make_socket(AddressFamily family) {
 }
 
 void tune(const Socket &socket) {
-    // A host that vanishes is noticed after 10 + 4 * 5 = 30 s. No TCP_USER_TIMEOUT: it would also
-    // end the connection to a process that is stopped and does not read.
+    // With these values the loss of a host is noticed after 10 + 4 * 5 = 30 s. TCP_USER_TIMEOUT is
+    // not set: it would also end the connection to a process that is stopped and does not read.
     const auto set = [&](int level, int option, int value) {
         setsockopt(socket.get(), level, option, &value, sizeof value);
     };
@@ -36,7 +37,8 @@ void tune(const Socket &socket) {
 }
 
 Channel::Filled Channel::fill(size_t bytes) {
-    // Grows with what really comes, so that a head that promises much costs nothing.
+    // The buffer grows only by what has arrived, so that a header that announces many bytes costs
+    // nothing.
     static constexpr size_t most_at_once = 64 << 10;
     while (held_.size() < bytes) {
         const size_t before = held_.size();
@@ -65,7 +67,8 @@ void Channel::queue(const Payload &payload) {
 bool Channel::flush() {
     while (has_output()) {
         const std::vector<std::byte> &next = *output_.front();
-        // Without MSG_NOSIGNAL a peer that has gone would kill this process with SIGPIPE.
+        // Without MSG_NOSIGNAL, sending to a peer that has gone would kill this process with
+        // SIGPIPE.
         const ssize_t sent =
             send(socket_.get(), next.data() + sent_, next.size() - sent_, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;

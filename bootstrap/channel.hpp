@@ -1,8 +1,8 @@
-// A TCP connection that never blocks: what came is held until it is dropped, what cannot go yet is
-// queued. Knows no messages.
+// A non-blocking TCP connection with a receive buffer and a send queue. The rendezvous client and
+// server use it; it does not interpret the bytes. One thread at a time may use a Channel.
 #pragma once
 
-#include "base/fork_shield.hpp"
+#include "base/hide_on_fork.hpp"
 #include "bootstrap/endpoint.hpp"
 #include "bootstrap/round.hpp"
 
@@ -12,8 +12,8 @@
 
 namespace qccl {
 
-// Owns a descriptor. Ends the connection for both directions before it closes, because a forked
-// child may hold a copy of the descriptor that would keep the connection open.
+// Owns a socket descriptor. Shuts down both directions before it closes the descriptor, because a
+// forked child may hold a copy of the descriptor that would keep the connection open.
 class Socket {
 public:
     Socket() = default;
@@ -24,8 +24,8 @@ public:
 
     int get() const { return descriptor_.number(); }
     bool is_open() const { return descriptor_.is_open(); }
-    ForkShield shield() const { return ForkShield(descriptor_); }
-    // Closes this process's copy and leaves the connection alone.
+    HideOnFork shield() const { return HideOnFork(descriptor_); }
+    // Closes this process's copy of the descriptor without ending the connection.
     void forget() { descriptor_ = FileDescriptor(); }
 
 private:
@@ -33,7 +33,8 @@ private:
 };
 
 Result<Socket> make_socket(AddressFamily family);
-// Small messages leave at once, and a host that vanishes is noticed.
+// Turns on TCP_NODELAY, so that small messages leave at once, and keepalive, so that the loss of a
+// host is noticed.
 void tune(const Socket &socket);
 
 class Channel {
@@ -44,13 +45,14 @@ public:
 
     int descriptor() const { return socket_.get(); }
     std::span<const std::byte> held() const { return held_; }
-    // Reads until `bytes` are held, never further.
+    // Reads until `bytes` bytes are held, never more. Returns `not_yet` if they have not all
+    // arrived, and `gone` if the peer has closed the connection or it has failed.
     Filled fill(size_t bytes);
     void drop(size_t bytes);
 
     void queue(std::span<const std::byte> bytes);
     void queue(const Payload &payload);
-    bool flush(); // false: the peer is gone
+    bool flush(); // sends what the socket takes; false: the peer is gone
     bool has_output() const { return !output_.empty(); }
     void forget() { socket_.forget(); }
 
@@ -58,7 +60,7 @@ private:
     Socket socket_;
     std::vector<std::byte> held_;
     std::deque<Payload> output_;
-    size_t sent_ = 0; // of the first of them
+    size_t sent_ = 0; // bytes sent of the first entry
 };
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Endpoints as socket addresses and as text, by the functions of the C library.
 #include "bootstrap/endpoint.hpp"
 
 #include <cstring>

@@ -1,4 +1,6 @@
-// Where somebody listens: an IPv4 or IPv6 address and a port. Knows no connections.
+// An endpoint: an IPv4 or IPv6 address with a port, and its conversion to and from socket addresses
+// and text. The bootstrap uses it to name where the rendezvous listens. Any thread may call the
+// functions; none of them blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -19,8 +21,8 @@ enum class AddressFamily : uint16_t { ipv4 = 4, ipv6 = 6 };
 struct Endpoint {
     AddressFamily family = AddressFamily::ipv4;
     uint16_t port = 0;
-    std::array<std::byte, 16> address{}; // network order; IPv4 fills the first four
-    uint32_t scope = 0; // the interface of a link-local address, as this machine numbers it
+    std::array<std::byte, 16> address{}; // network byte order; IPv4 uses the first four
+    uint32_t scope = 0; // index of a link-local address's interface on this machine; 0: none
 
     bool is_same_host(const Endpoint &other) const {
         return family == other.family && address == other.address;
@@ -41,9 +43,10 @@ std::string text(const Endpoint &endpoint);    // "10.0.0.1:4711", "[::1]:4711"
 // "10.0.0.1:4711, [fd00::1]:4711 or 2 more"
 std::string text(const std::vector<Endpoint> &endpoints);
 
-// An address as people write it, with a scope where it has one: "10.0.0.1", "fe80::1%eth0".
+// Parses an address in its usual notation, with a scope if it has one: "10.0.0.1", "fe80::1%eth0".
+// Returns nothing if the text is no address, or if its scope names no interface of this machine.
 std::optional<Endpoint> parse_address(const std::string &text);
-bool is_link_local(const Endpoint &endpoint); // of IPv6: means something with a scope only
+bool is_link_local(const Endpoint &endpoint); // IPv6 only; such an address needs a scope
 bool is_unspecified(const Endpoint &endpoint);
 
 } // namespace qccl

@@ -1,9 +1,10 @@
-// Bootstrap from a launcher's variables: rank 0 serves the rendezvous where all expect it, once for
-// each communicator, one after the other.
+// Bootstrap from a launcher's variables. Rank 0 serves a rendezvous at the address that all ranks
+// expect, once for each communicator, one after the other. join_environment() blocks until all
+// ranks have joined.
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/interfaces.hpp"
 #include "bootstrap/launcher.hpp"
-#include "bootstrap/process_manager.hpp"
+#include "bootstrap/pmi_client.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/secret_file.hpp"
 
@@ -20,20 +21,21 @@ namespace qccl {
 
 using namespace std::chrono_literals;
 
-// A rendezvous that is served makes room at once; whoever holds the port longer is another program.
+// A finished rendezvous releases the port at once. If the port stays in use for longer than this,
+// another program holds it.
 static constexpr auto longest_in_use = 15s;
 static constexpr auto look_again = 50ms;
 
 namespace {
 
-// What it takes to meet: where to go, and for rank 0 where to listen.
-struct Meeting {
+// What a rank needs to join: the addresses and the secret, and on rank 0 where to listen.
+struct RendezvousPlan {
     IdFields fields;
     std::vector<Endpoint> doors;
 };
 
-// Lets the thread that serves the rendezvous warn while this rank is joining it. Later the function
-// that is warned by may be gone.
+// Lets the server's thread warn while this rank is joining. Later the caller's function may no
+// longer exist, so the thread's warnings are dropped.
 class WarnWhileJoining {
 public:
     explicit WarnWhileJoining(const Warn &warn) : lent_(std::make_shared<Lent>()) {
@@ -60,22 +62,23 @@ private:
     const std::shared_ptr<Lent> lent_;
 };
 
-// A process can ask its manager once, and may make several communicators.
+// Keeps the process manager's answer: a process can ask its manager only once, but may create
+// several communicators.
 class ManagerMemory {
 public:
-    Result<Meeting> recall(const Placement &mine, const RendezvousOptions &options) {
+    Result<RendezvousPlan> recall(const LauncherInfo &mine, const RendezvousOptions &options) {
         const std::lock_guard lock(mutex_);
-        if (!meeting_) {
-            QCCL_TRY(meeting_, ask(mine, options));
+        if (!plan_) {
+            QCCL_TRY(plan_, ask(mine, options));
         }
-        return *meeting_;
+        return *plan_;
     }
 
 private:
-    static Result<Meeting> ask(const Placement &mine, const RendezvousOptions &options);
+    static Result<RendezvousPlan> ask(const LauncherInfo &mine, const RendezvousOptions &options);
 
     std::mutex mutex_;
-    std::optional<Meeting> meeting_;
+    std::optional<RendezvousPlan> plan_;
 };
 
 } // namespace
@@ -84,7 +87,7 @@ static std::string to_hex(const UniqueId &id) {
     std::string text(2 * id.size() + 1, '\0');
     sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char *>(id.data()),
                    id.size());
-    text.pop_back(); // its closing zero
+    text.pop_back(); // the terminating zero
     return text;
 }
 
@@ -98,25 +101,27 @@ static Result<IdFields> from_hex(const std::string &text) {
     return unpack(id);
 }
 
-Result<Meeting> ManagerMemory::ask(const Placement &mine, const RendezvousOptions &options) {
-    Meeting meeting;
+Result<RendezvousPlan> ManagerMemory::ask(const LauncherInfo &mine,
+                                          const RendezvousOptions &options) {
+    RendezvousPlan plan;
     std::string text;
     if (mine.rank == 0) {
-        QCCL_TRY(meeting.doors, choose_endpoints(options.interface));
-        for (Endpoint &door : meeting.doors) door.port = mine.port;
-        // Looks for a port that is free now, and opens it when all is known.
-        QCCL_TRY(const auto listeners, open_listeners(meeting.doors));
-        IdFields fields{meeting.doors, {}};
+        QCCL_TRY(plan.doors, choose_endpoints(options.interface));
+        for (Endpoint &door : plan.doors) door.port = mine.port;
+        // Only finds a free port: these listeners close again here, and rank 0 listens once all is
+        // known.
+        QCCL_TRY(const auto listeners, open_listeners(plan.doors));
+        IdFields fields{plan.doors, {}};
         randombytes_buf(fields.secret.data(), fields.secret.size());
         text = to_hex(pack(fields));
     }
     QCCL_TRY(text, spread_through_manager(mine.manager, mine.rank, text,
                                           deadline_after(Clock::now(), options.timeout)));
-    QCCL_TRY(meeting.fields, from_hex(text));
-    return meeting;
+    QCCL_TRY(plan.fields, from_hex(text));
+    return plan;
 }
 
-static Result<std::vector<Endpoint>> resolve(const Placement &mine, TimePoint deadline) {
+static Result<std::vector<Endpoint>> resolve(const LauncherInfo &mine, TimePoint deadline) {
     std::string host = mine.host;
     if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
     addrinfo hints{}, *list = nullptr;
@@ -144,14 +149,14 @@ static bool is_loopback(const Endpoint &endpoint) {
     return endpoint.is_same_host(*parse_address("::1"));
 }
 
-// Not by what the name resolves to: many hosts give their own name a loopback address.
+// Does not resolve the name: many hosts give their own name a loopback address.
 static bool means_this_host(const std::string &host) {
     const auto address = parse_address(host);
     return host == "localhost" || (address && is_loopback(*address));
 }
 
-// Where rank 0 listens, whatever name the others call it by.
-static Result<std::vector<Endpoint>> doors_of(const Placement &mine,
+// Returns the endpoints at which rank 0 listens, whatever name the other ranks use for its host.
+static Result<std::vector<Endpoint>> doors_of(const LauncherInfo &mine,
                                               const std::vector<Endpoint> &endpoints,
                                               const std::string &interface) {
     std::vector<Endpoint> doors;
@@ -166,21 +171,20 @@ static Result<std::vector<Endpoint>> doors_of(const Placement &mine,
     return doors;
 }
 
-static Result<Meeting> arrange(const Placement &mine, const RendezvousOptions &options) {
-    static ManagerMemory memory; // of the process, as the wire is
+static Result<RendezvousPlan> arrange(const LauncherInfo &mine, const RendezvousOptions &options) {
+    static ManagerMemory memory; // one per process, like the PMI connection
     if (mine.manager >= 0) return memory.recall(mine, options);
-    Meeting meeting;
-    // What all ranks know, and ranks of another job that comes to the same port do not.
+    RendezvousPlan plan;
+    // All ranks know this text; ranks of another job that comes to the same port do not.
     const std::string what_all_know =
         "qccl environment, port " + std::to_string(mine.port) + ", job " + mine.job;
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(what_all_know))};
-    meeting.fields.secret = keyed_hash(Key{}, parts);
-    QCCL_TRY(meeting.fields.endpoints,
-             resolve(mine, deadline_after(Clock::now(), options.timeout)));
+    plan.fields.secret = keyed_hash(Key{}, parts);
+    QCCL_TRY(plan.fields.endpoints, resolve(mine, deadline_after(Clock::now(), options.timeout)));
     if (mine.rank == 0) {
-        QCCL_TRY(meeting.doors, doors_of(mine, meeting.fields.endpoints, options.interface));
+        QCCL_TRY(plan.doors, doors_of(mine, plan.fields.endpoints, options.interface));
     }
-    return meeting;
+    return plan;
 }
 
 static Done take_secret_file(const std::string &path, Secret &secret) {
@@ -192,7 +196,8 @@ static Done take_secret_file(const std::string &path, Secret &secret) {
     return {};
 }
 
-// Rank 0 reaches itself, or who is there in its place, by any of its doors.
+// Returns the endpoints through which rank 0 reaches its own listeners, or the process that holds
+// their port.
 static std::vector<Endpoint> from_inside(std::vector<Endpoint> doors) {
     for (Endpoint &door : doors) {
         if (!is_unspecified(door)) continue;
@@ -204,18 +209,18 @@ static std::vector<Endpoint> from_inside(std::vector<Endpoint> doors) {
     return doors;
 }
 
-static Result<std::vector<Socket>> open_patiently(Meeting &meeting, uint32_t size,
+static Result<std::vector<Socket>> open_patiently(RendezvousPlan &plan, uint32_t size,
                                                   const RendezvousOptions &options) {
     const TimePoint start = Clock::now();
     TimePoint warn_at = deadline_after(start, options.warn_after);
     const TimePoint deadline =
         std::min(start + longest_in_use, deadline_after(start, options.timeout));
     for (;;) {
-        auto listeners = open_listeners(meeting.doors);
+        auto listeners = open_listeners(plan.doors);
         if (listeners) return listeners;
         const Error &problem = listeners.error();
         if (problem.got != EADDRINUSE) return problem;
-        QCCL_TRY(ask_for_room({from_inside(meeting.doors), meeting.fields.secret}, size, options));
+        QCCL_TRY(ask_for_room({from_inside(plan.doors), plan.fields.secret}, size, options));
         if (Clock::now() >= deadline)
             return Error::make(Code::system_error, "%.150s; QCCL_PORT chooses another port",
                                problem.text)
@@ -231,21 +236,21 @@ static Result<std::vector<Socket>> open_patiently(Meeting &meeting, uint32_t siz
 Result<std::unique_ptr<Bootstrap>> join_environment(const char *const *environment,
                                                     const EnvironmentOptions &options) {
     QCCL_TRY(prepare_secrets());
-    QCCL_TRY(const Placement mine, read_placement(environment, options.port));
+    QCCL_TRY(const LauncherInfo mine, read_placement(environment, options.port));
     if (mine.size == 1)
         return std::move(create_local_bootstraps(1, options.rendezvous.timeout).front());
-    QCCL_TRY(Meeting meeting, arrange(mine, options.rendezvous));
-    QCCL_TRY(take_secret_file(options.secret_file, meeting.fields.secret));
+    QCCL_TRY(RendezvousPlan plan, arrange(mine, options.rendezvous));
+    QCCL_TRY(take_secret_file(options.secret_file, plan.fields.secret));
     const WarnWhileJoining warn(options.rendezvous.warn);
     if (mine.rank == 0) {
-        QCCL_TRY(auto listeners, open_patiently(meeting, mine.size, options.rendezvous));
+        QCCL_TRY(auto listeners, open_patiently(plan, mine.size, options.rendezvous));
         RendezvousOptions served = options.rendezvous;
         served.warn = warn.lend();
-        QCCL_TRY(serve_rendezvous(std::move(listeners), meeting.fields.secret, served,
+        QCCL_TRY(serve_rendezvous(std::move(listeners), plan.fields.secret, served,
                                   Afterwards::make_room));
-        meeting.fields.endpoints = from_inside(meeting.doors);
+        plan.fields.endpoints = from_inside(plan.doors);
     }
-    return join_rendezvous(meeting.fields, mine.size, mine.rank, options.rendezvous,
+    return join_rendezvous(plan.fields, mine.size, mine.rank, options.rendezvous,
                            Patience::until_timeout);
 }
 

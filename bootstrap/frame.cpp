@@ -1,3 +1,4 @@
+// Makes and checks frames. Works on bytes in memory only.
 #include "bootstrap/frame.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// Messages between a rank and the server once both have proven themselves: head, payload, and a tag
-// keyed for this connection over direction, head and payload. The head counts, so that nothing can
-// be repeated, left out or turned round. Knows bytes only.
+// Frames between a rank and the rendezvous server after the handshake: header, payload and tag. The
+// tag is keyed for this connection and covers direction, header and payload. The header has a
+// sequence number, so that a frame cannot be repeated, left out or reordered. The rendezvous client
+// and server use it; it does no I/O.
 #pragma once
 
 #include "bootstrap/handshake.hpp"
@@ -10,17 +11,17 @@
 namespace qccl {
 
 enum class FrameKind : uint32_t {
-    accepted = 1, // server: the claim holds; payload: rank the server lives in (int32), -1: none
-    host = 2,     // server: the same payload, when that rank has come later
-    complete = 3, // server: every rank has come
-    failed = 4,   // server: nothing more will come; payload: ErrorBytes
-    missing = 5, // server: answers ask and wonder; payload: ErrorBytes, its text the ranks in words
+    accepted = 1, // server: claim valid; payload: rank in the server's process (int32), -1: none
+    host = 2,     // server: that rank has joined later; payload: as for accepted
+    complete = 3, // server: every rank has joined
+    failed = 4,   // server: the rendezvous has failed; payload: ErrorBytes
+    missing = 5, // server: answer to ask and wonder; payload: ErrorBytes whose text names the ranks
     result = 6,  // server: all contributions in rank order
     contribute = 7, // rank: its part of an all-gather
-    ask = 8,        // rank: whom are we waiting for?
-    leave = 9,      // rank: goes, having what it wanted
-    give_up = 10,   // rank: goes, tired of waiting
-    wonder = 11,    // rank: ask, but one of those that wait is answered, to tell it for all
+    ask = 8,        // rank: which ranks are missing?
+    leave = 9,      // rank: leaves, its work is done
+    give_up = 10,   // rank: leaves, its timeout has passed
+    wonder = 11,    // rank: like ask, but only one waiting rank is answered, and warns for all
 };
 
 struct FrameHead {
@@ -32,7 +33,7 @@ struct FrameHead {
 struct Frame {
     FrameKind kind{};
     std::span<const std::byte> payload;
-    size_t whole_bytes = 0; // with head and tag
+    size_t whole_bytes = 0; // including header and tag
 };
 
 inline constexpr size_t frame_overhead_bytes = sizeof(FrameHead) + sizeof(Tag);
@@ -49,10 +50,11 @@ public:
     Session() = default;
     Session(const Key &key, Side side) : key_(key), side_(side) {}
 
-    // Sent as head, payload, tag.
+    // Makes the header and the tag of a frame. Send header, payload and tag in this order.
     Sealed seal(FrameKind kind, std::span<const std::byte> payload);
-    // Nothing: more bytes are needed, as many as `wanted_bytes` says. An error: the stream is not
-    // what the peer sent, or its payload is longer than `limit`.
+    // Checks the frame at the start of `held`; the payload that it returns points into `held`.
+    // Returns nothing if more bytes are needed: wanted_bytes() says how many. Returns damaged_data
+    // if the stream is not what the peer sent, or if the payload is longer than `limit`.
     Result<std::optional<Frame>> open(std::span<const std::byte> held, size_t limit);
     static size_t wanted_bytes(std::span<const std::byte> held);
 
@@ -65,7 +67,7 @@ private:
     uint64_t opened_ = 0;
 };
 
-// An Error as it travels.
+// An Error in its wire format.
 struct ErrorBytes {
     int32_t code;
     int32_t rank;

@@ -1,3 +1,4 @@
+// The messages of the handshake and their tags, by libsodium.
 #include "bootstrap/handshake.hpp"
 
 #include <string_view>
@@ -13,8 +14,8 @@ static_assert(sizeof(Greeting) == 16 && sizeof(Hello) == 48 && sizeof(Challenge)
 static_assert(sizeof(Claim) == 24 && sizeof(Proof) == 56);
 static_assert(std::has_unique_object_representations_v<Claim>, "no padding reaches the wire");
 
-// They differ, because a rank that connects to a port of its own host where nobody listens any more
-// may find itself at the other end.
+// The two magics differ because a rank that connects to a port of its own host where no server
+// listens any more may end up connected to itself.
 using Magic = std::array<char, 8>;
 static constexpr Magic rank_magic{'Q', 'C', 'C', 'L', '-', 'r', 'k', '\n'};
 static constexpr Magic server_magic{'Q', 'C', 'C', 'L', '-', 's', 'v', '\n'};
@@ -23,7 +24,7 @@ template <class T> static std::span<const std::byte> bytes_of(const T &value) {
     return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
-// Keeps what one message proves from proving another.
+// The text makes a tag valid for one kind of message only.
 static std::span<const std::byte> label(std::string_view text) {
     return std::as_bytes(std::span(text.data(), text.size()));
 }
@@ -105,7 +106,7 @@ Key session_key(const Transcript &seen, const Secret &secret) {
 }
 
 Claim make_claim(uint32_t rank, uint32_t size) {
-    // Containers number their processes alike; the namespace tells them apart.
+    // Process ids repeat between containers; the namespace tells the processes apart.
     struct stat ns {};
     if (stat("/proc/self/ns/pid", &ns) != 0) ns.st_ino = 0;
     return {rank, size, static_cast<uint32_t>(getpid()), 0, ns.st_ino};

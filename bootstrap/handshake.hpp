@@ -1,13 +1,15 @@
-// How two strangers prove to each other that they hold the same secret, without showing it. Keyed
-// BLAKE2b over fresh random numbers of both sides, so that nothing recorded can be used again.
-// Authenticity only: what is exchanged later is not hidden from who can read the network.
+// The handshake by which a rank and the rendezvous server prove to each other that they hold the
+// same secret, without revealing it. The proofs are keyed BLAKE2b over fresh random numbers of both
+// sides, so that a recorded handshake is of no use. This gives authenticity only: the data
+// exchanged later is not hidden from a reader of the network.
 //
 //   rank   -> server   Hello      magic, version, rank's nonce
 //   server -> rank     Challenge  magic, version, server's nonce, tag over both nonces
-//   rank   -> server   Proof      claim, tag over both nonces and the claim; all zeros where the
+//   rank   -> server   Proof      claim, tag over both nonces and the claim; all zeros if the
 //                                 server's tag is of another secret, so that the server learns that
 //
-// Knows bytes only: neither sockets nor time.
+// The functions work on bytes only and do not block. Any thread may call them after
+// prepare_secrets().
 #pragma once
 
 #include "bootstrap/unique_id.hpp"
@@ -16,18 +18,18 @@
 
 namespace qccl {
 
-// Of everything that ranks and server say to each other.
+// The version of all that ranks and server send to each other.
 inline constexpr uint16_t protocol_version = 1;
 
 using Nonce = std::array<std::byte, 32>;
 using Tag = std::array<std::byte, 32>;
 using Key = std::array<std::byte, 32>;
 
-// Keeps its form in all versions, so that each can name the other's.
+// This layout is the same in all versions, so that each side can name the other's version.
 struct Greeting {
     std::array<char, 8> magic{};
     uint16_t version = 0;
-    uint8_t wants_room = 0; // 1, a rank's: to listen at this port itself, once nobody waits there
+    uint8_t wants_room = 0; // 1: the rank wants to listen here itself, once no rank waits
     std::array<std::byte, 5> zero{};
 };
 
@@ -42,7 +44,8 @@ struct Challenge {
     Tag tag{};
 };
 
-// Who a peer says it is. The process serves messages, and tells which rank the server lives in.
+// The identity that a peer claims. The process id serves messages, and tells the server which rank
+// is in its own process.
 struct Claim {
     uint32_t rank = 0;
     uint32_t size = 0;
@@ -56,14 +59,15 @@ struct Proof {
     Tag tag{};
 };
 
-// What both sides have seen when the rank has the challenge.
+// The messages that both sides have seen when the rank has the challenge.
 struct Transcript {
     Hello hello;
     Challenge challenge;
 };
 
 enum class Greeted : uint8_t { stranger, other_version, same_version };
-// Before anything that follows.
+// Initialises libsodium. Call it before the functions below. Returns system_error if there is no
+// source of random numbers.
 Done prepare_secrets();
 
 Greeted judge(const Hello &hello);
@@ -76,11 +80,12 @@ Proof make_proof(const Transcript &seen, const Claim &claim, const Secret &secre
 bool is_genuine(const Proof &proof, const Transcript &seen, const Secret &secret);
 Key session_key(const Transcript &seen, const Secret &secret);
 
-// A claim of the calling process.
+// Makes a claim for the calling process.
 Claim make_claim(uint32_t rank, uint32_t size);
 
-// Keyed BLAKE2b of the parts, one after the other. Their lengths must follow from the first.
+// Returns keyed BLAKE2b over the parts, one after the other. The first part must determine the
+// lengths of all parts.
 Tag keyed_hash(const Key &key, std::span<const std::span<const std::byte>> parts);
-bool is_equal(const Tag &a, const Tag &b); // in a time that tells nothing
+bool is_equal(const Tag &a, const Tag &b); // in constant time
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Reads the network interfaces with getifaddrs() and matches them with the user's list.
 #include "bootstrap/interfaces.hpp"
 
 #include "base/choice.hpp"
@@ -22,13 +23,13 @@ struct Interface {
     Endpoint address;
 
     bool is_usable() const { return is_running && !is_loopback; }
-    // Smaller is better.
+    // Lower is better.
     int rating() const {
         return address.family == AddressFamily::ipv4 ? 0 : is_link_local(address) ? 2 : 1;
     }
 };
 
-// Each as often as it has addresses.
+// An interface appears once for each of its addresses.
 Result<std::vector<Interface>> interfaces_that_are_up() {
     ifaddrs *list = nullptr;
     if (getifaddrs(&list) != 0) return cannot("list the network interfaces");
@@ -56,7 +57,8 @@ std::vector<std::string> items_of(const std::string &list) {
     return items;
 }
 
-// As an interface's name, else as what names begin with: "eth1" is not "eth10" where both are.
+// An item that is the name of an interface means that one only; any other item is the beginning of
+// names. So "eth1" does not mean "eth10" if both exist.
 bool is_meant(const std::string &item, const Interface &one, const std::vector<Interface> &all) {
     if (item.starts_with('=')) return one.name == item.substr(1);
     const bool is_a_name = std::any_of(
@@ -84,7 +86,7 @@ std::vector<Interface> those(const std::vector<Interface> &all, Predicate is_one
 }
 
 Error no_interface(const std::string &wanted, const std::vector<Interface> &all) {
-    std::set<std::string> names; // each once, however many addresses it has
+    std::set<std::string> names; // each once; an interface may have several addresses
     for (const Interface &one : all) names.insert(one.name);
     const std::string possible = listed({names.begin(), names.end()});
     return Error::make(Code::invalid_argument,
@@ -96,7 +98,7 @@ Error no_interface(const std::string &wanted, const std::vector<Interface> &all)
                        possible.c_str());
 }
 
-// In the order of the list: who writes "ib0,eth0" wants ib0 first.
+// Keeps the order of the list: a user who writes "ib0,eth0" wants ib0 first.
 Result<std::vector<Endpoint>> those_listed(const std::string &wanted,
                                            const std::vector<Interface> &all) {
     std::vector<Endpoint> chosen;

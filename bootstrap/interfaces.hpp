@@ -1,23 +1,25 @@
-// Which of this machine's addresses the ranks shall meet at, by the names of its interfaces. Knows
-// no ports and no connections.
+// Chooses the addresses of this machine at which the ranks meet, by the names of its network
+// interfaces. The bootstrap and communicator creation use it. It reads the list of interfaces; any
+// thread may call it.
 #pragma once
 
 #include "bootstrap/endpoint.hpp"
 
 namespace qccl {
 
-// Addresses of interfaces that are up, best first. `wanted` is a list, separated by commas, of
-// interfaces' names, of what such names begin with, and of addresses; behind a leading '^', of
-// those that are not to be used; behind '=', of names that stand for themselves alone. Empty: all
-// but the loopback, which is left where there is nothing else. Link-local addresses are taken where
-// their interface is asked for, or nothing else is there. Errors name the setting that `wanted` is.
+// Returns addresses of interfaces that are up, best first. `wanted` is a list, separated by commas,
+// of interface names, beginnings of such names, and addresses. With a leading '^' it lists what is
+// not to be used; an entry with a leading '=' stands for that exact name only. Empty: all
+// interfaces but the loopback, which is used only if there is no other. Link-local addresses are
+// used if their interface is listed or if there is no other address. Errors: invalid_argument,
+// whose text names the setting QCCL_SOCKET_IFNAME; system_error.
 Result<std::vector<Endpoint>> choose_endpoints(const std::string &wanted);
 
-// Names of the interfaces that have one of these addresses, each once.
+// Returns the names of the interfaces that have one of these addresses, each once.
 std::vector<std::string> interfaces_with(const std::vector<Endpoint> &endpoints);
 
-// The endpoints as this machine can reach them: one that is link-local to a network, by each of the
-// interfaces that may lead there.
+// Returns the endpoints in the form in which this machine can reach them: a link-local address
+// without a scope appears once for each interface that may lead to its network.
 std::vector<Endpoint> reachable(const std::vector<Endpoint> &endpoints);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Connects to a rendezvous server and performs the rank's side of the handshake.
 #include "bootstrap/introduction.hpp"
 
 #include <cerrno>
@@ -7,7 +8,7 @@
 
 namespace qccl {
 
-// With a server that has many ranks to greet, on a busy machine.
+// Time for a handshake with a server that has many ranks to serve, on a busy machine.
 static constexpr auto longest_talk = std::chrono::seconds(3);
 
 void wait_until(const Channel &channel, TimePoint deadline) {
@@ -16,19 +17,19 @@ void wait_until(const Channel &channel, TimePoint deadline) {
     poll(&one, 1, poll_timeout_ms(Clock::now(), deadline));
 }
 
-// Blocks until `bytes` are held. False: the server hung up.
-static Result<bool> fill(Channel &channel, size_t bytes, Arrival &arrival) {
+// Blocks until `bytes` bytes are held. Returns false if the server hung up.
+static Result<bool> fill(Channel &channel, size_t bytes, JoinAttempt &attempt) {
     for (;;) {
         const auto filled = channel.fill(bytes);
         if (filled != Channel::Filled::not_yet) return filled == Channel::Filled::all;
-        arrival.note(Arrival::silence);
-        if (arrival.is_try_over()) return arrival.no_answer();
-        arrival.tell();
-        wait_until(channel, arrival.next_look());
+        attempt.note(JoinAttempt::silence);
+        if (attempt.is_try_over()) return attempt.no_answer();
+        attempt.tell();
+        wait_until(channel, attempt.next_look());
     }
 }
 
-static Result<Channel> connect_to(const Endpoint &endpoint, Arrival &arrival) {
+static Result<Channel> connect_to(const Endpoint &endpoint, JoinAttempt &attempt) {
     QCCL_TRY(Socket socket, make_socket(endpoint.family));
     tune(socket);
     const SocketAddress address = to_socket_address(endpoint);
@@ -36,15 +37,15 @@ static Result<Channel> connect_to(const Endpoint &endpoint, Arrival &arrival) {
     while (problem == EINPROGRESS || problem == EINTR) {
         pollfd one{socket.get(), POLLOUT, 0};
         socklen_t bytes = sizeof problem;
-        if (poll(&one, 1, poll_timeout_ms(Clock::now(), arrival.next_look())) > 0)
+        if (poll(&one, 1, poll_timeout_ms(Clock::now(), attempt.next_look())) > 0)
             getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &problem, &bytes);
-        else if (arrival.is_try_over())
+        else if (attempt.is_try_over())
             problem = ETIMEDOUT;
         else
-            arrival.tell(strerror(EINPROGRESS));
+            attempt.tell(strerror(EINPROGRESS));
     }
     if (problem == 0) return Channel(std::move(socket));
-    arrival.note(strerror(problem));
+    attempt.note(strerror(problem));
     return Error::make(problem == ETIMEDOUT ? Code::timeout : Code::peer_lost,
                        "cannot reach the rendezvous at %s: %s; has the process that made the "
                        "unique id ended?",
@@ -59,31 +60,33 @@ static Error other_version(const Endpoint &endpoint, uint16_t version) {
         .compared(protocol_version, version);
 }
 
-static Error impostor(const Endpoint &endpoint, Arrival &arrival, const char *obstacle) {
-    arrival.note(obstacle);
+static Error impostor(const Endpoint &endpoint, JoinAttempt &attempt, const char *obstacle) {
+    attempt.note(obstacle);
     return Error::make(Code::peer_lost,
                        "who listens at %s does not hold the secret of the unique id: "
                        "the id is old, or belongs to another job",
                        text(endpoint).c_str());
 }
 
-// Greets and proves. Nothing: the server hung up before it knew us, as it does when crowds come.
+// Sends the hello and the proof. Returns nothing if the server hung up before it had checked the
+// rank, as it does when very many connections arrive.
 static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &endpoint,
                                             const Secret &secret, const Claim &claim,
-                                            Arrival &arrival) {
-    Transcript seen{make_hello(arrival.wants_room()), {}};
+                                            JoinAttempt &attempt) {
+    Transcript seen{make_hello(attempt.wants_room()), {}};
     channel.queue(std::as_bytes(std::span(&seen.hello, 1)));
     if (!channel.flush()) return std::optional<Session>();
 
-    QCCL_TRY(const bool is_greeted, fill(channel, sizeof(Greeting), arrival));
+    QCCL_TRY(const bool is_greeted, fill(channel, sizeof(Greeting), attempt));
     if (!is_greeted) return std::optional<Session>();
     std::memcpy(&seen.challenge.greeting, channel.held().data(), sizeof(Greeting));
     const Greeted greeted = judge_server(seen.challenge.greeting);
     if (greeted == Greeted::other_version)
         return other_version(endpoint, seen.challenge.greeting.version);
-    if (greeted == Greeted::stranger) return impostor(endpoint, arrival, Arrival::other_program);
+    if (greeted == Greeted::stranger)
+        return impostor(endpoint, attempt, JoinAttempt::other_program);
 
-    QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), arrival));
+    QCCL_TRY(const bool is_challenged, fill(channel, sizeof(Challenge), attempt));
     if (!is_challenged) return std::optional<Session>();
     std::memcpy(&seen.challenge, channel.held().data(), sizeof(Challenge));
     channel.drop(sizeof(Challenge));
@@ -91,16 +94,16 @@ static Result<std::optional<Session>> prove(Channel &channel, const Endpoint &en
     const Proof proof = is_genuine_server ? make_proof(seen, claim, secret) : Proof{};
     channel.queue(std::as_bytes(std::span(&proof, 1)));
     const bool is_sent = channel.flush();
-    if (!is_genuine_server) return impostor(endpoint, arrival, Arrival::other_secret);
+    if (!is_genuine_server) return impostor(endpoint, attempt, JoinAttempt::other_secret);
     if (!is_sent) return std::optional<Session>();
     return std::optional<Session>(Session(session_key(seen, secret), Session::Side::rank));
 }
 
 Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
-                                            const Claim &claim, Arrival &arrival) {
-    QCCL_TRY(Channel channel, connect_to(endpoint, arrival));
-    arrival.extend_try(longest_talk);
-    QCCL_TRY(const auto session, prove(channel, endpoint, secret, claim, arrival));
+                                            const Claim &claim, JoinAttempt &attempt) {
+    QCCL_TRY(Channel channel, connect_to(endpoint, attempt));
+    attempt.extend_try(longest_talk);
+    QCCL_TRY(const auto session, prove(channel, endpoint, secret, claim, attempt));
     if (!session) return std::optional<Introduced>();
     return std::optional<Introduced>({std::move(channel), *session});
 }

@@ -1,7 +1,9 @@
-// A rank's first words with the server: connect, check that it holds the secret, prove the same.
+// A rank's handshake with the rendezvous server: connect, check that the server holds the secret,
+// prove the same. The rendezvous client uses it. Its calls block, at most until the attempt's
+// deadline.
 #pragma once
 
-#include "bootstrap/arrival.hpp"
+#include "bootstrap/join_attempt.hpp"
 #include "bootstrap/channel.hpp"
 #include "bootstrap/frame.hpp"
 
@@ -12,13 +14,15 @@ struct Introduced {
     Session session;
 };
 
-// Nothing: the server hung up before it knew us, as it does to the oldest when crowds come. That
-// the proof has been sent does not say yet that it was accepted. Code::peer_lost: nobody is there,
-// or somebody who does not hold the secret.
+// Connects to `endpoint` and performs the handshake. Returns nothing if the server hung up before
+// it had checked the rank, as it does to the oldest connection when very many arrive. Success does
+// not mean yet that the server has accepted the proof. Errors: peer_lost if no process listens
+// there or if the listener does not hold the secret, timeout, invalid_argument if the server has
+// another version.
 Result<std::optional<Introduced>> introduce(const Endpoint &endpoint, const Secret &secret,
-                                            const Claim &claim, Arrival &arrival);
+                                            const Claim &claim, JoinAttempt &attempt);
 
-// Sleeps until the channel has something to read, or room for what is queued, or the deadline.
+// Sleeps until the channel is readable, can send what is queued, or the deadline has passed.
 void wait_until(const Channel &channel, TimePoint deadline);
 
 } // namespace qccl

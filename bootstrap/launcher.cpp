@@ -1,7 +1,8 @@
+// The table of launchers, and how each of them says where rank 0 listens.
 #include "bootstrap/launcher.hpp"
 
-#include "base/quantity.hpp"
-#include "bootstrap/assembly.hpp"
+#include "base/parse_units.hpp"
+#include "bootstrap/rendezvous_state.hpp"
 
 namespace qccl {
 
@@ -11,7 +12,7 @@ class Variables {
 public:
     explicit Variables(const char *const *environment) : environment_(environment) {}
 
-    // The first of several, as getenv has it.
+    // Returns the first entry if there are several, as getenv does.
     std::string get(std::string_view name) const {
         for (const char *const *entry = environment_; *entry; entry++) {
             const std::string_view text = *entry;
@@ -35,11 +36,11 @@ private:
     const char *const *environment_;
 };
 
-// Below the ports that systems give to clients by themselves.
+// Below the ports that systems choose for clients.
 constexpr uint16_t first_derived_port = 16384, derived_ports = 16384;
 constexpr uint64_t largest_port = 65535;
 
-// FNV-1a, so that two jobs of one machine are unlikely to meet; no secret rests on it.
+// FNV-1a makes it unlikely that two jobs on one machine get the same port. No secret depends on it.
 uint16_t port_of(std::string_view job) {
     uint32_t hash = 2166136261;
     for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
@@ -50,30 +51,30 @@ struct LauncherRow {
     std::string_view name;
     const char *rank;
     const char *size;
-    Done (*find_meeting)(const Variables &variables, Placement &placement);
+    Done (*find_meeting)(const Variables &variables, LauncherInfo &placement);
 };
 
-// The port that was chosen stays; else the one behind MASTER_PORT, which the launcher's own agent
-// or the program's framework holds; else 0.
-Done take_port(const Variables &variables, Placement &placement) {
+// Keeps a port that the user has chosen. Otherwise takes the port after MASTER_PORT, because the
+// launcher's own agent or the program's framework holds MASTER_PORT. Otherwise leaves 0.
+Done take_port(const Variables &variables, LauncherInfo &placement) {
     if (placement.port != 0 || !variables.has("MASTER_PORT")) return {};
     QCCL_TRY(const uint64_t master, variables.number("MASTER_PORT", largest_port - 1));
     placement.port = static_cast<uint16_t>(master + 1);
     return {};
 }
 
-bool take_master(const Variables &variables, Placement &placement) {
+bool take_master(const Variables &variables, LauncherInfo &placement) {
     placement.host = variables.get("MASTER_ADDR");
     placement.host_variable = "MASTER_ADDR";
     return !placement.host.empty();
 }
 
-void stay_on_this_host(Placement &placement) {
+void stay_on_this_host(LauncherInfo &placement) {
     placement.host = "localhost";
     placement.host_variable = placement.size_variable;
 }
 
-Done meet_at_master(const Variables &variables, Placement &placement) {
+Done meet_at_master(const Variables &variables, LauncherInfo &placement) {
     placement.job = variables.get("TORCHELASTIC_RUN_ID");
     if (!take_master(variables, placement))
         return Error::make(
@@ -87,7 +88,7 @@ Done meet_at_master(const Variables &variables, Placement &placement) {
     return {};
 }
 
-Done meet_through_manager(const Variables &variables, Placement &placement) {
+Done meet_through_manager(const Variables &variables, LauncherInfo &placement) {
     if (!variables.has("PMI_FD"))
         return Error::make(Code::invalid_argument, "PMI_RANK and PMI_SIZE are set, but not PMI_FD: "
                                                    "the process manager's wire");
@@ -96,7 +97,7 @@ Done meet_through_manager(const Variables &variables, Placement &placement) {
     return {};
 }
 
-Done meet_under_open_mpi(const Variables &variables, Placement &placement) {
+Done meet_under_open_mpi(const Variables &variables, LauncherInfo &placement) {
     placement.job = "open mpi " + variables.get("PMIX_NAMESPACE");
     const bool is_one_host =
         variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.get("OMPI_COMM_WORLD_SIZE");
@@ -119,7 +120,7 @@ bool is_on_one_node(const Variables &variables) {
     return false;
 }
 
-Done meet_on_first_node(const Variables &variables, Placement &placement) {
+Done meet_on_first_node(const Variables &variables, LauncherInfo &placement) {
     placement.job = "slurm " + variables.get("SLURM_JOB_ID") + "." + variables.get("SLURM_STEP_ID");
     QCCL_TRY(take_port(variables, placement));
     if (placement.port == 0) placement.port = port_of(placement.job);
@@ -148,8 +149,8 @@ Done meet_on_first_node(const Variables &variables, Placement &placement) {
         "SLURM_JOB_NODELIST, SLURM_LAUNCH_NODE_IPADDR and MASTER_ADDR: where rank 0 is");
 }
 
-// The nearer to the process, the earlier: torchrun may have been started by mpirun, and mpirun by
-// srun, whose variables are then still there.
+// The launcher nearest to the process comes first: mpirun may have started torchrun, and srun
+// mpirun, and the outer launcher's variables are then still set.
 constexpr LauncherRow table[] = {
     {"torchrun", "RANK", "WORLD_SIZE", meet_at_master},
     {"hydra", "PMI_RANK", "PMI_SIZE", meet_through_manager},
@@ -163,7 +164,7 @@ const LauncherRow *row_of(const Variables &variables) {
     return nullptr;
 }
 
-Result<Placement> who_is_who(const LauncherRow &row, const Variables &variables) {
+Result<LauncherInfo> who_is_who(const LauncherRow &row, const Variables &variables) {
     QCCL_TRY(const uint64_t size, variables.number(row.size, most_ranks));
     QCCL_TRY(const uint64_t rank, variables.number(row.rank, most_ranks));
     if (rank >= size)
@@ -172,7 +173,7 @@ Result<Placement> who_is_who(const LauncherRow &row, const Variables &variables)
                            static_cast<unsigned long long>(rank), row.size,
                            static_cast<unsigned long long>(size))
             .compared(static_cast<int64_t>(size), static_cast<int64_t>(rank));
-    Placement placement;
+    LauncherInfo placement;
     placement.launcher = row.name;
     placement.rank_variable = row.rank;
     placement.size_variable = row.size;
@@ -198,21 +199,21 @@ Error nobody_said(const Variables &variables) {
 
 } // namespace
 
-Result<std::optional<Placement>> find_launcher(const char *const *environment) {
+Result<std::optional<LauncherInfo>> find_launcher(const char *const *environment) {
     const Variables variables(environment);
     const LauncherRow *const row = row_of(variables);
-    if (!row) return std::optional<Placement>();
-    QCCL_TRY(const Placement placement, who_is_who(*row, variables));
+    if (!row) return std::optional<LauncherInfo>();
+    QCCL_TRY(const LauncherInfo placement, who_is_who(*row, variables));
     return std::optional(placement);
 }
 
-Result<Placement> read_placement(const char *const *environment, std::optional<uint16_t> port) {
+Result<LauncherInfo> read_placement(const char *const *environment, std::optional<uint16_t> port) {
     const Variables variables(environment);
     const LauncherRow *const row = row_of(variables);
     if (!row) return nobody_said(variables);
-    QCCL_TRY(Placement placement, who_is_who(*row, variables));
+    QCCL_TRY(LauncherInfo placement, who_is_who(*row, variables));
     placement.port = port.value_or(0);
-    // Who is alone meets nobody.
+    // A single rank has no other rank to meet.
     if (placement.size > 1) QCCL_TRY(row->find_meeting(variables, placement));
     return placement;
 }

@@ -1,4 +1,5 @@
-// Ranks that are threads of one process meet in memory.
+// Bootstrap for ranks that are threads of one process. They exchange through memory that a mutex
+// guards. Each rank's object may be used by a thread of its own; all_gather() blocks.
 #include "base/deadline.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/round.hpp"
@@ -25,7 +26,7 @@ private:
         if (!failure_) failure_ = error;
         changed_.notify_all();
     }
-    // A round that began without a rank that has left can never be complete.
+    // Fails a round that has begun if a rank has left: such a round can never be complete.
     void check_for_leavers();
 
     const uint32_t size_;
@@ -36,8 +37,7 @@ private:
     std::optional<Error> failure_;
     Round round_;
     uint64_t rounds_done_ = 0;
-    Payload
-        last_; // of the latest complete round; all have taken it before the next can be complete
+    Payload last_; // of the latest complete round; all ranks take it before the next is complete
 };
 
 Result<Payload> MeetingPlace::exchange(uint32_t rank, std::span<const std::byte> mine) {

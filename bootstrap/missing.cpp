@@ -1,3 +1,4 @@
+// Puts the missing ranks into words. Long lists are cut short.
 #include "bootstrap/missing.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Bootstrap over an all-gather that the caller owns: MPI's, a torch Store's, PMIx's.
+// Bootstrap over an all-gather that the caller provides: MPI's, a torch Store's, PMIx's. A call
+// blocks as long as the caller's function does.
 #include "bootstrap/bootstrap.hpp"
 
 #include <cstring>
@@ -7,7 +8,7 @@ namespace qccl {
 
 namespace {
 
-// As qcclOob_t documents.
+// As qcclOob_t documents: the function knows that another rank will not come.
 constexpr int another_rank_is_refused = -static_cast<int>(Code::remote_error);
 
 class OobBootstrap final : public Bootstrap {
@@ -27,8 +28,8 @@ public:
             return Error::make(Code::system_error, "the caller's all-gather returned %d on rank %u",
                                status, rank_)
                 .compared(0, status);
-        // Another order of ranks than ours would otherwise show up much later, as a peer that
-        // answers for another.
+        // If the function numbers the ranks differently, the mistake would otherwise show up much
+        // later, as a peer that answers for another.
         const auto *own = static_cast<const std::byte *>(all) + rank_ * bytes;
         if (bytes > 0 && std::memcmp(own, mine, bytes) != 0)
             return Error::make(Code::invalid_usage,

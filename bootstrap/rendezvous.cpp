@@ -1,8 +1,9 @@
-// Opens the door of a rendezvous, starts the thread that serves it, and writes down where it is.
+// Opens the listeners of a rendezvous, starts the thread that serves it, and makes the unique id
+// that says where it is.
 #include "bootstrap/rendezvous.hpp"
 
-#include "base/contained.hpp"
-#include "base/no_signals.hpp"
+#include "base/exception_boundary.hpp"
+#include "base/signal_blocker.hpp"
 #include "bootstrap/interfaces.hpp"
 #include "bootstrap/rendezvous_server.hpp"
 
@@ -15,17 +16,17 @@
 
 namespace qccl {
 
-// As many as may knock while the thread is busy; the kernel lowers it to somaxconn.
+// Connections that may wait while the thread is busy; the kernel lowers the number to somaxconn.
 static constexpr int listen_backlog = 4096;
 
-// Every address would do; a port that is free on one of them may be taken on another.
+// Any port would do, but one that is free on one address may be taken on another.
 static constexpr int most_ports_tried = 16;
 
-// What stood in the way of one address, as errno has it; 0: nothing.
+// Returns the errno that kept one address from being opened; 0: none.
 static Result<int> open_listener(Endpoint &endpoint, std::vector<Socket> &listeners) {
     QCCL_TRY(Socket socket, make_socket(endpoint.family));
     const int yes = 1;
-    // The connections of the rendezvous before this one do not keep the port.
+    // Connections of the previous rendezvous must not keep the port in use.
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (endpoint.family == AddressFamily::ipv6)
         setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
@@ -45,7 +46,7 @@ static Error cannot_listen(const Endpoint &endpoint, int problem) {
         .compared(0, problem);
 }
 
-// An error whose `got` is EADDRINUSE: another port may do.
+// If the error's `got` is EADDRINUSE, another port may work.
 static Result<std::vector<Socket>> try_listeners(std::vector<Endpoint> &endpoints) {
     std::vector<Socket> listeners;
     std::vector<Endpoint> opened;
@@ -53,7 +54,7 @@ static Result<std::vector<Socket>> try_listeners(std::vector<Endpoint> &endpoint
     for (Endpoint endpoint : endpoints) {
         endpoint.port = opened.empty() ? endpoints.front().port : opened.front().port;
         QCCL_TRY(const int problem, open_listener(endpoint, listeners));
-        // The last two where the interface has just gone.
+        // ENODEV and EINVAL occur if the interface has just gone.
         if (problem == 0)
             opened.push_back(endpoint);
         else if (problem == EADDRNOTAVAIL || problem == ENODEV || problem == EINVAL)
@@ -77,21 +78,21 @@ Result<std::vector<Socket>> open_listeners(std::vector<Endpoint> &endpoints) {
 static void *serve(void *argument) {
     const std::unique_ptr<RendezvousServer> server(static_cast<RendezvousServer *>(argument));
     pthread_setname_np(pthread_self(), "qccl-rendezvous");
-    // An exception that leaves a thread ends the process. The rendezvous ends instead, and the
-    // ranks see their connections close.
-    (void)contained([&]() -> Done {
+    // An exception that leaves a thread would end the process. Instead only the rendezvous ends,
+    // and the ranks see their connections close.
+    (void)exception_boundary([&]() -> Done {
         server->run();
         return {};
     });
     return nullptr;
 }
 
-// The thread is detached: nobody waits for it, so that a process may exit at any time.
+// The thread is detached and never joined, so that a process may exit at any time.
 static Done start(std::unique_ptr<RendezvousServer> server) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    const NoSignals while_it_starts;
+    const SignalBlocker while_it_starts;
     pthread_t thread;
     const int problem = pthread_create(&thread, &attributes, serve, server.get());
     pthread_attr_destroy(&attributes);

@@ -1,5 +1,6 @@
-// A rank's side of the rendezvous: join, wait for the others, exchange.
-#include "bootstrap/assembly.hpp"
+// A rank's side of the rendezvous: join, wait for the other ranks, exchange. The calls block; one
+// thread at a time may use a client.
+#include "bootstrap/rendezvous_state.hpp"
 #include "bootstrap/interfaces.hpp"
 #include "bootstrap/introduction.hpp"
 #include "bootstrap/rendezvous.hpp"
@@ -13,18 +14,19 @@ namespace qccl {
 
 using namespace std::chrono_literals;
 
-// The server drops strangers when too many come at once; a rank that was dropped comes again.
+// The server drops peers that it has not authenticated yet when too many come at once; a rank that
+// was dropped tries again.
 static constexpr int most_attempts = 16;
 static constexpr auto first_pause = 10ms;
 static constexpr auto longest_pause = 1s;
-// While nobody is there yet: what a rank that is early loses at most.
+// Pause while no server is there yet: the most time that an early rank loses.
 static constexpr auto longest_wait = 250ms;
-// One address of several that leads nowhere costs this first, and more in later turns.
+// Of several addresses, one that leads nowhere costs this much first, and more in later turns.
 static constexpr auto first_try = 100ms;
 static constexpr auto longest_at_one_door = 16s;
 static constexpr auto longest_with_strangers = 15s;
 static constexpr auto longest_request = 1s;
-// The answer to "whom do we wait for?" comes at once, or the server itself is stuck.
+// The server answers `ask` at once, unless it is itself stuck.
 static constexpr auto answer_time = 1s;
 
 namespace {
@@ -44,8 +46,9 @@ public:
     Done all_gather(const void *mine, void *all, size_t bytes) override;
     Done check() override;
 
-    // What the server says to the proof. Nothing: it hung up without a word.
-    Result<std::optional<Done>> hear_verdict(Arrival &arrival);
+    // Waits for the server's answer to the proof. Returns nothing if the server hung up without
+    // one.
+    Result<std::optional<Done>> receive_outcome(JoinAttempt &attempt);
     Done wait_until_complete();
 
 private:
@@ -55,8 +58,8 @@ private:
     };
 
     Done exchange(const void *mine, void *all, size_t bytes);
-    // The payload of the first message of that kind; an error when the server says that it will not
-    // come, or when it does not come in time.
+    // Waits for the first message of this kind and returns its payload. Returns an error if the
+    // server reports a failure, or if the message does not come in time.
     Result<std::vector<std::byte>> await(FrameKind kind);
     Result<std::optional<Message>> receive();
     Done take(const Message &message, bool is_last_answer);
@@ -70,11 +73,11 @@ private:
     const RendezvousOptions options_;
     int32_t host_rank_ = Error::no_rank;
     bool has_given_up_ = false;
-    std::optional<Error> failure_; // after one error there is no telling where the others are
+    std::optional<Error> failure_; // after an error the other ranks' progress is unknown
 };
 
 RendezvousClient::~RendezvousClient() {
-    // A forked child that tidies up must not end the connection of its parent.
+    // A forked child that cleans up must not end its parent's connection.
     if (static_cast<uint32_t>(getpid()) != claim_.process) {
         channel_.forget();
         return;
@@ -104,7 +107,7 @@ Error RendezvousClient::server_lost() const {
 }
 
 Result<std::optional<RendezvousClient::Message>> RendezvousClient::receive() {
-    // What is sent may already be known to be in vain while the reason still waits to be read.
+    // Reads even if sending fails: the reason may still wait to be read.
     const bool is_sound = channel_.flush();
     for (;;) {
         QCCL_TRY(const auto frame, session_.open(channel_.held(), most_gathered_bytes));
@@ -152,7 +155,7 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
     const TimePoint start = Clock::now();
     const TimePoint deadline = deadline_after(start, options_.timeout);
     TimePoint warn_at = deadline_after(start, options_.warn_after);
-    TimePoint last_call = deadline; // once we have asked for the last time: when to stop waiting
+    TimePoint last_call = deadline; // after the final request: when to stop waiting
     bool is_ending = false;
     for (;;) {
         QCCL_TRY(auto message, receive());
@@ -179,15 +182,15 @@ Result<std::vector<std::byte>> RendezvousClient::await(FrameKind kind) {
     }
 }
 
-Result<std::optional<Done>> RendezvousClient::hear_verdict(Arrival &arrival) {
+Result<std::optional<Done>> RendezvousClient::receive_outcome(JoinAttempt &attempt) {
     for (;;) {
         auto message = receive();
         if (!message && message.error().code == Code::peer_lost) return std::optional<Done>();
         if (!message) return message.error();
         if (*message) return std::optional<Done>(take(**message, false));
-        if (arrival.is_over()) return arrival.no_answer();
-        arrival.tell(Arrival::silence);
-        wait_until(channel_, arrival.next_look());
+        if (attempt.is_over()) return attempt.no_answer();
+        attempt.tell(JoinAttempt::silence);
+        wait_until(channel_, attempt.next_look());
     }
 }
 
@@ -200,7 +203,7 @@ Done RendezvousClient::all_gather(const void *mine, void *all, size_t bytes) {
     return done;
 }
 
-// All that comes unasked is that nothing more will come.
+// The only message that comes unasked is that of a failure.
 Done RendezvousClient::check() {
     while (!failure_) {
         const auto message = receive();
@@ -225,50 +228,51 @@ Done RendezvousClient::exchange(const void *mine, void *all, size_t bytes) {
     return {};
 }
 
-// At the right door. Null: hung up without a verdict; an error is what the server says, for good.
+// Waits for the answer of a server that has proven the secret. Returns null if the server hung up
+// without an answer. An error is the server's answer and final.
 Result<std::unique_ptr<RendezvousClient>> enter(Introduced introduced, const Endpoint &endpoint,
                                                 const Claim &claim,
                                                 const RendezvousOptions &options,
-                                                Arrival &arrival) {
-    arrival.begin_try(0ns);
+                                                JoinAttempt &attempt) {
+    attempt.begin_try(0ns);
     auto client =
         std::make_unique<RendezvousClient>(std::move(introduced), endpoint, claim, options);
-    QCCL_TRY(const auto verdict, client->hear_verdict(arrival));
-    if (!verdict) return std::unique_ptr<RendezvousClient>();
-    QCCL_TRY(Done(*verdict));
+    QCCL_TRY(const auto outcome, client->receive_outcome(attempt));
+    if (!outcome) return std::unique_ptr<RendezvousClient>();
+    QCCL_TRY(Done(*outcome));
     return client;
 }
 
-// What came of trying every door once.
-struct Walk {
+// The result of trying every endpoint once.
+struct ConnectLoop {
     std::unique_ptr<RendezvousClient> client;
-    std::optional<Error> closed; // the first door at which nobody was, or a stranger
-    bool may_open = false;       // one hung up, or was slow
-    std::string stranger;        // which obstacle one was; empty: none was met
+    std::optional<Error> closed; // of the first endpoint without a server, or with another one
+    bool may_open = false;       // one endpoint hung up, or was slow
+    std::string stranger; // the obstacle if a listener was another program or job; empty: none was
 };
 
-Result<Walk> walk(const std::vector<Endpoint> &endpoints, const Secret &secret, const Claim &claim,
-                  const RendezvousOptions &options, Arrival &arrival,
-                  std::chrono::nanoseconds longest_try) {
-    Walk walk;
+Result<ConnectLoop> walk(const std::vector<Endpoint> &endpoints, const Secret &secret,
+                         const Claim &claim, const RendezvousOptions &options, JoinAttempt &attempt,
+                         std::chrono::nanoseconds longest_try) {
+    ConnectLoop walk;
     for (const Endpoint &endpoint : endpoints) {
-        arrival.begin_try(longest_try);
-        auto introduced = introduce(endpoint, secret, claim, arrival);
+        attempt.begin_try(longest_try);
+        auto introduced = introduce(endpoint, secret, claim, attempt);
         if (introduced && *introduced) {
             QCCL_TRY(walk.client,
-                     enter(std::move(**introduced), endpoint, claim, options, arrival));
+                     enter(std::move(**introduced), endpoint, claim, options, attempt));
             if (walk.client) return walk;
         }
         if (introduced) {
-            arrival.note(Arrival::silence);
+            attempt.note(JoinAttempt::silence);
             walk.may_open = true;
             continue;
         }
         const Error &problem = introduced.error();
-        const bool is_slow = problem.code == Code::timeout && !arrival.is_over();
+        const bool is_slow = problem.code == Code::timeout && !attempt.is_over();
         if (!is_slow && problem.code != Code::peer_lost) return problem;
         walk.may_open |= is_slow;
-        if (!is_slow && arrival.has_met_stranger()) walk.stranger = arrival.obstacle();
+        if (!is_slow && attempt.has_met_stranger()) walk.stranger = attempt.obstacle();
         if (!walk.closed) walk.closed = problem;
     }
     return walk;
@@ -284,33 +288,32 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
     if (endpoints.empty())
         return Error::make(Code::system_error, "no interface of this machine leads to %s",
                            text(fields.endpoints).c_str());
-    Arrival arrival(endpoints, options, Clock::now());
+    JoinAttempt join(endpoints, options, Clock::now());
     const Claim claim = make_claim(rank, size);
     std::chrono::milliseconds pause = first_pause;
     std::chrono::nanoseconds longest_try = first_try;
     std::optional<TimePoint> strangers_since;
-    for (int attempt = 0; (attempt < most_attempts || is_patient) && !arrival.is_over();
-         attempt++) {
-        QCCL_TRY(auto walked, walk(endpoints, fields.secret, claim, options, arrival,
+    for (int attempt = 0; (attempt < most_attempts || is_patient) && !join.is_over(); attempt++) {
+        QCCL_TRY(auto walked, walk(endpoints, fields.secret, claim, options, join,
                                    endpoints.size() > 1 ? longest_try : 0ns));
         if (walked.client) {
             QCCL_TRY(walked.client->wait_until_complete());
             return std::unique_ptr<Bootstrap>(std::move(walked.client));
         }
-        // The rendezvous before this one may need a moment to go; another program does not go.
+        // The previous rendezvous may need a moment to leave; another program does not leave.
         if (walked.stranger.empty() || !strangers_since)
             strangers_since = walked.stranger.empty() ? std::nullopt : std::optional(Clock::now());
         const bool is_vain =
             strangers_since && Clock::now() >= *strangers_since + longest_with_strangers;
         if (walked.closed && !walked.may_open && (!is_patient || is_vain))
-            return is_patient ? arrival.no_way(walked.stranger) : *walked.closed;
-        arrival.tell();
-        std::this_thread::sleep_until(std::min(arrival.deadline(), Clock::now() + pause));
+            return is_patient ? join.no_way(walked.stranger) : *walked.closed;
+        join.tell();
+        std::this_thread::sleep_until(std::min(join.deadline(), Clock::now() + pause));
         pause = std::min<std::chrono::milliseconds>(pause * 2,
                                                     is_patient ? longest_wait : longest_pause);
         longest_try = std::min<std::chrono::nanoseconds>(longest_try * 2, longest_at_one_door);
     }
-    if (is_patient) return arrival.no_way();
+    if (is_patient) return join.no_way();
     return Error::make(Code::timeout, "the rendezvous at %s hangs up on every attempt",
                        text(endpoints).c_str());
 }
@@ -318,13 +321,13 @@ Result<std::unique_ptr<Bootstrap>> join_rendezvous(const IdFields &fields, uint3
 Done ask_for_room(const IdFields &fields, uint32_t size, const RendezvousOptions &options) {
     RendezvousOptions brief = options;
     brief.timeout = longest_request;
-    Arrival arrival(fields.endpoints, brief, Clock::now(), true);
+    JoinAttempt attempt(fields.endpoints, brief, Clock::now(), true);
     auto walked =
-        walk(fields.endpoints, fields.secret, make_claim(0, size), options, arrival, first_try);
-    if (!walked && arrival.is_over()) return {}; // another program, which says nothing
+        walk(fields.endpoints, fields.secret, make_claim(0, size), options, attempt, first_try);
+    if (!walked && attempt.is_over()) return {}; // another program, which does not answer
     QCCL_TRY(outcome(walked));
     if (!walked->client) return {};
-    // It came in before the other rank 0, which is refused now.
+    // This process has joined before the other rank 0, which is refused now.
     QCCL_TRY(walked->client->wait_until_complete());
     return Error::make(Code::remote_error, "two processes are rank 0 of %u", size).at_rank(0);
 }

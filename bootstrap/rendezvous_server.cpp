@@ -1,3 +1,5 @@
+// The thread that serves a rendezvous: accepts connections, performs the server's side of the
+// handshake, and passes on what ranks send and what the state decides. It waits only in poll().
 #include "bootstrap/rendezvous_server.hpp"
 
 #include "base/system_error.hpp"
@@ -14,33 +16,36 @@ namespace qccl {
 
 using namespace std::chrono_literals;
 
-// An honest rank answers within a round trip; a stranger may hold a descriptor no longer than this.
+// A rank answers within a round trip; a peer that is not authenticated may hold a descriptor no
+// longer than this.
 static constexpr auto handshake_time = 3s;
-// Strangers at a time. The newest stay, so that a crowd of silent ones keeps nobody out: a rank
-// needs one round trip, in which as many again would have to connect.
+// Peers at a time that are not authenticated. The newest stay, so that a crowd of silent peers
+// keeps no rank out: a rank needs one round trip, within which as many peers again would have to
+// connect.
 static constexpr size_t most_strangers = 128;
 static constexpr int most_accepted_at_once = 32;
 static constexpr auto longest_linger = 1h;
-// Where nobody else can come, until those who are here have read it.
+// The linger time if no other peer can connect: until the connected ranks have read the failure.
 static constexpr std::chrono::seconds deaf_linger = 1s;
 static constexpr auto deaf_time = 100ms;
-// Without a descriptor for a rank at the door for so long, there will not be one later either.
+// If there has been no descriptor for a new connection for this long, there will be none later
+// either.
 static constexpr auto longest_deafness = 5s;
-// A member's burst may not keep the others waiting.
+// A burst of frames from one rank must not keep the others waiting.
 static constexpr int most_frames_at_once = 16;
 
 struct RendezvousServer::Peer {
     Channel channel;
     Endpoint from;
     TimePoint came_at;
-    Stage stage = Stage::greets;
+    RankContext stage = RankContext::greets;
     Transcript seen{};
     Session session{};
     uint32_t rank = 0;
-    Assembly::Farewell farewell = Assembly::Farewell::none;
+    RendezvousState::Farewell farewell = RendezvousState::Farewell::none;
     bool is_gone = false;
 
-    bool is_member() const { return stage == Stage::member; }
+    bool is_member() const { return stage == RankContext::member; }
 };
 
 template <class T> static Payload payload_of(const T &value) {
@@ -53,7 +58,7 @@ RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const Secret &
     : listeners_(std::move(listeners)), secret_(secret),
       linger_(std::min<std::chrono::nanoseconds>(options.linger, longest_linger)),
       afterwards_(afterwards), warn_(afterwards == Afterwards::make_room ? options.warn : Warn()),
-      self_(make_claim(0, 0)), assembly_(Clock::now(), options.timeout) {
+      self_(make_claim(0, 0)), state_(Clock::now(), options.timeout) {
     for (const Socket &listener : listeners_) shields_.push_back(listener.shield());
 }
 
@@ -79,7 +84,7 @@ void RendezvousServer::run() {
 
 bool RendezvousServer::is_over(TimePoint now) const {
     const bool may_go = afterwards_ == Afterwards::tell || listeners_.empty();
-    return (assembly_.is_over() && may_go) || now >= ends_at_;
+    return (state_.is_over() && may_go) || now >= ends_at_;
 }
 
 void RendezvousServer::close_doors() {
@@ -89,7 +94,7 @@ void RendezvousServer::close_doors() {
 }
 
 TimePoint RendezvousServer::next_deadline() const {
-    TimePoint next = assembly_.failure() ? ends_at_ : assembly_.deadline();
+    TimePoint next = state_.failure() ? ends_at_ : state_.deadline();
     next = std::min(next, closes_at_);
     if (deaf_until_ != TimePoint{}) next = std::min(next, deaf_until_);
     for (const auto &peer : peers_)
@@ -109,7 +114,7 @@ std::vector<pollfd> RendezvousServer::wait() {
                           static_cast<short>(POLLIN | (peer->channel.has_output() ? POLLOUT : 0)),
                           0});
     const int ready = poll(events.data(), events.size(), poll_timeout_ms(now, next_deadline()));
-    if (ready < 0) { // no memory, or fewer descriptors allowed than are open: do not spin on it
+    if (ready < 0) { // no memory, or fewer descriptors allowed than open: do not spin
         for (pollfd &event : events) event.revents = 0;
         std::this_thread::sleep_for(deaf_time);
     }
@@ -125,8 +130,8 @@ void RendezvousServer::accept_strangers(const Socket &listener, TimePoint now) {
         if (!socket.is_open()) {
             if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN) return;
-            // Out of descriptors or memory: make room and try again in a moment.
-            bear_deafness(now, errno);
+            // No descriptor or memory is left: free one and try again in a moment.
+            accept_backoff(now, errno);
             drop_oldest_stranger(now);
             deaf_until_ = now + deaf_time;
             return;
@@ -135,13 +140,13 @@ void RendezvousServer::accept_strangers(const Socket &listener, TimePoint now) {
         tune(socket);
         peers_.push_back(std::make_unique<Peer>(
             Peer{Channel(std::move(socket)), to_endpoint(address.get()), now}));
-        enter(*peers_.back(), Stage::greets);
+        enter(*peers_.back(), RankContext::greets);
     }
 }
 
-void RendezvousServer::enter(Peer &peer, Stage stage) {
+void RendezvousServer::enter(Peer &peer, RankContext stage) {
     peer.stage = stage;
-    if (stage == Stage::member) return;
+    if (stage == RankContext::member) return;
     const auto is_there = [stage](const auto &each) {
         return each->stage == stage && !each->is_gone;
     };
@@ -150,18 +155,19 @@ void RendezvousServer::enter(Peer &peer, Stage stage) {
     dismiss(**std::find_if(peers_.begin(), peers_.end(), is_there));
 }
 
-void RendezvousServer::bear_deafness(TimePoint now, int problem) {
+void RendezvousServer::accept_backoff(TimePoint now, int problem) {
     if (!deaf_since_) deaf_since_ = now;
     if (now - *deaf_since_ < longest_deafness) return;
-    assembly_.abandon(Error::make(Code::system_error,
-                                  "process %u, which serves the rendezvous, cannot accept %s: %s",
-                                  self_.process, assembly_.missing().text.c_str(),
-                                  describe_errno(problem).c_str())
-                          .at_rank(host_rank_));
+    state_.abandon(Error::make(Code::system_error,
+                               "process %u, which serves the rendezvous, cannot accept %s: %s",
+                               self_.process, state_.missing().text.c_str(),
+                               describe_errno(problem).c_str())
+                       .at_rank(host_rank_));
 }
 
 void RendezvousServer::drop_oldest_stranger(TimePoint now) {
-    // A rank gets the time for its round trip, or two of them would drive each other out for ever.
+    // Each rank gets the time for its round trip; otherwise two ranks would drive each other out
+    // for ever.
     const auto oldest = std::find_if(peers_.begin(), peers_.end(), [now](const auto &peer) {
         return !peer->is_member() && !peer->is_gone && now >= peer->came_at + deaf_time;
     });
@@ -169,7 +175,7 @@ void RendezvousServer::drop_oldest_stranger(TimePoint now) {
 }
 
 void RendezvousServer::expire(TimePoint now) {
-    assembly_.expire(now);
+    state_.expire(now);
     for (const auto &peer : peers_)
         if (!peer->is_member() && now >= peer->came_at + handshake_time) dismiss(*peer);
 }
@@ -179,18 +185,18 @@ void RendezvousServer::dismiss(Peer &peer) {
     peer.is_gone = true;
     if (!peer.is_member()) return;
     seats_[peer.rank] = nullptr;
-    assembly_.depart(peer.rank, peer.farewell);
+    state_.depart(peer.rank, peer.farewell);
 }
 
 bool RendezvousServer::serve(Peer &peer) {
-    // Who cannot be sent to may still have said farewell: what came is read in any case.
+    // Reads in any case: a peer that cannot be sent to may still have sent its farewell.
     const bool is_sound = peer.channel.flush();
     switch (peer.stage) {
-    case Stage::greets: return take_hello(peer) && is_sound;
-    case Stage::proves: return take_proof(peer) && is_sound;
-    case Stage::member: return take_frames(peer) && is_sound;
-    // Has been told why; goes when it has read that.
-    case Stage::refused: return peer.channel.fill(1) == Channel::Filled::not_yet && is_sound;
+    case RankContext::greets: return take_hello(peer) && is_sound;
+    case RankContext::proves: return take_proof(peer) && is_sound;
+    case RankContext::member: return take_frames(peer) && is_sound;
+    // The peer has been told why; it is dropped once it has read that.
+    case RankContext::refused: return peer.channel.fill(1) == Channel::Filled::not_yet && is_sound;
     }
     return false;
 }
@@ -205,8 +211,8 @@ bool RendezvousServer::take_hello(Peer &peer) {
     if (greeted == Greeted::stranger) return false;
     peer.seen.challenge = make_challenge(peer.seen.hello, secret_);
     peer.channel.queue(std::as_bytes(std::span(&peer.seen.challenge, 1)));
-    // Another version reads ours in the greeting of the challenge, and can say so.
-    enter(peer, greeted == Greeted::same_version ? Stage::proves : Stage::refused);
+    // A peer of another version reads ours in the challenge and can report it.
+    enter(peer, greeted == Greeted::same_version ? RankContext::proves : RankContext::refused);
     return peer.channel.flush();
 }
 
@@ -238,24 +244,24 @@ bool RendezvousServer::take_proof(Peer &peer) {
             close_doors();
             return false;
         }
-        // Comes early for the next rendezvous, and is to try again.
-        if (assembly_.has_member(proof.claim)) return false;
+        // The rank comes early for the next rendezvous and has to try again.
+        if (state_.has_member(proof.claim)) return false;
     }
 
     peer.session = Session(session_key(peer.seen, secret_), Session::Side::server);
     const std::string where =
         "process " + std::to_string(proof.claim.process) + " at " + address_of(peer.from);
-    if (const Done joined = assembly_.join(proof.claim, where); !joined) {
-        enter(peer, Stage::refused);
+    if (const Done joined = state_.join(proof.claim, where); !joined) {
+        enter(peer, RankContext::refused);
         return send(peer, FrameKind::failed, payload_of(to_bytes(joined.error())));
     }
-    enter(peer, Stage::member);
+    enter(peer, RankContext::member);
     peer.rank = proof.claim.rank;
     seats_.resize(proof.claim.size);
     find_host(peer, proof.claim);
     seats_[peer.rank] = &peer;
     if (!send(peer, FrameKind::accepted, host_payload())) return false;
-    if (!assembly_.is_complete()) return true;
+    if (!state_.is_complete()) return true;
     if (afterwards_ == Afterwards::make_room) closes_at_ = Clock::now() + linger_;
     broadcast(FrameKind::complete, std::make_shared<const std::vector<std::byte>>());
     return true;
@@ -268,7 +274,7 @@ void RendezvousServer::find_host(const Peer &peer, const Claim &claim) {
                          claim.process_namespace == self_.process_namespace &&
                          getsockname(peer.channel.descriptor(), mine.get(), &mine.bytes) == 0 &&
                          peer.from.is_same_host(to_endpoint(mine.get()));
-    // Several ranks may be threads of one process; its death is the death of each.
+    // Several ranks may be threads of this process; they die together, so naming one is enough.
     if (!is_here || host_rank_ != Error::no_rank) return;
     host_rank_ = static_cast<int32_t>(claim.rank);
     broadcast(FrameKind::host, host_payload());
@@ -289,29 +295,29 @@ bool RendezvousServer::take_frames(Peer &peer) {
         const auto filled = peer.channel.fill(Session::wanted_bytes(peer.channel.held()));
         if (filled != Channel::Filled::all) return filled == Channel::Filled::not_yet;
     }
-    return true; // nothing is held now: what has come since wakes the next poll
+    return true; // nothing is held now; bytes that have come since wake the next poll
 }
 
 bool RendezvousServer::take_frame(Peer &peer, const Frame &frame) {
     switch (frame.kind) {
     case FrameKind::contribute:
-        assembly_.contribute(peer.rank, frame.payload, Clock::now());
-        if (const Payload result = assembly_.take_result()) broadcast(FrameKind::result, result);
+        state_.contribute(peer.rank, frame.payload, Clock::now());
+        if (const Payload result = state_.take_result()) broadcast(FrameKind::result, result);
         return true;
     case FrameKind::wonder:
-        if (!assembly_.elect(peer.rank)) return true;
+        if (!state_.elect(peer.rank)) return true;
         [[fallthrough]];
     case FrameKind::ask: {
-        const Missing missing = assembly_.missing();
-        // Nobody: what that rank waits for is on its way, and says more.
+        const Missing missing = state_.missing();
+        // No rank is missing: the message that this rank waits for is on its way and says more.
         if (missing.first == Error::no_rank) return true;
         const Error answer =
             Error::make(Code::timeout, "%s", missing.text.c_str()).at_rank(missing.first);
         (void)send(peer, FrameKind::missing, payload_of(to_bytes(answer)));
         return true;
     }
-    case FrameKind::leave: peer.farewell = Assembly::Farewell::leave; return false;
-    case FrameKind::give_up: peer.farewell = Assembly::Farewell::give_up; return false;
+    case FrameKind::leave: peer.farewell = RendezvousState::Farewell::leave; return false;
+    case FrameKind::give_up: peer.farewell = RendezvousState::Farewell::give_up; return false;
     default: return false;
     }
 }
@@ -329,18 +335,18 @@ void RendezvousServer::broadcast(FrameKind kind, const Payload &payload) {
     for (Peer *const peer : seats_)
         if (peer && static_cast<int32_t>(peer->rank) != host_rank_)
             (void)send(*peer, kind, payload);
-    // Whoever lives in this process is told last: it may exit at once and end this thread.
+    // The rank in this process is told last: its process may exit at once and end this thread.
     if (host_rank_ != Error::no_rank && seats_[static_cast<size_t>(host_rank_)])
         (void)send(*seats_[static_cast<size_t>(host_rank_)], kind, payload);
 }
 
 void RendezvousServer::tell_failure(TimePoint now) {
-    if (!assembly_.failure() || ends_at_ != TimePoint::max()) return;
+    if (!state_.failure() || ends_at_ != TimePoint::max()) return;
     ends_at_ = peers_.empty()
                    ? now
                    : now + (deaf_since_ ? std::min<std::chrono::nanoseconds>(deaf_linger, linger_)
                                         : linger_);
-    broadcast(FrameKind::failed, payload_of(to_bytes(*assembly_.failure())));
+    broadcast(FrameKind::failed, payload_of(to_bytes(*state_.failure())));
 }
 
 } // namespace qccl

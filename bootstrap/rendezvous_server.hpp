@@ -1,8 +1,8 @@
-// The rendezvous as it runs in the process that serves it: one thread that owns all its
-// state and never blocks on anybody.
+// The server of a rendezvous. One background thread, which serve_rendezvous() starts, owns all its
+// state and never blocks on a single peer. No other thread calls it.
 #pragma once
 
-#include "bootstrap/assembly.hpp"
+#include "bootstrap/rendezvous_state.hpp"
 #include "bootstrap/channel.hpp"
 #include "bootstrap/frame.hpp"
 #include "bootstrap/rendezvous.hpp"
@@ -18,27 +18,27 @@ public:
     RendezvousServer(std::vector<Socket> listeners, const Secret &secret,
                      const RendezvousOptions &options, Afterwards afterwards);
     ~RendezvousServer();
-    void run(); // until every rank has left, or nobody can be helped any more
+    void run(); // returns when every rank has left, or some time after a failure
 
 private:
-    enum class Stage : uint8_t { greets, proves, member, refused };
+    enum class RankContext : uint8_t { greets, proves, member, refused };
     struct Peer;
 
     bool is_over(TimePoint now) const;
     TimePoint next_deadline() const;
-    // Nobody waits here for ranks that have yet to come.
-    bool has_served() const { return assembly_.failure() || assembly_.is_complete(); }
+    // No rank waits here for others that have yet to join.
+    bool has_served() const { return state_.failure() || state_.is_complete(); }
     void close_doors();
     std::vector<pollfd> wait();
 
     void accept_strangers(const Socket &listener, TimePoint now);
-    void enter(Peer &peer, Stage stage);
+    void enter(Peer &peer, RankContext stage);
     void drop_oldest_stranger(TimePoint now);
-    // There is no descriptor for who stands at the door.
-    void bear_deafness(TimePoint now, int problem);
+    // No descriptor is left for a new connection. Gives up on the missing ranks if that lasts.
+    void accept_backoff(TimePoint now, int problem);
     void expire(TimePoint now);
 
-    // Each returns false where the peer is to be dropped.
+    // Each returns false if the caller must drop the peer.
     bool serve(Peer &peer);
     bool take_hello(Peer &peer);
     bool take_proof(Peer &peer);
@@ -49,26 +49,26 @@ private:
     void broadcast(FrameKind kind, const Payload &payload);
     void find_host(const Peer &peer, const Claim &claim);
     void tell_failure(TimePoint now);
-    // Once, and only while ranks are missing: the process may be one of them.
+    // Warns once, and only while ranks are missing: the process may be one of them.
     void warn_of_other_secret(const Peer &peer);
     void dismiss(Peer &peer);
     Payload host_payload() const;
 
     std::vector<Socket> listeners_;
-    std::vector<ForkShield> shields_; // of the listeners: a child would keep the port
+    std::vector<HideOnFork> shields_; // of the listeners: a forked child would keep the port
     const Secret secret_;
     const std::chrono::nanoseconds linger_;
     const Afterwards afterwards_;
-    Warn warn_; // empty once it has warned
+    Warn warn_; // empty once it has been called
     const Claim self_;
-    Assembly assembly_;
-    std::vector<std::unique_ptr<Peer>> peers_; // in the order in which they came
-    std::vector<Peer *> seats_;                // by rank; null: not here
-    int32_t host_rank_ = Error::no_rank;       // the rank that lives in this process
-    TimePoint deaf_until_{};                   // no descriptors were left to accept with
-    std::optional<TimePoint> deaf_since_;      // and have not been ever since
-    TimePoint closes_at_ = TimePoint::max();   // the doors; set once the assembly is complete
-    TimePoint ends_at_ = TimePoint::max();     // set once the assembly has failed
+    RendezvousState state_;
+    std::vector<std::unique_ptr<Peer>> peers_; // in order of arrival
+    std::vector<Peer *> seats_;                // by rank; null: not connected
+    int32_t host_rank_ = Error::no_rank;       // the rank in this process
+    TimePoint deaf_until_{};                 // accepts nothing until then, for lack of descriptors
+    std::optional<TimePoint> deaf_since_;    // since when descriptors have been lacking
+    TimePoint closes_at_ = TimePoint::max(); // when listeners close; set once all ranks joined
+    TimePoint ends_at_ = TimePoint::max();   // set once the rendezvous has failed
 };
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Collects the ranks' bytes of one all-gather.
 #include "bootstrap/round.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// One all-gather in the making: what came from whom. Knows neither how it came nor how long it
-// took.
+// One all-gather in progress: which rank has contributed what. The local bootstrap and the
+// rendezvous server use it. It does no I/O and takes no lock.
 #pragma once
 
 #include "base/result.hpp"
@@ -19,16 +19,16 @@ class Round {
 public:
     explicit Round(uint32_t size) : came_(size) {}
 
-    // Refuses a rank that gives another number of bytes than the first one gave, and one that gives
-    // twice.
+    // Adds a rank's bytes. Refuses a rank that gives another number of bytes than the first one
+    // (mismatch), and one that gives twice (invalid_usage).
     Done add(uint32_t rank, std::span<const std::byte> mine);
 
     bool has_begun() const { return count_ > 0; }
     bool is_complete() const { return count_ == came_.size(); }
     Missing missing() const { return missing_ranks(came_); }
-    uint32_t first() const { return first_; } // who began it
+    uint32_t first() const { return first_; } // the rank that began the round
     uint32_t lowest() const { return lowest_rank(came_); }
-    // The complete round's bytes in rank order; the next round begins.
+    // Returns the complete round's bytes in rank order; the next round begins.
     Payload take();
 
 private:

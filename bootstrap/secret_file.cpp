@@ -1,3 +1,4 @@
+// Checks a secret's file, reads it and hashes its content.
 #include "bootstrap/secret_file.hpp"
 
 #include "base/file_descriptor.hpp"

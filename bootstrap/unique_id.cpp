@@ -1,3 +1,4 @@
+// Packs, checks and unpacks unique ids.
 #include "bootstrap/unique_id.hpp"
 
 #include <bit>
@@ -44,7 +45,7 @@ void write_addresses(const std::vector<Endpoint> &endpoints, IdBytes &bytes) {
     }
 }
 
-// Nothing where a byte is not what write_addresses would have written.
+// Returns nothing if a byte is not what write_addresses() would have written.
 std::vector<Endpoint> read_addresses(const IdBytes &bytes) {
     std::vector<Endpoint> endpoints;
     size_t at = 0;
@@ -81,7 +82,7 @@ Result<IdFields> unpack(const UniqueId &id) {
     if (bytes.magic != id_magic)
         return Error::make(Code::invalid_argument,
                            "the unique id was not made by QCCL (did qcclGetUniqueId succeed?)");
-    // Only the magic and the version keep their places in other versions.
+    // Other versions have only the magic and the version in the same places.
     if (bytes.version != unique_id_version)
         return Error::make(Code::invalid_argument,
                            "the unique id has version %u, this library knows version %u: the ranks "

@@ -1,7 +1,9 @@
-// What one launch of a GPU kernel is told: plain memory, passed by value, the same for host and
-// device. A launch folds: of each tensor it reads the sources in order, combines them as a
-// reduction asks, and leaves the result in a sink. Encoding is a fold of one source into a chunk,
-// decoding one of a chunk into values. Knows no kernels.
+// The argument of one GPU kernel launch: plain data, passed by value, identical on host and device.
+// KernelLauncher fills batches and the kernels read them.
+//
+// A launch folds: for each tensor the kernel reads the sources in order, combines them with the
+// reduction operation and writes the result to a sink. Encoding folds one source of values into a
+// chunk. Decoding folds one chunk into values.
 #pragma once
 
 #include "base/types.hpp"
@@ -14,8 +16,8 @@
 
 namespace qccl {
 
-// The sections of a chunk's payload, in their order; those of topk, which has none of the others,
-// take the first places. Where nothing is raw, that is the payload's end.
+// The sections of a chunk's payload, in payload order. topk has none of the other codecs' sections,
+// so its own sections use the first numbers. If no value is raw, `raw` is the payload's end.
 enum class ChunkPart : uint8_t {
     plane8,
     plane4,
@@ -31,35 +33,35 @@ enum class ChunkPart : uint8_t {
 };
 inline constexpr size_t chunk_parts = 8;
 
-// Values in memory, or those of a chunk that have codes, from `begin` on.
+// Values in memory, or the coded values of a chunk, starting at `begin`.
 struct Operand {
-    CodecId codec = CodecId::none; // of codes; none: plain values, one after the other
-    // Of a code. Of topk's scratch memory: which of several like launches reads it.
+    CodecId codec = CodecId::none; // codes: their codec; none: contiguous plain values
+    // Bits of a code. topk's scratch memory: number that tells launches of the same kernel apart.
     uint8_t bits = 0;
-    // Plain: what becomes of values beyond the type's largest, as a cast codec has it.
+    // Plain sink: values beyond the type's largest value saturate, as a cast codec requires.
     bool saturates = false;
-    // Sink: the scales are there already; else the launch makes them.
+    // Sink: the scales are already in the payload; otherwise this launch computes them.
     bool is_measured = false;
-    bool is_stochastic = false;        // sink
-    bool rounds_up = false;            // sink: scales of small floats, so that no value saturates
-    DataType type = DataType::float32; // plain: of the values
-    uint32_t bucket = 0;               // values that share a scale; 0: all
-    uint32_t clip = 0;                 // sink, terngrad: thousandths of the deviation
-    std::array<uint8_t, chunk_parts> gap{};      // sink: bytes before each section that become zero
-    std::byte *at = nullptr;                     // plain: the first value; else the chunk's payload
-    uint64_t coded = 0;                          // codes: values of the chunk that have them
-    uint64_t kept = 0;                           // topk: of those
-    uint64_t begin = 0;                          // codes: place of the first value in its chunk
-    std::array<uint64_t, chunk_parts> section{}; // codes: where each starts in the payload
+    bool is_stochastic = false; // sink: rounds with noise
+    bool rounds_up = false; // sink: rounds scales of small floats up, so that no value saturates
+    DataType type = DataType::float32; // plain: type of the values
+    uint32_t bucket = 0;               // values that share a scale; 0: all values
+    uint32_t clip = 0; // sink, terngrad: clip limit, in thousandths of the deviation
+    std::array<uint8_t, chunk_parts> gap{}; // sink: bytes to zero before each section
+    std::byte *at = nullptr;                // plain: the first value; otherwise the chunk's payload
+    uint64_t coded = 0;                     // codes: number of the chunk's values that have codes
+    uint64_t kept = 0;                      // topk: number of those that the chunk keeps
+    uint64_t begin = 0;                     // codes: index of the first value in its chunk
+    std::array<uint64_t, chunk_parts> section{}; // codes: offset of each section in the payload
 };
 
 struct Tensor {
-    uint32_t first_source = 0, sources = 0; // in Batch::operands; the sink lies before them
+    uint32_t first_source = 0, sources = 0; // in Batch::operand; the sink lies before the sources
     uint64_t count = 0;                     // values
-    Noise noise; // first_index: of the tensor's first value, not of its chunk's
+    Noise noise; // first_index is that of the tensor's first value, not of its chunk's
 };
 
-// Of every launch; 4096 values are one turn of a block.
+// Threads per block of every launch, and the values that a block folds in one turn.
 inline constexpr unsigned block_threads = 256;
 inline constexpr uint64_t block_values = 4096;
 
@@ -68,16 +70,17 @@ struct Batch {
 
     uint32_t tensors = 0;
     RedOp op = RedOp::sum;
-    uint32_t divisor = 1; // of the result, as avg asks
-    // The number of the call where it changes between replays of one launch: added to the noise's.
+    uint32_t divisor = 1; // divides the result, for avg
+    // Device memory with a call number that changes between replays of one launch. The kernel adds
+    // it to the noise's call number. Null: nothing is added.
     const uint64_t *call = nullptr;
-    // Where it is given, the launch does nothing unless the word of the device's memory is this.
+    // If set, the launch does nothing unless this word of device memory equals `awaited`.
     const uint64_t *awaited_word = nullptr;
     uint64_t awaited = 0;
     std::array<Tensor, most_tensors> tensor{};
     std::array<Operand, most_operands> operand{};
 };
-// What every driver passes to a kernel by value.
+// Every driver passes this many bytes to a kernel by value.
 static_assert(sizeof(Batch) <= 4096);
 
 } // namespace qccl

@@ -1,8 +1,9 @@
-// The kernels that GPUs run, for whichever compiler reads this: each is one fold, or the measuring
-// ahead of one, or a step of topk.
+// Defines all GPU kernels. The compilers of all GPU vendors and, for the emulated GPU, the CPU's
+// compiler read this file. Each kernel is a fold, the measuring before a fold, a step of topk or
+// the barrier between GPUs.
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/gpu_means.hpp"
-#include "kernels/gpu_meeting.hpp"
+#include "kernels/gpu_barrier.hpp"
 #include "kernels/gpu_ternary.hpp"
 #include "kernels/gpu_topk.hpp"
 
@@ -15,11 +16,12 @@ namespace qccl::QCCL_GPU {
         body;                                                                                      \
     }
 #define QCCL_FOLD(name, T) QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, fold<T>(batch))
-#define QCCL_FOLD_CODED(name, Form, T)                                                             \
-    QCCL_DEFINE(name, 1, (fold_coded<Form<T>, T, Sources::any>(batch)))
-#define QCCL_ENCODE(name, Form, T)                                                                 \
-    QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1, (fold_coded<Form<T>, T, Sources::one_plain>(batch)))
-#define QCCL_MEASURE(name, Form, T) QCCL_DEFINE(name, 2, (measure<Form<T>, T>(batch)))
+#define QCCL_FOLD_CODED(name, CodecTraits, T)                                                      \
+    QCCL_DEFINE(name, 1, (fold_coded<CodecTraits<T>, T, Sources::any>(batch)))
+#define QCCL_ENCODE(name, CodecTraits, T)                                                          \
+    QCCL_DEFINE(name, sizeof(T) < 8 ? 2 : 1,                                                       \
+                (fold_coded<CodecTraits<T>, T, Sources::one_plain>(batch)))
+#define QCCL_MEASURE(name, CodecTraits, T) QCCL_DEFINE(name, 2, (measure<CodecTraits<T>, T>(batch)))
 
 QCCL_FOLD(fold_int8, int8_t)
 QCCL_FOLD(fold_uint8, uint8_t)
@@ -58,7 +60,7 @@ QCCL_MEASURE(measure_nvfp4_float, Nvfp4Form, float)
 QCCL_MEASURE(measure_nvfp4_double, Nvfp4Form, double)
 QCCL_DEFINE(measure_onebit_float, 2, measure_means<float>(batch))
 QCCL_DEFINE(measure_onebit_double, 2, measure_means<double>(batch))
-// Most of a step's time goes to waiting for memory: many blocks share a multiprocessor.
+// A step of topk mostly waits for memory, so many blocks share a multiprocessor.
 #define QCCL_TOPK(step)                                                                            \
     QCCL_DEFINE(topk_##step##_float, 4, topk_##step<float>(batch))                                 \
     QCCL_DEFINE(topk_##step##_double, 2, topk_##step<double>(batch))

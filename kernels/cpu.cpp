@@ -1,4 +1,5 @@
-// Which tiers this machine runs, and the best of them. Knows no arithmetic.
+// Lists the kernel tiers that this machine runs and selects the best of them. The C API, the
+// devices and the tests call these functions. Any thread may call; no call blocks.
 #include "kernels/cpu.hpp"
 
 #include <array>
@@ -6,7 +7,7 @@
 namespace qccl {
 namespace {
 
-// In the order of Tier, so that the last one that a mask allows is the best.
+// In the order of Tier, so that the last tier that a mask allows is the best one.
 struct Available {
     std::array<const Kernels *, tier_names.size()> kernels{};
     size_t count = 0;

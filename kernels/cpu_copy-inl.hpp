@@ -1,5 +1,5 @@
-// copy: bits between equal types, one rounding between a type and its accumulator's; and the stores
-// that bypass the cache. Included once per target.
+// Copies values: bits between equal types, and one rounding between a type and its accumulator's
+// type. Also provides the stores that bypass the cache. Compiled once per target.
 #if defined(QCCL_CPU_COPY_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_COPY_INL
 #undef QCCL_CPU_COPY_INL
@@ -18,8 +18,8 @@ namespace qccl::HWY_NAMESPACE {
 
 inline constexpr size_t cache_line = 64;
 
-// Full cache lines go to memory at once, what lies before and behind them the ordinary way. The
-// caller fences once at the end (hwy::FlushStream).
+// Copies `bytes` bytes. Full cache lines bypass the cache; the bytes before and behind them are
+// stored normally. The caller must call hwy::FlushStream once at the end.
 inline void stream_bytes(std::byte *dst, const std::byte *src, size_t bytes) {
     const size_t misaligned = reinterpret_cast<uintptr_t>(dst) % cache_line;
     const size_t head = std::min(bytes, (cache_line - misaligned) % cache_line);
@@ -34,7 +34,8 @@ inline void stream_bytes(std::byte *dst, const std::byte *src, size_t bytes) {
     std::memcpy(dst + lines_end, src + lines_end, bytes - lines_end);
 }
 
-// Values that `fill(first, count, dst)` computes, a tile at a time through the first-level cache.
+// Stores the `count` values that `fill(first, count, dst)` computes. Each tile is computed in the
+// first-level cache and then stored past the cache.
 inline constexpr size_t stream_tile = 1024;
 template <class T, class Fill>
 HWY_INLINE void stream_tiles(T *dst, size_t count, const Fill &fill) {
@@ -66,7 +67,7 @@ void convert(void *dst, const void *src, size_t count, bool streams) {
         fill(0, count, to);
 }
 
-// Between fp32 and another format: one of `in` and `out` is float32.
+// Converts between fp32 and F: one of the two types is always float32.
 template <class F>
 void convert_float(DataType out, void *dst, const void *src, size_t count, bool streams) {
     if (out == DataType::float32)

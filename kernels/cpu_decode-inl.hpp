@@ -1,5 +1,5 @@
-// Decoding `int`, `minmax`, the MX codecs and `nvfp4` in fp32: codes and scales to values that are
-// stored, or added at once. Included once per target.
+// Decodes `int`, `minmax`, the MX codecs and `nvfp4` in fp32: computes values from codes and scales
+// and either stores them or adds them to the destination. Compiled once per target.
 #if defined(QCCL_CPU_DECODE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_DECODE_INL
 #undef QCCL_CPU_DECODE_INL
@@ -12,11 +12,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// How codes lie where they are read: in bytes, two to a byte as in the plane of 4 bits, or of more
-// than 8 bits in two places.
+// How codes lie in the memory that they are read from: one byte per code, two codes per byte as in
+// the 4-bit plane, or two places for codes of more than 8 bits.
 enum class Packing : uint8_t { bytes, nibbles, split };
 
-// Signed codes of more than 8 bits: their low bytes, and what lies above them in signed bytes.
+// Signed codes of more than 8 bits: their low bytes, and the bits above as signed bytes.
 struct SplitCodes {
     const uint8_t *low, *high;
 
@@ -26,18 +26,18 @@ struct SplitCodes {
 template <Packing packing>
 using CodesAt = std::conditional_t<packing == Packing::split, SplitCodes, const uint8_t *>;
 
-// Bytes from one group's codes to the next one's.
+// Returns the bytes between the codes of one group and those of the next.
 constexpr size_t group_piece(Packing packing) {
     return packing == Packing::nibbles ? group_values / 2 : group_values;
 }
 
-// lanes() of them.
+// Reads lanes() bytes as 32-bit integers.
 template <class Byte> HWY_INLINE IntVector read_bytes(const uint8_t *from) {
     const hn::Rebind<Byte, Ints> bytes;
     return hn::PromoteTo(Ints(), hn::LoadU(bytes, reinterpret_cast<const Byte *>(from)));
 }
 
-// lanes() codes, and those of 16 values further on.
+// Reads lanes() codes into `low` and the lanes() codes that lie 16 values further on into `high`.
 template <Packing packing, class Byte>
 HWY_INLINE void read_codes(CodesAt<packing> codes, IntVector &low, IntVector &high) {
     if constexpr (packing == Packing::bytes) {
@@ -61,14 +61,15 @@ HWY_INLINE void read_codes(CodesAt<packing> codes, IntVector &low, IntVector &hi
     }
 }
 
-// The codes of a range, a tile at a time: in place with 8 and 4 bits, unpacked to bytes otherwise.
-// Of wider codes the low bytes stay in place.
+// Reads the codes of a range, one tile at a time. Codes of 8 and 4 bits are read in place, others
+// are unpacked to bytes. The low bytes of wider codes are read in place.
 class CodeReader {
 public:
     CodeReader(const ChunkRange &range, const Groups &groups, const std::byte *payload)
         : range_(range), groups_(groups), payload_(payload) {}
 
-    // The codes of `count` groups from g on, at most a tile.
+    // Returns the codes of `count` groups from group g on. `count` is at most one tile. The next
+    // call overwrites unpacked codes.
     template <Packing packing> HWY_INLINE CodesAt<packing> tile(size_t g, size_t count) {
         const auto *const bytes = reinterpret_cast<const uint8_t *>(payload_);
         const uint64_t first = groups_.first + g;
@@ -87,7 +88,7 @@ public:
     }
 
 private:
-    // What the planes below that of 8 bits hold.
+    // Unpacks the planes below the 8-bit plane into buffer_.
     HWY_INLINE void unpack(int bits, uint64_t first, size_t count) {
         const bool is_signed = range_.codec->id == CodecId::integer;
         const auto sign = static_cast<uint8_t>(is_signed ? 1 << (bits - 1) : 0);
@@ -100,7 +101,7 @@ private:
     HWY_ALIGN uint8_t buffer_[put_groups_most * group_values];
 };
 
-// What becomes of the values at `dst`.
+// Whether decoded values are stored at the destination or added to the values there.
 enum class Put : uint8_t { store, add };
 
 #if HWY_TARGET == HWY_AVX3
@@ -109,7 +110,7 @@ inline constexpr bool has_code_table = true;
 inline constexpr bool has_code_table = false;
 #endif
 
-// With 16 lanes a register holds what each of the 16 codes of 4 bits stands for.
+// With 16 lanes, one register holds the values of all 16 codes of 4 bits.
 template <Packing packing, class Scale>
 HWY_INLINE FloatVector code_table(FloatVector first, FloatVector second) {
     if constexpr (!has_code_table || packing != Packing::nibbles) return first; // unused
@@ -119,15 +120,14 @@ HWY_INLINE FloatVector code_table(FloatVector first, FloatVector second) {
     return Scale::value(hn::ConvertTo(Floats(), codes), first, second);
 }
 
-// The values of lanes() codes, and of those of 16 values further on.
+// Computes the values of lanes() codes, and of the lanes() codes that lie 16 values further on.
 template <Packing packing, class Scale>
 HWY_INLINE void read_values(FloatVector first, FloatVector second,
                             [[maybe_unused]] FloatVector table, CodesAt<packing> codes,
                             FloatVector &low, FloatVector &high) {
     const Ints di;
 #if HWY_TARGET == HWY_AVX3
-    if constexpr (packing ==
-                  Packing::nibbles) { // the permutation reads four bits of an index alone
+    if constexpr (packing == Packing::nibbles) { // the permutation uses only four bits of an index
         const hn::Rebind<uint8_t, Ints> bytes;
         const IntVector pair = hn::PromoteTo(di, hn::LoadU(bytes, codes));
         low = FloatVector{_mm512_permutexvar_ps(pair.raw, table.raw)};
@@ -141,9 +141,9 @@ HWY_INLINE void read_values(FloatVector first, FloatVector second,
     high = Scale::value(hn::ConvertTo(Floats(), high_code), first, second);
 }
 
-// Groups of one block. Sums are made canonical only where there was a NaN among them: `suspects`,
-// which gathers products of all that was stored, is NaN then, and rarely otherwise. Two of them, so
-// that one need not wait for the other.
+// Decodes groups of one block. Sums must be made canonical only if one of them is NaN. `suspects`
+// gathers products of all stored values: it is NaN if one of them is, and otherwise only rarely.
+// Two accumulators are used so that neither waits for the other.
 template <Put put, Packing packing, class Scale>
 HWY_INLINE void put_groups(const float *scale, CodesAt<packing> codes, size_t groups, float *dst,
                            FloatVector &suspects_a, FloatVector &suspects_b) {
@@ -166,7 +166,7 @@ HWY_INLINE void put_groups(const float *scale, CodesAt<packing> codes, size_t gr
         if constexpr (put == Put::add) {
             y = hn::Add(hn::LoadU(d, to), y);
             y_high = hn::Add(hn::LoadU(d, to + half), y_high);
-            suspects = hn::MulAdd(y, y_high, suspects); // defines no bytes
+            suspects = hn::MulAdd(y, y_high, suspects); // no stored byte depends on this
         }
         hn::StoreU(y, d, to);
         hn::StoreU(y_high, d, to + half);
@@ -202,7 +202,7 @@ HWY_INLINE void put_tile(Scales<Scale> &scales, bool are_single, CodesAt<packing
     }
 }
 
-// The values of the range's groups from `first` on, `count` values.
+// Decodes `count` values of the range, from its group `first` on.
 template <Put put, Packing packing, class Scale>
 void put_packed(const ChunkRange &range, const Groups &groups, const std::byte *payload,
                 size_t first, size_t count, float *dst) {
@@ -296,7 +296,7 @@ inline void decode_add_codes(const ChunkRange &range, RedOp op, const Groups &gr
     if (type == DataType::float32 && (op == RedOp::sum || op == RedOp::avg))
         return put_values<Put::add>(range, groups, payload, 0, groups.values,
                                     static_cast<float *>(accumulator));
-    alignas(cache_line) std::byte values[tile_values * sizeof(double)]; // of `type`
+    alignas(cache_line) std::byte values[tile_values * sizeof(double)]; // values of `type`
     for (size_t i = 0; i < groups.values; i += tile_values) {
         ChunkRange part = range;
         part.begin += i;

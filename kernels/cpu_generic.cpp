@@ -1,8 +1,9 @@
-// The tier for processors that Highway has no vectors for: the same source on vectors of 128 bits
-// that it emulates with plain C++.
+// The kernel tier for processors without a vector unit that Highway supports. This file compiles
+// the common source on 128-bit vectors that Highway emulates in plain C++.
 
-// GCC before 12.3 turns some emulated vectors into wrong code where it vectorises them again
-// (its bug 106322), so this file is built with -fno-tree-vectorize and the check is overruled.
+// GCC before 12.3 generates wrong code for some emulated vectors when it vectorises them again (GCC
+// bug 106322). This file is built with -fno-tree-vectorize, so Highway's check for that bug is
+// overruled here.
 #define HWY_BROKEN_EMU128 0
 #define HWY_COMPILE_ONLY_EMU128
 #include "kernels/cpu_tier-inl.hpp"

@@ -1,5 +1,5 @@
-// A group, 32 values that share a piece of every plane: where encoders read groups, their noise,
-// and where the codes go. Knows no scales. Included once per target.
+// A group is 32 values that share a piece of every plane. This file reads groups for the encoders,
+// draws their noise and stores their codes. Compiled once per target.
 #if defined(QCCL_CPU_GROUP_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_GROUP_INL
 #undef QCCL_CPU_GROUP_INL
@@ -16,20 +16,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// Groups whose codes or values are at hand at a time; they stay in the first-level cache.
+// Groups that are processed at a time; their codes or values stay in the first-level cache.
 inline constexpr size_t tile_groups = 16;
 inline constexpr size_t tile_values = tile_groups * group_values;
 
-// The part of a range that has codes, cut into groups. Blocks are whole groups here, save the last.
+// The part of a range that has codes, cut into groups. Every block is a whole number of groups
+// here, except the last one.
 struct Groups {
-    uint64_t first = 0; // number of the range's first group in the chunk
+    uint64_t first = 0; // index of the range's first group in the chunk
     size_t count = 0;   // groups
     size_t per_block = 1;
-    size_t values = 0; // of the range's elements, how many have codes
+    size_t values = 0; // elements of the range that have codes
 
     size_t blocks() const { return (count + per_block - 1) / per_block; }
     uint64_t first_block() const { return first / per_block; }
-    // Values of the last group; the others are full.
+    // Returns the number of values in the last group; the other groups are full.
     size_t last_values() const { return values - (count - 1) * group_values; }
 };
 
@@ -45,15 +46,15 @@ HWY_INLINE Groups groups_of(const ChunkRange &range) {
     return groups;
 }
 
-// The groups of a range as fp32, a tile at a time. Other formats, and a tile that the range does
-// not fill, pass through a buffer; there the last group is filled up with its first value and the
-// tile with that group, which changes no extreme.
+// Provides the groups of a range as fp32, one tile at a time. Other formats, and a tile that the
+// range does not fill, are converted into a buffer. The rest of that buffer repeats the first value
+// of the last group, which changes no extreme.
 class Source {
 public:
     Source(DataType in, const void *src, const Groups &groups)
         : src_(static_cast<const std::byte *>(src)), in_(in), values_(groups.values) {}
 
-    // The groups from g on; all of a tile may be read.
+    // Returns the groups from g on. The caller may read a whole tile.
     HWY_INLINE const float *tile(size_t g) {
         if (in_ == DataType::float32 && g * group_values + tile_values <= values_)
             return reinterpret_cast<const float *>(src_) + g * group_values;
@@ -76,7 +77,7 @@ private:
     HWY_ALIGN float buffer_[tile_values];
 };
 
-// The draws for a range, a tile at a time.
+// Provides the noise draws of a range, one tile at a time.
 class Draws {
 public:
     Draws(const ChunkRange &range, const Noise &noise)
@@ -91,29 +92,31 @@ public:
 
 private:
     Noise noise_;
-    uint64_t index_; // of the range's first element
-    // One block more than a tile where it starts in the midst of one, rounded up to full vectors.
+    uint64_t index_; // index of the range's first element in the caller's tensor
+    // A tile needs one generator block more if it starts within a block. Rounded up to full
+    // vectors.
     HWY_ALIGN uint16_t buffer_[tile_values + 8 * philox_draws];
 };
 
-// Where codes go, a tile at a time: in place with 8 bits, through bytes into the planes otherwise.
-// Of wider codes the low bytes go in place and what lies above them through bytes.
+// Stores codes, one tile at a time. 8-bit codes are stored in place, narrower codes go through
+// bytes into the planes. The low bytes of wider codes are stored in place and the bits above go
+// through bytes.
 class Codes {
 public:
     Codes(const ChunkRange &range, const Groups &groups, std::byte *payload)
         : range_(range), groups_(groups), payload_(payload) {}
 
     HWY_INLINE uint8_t *tile(size_t g) { return range_.codec->bits >= 8 ? in_place(g) : buffer_; }
-    // Of codes of more than 8 bits, what lies above the low bytes that tile() has.
+    // Codes of more than 8 bits: bytes for the bits above the low bytes that tile() returns.
     HWY_INLINE uint8_t *high_bytes() { return buffer_; }
-    // Takes the `count` groups that tile(g) holds now. What the last group of all holds behind its
-    // values becomes 0.
+    // Packs the `count` groups that the caller has written to tile(g). Codes behind the last value
+    // of the range's last group become 0.
     HWY_INLINE void take(size_t g, size_t count) {
         if (g + count == groups_.count) {
             clear_rest(tile(g), count);
             if (range_.codec->bits > 8) clear_rest(buffer_, count);
         }
-        const int packed_bits = range_.codec->bits & 7; // those that the plane of 8 has not
+        const int packed_bits = range_.codec->bits & 7; // bits that are not in the 8-bit plane
         if (packed_bits != 0)
             pack_groups(buffer_, count, packed_bits, *range_.layout, groups_.first + g, payload_);
     }
@@ -135,7 +138,7 @@ private:
     HWY_ALIGN uint8_t buffer_[tile_values];
 };
 
-// Each number as often as a block has values.
+// Writes each of `count` numbers `block` times.
 template <size_t block> HWY_INLINE void spread(const float *numbers, size_t count, float *to) {
     const hn::CappedTag<float, block> d;
     for (size_t i = 0; i < count; i++)

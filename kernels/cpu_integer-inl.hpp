@@ -1,5 +1,5 @@
-// Encoding `int` of b bits: the extreme value of each block, the scales of many blocks at a time,
-// the codes. Included once per target.
+// Encodes `int` with b bits: finds the extreme value of each block, computes the scales of many
+// blocks at a time and rounds the values to codes. Compiled once per target.
 #if defined(QCCL_CPU_INTEGER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_INTEGER_INL
 #undef QCCL_CPU_INTEGER_INL
@@ -12,9 +12,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// A float as a number that orders by magnitude, the positive of two equal ones last: the
-// magnitude's bits above a bit that says "not negative". Infinities and NaN are above all finite
-// numbers.
+// Returns a key that orders floats by magnitude; of two equal magnitudes the positive float has the
+// larger key. The key is the magnitude's bits followed by a bit that is 1 for floats that are not
+// negative. Infinities and NaN are above all finite numbers.
 HWY_INLINE WordVector extreme_key(FloatVector v) {
     const Words dw;
     const WordVector bits = hn::BitCast(dw, v);
@@ -36,12 +36,13 @@ HWY_INLINE WordVector group_keys(const float *x) {
     return keys;
 }
 
-// The maximum of lanes that differ in bit `level` of their number; those with bit 0 are of `low`'s
-// vector then, the others of `high`'s.
+// Returns the maximum of each two lanes whose numbers differ in bit `level`. Lanes of the result
+// with that bit 0 come from `low`, the others from `high`.
 template <int level> HWY_INLINE WordVector merge_lanes(WordVector low, WordVector high) {
     const Words d;
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
-    // Blends run on more ports than shuffles: one shuffle here, two in ConcatEven and ConcatOdd.
+    // Blends run on more ports than shuffles. This needs one shuffle; ConcatEven and ConcatOdd need
+    // two.
     const hn::Repartition<uint64_t, Words> wide;
     if constexpr (level == 0) {
         return hn::Max(hn::OddEven(high, low), hn::Shuffle2301(hn::OddEven(low, high)));
@@ -56,14 +57,14 @@ template <int level> HWY_INLINE WordVector merge_lanes(WordVector low, WordVecto
         return hn::Max(hn::ConcatUpperLower(d, high, low), hn::ConcatLowerUpper(d, high, low));
     }
 #else
-    // Every level reads pairs of neighbours and halves the lanes of both vectors: the order of the
-    // results is the same in the end.
+    // Every level combines neighbouring lanes and halves the lanes of both vectors. After the last
+    // level the results are in the same order.
     return hn::Max(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
 #endif
 }
 
-// Lane i: the largest key of the i-th of 2^depth groups. Vectors are merged pair by pair, so that
-// the work per group does not grow with the vector.
+// Returns the largest key of the i-th of 2^depth groups in lane i. Vectors are merged pair by pair,
+// so that the work per group does not grow with the vector.
 template <int depth> HWY_INLINE WordVector keys_of_groups(const float *x) {
     if constexpr (depth == 0) {
         return group_keys(x);
@@ -95,18 +96,19 @@ HWY_INLINE uint32_t key_of_block(Source &source, size_t g, size_t end) {
     return hn::GetLane(hn::MaxOfLanes(Words(), keys));
 }
 
-// Keys and scales of a batch.
+// Keys and scales of a batch of blocks.
 template <size_t most_blocks> struct ScalesOf {
     static constexpr size_t most = most_blocks;
     HWY_ALIGN uint32_t keys[most] = {};
     HWY_ALIGN float inverse[most];
     HWY_ALIGN uint16_t wire[most];
-    uint64_t exceptional = 0; // bit per block whose scale is none of a plain normal number
+    uint64_t exceptional = 0; // bit per block that the reference must encode
 };
 using BlockScales = ScalesOf<max_lanes>;
 
-// s = -m / 2^(b-1), away from zero to bf16, and 1 / s. Not finite, subnormal or nearly overflowing
-// scales are left to the reference; a block of zeros has s = 0 and codes 0.
+// Computes s = -m / 2^(b-1), rounded away from zero to bf16, and 1 / s. The reference encodes
+// blocks whose scale is not finite, subnormal or close to overflow. A block of zeros has s = 0 and
+// codes 0.
 template <size_t most>
 HWY_INLINE void scale_blocks(ScalesOf<most> &blocks, size_t count, uint32_t bits) {
     const Words dw;
@@ -138,7 +140,7 @@ HWY_INLINE void scale_blocks(ScalesOf<most> &blocks, size_t count, uint32_t bits
     }
 }
 
-// The largest keys of a batch's blocks.
+// Finds the largest key of each block of a batch.
 HWY_INLINE void find_keys(Source &source, const Batch &batch, size_t per_block,
                           BlockScales &blocks) {
     if (per_block == 1) {

@@ -1,5 +1,5 @@
-// Encoding `minmax` of b bits in fp32: the extremes of each bucket, the units of several buckets at
-// a time, the codes. Included once per target.
+// Encodes `minmax` with b bits in fp32: finds the extremes of each bucket, computes the units of
+// several buckets at a time and rounds the values to codes. Compiled once per target.
 #if defined(QCCL_CPU_MINMAX_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_MINMAX_INL
 #undef QCCL_CPU_MINMAX_INL
@@ -12,17 +12,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// The buckets whose units are computed together. Floats are compared as integers, which is fast on
-// more ports, needs no look for NaN, and orders -0 under +0: as unsigned numbers negative floats
-// are above all others and ordered by magnitude.
+// Buckets whose units are computed together. Floats are compared as integers, which runs on more
+// ports, needs no check for NaN and orders -0 below +0. As unsigned numbers, negative floats are
+// above all others and are ordered by magnitude.
 struct BucketScales {
     static constexpr size_t most = max_lanes;
-    HWY_ALIGN int32_t greatest[most] = {}; // as signed numbers
-    HWY_ALIGN uint32_t highest[most] = {}; // as unsigned ones
+    HWY_ALIGN int32_t greatest[most] = {}; // largest, compared as signed numbers
+    HWY_ALIGN uint32_t highest[most] = {}; // largest, compared as unsigned numbers
     HWY_ALIGN uint32_t lowest[most] = {};
     HWY_ALIGN float inverse[most];
-    HWY_ALIGN float wire[2 * most]; // minimum and unit of each
-    uint32_t exceptional = 0;       // bit per bucket for the reference
+    HWY_ALIGN float wire[2 * most]; // minimum and unit of each bucket
+    uint32_t exceptional = 0;       // bit per bucket that the reference must encode
 };
 
 HWY_INLINE void find_extremes(Source &source, size_t begin, size_t end, size_t bucket,
@@ -50,8 +50,8 @@ HWY_INLINE void find_extremes(Source &source, size_t begin, size_t end, size_t b
     buckets.lowest[bucket] = hn::GetLane(hn::MinOfLanes(dw, lowest));
 }
 
-// Buckets whose range overflows or that are not finite are left to the reference. A unit under the
-// smallest normal number is 0, and so are the codes then.
+// Computes the units of `count` buckets. The reference encodes buckets that are not finite or whose
+// range overflows. A unit below the smallest normal number becomes 0, and all codes are 0 then.
 HWY_INLINE void scale_buckets(BucketScales &buckets, size_t count, uint32_t bits) {
     const Floats d;
     const Ints di;
@@ -76,7 +76,7 @@ HWY_INLINE void scale_buckets(BucketScales &buckets, size_t count, uint32_t bits
         hn::Store(hn::IfThenElseZero(is_normal, inverse), d, buckets.inverse + i);
         hn::StoreInterleaved2(hn::Add(low, hn::Zero(d)), hn::IfThenElseZero(is_normal, unit), d,
                               buckets.wire + 2 * i);
-        // Of extremes that are not finite, neither is the range.
+        // If an extreme is not finite, the range is not finite either.
         uint8_t mask[8] = {};
         hn::StoreMaskBits(d, hn::Not(hn::IsFinite(range)), mask);
         buckets.exceptional |= static_cast<uint32_t>(mask[0] | mask[1] << 8) << i;

@@ -1,5 +1,5 @@
-// Encoding the MX codecs: the largest magnitude of each block, which is a group, and its values
-// onto the grid of small floats. Included once per target.
+// Encodes the MX codecs: finds the largest magnitude of each block, which is a group, and rounds
+// the block's values to the grid of small floats. Compiled once per target.
 #if defined(QCCL_CPU_MX_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_MX_INL
 #undef QCCL_CPU_MX_INL
@@ -17,7 +17,7 @@ HWY_INLINE WordVector magnitude_of(FloatVector v) {
     return hn::And(hn::BitCast(Words(), v), hn::Set(Words(), 0x7FFFFFFFU));
 }
 
-// Pattern of the largest magnitude of `count` values.
+// Returns the bit pattern of the largest magnitude of `count` values.
 template <size_t count> HWY_INLINE uint32_t largest_pattern(const float *x) {
     const Words d;
     WordVector largest = magnitude_of(hn::LoadU(Floats(), x));
@@ -26,7 +26,7 @@ template <size_t count> HWY_INLINE uint32_t largest_pattern(const float *x) {
     return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
-// element_code() of lanes() values.
+// element_code() of mx_element.hpp for lanes() values.
 template <class F, bool is_drawn>
 HWY_INLINE IntVector element_codes(FloatVector v, [[maybe_unused]] const uint16_t *draws) {
     const Words d;

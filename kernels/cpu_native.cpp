@@ -1,13 +1,13 @@
-// The tiers of this architecture's vector units: the source is compiled once for each, and what the
-// processor lacks is left out at run time.
+// The kernel tiers of this architecture's vector units. Highway compiles the common source once per
+// target; at run time native_kernels() leaves out the targets that the processor does not support.
 
-// Tiers that would give nothing over those below them, at the price of compile time.
+// These targets gain nothing over the tiers below them and would cost compile time.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE_256 | HWY_SVE2 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu_native.cpp"
 #include <hwy/foreach_target.h>
 
-// The emulated fallback is cpu_generic.cpp's.
+// cpu_generic.cpp compiles the emulated fallback.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #include "kernels/cpu_tier-inl.hpp"
 #endif
@@ -27,8 +27,8 @@
 namespace qccl {
 namespace {
 
-// Highway's own detection lies in a shared library, which the kernels do without. The lists are the
-// extensions that its targets let the compiler use.
+// Highway's own detection is in its shared library, which the kernels do not link. The functions
+// below test the extensions that Highway's targets allow the compiler to use.
 #if defined(__x86_64__)
 bool has_sse4() {
     return __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") &&
@@ -36,7 +36,7 @@ bool has_sse4() {
            __builtin_cpu_supports("aes");
 }
 bool has_avx2() {
-    unsigned a = 0, b = 0, c = 0, d = 0; // compilers differ in whether they can be asked for F16C
+    unsigned a = 0, b = 0, c = 0, d = 0; // not every compiler can be asked for F16C
     const bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
     return has_sse4() && has_f16c && __builtin_cpu_supports("avx") &&
            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&

@@ -1,7 +1,6 @@
-// Plain values in vectors: every float format is loaded as fp32 and stored from it with one
-// rounding, as number.hpp defines it. Highway's own casts to 16 bits truncate on some targets and
-// no target's write the canonical NaN, hence integer arithmetic. Included once per target; knows no
-// codecs.
+// Plain values in vectors: loads every float format as fp32 and stores it from fp32 with one
+// rounding, as number.hpp defines it. The code uses integer arithmetic because Highway's casts to
+// 16 bits truncate on some targets and write the canonical NaN on none. Compiled once per target.
 #if defined(QCCL_CPU_NUMBER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_NUMBER_INL
 #undef QCCL_CPU_NUMBER_INL
@@ -45,8 +44,8 @@ template <class V> HWY_INLINE V canonical_vector(V v) {
     return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
-// In a register, and nothing that GCC sees through: it would load a value again for each of its
-// uses, and turn a comparison with a constant into two instructions.
+// Keeps v in a register and hides its origin from GCC. GCC would otherwise load the value again for
+// each use, and turn a comparison with a constant into two instructions.
 template <class V> HWY_INLINE V in_register(V v) {
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
     asm("" : "+v"(v.raw));
@@ -54,7 +53,7 @@ template <class V> HWY_INLINE V in_register(V v) {
     return v;
 }
 
-// The lanes of `v` that are more than `bound`; both under 2^31, where signed compares serve.
+// Returns the lanes of `v` that are above `bound`. Both are below 2^31, so signed comparisons work.
 HWY_INLINE hn::Mask<Floats> exceeds(WordVector v, uint32_t bound) {
     const Ints di;
     const auto mask = hn::Gt(hn::BitCast(di, v), hn::Set(di, static_cast<int32_t>(bound)));
@@ -64,7 +63,7 @@ HWY_INLINE WordVector choose(hn::Mask<Floats> mask, WordVector yes, WordVector n
     return hn::IfThenElse(hn::RebindMask(Words(), mask), yes, no);
 }
 
-// widen() of number.hpp: exact, NaN canonical.
+// widen() of number.hpp: exact; NaN becomes canonical.
 template <class F> HWY_INLINE FloatVector widen_vector(WordVector v) {
     const Words dw;
     const Floats df;
@@ -90,7 +89,7 @@ template <> HWY_INLINE FloatVector widen_vector<Bfloat>(WordVector v) {
     return canonical_vector(hn::BitCast(Floats(), hn::ShiftLeft<16>(v)));
 }
 
-// narrow() of number.hpp for fp32: one rounding to nearest even, NaN canonical.
+// narrow() of number.hpp for fp32: one rounding to nearest even; NaN becomes canonical.
 template <class F, Overflow overflow = F::stored>
 HWY_INLINE WordVector narrow_vector(FloatVector v) {
     const Words dw;
@@ -99,12 +98,14 @@ HWY_INLINE WordVector narrow_vector(FloatVector v) {
     constexpr uint32_t rebias = static_cast<uint32_t>(127 - bias) << 23;
     const WordVector bits = hn::BitCast(dw, v);
     const WordVector magnitude = hn::And(bits, hn::Set(dw, float_infinity | (float_infinity - 1)));
-    // Half of the last place less one, and one more where that place is odd: ties go to even.
+    // Adds half of the last place minus one, and one more if the last place is odd: ties go to
+    // even.
     const WordVector odd = hn::And(hn::ShiftRight<shift>(magnitude), hn::Set(dw, 1));
     const WordVector bump = hn::Add(odd, hn::Set(dw, (1U << (shift - 1)) - 1 - rebias));
     WordVector encoded = hn::ShiftRight<shift>(hn::Add(magnitude, bump));
     if constexpr (rebias != 0) {
-        // A float whose last place is the smallest subnormal: the sum rounds to that grid.
+        // The last place of `grid` is the smallest subnormal, so the addition rounds to multiples
+        // of it.
         constexpr uint32_t grid = static_cast<uint32_t>(128 - bias + shift) << 23;
         const FloatVector on_grid = hn::Add(hn::BitCast(df, magnitude), float_vector(grid));
         const WordVector subnormal = hn::Sub(hn::BitCast(dw, on_grid), hn::Set(dw, grid));
@@ -119,7 +120,8 @@ HWY_INLINE WordVector narrow_vector(FloatVector v) {
     return choose(exceeds(magnitude, last_number), hn::Set(dw, F::nan), encoded);
 }
 
-// lanes() values of a format; doubles are rounded once, NaN is canonical in all but fp32 itself.
+// Loads lanes() values of a format. Doubles are rounded once. NaN becomes canonical in all formats
+// but fp32 itself.
 template <class F> HWY_INLINE FloatVector load(const Storage<F> *src) {
     if constexpr (std::is_same_v<F, float>) {
         return hn::LoadU(Floats(), src);

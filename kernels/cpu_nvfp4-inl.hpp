@@ -1,5 +1,5 @@
-// Encoding `nvfp4`: the base of each bucket from its largest magnitude, then scales and codes of
-// the two blocks of each group. Included once per target.
+// Encodes `nvfp4`: computes the base of each bucket from its largest magnitude, then the scales and
+// codes of the two blocks of each group. Compiled once per target.
 #if defined(QCCL_CPU_NVFP4_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_NVFP4_INL
 #undef QCCL_CPU_NVFP4_INL
@@ -15,7 +15,7 @@ namespace qccl::HWY_NAMESPACE {
 
 static_assert(group_values == 2 * nvfp4_block_values);
 
-// The groups of a tile; the last of all is filled up with zeros, which change no magnitude.
+// The groups of a tile. The range's last group is padded with zeros, which change no magnitude.
 class TileGroups {
 public:
     TileGroups(Source &source, const Groups &groups, size_t g)

@@ -1,5 +1,5 @@
-// The noise of stochastic rounding, many blocks of the generator at a time: philox.hpp in vectors.
-// Included once per target.
+// The noise of stochastic rounding in vectors: computes many blocks of the generator in philox.hpp
+// at a time. Compiled once per target.
 #if defined(QCCL_CPU_PHILOX_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_PHILOX_INL
 #undef QCCL_CPU_PHILOX_INL
@@ -19,8 +19,8 @@ namespace qccl::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A block of the generator per 64-bit lane. Each word of its state sits in the low half of a lane;
-// products leave garbage in the high half, which the next product does not read.
+// Each 64-bit lane computes one block of the generator. Each word of its state is in the low half
+// of a lane. Products leave garbage in the high half, which the next product does not read.
 using Blocks = hn::CappedTag<uint64_t, 8>;
 using BlockVector = hn::Vec<Blocks>;
 
@@ -29,7 +29,8 @@ HWY_INLINE BlockVector product(BlockVector word, BlockVector multiplier) {
     return hn::MulEven(hn::BitCast(halves, word), hn::BitCast(halves, multiplier));
 }
 
-// The draws of `count` blocks from `block` on, eight to a block; writes whole vectors of blocks.
+// Writes the draws of `count` generator blocks from `block` on, eight draws per block. The function
+// writes whole vectors of blocks, also behind the last block.
 HWY_INLINE void fill_draws(const Noise &noise, uint64_t block, size_t count, uint16_t *draws) {
     const Blocks d;
     const BlockVector low_half = hn::Set(d, 0xFFFFFFFFU);

@@ -1,5 +1,5 @@
-// Codes of under 8 bits between one byte per value and the planes of WIRE.md, 32 values (a group)
-// at a time. Knows no values and no scales. Included once per target.
+// Converts codes of fewer than 8 bits between one byte per value and the planes of WIRE.md, 32
+// values (a group) at a time. Compiled once per target.
 #if defined(QCCL_CPU_PLANES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_PLANES_INL
 #undef QCCL_CPU_PLANES_INL
@@ -20,11 +20,12 @@ namespace qccl::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Whole 128-bit vectors: half a group of bytes on every target.
+// A 128-bit vector is half a group of bytes on every target.
 using HalfGroup = hn::CappedTag<uint8_t, group_values / 2>;
 using Quarter = hn::CappedTag<uint8_t, group_values / 4>;
 
-// A code is split from its low bits up: where the bits of the planes of 2 and 1 start.
+// A code is split over the planes from its low bits up. These functions return the first bit of the
+// code that the planes of 2 and 1 bits hold.
 constexpr int plane2_shift(int bits) { return bits & 4; }
 constexpr int plane1_shift(int bits) { return bits & 6; }
 
@@ -36,7 +37,8 @@ template <int shift> HWY_INLINE hn::Vec<HalfGroup> field(hn::Vec<HalfGroup> code
         return hn::And(hn::ShiftRight<shift>(codes), hn::Set(d, mask));
 }
 
-// `codes` holds a group, one code in the low bits of each byte; whatever lies above is dropped.
+// Packs a group into its planes. `codes` has one code in the low bits of each byte; bits above the
+// code are dropped.
 template <int bits>
 HWY_INLINE void pack_group(const uint8_t *codes, uint8_t *plane4, uint8_t *plane2,
                            uint8_t *plane1) {
@@ -61,7 +63,7 @@ HWY_INLINE void pack_group(const uint8_t *codes, uint8_t *plane4, uint8_t *plane
     }
 }
 
-// The inverse. `sign` is the bit that a signed code extends, or 0.
+// The inverse of pack_group. `sign` is the sign bit that a signed code extends, or 0.
 template <int bits>
 HWY_INLINE void unpack_group(uint8_t sign, const uint8_t *plane4, const uint8_t *plane2,
                              const uint8_t *plane1, uint8_t *codes) {
@@ -99,7 +101,7 @@ HWY_INLINE void unpack_group(uint8_t sign, const uint8_t *plane4, const uint8_t 
     hn::StoreU(hn::Sub(hn::Xor(high, flip), flip), d, codes + group_values / 2);
 }
 
-// Calls f(std::integral_constant<int, bits>): `bits` of 1 to 7 becomes a constant.
+// Calls f(std::integral_constant<int, bits>()), so that `bits`, 1 to 7, becomes a constant.
 template <class Function> HWY_INLINE void with_constant(int bits, const Function &f) {
     switch (bits) {
     case 1: return f(std::integral_constant<int, 1>());

@@ -1,6 +1,6 @@
-// Encoding in blocks, as far as `int` and `minmax` share it: batches of blocks whose scales are
-// computed together, values times reciprocals to codes, exceptions to the reference. Included once
-// per target.
+// The part of block encoding that `int` and `minmax` share: batches of blocks whose scales are
+// computed together, values times reciprocals rounded to codes, and exceptional blocks that the
+// reference encodes. Compiled once per target.
 #if defined(QCCL_CPU_QUANTISE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_QUANTISE_INL
 #undef QCCL_CPU_QUANTISE_INL
@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// Nearest, ties to even. No number here is beyond 2^22, so that x86 needs no repair of overflow,
-// and an addition rounds where there is no instruction for it: the sum's last place is 1.
+// Rounds to nearest, ties to even. No number here is beyond 2^22, so x86 needs no repair of
+// overflow. Targets without a rounding instruction add a number whose last place is 1.
 HWY_INLINE IntVector to_integers(FloatVector v) {
 #if HWY_TARGET == HWY_AVX3
     return IntVector{_mm512_cvtps_epi32(v.raw)};
@@ -34,9 +34,9 @@ HWY_INLINE IntVector to_integers(FloatVector v) {
 #endif
 }
 
-// Codes saturated to words of 16 bits, and words to bytes, are packed within blocks of 128 bits:
-// afterwards quads of bytes lie as the order in store_quads undoes. `vector(i)` gives lanes() codes
-// from value i on.
+// The pack instructions saturate codes to 16-bit words, and words to bytes, within blocks of 128
+// bits. This leaves groups of four bytes in an order that `order` in store_quads undoes.
+// `vector(i)` returns lanes() codes from value i on.
 #if HWY_TARGET == HWY_AVX3
 struct Words512 {
     __m512i first, second;
@@ -69,8 +69,8 @@ HWY_INLINE void store_quads(__m256i quads, uint8_t *dst) {
 }
 #endif
 
-// Stores codes saturated to Byte, a group or (where vectors hold half of one) two; `vector(i)`
-// gives lanes() codes from value i on.
+// Stores codes saturated to Byte: one group, or two if a vector holds half a group. `vector(i)`
+// returns lanes() codes from value i on.
 template <class Byte, size_t groups, class Vector>
 HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
     [[maybe_unused]] constexpr bool is_signed = std::is_signed_v<Byte>;
@@ -90,7 +90,7 @@ HWY_INLINE void store_bytes(const Vector &vector, uint8_t *dst) {
 #endif
 }
 
-// Stores codes of 9 to 16 bits in two places: their low bytes, and what lies above them in bytes.
+// Stores codes of 9 to 16 bits in two places: their low bytes, and the bits above as bytes.
 template <size_t groups, class Vector>
 HWY_INLINE void store_split(const Vector &vector, uint8_t *low, uint8_t *high) {
 #if HWY_TARGET == HWY_AVX3
@@ -120,7 +120,7 @@ HWY_INLINE void store_split(const Vector &vector, uint8_t *low, uint8_t *high) {
 #endif
 }
 
-// Codes are of type Code. `dst` and `high` are what Codes::tile and Codes::high_bytes give.
+// Stores codes of type Code. `dst` and `high` are the results of Codes::tile and Codes::high_bytes.
 template <class Code, size_t groups, class Vector>
 HWY_INLINE void store_codes(const Vector &vector, uint8_t *dst, [[maybe_unused]] uint8_t *high) {
     if constexpr (sizeof(Code) > 1)
@@ -134,17 +134,17 @@ inline constexpr size_t groups_at_once = 2;
 inline constexpr size_t groups_at_once = 1;
 #endif
 
-// lanes() draws as fp32 of [0, 1).
+// Returns lanes() draws as fp32 in [0, 1).
 HWY_INLINE FloatVector unit_noise(const uint16_t *draws) {
     const hn::Rebind<uint16_t, Floats> narrow;
     const IntVector k = hn::PromoteTo(Ints(), hn::LoadU(narrow, draws));
     return hn::Mul(hn::ConvertTo(Floats(), k), hn::Set(Floats(), 0x1p-16F));
 }
 
-// saturate: nearest, and storing as a byte is all the clamping that 8 bits need.
+// saturate: rounds to nearest; storing the code as a byte does all the clamping that 8 bits need.
 enum class CodeRounding : uint8_t { saturate, nearest, stochastic };
 
-// The codes of values that have been scaled.
+// Rounds scaled values to codes.
 template <CodeRounding rounding>
 HWY_INLINE IntVector to_codes(FloatVector v, FloatVector highest,
                               [[maybe_unused]] const uint16_t *draws) {
@@ -154,18 +154,18 @@ HWY_INLINE IntVector to_codes(FloatVector v, FloatVector highest,
     return to_integers(v);
 }
 
-// What turns the values of blocks into codes: q = round((x - offset) * inverse), at most `highest`.
-// That no code falls below the lowest follows from how scales are rounded.
+// Parameters that turn the values of blocks into codes: q = round((x - offset) * inverse), at most
+// `highest`. The rounding of the scales ensures that no code falls below the lowest.
 struct Quantiser {
-    const float *offsets = nullptr; // offset_stride floats per block; minmax alone has them
+    const float *offsets = nullptr; // offset_stride floats per block; only minmax has them
     const float *inverses = nullptr;
     float highest = 0;
 };
 inline constexpr size_t offset_stride = 2;
 
-// Steps through the blocks group by group.
+// Steps through the blocks of a batch group by group.
 struct BlockSteps {
-    size_t per_block, left, block = 0; // groups, groups, of the batch
+    size_t per_block, left, block = 0; // groups of a block; groups left; index in the batch
 
     explicit BlockSteps(size_t groups) : per_block(groups), left(groups) {}
     HWY_INLINE size_t next() {
@@ -178,7 +178,8 @@ struct BlockSteps {
     }
 };
 
-// The group at value `at` of a tile, of block a; or two groups, of the blocks a and b.
+// Encodes the group at value `at` of a tile with the scale of block a, or two groups with the
+// scales of blocks a and b.
 template <class Code, CodeRounding rounding, size_t groups>
 HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, FloatVector highest,
                                 const float *x, const uint16_t *draws, size_t at, uint8_t *dst,
@@ -201,12 +202,13 @@ HWY_INLINE void quantise_groups(const Quantiser &quantiser, size_t a, size_t b, 
     store_codes<Code, groups>(vector, dst + at, high + at);
 }
 
-// A batch: whole blocks of a range, from its first group on to behind its last.
+// A batch: `blocks` whole blocks of a range from `block` on, in its groups [begin, end).
 struct Batch {
     size_t block, blocks, begin, end;
 };
 
-// Code is what holds a code: int8_t of `int` up to 8 bits, int16_t beyond, uint8_t of `minmax`.
+// Encodes a batch. Code is the type that holds a code: int8_t for `int` up to 8 bits, int16_t
+// beyond, uint8_t for `minmax`.
 template <class Code, CodeRounding rounding>
 HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
                                const Quantiser &quantiser, const Batch &batch, size_t per_block) {
@@ -234,8 +236,9 @@ HWY_INLINE void quantise_batch(Source &source, Draws &draws, Codes &codes,
 }
 
 // Calls prepare(batch, scales), then quantise(batch, scales) for every batch. Preparing the next
-// batch before the codes of the last hides a division, but costs a third of the speed from memory:
-// there the values of one batch come in while the codes of the one before are computed as it is.
+// batch before the codes of the last one hides a division, but costs a third of the speed if values
+// come from memory: in the order used here the values of one batch load while the codes of the one
+// before are computed.
 template <class Scales, class Prepare, class Quantise>
 HWY_INLINE void for_each_batch(const Groups &groups, size_t batch_blocks, const Prepare &prepare,
                                const Quantise &quantise) {
@@ -253,7 +256,8 @@ HWY_INLINE void for_each_batch(const Groups &groups, size_t batch_blocks, const 
     }
 }
 
-// Encodes again what the fast path left out: a bit per block of the batch.
+// Encodes the blocks that the fast path has left out. `exceptional` has a bit per block of the
+// batch.
 inline void encode_by_reference(const ChunkRange &range, const Noise &noise, DataType in,
                                 const void *src, std::byte *payload, const Groups &groups,
                                 const Batch &batch, uint64_t exceptional) {

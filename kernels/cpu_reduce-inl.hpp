@@ -1,4 +1,4 @@
-// reduce and divide: accumulators op values, for every type. Included once per target.
+// Implements reduce (accumulator op value) and divide for every type. Compiled once per target.
 #if defined(QCCL_CPU_REDUCE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_REDUCE_INL
 #undef QCCL_CPU_REDUCE_INL
@@ -14,7 +14,7 @@ namespace qccl::HWY_NAMESPACE {
 
 using Doubles = hn::CappedTag<double, max_lanes>;
 
-// combine() of value.hpp for vectors: NaN canonical, -0 < +0.
+// combine() of value.hpp for vectors: NaN becomes canonical, -0 < +0.
 template <RedOp op, class V> HWY_INLINE V combine_vectors(V a, V b) {
     if constexpr (op == RedOp::sum)
         return canonical_vector(hn::Add(a, b));
@@ -25,7 +25,7 @@ template <RedOp op, class V> HWY_INLINE V combine_vectors(V a, V b) {
         const auto first = op == RedOp::max ? hn::Gt(a, b) : hn::Lt(a, b);
         const V equal = op == RedOp::max ? hn::And(a, b) : hn::Or(a, b);
         const V picked = hn::IfThenElse(hn::Eq(a, b), equal, hn::IfThenElse(first, a, b));
-        return canonical_vector(hn::IfThenElse(hn::IsNaN(a), a, picked)); // a NaN b is picked
+        return canonical_vector(hn::IfThenElse(hn::IsNaN(a), a, picked)); // `picked` keeps a NaN b
     }
 }
 
@@ -63,14 +63,14 @@ template <RedOp op, class F> void reduce_floats(void *accumulator, const void *s
                                        static_cast<const Storage<F> *>(src), count);
 }
 
-// Plain loops, which compilers turn into vectors: Highway has no products of 8 and 64 bits.
+// Plain loops, which compilers vectorise: Highway has no products of 8 and 64 bits.
 template <RedOp op, class T>
 void reduce_integers(void *accumulator, const void *src, size_t count) {
     for (size_t i = 0; i < count; i++)
         store_bits(accumulator, i, combine(op, load_bits<T>(accumulator, i), load_bits<T>(src, i)));
 }
 
-// The accumulator's type follows from the type of what enters it.
+// The type of the values determines the accumulator's type.
 template <RedOp op> void reduce_op(DataType in, void *accumulator, const void *src, size_t count) {
     switch (in) {
     case DataType::int8: return reduce_integers<op, int8_t>(accumulator, src, count);
@@ -93,7 +93,7 @@ inline void reduce(RedOp op, DataType, void *accumulator, DataType in, const voi
     switch (op) {
     case RedOp::sum:
     case RedOp::avg:
-        return reduce_op<RedOp::sum>(in, accumulator, src, count); // `divide` does the rest
+        return reduce_op<RedOp::sum>(in, accumulator, src, count); // `divide` divides afterwards
     case RedOp::prod: return reduce_op<RedOp::prod>(in, accumulator, src, count);
     case RedOp::max: return reduce_op<RedOp::max>(in, accumulator, src, count);
     case RedOp::min: return reduce_op<RedOp::min>(in, accumulator, src, count);

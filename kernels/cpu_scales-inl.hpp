@@ -1,5 +1,5 @@
-// Scales where decoders read them: what the numbers of a block make of a code, and the numbers of a
-// tile's blocks. Included once per target.
+// Scales as decoders read them: how the numbers of a block turn a code into a value, and the
+// numbers of a tile's blocks. Compiled once per target.
 #if defined(QCCL_CPU_SCALES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_SCALES_INL
 #undef QCCL_CPU_SCALES_INL
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// Groups decoded between two looks for NaN; their values stay in the first-level cache.
+// Groups decoded between two NaN checks; their values stay in the first-level cache.
 inline constexpr size_t put_groups_most = 64;
 
 // y = code * scale. A block has one number.
@@ -48,7 +48,7 @@ struct MinmaxScale {
     }
 };
 
-// y = code * scale, the code a small float, the scale a power of two.
+// y = code * scale, where the code is a small float and the scale is a power of two.
 template <class F> struct ElementScale {
     static constexpr bool is_of_halves = false, is_spread = false;
     using Byte = uint8_t;
@@ -63,7 +63,7 @@ template <class F> struct ElementScale {
     }
 };
 
-// A group has several blocks of `int`, and in `numbers` a factor for each value.
+// Several blocks of `int` share a group; `numbers` has a factor for each value.
 template <size_t block> struct SmallScales {
     static constexpr bool is_of_halves = false, is_spread = true;
     using Byte = int8_t;
@@ -71,7 +71,7 @@ template <size_t block> struct SmallScales {
     static HWY_INLINE FloatVector value(FloatVector code, FloatVector, FloatVector) { return code; }
 };
 
-// A group has the scales of its two blocks, which are applied to what `value` gives.
+// A group has the scales of its two blocks. The decoder multiplies the results of `value` by them.
 struct Nvfp4Scales {
     static constexpr bool is_of_halves = true, is_spread = false;
     using Byte = uint8_t;
@@ -81,8 +81,8 @@ struct Nvfp4Scales {
     }
 };
 
-// Which block a group is of, and the scales of a tile's blocks as floats: where a vector is filled
-// from memory, that costs no shuffle.
+// Finds the block of each group and holds the scales of a tile's blocks as floats: filling a vector
+// from memory costs no shuffle.
 template <class Scale> class Scales {
 public:
     Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
@@ -92,14 +92,16 @@ public:
           per_block_(groups.per_block), end_(range.layout->scale_count),
           wire_(payload + range.layout->scales) {}
 
-    // Before the first group of every tile, of so many.
+    // Loads the scales of the next tile, which has `groups` groups. Must be called before the
+    // tile's first group.
     HWY_INLINE void begin_tile(size_t groups) {
         const size_t count =
             std::min<uint64_t>(per_block_ == 1 ? groups : groups / 2 + 1, end_ - block_);
         Scale::load(wire_ + block_ * Scale::wire_bytes, count, numbers_);
         at_ = numbers_;
     }
-    // The next groups of one block, `most` of them at most; where their scale is.
+    // Returns the scale of the next groups, all of one block, and sets `groups` to their number,
+    // which is at most `most`.
     HWY_INLINE const float *next(size_t most, size_t &groups) {
         const float *const scale = at_;
         groups = std::min(most, left_);
@@ -111,7 +113,7 @@ public:
         }
         return scale;
     }
-    // The same for blocks of one group.
+    // The same as the other next() for blocks of one group.
     HWY_INLINE const float *next() {
         block_++;
         return std::exchange(at_, at_ + Scale::numbers);
@@ -138,7 +140,7 @@ public:
         float scales[per_group * put_groups_most];
         IntegerScale::load(wire_ + block_ * IntegerScale::wire_bytes, count, scales);
         spread<block>(scales, count, numbers_);
-        std::fill(numbers_ + count * block, // of no value
+        std::fill(numbers_ + count * block, // padding that belongs to no value
                   numbers_ + (count + per_group - 1) / per_group * group_values, 0.0F);
         at_ = numbers_;
     }
@@ -160,7 +162,7 @@ private:
     HWY_ALIGN float numbers_[group_values * put_groups_most];
 };
 
-// The products of scales and bases, a pair for every group.
+// Holds the products of scales and bases, one pair per group.
 template <> class Scales<Nvfp4Scales> {
 public:
     Scales(const ChunkRange &range, const Groups &groups, const std::byte *payload,
@@ -178,7 +180,7 @@ public:
                 load_bits<float>(payload_ + layout.bases, (first + i) / 2 / per_bucket_);
             numbers_[i] = widen<E4m3>(scale) * base;
         }
-        if (count % 2 != 0) numbers_[count] = 0; // of no value
+        if (count % 2 != 0) numbers_[count] = 0; // padding that belongs to no value
         at_ = numbers_;
     }
     HWY_INLINE const float *next() {

@@ -1,5 +1,5 @@
-// Encoding `int` in blocks of which several make a group: the scales of a tile's blocks, and for
-// each value the reciprocal that it is multiplied by. Included once per target.
+// Encodes `int` with several blocks per group: computes the scales of a tile's blocks, and
+// multiplies each value by the reciprocal of its block's scale. Compiled once per target.
 #if defined(QCCL_CPU_SMALL_BLOCKS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_SMALL_BLOCKS_INL
 #undef QCCL_CPU_SMALL_BLOCKS_INL
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace qccl::HWY_NAMESPACE {
 
-// The larger of each two neighbours, in their order: `count` of them.
+// Writes the larger of each two neighbours, in order: `count` results.
 template <class Read> HWY_INLINE void halve(size_t count, const Read &read, uint32_t *to) {
     const Words d;
     for (size_t i = 0; i < count; i += lanes()) {
@@ -21,7 +21,7 @@ template <class Read> HWY_INLINE void halve(size_t count, const Read &read, uint
     }
 }
 
-// The largest key of each block of a tile.
+// Finds the largest key of each block of a tile.
 template <size_t block> HWY_INLINE void find_small_keys(const float *x, uint32_t *keys) {
     static_assert(block >= 4 && tile_values / block >= max_lanes);
     HWY_ALIGN uint32_t level[tile_values / 2];
@@ -34,7 +34,7 @@ template <size_t block> HWY_INLINE void find_small_keys(const float *x, uint32_t
     halve(count, of_level, keys);
 }
 
-// A tile's values by their reciprocals.
+// Encodes a tile: multiplies its values by their reciprocals and rounds them to codes.
 template <class Code, CodeRounding rounding>
 HWY_INLINE void quantise_spread(const float *x, const float *inverses, size_t values,
                                 FloatVector highest, const uint16_t *draws, uint8_t *dst,
@@ -49,8 +49,8 @@ HWY_INLINE void quantise_spread(const float *x, const float *inverses, size_t va
     }
 }
 
-// A range cut into tiles; groups that the fast path cannot do, and a last one that is not full, go
-// to the reference.
+// Encodes a range tile by tile. The reference encodes groups that the fast path cannot handle, and
+// a last group that is not full.
 template <size_t block, class Code, CodeRounding rounding>
 void encode_small_blocks(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                          std::byte *payload) {

@@ -1,6 +1,6 @@
-// A tier: the table of kernels that one target gives. What has no fast path (blocks that are
-// neither 8 or 16 values nor whole groups, minmax of fp64, fp64 casts) goes to the scalar
-// reference. Included once per target.
+// A tier: the table of kernels for one target. The scalar reference handles everything without a
+// fast path: blocks that are neither 8 or 16 values nor whole groups, minmax of fp64, and casts of
+// fp64. Compiled once per target.
 #if defined(QCCL_CPU_TIER_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef QCCL_CPU_TIER_INL
 #undef QCCL_CPU_TIER_INL
@@ -24,33 +24,33 @@ HWY_INLINE bool is_fast(const ChunkRange &range) {
     if (codec.id != CodecId::integer && codec.id != CodecId::minmax) return false;
     if (codec.id == CodecId::minmax && range.type == DataType::float64) return false;
     if (codec.id == CodecId::integer) return is_vector_block(codec.bucket);
-    return codec.bucket % group_values == 0; // also the whole chunk, which is 0
+    return codec.bucket % group_values == 0; // also true for the whole chunk, whose bucket is 0
 }
 
-template <class In, class Wire> struct CastStep {
-    static HWY_INLINE void run(Storage<Wire> *dst, const Storage<In> *src) {
-        store_narrow<Wire, Overflow::saturate>(load<In>(src), dst);
+template <class In, class MessageView> struct CastStep {
+    static HWY_INLINE void run(Storage<MessageView> *dst, const Storage<In> *src) {
+        store_narrow<MessageView, Overflow::saturate>(load<In>(src), dst);
     }
 };
-template <class Wire>
+template <class MessageView>
 void encode_cast(DataType in, const void *src, std::byte *payload, uint64_t begin, size_t count) {
-    auto *const dst = reinterpret_cast<Storage<Wire> *>(payload) + begin;
+    auto *const dst = reinterpret_cast<Storage<MessageView> *>(payload) + begin;
     switch (in) {
     case DataType::float16:
-        return for_each_vector<CastStep<Half, Wire>>(lanes(), dst,
-                                                     static_cast<const uint16_t *>(src), count);
+        return for_each_vector<CastStep<Half, MessageView>>(
+            lanes(), dst, static_cast<const uint16_t *>(src), count);
     case DataType::bfloat16:
-        return for_each_vector<CastStep<Bfloat, Wire>>(lanes(), dst,
-                                                       static_cast<const uint16_t *>(src), count);
+        return for_each_vector<CastStep<Bfloat, MessageView>>(
+            lanes(), dst, static_cast<const uint16_t *>(src), count);
     case DataType::float8e4m3:
-        return for_each_vector<CastStep<E4m3, Wire>>(lanes(), dst,
-                                                     static_cast<const uint8_t *>(src), count);
+        return for_each_vector<CastStep<E4m3, MessageView>>(
+            lanes(), dst, static_cast<const uint8_t *>(src), count);
     case DataType::float8e5m2:
-        return for_each_vector<CastStep<E5m2, Wire>>(lanes(), dst,
-                                                     static_cast<const uint8_t *>(src), count);
+        return for_each_vector<CastStep<E5m2, MessageView>>(
+            lanes(), dst, static_cast<const uint8_t *>(src), count);
     default:
-        return for_each_vector<CastStep<float, Wire>>(lanes(), dst, static_cast<const float *>(src),
-                                                      count);
+        return for_each_vector<CastStep<float, MessageView>>(
+            lanes(), dst, static_cast<const float *>(src), count);
     }
 }
 
@@ -68,7 +68,7 @@ template <CodeRounding rounding>
 HWY_INLINE void encode_as(bool is_integer, const ChunkRange &range, const Noise &noise, DataType in,
                           const void *src, std::byte *payload) {
     if (!is_integer) return encode_minmax<rounding>(range, noise, in, src, payload);
-    if constexpr (rounding != CodeRounding::saturate) // of 8 bits alone
+    if constexpr (rounding != CodeRounding::saturate) // only 8-bit codes saturate
         if (range.codec->bits > 8)
             return encode_integers<int16_t, rounding>(range, noise, in, src, payload);
     encode_integers<int8_t, rounding>(range, noise, in, src, payload);
@@ -121,7 +121,8 @@ inline void encode(const ChunkRange &range, const Noise &noise, DataType in, con
     }
 }
 
-// Between narrow formats there is no direct way: through fp32, a tile at a time.
+// Copies between any two types. Narrow formats have no direct conversion, so their values go
+// through fp32, one tile at a time.
 inline void copy_plain(DataType out, void *dst, DataType in, const void *src, size_t count,
                        bool streams) {
     if (in == out || in == DataType::float32 || out == DataType::float32)
@@ -149,7 +150,8 @@ inline void decode(const ChunkRange &range, const std::byte *payload, DataType o
                payload + range.layout->raw, range.count - groups.values, false);
 }
 
-// As `reduce`, where the accumulator may be wider than fp32, in which casts are added.
+// Like `reduce`, but the accumulator may be wider than fp32: casts are then converted before the
+// addition.
 inline void reduce_plain(RedOp op, DataType type, void *accumulator, DataType in, const void *src,
                          size_t count) {
     if (type != DataType::float64 || in == DataType::float64)

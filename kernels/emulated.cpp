@@ -1,5 +1,5 @@
-// The lockstep of emulated.hpp: who runs, who waits at which meeting, and what shared memory has
-// seen since the last barrier.
+// Implements emulated.hpp: runs the threads of a block as fibers, tracks which thread waits at
+// which meeting place, and records accesses to shared memory since the last barrier.
 #include "kernels/emulated.hpp"
 
 #include "base/round_up.hpp"
@@ -20,13 +20,14 @@ namespace {
 using boost::context::fiber;
 
 constexpr size_t stack_bytes = size_t{64} << 10;
-constexpr size_t most_shared_bytes = size_t{48} << 10; // what every GPU gives a block unasked
+constexpr size_t most_shared_bytes = size_t{48} << 10; // what every GPU gives a block by default
 
 enum class State : uint8_t { ready, exchanges, votes, at_barrier, ended };
 
 enum class Access : uint8_t { read, write, add };
 
-// Between two barriers, what one byte of shared memory has seen: who touched it in each way.
+// The accesses to one byte of shared memory since the last barrier: for each kind of access the
+// thread that made it, `nobody` or `several`.
 struct Mark {
     static constexpr int nobody = -1, several = -2;
     uint64_t epoch = 0;
@@ -47,9 +48,9 @@ struct Site {
 struct Thread {
     unsigned number = 0; // in its block
     State state = State::ended;
-    Site site;               // where it met the others last
-    uint64_t given = 0;      // what it brought there
-    size_t shared_bytes = 0; // that it has declared
+    Site site;               // where the thread met others last
+    uint64_t given = 0;      // value that the thread passed there
+    size_t shared_bytes = 0; // shared memory that the thread has declared
     fiber context, scheduler;
 };
 
@@ -61,13 +62,14 @@ public:
     const Grid &grid() const { return grid_; }
     Thread &current() { return *current_; }
 
-    // Stops the current thread until all have come whom it meets.
+    // Suspends the current thread until all threads that it meets have arrived.
     void meet(State state, Site site, uint64_t given);
-    // What a lane of the current thread's warp brought to the meeting that has just been.
+    // Returns the value that a lane of the current thread's warp passed to the last meeting.
     uint64_t given_by(unsigned lane) const {
         return seen_[current_->number / grid_.lanes * grid_.lanes + lane];
     }
-    // What a GPU leaves undefined: the launch ends, and the thread never goes on.
+    // Reports behaviour that a GPU leaves undefined: the launch fails, and the thread never
+    // resumes.
     void refuse(const char *what);
 
     std::byte *shared_memory(size_t bytes, size_t alignment);
@@ -89,18 +91,17 @@ private:
     Order order_ = Order::forward;
     const std::function<void()> *kernel_ = nullptr;
     unsigned block_ = 0;
-    uint64_t epoch_ = 0; // a barrier begins the next
+    uint64_t epoch_ = 0; // each barrier begins a new one
     Thread *current_ = nullptr;
-    std::vector<Thread> threads_; // kept from launch to launch: most of their cost is their stacks
-    std::vector<uint64_t> seen_;  // given by each thread at its warp's last meeting
+    std::vector<Thread> threads_; // reused by later launches: most of their cost is their stacks
+    std::vector<uint64_t> seen_;  // by thread: value passed to its warp's last meeting
     std::vector<Mark> marks_ = std::vector<Mark>(most_shared_bytes);
     std::vector<SharedBlock> shared_ =
         std::vector<SharedBlock>(most_shared_bytes / sizeof(SharedBlock));
     Done outcome_;
 };
 
-// Kernels call free functions, as they do on a GPU; what runs on a thread of the host is known by
-// that thread alone.
+// Kernels call free functions, as on a GPU, so each thread of the host has a machine of its own.
 thread_local Machine machine;
 
 Done Machine::run(const Grid &grid, Order order, const std::function<void()> &kernel) {
@@ -118,7 +119,7 @@ Done Machine::run(const Grid &grid, Order order, const std::function<void()> &ke
     for (block_ = 0; block_ < grid.blocks; block_++) {
         Done outcome = run_block();
         if (outcome) continue;
-        threads_.clear(); // some will never go on
+        threads_.clear(); // some fibers never resume
         outcome_ = {};
         return outcome;
     }
@@ -145,7 +146,7 @@ Done Machine::run_block() {
     }
 }
 
-// Fibers are made once, and run block after block.
+// Creates the thread's fiber once; the fiber runs block after block.
 void Machine::start(Thread &thread) {
     thread.context = fiber(std::allocator_arg, boost::context::fixedsize_stack(stack_bytes),
                            [this, &thread](fiber &&scheduler) {
@@ -174,7 +175,8 @@ void Machine::run_ready() {
         std::for_each(threads_.rbegin(), threads_.rend(), run_one);
 }
 
-// Lets warps go on whose lanes have all come to one place.
+// Resumes warps whose lanes have all arrived at one place. Returns true if there was one. If the
+// lanes of a warp are at different places, sets outcome_ to an error.
 bool Machine::release_warps() {
     bool has_released = false;
     for (auto first = threads_.begin(); first != threads_.end(); first += grid_.lanes) {
@@ -234,7 +236,7 @@ std::byte *Machine::shared_memory(size_t bytes, size_t alignment) {
 void Machine::note(const void *at, size_t bytes, Access access) {
     const auto start =
         static_cast<size_t>(static_cast<const std::byte *>(at) - shared_.front().bytes);
-    // The arrays that the thread declared end here; the next one's bytes are not its own.
+    // The arrays that the thread has declared end here; it does not own the bytes behind them.
     if (start + bytes > current_->shared_bytes) return refuse("beyond the end of shared memory");
     const int self = static_cast<int>(current_->number);
     for (size_t i = start; i < start + bytes; i++) {

@@ -1,9 +1,11 @@
-// A GPU on the CPU: the threads of a block are fibers that run one after the other, and meet where
-// the kernel has them meet. What a GPU leaves undefined is an error here: lanes of a warp that meet
-// at different places, a thread that ends while others wait for it, and shared memory that two
-// threads touch, one of them writing, without a barrier between, save where all of them add. One
-// launch per host thread at a time. Shows right results, neither speed nor the ordering of memory
-// between blocks.
+// Runs GPU kernels on the CPU, for the emulated runtime and for tests. The threads of a block are
+// fibers that run one after the other and meet where the kernel makes them meet. Each host thread
+// runs one launch at a time; launch() returns when the kernel has ended.
+//
+// Behaviour that a GPU leaves undefined is an error: lanes of a warp that meet at different places,
+// a thread that ends while others wait for it, and shared memory that two threads access without a
+// barrier in between if one of them writes, unless all of them add. The emulation shows whether
+// results are right. It shows neither speed nor the ordering of memory between blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,30 +19,30 @@ namespace qccl::emulated {
 struct Grid {
     unsigned blocks = 1, threads = 1, lanes = 32;
 };
-// In which order the threads of a block run between two meetings: what a kernel computes must not
-// depend on it.
+// Order in which the threads of a block run between two meetings. The result of a kernel must not
+// depend on this order.
 enum class Order : uint8_t { forward, reverse };
 
 // Runs `kernel` once as each thread of the grid, block after block. The error says what a GPU would
-// have left undefined; memory is then in an undefined state, too.
+// have left undefined; the memory that the kernel writes is then undefined, too.
 Done launch(const Grid &grid, Order order, const std::function<void()> &kernel);
 
-// ---- For the thread of a kernel: port.hpp gives these their common names. Lanes meet at a place
-// in the source; of its code a compiler may make copies.
+// ---- For the threads of a kernel; port.hpp gives these functions their common names. A meeting
+// place is a source location, because a compiler may copy the code.
 
 unsigned thread();
 unsigned block();
 unsigned blocks();
-// What the lane of the own warp gives whose number differs in the bits of `mask`.
+// Returns the `value` of the lane of the same warp whose number differs in the bits of `mask`.
 uint64_t exchange(uint64_t value, unsigned mask, const char *file = __builtin_FILE(),
                   unsigned line = __builtin_LINE());
-// A bit for each lane of the warp that says yes.
+// Returns a bit for each lane of the warp whose `yes` is true.
 uint64_t ballot(bool yes, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE());
 void barrier();
-// Lets others run who share the processor: GPUs have theirs for themselves.
+// Lets other threads run that share the processor. A real GPU has its processors for itself.
 void pause();
 
-// ---- Shared memory that knows who touched it.
+// ---- Shared memory that records which thread accesses it.
 
 std::byte *shared_memory(size_t bytes, size_t alignment);
 void note_read(const void *at, size_t bytes);
@@ -60,7 +62,7 @@ public:
         return *this;
     }
     const SharedCell &operator=(const SharedCell &other) const { return *this = T(other); }
-    // Atomic: several threads may, without a barrier between.
+    // Atomic: several threads may add without a barrier in between.
     void add(T value) const {
         note_add(at_, sizeof(T));
         *at_ = static_cast<T>(*at_ + value);
@@ -79,7 +81,7 @@ private:
     T *start_;
 };
 
-// The block's array of a kernel's declaration: every thread gets the same.
+// Returns the array that a kernel declares; every thread of the block gets the same array.
 template <class T> SharedArray<T> shared(size_t count) {
     return SharedArray<T>(reinterpret_cast<T *>(shared_memory(count * sizeof(T), alignof(T))));
 }

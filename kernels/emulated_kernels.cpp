@@ -1,9 +1,10 @@
-// Which of the two widths' kernels a launch means.
+// Selects the kernels of the warp width, 32 or 64 lanes, that a launch on the emulated GPU asks
+// for.
 #include "kernels/emulated_kernels.hpp"
 
 namespace qccl {
 
-// What codec_kernels.cu defines, once for each width.
+// codec_kernels.cu defines these, once per width.
 namespace gpu32 {
 using KernelFunction = void (*)(Batch batch);
 KernelFunction kernel(KernelId id);

@@ -1,4 +1,4 @@
-// The GPU's kernels on the emulated GPU.
+// Launches the library's GPU kernels on the emulated GPU, for the emulated runtime and for tests.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,7 +8,8 @@
 
 namespace qccl {
 
-// Launches a kernel on a GPU of so many lanes, 32 or 64, and waits for it.
+// Launches a kernel on an emulated GPU with `lanes` lanes per warp, 32 or 64, and waits for the
+// kernel. The error is that of emulated::launch.
 Done launch_emulated(unsigned lanes, emulated::Order order, KernelId kernel, unsigned blocks,
                      const Batch &batch);
 

@@ -1,2 +1,3 @@
-// The GPU's kernels as the CPU compiles them: once for each number of lanes, which the build says.
+// The GPU kernels, compiled for the emulated GPU. The build compiles this file once for each number
+// of lanes.
 #include "kernels/codec_kernels.cu"

@@ -1,2 +1,2 @@
-// The emulated GPUs' module, as the CPU's compiler reads it.
+// The module of the emulated GPUs: module.cu, compiled by the CPU's compiler.
 #include "kernels/module.cu"

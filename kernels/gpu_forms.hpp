@@ -1,7 +1,8 @@
-// The codecs whose values share scales, each as a form: what a lane learns of its values, how lanes
-// put that together, what scale, code and value come of it, and where the scale lies. The
-// arithmetic is that of the *_block.hpp; a new codec is a new form. T is the accumulator's type,
-// `place` that of a value behind the operand's first.
+// The codecs whose values share scales, each as a traits class. The class defines what a lane
+// learns from its values, how lanes merge that, how scale, code and value follow from it, and where
+// the scale lies. The arithmetic is that of the *_block.hpp files; a new codec is a new class. T is
+// the accumulator's type. `place` is the index of a value, counted from the operand's first value.
+// Folds and measuring kernels use these classes.
 #pragma once
 
 #include "codec/payload.hpp"
@@ -24,19 +25,20 @@ QCCL_DEVICE std::byte *part_of(const Operand &operand, ChunkPart part) {
 QCCL_DEVICE uint64_t bucket_of(const Operand &operand, uint64_t place) {
     return operand.bucket == 0 ? 0 : (operand.begin + place) / operand.bucket;
 }
-// Whether values of one group share what they share.
+// Returns true if the values of a group share a bucket.
 QCCL_DEVICE bool has_bucket_per_group(const Operand &operand) { return operand.bucket % 32 == 0; }
 
-// Where a bucket's scale lies, which takes as many bytes as Wire.
-template <class Wire> QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
-    return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(Wire);
+// Returns the address of a value's bucket scale; a scale takes sizeof(MessageView) bytes.
+template <class MessageView>
+QCCL_DEVICE std::byte *scale_at(const Operand &operand, uint64_t place) {
+    return part_of(operand, ChunkPart::scales) + bucket_of(operand, place) * sizeof(MessageView);
 }
 
 template <class T> struct IntegerForm {
     using Scale = BlockScale;
 
-    // A value's magnitude, above that its sign: one number whose order is that of extreme_of, and
-    // in which what is not finite is above all.
+    // A value's magnitude followed by a bit that is 1 if the value is not negative: one number
+    // whose order is that of extreme_of. Values that are not finite are above all others.
     struct Extremes {
         uint32_t key;
 
@@ -69,7 +71,7 @@ template <class T> struct IntegerForm {
         return static_cast<uint32_t>(code) & ((1U << sink.bits) - 1); // two's complement
     }
 
-    // What a decoder needs of a scale.
+    // The part of a scale that a decoder needs.
     struct Step {
         float scale;
     };
@@ -84,11 +86,11 @@ template <class T> struct IntegerForm {
 };
 
 template <class T> struct MinmaxForm {
-    using Wire = float[2]; // minimum and unit
+    using MessageView = float[2]; // minimum and unit
     using Scale = BucketScale<T>;
 
-    // What is not finite makes the least value -infinity. The sign of a zero does not matter: the
-    // least value's is dropped by its scale, and the range is the same.
+    // A value that is not finite makes the least value -infinity. The sign of a zero does not
+    // matter: the scale drops the sign of the least value, and the range is the same.
     struct Extremes {
         T low, high;
 
@@ -116,8 +118,8 @@ template <class T> struct MinmaxForm {
         return bucket_scale<T>(step.minimum, step.unit);
     }
     QCCL_DEVICE static void store_scale(const Operand &sink, uint64_t place, const Scale &scale) {
-        const Wire wire = {scale.minimum, scale.unit};
-        store(scale_at<Wire>(sink, place), wire);
+        const MessageView wire = {scale.minimum, scale.unit};
+        store(scale_at<MessageView>(sink, place), wire);
     }
     QCCL_DEVICE static void store_measured(const Operand &sink, uint64_t place,
                                            const Extremes &extremes) {
@@ -131,8 +133,8 @@ template <class T> struct MinmaxForm {
         float minimum, unit;
     };
     QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        Wire wire;
-        load(scale_at<Wire>(source, place), wire);
+        MessageView wire;
+        load(scale_at<MessageView>(source, place), wire);
         return {wire[0], wire[1]};
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
@@ -140,7 +142,7 @@ template <class T> struct MinmaxForm {
     }
 };
 
-// The largest magnitude, as its pattern: what is not finite is above all.
+// The largest magnitude as its bit pattern. Values that are not finite are above all others.
 template <class T> struct Magnitude {
     uint32_t largest;
 
@@ -154,7 +156,7 @@ template <class T> struct Magnitude {
     QCCL_DEVICE void merge_lane(unsigned mask) { merge({shuffle_xor(largest, mask)}); }
 };
 
-// Of elements F.
+// The MX codec with elements of format F.
 template <class F, class T> struct MxForm {
     using Scale = MxScale;
 
@@ -184,7 +186,8 @@ template <class T> using Mxfp8e4m3Form = MxForm<E4m3, T>;
 template <class T> using Mxfp6e2m3Form = MxForm<E2m3, T>;
 template <class T> using Mxfp4Form = MxForm<E2m1, T>;
 
-// Blocks of 16, half a group, under the base of their bucket, which is there first.
+// Blocks of 16 values, half a group. Their scales are relative to the base of their bucket, which
+// is in the payload before the block is encoded.
 template <class T> struct Nvfp4Form {
     using Base = Nvfp4Base;
     using Scale = Nvfp4Scale;
@@ -195,7 +198,7 @@ template <class T> struct Nvfp4Form {
     QCCL_DEVICE static std::byte *block_scale_at(const Operand &operand, uint64_t place) {
         return part_of(operand, ChunkPart::scales) + (operand.begin + place) / nvfp4_block_values;
     }
-    // Of the blocks that are finite; what a warp reads at once is whole blocks.
+    // The largest magnitude of the blocks that are finite. A warp reads whole blocks at a time.
     struct Extremes : Magnitude<T> {
         QCCL_DEVICE static Extremes none() { return {Magnitude<T>::none()}; }
         QCCL_DEVICE void add_lanes(T x, bool is_there) {
@@ -229,9 +232,9 @@ template <class T> struct Nvfp4Form {
     }
 };
 
-// Always with means that are there already.
+// Encodes only with means that are already in the payload.
 template <class T> struct OnebitForm {
-    using Wire = float[2]; // means of codes 0 and 1
+    using MessageView = float[2]; // means of codes 0 and 1
 
     struct Scale {
         bool has_codes = false;
@@ -247,8 +250,8 @@ template <class T> struct OnebitForm {
         float mean, negative_mean;
     };
     QCCL_DEVICE static Step load_step(const Operand &source, uint64_t place) {
-        Wire wire;
-        load(scale_at<Wire>(source, place), wire);
+        MessageView wire;
+        load(scale_at<MessageView>(source, place), wire);
         return {wire[0], wire[1]};
     }
     QCCL_DEVICE static T value(uint32_t code, Step step, const Operand &) {
@@ -256,10 +259,10 @@ template <class T> struct OnebitForm {
     }
 };
 
-// No form: terngrad's digits are packed bucket by bucket.
+// terngrad has no traits class: its digits are packed bucket by bucket.
 struct Ternary {
     std::byte *packed;
-    uint64_t first, values, bytes; // of the bucket, in its chunk
+    uint64_t first, values, bytes; // the bucket's first value in its chunk, its values, its bytes
 };
 QCCL_DEVICE Ternary ternary_of(const Operand &operand, uint64_t bucket) {
     const uint64_t first = bucket * operand.bucket, rest = operand.coded - first;

@@ -1,5 +1,5 @@
-// What the threads of a block find out together: prefix sums, histograms of digits, and where the
-// n-th largest lies in one. Knows no values.
+// What the threads of a block compute together for topk: prefix sums, histograms of digits, and the
+// digit of the n-th largest value. All threads of the block must call these functions.
 #pragma once
 
 #include "kernels/gpu_fold.hpp"
@@ -7,9 +7,9 @@
 
 namespace qccl::QCCL_GPU {
 
-// What the threads before have together, and what all have.
+// The sum over the threads before this one, and the sum over all threads.
 template <class N> struct Prefix { N before, total; };
-// `parts` is shared memory with a place for each warp.
+// Returns the prefix sum of `own`. `parts` is shared memory with one element per warp.
 template <class N, class Parts> QCCL_DEVICE Prefix<N> block_prefix(N own, Parts &&parts) {
     Prefix<N> prefix{0, own};
     for (unsigned mask = 1; mask < lanes; mask *= 2) {
@@ -25,7 +25,7 @@ template <class N, class Parts> QCCL_DEVICE Prefix<N> block_prefix(N own, Parts 
         if (w < warp()) prefix.before += part;
         prefix.total += part;
     }
-    barrier(); // the next one's parts take the same places
+    barrier(); // the next call reuses `parts`
     return prefix;
 }
 
@@ -35,7 +35,7 @@ template <class Bins> QCCL_DEVICE void clear_bins(Bins &&bins) {
     for (unsigned i = thread(); i < digit_bins; i += block_threads) bins[i] = 0;
     barrier();
 }
-// Adds the block's to all blocks'.
+// Adds the block's bins to the histogram of all blocks.
 template <class Bins> QCCL_DEVICE void add_bins(Bins &&bins, std::byte *histogram) {
     barrier();
     for (unsigned i = thread(); i < digit_bins; i += block_threads)
@@ -43,19 +43,21 @@ template <class Bins> QCCL_DEVICE void add_bins(Bins &&bins, std::byte *histogra
             atomic_add(reinterpret_cast<uint64_t *>(histogram) + i, number);
 }
 
-// A thread's bins: the first thread has the highest.
+// The bins of a thread; the first thread has the highest bins.
 inline constexpr unsigned thread_bins = digit_bins / block_threads;
 QCCL_DEVICE unsigned lowest_bin() { return (block_threads - 1 - thread()) * thread_bins; }
 QCCL_DEVICE void load_bins(const std::byte *histogram, uint64_t (&bins)[thread_bins]) {
     load(histogram + lowest_bin() * sizeof(uint64_t), bins);
 }
 
-// The digit that the n-th largest has, and how many of that digit are among the n.
-struct Cut {
+// The digit of the n-th largest value, and how many values with that digit are among the n.
+struct HistogramCut {
     uint64_t digit, left;
 };
-// n is wanted(how many there are); the lowest digit where there are fewer.
-template <class Wanted> QCCL_DEVICE Cut find_cut(const std::byte *histogram, Wanted &&wanted_of) {
+// Finds the cut for n = wanted_of(number of values in the histogram). If there are fewer values
+// than n, the cut is at the lowest digit.
+template <class RankSought>
+QCCL_DEVICE HistogramCut find_cut(const std::byte *histogram, RankSought &&wanted_of) {
     QCCL_SHARED(uint64_t, parts, block_warps);
     QCCL_SHARED(uint64_t, cut, 2);
     uint64_t bins[thread_bins], own = 0;

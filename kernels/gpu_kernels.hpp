@@ -1,4 +1,4 @@
-// The kernels as functions of the host, for whoever launches them.
+// The GPU kernels as functions of the host. The vendors' runtime_*.hpp launch them.
 #pragma once
 
 #include "kernels/batch.hpp"

@@ -1,9 +1,9 @@
-// What a lane holds of a tensor, and plain values on their way to it and back.
+// What a lane holds of a tensor, and how plain values get into a lane and back to memory.
 //
-// A group of 32 values lies in two neighbouring lanes: the lane in column c has values 8 c ... 8 c
-// + 7 and those 16 behind them. So it makes whole bytes of the plane of 4 bits alone, a block of
-// the noise's generator serves it, and eight values of 16 bits are one access of 16 bytes. A warp
-// holds a row of groups at a time.
+// A group of 32 values lies in two neighbouring lanes. The lane in column c has values 8 c ... 8 c
+// + 7 and those 16 behind them. A lane therefore makes whole bytes of the 4-bit plane without its
+// neighbour, one block of the noise generator serves eight values, and eight 16-bit values are one
+// access of 16 bytes. A warp holds a row of groups at a time.
 #pragma once
 
 #include "base/types.hpp"
@@ -15,14 +15,14 @@ namespace qccl::QCCL_GPU {
 inline constexpr unsigned columns = 2, row_groups = lanes / columns, row_values = 32 * row_groups;
 
 QCCL_DEVICE unsigned column() { return lane() % columns; }
-// The lane's group of a row.
+// Returns the lane's group of a row.
 QCCL_DEVICE uint64_t group_of(uint64_t row) { return row * row_groups + lane() / columns; }
 
-// Eight neighbouring values; a lane has two octets of a group, the second 16 values behind the
+// Eight consecutive values. A lane has two octets of a group; the second lies 16 values behind the
 // first.
 template <class T> using Octet = T[8];
 
-// Where an octet of the lane is in the tensor.
+// Position of a lane's octet in the tensor.
 struct Spot {
     uint64_t group;
     unsigned half; // of the group: 0 or 1
@@ -36,9 +36,9 @@ template <class Call> QCCL_DEVICE void for_each_value(Call &&call) {
     for (unsigned i = 0; i < 8; i++) call(i);
 }
 
-// A value by a number that is not known when the kernel is compiled. Registers have no addresses:
-// it is chosen among all. For what is rare and need not be fast, but must not take registers from
-// what has to be.
+// Returns the value at an index that is not known at compile time. Registers have no addresses, so
+// the value is selected among all eight. Use pick and set in rare code that need not be fast but
+// must not take registers from fast code.
 template <class T> QCCL_DEVICE T pick(const Octet<T> &values, unsigned i) {
     T picked = values[0];
 #pragma unroll
@@ -50,14 +50,14 @@ template <class T> QCCL_DEVICE void set(Octet<T> &values, unsigned i, T value) {
     for (unsigned k = 0; k < 8; k++) values[k] = k == i ? value : values[k];
 }
 
-// How many of the eight from `place` on there are.
+// Returns how many of the eight values from `place` on exist.
 QCCL_DEVICE unsigned present(uint64_t place, uint64_t count) {
     return place >= count ? 0 : count - place < 8 ? static_cast<unsigned>(count - place) : 8;
 }
 
 // ---- Bits: what memory holds
 
-// Eight from `place` on, of the `count` that there are; beyond them the last one again.
+// Loads eight values from `place` on. `count` values exist; beyond them the last one is repeated.
 template <class Bits>
 QCCL_DEVICE void load_eight(const std::byte *start, uint64_t place, uint64_t count,
                             Octet<Bits> &bits) {
@@ -82,8 +82,8 @@ QCCL_DEVICE void store_eight(std::byte *start, uint64_t place, uint64_t count,
 
 // ---- Formats: what bits mean
 
-// Calls f(Bits{}) with what holds a value of a plain type. T is the accumulator's type; integers
-// are of it, floats of it or of 8 or 16 bits.
+// Calls f(Bits{}) with the type that holds a value of a plain type. T is the accumulator's type.
+// Integers have that type; floats have that type or 8 or 16 bits.
 template <class T, class Call> QCCL_DEVICE void with_bits(DataType type, Call &&call) {
     if constexpr (std::is_floating_point_v<T>) {
         if (type == DataType::float16 || type == DataType::bfloat16) return call(uint16_t{});
@@ -92,7 +92,7 @@ template <class T, class Call> QCCL_DEVICE void with_bits(DataType type, Call &&
     call(T{});
 }
 
-// Calls f(F{}) with the format.
+// Calls f(F{}) with the format of a type of 8 or 16 bits.
 template <class Bits, class Call> QCCL_DEVICE void with_format(DataType type, Call &&call) {
     if constexpr (std::is_same_v<Bits, uint16_t>)
         return type == DataType::float16 ? call(Half{}) : call(Bfloat{});

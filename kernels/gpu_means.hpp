@@ -1,15 +1,15 @@
-// The means of onebit's buckets, ahead of the fold that makes their codes.
+// Computes the means of onebit's buckets before the fold that makes their codes.
 #pragma once
 
 #include "kernels/gpu_team.hpp"
 
 namespace qccl::QCCL_GPU {
 
-// Of the values of either code what a lane knows, then its team.
+// What a lane knows about the values of either code, and after merging what its team knows.
 struct MeanParts {
     float sum[2] = {}, lowered_sum[2] = {};
     uint32_t count[2] = {};
-    uint32_t largest = 0; // magnitude, as its pattern
+    uint32_t largest = 0; // largest magnitude as its bit pattern
 
     QCCL_DEVICE void add(float x) {
         const uint32_t magnitude = std::bit_cast<uint32_t>(x) & ~0U >> 1;
@@ -47,12 +47,12 @@ template <class T> QCCL_DEVICE MeanParts mean_parts(const Operand &source, const
 }
 
 template <class T> QCCL_DEVICE void measure_means(const Batch &batch) {
-    using Wire = typename OnebitForm<T>::Wire;
+    using MessageView = typename OnebitForm<T>::MessageView;
     for_each_team_bucket(batch, [&](const TeamBucket &bucket) {
         const MeanParts parts = mean_parts<T>(bucket.source, bucket.span);
         if (!bucket.is_there || team_lane() != 0) return;
-        const Wire wire = {parts.mean(0), parts.mean(1)};
-        store(scale_at<Wire>(bucket.sink, bucket.span.start), wire);
+        const MessageView wire = {parts.mean(0), parts.mean(1)};
+        store(scale_at<MessageView>(bucket.sink, bucket.span.start), wire);
     });
 }
 

@@ -1,16 +1,17 @@
-// The scales of buckets that do not lie in a warp's turn, ahead of the fold that makes their codes:
-// a warp reads a bucket, or a whole block where it is large.
+// Computes the scales of buckets that do not fit into a warp's row, before the fold that makes
+// their codes. A warp reads a small bucket, a whole block reads a large one.
 #pragma once
 
 #include "kernels/gpu_fold.hpp"
 
 namespace qccl::QCCL_GPU {
 
-// From here on a bucket is a block's.
+// A bucket of this many values or more is read by a whole block.
 inline constexpr uint64_t large_bucket = 8192;
 
-// Calls see(x, is_there) for the values that threads `first`, `first` + `stride`, ... of a bucket's
-// readers read: as often for all lanes of a warp.
+// Calls see(x, is_there) for every `stride`-th value of a bucket from its value `first` on. `first`
+// is the number of the thread among the bucket's `stride` readers. All lanes of a warp get the same
+// number of calls; is_there is false behind the bucket's end.
 template <class T, class See>
 QCCL_DEVICE void scan(const Operand &source, uint64_t start, uint64_t end, unsigned first,
                       unsigned stride, See &&see) {
@@ -26,10 +27,10 @@ QCCL_DEVICE void scan(const Operand &source, uint64_t start, uint64_t end, unsig
     });
 }
 
-template <class Form, class T>
-QCCL_DEVICE typename Form::Extremes extremes_of(const Operand &source, uint64_t start, uint64_t end,
-                                                unsigned first, unsigned stride) {
-    auto extremes = Form::Extremes::none();
+template <class CodecTraits, class T>
+QCCL_DEVICE typename CodecTraits::Extremes
+extremes_of(const Operand &source, uint64_t start, uint64_t end, unsigned first, unsigned stride) {
+    auto extremes = CodecTraits::Extremes::none();
     scan<T>(source, start, end, first, stride, [&](T x, bool is_there) {
         if constexpr (requires { extremes.add_lanes(x, is_there); })
             extremes.add_lanes(x, is_there);
@@ -52,40 +53,41 @@ QCCL_DEVICE Span bucket_span(const Tensor &tensor, uint64_t values, uint64_t buc
     return {start, start + values < tensor.count ? start + values : tensor.count};
 }
 
-template <class Form, class T>
+template <class CodecTraits, class T>
 QCCL_DEVICE void measure_small(const Tensor &tensor, const Operand *operands, uint64_t values,
                                uint64_t buckets) {
     const Operand &sink = operands[0], &source = operands[1];
     const uint64_t stride = uint64_t{blocks()} * block_warps;
     for (uint64_t i = uint64_t{block()} * block_warps + warp(); i < buckets; i += stride) {
         const Span span = bucket_span(tensor, values, i);
-        const auto extremes = extremes_of<Form, T>(source, span.start, span.end, lane(), lanes);
-        if (lane() == 0) Form::store_measured(sink, span.start, extremes);
+        const auto extremes =
+            extremes_of<CodecTraits, T>(source, span.start, span.end, lane(), lanes);
+        if (lane() == 0) CodecTraits::store_measured(sink, span.start, extremes);
     }
 }
 
-template <class Form, class T>
+template <class CodecTraits, class T>
 QCCL_DEVICE void measure_large(const Tensor &tensor, const Operand *operands, uint64_t values,
                                uint64_t buckets) {
-    using Extremes = typename Form::Extremes;
+    using Extremes = typename CodecTraits::Extremes;
     QCCL_SHARED(Extremes, parts, block_warps);
     const Operand &sink = operands[0], &source = operands[1];
     for (uint64_t i = block(); i < buckets; i += blocks()) {
         const Span span = bucket_span(tensor, values, i);
         const auto part =
-            extremes_of<Form, T>(source, span.start, span.end, thread(), block_threads);
+            extremes_of<CodecTraits, T>(source, span.start, span.end, thread(), block_threads);
         if (lane() == 0) parts[warp()] = part;
         barrier();
         if (thread() == 0) {
             Extremes extremes = Extremes::none();
             for (unsigned w = 0; w < block_warps; w++) extremes.merge(parts[w]);
-            Form::store_measured(sink, span.start, extremes);
+            CodecTraits::store_measured(sink, span.start, extremes);
         }
-        barrier(); // the next bucket's parts take the same places
+        barrier(); // the next bucket reuses `parts`
     }
 }
 
-template <class Form, class T> QCCL_DEVICE void measure(const Batch &batch) {
+template <class CodecTraits, class T> QCCL_DEVICE void measure(const Batch &batch) {
     for (uint32_t i = 0; i < batch.tensors; i++) {
         const Tensor &tensor = batch.tensor[i];
         if (tensor.count == 0) continue;
@@ -93,9 +95,9 @@ template <class Form, class T> QCCL_DEVICE void measure(const Batch &batch) {
         const uint64_t values = bucket_values(tensor, operands[0]);
         const uint64_t buckets = (tensor.count - 1) / values + 1;
         if (values < large_bucket)
-            measure_small<Form, T>(tensor, operands, values, buckets);
+            measure_small<CodecTraits, T>(tensor, operands, values, buckets);
         else
-            measure_large<Form, T>(tensor, operands, values, buckets);
+            measure_large<CodecTraits, T>(tensor, operands, values, buckets);
     }
 }
 

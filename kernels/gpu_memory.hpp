@@ -1,5 +1,5 @@
-// How a lane touches global memory: 16 bytes at once, or as many as there are. Addresses are
-// multiples of that, those of single values of their size. Knows no formats.
+// How a lane accesses global memory: 16 bytes at once, or fewer if the values have fewer. Addresses
+// are multiples of the access size; addresses of single values are multiples of their size.
 #pragma once
 
 #include "kernels/port.hpp"

@@ -1,6 +1,6 @@
-// Codes on their way between lanes and the planes of a payload (lib/codec/payload.hpp). A lane
-// makes whole bytes of the planes of 8 and 4 bits; for those of 2 and 1 the two lanes of a group
-// put together what each has. Payloads start at multiples of 16. Knows no scales.
+// Moves codes between lanes and the planes of a payload (lib/codec/payload.hpp). A lane makes whole
+// bytes of the planes of 8 and 4 bits. For the planes of 2 and 1 bits the two lanes of a group
+// combine what each has. Payloads start at multiples of 16 bytes.
 #pragma once
 
 #include "kernels/batch.hpp"
@@ -8,7 +8,7 @@
 
 namespace qccl::QCCL_GPU {
 
-// What belongs to one group.
+// Returns the piece of a plane that belongs to one group.
 QCCL_DEVICE std::byte *piece(const Operand &operand, ChunkPart plane, unsigned plane_bits,
                              uint64_t group) {
     return operand.at + operand.section[static_cast<size_t>(plane)] +
@@ -26,11 +26,12 @@ QCCL_DEVICE uint32_t byte_of(uint64_t word, unsigned i) {
     return half >> (8 * (i % 4)) & 0xFF;
 }
 
-// All lanes of the warp call; only groups that the tensor has are written.
+// Stores the codes of a row. All lanes of the warp must call; only groups that the tensor has are
+// written.
 QCCL_DEVICE void store_codes(const Operand &operand, uint64_t group, bool is_inside,
                              const Octet<uint32_t> (&codes)[2]) {
     const unsigned bits = operand.bits;
-    unsigned low = 0; // first bit of the code that lies in the plane
+    unsigned low = 0; // first bit of the code that the plane holds
     const auto part = [&](unsigned half, unsigned i, unsigned width) {
         return codes[half][i] >> low & ((1U << width) - 1);
     };
@@ -47,7 +48,7 @@ QCCL_DEVICE void store_codes(const Operand &operand, uint64_t group, bool is_ins
         low += 4;
     }
     if ((bits & 2) != 0) {
-        // A byte's first and third value are those of column 0.
+        // The first and third value of a byte are those of column 0.
         const uint64_t own = packed(
             [&](unsigned i) { return (part(0, i, 2) | part(1, i, 2) << 4) << (2 * column()); });
         const uint64_t word = own | shuffle_xor(own, 1);

@@ -1,5 +1,6 @@
-// What a vendor's driver keeps once for a whole process, counted, for all who use its GPUs there.
-// Knows no driver.
+// What a vendor's driver keeps once per process, counted for all users of GPUs in the process:
+// pinned memory, opened memory of other processes, and memory that is kept when it is released.
+// module.cu uses this state from any thread, under the mutexes below.
 #pragma once
 
 #include <array>
@@ -20,55 +21,58 @@ namespace qccl {
 struct GpuProcess {
     struct Pin {
         size_t uses = 0, bytes = 0;
-        bool is_ours = false; // else whoever uses QCCL has pinned it
+        bool is_ours = false; // false: the program has pinned the memory
     };
     struct Opening {
         size_t uses = 0;
         void *base = nullptr;
     };
 
-    // A registry of its own for each communicator would pin and open twice what the driver takes
-    // once. A forked child is another process, to which the parent's is of no use.
+    // Returns the process's registry. A registry per communicator would pin and open twice what the
+    // driver takes only once. A forked child is another process and gets a new registry, because
+    // the parent's is of no use there.
     static GpuProcess &current();
 
-    // Memory that lasts: of a GPU, or of the host, which has a number in the place of a GPU's.
-    // Null: there is nothing of that size. Makes room for what is left later, which cannot fail.
+    // Returns memory that was left earlier, or null if there is none of that size. `where` is the
+    // number of a GPU, or a number that stands for host memory. If the result is null, space for
+    // the caller's new piece is reserved, so that leave() cannot fail later.
     std::byte *take_left(int where, size_t bytes) {
-        const std::lock_guard lock(lasting_mutex_);
-        Lasting &lasting = lasting_[{where, bytes}];
-        if (lasting.left.empty()) {
-            lasting.left.reserve(++lasting.pieces);
+        const std::lock_guard lock(pool_mutex_);
+        PoolEntry &pooled = pool_[{where, bytes}];
+        if (pooled.left.empty()) {
+            pooled.left.reserve(++pooled.pieces);
             return nullptr;
         }
-        std::byte *const memory = lasting.left.back();
-        lasting.left.pop_back();
+        std::byte *const memory = pooled.left.back();
+        pooled.left.pop_back();
         return memory;
     }
     void leave(int where, std::byte *memory, size_t bytes) {
-        const std::lock_guard lock(lasting_mutex_);
-        lasting_[{where, bytes}].left.push_back(memory);
+        const std::lock_guard lock(pool_mutex_);
+        pool_[{where, bytes}].left.push_back(memory);
     }
 
     const pid_t id = getpid();
-    uint64_t number = 0;                              // drawn at random
-    std::mutex mutex;                                 // for what follows
-    std::map<std::array<std::byte, 16>, int> devices; // that names of memory have named
+    uint64_t number = 0;                              // random
+    std::mutex mutex;                                 // guards the members below
+    std::map<std::array<std::byte, 16>, int> devices; // GPU numbers by GpuMemoryName::gpu
     std::map<void *, Pin> pins;
     std::map<std::pair<int, std::array<std::byte, 64>>, Opening> openings; // by GPU and handle
 
 private:
-    // To free memory waits for all that GPUs do, which may be what its user is waited for with.
-    struct Lasting {
+    // Pieces are kept because freeing memory waits for all work of all GPUs, and that work may
+    // itself wait for the thread that frees.
+    struct PoolEntry {
         std::vector<std::byte *> left;
-        size_t pieces = 0; // that there are, at most
+        size_t pieces = 0; // upper bound of the pieces that exist
     };
-    // A driver's own threads leave something there, too, for whom the driver waits in its calls: so
-    // nobody calls it with this one held.
-    std::mutex lasting_mutex_;
-    std::map<std::pair<int, size_t>, Lasting> lasting_; // by GPU and bytes
+    // A driver's own threads leave pieces, too, and the driver's calls wait for those threads. No
+    // thread may therefore call the driver while it holds this mutex.
+    std::mutex pool_mutex_;
+    std::map<std::pair<int, size_t>, PoolEntry> pool_; // by GPU (or host) and bytes
 };
 
-// No lock, which another thread might hold while a child is forked.
+// Takes no lock, because another thread might hold it while a child is forked.
 inline GpuProcess &GpuProcess::current() {
     static std::atomic<GpuProcess *> current{nullptr};
     GpuProcess *known = current;

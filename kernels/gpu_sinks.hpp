@@ -1,5 +1,6 @@
-// Where a fold's values go: memory, or the codes and scales of a chunk. Codes are made of a row of
-// groups at a time: all lanes of a warp call, with what they hold of it. Knows no sources.
+// Where a fold puts its values: into memory, or into the codes and scales of a chunk. Codes are
+// made for a row of groups at a time: all lanes of the warp call with the values that they hold of
+// the row.
 #pragma once
 
 #include "kernels/gpu_sources.hpp"
@@ -18,7 +19,7 @@ QCCL_DEVICE void put_plain(const Operand &sink, Spot spot, uint64_t count, const
 
 // ---- Codes
 
-// What a warp makes codes of.
+// A row that a warp encodes.
 template <class T> struct Row {
     const Tensor &tensor;
     const Operand &sink;
@@ -32,12 +33,12 @@ template <class T> struct Row {
     QCCL_DEVICE Spot spot(unsigned half) const { return {group_of(number), half}; }
     QCCL_DEVICE uint64_t first() const { return group_of(number) * 32; } // of the lane's group
     QCCL_DEVICE bool is_inside() const { return first() < tensor.count; }
-    // All of it, for all lanes of the warp.
+    // Returns true if all values of the row exist, in all lanes of the warp.
     QCCL_DEVICE bool is_whole() const { return (number + 1) * row_values <= tensor.count; }
 };
 
-// The draws of values from `place` on in the tensor: of one block of the generator, or of two where
-// the tensor's places in the caller's are no multiples of eight.
+// The noise draws of eight values from `place` on. They come from one block of the generator, or
+// from two if the tensor does not start at a multiple of eight in the caller's tensor.
 class Draws {
 public:
     template <class T>
@@ -45,7 +46,7 @@ public:
         : key_(row.tensor.noise.key), call_(row.call), first_(row.tensor.noise.first_index + place),
           words_(noise_block(key_, call_, first_ / philox_draws)) {}
 
-    // Of the value i places behind the first; asked for in order.
+    // Returns the draw of the value i places behind the first. Must be called in order.
     QCCL_DEVICE Draw next(unsigned i) {
         const auto number = static_cast<uint32_t>((first_ + i) % philox_draws);
         if (i != 0 && number == 0) words_ = noise_block(key_, call_, first_ / philox_draws + 1);
@@ -57,7 +58,8 @@ private:
     std::array<uint32_t, 4> words_;
 };
 
-// Calls code(half, i, draw) for each value, in order; those that the tensor does not have get 0.
+// Stores the results of code(half, i, draw), called for each value in order. Values that the tensor
+// does not have get code 0.
 template <class T, class Code> QCCL_DEVICE void put_codes(const Row<T> &row, Code &&code) {
     Octet<uint32_t> codes[2];
 #pragma unroll
@@ -80,16 +82,16 @@ template <class T, class Code> QCCL_DEVICE void put_codes(const Row<T> &row, Cod
     store_codes(row.sink, group_of(row.number), row.is_inside(), codes);
 }
 
-// With one scale for all of the lane's values.
-template <class Form, class T>
-QCCL_DEVICE void put_scaled(const Row<T> &row, const typename Form::Scale &scale) {
+// Encodes with one scale for all of the lane's values.
+template <class CodecTraits, class T>
+QCCL_DEVICE void put_scaled(const Row<T> &row, const typename CodecTraits::Scale &scale) {
     put_codes(row, [&](unsigned half, unsigned i, Draw draw) {
-        return Form::code(row.values[half][i], scale, row.sink, draw);
+        return CodecTraits::code(row.values[half][i], scale, row.sink, draw);
     });
 }
 
-// With scales that are in the payload already, and a bucket for each value.
-template <class Form, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
+// Encodes with scales that are in the payload already, and looks up the bucket of each value.
+template <class CodecTraits, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
     const uint64_t last = row.tensor.count - 1;
     Octet<uint32_t> codes[2];
 #pragma unroll
@@ -99,27 +101,27 @@ template <class Form, class T> QCCL_DEVICE void put_each(const Row<T> &row) {
 #pragma unroll 1
         for (unsigned i = 0; i < 8; i++) {
             const uint64_t at = place + i;
-            const auto scale = Form::load_scale(row.sink, at < last ? at : last);
+            const auto scale = CodecTraits::load_scale(row.sink, at < last ? at : last);
             const Draw drawn = draws.next(i);
-            const uint32_t code = Form::code(pick(row.values[half], i), scale, row.sink,
-                                             row.sink.is_stochastic ? drawn : Draw{});
+            const uint32_t code = CodecTraits::code(pick(row.values[half], i), scale, row.sink,
+                                                    row.sink.is_stochastic ? drawn : Draw{});
             set(codes[half], i, at <= last ? code : 0);
         }
     }
     store_codes(row.sink, group_of(row.number), row.is_inside(), codes);
 }
 
-// With scales that are in the payload already.
-template <class Form, class T> QCCL_DEVICE void put_measured(const Row<T> &row) {
-    if (!has_bucket_per_group(row.sink)) return put_each<Form>(row);
-    typename Form::Scale scale;
-    if (row.is_inside()) scale = Form::load_scale(row.sink, row.first());
-    put_scaled<Form>(row, scale);
+// Encodes with scales that are in the payload already.
+template <class CodecTraits, class T> QCCL_DEVICE void put_measured(const Row<T> &row) {
+    if (!has_bucket_per_group(row.sink)) return put_each<CodecTraits>(row);
+    typename CodecTraits::Scale scale;
+    if (row.is_inside()) scale = CodecTraits::load_scale(row.sink, row.first());
+    put_scaled<CodecTraits>(row, scale);
 }
 
-// Buckets of 32, 64, ... values, up to a row.
-template <class Form, class T> QCCL_DEVICE void put_fused(const Row<T> &row) {
-    auto extremes = Form::Extremes::none();
+// Computes the scales and encodes with them. Buckets have 32, 64, ... values, up to a row.
+template <class CodecTraits, class T> QCCL_DEVICE void put_fused(const Row<T> &row) {
+    auto extremes = CodecTraits::Extremes::none();
 #pragma unroll
     for (unsigned half = 0; half < 2; half++) {
         const unsigned there =
@@ -128,18 +130,20 @@ template <class Form, class T> QCCL_DEVICE void put_fused(const Row<T> &row) {
             if (i < there) extremes.add(row.values[half][i]);
         });
     }
-    const unsigned team = row.sink.bucket / 32 * columns; // lanes that have a bucket together
+    const unsigned team = row.sink.bucket / 32 * columns; // lanes that share a bucket
     for (unsigned mask = 1; mask < team; mask *= 2) extremes.merge_lane(mask);
     const auto scale = extremes.scale(row.sink);
-    if (row.is_inside() && lane() % team == 0) Form::store_scale(row.sink, row.first(), scale);
-    put_scaled<Form>(row, scale);
+    if (row.is_inside() && lane() % team == 0)
+        CodecTraits::store_scale(row.sink, row.first(), scale);
+    put_scaled<CodecTraits>(row, scale);
 }
 
-// Blocks of half a group, with bases that are in the payload already.
-template <class Form, class T> QCCL_DEVICE void put_based(const Row<T> &row) {
-    typename Form::Base base;
-    if (row.is_inside()) base = Form::load_base(row.sink, row.first());
-    typename Form::Scale scales[2];
+// Computes the scales of blocks of half a group and encodes with them. The bases are in the payload
+// already.
+template <class CodecTraits, class T> QCCL_DEVICE void put_based(const Row<T> &row) {
+    typename CodecTraits::Base base;
+    if (row.is_inside()) base = CodecTraits::load_base(row.sink, row.first());
+    typename CodecTraits::Scale scales[2];
 #pragma unroll
     for (unsigned half = 0; half < 2; half++) {
         const uint64_t place = row.spot(half).place();
@@ -151,23 +155,23 @@ template <class Form, class T> QCCL_DEVICE void put_based(const Row<T> &row) {
         magnitude.merge_lane(1);
         scales[half] = nvfp4_scale(magnitude.largest, base, row.sink.rounds_up);
         if (column() == 0 && there != 0)
-            store_one(Form::block_scale_at(row.sink, place), scales[half].wire);
+            store_one(CodecTraits::block_scale_at(row.sink, place), scales[half].wire);
     }
     put_codes(row, [&](unsigned half, unsigned i, Draw draw) {
-        return Form::code(row.values[half][i], scales[half], row.sink, draw);
+        return CodecTraits::code(row.values[half][i], scales[half], row.sink, draw);
     });
 }
 
-template <class Form, class T> QCCL_DEVICE void put_coded(const Row<T> &row) {
-    if constexpr (requires { typename Form::Base; })
-        return put_based<Form>(row);
+template <class CodecTraits, class T> QCCL_DEVICE void put_coded(const Row<T> &row) {
+    if constexpr (requires { typename CodecTraits::Base; })
+        return put_based<CodecTraits>(row);
     else if constexpr (
-        requires { &Form::load_scale; } && !requires { typename Form::Extremes; })
-        return put_measured<Form>(row);
-    else if constexpr (requires { &Form::load_scale; })
-        return row.sink.is_measured ? put_measured<Form>(row) : put_fused<Form>(row);
+        requires { &CodecTraits::load_scale; } && !requires { typename CodecTraits::Extremes; })
+        return put_measured<CodecTraits>(row);
+    else if constexpr (requires { &CodecTraits::load_scale; })
+        return row.sink.is_measured ? put_measured<CodecTraits>(row) : put_fused<CodecTraits>(row);
     else
-        return put_fused<Form>(row); // blocks are never larger than a row
+        return put_fused<CodecTraits>(row); // blocks are never larger than a row
 }
 
 } // namespace qccl::QCCL_GPU

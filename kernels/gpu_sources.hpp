@@ -1,5 +1,5 @@
-// Where a fold's values come from: memory, or the codes and scales of a chunk. An octet at a time,
-// in the accumulator's type T. Knows no sinks.
+// Where a fold takes its values from: memory, or the codes and scales of a chunk. Values are taken
+// an octet at a time, in the accumulator's type T.
 #pragma once
 
 #include "kernels/gpu_forms.hpp"
@@ -16,27 +16,28 @@ QCCL_DEVICE void take_plain(const Operand &source, Spot spot, uint64_t count, Oc
     });
 }
 
-template <class Form, class T>
+template <class CodecTraits, class T>
 QCCL_DEVICE void take_coded(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
     const uint64_t last = count - 1;
-    if (spot.group > last / 32) spot.group = last / 32; // stands for those behind it
+    if (spot.group > last / 32) spot.group = last / 32; // groups behind the last read the last
     Octet<uint32_t> codes;
     load_codes(source, spot, codes);
     if (has_bucket_per_group(source)) {
-        const uint64_t first = spot.group * 32 + spot.half * 16; // of the half
-        const auto step = Form::load_step(source, first < last ? first : last);
-        for_each_value([&](unsigned i) { values[i] = Form::value(codes[i], step, source); });
+        const uint64_t first = spot.group * 32 + spot.half * 16; // first value of the half
+        const auto step = CodecTraits::load_step(source, first < last ? first : last);
+        for_each_value([&](unsigned i) { values[i] = CodecTraits::value(codes[i], step, source); });
         return;
     }
 #pragma unroll 1
     for (unsigned i = 0; i < 8; i++) {
         const uint64_t place = spot.place() + i < last ? spot.place() + i : last;
-        const auto step = Form::load_step(source, place);
-        set(values, i, Form::value(pick(codes, i), step, source));
+        const auto step = CodecTraits::load_step(source, place);
+        set(values, i, CodecTraits::value(pick(codes, i), step, source));
     }
 }
 
-// Five digits to a byte: those of values that lie ternary_bytes of their bucket apart.
+// Takes values of terngrad. A byte holds five digits, of values that lie ternary_bytes of their
+// bucket apart.
 template <class T>
 QCCL_DEVICE void take_ternary(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
     const uint64_t last = count - 1;
@@ -52,7 +53,8 @@ QCCL_DEVICE void take_ternary(const Operand &source, Spot spot, uint64_t count, 
     }
 }
 
-// How many values the pages before one keep: the lanes of a warp add them up together.
+// Returns how many values the pages before `page` keep. The lanes of a warp add the counts up
+// together, so all of them must call.
 QCCL_DEVICE uint64_t kept_before(const Operand &source, uint64_t page) {
     const std::byte *const counts = part_of(source, ChunkPart::page_counts);
     uint64_t kept = 0;
@@ -68,8 +70,8 @@ QCCL_DEVICE uint64_t kept_before(const Operand &source, uint64_t page) {
     return kept;
 }
 
-// The few values that topk keeps, and zeros. All lanes of the warp call, for one row. Whatever the
-// payload's pages and indices say, nothing beyond the kept values is read.
+// Takes the few values that topk keeps, and zeros. All lanes of the warp must call, for one row. No
+// value beyond the kept ones is read, whatever the payload's pages and indices contain.
 template <class T>
 QCCL_DEVICE void take_kept(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
     const uint64_t row = source.begin + (spot.group - lane() / columns) * 32;
@@ -87,7 +89,8 @@ QCCL_DEVICE void take_kept(const Operand &source, Spot spot, uint64_t count, Oct
     const auto at_most = [](uint64_t a, uint64_t b) { return a < b ? a : b; };
     if (page != first_page) low += number_of(first_page);
     const uint64_t end = at_most(low + number_of(page), source.kept);
-    // The page's first that is not before the octet: before it are no more than there are places.
+    // Finds the first kept value of the page that is not before the octet. The page has `inside`
+    // values before the octet, so no more kept values precede the octet.
     const auto inside = static_cast<uint32_t>(place % topk_page_values);
     for (uint64_t high = at_most(end, low + inside); low < high;) {
         const uint64_t middle = (low + high) / 2;
@@ -111,7 +114,8 @@ QCCL_DEVICE void take_kept(const Operand &source, Spot spot, uint64_t count, Oct
     });
 }
 
-// Values beyond the `count` that there are, at least one, are anything.
+// Takes an octet of any source. `count`, at least 1, values exist; values beyond them are
+// unspecified.
 template <class T>
 QCCL_DEVICE void take(const Operand &source, Spot spot, uint64_t count, Octet<T> &values) {
     if constexpr (std::is_floating_point_v<T>) {

@@ -1,5 +1,5 @@
-// Buckets that are summed up: by teams of 32 lanes, in the order that pinned_sum.hpp has, whatever
-// the width of a warp.
+// Sums over buckets: teams of 32 lanes add up a bucket in the order that pinned_sum.hpp defines,
+// whatever the width of a warp. The encoders of onebit and terngrad use these sums.
 #pragma once
 
 #include "kernels/gpu_measure.hpp"
@@ -12,12 +12,13 @@ QCCL_DEVICE unsigned team_lane() { return thread() % sum_lanes; }
 struct TeamBucket {
     const Tensor &tensor;
     const Operand &sink, &source;
-    bool is_there; // else the team only keeps the other one of its warp company
+    bool is_there; // false: the team only takes part because its warp's other team has a bucket
     Span span;
 };
 
-// Calls visit(bucket) for every bucket that is this team's.
-template <class Visit> QCCL_DEVICE void for_each_team_bucket(const Batch &batch, Visit &&visit) {
+// Calls visit(bucket) for every bucket that belongs to this team.
+template <class DeviceGuard>
+QCCL_DEVICE void for_each_team_bucket(const Batch &batch, DeviceGuard &&guard) {
     constexpr unsigned teams = block_threads / sum_lanes;
     const uint64_t stride = uint64_t{blocks()} * teams;
     for (uint32_t i = 0; i < batch.tensors; i++) {
@@ -25,12 +26,12 @@ template <class Visit> QCCL_DEVICE void for_each_team_bucket(const Batch &batch,
         const Operand &sink = batch.operand[tensor.first_source - 1];
         const uint64_t values = bucket_values(tensor, sink);
         const uint64_t buckets = (tensor.count + values - 1) / values;
-        // Two teams may share a warp, whose lanes take as many turns.
+        // Two teams may share a warp, and all lanes of a warp must take the same number of turns.
         const uint64_t turns = (buckets + stride - 1) / stride;
         uint64_t number = uint64_t{block()} * teams + thread() / sum_lanes;
         for (uint64_t turn = 0; turn < turns; turn++, number += stride) {
             const bool is_there = number < buckets;
-            visit(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there,
+            guard(TeamBucket{tensor, sink, batch.operand[tensor.first_source], is_there,
                              is_there ? bucket_span(tensor, values, number) : Span{0, 0}});
         }
     }
@@ -54,7 +55,7 @@ QCCL_DEVICE void for_each_team_value(const Operand &source, const Span &span, Ca
         call(load_float_value<T>(source, place));
 }
 
-// The team's sum of what its lanes have.
+// Returns the sum of what the lanes of the team have.
 QCCL_DEVICE float team_sum(float sum) {
     for (unsigned mask = sum_lanes / 2; mask != 0; mask /= 2) sum += shuffle_xor(sum, mask);
     return sum;

@@ -1,5 +1,5 @@
-// terngrad's encoder: a team reads its bucket for the largest value, for the squares, and for the
-// digits.
+// terngrad's encoder: a team reads its bucket three times, for the largest value, for the squares,
+// and for the digits.
 #pragma once
 
 #include "kernels/gpu_team.hpp"

@@ -1,9 +1,10 @@
-// The launches that encode a topk chunk, in their order: a sample, the histograms of the digits of
-// magnitudes, which give the threshold, how many values each tile keeps, and the values themselves.
-// None waits for another block; what blocks tell each other, the next launch reads
-// (topk_scratch.hpp). A batch has one tensor, whose operands are the sink, the source and the
-// scratch memory; the scratch's `bits` is a number that says which of like launches this one is.
-// Knows neither planes nor scales.
+// The kernels that encode a topk chunk, in the order of their launches: a sample, the histograms of
+// the magnitudes' digits, which give the threshold, the number of values that each tile keeps, and
+// the values themselves. No launch waits for another block: the next launch reads what blocks
+// exchange (topk_scratch.hpp).
+//
+// A batch has one tensor, whose operands are the sink, the source and the scratch memory. The
+// scratch operand's `bits` is a number that tells launches of the same kernel apart.
 #pragma once
 
 #include "kernels/gpu_histogram.hpp"
@@ -14,12 +15,13 @@ static_assert(tile_values == block_threads * 64 && page_tiles * tile_values == t
 
 // ---- Values as they are kept
 
-// What holds the bits of a value.
+// The unsigned type that holds the bits of a value.
 template <class Bits>
 using Pattern = std::conditional_t<std::is_same_v<Bits, double>, uint64_t,
                                    std::conditional_t<std::is_same_v<Bits, float>, uint32_t, Bits>>;
 
-// The tensor of a launch. T is the accumulator's type, Bits what holds a value of the tensor's.
+// The tensor of a launch. T is the accumulator's type; Bits is the type that holds a value of the
+// tensor's type.
 template <class T, class Bits> struct Selection {
     using Word = Pattern<Bits>;
 
@@ -37,7 +39,8 @@ template <class T, class Bits> struct Selection {
         return static_cast<Word>(pattern & static_cast<Word>(static_cast<Word>(~Word{0}) >> 1));
     }
 
-    // Eight patterns from `place` on, which is there, in the tensor's type with NaN canonical.
+    // Loads eight bit patterns from `place` on, in the tensor's type with NaN canonical. `place`
+    // must be inside the tensor.
     QCCL_DEVICE void load_patterns(uint64_t place, Octet<Word> &patterns) const {
         if constexpr (std::is_same_v<Bits, T>) {
             Octet<T> values;
@@ -62,7 +65,7 @@ template <class T, class Bits> struct Selection {
 // Calls run(selection) with the selection of the batch's tensor.
 template <class T, class Run> QCCL_DEVICE void with_selection(const Batch &batch, Run &&run) {
     if constexpr (sizeof(T) == 8)
-        run(Selection<T, T>(batch)); // nothing narrower is summed in it
+        run(Selection<T, T>(batch)); // no narrower type has this accumulator
     else
         with_bits<T>(batch.operand[0].type,
                      [&]<class Bits>(Bits) { run(Selection<T, Bits>(batch)); });
@@ -70,7 +73,8 @@ template <class T, class Run> QCCL_DEVICE void with_selection(const Batch &batch
 
 // ---- The first digit
 
-// One in each step, and not at the same place of all: tensors have columns.
+// Returns the sample's row of this number: one row in each step, but not always the same one of a
+// step, because tensors have columns.
 QCCL_DEVICE uint64_t sampled_row(uint64_t number) {
     return number * sample_step + (static_cast<uint32_t>(number) * 0x9E3779B1U >> 16) % sample_step;
 }
@@ -97,14 +101,17 @@ template <class T> QCCL_DEVICE void topk_sample(const Batch &batch) {
     });
 }
 
-// Twice as many of the sample as are kept of all, and some: the threshold is hardly below theirs.
+// Returns the floor: the lowest digit that the first pass counts. The share of the sample from the
+// floor on is twice the share of values that are kept, and 16 values more, so the threshold is
+// hardly ever below the floor.
 template <class S> QCCL_DEVICE uint64_t sampled_floor(const S &of) {
     return find_cut(of.at(of.layout.sample()),
                     [&](uint64_t sampled) { return sampled / (of.count / of.sink.kept) * 2 + 16; })
         .digit;
 }
 
-// Whether the first digit's histogram, which has digits from the floor on, reaches the threshold.
+// Returns true if the first digit's histogram, which counts digits from the floor on, reaches the
+// threshold.
 template <class S> QCCL_DEVICE bool is_floor_low_enough(const S &of, uint64_t floor) {
     QCCL_SHARED(uint64_t, parts, block_warps);
     uint64_t bins[thread_bins], own = 0;
@@ -114,11 +121,12 @@ template <class S> QCCL_DEVICE bool is_floor_low_enough(const S &of, uint64_t fl
     return block_prefix(own, parts).total >= of.sink.kept;
 }
 
-// Counts digits from `lowest` to before `end`, and marks the octets that have one from `lowest` on.
+// Counts digits from `lowest` to before `end`, and marks the octets that have a digit from `lowest`
+// on.
 template <class S, class Bins>
 QCCL_DEVICE void count_first_digits(const S &of, uint64_t lowest, uint64_t end, Bins &&bins) {
     using Marks = std::conditional_t<lanes == 32, uint32_t, uint64_t>;
-    constexpr unsigned rows_at_once = 2; // more loads on their way
+    constexpr unsigned rows_at_once = 2; // keeps more loads in flight
     const unsigned shift = of.layout.digits.behind(1);
     const uint64_t rows = (of.count + 8 * lanes - 1) / (8 * lanes);
     const uint64_t stride = uint64_t{blocks()} * block_warps * rows_at_once;
@@ -134,7 +142,8 @@ QCCL_DEVICE void count_first_digits(const S &of, uint64_t lowest, uint64_t end, 
         }
 #pragma unroll
         for (unsigned k = 0; k < rows_at_once; k++) {
-            // Few octets have any to count; behind the last value there, it is loaded again.
+            // Few octets have a digit to count. Behind the last value an octet repeats that value,
+            // so the maximum is right there, too.
             bool is_marked = false;
             if (there[k] != 0) {
                 auto largest = typename S::Word{0};
@@ -156,7 +165,8 @@ QCCL_DEVICE void count_first_digits(const S &of, uint64_t lowest, uint64_t end, 
     }
 }
 
-// A second launch looks at what the first has left out, where the sample has misled it.
+// Counts the first digit from the floor on. A second launch counts what the first has left out, if
+// the sample has misled the first.
 template <class T> QCCL_DEVICE void topk_first(const Batch &batch) {
     QCCL_SHARED(uint32_t, bins, digit_bins);
     clear_bins(bins);
@@ -171,11 +181,12 @@ template <class T> QCCL_DEVICE void topk_first(const Batch &batch) {
 
 // ---- The other digits
 
-// The threshold after `digits` of them, the last of which this launch finds, and tells the next.
+// Returns the threshold after `digits` digits. This launch finds the last of them and stores the
+// result for the next launch.
 template <class S> QCCL_DEVICE TopkThreshold find_threshold(const S &of, unsigned digits) {
     TopkThreshold found{0, of.sink.kept};
     if (digits > 1) found = load_one<TopkThreshold>(of.at(of.layout.threshold(digits - 2)));
-    const Cut cut =
+    const HistogramCut cut =
         find_cut(of.at(of.layout.histogram(digits - 1)), [&](uint64_t) { return found.ties; });
     found.magnitude = found.magnitude << of.layout.digits.width(digits - 1) | cut.digit;
     found.ties = cut.left;
@@ -186,7 +197,7 @@ template <class S> QCCL_DEVICE TopkThreshold find_threshold(const S &of, unsigne
 // Calls see(place, pattern) for the thread's values of a tile that lie in marked octets, in order.
 template <class S, class See>
 QCCL_DEVICE void for_each_marked(const S &of, uint64_t tile, See &&see) {
-    const uint64_t first = tile * tile_values + thread() * 64; // eight octets, with a byte of marks
+    const uint64_t first = tile * tile_values + thread() * 64; // eight octets, one byte of marks
     if (first >= of.count) return;
     uint32_t marks = load_one<uint8_t>(of.at(of.layout.marks() + first / 64));
 #pragma unroll 1
@@ -221,7 +232,8 @@ template <class T> QCCL_DEVICE void topk_digit(const Batch &batch) {
 
 // ---- What is kept
 
-// Of the thread's values in a tile: how many are above the threshold (low half), how many equal it.
+// Counts the thread's values in a tile that are above the threshold (low half), and those that
+// equal it.
 template <class S>
 QCCL_DEVICE uint32_t tile_part(const S &of, uint64_t tile, const TopkThreshold &threshold) {
     uint32_t part = 0;
@@ -268,7 +280,7 @@ template <class S> QCCL_DEVICE Passed tile_sum(const S &of, uint64_t tile) {
     return {sum & 0xFFFF, sum >> 16};
 }
 
-// Before the tile that a block begins with.
+// Returns the counts before `tile`, with which a block begins.
 template <class S, class Parts>
 QCCL_DEVICE Passed passed_before(const S &of, uint64_t tile, Parts &&parts) {
     Passed own{0, 0};
@@ -306,7 +318,8 @@ QCCL_DEVICE void write_tile(const S &of, uint64_t tile, const TopkThreshold &thr
     });
 }
 
-// A block has neighbouring tiles, so that it looks only once for where it writes.
+// Writes indices, kept values and page counts. A block has consecutive tiles, so it looks up only
+// once where it writes.
 template <class T> QCCL_DEVICE void topk_write(const Batch &batch) {
     QCCL_SHARED(uint64_t, wide_parts, block_warps);
     QCCL_SHARED(uint32_t, parts, block_warps);
@@ -334,7 +347,7 @@ template <class T> QCCL_DEVICE void topk_write(const Batch &batch) {
     });
 }
 
-// Zeros, as many words as the tensor has values.
+// Zeroes as many 64-bit words as the tensor has values.
 QCCL_DEVICE void clear(const Batch &batch) {
     const uint64_t stride = uint64_t{blocks()} * block_threads, words = batch.tensor[0].count;
     for (uint64_t i = uint64_t{block()} * block_threads + thread(); i < words; i += stride)

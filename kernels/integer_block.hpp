@@ -1,6 +1,6 @@
-// The arithmetic of `int b`, once: a block shares a scale of 16 bits, and its extreme value takes
-// the lowest code. Scalar and portable, for CPUs and GPUs; WIRE.md says it in words. Knows no
-// memory: where values, codes and scales lie is the kernels' business.
+// The arithmetic of `int b`, defined once: a block shares a scale of 16 bits, and its extreme value
+// takes the lowest code. Scalar and portable, for the kernels of CPUs and GPUs, which decide where
+// values, codes and scales lie in memory. WIRE.md describes the arithmetic in words.
 #pragma once
 
 #include "kernels/code_rounding.hpp"
@@ -10,31 +10,32 @@
 
 namespace qccl {
 
-// What the block's codes are computed with. Without codes (a block of zeros, or one that is not
-// finite) every code is 0.
+// What a block's codes are computed with. If has_codes is false (a block of zeros, or one that is
+// not finite), every code is 0.
 struct BlockScale {
     uint16_t wire = 0; // bf16
     bool has_codes = false;
-    float lift = 1.0F;    // 2^64 where the scale is subnormal, so that its reciprocal is finite
+    float lift = 1.0F;    // 2^64 if the scale is subnormal, so that its reciprocal is finite
     float inverse = 0.0F; // of the lifted scale
 };
 
-// Of two finite values the one of larger magnitude; of equal ones the positive.
+// Returns the one of two finite values with the larger magnitude; of equal magnitudes the positive
+// one.
 constexpr float extreme_of(float a, float b) {
     const float magnitude_a = a < 0 ? -a : a, magnitude_b = b < 0 ? -b : b;
     if (magnitude_a != magnitude_b) return magnitude_a > magnitude_b ? a : b;
     return a < 0 ? b : a;
 }
 
-// -extreme / 2^(bits - 1), rounded to bf16 away from zero from the exact quotient, or toward zero
-// where the lowest code would decode to an infinity. `extreme` is finite and not zero.
+// Returns -extreme / 2^(bits - 1) as bf16. The exact quotient is rounded away from zero, or toward
+// zero if the lowest code would otherwise decode to an infinity. `extreme` is finite and not zero.
 constexpr uint16_t round_scale(float extreme, unsigned bits) {
     const uint32_t pattern = std::bit_cast<uint32_t>(extreme);
     const uint32_t fraction = pattern & 0x7FFFFF, field = pattern >> 23 & 0xFF;
     const uint32_t significand = field != 0 ? fraction | 0x800000 : fraction;
     const int exponent = static_cast<int>(field != 0 ? field : 1) - static_cast<int>(bits - 1);
-    const int kept = exponent > 1 ? exponent : 1; // subnormal below
-    const int shift = 16 + kept - exponent;       // 16: a bf16 has 16 bits of fraction less
+    const int kept = exponent > 1 ? exponent : 1; // subnormal below exponent 1
+    const int shift = 16 + kept - exponent; // 16: a bf16 has 16 fraction bits less than a float
     const uint32_t rounded = (significand + (1U << shift) - 1) >> shift;
     const uint32_t encoded = (static_cast<uint32_t>(kept - 1) << 7) + rounded;
     const uint32_t too_large = (255 - (bits - 1)) << 7; // 2^(128 - (bits - 1))
@@ -42,7 +43,7 @@ constexpr uint16_t round_scale(float extreme, unsigned bits) {
     return static_cast<uint16_t>(sign | (encoded < too_large ? encoded : too_large - 1));
 }
 
-// What a scale on the wire means to an encoder.
+// Returns what an encoder needs of a scale on the wire.
 constexpr BlockScale block_scale(uint16_t wire) {
     constexpr uint32_t smallest_normal = 0x0080, magnitude = 0x7FFF;
     BlockScale scale{.wire = wire};
@@ -53,7 +54,8 @@ constexpr BlockScale block_scale(uint16_t wire) {
     return scale;
 }
 
-// `is_finite`: whether all values of the block are; then `extreme` is extreme_of them all.
+// Computes the scale of a block. `is_finite` is true if all values of the block are finite;
+// `extreme` is then extreme_of of all of them.
 constexpr BlockScale block_scale(float extreme, bool is_finite, unsigned bits) {
     if (!is_finite) return block_scale(static_cast<uint16_t>(Bfloat::nan));
     return block_scale(extreme == 0 ? uint16_t{0} : round_scale(extreme, bits));
@@ -66,7 +68,8 @@ QCCL_ANYWHERE inline int32_t block_code(float x, const BlockScale &scale, unsign
     return round_code(x * scale.lift * scale.inverse, draw, -bound, bound - 1);
 }
 
-// A NaN scale gives NaN, made canonical for processors that do not keep it so.
+// Decodes a code. A NaN scale gives NaN, which is made canonical because not every processor keeps
+// it so.
 constexpr float block_value(int32_t code, float scale) {
     return canonical(static_cast<float>(code) * scale);
 }

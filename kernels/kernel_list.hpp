@@ -1,6 +1,6 @@
-// The kernels of a GPU, by name: X(name) for each. `fold` combines any sources, into values or into
-// codes; `encode` makes codes of one source of values; `measure` makes scales ahead of either. The
-// launches of topk follow each other, behind one that clears their sums. Last comes the
+// The GPU kernels by name: X(name) for each. `fold` combines any sources into values or codes.
+// `encode` makes codes of one source of values. `measure` makes scales before either. The launches
+// of topk follow each other, behind one that clears their sums. The last part of a name is the
 // accumulator's type.
 #pragma once
 

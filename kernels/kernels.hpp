@@ -1,6 +1,7 @@
-// The kernels' table: what every tier and every device gives. All operands are plain memory;
-// sources and destinations never overlap unless they are equal. Bytes are those of WIRE.md on every
-// tier, the scalar reference being the definition.
+// The table of kernels that every tier and every device provides. The library, its tools and its
+// tests use these tables. Any thread may call; no call blocks. All operands are plain memory.
+// Sources and destinations must not overlap unless they are equal. On every tier the bytes are
+// those of WIRE.md; the scalar reference is the definition.
 #pragma once
 
 #include "base/types.hpp"
@@ -15,21 +16,22 @@
 
 namespace qccl {
 
-// Part of a chunk: elements [begin, begin + count) of the `whole` elements whose sections start at
-// `payload`. begin is a multiple of grain(codec); count too, unless the range ends the chunk.
+// Part of a chunk: elements [begin, begin + count) of its `whole` elements. The kernels' `payload`
+// is where the sections of the whole chunk start. begin is a multiple of grain(codec); so is count,
+// unless the range ends the chunk.
 struct ChunkRange {
     const Codec *codec = nullptr;
     const PayloadLayout *layout =
-        nullptr;                       // payload_layout(*codec, type, whole), kept by the caller
+        nullptr;                       // payload_layout(*codec, type, whole); the caller keeps it
     DataType type = DataType::float32; // the tensor's
     uint64_t whole = 0;
     uint64_t begin = 0;
     uint64_t count = 0;
 };
 
-// Who computes: also the bits of the masks that QCCL_TIER and the tests choose with. `generic` is
-// the vector code on emulated vectors of 128 bits, for every processor; sse4 and above are what a
-// processor may have or not. The last one that runs is the best.
+// An implementation of the kernels. The numbers are also the bits of the masks with which QCCL_TIER
+// and the tests choose. `generic` is the vector code on emulated vectors of 128 bits, for every
+// processor; a processor may lack sse4 and the tiers above it. The last tier that runs is the best.
 enum class Tier : uint8_t { scalar, generic, sse4, avx2, avx512, neon, sve };
 inline constexpr std::array<const char *, 7> tier_names{"scalar", "generic", "sse4", "avx2",
                                                         "avx512", "neon",    "sve"};
@@ -37,7 +39,7 @@ static_assert(tier_names.size() == static_cast<size_t>(Tier::sve) + 1);
 constexpr const char *name(Tier tier) { return tier_names[static_cast<size_t>(tier)]; }
 constexpr uint32_t tier_mask(Tier tier) { return 1U << static_cast<uint32_t>(tier); }
 
-// `in` and `out` name the format of plain values: the tensor's type or its accumulator's.
+// `in` and `out` name the format of plain values: the tensor's type or its accumulator's type.
 struct Kernels {
     Tier tier;
 
@@ -45,24 +47,25 @@ struct Kernels {
                    std::byte *payload);
     void (*decode)(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
                    bool streams);
-    // accumulator = accumulator op decoded; accumulators are of accumulator_of(range.type).
+    // accumulator = accumulator op decoded; accumulators have the type accumulator_of(range.type).
     void (*decode_add)(const ChunkRange &range, RedOp op, const std::byte *payload,
                        void *accumulator);
 
     // accumulator = accumulator op value; avg adds here and divides in `divide`.
     void (*reduce)(RedOp op, DataType accumulator_type, void *accumulator, DataType in,
                    const void *src, size_t count);
-    // Converts with one rounding; between equal types copies bits. `streams` asks for stores that
-    // bypass the cache, where the destination is not read again soon.
+    // Converts with one rounding; copies bits between equal types. `streams` requests stores that
+    // bypass the cache, for a destination that is not read again soon.
     void (*copy)(DataType out, void *dst, DataType in, const void *src, size_t count, bool streams);
-    // accumulator /= ranks, as avg asks: true division, integers truncate toward zero.
+    // accumulator /= ranks, for avg: true division; integers truncate toward zero.
     void (*divide)(DataType accumulator_type, void *accumulator, size_t count, uint32_t ranks);
 };
 
 const Kernels &scalar_kernels();
-// The best tier of this machine that `mask` allows (bit per Tier); scalar where nothing else is.
+// Returns the best tier of this machine that `mask` allows (one bit per Tier); scalar if there is
+// no other.
 const Kernels &best_kernels(uint32_t mask = ~0U);
-// Every tier that runs on this machine, scalar first.
+// Returns every tier that runs on this machine, scalar first.
 std::span<const Kernels *const> available_kernels();
 
 } // namespace qccl

@@ -1,6 +1,6 @@
-// The arithmetic of `minmax`, once: a bucket shares its minimum and a unit, both fp32. Scalar and
-// portable, for CPUs and GPUs; WIRE.md says it in words. Knows no memory: where values, codes and
-// scales lie is the kernels' business.
+// The arithmetic of `minmax`, defined once: a bucket shares its minimum and a unit, both fp32.
+// Scalar and portable, for the kernels of CPUs and GPUs, which decide where values, codes and
+// scales lie in memory. WIRE.md describes the arithmetic in words.
 #pragma once
 
 #include "kernels/code_rounding.hpp"
@@ -18,7 +18,7 @@ template <class T> struct BucketScale {
     T inverse = 0; // of the unit
 };
 
-// (maximum - minimum) / (2^bits - 1) as fp32; +0 where that is no normal number.
+// Returns (maximum - minimum) / (2^bits - 1) as fp32; +0 if that is not a normal number.
 QCCL_ANYWHERE inline float bucket_unit(float minimum, float maximum, unsigned bits) {
     const float steps = static_cast<float>((1U << bits) - 1), range = maximum - minimum;
     constexpr float largest = std::numeric_limits<float>::max(),
@@ -34,7 +34,7 @@ QCCL_ANYWHERE inline float bucket_unit(double minimum, double maximum, unsigned 
     return unit < smallest ? 0.0F : unit > largest ? largest : unit;
 }
 
-// What a scale on the wire means to an encoder.
+// Returns what an encoder needs of a scale on the wire.
 template <class T> QCCL_ANYWHERE BucketScale<T> bucket_scale(float minimum, float unit) {
     BucketScale<T> scale{.minimum = minimum, .unit = unit};
     if (!(unit > 0)) return scale;
@@ -43,8 +43,8 @@ template <class T> QCCL_ANYWHERE BucketScale<T> bucket_scale(float minimum, floa
     return scale;
 }
 
-// The bucket's extremes; a bucket with a value that fp32 cannot hold, or that is not finite, is
-// NaN.
+// Computes the scale of a bucket from its extremes. A bucket with a value that is not finite, or
+// that fp32 cannot hold, has a NaN scale.
 template <class T>
 QCCL_ANYWHERE BucketScale<T> bucket_scale(T minimum, T maximum, bool are_finite, unsigned bits) {
     const float low = static_cast<float>(minimum), high = static_cast<float>(maximum);

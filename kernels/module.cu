@@ -1,5 +1,6 @@
-// A vendor's GPUs, over the names that runtime_*.hpp give its runtime: one source for all vendors.
-// Compiled into a module of its own for each; knows no ranks and no schedules.
+// The GPU module of a vendor. It implements Gpu (gpu.hpp) with the names that runtime_*.hpp gives
+// the vendor's runtime: one source for all vendors, compiled into a module of its own for each. The
+// library loads the module and calls qccl_gpu_module. Any thread may call a Gpu.
 #if defined(__CUDACC__)
 #include "kernels/runtime_cuda.hpp"
 #elif defined(__HIP__)
@@ -8,7 +9,7 @@
 #include "kernels/runtime_emulated.hpp"
 #endif
 
-#include "base/contained.hpp"
+#include "base/exception_boundary.hpp"
 #include "kernels/gpu_process.hpp"
 
 #include <algorithm>
@@ -20,8 +21,8 @@
 namespace qccl {
 namespace {
 
+using runtime::DeviceGuard;
 using runtime::Status;
-using runtime::Visit;
 
 runtime::Stream own(GpuStream stream) { return reinterpret_cast<runtime::Stream>(stream); }
 runtime::Event own(GpuMark mark) { return reinterpret_cast<runtime::Event>(mark); }
@@ -32,9 +33,10 @@ std::array<char, 8> vendor_name() {
     return name;
 }
 
-// What is called where the visit has not come about would reach whatever GPU the thread has.
-template <class Call> Status during(const Visit &visit, Call &&call) {
-    return runtime::is_ok(visit.status()) ? call() : visit.status();
+// Calls `call` if the guard could select its GPU. Otherwise the call would reach the thread's
+// current GPU.
+template <class Call> Status during(const DeviceGuard &guard, Call &&call) {
+    return runtime::is_ok(guard.status()) ? call() : guard.status();
 }
 
 class ModuleGpu final : public Gpu {
@@ -47,8 +49,8 @@ public:
 
     const GpuTraits &traits() const override { return traits_; }
 
-    Result<std::byte *> take_lasting(size_t bytes) override;
-    void leave_lasting(std::byte *memory, size_t bytes) override {
+    Result<std::byte *> pool_acquire(size_t bytes) override;
+    void pool_release(std::byte *memory, size_t bytes) override {
         GpuProcess::current().leave(device_, memory, bytes);
     }
     Result<std::byte *> allocate_private(size_t bytes) override;
@@ -131,9 +133,9 @@ public:
         return doing("have a stream wait for an event",
                      [&] { return runtime::await(own(stream), own(mark)); });
     }
-    Result<bool> is_passed(GpuMark mark) const override {
-        const Visit visit(device_);
-        const Status status = during(visit, [&] { return runtime::query(own(mark)); });
+    Result<bool> has_passed(GpuMark mark) const override {
+        const DeviceGuard guard(device_);
+        const Status status = during(guard, [&] { return runtime::query(own(mark)); });
         if (runtime::is_ok(status)) return true;
         if (runtime::is_not_ready(status)) {
             runtime::forget(status);
@@ -142,21 +144,21 @@ public:
         return failed("ask for an event", status);
     }
 
-    Result<uint32_t *> create_gate() override {
+    Result<uint32_t *> create_stream_wait() override {
         QCCL_TRY(std::byte *const memory, take_pinned(sizeof(uint32_t)));
         return reinterpret_cast<uint32_t *>(memory);
     }
-    void destroy_gate(uint32_t *gate) override {
-        leave_pinned(reinterpret_cast<std::byte *>(gate), sizeof *gate);
+    void destroy_stream_wait(uint32_t *wait) override {
+        leave_pinned(reinterpret_cast<std::byte *>(wait), sizeof *wait);
     }
-    Done await_gate(GpuStream stream, const uint32_t *gate, uint32_t value) override {
+    Done await_stream_wait(GpuStream stream, const uint32_t *wait, uint32_t value) override {
         return doing("have a stream wait for the host",
-                     [&] { return runtime::await_value(own(stream), gate, value); });
+                     [&] { return runtime::await_value(own(stream), wait, value); });
     }
 
 private:
-    static constexpr int host_number = -1;   // in the place of a GPU's
-    static constexpr int usual_priority = 0; // of every vendor's streams
+    static constexpr int host_number = -1;   // of host memory, in place of a GPU's
+    static constexpr int usual_priority = 0; // default of every vendor's streams
 
     explicit ModuleGpu(uint32_t number) : device_(static_cast<int>(number)) {
         traits_.number = number;
@@ -164,25 +166,25 @@ private:
     }
 
     Error failed(const char *what, Status status) const {
-        const Code code = runtime::is_misuse(status) ? Code::invalid_argument
-                                                     : Code::unhandled_device_error;
+        const Code code =
+            runtime::is_misuse(status) ? Code::invalid_argument : Code::unhandled_device_error;
         const Error error = Error::make(code, "%s: cannot %s: %.300s", traits_.name.c_str(), what,
                                         runtime::text(status));
         runtime::forget(status);
         return error;
     }
     template <class Call> Done doing(const char *what, Call &&call) const {
-        const Visit visit(device_);
-        const Status status = during(visit, call);
+        const DeviceGuard guard(device_);
+        const Status status = during(guard, call);
         if (runtime::is_ok(status)) return {};
         return failed(what, status);
     }
-    // What ends something, which has nobody to tell.
+    // Calls a function that ends something. The error is dropped because no caller could handle it.
     template <class Call> void undo(Call &&call) const {
-        const Visit visit(device_);
-        runtime::forget(during(visit, call));
+        const DeviceGuard guard(device_);
+        runtime::forget(during(guard, call));
     }
-    // All zeros; what cannot be cleared is given back.
+    // Returns the memory, zeroed. Memory that cannot be zeroed is given back.
     template <class GiveBack>
     Result<std::byte *> cleared(void *memory, size_t bytes, GiveBack &&give_back) {
         const Done done = doing("clear memory", [&] {
@@ -202,7 +204,7 @@ private:
     struct {
         int least = 0, greatest = 0; // a greater priority is a lower number
     } priorities_;
-    runtime::Stream stream_{}; // of its own
+    runtime::Stream stream_{}; // of this object
     runtime::Pool pool_{};     // of private memory
 };
 
@@ -210,27 +212,25 @@ Result<std::unique_ptr<ModuleGpu>> ModuleGpu::open(uint32_t number) {
     std::unique_ptr<ModuleGpu> gpu(new ModuleGpu(number));
     if (Status status = runtime::prepare(gpu->device_); !runtime::is_ok(status))
         return gpu->failed("begin", status);
-    QCCL_TRY(gpu->doing("describe itself", [&] {
-        return runtime::describe(gpu->device_, gpu->traits_, gpu->uuid_);
-    }));
-    // A kernel that is loaded when it is launched may wait for all that the GPU does.
+    QCCL_TRY(gpu->doing("describe itself",
+                        [&] { return runtime::describe(gpu->device_, gpu->traits_, gpu->uuid_); }));
+    // A kernel that is only loaded at its launch may wait for all work of the GPU.
     QCCL_TRY(gpu->doing("load kernels", [] { return runtime::load_kernels(); }));
     QCCL_TRY(gpu->doing("ask for priorities", [&] {
         return runtime::find_priorities(&gpu->priorities_.least, &gpu->priorities_.greatest);
     }));
-    QCCL_TRY(gpu->doing("create a stream", [&] {
-        return runtime::create(&gpu->stream_, gpu->priorities_.greatest);
-    }));
+    QCCL_TRY(gpu->doing("create a stream",
+                        [&] { return runtime::create(&gpu->stream_, gpu->priorities_.greatest); }));
     QCCL_TRY(gpu->doing("create a pool of memory",
                         [&] { return runtime::create(&gpu->pool_, gpu->device_); }));
     return Result<std::unique_ptr<ModuleGpu>>(std::move(gpu));
 }
 
-Result<std::byte *> ModuleGpu::take_lasting(size_t bytes) {
+Result<std::byte *> ModuleGpu::pool_acquire(size_t bytes) {
     void *memory = GpuProcess::current().take_left(device_, bytes);
     if (!memory)
         QCCL_TRY(doing("allocate memory", [&] { return runtime::allocate(&memory, bytes); }));
-    return cleared(memory, bytes, [&](std::byte *start) { leave_lasting(start, bytes); });
+    return cleared(memory, bytes, [&](std::byte *start) { pool_release(start, bytes); });
 }
 
 Result<std::byte *> ModuleGpu::allocate_private(size_t bytes) {
@@ -275,8 +275,9 @@ Done ModuleGpu::pin(std::byte *memory, size_t bytes) {
     return {};
 }
 
-// The driver may wait for all that GPUs do, and no other thread must wait for that. None pins this
-// memory meanwhile: all that share it have pinned it before.
+// The driver may wait for all work of all GPUs, and no other thread must wait for that, so the
+// mutex is released first. No thread pins this memory meanwhile: all of its users have pinned it
+// before.
 void ModuleGpu::unpin(std::byte *memory) {
     GpuProcess &all = GpuProcess::current();
     std::unique_lock lock(all.mutex);
@@ -292,8 +293,8 @@ Result<GpuMemoryName> ModuleGpu::name_memory(std::byte *memory, size_t bytes) co
     static_assert(sizeof(runtime::Handle) == sizeof(GpuMemoryName::handle));
     void *base = nullptr;
     runtime::Handle handle;
-    QCCL_TRY(doing("find the beginning of memory",
-                   [&] { return runtime::find_base(memory, &base); }));
+    QCCL_TRY(
+        doing("find the beginning of memory", [&] { return runtime::find_base(memory, &base); }));
     QCCL_TRY(doing("name memory", [&] { return runtime::name(&handle, base); }));
     GpuMemoryName name{.vendor = vendor_name(),
                        .gpu = uuid_,
@@ -305,7 +306,7 @@ Result<GpuMemoryName> ModuleGpu::name_memory(std::byte *memory, size_t bytes) co
     return name;
 }
 
-// Lets kernels of this GPU touch memory of another.
+// Lets kernels of this GPU access memory of another GPU.
 Done ModuleGpu::reach(int device) const {
     if (device == device_) return {};
     int can = 0;
@@ -314,8 +315,8 @@ Done ModuleGpu::reach(int device) const {
     if (can == 0)
         return Error::make(Code::unhandled_device_error, "%s: cannot reach the memory of %s:%d",
                            traits_.name.c_str(), runtime::vendor, device);
-    const Visit visit(device_);
-    const Status status = during(visit, [&] { return runtime::reach(device); });
+    const DeviceGuard guard(device_);
+    const Status status = during(guard, [&] { return runtime::reach(device); });
     if (runtime::is_ok(status)) return {};
     if (!runtime::is_enabled_already(status)) return failed("reach another GPU", status);
     runtime::forget(status);
@@ -388,7 +389,7 @@ uint32_t count(char *why, size_t why_bytes) {
 }
 
 Gpu *open(uint32_t number, Error *error) {
-    auto gpu = contained([&] { return ModuleGpu::open(number); });
+    auto gpu = exception_boundary([&] { return ModuleGpu::open(number); });
     if (gpu) return gpu->release();
     *error = gpu.error();
     return nullptr;

@@ -1,14 +1,14 @@
-// The arithmetic of the MX codecs, once: a block of 32 values shares a power of two, E8M0, and its
-// codes are small floats. Scalar and portable, for CPUs and GPUs; WIRE.md says it in words. Knows
-// no memory: where values, codes and scales lie is the kernels' business.
+// The arithmetic of the MX codecs, defined once: a block of 32 values shares a power of two, E8M0,
+// and its codes are small floats. Scalar and portable, for the kernels of CPUs and GPUs, which
+// decide where values, codes and scales lie in memory. WIRE.md describes the arithmetic in words.
 #pragma once
 
 #include "kernels/mx_element.hpp"
 
 namespace qccl {
 
-// 2^(wire - 127), or NaN. Without codes (a block of zeros, or one that is not finite) every code
-// is 0.
+// The scale of a block: 2^(wire - 127), or NaN. If has_codes is false (a block of zeros, or one
+// that is not finite), every code is 0.
 struct MxScale {
     static constexpr uint8_t nan = 0xFF;
     uint8_t wire = 0;
@@ -16,15 +16,15 @@ struct MxScale {
     float inverse = 0.0F;
 };
 
-// Exponent of the largest element of F. A larger scale than 2^(127 - exponent) is never used: what
-// is decoded is finite.
+// Exponent of the largest element of F. A scale above 2^(127 - exponent) is never used, so that
+// every decoded value is finite.
 template <class F>
 inline constexpr int
     element_exponent = static_cast<int>(F::largest >> F::fraction_bits) - element_bias<F>;
 
-// `largest`: pattern of the largest magnitude in the block, of NaN where there is one. With
-// rounds_up the least scale that the block's values fit under, else OCP's, whose largest ones may
-// saturate.
+// Computes the scale of a block. `largest` is the bit pattern of the largest magnitude in the
+// block, or of NaN if there is one. With rounds_up the result is the least scale that the block's
+// values fit under; otherwise it is OCP's scale, under which the largest values may saturate.
 template <class F> constexpr MxScale mx_scale(uint32_t largest, bool rounds_up) {
     constexpr uint32_t fraction_mask = 0x7FFFFF;
     constexpr uint32_t element_fraction = F::largest << (23 - F::fraction_bits) & fraction_mask;

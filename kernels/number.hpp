@@ -1,6 +1,6 @@
-// Numbers of 8 and 16 bits: how they widen, how a wider value rounds into them, and the minimum and
-// maximum that reductions use. Portable integer arithmetic, constexpr, no memory: a GPU compiles it
-// too. Knows no codecs.
+// Numbers of 8 and 16 bits: how they widen, how a wider value rounds to them, and the minimum and
+// maximum of reductions. Portable constexpr integer arithmetic without memory accesses, for the
+// kernels of CPUs and GPUs.
 #pragma once
 
 #include <bit>
@@ -10,8 +10,9 @@
 
 namespace qccl {
 
-// What becomes of a finite value beyond the largest one. An infinity stays one where the format has
-// it and is NaN where it has none, whatever the policy: it is never turned into a finite number.
+// What a finite value beyond the largest number becomes. Under both policies an infinity stays an
+// infinity if the format has one and becomes NaN otherwise. An infinity never becomes a finite
+// number.
 enum class Overflow : uint8_t { infinity, saturate };
 
 // A format is a sign, an exponent of `exponent_bits` and a fraction of `fraction_bits`.
@@ -37,7 +38,7 @@ struct E5m2 {
     static constexpr Overflow stored = Overflow::saturate;
 };
 
-// What holds a number of a format, or of a type, in memory.
+// The type that holds a number of a format, or of a C++ type, in memory.
 template <class F> struct StorageOf {
     using Type = std::conditional_t<(F::sign > 0xFF), uint16_t, uint8_t>;
 };
@@ -58,7 +59,7 @@ template <class T> constexpr bool is_finite(T x) {
     return x - x == T(0); // an infinity minus itself is NaN
 }
 
-// Exact: every value of the formats above is a float. Every NaN becomes the canonical one.
+// Widens exactly: every value of the formats above is a float. Every NaN becomes the canonical one.
 template <class F> constexpr float widen(uint32_t bits) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
     const uint32_t magnitude = bits & (F::sign - 1);
@@ -68,20 +69,20 @@ template <class F> constexpr float widen(uint32_t bits) {
             return sign * std::numeric_limits<float>::infinity();
         return std::bit_cast<float>(float_nan);
     }
-    // The fields where a float has them, and the difference of the biases in a product that is
-    // exact, also where the float is subnormal.
+    // Moves the fields to where a float has them, then multiplies by the difference of the biases.
+    // The product is exact, even if the float is subnormal.
     const float moved = std::bit_cast<float>(magnitude << (23 - F::fraction_bits));
     constexpr float power = std::bit_cast<float>(static_cast<uint32_t>(254 - bias) << 23);
     return sign * moved * power;
 }
 
-// The same number with the only NaN that is written.
+// Returns the pattern of the same number; every NaN becomes the canonical one.
 template <class F> constexpr uint32_t canonical_pattern(uint32_t bits) {
     constexpr uint32_t last = F::infinity == F::nan ? F::largest : F::infinity;
     return (bits & (F::sign - 1)) > last ? F::nan : bits;
 }
 
-// One rounding to nearest even; going from double through float would be two.
+// Rounds once to nearest even. Going from double through float would round twice.
 template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(double x) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1;
     constexpr int lowest = 1 - bias; // exponent of the smallest normal number
@@ -96,7 +97,7 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(doub
     const uint64_t significand = (magnitude & 0xFFFFFFFFFFFFFULL) | 1ULL << 52;
     const int kept = exponent > lowest ? exponent : lowest;
     const int shift = kept - exponent + 52 - F::fraction_bits;
-    if (shift > 53) return sign; // under half of the smallest subnormal; subnormal doubles too
+    if (shift > 53) return sign; // below half of the smallest subnormal, as are subnormal doubles
     const uint64_t rest = significand & ((1ULL << shift) - 1), half = 1ULL << (shift - 1);
     uint64_t rounded = significand >> shift;
     if (rest > half || (rest == half && (rounded & 1) != 0)) rounded++;
@@ -107,7 +108,7 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(doub
     return sign | static_cast<uint32_t>(encoded);
 }
 
-// The same of a float, in 32 bits: what a GPU is quick at.
+// The same for a float, in 32-bit arithmetic, which is fast on a GPU.
 template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(float x) {
     constexpr int bias = (1 << (F::exponent_bits - 1)) - 1, dropped = 23 - F::fraction_bits;
     const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & (~0U >> 1);
@@ -122,7 +123,8 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(floa
         const uint32_t is_odd = rebiased >> dropped & 1;
         encoded = (rebiased + (1U << (dropped - 1)) - 1 + is_odd) >> dropped;
     } else {
-        // A sum whose last bit is the smallest subnormal: the adder rounds to the grid.
+        // The last place of the sum is the smallest subnormal, so the addition rounds to multiples
+        // of it.
         constexpr uint32_t grid = static_cast<uint32_t>(128 - bias + dropped) << 23;
         const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(grid);
         encoded = std::bit_cast<uint32_t>(sum) - grid;
@@ -132,11 +134,11 @@ template <class F, Overflow overflow = F::stored> constexpr uint32_t narrow(floa
     return sign | encoded;
 }
 
-// One rounding to nearest even; NaN canonical.
+// Rounds once to nearest even; NaN becomes canonical.
 constexpr float narrow_to_float(double x) { return canonical(static_cast<float>(x)); }
 
-// Any NaN gives the canonical NaN; -0 is less than +0. Written out, since instructions and
-// libraries differ in both.
+// The minimum and maximum of reductions: any NaN gives the canonical NaN, and -0 is less than +0.
+// They are written out because instructions and libraries differ in both points.
 template <class T> constexpr bool is_negative_zero(T x) {
     if constexpr (sizeof(T) == 8)
         return x == T(0) && std::bit_cast<uint64_t>(x) != 0;

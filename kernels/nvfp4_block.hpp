@@ -1,31 +1,33 @@
-// The arithmetic of `nvfp4`, once: 16 values share a scale of E4M3, and the blocks of a bucket an
-// fp32 under which their scales fit. Scalar and portable, for CPUs and GPUs; WIRE.md says it in
-// words. Knows no memory: where values, codes and scales lie is the kernels' business.
+// The arithmetic of `nvfp4`, defined once: 16 values share a scale of E4M3, and the blocks of a
+// bucket share an fp32 base under which their scales fit. Scalar and portable, for the kernels of
+// CPUs and GPUs, which decide where values, codes and scales lie in memory. WIRE.md describes the
+// arithmetic in words.
 #pragma once
 
 #include "kernels/mx_element.hpp"
 
 namespace qccl {
 
-// What the bucket's scales are computed with; 0: all its values are zero, or not finite.
+// What a bucket's scales are computed with. 0: all values of the bucket are zero or not finite.
 struct Nvfp4Base {
     float wire = 0.0F;
-    float inverse = 0.0F; // of 6 times the base: what a block's largest value is divided by
+    float inverse = 0.0F; // of 6 times the base, by which a block's largest value is divided
 };
 
 inline constexpr float nvfp4_largest_element = 6;
 
-// What a base on the wire means to an encoder.
+// Returns what an encoder needs of a base on the wire.
 constexpr Nvfp4Base nvfp4_base_of(float wire) {
     if (wire == 0) return {};
     return {.wire = wire, .inverse = 1.0F / (nvfp4_largest_element * wire)};
 }
 
-// `largest`: pattern of the largest magnitude in the blocks of the bucket that are finite.
+// Computes the base of a bucket. `largest` is the bit pattern of the largest magnitude in those
+// blocks of the bucket that are finite.
 constexpr Nvfp4Base nvfp4_base(uint32_t largest) {
     constexpr float largest_scale = 448;
-    // Between these bounds every scale times the base is a normal number, and no code decodes to
-    // an infinity.
+    // Between these bounds every scale times the base is a normal number, and no code decodes to an
+    // infinity.
     constexpr float least = 0x1p-117F, most = 0x1.8p116F;
     if (largest == 0) return {};
     const float wanted = std::bit_cast<float>(largest) / (nvfp4_largest_element * largest_scale);
@@ -37,7 +39,8 @@ struct Nvfp4Scale {
     float inverse = 0.0F; // of the scale times the base; 0: every code is 0
 };
 
-// `largest`: pattern of the largest magnitude in the block, of NaN where there is one.
+// Computes the scale of a block. `largest` is the bit pattern of the largest magnitude in the
+// block, or of NaN if there is one.
 QCCL_ANYWHERE inline Nvfp4Scale nvfp4_scale(uint32_t largest, const Nvfp4Base &base,
                                             bool rounds_up) {
     if (largest >= float_infinity) return {.wire = E4m3::nan};
@@ -48,7 +51,7 @@ QCCL_ANYWHERE inline Nvfp4Scale nvfp4_scale(uint32_t largest, const Nvfp4Base &b
     return {.wire = static_cast<uint8_t>(code), .inverse = 1.0F / (widen<E4m3>(code) * base.wire)};
 }
 
-// Of a value of a block that is finite.
+// Encodes a value of a block that is finite.
 QCCL_ANYWHERE inline uint32_t nvfp4_code(float x, const Nvfp4Scale &scale, Draw draw) {
     return scale.inverse != 0 ? element_code<E2m1>(x * scale.inverse, draw) : 0;
 }

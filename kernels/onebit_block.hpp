@@ -1,6 +1,6 @@
-// The arithmetic of `onebit`, once: a bucket shares the mean of its values from zero up and that of
-// its negative ones. Scalar and portable, for CPUs and GPUs; WIRE.md says it in words. Knows no
-// memory: where values, codes and means lie is the kernels' business.
+// The arithmetic of `onebit`, defined once: a bucket shares the mean of its values from zero up and
+// the mean of its negative values. Scalar and portable, for the kernels of CPUs and GPUs, which
+// decide where values, codes and means lie in memory. WIRE.md describes the arithmetic in words.
 #pragma once
 
 #include "kernels/number.hpp"
@@ -10,14 +10,15 @@
 
 namespace qccl {
 
-// Sums that overflow are made again of values this much smaller, which is exact but for what
-// underflows beside them.
+// A sum that overflows is computed again from values scaled by this factor. That is exact but for
+// values that underflow.
 inline constexpr float onebit_lowered = 0x1p-32F;
 
-// Which of the two means a value goes into, and its code. -0 is none of the negative ones.
+// Returns the code of a value: the mean that the value goes into. -0 is not negative.
 constexpr uint32_t onebit_code(float x) { return x < 0 ? 1 : 0; }
 
-// `sum` is of `count` values times `factor`, 1 or onebit_lowered, and finite.
+// Computes a mean. `sum` is finite, and is the sum of `count` values times `factor`, which is 1 or
+// onebit_lowered.
 constexpr float onebit_mean(float sum, uint64_t count, float factor) {
     constexpr float most = std::numeric_limits<float>::max();
     if (count == 0) return 0.0F;

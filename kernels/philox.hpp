@@ -1,5 +1,6 @@
-// Noise for stochastic rounding: Philox4x32-7 (Salmon et al., SC'11), counter-based, so that a draw
-// depends on its position alone and cutting a chunk changes nothing. Pure arithmetic, constexpr.
+// Noise for stochastic rounding: Philox4x32-7 (Salmon et al., SC'11). The generator is
+// counter-based, so that a draw depends on its position alone and cutting a chunk changes nothing.
+// Pure constexpr arithmetic, for the kernels of CPUs and GPUs.
 #pragma once
 
 #include <array>
@@ -7,7 +8,7 @@
 
 namespace qccl {
 
-// One draw of 16 bits per element, eight to a block of the generator.
+// One draw of 16 bits per element, eight draws per block of the generator.
 inline constexpr uint32_t philox_draws = 8;
 
 inline constexpr uint32_t philox_multiplier_0 = 0xD2511F53,
@@ -30,21 +31,21 @@ constexpr std::array<uint32_t, 4> philox4x32_7(std::array<uint32_t, 4> counter,
     return counter;
 }
 
-// The generator's block that serves elements 8 * block ... 8 * block + 7.
+// Returns the generator's block that serves elements 8 * block ... 8 * block + 7.
 constexpr std::array<uint32_t, 4> noise_block(uint64_t key, uint64_t call, uint64_t block) {
     return philox4x32_7({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                          static_cast<uint32_t>(call), static_cast<uint32_t>(call >> 32)},
                         {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
 }
 
-// k of u = k / 2^16 for the `number`th element that a block serves. A GPU's registers have no
-// indices: the word is chosen among the four.
+// Returns k of u = k / 2^16 for the `number`th element that a block serves. A GPU's registers
+// cannot be indexed, so the word is selected among the four.
 constexpr uint32_t draw_of(const std::array<uint32_t, 4> &block, uint32_t number) {
     const uint32_t low = number < 2 ? block[0] : block[1], high = number < 6 ? block[2] : block[3];
     return (number < 4 ? low : high) >> (number % 2 * 16) & 0xFFFF;
 }
 
-// That of the element at `index` of the caller's tensor.
+// Returns the draw of the element at `index` of the caller's tensor.
 constexpr uint32_t noise_draw(uint64_t key, uint64_t call, uint64_t index) {
     return draw_of(noise_block(key, call, index / philox_draws),
                    static_cast<uint32_t>(index % philox_draws));

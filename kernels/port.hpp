@@ -1,8 +1,9 @@
-// The one place that knows whose GPU it is: how functions are marked for it, and what lanes, warps
-// and blocks are there. Three vendors: NVIDIA, AMD, and the CPU, which runs a GPU's kernels in
-// lockstep (emulated.hpp), compiled once for 32 and once for 64 lanes. Knows no codecs.
+// The one file of the kernels that depends on the GPU's vendor: how functions are marked, and what
+// lanes, warps and blocks are. There are three targets: NVIDIA, AMD, and the CPU, which runs a
+// GPU's kernels in lockstep (emulated.hpp), compiled once for 32 and once for 64 lanes.
 //
-// A warp is what runs in lockstep, NVIDIA's warp or AMD's wavefront; a lane is one of its threads.
+// A warp is the unit that runs in lockstep, NVIDIA's warp or AMD's wavefront; a lane is one of its
+// threads.
 #pragma once
 
 #include <bit>
@@ -18,7 +19,7 @@
 #include "kernels/emulated.hpp"
 #endif
 
-// For functions that host and device share.
+// Marks functions that host and device share.
 #if defined(__CUDACC__) || defined(__HIP__)
 #define QCCL_ANYWHERE __host__ __device__
 #else
@@ -30,10 +31,11 @@
 #define QCCL_GPU gpu
 #define QCCL_DEVICE __device__ __forceinline__
 #define QCCL_SHARED(T, name, count) __shared__ T name[count]
-// A block's threads, and how many blocks a multiprocessor should have registers for.
+// `threads`: the threads of a block. `resident`: how many blocks a multiprocessor should have
+// registers for.
 #ifdef __CUDACC__
 #define QCCL_KERNEL(threads, resident) __global__ __launch_bounds__(threads, resident) void
-#define QCCL_ARGUMENT(T) const __grid_constant__ T // read where it lies, by computed indices too
+#define QCCL_ARGUMENT(T) const __grid_constant__ T // read in place, also with computed indices
 #else
 #define QCCL_KERNEL(threads, resident) __global__ __launch_bounds__(threads) void
 #define QCCL_ARGUMENT(T) const T
@@ -42,7 +44,7 @@
 #define QCCL_IS_GPU 1
 #define QCCL_GPU_OF_LANES(lanes) gpu##lanes
 #define QCCL_GPU_OF(lanes) QCCL_GPU_OF_LANES(lanes)
-#define QCCL_GPU QCCL_GPU_OF(QCCL_EMULATED_LANES) // kernels of both widths live in one program
+#define QCCL_GPU QCCL_GPU_OF(QCCL_EMULATED_LANES) // one program has the kernels of both widths
 #define QCCL_DEVICE inline
 #define QCCL_KERNEL(threads, resident) static void
 #define QCCL_SHARED(T, name, count) const auto name = emulated::shared<T>(count)
@@ -55,7 +57,7 @@ namespace qccl::QCCL_GPU {
 #if defined(__CUDACC__)
 inline constexpr unsigned lanes = 32;
 #elif defined(__HIP__)
-// The host's pass sees a width too, and uses none: it computes nothing.
+// The compiler's host pass also sees a width but does not use the width.
 #if defined(__HIP_DEVICE_COMPILE__) && !defined(__GFX9__)
 inline constexpr unsigned lanes = 32;
 #else
@@ -68,7 +70,7 @@ inline constexpr unsigned lanes = QCCL_EMULATED_LANES;
 // ---- Where a thread is
 
 #if defined(__CUDACC__) || defined(__HIP__)
-QCCL_DEVICE unsigned thread() { return threadIdx.x; } // of its block
+QCCL_DEVICE unsigned thread() { return threadIdx.x; } // in its block
 QCCL_DEVICE unsigned block() { return blockIdx.x; }
 QCCL_DEVICE unsigned blocks() { return gridDim.x; }
 #else
@@ -79,16 +81,16 @@ inline unsigned blocks() { return emulated::blocks(); }
 QCCL_DEVICE unsigned lane() { return thread() % lanes; }
 QCCL_DEVICE unsigned warp() { return thread() / lanes; }
 
-// ---- What lanes do together. All lanes of the warp, or of the block, take part.
+// ---- What lanes do together. All lanes of the warp, or all threads of the block, must call.
 
-// Where the source has lanes meet, which the emulation compares.
+// The source location at which lanes meet; the emulation compares the locations.
 #if defined(QCCL_EMULATED_LANES)
 #define QCCL_SITE , const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 #else
 #define QCCL_SITE
 #endif
 
-// What the lane has whose number differs in the bits of `mask`. Of 4 or 8 bytes.
+// Returns the `value` of the lane whose number differs in the bits of `mask`. T has 4 or 8 bytes.
 template <class T> QCCL_DEVICE T shuffle_xor(T value, unsigned mask QCCL_SITE) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -103,7 +105,7 @@ template <class T> QCCL_DEVICE T shuffle_xor(T value, unsigned mask QCCL_SITE) {
     return std::bit_cast<T>(other);
 }
 
-// Whether it holds for any lane of the warp.
+// Returns true if `holds` is true in any lane of the warp.
 QCCL_DEVICE bool any(bool holds QCCL_SITE) {
 #if defined(__CUDACC__)
     return __any_sync(~0U, holds) != 0;
@@ -114,7 +116,7 @@ QCCL_DEVICE bool any(bool holds QCCL_SITE) {
 #endif
 }
 
-// A bit for each lane of the warp: whether it holds for it.
+// Returns a bit for each lane of the warp: the lane's `holds`.
 QCCL_DEVICE uint64_t ballot(bool holds QCCL_SITE) {
 #if defined(__CUDACC__)
     return __ballot_sync(~0U, holds);
@@ -125,12 +127,12 @@ QCCL_DEVICE uint64_t ballot(bool holds QCCL_SITE) {
 #endif
 }
 
-// The block's threads wait for each other; what was written before is seen behind it.
+// The block's threads wait for each other; writes before the barrier are visible behind it.
 QCCL_DEVICE void barrier() {
 #if defined(__CUDACC__)
     __syncthreads();
 #elif defined(__HIP__)
-    // What HIP's __syncthreads() is, without the library that some versions of it need.
+    // This is HIP's __syncthreads() without the library that some versions of HIP need for it.
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
@@ -139,9 +141,9 @@ QCCL_DEVICE void barrier() {
 #endif
 }
 
-// ---- What many threads add to, in any order
+// ---- Sums to which many threads add, in any order
 
-// In global memory: of any block. What it comes to is for the next launch to read.
+// In global memory: threads of any block may add. Only the next launch may read the sum.
 QCCL_DEVICE void atomic_add(uint64_t *sum, uint64_t value) {
 #if defined(__CUDACC__)
     atomicAdd(reinterpret_cast<unsigned long long *>(sum), value);
@@ -152,7 +154,7 @@ QCCL_DEVICE void atomic_add(uint64_t *sum, uint64_t value) {
 #endif
 }
 
-// In shared memory: of the own block. What it comes to is read behind a barrier.
+// In shared memory: threads of the same block may add. The sum may be read behind a barrier.
 #if defined(QCCL_EMULATED_LANES)
 inline void atomic_add(const emulated::SharedCell<uint32_t> &sum, uint32_t value) {
     sum.add(value);
@@ -167,10 +169,10 @@ QCCL_DEVICE void atomic_add(uint32_t &sum, uint32_t value) {
 }
 #endif
 
-// ---- Words that GPUs of a machine tell each other. Whoever hears one sees what was written by the
-// launches before the one that told it.
+// ---- Flag words between GPUs of a machine. A GPU that loads a flag's new value sees what was
+// written by the launches before the one that stored it.
 
-QCCL_DEVICE void tell(uint64_t *word, uint64_t value) {
+QCCL_DEVICE void flag_store(uint64_t *word, uint64_t value) {
 #if defined(__CUDACC__)
     __threadfence_system();
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
@@ -180,7 +182,7 @@ QCCL_DEVICE void tell(uint64_t *word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 #endif
 }
-QCCL_DEVICE uint64_t hear(const uint64_t *word) {
+QCCL_DEVICE uint64_t flag_load(const uint64_t *word) {
 #if defined(__CUDACC__)
     uint64_t value = 0;
 #ifdef __CUDA_ARCH__
@@ -193,7 +195,7 @@ QCCL_DEVICE uint64_t hear(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 #endif
 }
-// Between two looks at a word: a good part of a microsecond.
+// Waits between two polls of a word: a good part of a microsecond.
 QCCL_DEVICE void pause() {
 #if defined(__CUDACC__)
     __nanosleep(300);
@@ -206,8 +208,8 @@ QCCL_DEVICE void pause() {
 
 // ---- The arguments of a kernel
 
-// The kernel's only argument, read where the driver has put it. Clang sometimes keeps a copy for
-// each lane of what is read by computed indices.
+// Returns the kernel's only argument where the driver has put it. Clang sometimes keeps a copy for
+// each lane of an argument that is read with computed indices.
 template <class T> QCCL_DEVICE const T &in_place(const T &argument) {
 #if defined(__HIP_DEVICE_COMPILE__)
     (void)argument;
@@ -217,7 +219,8 @@ template <class T> QCCL_DEVICE const T &in_place(const T &argument) {
 #endif
 }
 
-// ---- Arithmetic that has an instruction. Of NaN and of zeros of two signs either may come.
+// ---- Arithmetic that has an instruction. If one operand is NaN, or both are zeros of different
+// signs, either operand may be returned.
 
 QCCL_DEVICE float least(float a, float b) {
 #if defined(__CUDACC__) || defined(__HIP__)

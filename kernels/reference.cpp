@@ -1,11 +1,11 @@
 // The scalar reference: WIRE.md in C++, one value at a time. Every other tier and device gives the
-// same bytes. Clear before fast. The families of codecs have a file each.
+// same bytes. The code is clear rather than fast. Each kind of codec has a file of its own.
 #include "kernels/reference_family.hpp"
 
 namespace qccl {
 namespace {
 
-// Of codecs whose values have codes.
+// Returns the functions of a codec whose values have codes.
 const CodecFamily &family_of(CodecId id) {
     switch (id) {
     case CodecId::minmax: return minmax_family;
@@ -30,7 +30,7 @@ void copy(DataType out, void *dst, DataType in, const void *src, size_t count, b
     for (size_t i = 0; i < count; i++) store_float(out, dst, i, load_float(in, src, i));
 }
 
-// A cast computes, so that NaN becomes canonical also where the format is the input's own.
+// A cast computes, so that NaN becomes canonical even if the format is the input's own.
 template <class F>
 void encode_cast(const ChunkRange &range, DataType in, const void *src, std::byte *payload) {
     for (uint64_t i = 0; i < range.count; i++)
@@ -63,14 +63,14 @@ void encode(const ChunkRange &range, const Noise &noise, DataType in, const void
 
 // ---- Decode
 
-// Values that travel as they are, or cast: their format, and where the range's first one lies.
+// Values that are sent as they are, or cast: their format, and where the range's first one lies.
 struct PlainValues {
     DataType format;
     const std::byte *start;
 };
 PlainValues plain_values(const ChunkRange &range, const std::byte *payload) {
     const Codec &codec = *range.codec;
-    // Else the values behind the coded ones.
+    // Other codecs: the values behind the coded ones.
     if (!codec.is_plain()) return {range.type, payload + range.layout->raw};
     const DataType format = codec.plain_type(range.type);
     return {format, payload + range.begin * type_bytes(format)};
@@ -78,7 +78,7 @@ PlainValues plain_values(const ChunkRange &range, const std::byte *payload) {
 
 constexpr size_t decoded_values = 512; // at a time
 
-// Calls take(i, values, count) for the range's elements that have codes, some at a time; i counts
+// Calls take(i, values, count) for the range's elements that have codes, some at a time. i counts
 // from the range's start.
 template <class Take>
 void each_decoded(const ChunkRange &range, const std::byte *payload, Take &&take) {

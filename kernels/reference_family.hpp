@@ -1,5 +1,5 @@
-// What the scalar reference has of each family of codecs, a file per family, and what they share:
-// elements one at a time, codes in their planes.
+// The interface between the scalar reference and the file of each kind of codec, and what these
+// files share: loading elements one at a time, and codes in their planes.
 #pragma once
 
 #include "kernels/code_rounding.hpp"
@@ -14,17 +14,18 @@ namespace qccl {
 
 // Encodes and decodes the elements of a range that have codes.
 struct CodecFamily {
-    // From the range's first value on, which `src` points to.
+    // Encodes from the range's first value on, which `src` points to.
     void (*encode)(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                    std::byte *payload);
-    // Elements [first, first + count) of the chunk; what the codec computes in fp32 is exact.
+    // Decodes elements [first, first + count) of the chunk. Results that the codec computes in fp32
+    // are stored exactly.
     void (*decode)(const ChunkRange &range, const std::byte *payload, uint64_t first, size_t count,
                    double *values);
 };
 extern const CodecFamily integer_family, minmax_family, mx_family, nvfp4_family, onebit_family,
     terngrad_family, topk_family;
 
-// The end of the range's elements that have codes; those behind them travel as values.
+// Returns the end of the range's elements that have codes; those behind them are sent as values.
 inline uint64_t coded_end(const ChunkRange &range) {
     return std::clamp(range.layout->coded, range.begin, range.begin + range.count);
 }
@@ -38,12 +39,13 @@ inline Draw draw_of(const ChunkRange &range, const Noise &noise, uint64_t elemen
     return {noise_draw(noise.key, noise.call, noise.first_index + element)};
 }
 
-// What codecs of fp32 take; a double beyond fp32 becomes an infinity here.
+// Loads an element for a codec that computes in fp32. A double beyond fp32 becomes an infinity.
 inline float block_input(DataType in, const void *src, uint64_t i) {
     return narrow_to_float(load_float(in, src, i));
 }
 
-// As a pattern, so that one order has infinities and NaN above all.
+// Returns the bit pattern of the largest magnitude: as patterns, infinities and NaN are above all
+// numbers.
 inline uint32_t largest_magnitude(DataType in, const void *src, uint64_t begin, uint64_t end) {
     uint32_t largest = 0;
     for (uint64_t i = begin; i < end; i++)
@@ -56,7 +58,7 @@ void write_group(const ChunkRange &range, std::byte *payload, uint64_t group,
                  const GroupCodes &codes);
 uint32_t read_code(const ChunkRange &range, const std::byte *payload, uint64_t element);
 
-// Fills the groups of the range with what `code(element)` gives, in order.
+// Fills the groups of the range with the results of `code(element)`, called in order.
 template <class Code> void encode_groups(const ChunkRange &range, std::byte *payload, Code &&code) {
     const uint64_t end = coded_end(range);
     for (uint64_t start = range.begin; start < end; start += group_values) {

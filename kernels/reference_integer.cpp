@@ -1,4 +1,4 @@
-// The scalar reference of `int b`.
+// The scalar reference of `int b`. Called through its CodecFamily.
 #include "kernels/integer_block.hpp"
 #include "kernels/reference_family.hpp"
 

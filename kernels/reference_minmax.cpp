@@ -1,4 +1,4 @@
-// The scalar reference of `minmax`.
+// The scalar reference of `minmax`. Called through its CodecFamily.
 #include "kernels/minmax_block.hpp"
 #include "kernels/reference_family.hpp"
 

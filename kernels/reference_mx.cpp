@@ -1,4 +1,4 @@
-// The scalar reference of the MX codecs.
+// The scalar reference of the MX codecs. Called through their CodecFamily.
 #include "kernels/mx_block.hpp"
 #include "kernels/reference_family.hpp"
 

@@ -1,4 +1,4 @@
-// The scalar reference of `nvfp4`.
+// The scalar reference of `nvfp4`. Called through its CodecFamily.
 #include "kernels/nvfp4_block.hpp"
 #include "kernels/reference_family.hpp"
 

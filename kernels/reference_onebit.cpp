@@ -1,4 +1,4 @@
-// The scalar reference of `onebit`.
+// The scalar reference of `onebit`. Called through its CodecFamily.
 #include "kernels/onebit_block.hpp"
 #include "kernels/pinned_sum.hpp"
 #include "kernels/reference_family.hpp"
@@ -6,7 +6,7 @@
 namespace qccl {
 namespace {
 
-// Of the values whose code is `code`.
+// Returns the mean of the values whose code is `code`.
 float mean_of_bucket(uint32_t code, DataType in, const void *src, uint64_t begin, uint64_t end) {
     const auto sum_of = [&](float factor) {
         return pinned_sum(end - begin, [&](uint64_t i) {

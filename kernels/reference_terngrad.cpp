@@ -1,4 +1,4 @@
-// The scalar reference of `terngrad`.
+// The scalar reference of `terngrad`. Called through its CodecFamily.
 #include "kernels/pinned_sum.hpp"
 #include "kernels/reference_family.hpp"
 #include "kernels/terngrad_block.hpp"

@@ -1,4 +1,5 @@
-// The scalar reference of `topk`: the threshold is found by its digits, from the highest down.
+// The scalar reference of `topk`. The threshold is found digit by digit, from the highest down.
+// Called through its CodecFamily.
 #include "kernels/reference_family.hpp"
 
 namespace qccl {
@@ -6,19 +7,19 @@ namespace {
 
 constexpr uint64_t page = topk_page_values;
 
-// A value in the tensor's type, NaN canonical.
+// Returns the bit pattern of a value in the tensor's type, NaN canonical.
 uint64_t pattern_of(DataType type, DataType in, const void *src, uint64_t i) {
     uint64_t pattern = 0;
     store_float(type, &pattern, 0, load_float(in, src, i));
     return pattern;
 }
 
-// The order of magnitudes: infinities above all numbers, NaN above them.
+// Returns the magnitude's bits. They order infinities above all numbers, and NaN above infinities.
 uint64_t magnitude_of(DataType type, uint64_t pattern) {
     return pattern & ((uint64_t{1} << (8 * type_bytes(type) - 1)) - 1);
 }
 
-// Kept are the magnitudes above the threshold, and the first `ties` of those that equal it.
+// topk keeps the magnitudes above the threshold, and the first `ties` of those that equal it.
 struct Threshold {
     uint64_t magnitude = 0, ties = 0;
 };
@@ -40,7 +41,7 @@ Threshold find_threshold(const ChunkRange &range, DataType in, const void *src) 
     return found;
 }
 
-// The range is the chunk.
+// The range must be the whole chunk.
 void encode(const ChunkRange &range, const Noise &, DataType in, const void *src,
             std::byte *payload) {
     const PayloadLayout &layout = *range.layout;
@@ -81,7 +82,7 @@ void decode(const ChunkRange &range, const std::byte *payload, uint64_t first, s
     const uint64_t end = first + count;
     for (uint64_t begin = first / page * page; begin < end; begin += page) {
         const uint64_t stop = kept + count_of(begin / page);
-        // The first of the page's that is not before the range.
+        // Finds the first kept value of the page that is not before the range.
         uint64_t low = kept, high = stop;
         while (low < high) {
             const uint64_t middle = (low + high) / 2;

@@ -1,5 +1,5 @@
-// The names by which module.cu knows a vendor's runtime: NVIDIA's. Nothing is linked of the driver:
-// what only it has is asked for at run time.
+// NVIDIA's runtime under the names that module.cu uses for every vendor's runtime. The module does
+// not link the driver: functions that only the driver has are looked up at run time.
 #pragma once
 
 #include "base/pci_address.hpp"
@@ -31,7 +31,8 @@ inline bool is_not_ready(Status status) { return status == cudaErrorNotReady; }
 inline bool is_enabled_already(Status status) {
     return status == cudaErrorPeerAccessAlreadyEnabled;
 }
-// Of a stream that is none, or not one of this GPU, or that stands in the way of a capture.
+// Returns true for errors of a stream that is invalid, belongs to another GPU or stands in the way
+// of a capture.
 inline bool is_misuse(Status status) {
     return status == cudaErrorInvalidResourceHandle || status == cudaErrorStreamCaptureImplicit;
 }
@@ -39,15 +40,15 @@ inline const char *text(Status status) {
     int version = 0;
     if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&version) == cudaSuccess &&
         version == 0)
-        return "there is no driver"; // not an old one, as the runtime has it
+        return "there is no driver"; // the runtime would report an old driver
     return cudaGetErrorString(status);
 }
-// The thread's last error is for what the program itself does.
+// Resets the thread's last error, which the program reads for its own calls.
 inline void forget(Status status) {
     if (!is_ok(status)) cudaGetLastError();
 }
 
-// What the driver alone has; null where it has not.
+// Functions that only the driver has; null if this driver lacks them.
 struct Driver {
     PFN_cuDeviceGet_v2000 get_device = nullptr;
     PFN_cuDevicePrimaryCtxRetain_v7000 retain = nullptr;
@@ -73,7 +74,7 @@ void find_in_driver(const char *name, unsigned version, Function &function) {
         function = reinterpret_cast<Function>(found);
 }
 
-// There is one driver.
+// Looks the functions up once: a process has one driver.
 inline const Driver &driver() {
     static const Driver driver = [] {
         Driver found;
@@ -88,10 +89,10 @@ inline const Driver &driver() {
     return driver;
 }
 
-// The runtime gives the driver's errors the driver's numbers.
+// The runtime uses the driver's numbers for the driver's errors.
 inline Status status_of(CUresult result) { return static_cast<Status>(result); }
 
-// The context that each GPU has for the runtime; the process keeps it.
+// The runtime's context of each GPU; the process keeps it.
 inline constexpr int most_devices = 256;
 inline std::atomic<CUcontext> &context(int device) {
     static std::array<std::atomic<CUcontext>, most_devices> contexts{};
@@ -114,23 +115,24 @@ inline Status prepare(int device) {
     return cudaSuccess;
 }
 
-// The thread's GPU for now, with leave to call whatever others capture. By contexts, because to set
-// the thread's GPU back to its first would make a context there, for which none may have asked.
-class CudaVisit {
+// Selects the thread's GPU for a while, and allows the thread to make calls that would otherwise
+// break captures of other threads. The guard pushes contexts, because setting the thread's GPU back
+// to its first one would create a context there that the program may not want.
+class CudaDeviceGuard {
 public:
-    explicit CudaVisit(int device) {
+    explicit CudaDeviceGuard(int device) {
         const CUcontext own = device < most_devices ? context(device).load() : nullptr;
         status_ = own ? status_of(driver().push(own)) : cudaErrorInvalidDevice;
         if (is_ok(status_)) forget(cudaThreadExchangeStreamCaptureMode(&mode_));
     }
-    ~CudaVisit() {
+    ~CudaDeviceGuard() {
         if (!is_ok(status_)) return;
         forget(cudaThreadExchangeStreamCaptureMode(&mode_));
         CUcontext popped = nullptr;
         driver().pop(&popped);
     }
-    CudaVisit(const CudaVisit &) = delete;
-    CudaVisit &operator=(const CudaVisit &) = delete;
+    CudaDeviceGuard(const CudaDeviceGuard &) = delete;
+    CudaDeviceGuard &operator=(const CudaDeviceGuard &) = delete;
 
     Status status() const { return status_; }
 
@@ -138,7 +140,7 @@ private:
     Status status_ = success;
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
-using Visit = CudaVisit;
+using DeviceGuard = CudaDeviceGuard;
 
 inline Status count(int *devices) { return cudaGetDeviceCount(devices); }
 inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
@@ -171,9 +173,10 @@ inline Status load_kernels() {
 }
 
 inline Status allocate(void **memory, size_t bytes) { return cudaMalloc(memory, bytes); }
-// The GPU's own pool may have a stream of the library wait for a user's, which has given back what
-// is taken here, and which may stand at a gate. What this one has it keeps, because to return it to
-// the system takes time at every call.
+// Creates a pool for the library. In the GPU's own pool a stream of the library may have to wait
+// for a user's stream that has freed the same memory, and the user's stream may be waiting for a
+// host word. This pool keeps its memory, because returning memory to the system takes time at every
+// call.
 inline Status create(Pool *pool, int device) {
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;

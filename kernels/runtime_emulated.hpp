@@ -1,4 +1,4 @@
-// The names by which module.cu knows a vendor's runtime: the emulated one's.
+// The emulated runtime under the names that module.cu uses for every vendor's runtime.
 #pragma once
 
 #include "base/pci_address.hpp"
@@ -16,7 +16,7 @@ using Stream = qcclEmulatedStream_t;
 using Event = qcclEmulatedEvent_t;
 using Handle = qcclEmulatedIpcMemHandle_t;
 using Uuid = std::array<std::byte, 16>;
-struct EmulatedPool {}; // its memory in order is reused by nobody
+struct EmulatedPool {}; // stream-ordered memory is never reused here
 using Pool = EmulatedPool;
 
 inline constexpr Status success = qcclEmulatedSuccess;
@@ -30,23 +30,24 @@ inline bool is_misuse(Status status) {
            status == qcclEmulatedErrorStreamCaptureImplicit;
 }
 inline const char *text(Status) { return qcclEmulatedGetErrorSentence(); }
-inline void forget(Status) {} // only other runtimes remember it
+inline void forget(Status) {} // only other runtimes keep a last error
 
-// The thread's GPU for now, with leave to call whatever others capture.
-class EmulatedVisit {
+// Selects the thread's GPU for a while, and allows the thread to make calls that would otherwise
+// break captures of other threads.
+class EmulatedDeviceGuard {
 public:
-    explicit EmulatedVisit(int device) {
+    explicit EmulatedDeviceGuard(int device) {
         status_ = qcclEmulatedGetDevice(&before_);
         if (is_ok(status_)) status_ = qcclEmulatedSetDevice(device);
         if (is_ok(status_)) qcclEmulatedThreadExchangeCaptureMode(&mode_);
     }
-    ~EmulatedVisit() {
+    ~EmulatedDeviceGuard() {
         if (!is_ok(status_)) return;
         qcclEmulatedThreadExchangeCaptureMode(&mode_);
         qcclEmulatedSetDevice(before_);
     }
-    EmulatedVisit(const EmulatedVisit &) = delete;
-    EmulatedVisit &operator=(const EmulatedVisit &) = delete;
+    EmulatedDeviceGuard(const EmulatedDeviceGuard &) = delete;
+    EmulatedDeviceGuard &operator=(const EmulatedDeviceGuard &) = delete;
 
     Status status() const { return status_; }
 
@@ -55,7 +56,7 @@ private:
     int before_ = 0;
     qcclEmulatedCaptureMode_t mode_ = qcclEmulatedCaptureModeRelaxed;
 };
-using Visit = EmulatedVisit;
+using DeviceGuard = EmulatedDeviceGuard;
 
 inline Status prepare(int) { return success; }
 inline Status count(int *devices) { return qcclEmulatedGetDeviceCount(devices); }
@@ -78,7 +79,7 @@ inline Status describe(int device, GpuTraits &traits, Uuid &uuid) {
     return status;
 }
 
-inline Status load_kernels() { return success; } // they are this program's
+inline Status load_kernels() { return success; } // the kernels are part of the program
 
 inline Status allocate(void **memory, size_t bytes) { return qcclEmulatedMalloc(memory, bytes); }
 inline Status create(Pool *, int) { return success; }

@@ -1,5 +1,6 @@
-// The names by which module.cu knows a vendor's runtime: AMD's, of ROCm 5.2 or newer. It has no
-// gates: a stream that waits for a word of the host holds a compute unit there.
+// AMD's runtime, of ROCm 5.2 or newer, under the names that module.cu uses for every vendor's
+// runtime. This runtime has no stream waits: a stream that waits for a host word would hold a
+// compute unit.
 #pragma once
 
 #include "base/pci_address.hpp"
@@ -29,30 +30,31 @@ inline bool is_not_ready(Status status) { return status == hipErrorNotReady; }
 inline bool is_enabled_already(Status status) { return status == hipErrorPeerAccessAlreadyEnabled; }
 inline bool is_misuse(Status status) { return status == hipErrorInvalidHandle; }
 inline const char *text(Status status) { return hipGetErrorString(status); }
-// The thread's last error is for what the program itself does.
+// Resets the thread's last error, which the program reads for its own calls.
 inline void forget(Status status) {
     if (!is_ok(status)) static_cast<void>(hipGetLastError());
 }
 
-// The thread's GPU for now, with leave to call whatever others capture.
-class HipVisit {
+// Selects the thread's GPU for a while, and allows the thread to make calls that would otherwise
+// break captures of other threads.
+class HipDeviceGuard {
 public:
-    explicit HipVisit(int device) {
+    explicit HipDeviceGuard(int device) {
         status_ = hipGetDevice(&before_);
         if (is_ok(status_)) status_ = hipSetDevice(device);
 #if HIP_VERSION_MAJOR >= 6
         if (is_ok(status_)) forget(hipThreadExchangeStreamCaptureMode(&mode_));
 #endif
     }
-    ~HipVisit() {
+    ~HipDeviceGuard() {
         if (!is_ok(status_)) return;
 #if HIP_VERSION_MAJOR >= 6
         forget(hipThreadExchangeStreamCaptureMode(&mode_));
 #endif
         forget(hipSetDevice(before_));
     }
-    HipVisit(const HipVisit &) = delete;
-    HipVisit &operator=(const HipVisit &) = delete;
+    HipDeviceGuard(const HipDeviceGuard &) = delete;
+    HipDeviceGuard &operator=(const HipDeviceGuard &) = delete;
 
     Status status() const { return status_; }
 
@@ -63,7 +65,7 @@ private:
     hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
 #endif
 };
-using Visit = HipVisit;
+using DeviceGuard = HipDeviceGuard;
 
 inline Status prepare(int device) {
     int devices = 0;
@@ -99,9 +101,10 @@ inline Status load_kernels() {
     return success;
 }
 
-// The GPU's own pool may have a stream of the library wait for a user's, which has given back what
-// is taken here. What this one has it keeps, because to return it to the system takes time at every
-// call. Null where the GPU has no pools: memory that is given back waits for all that it does.
+// Creates a pool for the library. In the GPU's own pool a stream of the library may have to wait
+// for a user's stream that has freed the same memory. This pool keeps its memory, because returning
+// memory to the system takes time at every call. The pool stays null if the GPU has no pools:
+// freeing memory then waits for all work of the GPU.
 inline Status create(Pool *pool, int device) {
     int has = 0;
     forget(hipDeviceGetAttribute(&has, hipDeviceAttributeMemoryPoolsSupported, device));
@@ -141,7 +144,7 @@ inline Status find(const void *memory, GpuPlace &place) {
     hipPointerAttribute_t found{};
     place = {};
     const Status status = hipPointerGetAttributes(&found, memory);
-    if (status == hipErrorInvalidValue) { // of memory that it does not know
+    if (status == hipErrorInvalidValue) { // memory that the runtime does not know
         forget(status);
         return hipSuccess;
     }

@@ -1,6 +1,7 @@
-// The arithmetic of `terngrad`, once: a value becomes plus or minus its bucket's scale, or zero, so
-// that it is right on average. Scalar and portable, for CPUs and GPUs; WIRE.md says it in words.
-// Knows no memory: where values, digits and scales lie is the kernels' business.
+// The arithmetic of `terngrad`, defined once: a value becomes plus or minus its bucket's scale, or
+// zero, so that the result is right on average. Scalar and portable, for the kernels of CPUs and
+// GPUs, which decide where values, digits and scales lie in memory. WIRE.md describes the
+// arithmetic in words.
 #pragma once
 
 #include "kernels/code_rounding.hpp"
@@ -11,8 +12,9 @@
 
 namespace qccl {
 
-// A power of two that takes the largest magnitude to 2 ... 4 (subnormal ones nearly so): squares of
-// such values neither overflow nor vanish. `largest` is its pattern, of a finite number.
+// Returns a power of two that scales the largest magnitude to 2 ... 4 (subnormal magnitudes nearly
+// so), so that squares of scaled values neither overflow nor vanish. `largest` is the bit pattern
+// of a finite magnitude.
 constexpr float terngrad_lift(uint32_t largest) {
     const uint32_t field = largest >> 23 != 0 ? largest >> 23 : 1;
     return std::bit_cast<float>((255 - field) << 23);
@@ -25,7 +27,8 @@ struct TerngradScale {
     float inverse = 0.0F; // of the lifted scale
 };
 
-// `squares`: the pinned sum of the lifted values' squares. `clip` counts thousandths.
+// Computes the scale of a bucket of `count` values. `squares` is the pinned_sum of the lifted
+// values' squares. `clip` is in thousandths of the deviation.
 QCCL_ANYWHERE inline TerngradScale terngrad_scale(uint32_t largest, float squares, uint64_t count,
                                                   uint32_t clip) {
     if (largest >= float_infinity) return {.wire = std::bit_cast<float>(float_nan)};
@@ -39,7 +42,8 @@ QCCL_ANYWHERE inline TerngradScale terngrad_scale(uint32_t largest, float square
     return scale;
 }
 
-// 0: zero, 1: plus, 2: minus the scale. x is finite where the scale has an inverse.
+// Returns 0 for zero, 1 for plus and 2 for minus the scale. x is finite if the scale has an
+// inverse.
 QCCL_ANYWHERE inline uint32_t terngrad_digit(float x, const TerngradScale &scale, Draw draw) {
     if (scale.inverse == 0) return 0;
     const float magnitude = x < 0 ? -x : x;

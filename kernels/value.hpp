@@ -1,5 +1,6 @@
-// Plain values in memory, one at a time: loaded from and stored to any element type, and combined
-// as a reduction asks. Pointers need no alignment.
+// Plain values in memory, one at a time: loads and stores values of any element type, and combines
+// them with a reduction operation. Pointers need no alignment. The kernels of CPUs and GPUs use
+// these functions.
 #pragma once
 
 #include "base/types.hpp"
@@ -21,7 +22,7 @@ template <class T> void store_bits(void *dst, size_t i, T value) {
     std::memcpy(static_cast<std::byte *>(dst) + i * sizeof(T), &value, sizeof(T));
 }
 
-// A float of any format, exactly; a NaN stays some NaN.
+// Loads a float of any format exactly. A NaN stays a NaN, but need not stay the same one.
 inline double load_float(DataType in, const void *src, size_t i) {
     switch (in) {
     case DataType::float16: return widen<Half>(load_bits<uint16_t>(src, i));
@@ -33,7 +34,7 @@ inline double load_float(DataType in, const void *src, size_t i) {
     }
 }
 
-// One rounding, canonical NaN.
+// Stores a float with one rounding; NaN becomes canonical.
 inline void store_float(DataType out, void *dst, size_t i, double x) {
     switch (out) {
     case DataType::float16: return store_bits(dst, i, static_cast<uint16_t>(narrow<Half>(x)));
@@ -59,7 +60,7 @@ template <class F> void with_accumulator(DataType accumulator, F &&f) {
     }
 }
 
-// What enters an accumulator of type T: integers are of its own type.
+// Loads a value for an accumulator of type T. Integers have the accumulator's own type.
 template <class T> T load_as(DataType in, const void *src, size_t i) {
     if constexpr (std::is_integral_v<T>)
         return load_bits<T>(src, i);
@@ -67,7 +68,7 @@ template <class T> T load_as(DataType in, const void *src, size_t i) {
         return static_cast<T>(load_float(in, src, i));
 }
 
-// Integers wrap; avg adds, its division comes once at the end.
+// Combines two values. Integers wrap. avg only adds; the division follows once, at the end.
 template <std::integral T> constexpr T combine(RedOp op, T a, T b) {
     const auto wide_a = static_cast<uint64_t>(a), wide_b = static_cast<uint64_t>(b);
     switch (op) {
@@ -90,7 +91,7 @@ template <std::floating_point T> constexpr T combine(RedOp op, T a, T b) {
     return canonical(a + b);
 }
 
-// True division; integers truncate toward zero.
+// Divides truly; integers truncate toward zero.
 template <class T> constexpr T divided(T a, uint32_t ranks) {
     if constexpr (std::floating_point<T>)
         return canonical(a / static_cast<T>(ranks));

@@ -1,3 +1,5 @@
+// Implements advice.hpp: tries each codec by a rehearsal of the sum and a plan, and selects the
+// codec for an error budget.
 #include "perf/advice.hpp"
 
 #include "codec/error_bound.hpp"
@@ -26,14 +28,14 @@ Result<std::optional<double>> ErrorMeter::nmse(const Plan &plan) {
     return measured;
 }
 
-static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter, const Tables &tables,
-                                    StepCounts &counts) {
+static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter,
+                                    const PlannerInputs &inputs, StepCountCache &counts) {
     CodecTrial trial;
     trial.codec = codec;
     trial.bits = bits_per_value(codec, meter.problem().type);
     Codec anyway = codec;
-    anyway.min_bytes = 0; // also where it does not pay
-    QCCL_TRY(trial.plan, choose(with_codec(meter.problem(), anyway), tables, {}, &counts));
+    anyway.min_bytes = 0; // plan with the codec even if it does not pay
+    QCCL_TRY(trial.plan, choose(with_codec(meter.problem(), anyway), inputs, {}, &counts));
     QCCL_TRY(const auto nmse, meter.nmse(trial.plan));
     if (!nmse)
         return Error::make(Code::invalid_argument,
@@ -43,15 +45,15 @@ static Result<CodecTrial> try_codec(const Codec &codec, ErrorMeter &meter, const
     return trial;
 }
 
-Result<Advice> try_codecs(ErrorMeter &meter, const Tables &tables) {
+Result<Advice> try_codecs(ErrorMeter &meter, const PlannerInputs &inputs) {
     Advice advice;
     const Problem problem = with_codec(meter.problem(), {});
-    advice.has_known_link = problem.has_hosts() && tables.speeds.is_far_rate_known();
-    StepCounts counts;
-    QCCL_TRY(advice.lossless, choose(problem, tables, {}, &counts));
+    advice.has_known_link = problem.has_hosts() && inputs.speeds.is_far_rate_known();
+    StepCountCache counts;
+    QCCL_TRY(advice.lossless, choose(problem, inputs, {}, &counts));
     for (const BoundedCodec &row : bounded_codecs()) {
         if (bits_per_value(row.codec, problem.type) >= bits_per_value({}, problem.type)) continue;
-        QCCL_TRY(CodecTrial trial, try_codec(row.codec, meter, tables, counts));
+        QCCL_TRY(CodecTrial trial, try_codec(row.codec, meter, inputs, counts));
         advice.trials.push_back(std::move(trial));
     }
     return advice;

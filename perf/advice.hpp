@@ -1,6 +1,6 @@
-// Which codec to use for data at hand on a network: errors are measured by rehearsals of the sum,
-// times are the planner's. qccl-info advise and the demonstration ask it. Prints nothing; blocks
-// for as long as it computes; any thread.
+// Advises which codec to use for given data on a given network. Rehearsals of the sum measure the
+// errors; the planner predicts the times. Used by qccl-info advise and the demonstration. Prints
+// nothing. Any thread may call; a call blocks while it computes.
 #pragma once
 
 #include "base/result.hpp"
@@ -16,15 +16,17 @@
 
 namespace qccl::perf {
 
-// Measures what sums of the same data lose, each way once.
+// Measures the error of sums of the same data. Each combination of algorithm and codecs is measured
+// once.
 class ErrorMeter {
 public:
-    // The sum that is asked about; its codec is not looked at. `data` and the problem's places
+    // `problem` is the sum in question; its codec is ignored. `data` and the problem's places must
     // outlive the meter.
     ErrorMeter(const Source &data, const Problem &problem) : data_(data), problem_(problem) {}
 
     const Problem &problem() const { return problem_; }
-    // Of the sum by the plan. Nothing where the data have no error, see rehearsed_nmse.
+    // Returns the normalized mean squared error of the sum by the plan, or nothing if the error is
+    // undefined for these data (see rehearsed_nmse).
     Result<std::optional<double>> nmse(const Plan &plan);
 
 private:
@@ -33,49 +35,49 @@ private:
     std::map<std::string, std::optional<double>> known_; // by algorithm and codecs
 };
 
-// A codec on the data: as the library would use it where QCCL_CODEC names it.
+// A codec tried on the data, used as the library would use it if QCCL_CODEC named it.
 struct CodecTrial {
     Codec codec = {};
     Plan plan = {};
-    double bits = 0; // of a value on the wire
+    double bits = 0; // bits of a value on the wire
     double nmse = 0; // measured
 };
 
-// What a budget leads to.
+// The advice for one error budget.
 struct BudgetAdvice {
     enum class Outcome : uint8_t {
-        codec,   // the trial's
+        codec,   // use the trial's codec
         no_link, // no slow link is known that a codec would relieve: all ranks are on one host
-        no_gain, // codecs keep the budget, and none makes the call least_gain times as fast
+        no_gain, // codecs keep the budget, but none makes the call least_gain times as fast
         missed,  // no codec keeps the budget
     };
-    double nmse = 0; // at most
+    double nmse = 0; // the budget: the largest error allowed
     Outcome outcome = Outcome::missed;
-    // The fastest that keeps the budget, and of those as fast within equal_time the one that loses
-    // least; of a missed budget the one that loses least.
+    // The fastest trial that keeps the budget; among trials within equal_time of the fastest, the
+    // one with the least error. If no trial keeps the budget, the one with the least error.
     const CodecTrial *trial = nullptr;
 };
 
 struct Advice {
     Plan lossless;
-    std::vector<CodecTrial> trials; // by bits
-    bool has_known_link = false;    // between hosts
+    std::vector<CodecTrial> trials; // sorted by bits
+    bool has_known_link = false;    // the rate between hosts is known
 };
 
-// Tries every codec that auto chooses from and that takes fewer bits than the values, on the
-// network that the tables describe. Fails (invalid_argument) where nothing can be measured.
-Result<Advice> try_codecs(ErrorMeter &meter, const Tables &tables);
+// Tries every codec that auto chooses from and that takes fewer bits than the plain values, on the
+// network that `inputs` describes. Fails with invalid_argument if no error can be measured.
+Result<Advice> try_codecs(ErrorMeter &meter, const PlannerInputs &inputs);
 
-// The error that is asked for where none is named; most trainings bear it.
+// The error budget used when the user names none; most trainings tolerate it.
 inline constexpr double usual_nmse = 1e-3;
 
-// `advice` outlives what is returned.
+// Returns the advice for a budget. `advice` must outlive the result.
 BudgetAdvice advise(const Advice &advice, double nmse);
 
-// The advice in a sentence or two.
+// Returns the advice as one or two sentences.
 std::string sentence_of(const Advice &advice, const BudgetAdvice &chosen);
 
-// How many times as fast as values as they are.
+// Returns the predicted speed-up of the trial over the lossless plan.
 double gain(const Advice &advice, const CodecTrial &trial);
 
 } // namespace qccl::perf

@@ -1,3 +1,5 @@
+// Implements qccl-info advise: its options, the checks of the input files, and the answer as text
+// and as JSON.
 #include "perf/advice_info.hpp"
 
 #include "perf/advice.hpp"
@@ -41,9 +43,9 @@ void add_advice_options(CLI::App &app, const char *group, AdviceQuestion &questi
     add_machine_options(app, group, question.machine);
 }
 
-// ---- what is asked about
+// ---- machine and data
 
-// Files of ranks 0, 1 and so on that are there.
+// Counts the files that exist for ranks 0, 1 and so on, up to the first that is missing.
 static uint32_t count_files(const std::string &pattern) {
     uint32_t ranks = 0;
     std::error_code ignored;
@@ -106,7 +108,7 @@ static Result<std::unique_ptr<Files>> open_data(const std::string &pattern, uint
     return files;
 }
 
-// ---- the answer as text
+// ---- output as text
 
 static constexpr const char *columns = "%12s  %-24s %6s %10s  %-12s %10s %10s %13s\n";
 
@@ -142,8 +144,8 @@ static void print_text(const Machine &machine, const Files &files, const Advice 
                 spec(advice.lossless.algorithm).c_str(), sentence_of(advice, chosen).c_str());
     if (chosen.outcome != Outcome::codec) return;
     std::printf("export QCCL_CODEC=%s\n", spec(chosen.trial->codec).c_str());
-    // A job whose NICs do not say their rate would not use it; one that has measured it trusts that
-    // more.
+    // A job whose NICs do not report their rate uses a codec only if this variable gives the rate.
+    // A job that has measured the rate trusts its measurement more.
     if (const auto rate = machine.far_bytes_per_ns(); rate && !machine.has_measured_rate())
         std::printf("export QCCL_LINK_RATE=%.4gGB/s\n", *rate);
     if (const auto rate = machine.rack_bytes_per_ns())
@@ -152,7 +154,7 @@ static void print_text(const Machine &machine, const Files &files, const Advice 
                     *rate);
 }
 
-// ---- and as JSON
+// ---- output as JSON
 
 static Json json_of(const Advice &advice, const CodecTrial &trial) {
     return {{"codec", spec(trial.codec)},
@@ -198,13 +200,13 @@ static std::string json_text(const Machine &machine, const Files &files, const A
 Done print_advice(const AdviceQuestion &question) {
     QCCL_TRY(const Machine machine, machine_of(question));
     QCCL_TRY(const auto files, open_data(question.input, machine.ranks));
-    const Tables tables = tables_of(machine);
+    const PlannerInputs inputs = inputs_of(machine);
     ErrorMeter meter(*files, {.count = files->count(),
                               .ranks = machine.ranks,
                               .type = files->type(),
                               .codec = {},
-                              .places = planned_places(machine.places.get(), tables)});
-    QCCL_TRY(const Advice advice, try_codecs(meter, tables));
+                              .places = planned_places(machine.places.get(), inputs)});
+    QCCL_TRY(const Advice advice, try_codecs(meter, inputs));
     std::vector<BudgetAdvice> rows;
     if (question.nmse) rows.push_back(advise(advice, *question.nmse));
     for (const double nmse : ladder)

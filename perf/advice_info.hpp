@@ -1,5 +1,6 @@
-// qccl-info advise: for data at hand and a network, which codec to use, what it loses and what time
-// it saves, for each of a ladder of errors or for one.
+// qccl-info advise: for given data and a network, says which codec to use, its error and the time
+// it saves, for one error budget or for a ladder of budgets. Used by qccl-info. Blocks while it
+// computes.
 #pragma once
 
 #include "base/result.hpp"
@@ -16,15 +17,15 @@ namespace qccl::perf {
 
 struct AdviceQuestion {
     std::string input;               // "DIR/rank%r.npy"
-    std::optional<double> nmse = {}; // nothing: a ladder of errors
-    std::string json;                // a file to be written; empty: none; "-": standard output
+    std::optional<double> nmse = {}; // the error budget; nothing: a ladder of budgets
+    std::string json;                // file to write; empty: none; "-": standard output
     MachineQuestion machine = {};
 };
 
 void add_advice_options(CLI::App &app, const char *group, AdviceQuestion &question);
 
-// Prints a table and a sentence, unless JSON goes to standard output. An error names what cannot be
-// read or asked.
+// Prints a table and a sentence, unless JSON goes to standard output. Fails with a text that names
+// what cannot be read or answered.
 Done print_advice(const AdviceQuestion &question);
 
 } // namespace qccl::perf

@@ -1,7 +1,9 @@
+// Implements qccl-info attach: reads the ranks' records twice, finds the ranks that run beside a
+// given process, and prints the state of each.
 #include "perf/attach.hpp"
 
 #include "base/process.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "perf/record_search.hpp"
 
 #include <algorithm>
@@ -17,16 +19,16 @@ namespace qccl::perf {
 
 namespace {
 
-// Between two looks, to tell those who wait from those who go on.
+// Time between the two readings, by which waiting ranks are told from ranks that make progress.
 constexpr auto between_looks = std::chrono::milliseconds(100);
 
 struct SeenRank {
     RankRecord record;
     RankState state;
     int64_t pid = 0;
-    std::string host;      // if it is another machine
-    uint64_t made = 0;     // calls between the looks
-    std::string uncertain; // why there is no record of it
+    std::string host;      // set only if the rank is on another machine
+    uint64_t made = 0;     // calls begun between the two readings
+    std::string uncertain; // why the rank has no record
 };
 using SeenRanks = std::map<uint32_t, SeenRank>;
 using Sessions = std::map<uint64_t, SeenRanks>;
@@ -43,7 +45,7 @@ public:
 
     Done take_process(int64_t pid);
     Done take_folder(const std::string &folder);
-    // Who runs beside those that are known.
+    // Adds the ranks of the known communicators that are still missing.
     void take_siblings();
     void look_again();
     const Sessions &sessions() const { return sessions_; }
@@ -55,13 +57,14 @@ private:
     std::vector<RecordedProcess> missing(uint64_t session) const;
     std::set<uint64_t> incomplete() const;
 
-    std::string boot_; // empty where it is not to be known
+    std::string boot_; // empty if it cannot be determined
     std::vector<RecordSource> sources_;
     Sessions sessions_;
 };
 
-// By its start a process is known under every number that it has, in its container and outside. A
-// child that it forked holds its files too, and is another. 0: it is no more.
+// Returns the pid by which the record's process is known here, or 0 if the process has ended. The
+// start time identifies the process: its pid differs inside and outside its container, and a forked
+// child, which is another process, holds the same files.
 int64_t process_of(const RankRecord &record, int64_t found_in) {
     for (const int64_t pid : {record.head.pid, found_in}) {
         const auto status = process_status(pid);
@@ -160,7 +163,7 @@ void Attachment::take_siblings() {
     for (const uint64_t session : incomplete())
         for (const RecordedProcess &process : missing(session))
             if (asked.insert(process.pid).second) take(process.pid, incomplete());
-    // In a container processes know themselves by other numbers.
+    // The recorded pids may be those of a container, so all processes are searched.
     if (!incomplete().empty())
         for (const int64_t pid : all_processes())
             if (!asked.contains(pid)) take(pid, incomplete());

@@ -1,5 +1,5 @@
-// qccl-info attach: what the ranks of a job do at the moment, from outside. Knows not where records
-// lie.
+// qccl-info attach: shows from outside what the ranks of a running job are doing. Used by
+// qccl-info. Blocks for about 100 ms between two readings of the ranks' records.
 #pragma once
 
 #include "base/result.hpp"
@@ -10,8 +10,8 @@
 namespace qccl::perf {
 
 struct AttachQuestion {
-    std::string place;       // a process's number, or a folder
-    uint32_t last_calls = 0; // of each rank, to be listed
+    std::string place;       // a pid, or a folder with records
+    uint32_t last_calls = 0; // how many calls of each rank to list
 };
 
 Done print_attached(const AttachQuestion &question);

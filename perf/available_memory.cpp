@@ -1,3 +1,4 @@
+// Reads MemAvailable from /proc/meminfo.
 #include "perf/available_memory.hpp"
 
 #include <fstream>

@@ -1,4 +1,5 @@
-// How much memory this machine has left.
+// Tells how much memory this machine has left. Used by qccl-perf before it allocates buffers. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,8 @@
 
 namespace qccl::perf {
 
-// What programs can have without anybody being pushed out; nothing where the system does not say.
+// Returns the memory, in bytes, that programs can get without swapping other programs out, or
+// nothing if the system does not tell.
 std::optional<uint64_t> available_memory_bytes();
 
 } // namespace qccl::perf

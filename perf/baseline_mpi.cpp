@@ -1,5 +1,5 @@
-// MPI for qccl-perf: the one file that knows it. Built as a module that qccl-perf loads under
-// mpirun.
+// The MPI baseline of qccl-perf: MPI's calls behind the table of mpi_module.hpp. Built as a module
+// that qccl-perf loads when it runs under mpirun. Only this file includes <mpi.h>.
 #include "perf/mpi_module.hpp"
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace qccl::perf {
 
-// MPI_DATATYPE_NULL where MPI has no such type: the narrow floats.
+// Returns MPI_DATATYPE_NULL for the narrow floats, which MPI lacks.
 static MPI_Datatype mpi_type(DataType type) {
     switch (type) {
     case DataType::int8: return MPI_INT8_T;
@@ -48,7 +48,7 @@ static bool start(uint32_t *rank_out, uint32_t *size_out) {
     return true;
 }
 
-// The library's own words, up to the first comma or line end: "Open MPI v4.1.4".
+// MPI's own version text, up to the first comma or line end: "Open MPI v4.1.4".
 static const char *library() {
     static const auto text = [] {
         std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> words{};
@@ -71,7 +71,7 @@ static int barrier() { return MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS; }
 
 static bool has(const Operation &operation) {
     if (operation.send_count() > INT_MAX || operation.recv_count() > INT_MAX) return false;
-    if (!reduces(operation.collective)) return true; // copies go as bytes where MPI lacks the type
+    if (!reduces(operation.collective)) return true; // a type that MPI lacks is copied as bytes
     return mpi_type(operation.type) != MPI_DATATYPE_NULL && mpi_op(operation.op) != MPI_OP_NULL;
 }
 

@@ -1,3 +1,5 @@
+// Implements benchmark.hpp: allocates a rank's buffers for each type and runs one Point for each
+// operation, root and size.
 #include "perf/benchmark.hpp"
 
 #include "coll/algorithm.hpp"
@@ -6,8 +8,9 @@
 
 namespace qccl::perf {
 
-// What a rank holds of the largest call of one type. An all-gather's input is one part of its
-// result; otherwise the larger buffer is needed in any case, to receive in place.
+// The buffers of one rank for the largest call of one type. The input of an all-gather is one part
+// of its result. For the other operations both buffers have the larger size, which receiving in
+// place needs anyway.
 struct BufferSizes {
     size_t send, recv;
 };
@@ -34,7 +37,7 @@ static std::string words(const Operation &operation) {
            (reduces(operation.collective) ? name(operation.op) : "");
 }
 
-// As nccl-tests has it such a size is measured all the same: a call of 0 elements.
+// Like nccl-tests, a size below the minimum is still measured, as a call of 0 elements.
 static std::string empty_note(const Operation &operation, uint64_t size) {
     const std::string least =
         has_part_per_rank(operation.collective)
@@ -44,21 +47,21 @@ static std::string empty_note(const Operation &operation, uint64_t size) {
            ": a row of calls with count 0";
 }
 
-// Of a rank, for all calls on values of one type.
+// The buffers of one rank for all calls on values of one type.
 struct RankBuffers {
     Buffer send, recv;
-    PinnedMemory host; // where the others are a GPU's
+    PinnedMemory host; // used if the other buffers are on a GPU
     std::vector<Registered> registered;
 
-    static Result<RankBuffers> create(const Stage &stage, DataType type);
+    static Result<RankBuffers> create(const RankContext &stage, DataType type);
 };
 
-// Memory of the host comes and goes only while no rank's stream waits for another's: a GPU may put
-// off the one until the other is over.
-Result<RankBuffers> RankBuffers::create(const Stage &stage, DataType type) {
+// The barrier at the end keeps host memory from being allocated or freed while one rank's stream
+// waits for another's, because a GPU may postpone such work until the wait is over.
+Result<RankBuffers> RankBuffers::create(const RankContext &stage, DataType type) {
     const PerfArguments &arguments = stage.arguments;
     const size_t offset = arguments.unaligned_elements * type_bytes(type);
-    const BufferSizes sizes = buffer_sizes(arguments, type, stage.crew.size());
+    const BufferSizes sizes = buffer_sizes(arguments, type, stage.rank_group.size());
     QCCL_TRY(Buffer send, Buffer::create(stage.device, arguments.buffers, sizes.send, offset));
     QCCL_TRY(Buffer recv, Buffer::create(stage.device, arguments.buffers, sizes.recv, offset));
     RankBuffers buffers{
@@ -71,35 +74,35 @@ Result<RankBuffers> RankBuffers::create(const Stage &stage, DataType type) {
             buffers.registered.push_back(std::move(one));
         }
     }
-    QCCL_TRY(stage.crew.barrier());
+    QCCL_TRY(stage.rank_group.barrier());
     return Result<RankBuffers>(std::move(buffers));
 }
 
-// All sizes of one type, operation and root.
-static Done sweep(const Stage &stage, const Audience &audience, const Operation &what,
+// Measures all sizes of one type, operation and root.
+static Done sweep(const RankContext &stage, const ProgressListener &listener, const Operation &what,
                   RankBuffers &buffers, uint64_t &step) {
     for (const uint64_t size : sweep_sizes(stage.arguments)) {
         const Operation operation =
             operation_of(what.collective, what.type, what.op, what.root, what.ranks, size);
-        audience.progress(step++, words(operation));
-        if (size > 0 && operation.count == 0) audience.note(empty_note(operation, size));
+        listener.progress(step++, words(operation));
+        if (size > 0 && operation.count == 0) listener.note(empty_note(operation, size));
         Point point(stage, operation, buffers.send.data(), buffers.recv.data(),
                     buffers.host.data());
-        QCCL_TRY(point.prepare(audience));
+        QCCL_TRY(point.prepare(listener));
         QCCL_TRY(const std::vector<Row> found, point.run());
-        for (const Row &row : found) audience.row(row);
+        for (const Row &row : found) listener.row(row);
     }
     return {};
 }
 
-// All operations and roots.
-static Done sweep_all(const Stage &stage, const Audience &audience, DataType type,
+// Measures all operations and roots of one type.
+static Done sweep_all(const RankContext &stage, const ProgressListener &listener, DataType type,
                       RankBuffers &buffers, uint64_t &step) {
     const PerfArguments &arguments = stage.arguments;
-    const uint32_t ranks = stage.crew.size();
+    const uint32_t ranks = stage.rank_group.size();
     for (const RedOp op : arguments.ops)
         for (const uint32_t root : sweep_roots(arguments, ranks))
-            QCCL_TRY(sweep(stage, audience,
+            QCCL_TRY(sweep(stage, listener,
                            {.collective = arguments.collective,
                             .type = type,
                             .op = op,
@@ -109,19 +112,19 @@ static Done sweep_all(const Stage &stage, const Audience &audience, DataType typ
     return {};
 }
 
-static Done run_cycle(const Stage &stage, const Audience &audience) {
+static Done run_cycle(const RankContext &stage, const ProgressListener &listener) {
     uint64_t step = 0;
     for (const DataType type : sweep_types(stage.arguments)) {
         QCCL_TRY(RankBuffers buffers, RankBuffers::create(stage, type));
-        const Done swept = sweep_all(stage, audience, type, buffers, step);
-        // What has failed halfway may still be in the stream.
+        const Done swept = sweep_all(stage, listener, type, buffers, step);
+        // Work of the failed call may still be in the stream.
         if (!swept) (void)stage.device.wait();
         QCCL_TRY(swept);
     }
     return {};
 }
 
-// Whether an algorithm and a codec can do one of the calls.
+// Checks whether an algorithm and a codec can perform at least one of the calls.
 static Done check_combination(const PerfArguments &arguments, const std::string &asked,
                               const Codec &codec) {
     const auto algorithm = parse_algorithm(asked);
@@ -149,9 +152,9 @@ Done check_combinations(const PerfArguments &arguments) {
     return refused;
 }
 
-Done run_benchmark(const Stage &stage, const Audience &audience) {
+Done run_benchmark(const RankContext &stage, const ProgressListener &listener) {
     for (uint32_t cycle = 0; stage.arguments.cycles == 0 || cycle < stage.arguments.cycles; cycle++)
-        QCCL_TRY(run_cycle(stage, audience));
+        QCCL_TRY(run_cycle(stage, listener));
     return {};
 }
 

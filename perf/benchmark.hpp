@@ -1,5 +1,5 @@
-// One rank's part in a sweep over types, operations, roots and sizes. Every rank runs the same;
-// rank 0 alone is told what came of it.
+// Runs one rank's part of a sweep over types, operations, roots and sizes. Used by qccl-perf's
+// commands that measure. All ranks call it together, and it blocks until the sweep is done.
 #pragma once
 
 #include "perf/point.hpp"
@@ -9,12 +9,14 @@
 
 namespace qccl::perf {
 
-// Of all buffers of one rank, at most; beyond all memories where the sizes are.
+// Returns an upper bound, in bytes, for all buffers of one rank. A double, so that sizes beyond any
+// memory do not overflow.
 double buffer_bytes(const PerfArguments &arguments);
 
-// Whether any of the calls that are asked for can be, whatever their sizes; else why not.
+// Checks whether any of the requested calls is possible, regardless of size; otherwise the error
+// says why not.
 Done check_combinations(const PerfArguments &arguments);
 
-Done run_benchmark(const Stage &stage, const Audience &audience);
+Done run_benchmark(const RankContext &stage, const ProgressListener &listener);
 
 } // namespace qccl::perf

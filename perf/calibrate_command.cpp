@@ -1,8 +1,10 @@
+// Implements qccl-perf calibrate: its arguments, the checks of the output file, and the writing of
+// the figures.
 #include "perf/calibrate_command.hpp"
 
 #include "base/system_error.hpp"
 #include "perf/calibration_run.hpp"
-#include "perf/crew_comm.hpp"
+#include "perf/group_comm.hpp"
 #include "perf/progress_line.hpp"
 #include "perf/rank_start.hpp"
 #include "perf/started.hpp"
@@ -29,10 +31,10 @@ namespace {
 constexpr const char *program = "qccl-perf calibrate";
 
 struct CalibrateArguments {
-    PerfArguments ranks; // of which only those options that say which ranks there are
+    PerfArguments ranks; // only the options that define the ranks are used
     uint64_t largest = largest_calibrated;
     std::string file;         // "-": standard output
-    bool is_in_cache = false; // in the user's cache directory, which is made where it is missing
+    bool is_in_cache = false; // in the user's cache directory, created if missing
 };
 
 std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
@@ -67,7 +69,7 @@ std::variant<CalibrateArguments, Answer> parse(std::vector<std::string> words) {
 
 bool is_stdout(const CalibrateArguments &arguments) { return arguments.file == "-"; }
 
-// So that what cannot be written is known before anything is measured.
+// Checks before anything is measured that the file can be written.
 Done check_file(const CalibrateArguments &arguments) {
     if (is_stdout(arguments)) return {};
     const std::filesystem::path path(arguments.file);
@@ -75,7 +77,7 @@ Done check_file(const CalibrateArguments &arguments) {
     if (arguments.is_in_cache && path.has_parent_path())
         std::filesystem::create_directories(path.parent_path(), error);
     const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-    // A device is not to be replaced by a file; where a link leads, is.
+    // A file must not replace a device. A symbolic link is followed, and its target is replaced.
     const bool is_other = std::filesystem::exists(path, error) &&
                           !std::filesystem::is_regular_file(std::filesystem::status(path, error));
     if (error || is_other || access(folder.c_str(), W_OK | X_OK) != 0)
@@ -95,7 +97,7 @@ Done check(const CalibrateArguments &arguments, uint32_t ranks, bool is_first) {
     return is_first ? check_file(arguments) : Done();
 }
 
-// What an earlier calibration of this machine has found, for other ranks.
+// Returns what earlier calibrations of this machine have found for other sets of ranks.
 CalibrationFile earlier(const CalibrateArguments &arguments) {
     const std::string machine = machine_identity();
     if (!is_stdout(arguments))
@@ -104,7 +106,8 @@ CalibrationFile earlier(const CalibrateArguments &arguments) {
     return {.machine = machine, .figures = {}};
 }
 
-// A job that starts meanwhile reads the old file or the new one.
+// Writes a new file and renames it, so that a job that starts meanwhile reads either the old file
+// or the new one.
 Done write_whole(const std::string &name, const std::string &text) {
     std::error_code error;
     const std::filesystem::path led_to = std::filesystem::weakly_canonical(name, error);
@@ -137,22 +140,22 @@ Done deliver(const CalibrateArguments &arguments, const CalibrationFile &file,
     return {};
 }
 
-Result<int> act(const CalibrateArguments &arguments, Crew &crew, qcclComm_t comm) {
-    QCCL_TRY(const Machine machine, machine_of(crew));
+Result<int> act(const CalibrateArguments &arguments, RankGroup &rank_group, qcclComm_t comm) {
+    QCCL_TRY(const Machine machine, machine_of(rank_group));
     std::optional<ProgressLine> line;
     uint64_t steps_of_line = 0;
     const TellStep tell = [&](uint64_t step, uint64_t steps, const std::string &what) {
         if (steps != std::exchange(steps_of_line, steps)) line.emplace(steps);
         line->show(step, what);
     };
-    CalibrationFile file = crew.rank() == 0 ? earlier(arguments) : CalibrationFile();
+    CalibrationFile file = rank_group.rank() == 0 ? earlier(arguments) : CalibrationFile();
     QCCL_TRY(const Calibrated found,
-             calibrate(crew, comm, machine, file.figures, arguments.largest, tell));
+             calibrate(rank_group, comm, machine, file.figures, arguments.largest, tell));
     line.reset();
-    if (crew.rank() != 0) return EXIT_SUCCESS;
+    if (rank_group.rank() != 0) return EXIT_SUCCESS;
     file.figures.update(found.figures);
     file.replace(found.job);
-    // What has not been measured for longest makes room.
+    // The jobs measured longest ago are dropped first to keep the file within its size limit.
     while (print(file).size() > most_calibration_bytes && file.jobs.size() > 1)
         file.jobs.erase(file.jobs.begin());
     QCCL_TRY(deliver(arguments, file, machine, found));
@@ -170,8 +173,8 @@ int run_calibrate_command(std::vector<std::string> words) {
         .ranks = arguments.ranks.ranks,
         .prepare = [&](uint32_t ranks, bool is_first) { return check(arguments, ranks, is_first); },
         .config = [](uint32_t) { return lossless_config(); },
-        .act = [&](Crew &crew, qcclComm_t comm,
-                   const MpiModule *) { return act(arguments, crew, comm); },
+        .act = [&](RankGroup &rank_group, qcclComm_t comm,
+                   const MpiModule *) { return act(arguments, rank_group, comm); },
     });
 }
 

@@ -1,5 +1,5 @@
-// qccl-perf calibrate: measures calls of a job and codecs of one core, and writes the file of
-// figures by which the planner then counts.
+// qccl-perf calibrate: measures calls of a job and codecs on one core, and writes the file of
+// figures that the planner then uses.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace qccl::perf {
 
-// `arguments` are those behind "calibrate". Returns the exit status.
+// `arguments` are the words after "calibrate". Returns the exit status.
 int run_calibrate_command(std::vector<std::string> arguments);
 
 } // namespace qccl::perf

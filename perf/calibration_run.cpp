@@ -1,3 +1,5 @@
+// Implements calibration_run.hpp: measures bands of sizes with all ranks, then fits the cost model
+// and the correction factors on rank 0.
 #include "perf/calibration_run.hpp"
 
 #include "kernels/kernels.hpp"
@@ -16,30 +18,31 @@ namespace {
 
 constexpr uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
-// Some of Corrections::sizes. Of small calls, where ranks share cores, no two are alike, and a
-// virtual machine's cores share caches in one second and none in the next: what is measured several
-// times, with all the rest in between, shows the usual.
+// A range of sizes to measure, all of them in Corrections::sizes. Small calls vary from one to the
+// next when ranks share cores, and the cores of a virtual machine may share caches in one second
+// and not in the next. A band is therefore measured in several rounds, with all other bands in
+// between, to show the usual time.
 struct Band {
     uint64_t least, most, factor;
     uint32_t iterations, rounds;
-    bool has_far_codecs; // between hosts nobody wants them of smaller calls
+    bool has_far_codecs; // measure codecs between hosts too; smaller calls do not use them there
 };
 constexpr Band bands[] = {{8, 512, 8, 200, 3, false},
                           {4 * kibibyte, 64 * kibibyte, 4, 100, 3, true},
                           {256 * kibibyte, mebibyte, 4, 30, 3, true},
                           {4 * mebibyte, 4 * mebibyte, 4, 5, 1, true},
                           {16 * mebibyte, 16 * mebibyte, 4, 2, 1, true}};
-// Large calls that take long wait for a wire and vary little. Others are as fast as memory and the
-// processor are at that moment, and slower past the caches than within.
+// Large calls that take long wait for a slow link and vary little. The other large calls depend on
+// the speed of memory and processor at that moment, and are slower outside the caches than inside.
 constexpr Band bands_if_fast[] = {{4 * mebibyte, 16 * mebibyte, 4, 2, 2, true},
                                   {64 * mebibyte, 64 * mebibyte, 4, 2, 2, true}};
-// Of any call in the first bands, of which only those of 16 MiB can come near it.
+// Limit for any call in the first bands; only their calls of 16 MiB can come near it.
 constexpr double most_fast_ns = 1e8;
-constexpr uint32_t most_fast_ranks = 8; // more would need more than 1 GiB
+constexpr uint32_t most_fast_ranks = 8; // more ranks would need more than 1 GiB
 
 bool has_neighbours(const Machine &machine) { return machine.hosts() < machine.ranks; }
 
-// Those that the planner chooses from.
+// Returns the algorithms that the planner chooses from.
 std::vector<std::string> algorithms_of(Collective collective, const Machine &machine) {
     std::vector<std::string> names;
     for (const Algorithm &algorithm : algorithms()) {
@@ -50,7 +53,7 @@ std::vector<std::string> algorithms_of(Collective collective, const Machine &mac
     return names;
 }
 
-// All algorithms with one codec at the sizes of a band.
+// Arguments for all algorithms with one codec at the sizes of a band.
 Result<PerfArguments> arguments_of(Collective collective, const Band &band, std::string_view codec,
                                    const Machine &machine) {
     PerfArguments arguments;
@@ -69,8 +72,8 @@ Result<PerfArguments> arguments_of(Collective collective, const Band &band, std:
     return arguments;
 }
 
-// Small calls show what messages cost, large ones what bytes cost, and algorithms with many and few
-// rounds, messages and bytes tell the one from the other.
+// Small calls show the cost of messages, and large calls the cost of bytes. Algorithms with many
+// and with few rounds, messages and bytes separate the two costs.
 Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, uint64_t largest,
                                              const Machine &machine) {
     std::vector<PerfArguments> sweeps;
@@ -92,7 +95,7 @@ Result<std::vector<PerfArguments>> sweeps_of(std::span<const Band> these, uint64
     return Result<std::vector<PerfArguments>>(std::move(sweeps));
 }
 
-// What the rounds have measured of one call.
+// The times of one call from all rounds.
 struct MeasuredCall {
     Operation operation;
     Codec codec;
@@ -103,16 +106,16 @@ struct MeasuredCall {
     double out_of_place() const { return statistics(out_of_place_ns).median; }
 };
 
-// A median is bent by nothing that happens now and then, but says
-// nothing of broadcasts, whose root waits for nobody.
+// Returns the median, which occasional disturbances do not change. Broadcasts use the sustained
+// time instead, because the root waits for no other rank and its median says nothing.
 double measured_ns(const Row &row, const Measurement &measurement) {
     constexpr double microsecond = 1000;
     const bool runs_ahead = row.operation.collective == Collective::broadcast;
     return microsecond * (runs_ahead ? measurement.sustained_us : measurement.time_us.median);
 }
 
-Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine, const Tables &tables,
-                            StepCounts &counts) {
+Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine,
+                            const PlannerInputs &inputs, StepCountCache &counts) {
     Problem problem;
     problem.collective = call.operation.collective;
     problem.count = call.operation.count;
@@ -120,11 +123,12 @@ Result<Probe> probe_of_call(const MeasuredCall &call, const Machine &machine, co
     problem.type = call.operation.type;
     problem.codec = call.codec;
     problem.places = machine.places.get();
-    return probe_of(problem, call.algorithm, (call.in_place() + call.out_of_place()) / 2, tables,
+    return probe_of(problem, call.algorithm, (call.in_place() + call.out_of_place()) / 2, inputs,
                     counts);
 }
 
-// A size that parts among the ranks do not come to exactly counts as the one that was asked for.
+// Records the factor under the size that was requested. Equal parts for all ranks may add up to
+// slightly less than that size, so this is the smallest listed size that holds the call.
 void set_factor(Corrections &job, const Problem &problem, const Algorithm &algorithm,
                 double factor) {
     const auto &sizes = Corrections::sizes;
@@ -153,7 +157,7 @@ std::vector<std::string_view> groups_of(const Machine &machine, bool measures_co
 }
 
 Result<CodecRate> rate_of(const Codec &codec) {
-    constexpr uint64_t bytes = 8 * mebibyte; // as the built-in rates were measured
+    constexpr uint64_t bytes = 8 * mebibyte; // the size at which the built-in rates were measured
     const auto speeds =
         measure_codec(codec, DataType::float32, best_kernels(), BenchPlace::stream,
                       {.repetitions = 3, .bytes = bytes, .values = SourceValues::even});
@@ -173,21 +177,21 @@ bool has_copies(const Calibration &known) {
 
 class Run {
 public:
-    Run(Crew &crew, qcclComm_t comm, const Machine &machine, const Calibration &known,
+    Run(RankGroup &rank_group, qcclComm_t comm, const Machine &machine, const Calibration &known,
         uint64_t largest, const TellStep &tell)
-        : crew_(crew), comm_(comm), machine_(machine), known_(known), largest_(largest),
+        : rank_group_(rank_group), comm_(comm), machine_(machine), known_(known), largest_(largest),
           tell_(tell) {}
 
-    // The codecs on rank 0 alone, which then does the sums.
+    // All ranks measure the calls. Rank 0 alone measures the codecs and then fits the figures.
     Result<Calibrated> measure() {
         QCCL_TRY(measure_calls());
         Calibrated found;
-        if (crew_.rank() == 0) {
+        if (rank_group_.rank() == 0) {
             QCCL_TRY(measure_codecs(found));
             QCCL_TRY(fit(found));
             QCCL_TRY(simulate_calls(found));
         }
-        QCCL_TRY(crew_.barrier());
+        QCCL_TRY(rank_group_.barrier());
         return found;
     }
 
@@ -195,15 +199,15 @@ private:
     Done measure_calls() {
         steps_ += rated_codecs().size();
         QCCL_TRY(measure_bands(bands));
-        // Ranks see different times; rank 0 decides for all.
+        // Ranks measure different times, so rank 0 decides for all.
         QCCL_TRY(const std::vector<uint8_t> has_slow_wire,
-                 gather(crew_, uint8_t{waits_for_wire()}));
+                 gather(rank_group_, uint8_t{waits_for_wire()}));
         const bool is_slow = machine_.ranks > most_fast_ranks || has_slow_wire.front();
         return is_slow ? Done() : measure_bands(bands_if_fast);
     }
 
-    // Whether a lossless ring, which no algorithm beats by much where a wire is slow, takes longer
-    // than memory and processors would.
+    // Returns whether a lossless ring takes longer than memory and processors would. With a slow
+    // link no algorithm is much faster than that ring.
     bool waits_for_wire() const {
         if (machine_.hosts() == 1) return false;
         return std::ranges::any_of(calls_, [](const MeasuredCall &call) {
@@ -218,7 +222,7 @@ private:
         QCCL_TRY(const std::vector<PerfArguments> sweeps, sweeps_of(these, largest_, machine_));
         for (const PerfArguments &sweep : sweeps) steps_ += sweep_points(sweep);
         Done kept;
-        const Audience audience{
+        const ProgressListener listener{
             .progress = [this](uint64_t, const std::string &what) { step(what); },
             .row =
                 [&](const Row &row) {
@@ -226,12 +230,12 @@ private:
                 },
             .note = [](const std::string &) {}};
         for (const PerfArguments &sweep : sweeps)
-            QCCL_TRY(run_benchmark({.crew = crew_,
+            QCCL_TRY(run_benchmark({.rank_group = rank_group_,
                                     .comm = comm_,
                                     .source = *source,
                                     .arguments = sweep,
                                     .device = device},
-                                   audience));
+                                   listener));
         return kept;
     }
 
@@ -253,7 +257,8 @@ private:
         return {};
     }
 
-    // What is found shall not depend on what somebody says.
+    // The machine without the link rate and latency that the user has set, because the result must
+    // not depend on them.
     Machine unsaid() const {
         Machine machine = machine_;
         machine.settings.link_rate.reset();
@@ -261,25 +266,25 @@ private:
         return machine;
     }
 
-    // What is measured is fitted from the built-in figures on, whatever is known.
+    // The measured figures are fitted from their built-in values, not from the known ones.
     Done fit(Calibrated &found) const {
         const Machine machine = unsaid();
-        Tables tables = tables_of(machine);
-        // Ranks that share a core hold up each other's copies.
+        PlannerInputs inputs = inputs_of(machine);
+        // Ranks that share a core delay each other's copies, so their copy rate is a last resort.
         const bool measures_copies = machine.ranks_per_core <= 1 || !has_copies(known_);
         const std::vector<size_t> fitted = figures_of(groups_of(machine_, measures_copies));
         Calibration &figures = found.job.figures;
         figures = known_;
         for (const size_t figure : fitted) figures.forget(figure);
         figures.update(found.figures);
-        figures.apply(machine.settings, tables.speeds);
+        figures.apply(machine.settings, inputs.speeds);
         std::vector<Probe> probes;
-        StepCounts counts;
+        StepCountCache counts;
         for (const MeasuredCall &call : calls_) {
-            QCCL_TRY(Probe probe, probe_of_call(call, machine, tables, counts));
+            QCCL_TRY(Probe probe, probe_of_call(call, machine, inputs, counts));
             probes.push_back(std::move(probe));
         }
-        const SpeedFit fit = fit_speeds(probes, tables.speeds, fitted);
+        const SpeedFit fit = fit_speeds(probes, inputs.speeds, fitted);
         found.figures.update(fit.figures);
         figures.update(fit.figures);
         found.job.counted.shape = shape_of(machine);
@@ -291,8 +296,8 @@ private:
         return {};
     }
 
-    // The same calls in the simulator, with the figures that have been found. Of many ranks that
-    // would take longer than the calls did.
+    // Simulates the same calls with the fitted figures. With more ranks than the limit this would
+    // take longer than the calls did.
     Done simulate_calls(Calibrated &found) const {
         constexpr uint32_t most_ranks = 64;
         found.job.simulated.shape = found.job.shape();
@@ -322,10 +327,10 @@ private:
     }
 
     void step(const std::string &what) {
-        if (crew_.rank() == 0) tell_(step_++, steps_, what);
+        if (rank_group_.rank() == 0) tell_(step_++, steps_, what);
     }
 
-    Crew &crew_;
+    RankGroup &rank_group_;
     const qcclComm_t comm_;
     const Machine &machine_;
     const Calibration &known_;
@@ -337,9 +342,9 @@ private:
 
 } // namespace
 
-Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
+Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machine &machine,
                              const Calibration &known, uint64_t largest, const TellStep &tell) {
-    return Run(crew, comm, machine, known, largest, tell).measure();
+    return Run(rank_group, comm, machine, known, largest, tell).measure();
 }
 
 std::string in_words(const Machine &machine) {

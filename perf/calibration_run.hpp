@@ -1,9 +1,9 @@
-// One rank's part in a calibration: the calls that it measures with the others, and what rank 0
-// makes of them.
+// One rank's part of a calibration: measures calls together with the other ranks, and on rank 0
+// computes the figures from them. Used by qccl-perf calibrate.
 #pragma once
 
-#include "perf/crew.hpp"
-#include "perf/crew_machine.hpp"
+#include "perf/rank_group.hpp"
+#include "perf/group_machine.hpp"
 #include "plan/calibration.hpp"
 
 #include <qccl/qccl.h>
@@ -16,29 +16,29 @@ namespace qccl::perf {
 
 struct Calibrated {
     Calibration figures;
-    MeasuredJob job;    // of jobs of this shape; its figures are `known` and these
-    uint32_t calls = 0; // that were measured
-    double within = 0;  // what part of them the figures predict within a fifth of its time
+    MeasuredJob job;    // for jobs of this shape; its figures are `known` updated by `figures`
+    uint32_t calls = 0; // calls measured
+    double within = 0;  // fraction of them whose time the figures predict within a fifth
     uint32_t codecs = 0;
 };
 
-// Whom rank 0 tells how far it has come, of how many steps. They become more once it is known how
-// long large calls take.
+// Reports progress on rank 0. The number of steps grows once the time of large calls is known.
 using TellStep = std::function<void(uint64_t step, uint64_t steps, const std::string &what)>;
 
-// The largest vectors that are measured unless a user says otherwise, and the least that the user
-// may say.
+// Largest vectors that are measured unless a user says otherwise, in bytes, and the least that the
+// user may say.
 inline constexpr uint64_t largest_calibrated = uint64_t{64} << 20;
 inline constexpr uint64_t least_largest_calibrated = uint64_t{64} << 10;
 
-// All ranks call it together, with the same `largest` bytes of a vector; on the others than rank 0
-// the outcome is empty, and neither `known`, the figures that other jobs of the machine have shown,
-// nor `tell` counts. How fast memory is copied the ranks of one host show, where none shares a
-// core; else what is known of it stays.
-Result<Calibrated> calibrate(Crew &crew, qcclComm_t comm, const Machine &machine,
+// All ranks call this together; it blocks until all are done. `largest` limits the bytes of a
+// vector and is equal on all ranks. Only rank 0 uses `known` (figures that other jobs of this
+// machine have found) and `tell`, and only rank 0 gets a result that is not empty. The copy rate is
+// measured among the ranks of one host if none shares a core or no rate is known; otherwise the
+// known rate stays.
+Result<Calibrated> calibrate(RankGroup &rank_group, qcclComm_t comm, const Machine &machine,
                              const Calibration &known, uint64_t largest, const TellStep &tell);
 
-// "4 ranks on 2 hosts, 2 a core".
+// Returns a text such as "4 ranks on 2 hosts, 2 on a core".
 std::string in_words(const Machine &machine);
 
 } // namespace qccl::perf

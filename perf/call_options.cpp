@@ -1,7 +1,8 @@
+// Implements call_options.hpp. Each parser accepts a text and stores the value that the text names.
 #include "perf/call_options.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 #include "perf/perf_arguments.hpp"
 

@@ -1,3 +1,5 @@
+// Implements qccl-info calls: reads the logs of calls and prints a line for each rank and for each
+// kind of call.
 #include "perf/calls_info.hpp"
 
 #include "perf/number_text.hpp"
@@ -14,7 +16,7 @@ namespace qccl::perf {
 
 namespace {
 
-// "12.3 us".
+// Returns a text such as "12.3 us".
 std::string time_text(int64_t ns) {
     const auto time = static_cast<double>(ns);
     char text[32];
@@ -27,7 +29,7 @@ std::string time_text(int64_t ns) {
     return text;
 }
 
-// The first communicators of a job's ranks are one.
+// The first communicator in each log of a job is the same one, so its session identifies the job.
 void print_missing(const std::vector<CallLog> &logs) {
     std::map<uint64_t, std::pair<std::set<uint32_t>, uint32_t>> jobs;
     for (const CallLog &log : logs) {

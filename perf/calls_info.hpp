@@ -1,4 +1,5 @@
-// qccl-info calls: what files of QCCL_RECORD_CALLS say of a job.
+// qccl-info calls: summarizes the logs that QCCL_RECORD_CALLS has written for a job. Used by
+// qccl-info; `whatif` reads the logs here too. Blocks while it reads and computes.
 #pragma once
 
 #include "base/result.hpp"
@@ -9,12 +10,12 @@
 
 namespace qccl::perf {
 
-// Prints the ranks, the calls by shape, and the skew. An error, invalid_argument or damaged_data,
+// Prints the ranks, the calls by shape, and the skew. The error (invalid_argument or damaged_data)
 // names the file and what is wrong with it.
 Done print_calls(const std::vector<std::string> &files);
 
-// The files' logs, in their order. An error, invalid_argument or damaged_data, names the file; two
-// files of one rank are refused.
+// Returns the logs in the order of `files`. The error (invalid_argument or damaged_data) names the
+// file. Two files of the same rank are refused.
 Result<std::vector<CallLog>> read_call_logs(const std::vector<std::string> &files);
 
 } // namespace qccl::perf

@@ -1,3 +1,4 @@
+// Implements caveats.hpp: counts the values that are not finite and puts the counts into words.
 #include "perf/caveats.hpp"
 
 #include "perf/values.hpp"
@@ -22,14 +23,15 @@ static uint64_t count_non_finite(const Source &source, uint32_t rank, DataType t
     return found;
 }
 
-Result<std::string> non_finite_note(Crew &crew, const Source &source, DataType type,
+Result<std::string> non_finite_note(RankGroup &rank_group, const Source &source, DataType type,
                                     uint64_t count) {
     if (!info(type).is_float) return std::string();
-    QCCL_TRY(const auto all, gather(crew, count_non_finite(source, crew.rank(), type, count)));
+    QCCL_TRY(const auto all,
+             gather(rank_group, count_non_finite(source, rank_group.rank(), type, count)));
     uint64_t found = 0;
     for (const uint64_t of_rank : all) found += of_rank;
     if (found == 0) return std::string();
-    return std::to_string(found) + " of the " + std::to_string(count * crew.size()) +
+    return std::to_string(found) + " of the " + std::to_string(count * rank_group.size()) +
            " input values " + (found == 1 ? "is" : "are") +
            " NaN or infinite; what contains them has no NMSE";
 }

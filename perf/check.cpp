@@ -1,3 +1,5 @@
+// Implements check.hpp: compares a result with the exact one block by block, and derives the bounds
+// for rounding and for codecs.
 #include "perf/check.hpp"
 
 #include "perf/values.hpp"
@@ -8,16 +10,16 @@
 
 namespace qccl::perf {
 
-static constexpr size_t block = 4096; // elements looked at together
+static constexpr size_t block = 4096; // elements compared at a time
 
-// What one rank saw in its part.
+// What one rank found in its part of the result.
 struct Findings {
     double error_squares = 0, value_squares = 0;
     double max_abs_err = 0;
     double largest_input = 0;
     uint64_t non_finite = 0;
     uint64_t overflowed = 0;
-    uint64_t dropped = 0; // NaN or Inf that came out as a number
+    uint64_t dropped = 0; // NaN or Inf expected, but the result is a number
     uint64_t wrong = 0;
 };
 
@@ -26,7 +28,7 @@ struct Part {
 };
 
 double encode_bound(const Codec &codec) {
-    // Scales are rounded too, by less than this.
+    // Scales are rounded too, by less than this factor.
     static constexpr double scale_slack = 1.01;
     switch (codec.id) {
     case CodecId::none: return 0;
@@ -34,18 +36,18 @@ double encode_bound(const Codec &codec) {
     case CodecId::bf16: return 0x1p-8;
     case CodecId::fp8e4m3: return 0x1p-4;
     case CodecId::fp8e5m2: return 0x1p-3;
-    // A whole step: stochastic rounding takes either neighbour, and the largest value's opposite
-    // has no code of its own.
+    // A whole step, because stochastic rounding may take either neighbour, and the negative of the
+    // largest value has no code.
     case CodecId::integer: return scale_slack * std::ldexp(1.0, 1 - codec.bits);
     case CodecId::minmax: return scale_slack * 2 / (std::ldexp(1.0, codec.bits) - 1);
-    // A step beside the largest element, of which OCP's scale may cut as much.
+    // One step next to the largest element; OCP's scale may clip the largest element by as much.
     case CodecId::mxfp8e4m3:
     case CodecId::mxfp6e2m3: return 0x1p-3;
     case CodecId::mxfp4:
     case CodecId::nvfp4: return 0x1p-1;
     case CodecId::onebit:
     case CodecId::terngrad:
-    case CodecId::topk: return 1; // anything up to the largest value, or nothing
+    case CodecId::topk: return 1; // a value may become anything up to the largest value, or zero
     }
     return 0;
 }
@@ -73,8 +75,8 @@ static bool is_exact(const Operation &operation, const Source &source) {
     return operation.op != RedOp::prod && operation.ranks <= source.exact_ranks(operation.type);
 }
 
-// The most by which a lossless sum (or product) of `ranks` values may differ: one rounding for each
-// of them, in parts of the magnitudes; what underflows loses up to a step each time.
+// The largest error of a lossless sum or product of `ranks` values: one rounding for each value,
+// relative to the magnitudes, plus up to one smallest step each time for underflow.
 static double rounding_bound(const Operation &operation, double magnitude) {
     const double ranks = operation.ranks;
     const double share = operation.op == RedOp::avg ? 1 / ranks : 1;
@@ -82,8 +84,8 @@ static double rounding_bound(const Operation &operation, double magnitude) {
                           smallest_step(operation.type));
 }
 
-// The most by which the codec may change a value of the result: the values of a scale are at most
-// k * `largest` after k ranks, an encode may happen at each of them (ring), and each encodes the
+// The largest change of a result value by the codec. Values that share a scale are at most k *
+// `largest` after k ranks. Each rank may encode (as in a ring), and each encode also encodes the
 // errors of those before.
 static double codec_bound(const Operation &operation, const Codec &codec, const Findings &all) {
     const double ranks = operation.ranks, bound = encode_bound(codec);
@@ -91,16 +93,16 @@ static double codec_bound(const Operation &operation, const Codec &codec, const 
     if (!reduces(operation.collective)) return bound * all.largest_input;
     if (operation.op == RedOp::max || operation.op == RedOp::min)
         return growth * bound * ranks * all.largest_input;
-    if (operation.op == RedOp::prod) // only casts do products
+    if (operation.op == RedOp::prod) // only casts support products
         return growth * bound * 2 * ranks * std::pow(std::max(1.0, all.largest_input), ranks);
     const double sum = growth * bound * all.largest_input * ranks * (ranks + 1) / 2;
     return operation.op == RedOp::avg ? sum / ranks : sum;
 }
 
-// Casts saturate: what is beyond the range loses the rest, at worst at every rank.
+// Casts saturate: a value beyond the range loses the excess, in the worst case at every rank.
 static double saturation_bound(const Operation &operation, const Codec &codec,
                                const Findings &all) {
-    if (!codec.is_cast() || codec.id == CodecId::bf16) return 0; // whose range is fp32's
+    if (!codec.is_cast() || codec.id == CodecId::bf16) return 0; // bf16 has the range of fp32
     const double largest_number = codec.id == CodecId::fp16      ? 65504
                                   : codec.id == CodecId::fp8e5m2 ? 57344
                                                                  : 448;
@@ -124,17 +126,18 @@ static void look_at_integers(const Operation &operation, ExactResult &exact, uin
     }
 }
 
-// One rounding to the type, as a lossless result has it.
+// Rounds the values once to the type, as a lossless result is rounded.
 static void round_to(DataType type, double *values, size_t count) {
     std::byte stored[block * sizeof(double)];
     store_reals(type, values, count, stored);
     load_reals(type, stored, count, values);
 }
 
-// A NaN is the largest, from wherever it comes.
+// NaN counts as the largest, whichever argument it is.
 static double larger_error(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 
-// Counts as wrong what lies further than `bound`, or, where there is none, than rounding explains.
+// Counts elements as wrong if their error exceeds `bound`, or without a bound, what rounding
+// explains.
 static void look_at_reals(const Operation &operation, ExactResult &exact, uint32_t rank, Part part,
                           const std::byte *result, bool is_bitwise, std::optional<double> bound,
                           Findings &found) {
@@ -186,61 +189,63 @@ static Findings combined(const std::vector<Findings> &parts) {
     return all;
 }
 
-static Verdict verdict_of(const Findings &all, const Operation &operation,
-                          std::optional<bool> agree) {
-    Verdict verdict;
-    verdict.wrong = all.wrong + all.dropped;
-    verdict.overflowed = all.overflowed;
-    verdict.ranks_agree = agree;
-    if (agree == false) verdict.wrong = std::max<uint64_t>(verdict.wrong, 1);
-    if (!info(operation.type).is_float || all.non_finite + all.overflowed > 0) return verdict;
-    verdict.max_abs_err = all.max_abs_err;
+static CheckResult result_of(const Findings &all, const Operation &operation,
+                             std::optional<bool> agree) {
+    CheckResult result;
+    result.wrong = all.wrong + all.dropped;
+    result.overflowed = all.overflowed;
+    result.ranks_agree = agree;
+    if (agree == false) result.wrong = std::max<uint64_t>(result.wrong, 1);
+    if (!info(operation.type).is_float || all.non_finite + all.overflowed > 0) return result;
+    result.max_abs_err = all.max_abs_err;
     if (all.error_squares == 0)
-        verdict.nmse = 0;
+        result.nmse = 0;
     else if (all.value_squares > 0)
-        verdict.nmse = all.error_squares / all.value_squares;
-    return verdict;
+        result.nmse = all.error_squares / all.value_squares;
+    return result;
 }
 
-Result<Verdict> check_result(Crew &crew, const Operation &operation, const Codec &codec,
-                             const Source &source, const std::byte *result) {
+Result<CheckResult> check_result(RankGroup &rank_group, const Operation &operation,
+                                 const Codec &codec, const Source &source,
+                                 const std::byte *result) {
     const uint64_t count = operation.recv_count();
     const bool is_same_everywhere = operation.collective != Collective::reduce_scatter;
     std::optional<bool> agree;
     if (is_same_everywhere) {
         QCCL_TRY(const auto hashes,
-                 gather(crew, hash_of(result, count * type_bytes(operation.type))));
+                 gather(rank_group, hash_of(result, count * type_bytes(operation.type))));
         agree = std::all_of(hashes.begin(), hashes.end(),
                             [&](uint64_t hash) { return hash == hashes[0]; });
     }
     Part part{0, count};
     if (agree == true)
-        part = {count * crew.rank() / crew.size(), count * (crew.rank() + 1) / crew.size()};
+        part = {count * rank_group.rank() / rank_group.size(),
+                count * (rank_group.rank() + 1) / rank_group.size()};
 
     ExactResult exact(operation, source);
     Findings found;
     if (!info(operation.type).is_float)
-        look_at_integers(operation, exact, crew.rank(), part, result, found);
+        look_at_integers(operation, exact, rank_group.rank(), part, result, found);
     else if (codec.is_lossless())
-        look_at_reals(operation, exact, crew.rank(), part, result, is_exact(operation, source), {},
-                      found);
-    else // counted below, when the largest input of all ranks is known
-        look_at_reals(operation, exact, crew.rank(), part, result, false, HUGE_VAL, found);
-    QCCL_TRY(auto parts, gather(crew, found));
+        look_at_reals(operation, exact, rank_group.rank(), part, result,
+                      is_exact(operation, source), {}, found);
+    else // wrong elements are counted below, once the largest input of all ranks is known
+        look_at_reals(operation, exact, rank_group.rank(), part, result, false, HUGE_VAL, found);
+    QCCL_TRY(auto parts, gather(rank_group, found));
     Findings all = combined(parts);
-    if (codec.is_lossless()) return verdict_of(all, operation, agree);
+    if (codec.is_lossless()) return result_of(all, operation, agree);
 
     all.wrong = 0;
     if (all.non_finite + all.overflowed > 0)
-        return verdict_of(all, operation, agree); // its block is NaN, and rightly
+        return result_of(all, operation, agree); // the block with such a value is correctly NaN
     const double bound = codec_bound(operation, codec, all) +
                          saturation_bound(operation, codec, all) +
                          rounding_bound(operation, all.largest_input * operation.ranks);
-    if (all.max_abs_err <= bound) return verdict_of(all, operation, agree);
+    if (all.max_abs_err <= bound) return result_of(all, operation, agree);
     Findings again;
-    look_at_reals(operation, exact, crew.rank(), part, result, false, bound, again);
-    QCCL_TRY(parts, gather(crew, again));
-    return verdict_of(combined(parts), operation, agree);
+    look_at_reals(operation, exact, rank_group.rank(), part, result, false, bound, again);
+    QCCL_TRY(parts, gather(rank_group, again));
+    return result_of(combined(parts), operation, agree);
 }
 
 } // namespace qccl::perf

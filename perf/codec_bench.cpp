@@ -1,3 +1,5 @@
+// Implements codec_bench.hpp: runs each operation many times in a loop on one core and takes
+// medians.
 #include "perf/codec_bench.hpp"
 
 #include "perf/statistics.hpp"
@@ -20,14 +22,15 @@ struct Free {
 };
 using Memory = std::unique_ptr<std::byte, Free>;
 
-// Every page is written, so that none is the shared page of zeros.
+// Writes every page, so that none is mapped to the shared zero page.
 Memory allocate(size_t bytes) {
     Memory memory(static_cast<std::byte *>(::operator new(bytes + 1, page)));
     std::memset(memory.get(), 1, bytes + 1);
     return memory;
 }
 
-// Of the source. Virtual machines report absurd third-level caches, hence the bounds.
+// Size of the source in bytes. The bounds are there because virtual machines report absurd
+// third-level caches.
 uint64_t source_bytes(BenchPlace place) {
     const auto cache = [](int name, long otherwise) {
         const long bytes = sysconf(name);
@@ -37,7 +40,7 @@ uint64_t source_bytes(BenchPlace place) {
     return std::clamp<uint64_t>(4 * cache(_SC_LEVEL3_CACHE_SIZE, 32 << 20), 64 << 20, 192 << 20);
 }
 
-// What is measured, and the memory it works on.
+// The measured operations and the memory they work on.
 class Workload {
 public:
     Workload(const Codec &codec, DataType type, const Kernels &kernels, BenchPlace place,
@@ -72,7 +75,7 @@ public:
             kernels_.decode_add(range_, RedOp::sum, payload_.get(), dst_.get());
             break;
         }
-        // The compiler must not see that nobody reads the result.
+        // Keeps the compiler from removing work whose result is not read.
         asm volatile("" : : "r"(dst_.get()), "r"(payload_.get()) : "memory");
     }
 
@@ -87,7 +90,7 @@ private:
     ChunkRange range_;
 };
 
-// Of this thread's time on its core, so that others who share the machine disturb little.
+// CPU time of this thread, which other programs on the machine disturb little.
 double now() {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -110,7 +113,7 @@ std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const
     std::array<size_t, operations> times{};
     for (size_t i = 0; i < operations; i++) {
         const auto operation = static_cast<BenchOperation>(i);
-        seconds_of(work, operation, 1); // warms the caches
+        seconds_of(work, operation, 1); // warms up the caches
         times[i] = 1 + static_cast<size_t>(options.seconds /
                                            std::max(seconds_of(work, operation, 1), 1e-9));
     }
@@ -133,7 +136,8 @@ std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const
 }
 
 double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_bytes) {
-    // Of few values, for what has no place in memory may have none in a number of bytes either.
+    // Computed for a few values and scaled up, because the byte count of a source too large for
+    // memory might overflow an integer.
     static constexpr size_t few = 1 << 20;
     const double of_few = static_cast<double>(few * type_bytes(type)) +
                           static_cast<double>(few * type_bytes(accumulator_of(type))) +

@@ -1,5 +1,6 @@
-// How fast one core encodes and decodes, beside memcpy in the same loop. Knows no command line and
-// prints nothing.
+// Measures how fast one core encodes and decodes, next to memcpy in the same loop. Used by
+// qccl-perf codec and by calibration. Prints nothing. Any thread may call; a call blocks while it
+// measures.
 #pragma once
 
 #include "kernels/kernels.hpp"
@@ -9,8 +10,8 @@
 
 namespace qccl {
 
-// l2: source and destination lie within half of the second-level cache; stream: far above the
-// third-level one.
+// l2: source and destination fit in half of the second-level cache. stream: both are far larger
+// than the third-level cache.
 enum class BenchPlace : uint8_t { l2, stream };
 enum class BenchOperation : uint8_t { memcpy, encode, decode, decode_add };
 inline constexpr std::array<const char *, 2> bench_place_names{"l2", "stream"};
@@ -19,22 +20,23 @@ inline constexpr std::array<const char *, 4> bench_operation_names{"memcpy", "en
 
 struct CodecSpeed {
     BenchOperation operation = BenchOperation::memcpy;
-    double gigabytes_per_second = 0; // of unencoded bytes, 1e9; median over the repetitions
+    double gigabytes_per_second = 0; // 1e9 unencoded bytes/s; median of the repetitions
     double vs_memcpy = 0;            // median of the ratios within a repetition
 };
 
 struct CodecBenchOptions {
     unsigned repetitions = 15;
-    double seconds = 0.002; // at least, of each operation in a repetition
-    uint64_t bytes = 0;     // of the source; 0: what `place` asks for on this machine
+    double seconds = 0.002; // minimum time for each operation in a repetition
+    uint64_t bytes = 0;     // size of the source; 0: as `place` requires on this machine
     SourceValues values = SourceValues::normal;
 };
 
-// One row per operation, in the order of BenchOperation, each measured in every repetition.
+// Returns one row per operation, in the order of BenchOperation. Every repetition measures every
+// operation.
 std::array<CodecSpeed, 4> measure_codec(const Codec &codec, DataType type, const Kernels &kernels,
                                         BenchPlace place, const CodecBenchOptions &options = {});
 
-// Of memory that measuring takes, about.
+// Returns roughly how many bytes of memory a measurement needs.
 double codec_bench_bytes(const Codec &codec, DataType type, uint64_t source_bytes);
 
 } // namespace qccl

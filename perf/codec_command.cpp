@@ -1,3 +1,5 @@
+// Implements qccl-perf codec: its options, the measurements on the host and on a GPU, and their
+// output.
 #include "perf/codec_command.hpp"
 
 #include "base/choice.hpp"
@@ -29,18 +31,18 @@ namespace qccl::perf {
 using Json = nlohmann::ordered_json;
 
 struct CodecArguments {
-    std::string codecs; // empty: what the device has by itself
+    std::string codecs; // empty: the default of the device
     std::string type = "float";
     std::string tier; // empty: the best
     std::string device = "host";
-    std::optional<uint64_t> bytes; // nothing: what the device asks for
-    bool prints_rates = false; // rows of the planner's table, on all tiers, in place of a report
+    std::optional<uint64_t> bytes; // nothing: the default of the device
+    bool prints_rates = false;     // print rows of the planner's table for all tiers
     std::string json_file;
-    std::vector<std::string> command_line; // of the whole program
+    std::vector<std::string> command_line; // the whole command line of the program
 };
 constexpr const char *host_codecs = "int8,int4,minmax";
 
-// Of a GPU, unless codecs are named: all of them.
+// The default on a GPU: all codecs.
 static std::string all_codecs() {
     std::string all;
     for (const CodecName &row : codec_names())
@@ -48,7 +50,7 @@ static std::string all_codecs() {
     return all;
 }
 
-// Those of which the planner knows rates.
+// The codecs for which the planner has rates.
 static std::string listed_rated_codecs() {
     std::string all;
     for (const std::string_view name : rated_codecs())
@@ -56,7 +58,7 @@ static std::string listed_rated_codecs() {
     return all;
 }
 
-// What is rounded off is far below what differs from machine to machine.
+// Digits beyond these are far below the difference from machine to machine.
 static void print_rate_row(const Codec &codec, const Kernels &kernels,
                            std::span<const CodecSpeed> speeds) {
     const auto text = [&](BenchOperation operation) {
@@ -95,7 +97,7 @@ static Done begin_json(Output &output) {
     return output.json ? output.json->begin(rows_head(output.command_line), rows_tail) : Done{};
 }
 
-// One codec on one tier in one place: four rows.
+// Measures one codec on one tier in one place and prints four rows.
 static Done measure(const Codec &codec, DataType type, const Kernels &kernels, BenchPlace place,
                     uint64_t bytes, Output &output) {
     const char *const where = bench_place_names[static_cast<size_t>(place)];
@@ -117,7 +119,7 @@ static Done measure(const Codec &codec, DataType type, const Kernels &kernels, B
     return {};
 }
 
-// One codec on a GPU: four rows, or five.
+// Measures one codec on a GPU and prints four or five rows.
 static Done measure_on_gpu(const Codec &codec, DataType type, const std::shared_ptr<Gpu> &gpu,
                            uint64_t bytes, Output &output) {
     QCCL_TRY(const auto speeds, measure_gpu_codec(codec, type, gpu, {.bytes = bytes}));
@@ -165,7 +167,7 @@ static Result<std::vector<const Kernels *>> tiers_called(const std::string &call
     return chosen;
 }
 
-// These return the exit status: a signal between two measurements ends the run.
+// The next functions return the exit status. A signal ends the run between two measurements.
 static int interrupted(const Interrupts &interrupts) {
     const int signal = interrupts.wait(std::chrono::milliseconds(0));
     return signal == 0 ? EXIT_SUCCESS : status_of_signal(signal);
@@ -198,7 +200,7 @@ static Result<int> run_on_gpu(const CodecArguments &arguments, const std::vector
     return EXIT_SUCCESS;
 }
 
-// Of what is measured, the host's part.
+// Returns the host memory that a measurement needs, in bytes.
 static double host_bytes(const std::string &device, const Codec &codec, DataType type,
                          uint64_t bytes) {
     if (device == "host") return codec_bench_bytes(codec, type, bytes);
@@ -269,7 +271,7 @@ static Result<int> run(const CodecArguments &arguments) {
         status = run_on_host(arguments, codecs, *type, tiers, interrupts, output);
     else
         status = run_on_gpu(arguments, codecs, *type, interrupts, output);
-    // What has been measured is kept, whatever came then.
+    // Keep the rows measured so far, even if the run has failed or was interrupted.
     if (output.json && output.json_has_begun) QCCL_TRY(output.json->deliver());
     return status;
 }
@@ -305,7 +307,8 @@ int run_codec_command(const std::vector<std::string> &arguments,
     const Result<int> status = run(parsed);
     if (status) return *status;
     const Answer answer = refusal("qccl-perf codec", status.error().text);
-    // What was asked for is the same in all processes, what goes wrong need not be.
+    // An invalid request is the same in all processes, so one message is enough. Other errors may
+    // differ.
     if (status.error().code == Code::invalid_argument) return tell_once(answer);
     (void)tell(answer);
     return EXIT_FAILURE;

@@ -1,7 +1,8 @@
+// Implements command_line.hpp on top of CLI11, with messages of its own.
 #include "perf/command_line.hpp"
 
-#include "base/misspelling.hpp"
-#include "base/quantity.hpp"
+#include "base/spell_suggest.hpp"
+#include "base/parse_units.hpp"
 
 #include <algorithm>
 #include <cstdarg>
@@ -31,8 +32,8 @@ Error refuse(const char *format, ...) {
     return Error::make(Code::invalid_argument, "%s", text);
 }
 
-// CLI11 wants an exception; what it says begins with the option's names. Of an option that is given
-// several times the last counts.
+// A refused value is reported by an exception, as CLI11 requires; its message begins with the
+// option's names. If an option is given several times, the last value counts.
 CLI::Option *add_option(CLI::App &app, const char *group, const std::string &flags,
                         const std::string &help, const Take &take) {
     CLI::Option *const option = app.add_option_function<std::string>(
@@ -45,7 +46,7 @@ CLI::Option *add_option(CLI::App &app, const char *group, const std::string &fla
             if (!done) throw CLI::ValidationError(flags, done.error().text);
         },
         help);
-    // As getopt has it; of words without a dash each has its place.
+    // Like getopt. Positional arguments keep their own positions.
     if (flags.starts_with('-')) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     return option->group(group)->type_name("");
 }
@@ -83,7 +84,8 @@ static void add_names(const CLI::App &app, std::vector<std::string> &names) {
     for (const CLI::App *const chosen : app.get_subcommands()) add_names(*chosen, names);
 }
 
-// Of options that have a letter, too: those of nccl-tests, whose getopt_long completes names.
+// Returns the long names that begin with `begun`, only of options that also have a letter. These
+// options are those of nccl-tests, whose getopt_long completes names.
 static std::vector<std::string> names_begun(const CLI::App &app, const std::string &begun) {
     std::vector<std::string> names;
     for (const CLI::Option *const option : app.get_options())
@@ -95,7 +97,7 @@ static std::vector<std::string> names_begun(const CLI::App &app, const std::stri
 static std::string unknown_option(const CLI::App &app, const std::string &word) {
     const std::string flag = word.substr(0, word.find('='));
     const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-    static constexpr size_t longest_name = 64; // a longer one is not misspelt
+    static constexpr size_t longest_name = 64; // a longer name is not taken for a misspelling
     const size_t most_edits = std::max<size_t>(name.size() / 3, 1);
     std::vector<std::string> known;
     add_names(app, known);
@@ -121,7 +123,7 @@ static std::string unknown_word(const CLI::App &app, const std::string &word) {
     return no_choice("the first argument", word, {commands.begin(), commands.end()}).text;
 }
 
-// In words that name what was written, not what a parser expected.
+// Returns the reason in words that name what the user wrote, not what the parser expected.
 static std::string reason(const CLI::App &app, const CLI::ParseError &error) {
     const std::vector<std::string> unknown = app.remaining(true);
     for (const std::string &word : unknown)
@@ -145,7 +147,7 @@ void complete_names(const CLI::App &app, std::vector<std::string> &words) {
 
 std::optional<Answer> read_command_line(CLI::App &app, const std::string &program,
                                         std::vector<std::string> words) {
-    std::reverse(words.begin(), words.end()); // as CLI11 wants them
+    std::reverse(words.begin(), words.end()); // CLI11 expects the words in reverse order
     try {
         app.parse(words);
         return std::nullopt;

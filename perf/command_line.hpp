@@ -1,5 +1,6 @@
-// Command lines as all tools read them: values taken or refused in words, misspelt options answered
-// with the one that was meant, help in one style. Starts nothing and prints nothing by itself.
+// Reads the command lines of all tools: accepts or refuses values with a message, suggests the
+// meant option for a misspelt one, and prints help in one style. Starts nothing, and prints nothing
+// except by tell().
 #pragma once
 
 #include "base/result.hpp"
@@ -17,18 +18,18 @@ class Option;
 
 namespace qccl::perf {
 
-// The exit status where what was asked for cannot be.
+// Exit status if the request is invalid or impossible.
 inline constexpr int usage_error = 2;
 
-// What is left to say by a program whose command line gives it nothing more to do: help, or why
-// it is refused.
+// What a program prints before it exits because its command line leaves nothing else to do: help,
+// or the reason for a refusal.
 struct Answer {
     int status;
     std::string text;
 };
 
 Answer refusal(const std::string &program, const std::string &sentence);
-// Prints it; returns the exit status.
+// Prints the answer and returns its exit status.
 int tell(const Answer &answer);
 
 [[gnu::format(printf, 1, 2)]] Error refuse(const char *format, ...);
@@ -47,13 +48,13 @@ template <class T> Take take_count(T &value, uint64_t least, uint64_t most) {
     };
 }
 Take take_bytes(uint64_t &value);
-Take take_text(std::string &value); // anything but nothing
+Take take_text(std::string &value); // any text except an empty one
 
-// Completes the long names of options that have a letter too, where their beginnings stand and
-// begin no other's: getopt_long, by which nccl-tests reads its options, takes these.
+// Completes abbreviated long names of options that also have a letter, if only one such name begins
+// so. nccl-tests reads its options by getopt_long, which accepts abbreviations.
 void complete_names(const CLI::App &app, std::vector<std::string> &words);
 
-// `words` are those behind the program's name. Nothing: the program goes on.
+// `words` are those after the program's name. Returns nothing if the program goes on.
 std::optional<Answer> read_command_line(CLI::App &app, const std::string &program,
                                         std::vector<std::string> words);
 

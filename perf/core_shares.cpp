@@ -1,3 +1,4 @@
+// Implements core_shares.hpp by sched_getaffinity(), sched_setaffinity() and /sys.
 #include "perf/core_shares.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace qccl::perf {
 
 namespace {
 
-// Of a processor's core; 0 where the system does not tell.
+// Returns a number of a processor's topology, or 0 if the system does not tell.
 uint32_t number_in(uint32_t processor, const char *file) {
     std::ifstream stream("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" +
                          file);
@@ -23,7 +24,7 @@ uint32_t number_in(uint32_t processor, const char *file) {
 } // namespace
 
 std::vector<uint32_t> processors_in_order() {
-    // A machine may have more processors than a set can name.
+    // The call fails on a machine with more processors than a cpu_set_t can hold.
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
     std::vector<std::tuple<uint32_t, uint32_t, uint32_t>> places;

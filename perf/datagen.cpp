@@ -1,3 +1,5 @@
+// Implements datagen.hpp: the generator of Gaussian values and the reader of one .npy file per
+// rank.
 #include "perf/datagen.hpp"
 
 #include "perf/random.hpp"
@@ -51,7 +53,8 @@ private:
         store_reals(type, values + (first - begin), count, dst);
     }
 
-    // -8 .. 7, or 0 .. 15 where there is no sign: products of several ranks wrap, which is defined.
+    // Values from -8 to 7, or from 0 to 15 for unsigned types. Products of several ranks wrap
+    // around, which is defined.
     static void read_integers(uint64_t key, DataType type, uint64_t first, size_t count,
                               std::byte *dst) {
         const bool is_signed =
@@ -72,7 +75,8 @@ std::string one_file_note(std::string_view pattern) {
 
 std::unique_ptr<Source> make_gaussian(uint64_t seed) { return std::make_unique<Gaussian>(seed); }
 
-// Of a pattern that names no file, and no %r either: somebody may have expected another spelling.
+// Returns a hint if the pattern has no %r and names no file, because the user may have expected
+// another placeholder.
 static const char *hint_for(std::string_view pattern) {
     std::error_code ignored;
     const bool is_clear = pattern.find("%r") != std::string_view::npos ||

@@ -1,5 +1,6 @@
-// Where a rank's input comes from: made from a seed, or read from .npy files. Any range of any
-// rank's input is at hand on every rank, so that each can check its share of a result.
+// Provides the input of every rank, generated from a seed or read from .npy files. Used by
+// qccl-perf and qccl-info. Every rank can read any range of any rank's input, so that each can
+// check its share of a result.
 #pragma once
 
 #include "base/result.hpp"
@@ -16,23 +17,23 @@ namespace qccl::perf {
 class Source {
 public:
     virtual ~Source() = default;
-    // Elements [first, first + count) of what `rank` gives.
+    // Reads elements [first, first + count) of the input of `rank` into `dst`.
     virtual void read(uint32_t rank, DataType type, uint64_t first, size_t count,
                       std::byte *dst) const = 0;
-    // Sums of up to this many ranks are exact in every order; 1 where that is not so.
+    // Sums of up to this many ranks are exact in any order; 1 if they are not.
     virtual uint32_t exact_ranks(DataType type) const = 0;
 };
 
-// Gaussian values, independent between ranks and elements, of variance 1; small integers for
+// Returns Gaussian values of variance 1, independent between ranks and elements; small integers for
 // integer types. fp32 and fp64 values are multiples of 2^-12 below 8, so that 256 of them add up
-// exactly in whatever order: a lossless sum can be compared bit for bit. The same seed gives the
+// exactly in any order, and a lossless sum can be compared bit for bit. The same seed gives the
 // same data.
 std::unique_ptr<Source> make_gaussian(uint64_t seed);
 
-// What to say about an input pattern without a place for the rank.
+// Returns a note about an input pattern that has no placeholder for the rank.
 std::string one_file_note(std::string_view pattern);
 
-// One file per rank; all hold equally many values of one type.
+// Reads one file per rank; all files hold the same number of values of one type.
 class Files final : public Source {
 public:
     static Result<std::unique_ptr<Files>> open(std::string_view pattern, uint32_t ranks);

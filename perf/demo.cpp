@@ -1,10 +1,12 @@
+// Implements qccl-perf demo: trains a small network or reads files, sums the gradients with each
+// codec, and prints a table and advice.
 #include "perf/demo.hpp"
 
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "perf/benchmark.hpp"
 #include "perf/caveats.hpp"
 #include "perf/command_line.hpp"
-#include "perf/crew_comm.hpp"
+#include "perf/group_comm.hpp"
 #include "perf/demo_advice.hpp"
 #include "perf/launch.hpp"
 #include "perf/neural_network.hpp"
@@ -35,7 +37,7 @@ struct DemoArguments {
     uint32_t iterations = 50;
 };
 
-// Every rank's gradient, on every rank.
+// The gradients of all ranks, held by every rank.
 class Gradients final : public Source {
 public:
     Gradients(std::vector<float> all, size_t count) : all_(std::move(all)), count_(count) {}
@@ -57,22 +59,22 @@ struct Training {
     double first_loss = 0, last_loss = 0;
 };
 
-static Result<double> mean_over_ranks(Crew &crew, double value) {
-    QCCL_TRY(const auto all, gather(crew, value));
+static Result<double> mean_over_ranks(RankGroup &rank_group, double value) {
+    QCCL_TRY(const auto all, gather(rank_group, value));
     double sum = 0;
     for (const double one : all) sum += one;
     return sum / static_cast<double>(all.size());
 }
 
-// Trains a replica on every rank: equal sums keep them equal. The gradients after the last step are
-// what is shown.
-static Result<Training> train(Crew &crew, qcclComm_t comm, uint64_t seed) {
+// Trains a replica on every rank; equal sums keep the replicas equal. Returns the gradients after
+// the last step.
+static Result<Training> train(RankGroup &rank_group, qcclComm_t comm, uint64_t seed) {
     Network network(seed);
     std::vector<float> gradient(network.parameters());
     Training training;
     for (uint32_t step = 0; step <= training_steps; step++) {
         QCCL_TRY(const double loss,
-                 mean_over_ranks(crew, network.gradient(crew.rank(), step, gradient)));
+                 mean_over_ranks(rank_group, network.gradient(rank_group.rank(), step, gradient)));
         if (step == 0) training.first_loss = loss;
         training.last_loss = loss;
         if (step == training_steps) break;
@@ -81,8 +83,8 @@ static Result<Training> train(Crew &crew, qcclComm_t comm, uint64_t seed) {
                            "qcclAllReduce", comm));
         network.descend(gradient, learning_rate);
     }
-    std::vector<float> all(gradient.size() * crew.size());
-    QCCL_TRY(crew.allgather(gradient.data(), all.data(), gradient.size() * sizeof(float)));
+    std::vector<float> all(gradient.size() * rank_group.size());
+    QCCL_TRY(rank_group.allgather(gradient.data(), all.data(), gradient.size() * sizeof(float)));
     training.gradients = std::make_unique<Gradients>(std::move(all), gradient.size());
     return training;
 }
@@ -136,20 +138,20 @@ static void print_table(const std::vector<Row> &rows) {
 }
 
 static Result<int> play(const DemoArguments &demo, PerfArguments arguments, const Source *files,
-                        Crew &crew) {
-    QCCL_TRY(const CommHandle comm, create_comm(crew, lossless_config()));
+                        RankGroup &rank_group) {
+    QCCL_TRY(const CommHandle comm, create_comm(rank_group, lossless_config()));
     Training training;
     if (!files) {
-        QCCL_TRY(training, train(crew, comm.get(), demo.seed));
+        QCCL_TRY(training, train(rank_group, comm.get(), demo.seed));
         arguments.min_bytes = arguments.max_bytes = training.gradients->count() * sizeof(float);
     }
     QCCL_TRY(const RankDevice host, RankDevice::open("host"));
-    const Stage stage{.crew = crew,
-                      .comm = comm.get(),
-                      .source = files ? *files : *training.gradients,
-                      .arguments = arguments,
-                      .device = host};
-    const bool tells = crew.rank() == 0;
+    const RankContext stage{.rank_group = rank_group,
+                            .comm = comm.get(),
+                            .source = files ? *files : *training.gradients,
+                            .arguments = arguments,
+                            .device = host};
+    const bool tells = rank_group.rank() == 0;
     std::vector<Row> rows;
     QCCL_TRY(run_benchmark(stage, {.progress = [](const auto &...) {},
                                    .row = [&rows](const Row &row) { rows.push_back(row); },
@@ -157,11 +159,11 @@ static Result<int> play(const DemoArguments &demo, PerfArguments arguments, cons
                                        [tells](const std::string &sentence) {
                                            if (tells) std::printf("%s\n", sentence.c_str());
                                        }}));
-    if (tells && training.gradients) print_story(training, crew.size());
+    if (tells && training.gradients) print_story(training, rank_group.size());
     if (tells && !demo.input.empty() && demo.input.find("%r") == std::string::npos)
         std::printf("%s\n\n", one_file_note(demo.input).c_str());
-    QCCL_TRY(const auto caveat,
-             non_finite_note(crew, stage.source, rows[0].operation.type, rows[0].operation.count));
+    QCCL_TRY(const auto caveat, non_finite_note(rank_group, stage.source, rows[0].operation.type,
+                                                rows[0].operation.count));
     if (tells && !caveat.empty()) std::printf("%s\n\n", caveat.c_str());
     if (tells && std::getenv("QCCL_CODEC"))
         std::printf("QCCL_CODEC is not used here: --codec says what is summed\n\n");
@@ -191,10 +193,10 @@ static Result<int> run(const DemoArguments &demo) {
         arguments.min_bytes = arguments.max_bytes = files->count() * type_bytes(files->type());
     }
     QCCL_TRY(check_combinations(arguments));
-    return launch_processes(demo.ranks, [&](Crew &crew) {
-        const Result<int> played = play(demo, arguments, files.get(), crew);
+    return launch_processes(demo.ranks, [&](RankGroup &rank_group) {
+        const Result<int> played = play(demo, arguments, files.get(), rank_group);
         if (played) return *played;
-        return complain(crew, played.error());
+        return complain(rank_group, played.error());
     });
 }
 

@@ -1,5 +1,6 @@
-// The demonstration: real gradients of several ranks, summed lossless and compressed, with speed,
-// wire bytes and error side by side.
+// The demonstration: sums real gradients of several ranks, lossless and compressed, and shows
+// speed, bytes on the wire and error side by side. Starts its ranks itself and blocks until they
+// end. Returns the exit status.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Implements demo_advice.hpp: plans the sum on three networks of hosts with one rank each.
 #include "perf/demo_advice.hpp"
 
 #include "perf/advice.hpp"
@@ -12,14 +13,14 @@ namespace qccl::perf {
 
 static constexpr uint32_t networks[] = {1, 10, 100}; // Gbit/s
 
-// Hosts like this one, with a rank each.
+// Returns a machine of hosts like this one, with one rank each.
 static Result<Machine> machine_of(uint32_t ranks, uint32_t gigabits) {
     const std::string rate = std::to_string(gigabits) + "gbit";
     MachineQuestion question;
     question.topology = std::to_string(ranks) + " x node(" +
                         std::to_string(std::max(1U, std::thread::hardware_concurrency())) +
                         " core) net:" + rate;
-    question.bytes_per_second = uint64_t{gigabits} * 1'000'000'000 / 8; // whatever settings say
+    question.bytes_per_second = uint64_t{gigabits} * 1'000'000'000 / 8; // overrides settings
     return find_machine(question);
 }
 
@@ -43,7 +44,7 @@ static std::string setting_of(const BudgetAdvice &chosen) {
 
 static Done print_rows(const Operation &operation, const Source &data) {
     QCCL_TRY(const Machine first, machine_of(operation.ranks, networks[0]));
-    // All have their ranks in the same places, on which errors depend.
+    // All networks have the ranks in the same places, on which the errors depend.
     ErrorMeter meter(data, {.count = operation.count,
                             .ranks = operation.ranks,
                             .type = operation.type,
@@ -52,7 +53,7 @@ static Done print_rows(const Operation &operation, const Source &data) {
     std::string advised, last;
     for (const uint32_t gigabits : networks) {
         QCCL_TRY(const Machine machine, machine_of(operation.ranks, gigabits));
-        QCCL_TRY(const Advice advice, try_codecs(meter, tables_of(machine)));
+        QCCL_TRY(const Advice advice, try_codecs(meter, inputs_of(machine)));
         const BudgetAdvice chosen = advise(advice, usual_nmse);
         print_row(gigabits, advice, chosen);
         const std::string setting = setting_of(chosen);

@@ -1,3 +1,5 @@
+// Implements exact_result.hpp: reads the inputs of all ranks and combines them in double or
+// int64_t.
 #include "perf/exact_result.hpp"
 
 #include "kernels/number.hpp"
@@ -14,8 +16,8 @@ const std::byte *ExactResult::read(uint32_t giver, uint64_t first, size_t count)
     return raw_.data();
 }
 
-// Calls `use(i, value, is_first)` for every input of every element i of the range. Where nothing is
-// summed an element has one input.
+// Calls `use(i, value, is_first)` for every input of every element i of the range. An element of a
+// collective that does not reduce has one input.
 template <class T, class Load, class Use>
 void ExactResult::for_each_input(uint32_t rank, uint64_t first, size_t count, Load load, Use use) {
     std::vector<T> values(count);

@@ -1,5 +1,6 @@
-// What a collective should have given, element by element, from the ranks' inputs: reals in fp64,
-// integers exactly. Knows no codec and no order of sums.
+// Computes the exact result of a collective, element by element, from the ranks' inputs: reals in
+// fp64, integers exactly. Used to check results and by rehearsals. The order of the sums and the
+// codec of the call do not matter here. One thread at a time may use an ExactResult.
 #pragma once
 
 #include "perf/datagen.hpp"
@@ -14,8 +15,8 @@ public:
     ExactResult(const Operation &operation, const Source &source)
         : operation_(operation), source_(source) {}
 
-    // Elements [first, first + count) of what `rank` receives. `magnitudes` gets the sum, or for
-    // prod the product, of the inputs' magnitudes.
+    // Computes elements [first, first + count) of what `rank` receives. `magnitudes` gets the sum,
+    // or for prod the product, of the inputs' magnitudes.
     void reals(uint32_t rank, uint64_t first, size_t count, double *dst, double *magnitudes);
     void integers(uint32_t rank, uint64_t first, size_t count, int64_t *dst);
     // The largest magnitude among all real inputs read so far.

@@ -1,3 +1,5 @@
+// Implements explain_arguments.hpp: the options of qccl-info explain and the checks of their
+// combinations.
 #include "perf/explain_arguments.hpp"
 
 #include "base/choice.hpp"

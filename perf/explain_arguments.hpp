@@ -1,4 +1,5 @@
 // The command line of qccl-info explain: which calls, on which machine, and where the answers go.
+// Used by qccl-info.
 #pragma once
 
 #include "perf/machine_options.hpp"
@@ -10,20 +11,21 @@
 namespace qccl::perf {
 
 struct ExplainQuestion {
-    PerfArguments calls;       // collective, sizes, operation, type, root; one of each but sizes
+    PerfArguments calls; // collective, sizes, operation, type, root; one value each, except sizes
     std::vector<Codec> codecs; // empty: as the settings say
-    Algorithm algorithm;       // none: the planner's choice
+    Algorithm algorithm;       // none: the planner chooses
     MachineQuestion asked;
-    Machine machine; // what is known of `asked`, by complete_question
+    Machine machine; // the machine that `asked` describes; set by complete_question
     std::string json_file;
     std::vector<std::string> command_line;
 };
 
-// The options write into `question`, which outlives the command line's reading.
+// Adds the subcommand. Its options write into `question`, which must outlive the parsing of the
+// command line.
 CLI::App &add_explain_command(CLI::App &app, ExplainQuestion &question);
 
-// When the command line has been read: finds the machine. Refuses with a sentence what does not go
-// together.
+// Call after the command line has been parsed: finds the machine and checks the options. The error
+// names the options that do not fit together.
 Done complete_question(ExplainQuestion &question);
 
 } // namespace qccl::perf

@@ -1,3 +1,5 @@
+// Implements qccl-info explain: plans each call and prints the planner's explanation as text and as
+// JSON.
 #include "perf/explain_info.hpp"
 
 #include "perf/json_file.hpp"
@@ -63,7 +65,7 @@ private:
         Json run = describe_run(question_.command_line);
         run["machine"] = json_of(question_);
         std::string text = run.dump(-1, ' ', false, Json::error_handler_t::replace);
-        text.pop_back(); // the bracket, which document_tail has
+        text.pop_back(); // remove the closing brace, which document_tail contains
         return text + ",\n\"rows\": [";
     }
 
@@ -80,7 +82,7 @@ private:
                               .type = type_,
                               .codec = choice.codec,
                               .places = machine_.places.get()};
-        QCCL_TRY(Explanation explanation, explain(problem, tables_of(machine_, choice.pieces),
+        QCCL_TRY(Explanation explanation, explain(problem, inputs_of(machine_, choice.pieces),
                                                   choice.algorithm, &link_bytes_));
         explanation.rules = choice.reasons;
         return show(explanation);

@@ -1,3 +1,4 @@
+// Implements gaussian_table.hpp with a table of fixed seed.
 #include "perf/gaussian_table.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ void fill_source(DataType type, const Kernels &kernels, std::byte *dst, size_t c
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::uniform_real_distribution<float> even(-1, 1);
-    std::vector<float> table(65521); // a prime: blocks differ
+    std::vector<float> table(65521); // a prime, so that blocks differ
     for (float &x : table) x = values == SourceValues::normal ? normal(random) : even(random);
     for (size_t i = 0; i < count; i += table.size())
         kernels.copy(type, dst + i * type_bytes(type), DataType::float32, table.data(),

@@ -1,4 +1,5 @@
-// Values to measure codecs with. Knows no devices.
+// Generates values to measure codecs with. Used by the codec benchmarks of host and GPU. Any
+// thread.
 #pragma once
 
 #include "kernels/kernels.hpp"
@@ -7,11 +8,11 @@
 
 namespace qccl {
 
-// Gradients are roughly normal. Among evenly distributed values `topk` takes longest to find its
+// normal: like gradients. even: with uniformly distributed values `topk` takes longest to find its
 // threshold.
 enum class SourceValues : uint8_t { normal, even };
 
-// Repeats a table of such values.
+// Fills `dst` with `count` values by repeating a table of such values.
 void fill_source(DataType type, const Kernels &kernels, std::byte *dst, size_t count,
                  SourceValues values = SourceValues::normal);
 

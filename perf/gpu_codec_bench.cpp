@@ -1,8 +1,9 @@
+// Implements gpu_codec_bench.hpp: runs each operation many times in a stream and takes medians.
 #include "perf/gpu_codec_bench.hpp"
 
 #include "device/gpu_device.hpp"
 #include "device/host.hpp"
-#include "kernels/launches.hpp"
+#include "kernels/kernel_launcher.hpp"
 #include "perf/gaussian_table.hpp"
 #include "perf/statistics.hpp"
 
@@ -12,27 +13,28 @@
 namespace qccl {
 namespace {
 
-constexpr unsigned blocks_per_multiprocessor = 4; // as the engine has it
+constexpr unsigned blocks_per_multiprocessor = 4; // the same number as in the engine
 
-// What is measured, and the memory of the GPU that it works on.
+// The measured operations and the GPU memory they work on.
 class GpuWorkload {
 public:
     static Result<std::unique_ptr<GpuWorkload>>
     create(const Codec &codec, DataType type, const std::shared_ptr<Gpu> &gpu, uint64_t bytes);
 
     bool has(GpuOperation operation) const {
-        return operation != GpuOperation::decode_add_encode || Launches::can_fuse(codec_, type_);
+        return operation != GpuOperation::decode_add_encode ||
+               KernelLauncher::can_fuse(codec_, type_);
     }
     double bytes_moved(GpuOperation operation) const;
     Done run(GpuOperation operation);
-    // Seconds of one operation out of so many in a row.
+    // Runs the operation `times` times in a row. Returns the seconds for one of them.
     Result<double> time(GpuOperation operation, size_t times);
 
 private:
     GpuWorkload(const Codec &codec, DataType type, std::shared_ptr<Gpu> gpu, size_t count)
         : codec_(codec), type_(type), gpu_(std::move(gpu)), count_(count),
           layout_(payload_layout(codec, type, count)),
-          launches_(launch, this, blocks_per_multiprocessor * gpu_->traits().multiprocessors),
+          launcher_(launch, this, blocks_per_multiprocessor * gpu_->traits().multiprocessors),
           range_{.codec = &codec_,
                  .layout = &layout_,
                  .type = type,
@@ -55,7 +57,7 @@ private:
     const PayloadLayout layout_;
     OwnStream stream_;
     DeviceMemory values_, sums_, payload_, second_payload_, scratch_;
-    Launches launches_;
+    KernelLauncher launcher_;
     const ChunkRange range_;
 };
 
@@ -70,9 +72,9 @@ Done GpuWorkload::allocate() {
     QCCL_TRY(make(sums_, sum_bytes()));
     QCCL_TRY(make(payload_, layout_.bytes));
     QCCL_TRY(make(second_payload_, layout_.bytes));
-    const size_t scratch_bytes = Launches::scratch_bytes(codec_, type_, count_);
+    const size_t scratch_bytes = KernelLauncher::scratch_bytes(codec_, type_, count_);
     QCCL_TRY(make(scratch_, scratch_bytes));
-    launches_.use_scratch({scratch_.data(), scratch_bytes});
+    launcher_.use_scratch({scratch_.data(), scratch_bytes});
     return {};
 }
 
@@ -113,20 +115,20 @@ Done GpuWorkload::run(GpuOperation operation) {
     case GpuOperation::copy:
         return gpu_->copy(stream_.get(), sums_.data(), values_.data(), value_bytes());
     case GpuOperation::encode:
-        QCCL_TRY(launches_.encode(range_, {}, type_, values_.data(), payload_.data()));
+        QCCL_TRY(launcher_.encode(range_, {}, type_, values_.data(), payload_.data()));
         break;
     case GpuOperation::decode:
-        QCCL_TRY(launches_.decode(range_, payload_.data(), type_, sums_.data()));
+        QCCL_TRY(launcher_.decode(range_, payload_.data(), type_, sums_.data()));
         break;
     case GpuOperation::decode_add:
-        QCCL_TRY(launches_.decode_add(range_, RedOp::sum, payload_.data(), sums_.data()));
+        QCCL_TRY(launcher_.decode_add(range_, RedOp::sum, payload_.data(), sums_.data()));
         break;
     case GpuOperation::decode_add_encode:
-        QCCL_TRY(launches_.decode_add_encode(range_, RedOp::sum, 1, payload_.data(), type_,
+        QCCL_TRY(launcher_.decode_add_encode(range_, RedOp::sum, 1, payload_.data(), type_,
                                              values_.data(), {}, second_payload_.data()));
         break;
     }
-    return launches_.flush();
+    return launcher_.flush();
 }
 
 Result<double> GpuWorkload::time(GpuOperation operation, size_t times) {
@@ -184,12 +186,13 @@ Result<std::vector<GpuCodecSpeed>> measure_gpu_codec(const Codec &codec, DataTyp
 
 double gpu_codec_host_bytes(const Codec &codec, DataType type, uint64_t bytes, bool is_emulated) {
     if (!is_emulated) return static_cast<double>(bytes);
-    // Of few values, for what has no place in memory may have none in a number of bytes either.
+    // Computed for a few values and scaled up, because the byte count of a source too large for
+    // memory might overflow an integer.
     static constexpr size_t few = 1 << 20;
     const double of_few = 2 * static_cast<double>(few * type_bytes(type)) +
                           static_cast<double>(few * type_bytes(accumulator_of(type))) +
                           2 * static_cast<double>(payload_layout(codec, type, few).bytes) +
-                          static_cast<double>(Launches::scratch_bytes(codec, type, few));
+                          static_cast<double>(KernelLauncher::scratch_bytes(codec, type, few));
     return of_few / few * static_cast<double>(bytes / type_bytes(type));
 }
 

@@ -1,3 +1,5 @@
+// Implements interrupts.hpp by blocking the signals and waiting with sigwaitinfo() and
+// sigtimedwait().
 #include "perf/interrupts.hpp"
 
 namespace qccl::perf {
@@ -16,7 +18,7 @@ Interrupts::Interrupts() {
 }
 
 Interrupts::~Interrupts() {
-    // Signals that nobody has taken must not strike now.
+    // Consume pending signals, so that they are not delivered when the mask is restored.
     while (wait(std::chrono::milliseconds(0)) != 0) {}
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }

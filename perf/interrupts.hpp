@@ -1,5 +1,6 @@
-// The signals by which people and schedulers end a program, and the end of a rank, as events that
-// one thread waits for: no handler, and whoever waits decides what is still to be done.
+// Turns the signals that end a program, and SIGCHLD for the end of a rank, into events that one
+// thread waits for. There is no signal handler; the waiting thread decides how the run ends. Used
+// by the launcher and by qccl-perf codec.
 #pragma once
 
 #include <chrono>
@@ -10,8 +11,8 @@ namespace qccl::perf {
 
 class Interrupts {
 public:
-    // From here on SIGINT, SIGTERM and SIGHUP, as far as they are not ignored, and SIGCHLD wait to
-    // be taken, by this thread and by those that it starts.
+    // Blocks SIGINT, SIGTERM and SIGHUP, unless they are ignored, and SIGCHLD, in this thread and
+    // in threads that it starts later, so that they stay pending until wait() takes them.
     Interrupts();
     ~Interrupts();
     Interrupts(const Interrupts &) = delete;
@@ -19,11 +20,11 @@ public:
 
     static constexpr auto for_ever = std::chrono::milliseconds::max();
     static constexpr int rank_ended = SIGCHLD;
-    // The signal that has come, or 0 if none did in that time.
+    // Waits at most that long. Returns the signal that arrived, or 0 if none did.
     int wait(std::chrono::milliseconds most) const;
 
-    // In a forked rank: what a terminal sends to all processes at once is the launcher's business,
-    // everything else the rank's own.
+    // Called in a forked rank: keeps SIGINT and SIGHUP blocked, because a terminal sends them to
+    // all processes and the launcher handles them. All other signals are restored for the rank.
     void hand_to_rank() const;
 
 private:
@@ -31,7 +32,7 @@ private:
     sigset_t before_{};
 };
 
-// What a shell calls the exit status of a program that a signal has ended.
+// Returns the exit status that a shell gives to a program ended by this signal.
 constexpr int status_of_signal(int signal) { return 128 + signal; }
 
 } // namespace qccl::perf

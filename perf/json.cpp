@@ -1,3 +1,4 @@
+// Implements json.hpp: the fields of both documents.
 #include "perf/json.hpp"
 
 #include <qccl/qccl.h>
@@ -19,7 +20,7 @@ template <class T> static Json or_null(const std::optional<T> &value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
-// JSON knows no infinity and no NaN.
+// JSON has no infinity and no NaN.
 static Json or_null(const std::optional<double> &value) {
     return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
@@ -72,7 +73,7 @@ std::string rows_json(const Row &row) {
     return row_json(row, false).dump() + ",\n" + row_json(row, true).dump();
 }
 
-// nccl-tests writes truth as text.
+// nccl-tests writes booleans as text.
 static const char *truth(bool value) { return value ? "true" : "false"; }
 
 static Json measurement_json(const Row &row, const Measurement &m, const PerfArguments &arguments) {
@@ -95,13 +96,13 @@ static Json iterations_json(const Measurement &m, const PerfArguments &arguments
               {"stdev_us", time.deviation},
               {"cv_pct", time.mean > 0 ? time.deviation / time.mean * 100 : 0},
               {"times_us", m.iterations_us}};
-    // A row for each process, where there are several.
+    // One entry per process, if there are several.
     if (arguments.launch != Launch::threads && m.ranks_us.size() > 1)
         json["per_process_max_times_us"] = m.ranks_us;
     return json;
 }
 
-// Tells results apart that have everything else that nccl-tests knows in common.
+// Distinguishes results that agree in everything that nccl-tests has fields for.
 static std::string label(const Row &row, const PerfArguments &arguments) {
     const bool is_alone = arguments.codecs.size() == 1 && arguments.algorithms.size() == 1;
     return is_alone ? "" : spec(row.codec) + " " + row.algorithm;
@@ -162,7 +163,7 @@ static Json config_json(const PerfArguments &a, const std::vector<RankInfo> &ran
     return config;
 }
 
-// Ours only: the whole environment, which nccl-tests writes, may hold secrets.
+// Writes only QCCL_* variables. nccl-tests writes the whole environment, which may contain secrets.
 static Json environment_json() {
     Json lines = Json::array();
     for (char **line = environ; *line; line++)
@@ -170,12 +171,12 @@ static Json environment_json() {
     return lines;
 }
 
-// Bytes that are no UTF-8 stand in an argument or a path.
+// Arguments and paths may contain bytes that are not valid UTF-8; these are replaced.
 static std::string text_of(const Json &json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The object without its last brace.
+// Returns the object as text without its last brace.
 static std::string opened(const Json &object) {
     std::string text = text_of(object);
     text.pop_back();

@@ -1,5 +1,5 @@
-// The two JSON documents that qccl-perf writes: its own, one row for each case, and nccl-tests'
-// (-J). Writes no files.
+// Formats the two JSON documents of qccl-perf: its own, with one row for each case, and that of
+// nccl-tests (-J). Writes no files. Any thread.
 #pragma once
 
 #include "perf/perf_arguments.hpp"
@@ -15,15 +15,15 @@
 namespace qccl::perf {
 
 // Head, rows and tail make a document; see JsonFile. The head says what was run, where and when,
-// and by which settings.
+// and with which settings.
 std::string rows_head(const std::vector<std::string> &command_line);
 inline constexpr const char *rows_tail = "\n]}\n";
-// One object: of the measurement out of place, or in place.
+// Returns one object, for the out-of-place or the in-place measurement.
 nlohmann::ordered_json row_json(const Row &row, bool in_place);
-// Two objects for each Row, out of place first. Null where there is nothing to say.
+// Returns two objects for a Row, out of place first. Values that are unknown are null.
 std::string rows_json(const Row &row);
 
-// nccl-tests' format.
+// The format of nccl-tests.
 struct RunInfo {
     std::string start_time;
     std::vector<std::string> command_line;
@@ -31,11 +31,11 @@ struct RunInfo {
 };
 std::string nccl_head(const PerfArguments &arguments, const RunInfo &run);
 std::string nccl_row(const Row &row, const PerfArguments &arguments);
-// What is so far.
+// The results so far.
 struct RunResult {
     uint64_t rows_wrong = 0;
     double average_busbw = 0;
-    std::optional<bool> is_fast_enough; // nothing: nobody has said what is
+    std::optional<bool> is_fast_enough; // nothing if the user has set no limit
 };
 std::string nccl_tail(const RunResult &result, const std::string &end_time);
 

@@ -1,3 +1,5 @@
+// Implements json_file.hpp: writes each row and the tail at the end of the last row, in the file or
+// in a memfd.
 #include "perf/json_file.hpp"
 
 #include "base/system_error.hpp"
@@ -26,7 +28,7 @@ Result<JsonFile> JsonFile::around(const std::string &path, FileDescriptor target
 }
 
 static constexpr int writing = O_WRONLY | O_CREAT | O_CLOEXEC;
-static constexpr mode_t for_everybody = 0666; // less the umask
+static constexpr mode_t for_everybody = 0666; // before the umask
 
 Result<JsonFile> JsonFile::open(const std::string &path) {
     const int number = path == "-" ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
@@ -37,7 +39,7 @@ Result<JsonFile> JsonFile::open(const std::string &path) {
 Result<JsonFile> JsonFile::create(const std::string &path) {
     struct stat there {};
     if (stat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) {
-        errno = EISDIR; // a folder's name with a number behind it is not what anybody meant
+        errno = EISDIR; // a folder must not get a file with a number after the folder's name
         return cannot_write(path);
     }
     std::string tried = path;

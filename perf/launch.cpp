@@ -1,3 +1,5 @@
+// Implements launch.hpp: forks or starts the ranks, waits for their end and for signals, and ends
+// the remaining ranks after a failure.
 #include "perf/launch.hpp"
 
 #include "perf/core_shares.hpp"
@@ -20,28 +22,29 @@
 
 namespace qccl::perf {
 
-// Survivors learn of a death from the library and word it themselves; this is how long they have.
+// After a failure the other ranks have this long to learn of it from the library and to report it
+// themselves.
 static constexpr auto grace = std::chrono::seconds(5);
 
-// The kernel may leave two ranks on one core though others are free: their calls then take ten
+// The kernel may leave two ranks on one core though others are free, and their calls then take ten
 // times as long.
 static Body on_own_share(const Body &body) {
-    return [&body, processors = processors_in_order()](Crew &crew) {
-        stay_on(share_of(processors, crew.rank(), crew.size()));
-        return body(crew);
+    return [&body, processors = processors_in_order()](RankGroup &rank_group) {
+        stay_on(share_of(processors, rank_group.rank(), rank_group.size()));
+        return body(rank_group);
     };
 }
 
 static int run_rank(Board &board, uint32_t rank, const Body &body) {
-    const std::unique_ptr<Crew> crew = board.join(rank);
-    const int status = body(*crew);
-    if (status != 0) crew->give_up();
+    const std::unique_ptr<RankGroup> rank_group = board.join(rank);
+    const int status = body(*rank_group);
+    if (status != 0) rank_group->give_up();
     return status;
 }
 
 [[noreturn]] static void be_rank(Board &board, uint32_t rank, const Body &body, pid_t parent,
                                  const Interrupts &interrupts) {
-    // A rank must not outlive the one who watches over it, however that one ends.
+    // A rank must not outlive the launcher that watches it, however the launcher ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     interrupts.hand_to_rank();
     if (getppid() != parent) _exit(EXIT_FAILURE);
@@ -49,7 +52,7 @@ static int run_rank(Board &board, uint32_t rank, const Body &body) {
     _exit(end_output("qccl-perf", status));
 }
 
-// What a run comes to: ends with success, by a failure, or because somebody wants it to end.
+// Follows a run until it succeeds, fails or is interrupted.
 class Watch {
 public:
     explicit Watch(Board &board) : board_(board) {}
@@ -66,7 +69,7 @@ public:
         board_.give_up();
     }
 
-    // Waits for something to happen. Whoever asks twice does not want to wait any longer.
+    // Waits for a signal. A second interrupt ends the run without further waiting.
     void wait(const Interrupts &interrupts) {
         static constexpr auto look = std::chrono::milliseconds(10);
         const int signal = interrupts.wait(has_failed_ ? look : Interrupts::for_ever);
@@ -79,7 +82,8 @@ public:
         fail();
     }
 
-    // The processes, 0 for those that are gone. How they die then is no news.
+    // Kills the processes in `ranks`, where 0 is one that has ended. Their deaths are then not
+    // reported.
     void end(const std::vector<pid_t> &ranks) {
         has_ended_ranks_ = true;
         for (const pid_t pid : ranks)
@@ -100,7 +104,7 @@ private:
     Clock::time_point deadline_;
 };
 
-// `ranks` holds the processes, 0 for those that have ended.
+// Waits until all ranks have ended. `ranks` holds the processes, 0 for one that has ended.
 static int watch_processes(Watch &watch, const Interrupts &interrupts, std::vector<pid_t> &ranks) {
     for (size_t left = ranks.size(); left > 0;) {
         int status = 0;
@@ -128,7 +132,7 @@ int launch_processes(uint32_t ranks, const Body &body) {
         std::fprintf(stderr, "%s\n", board.error().text);
         return EXIT_FAILURE;
     }
-    std::fflush(nullptr); // what is buffered now would be printed once by every rank
+    std::fflush(nullptr); // otherwise every rank would print the buffered text once more
     const Body placed = on_own_share(body);
     const Interrupts interrupts;
     Watch watch(**board);
@@ -182,8 +186,8 @@ int launch_threads(uint32_t ranks, const Body &body) {
     while (left > 0) {
         watch.wait(interrupts);
         if (failed > 0) watch.fail();
-        // Nothing ends a thread but the process. One whose rank has failed by itself is left to its
-        // own bounded waits.
+        // A thread ends only with its process. After a failure without an interrupt the ranks may
+        // finish, because their waits are bounded.
         if (watch.is_overdue() && watch.is_interrupted()) std::_Exit(watch.status());
     }
     threads.clear();

@@ -1,3 +1,4 @@
+// Implements machine_info.hpp: prints versions, devices, codecs and settings to standard output.
 #include "perf/machine_info.hpp"
 
 #include "base/choice.hpp"
@@ -105,11 +106,11 @@ Done print_codecs() {
     return {};
 }
 
-// What names mean and how much is possible only the library knows: it is given a job of one rank, a
-// stream, and a secret to read.
+// Only the library can check names and limits. This function therefore creates a communicator of
+// one rank and a stream, and reads the secret file.
 static Done check_settings(const Settings &settings) {
     qcclConfig_t config = QCCL_CONFIG_INIT;
-    config.log.function = [](int32_t, const char *, void *) {}; // what it warns of is printed here
+    config.log.function = [](int32_t, const char *, void *) {}; // its warnings are printed below
     qcclUniqueId id;
     qcclComm_t comm = nullptr;
     if (qcclGetUniqueId(&id) != qcclSuccess ||
@@ -143,7 +144,7 @@ Done print_settings() {
         std::printf("  warning: %s\n", warning.c_str());
     QCCL_TRY(const EnvRules rules, read_env_rules(settings));
     print_rules(rules);
-    // Whether the plan is for a job of one rank is of no interest.
+    // A plan file for a larger job would be refused in the job of one rank below.
     unsetenv("QCCL_PLAN_FILE");
     return check_settings(settings);
 }

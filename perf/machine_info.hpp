@@ -1,4 +1,4 @@
-// What qccl-info says about this library on this machine.
+// What qccl-info prints about this library on this machine. Used by qccl-info.
 #pragma once
 
 #include "base/result.hpp"
@@ -12,10 +12,10 @@ void print_version();
 void print_devices();
 void print_transports();
 void print_tools();
-// As JSON, what qccl-perf's files say of their runs.
+// Prints as JSON the description of a run that qccl-perf's files begin with.
 void print_run(const std::vector<std::string> &command_line);
 Done print_codecs();
-// Fails where the library refuses what a QCCL_* variable says.
+// Fails if the library refuses the value of a QCCL_* variable.
 Done print_settings();
 Done print_everything();
 

@@ -1,9 +1,11 @@
+// Implements machine_options.hpp: parses the options, combines topology, settings and calibration,
+// and makes the planner's inputs.
 #include "perf/machine_options.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/settings.hpp"
-#include "engine/cut.hpp"
+#include "engine/chunking.hpp"
 #include "kernels/kernels.hpp"
 #include "topology/calibration_source.hpp"
 #include "topology/rank_places.hpp"
@@ -22,9 +24,9 @@
 
 namespace qccl::perf {
 
-// A node of a host of a rack, and how many of its ranks are still to come.
+// A node of a host, and how many of its ranks are still to be assigned.
 struct Berth {
-    Whereabouts spot;
+    RankLocation spot;
     uint64_t left = 0;
 };
 
@@ -39,7 +41,7 @@ static Error refuse_hosts(const std::string &text) {
 static Result<std::vector<Berth>> parse_berths(const std::string &text) {
     std::vector<Berth> berths;
     uint64_t ranks = 0;
-    Whereabouts spot;
+    RankLocation spot;
     for (std::string_view rest = std::string_view(text).substr(0, text.find(':')); true;) {
         const size_t end = rest.find_first_of(",+/");
         const std::string_view word = rest.substr(0, end);
@@ -62,13 +64,13 @@ static Result<std::vector<Berth>> parse_berths(const std::string &text) {
     }
 }
 
-Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
+Result<std::shared_ptr<const RankTopology>> parse_hosts(const std::string &text) {
     const size_t colon = text.find(':');
     const bool deals = colon != std::string::npos;
     if (deals && text.substr(colon) != ":round")
         return no_choice("order of ranks", text.substr(colon + 1), {"round"});
     QCCL_TRY(std::vector<Berth> berths, parse_berths(text));
-    std::vector<Whereabouts> spots;
+    std::vector<RankLocation> spots;
     for (bool has_more = true; has_more;) {
         has_more = false;
         for (Berth &berth : berths) {
@@ -78,7 +80,7 @@ Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text) {
             has_more = has_more || berth.left != 0;
         }
     }
-    return std::shared_ptr<const Places>(std::make_shared<Places>(std::move(spots)));
+    return std::shared_ptr<const RankTopology>(std::make_shared<RankTopology>(std::move(spots)));
 }
 
 void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) {
@@ -108,7 +110,7 @@ void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) 
                    to.latency = parse_duration(text);
                    if (!to.latency)
                        return refuse("'%.40s' is no duration: expected one as 5us", text.c_str());
-                   if (*to.latency > std::chrono::seconds(1)) // a number without a unit is seconds
+                   if (*to.latency > std::chrono::seconds(1)) // no unit: seconds
                        return refuse("'%.40s' is more than a second: expected microseconds, as 5us",
                                      text.c_str());
                    return {};
@@ -129,7 +131,7 @@ void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to) 
                });
 }
 
-// By machine with ranks, its processors; 0: unknown.
+// Returns the number of processors of each machine that has ranks; 0: unknown.
 static std::map<uint32_t, double> processors_of(const JobTopology &job) {
     std::map<uint32_t, double> processors;
     for (const uint32_t place : job.places) processors[job.graph.machine_of(place)] = 0;
@@ -167,7 +169,7 @@ static Done take_topology(const MachineQuestion &question, Machine &machine) {
                            "fewer by --ranks",
                            job.places.size(), most_ranks_asked);
     machine.ranks = static_cast<uint32_t>(job.places.size());
-    machine.places = places_of(whereabouts(job), rings_of(job));
+    machine.places = places_of(location(job), rings_of(job));
     machine.far = far_link(job);
     machine.near = near_link(job);
     machine.has_gpus = are_on_gpus(job);
@@ -219,35 +221,35 @@ Result<Machine> find_machine(const MachineQuestion &question) {
     return machine;
 }
 
-// NVLink and its like, and PCIe below one root, let GPUs read each other's memory.
+// GPUs can read each other's memory over NVLink and similar links, and over PCIe below one root.
 static bool reach_each_other(const Machine &machine) {
     return machine.has_gpus && machine.near &&
            machine.near->link_class != LinkClass::cpu_interconnect;
 }
 
-static Speeds gpu_speeds(const Machine &machine) {
+static CostModel gpu_speeds(const Machine &machine) {
     const bool has_gpu_links =
         reach_each_other(machine) && machine.near->link_class != LinkClass::pcie;
-    Speeds speeds =
+    CostModel speeds =
         gpu_speeds_by(machine.settings, 1, has_gpu_links ? GpuReach::gpus : GpuReach::host);
     if (!machine.near || !machine.near->bytes_per_ns) return speeds;
-    constexpr double ends = 2; // which share what a byte takes
-    for (Speeds::Link *const link : {&speeds.near, &speeds.eager})
+    constexpr double ends = 2; // each end accounts for half the time of a byte
+    for (CostModel::Link *const link : {&speeds.near, &speeds.eager})
         for (LinkSpeeds *const each : {&link->alone, &link->shared})
             each->byte_ns = 1 / (ends * *machine.near->bytes_per_ns);
     return speeds;
 }
 
-static Speeds speeds_of(const Machine &machine) {
-    Speeds speeds = machine.has_gpus ? gpu_speeds(machine)
-                                     : speeds_by(machine.settings, machine.ranks_per_core,
-                                                 CodecRates::of_tier(name(best_kernels().tier)));
+static CostModel speeds_of(const Machine &machine) {
+    CostModel speeds = machine.has_gpus ? gpu_speeds(machine)
+                                        : speeds_by(machine.settings, machine.ranks_per_core,
+                                                    CodecRates::of_tier(name(best_kernels().tier)));
     if (machine.far) take_link(*machine.far, machine.settings, speeds);
     if (machine.measured && !machine.has_gpus)
         machine.measured->figures.apply(machine.settings, speeds);
     if (machine.hosts() > 1) return speeds;
     if (!machine.has_gpus) {
-        speeds.eager_bytes = TransportOptions().line_bytes;
+        speeds.eager_bytes = TransportOptions().eager_slot_bytes;
     } else if (reach_each_other(machine)) {
         speeds.eager_bytes = gpu_eager_bytes;
         speeds.eager_exchanges = gpu_eager_exchanges;
@@ -257,7 +259,7 @@ static Speeds speeds_of(const Machine &machine) {
 
 std::optional<double> Machine::far_bytes_per_ns() const {
     if (hosts() < 2) return std::nullopt;
-    const Speeds speeds = speeds_of(*this);
+    const CostModel speeds = speeds_of(*this);
     return speeds.is_far_rate_known() ? std::optional(speeds.far_bytes_per_ns) : std::nullopt;
 }
 
@@ -277,22 +279,22 @@ std::optional<double> Machine::rack_bytes_per_ns() const {
     return links.racks ? links.racks->slowest_bytes_per_ns() : std::nullopt;
 }
 
-Tables tables_of(const Machine &machine, const Pieces &pieces) {
+PlannerInputs inputs_of(const Machine &machine, const Pieces &pieces) {
     const auto cut_with = [&](const Settings &settings) {
-        const Cut cut = cut_by(settings, machine.ranks, machine.hosts() > 1);
+        const Chunking cut = cut_by(settings, machine.ranks, machine.hosts() > 1);
         return machine.has_gpus ? cut_for_gpus(settings, cut) : cut;
     };
     const ShapeLimits limits = limits_of(cut_into(pieces, cut_with(machine.settings)));
     if (machine.settings.reproducible)
         return reproducible_tables(limits, limits_of(cut_by({}, machine.ranks, false)));
-    Tables tables{.speeds = speeds_of(machine),
-                  .limits = limits,
-                  .usual_limits = limits_of(cut_with({})),
-                  .whole_up_to_bytes = machine.settings.oneshot_max_bytes,
-                  .links = links_of(machine)};
+    PlannerInputs inputs{.speeds = speeds_of(machine),
+                         .limits = limits,
+                         .usual_limits = limits_of(cut_with({})),
+                         .whole_up_to_bytes = machine.settings.oneshot_max_bytes,
+                         .links = links_of(machine)};
     if (machine.measured && machine.measured->job.shape == shape_of(machine))
-        tables.corrections = {machine.measured, &machine.measured->job};
-    return tables;
+        inputs.corrections = {machine.measured, &machine.measured->job};
+    return inputs;
 }
 
 } // namespace qccl::perf

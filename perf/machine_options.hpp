@@ -1,6 +1,7 @@
-// The machine that a tool is asked about, which need not be this one: which ranks on which hosts,
-// and how fast its links are, as the planner and the simulator see it. Reads the settings
-// (QCCL_LINK_RATE and its like) and topology files; any thread.
+// Describes the machine that the user asks a tool about, which need not be this one: which ranks
+// are on which hosts, and how fast the links are, as the planner and the simulator need it. Used by
+// qccl-info and qccl-perf. Reads settings (QCCL_LINK_RATE and others) and topology files. Any
+// thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -18,20 +19,22 @@
 
 namespace qccl::perf {
 
-// A job has no more, see bootstrap/; and a typing error should not cost all memory.
+// A job has at most this many ranks, see bootstrap/. The limit also keeps a typing error from using
+// up all memory.
 inline constexpr uint32_t most_ranks_asked = 65536;
 
-// As the command line has it.
+// The options as the user gives them.
 struct MachineQuestion {
-    std::string topology = {}; // a file or a description; empty: `places` say where the ranks are
+    std::string topology = {}; // a file or a description; empty: `places` says where the ranks are
     uint32_t ranks = 0;        // 0: those of `places`, or one for each GPU or NUMA node
-    std::shared_ptr<const Places> places = nullptr; // null: all are on one host
-    // Of a host's line; nothing: as the settings or the topology say, or the planner's defaults.
+    std::shared_ptr<const RankTopology> places = nullptr; // null: all are on one host
+    // Rate of a host's link; nothing: as the settings or the topology say, or the planner's
+    // default.
     std::optional<uint64_t> bytes_per_second = {};
     std::optional<std::chrono::nanoseconds> latency = {};
-    // Of each host; nothing: as many as the topology says, or as this machine has.
+    // Cores of each host; nothing: as many as in the topology or on this machine.
     std::optional<double> cores = {};
-    bool hosts_share_cores = false; // they are all that there are
+    bool hosts_share_cores = false; // `cores` counts the cores of all hosts together
 
     bool says_ranks() const { return ranks != 0 || places || !topology.empty(); }
 };
@@ -39,50 +42,50 @@ struct MachineQuestion {
 // Adds --topology, --ranks, --hosts, --rate, --latency and --cores.
 void add_machine_options(CLI::App &app, const char *group, MachineQuestion &to);
 
-// "2,2,3": a host of so many ranks after the other. "2,2,3:round" deals the ranks out to the hosts
-// in turn. "1+2,2/4": the first host has two nodes, the last one is in another rack.
-// "64x8": 64 hosts of 8 ranks. An error says what is expected.
-Result<std::shared_ptr<const Places>> parse_hosts(const std::string &text);
+// Parses a list of hosts. "2,2,3": hosts with that many ranks, in rank order. "2,2,3:round" deals
+// the ranks out to the hosts in turn. "1+2,2/4": the first host has two nodes, the last host is in
+// another rack. "64x8": 64 hosts of 8 ranks. The error says what is expected.
+Result<std::shared_ptr<const RankTopology>> parse_hosts(const std::string &text);
 
-// What is known of it.
+// The machine as far as it is known.
 struct Machine {
     uint32_t ranks = 0;
-    std::shared_ptr<const Places> places = nullptr;        // null: all ranks are in one place
-    std::shared_ptr<const JobTopology> topology = nullptr; // null: the hosts are all that is known
+    std::shared_ptr<const RankTopology> places = nullptr;  // null: all ranks are on one node
+    std::shared_ptr<const JobTopology> topology = nullptr; // null: only hosts are known
     std::optional<FarLink> far = {};                       // nothing: all ranks are on one host
-    std::optional<NearLink> near = {};                     // nothing: no topology says it
-    bool has_gpus = false;                                 // each rank is on one of its own
-    std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own
-    bool hosts_share_cores = false;   // those are all that there are
-    double ranks_per_core = 1;        // of the host where they are most
-    // On this machine, unless a topology describes another one; null: nothing.
+    std::optional<NearLink> near = {};                     // nothing: no topology describes it
+    bool has_gpus = false;                                 // each rank has its own GPU
+    std::optional<double> cores = {}; // of the smallest host; nothing: each rank has its own core
+    bool hosts_share_cores = false;   // `cores` counts the cores of all hosts together
+    double ranks_per_core = 1;        // on the host where it is highest
+    // Calibration of this machine; null if there is none or a topology describes another machine.
     std::shared_ptr<const Measured> measured = nullptr;
-    std::shared_ptr<const Corrections> simulated = nullptr; // of the simulator; null: nothing
-    Settings settings = {}; // of this process, and the question's own rate and latency
+    std::shared_ptr<const Corrections> simulated = nullptr; // for the simulator; null: none
+    Settings settings = {}; // of this process, with the question's rate and latency
 
     size_t hosts() const { return places ? places->hosts().groups() : 1; }
-    // That share cores, caches and memory: of the host that has most.
+    // Returns how many ranks share cores, caches and memory, on the host that has the most ranks.
     size_t ranks_together() const {
         return !places || hosts_share_cores ? ranks : places->hosts().most_ranks();
     }
-    // Between hosts, each way. Nothing where neither settings nor topology nor a calibration say
-    // it: the planner's tables hold a stand-in then, by which algorithms can be compared and
-    // nothing be promised.
+    // Returns the rate between hosts, each way. Nothing if neither settings nor topology nor a
+    // calibration gives it; the planner then uses a placeholder rate, which suffices to compare
+    // algorithms but not to predict times.
     std::optional<double> far_bytes_per_ns() const;
-    bool has_measured_rate() const; // rather than one that is stated
-    // Of a rack's line to the others, each way: the slowest. Nothing where ranks are in one rack,
-    // or nothing says it.
+    bool has_measured_rate() const; // the rate is measured, not stated
+    // Returns the rate of the slowest rack's link to the other racks, each way. Nothing if all
+    // ranks are in one rack or the rate is unknown.
     std::optional<double> rack_bytes_per_ns() const;
 };
 
 JobShape shape_of(const Machine &machine);
 
-// Refuses with a sentence: a topology that cannot be read, has no room for the ranks or stands
-// beside --hosts, numbers of ranks that differ, and settings that cannot be. Says on standard error
-// where a calibration is left alone.
+// Refuses, with a sentence: a topology that cannot be read, has too few places for the ranks or is
+// given together with --hosts; contradictory numbers of ranks; invalid settings. Warns on standard
+// error if a calibration is ignored.
 Result<Machine> find_machine(const MachineQuestion &question);
-// The planner's tables of a communicator there. `pieces`: into which a call is cut, if the settings
-// do not say it.
-Tables tables_of(const Machine &machine, const Pieces &pieces = {});
+// Returns the planner's inputs for a communicator on the machine. `pieces` says how a call is cut
+// if the settings do not.
+PlannerInputs inputs_of(const Machine &machine, const Pieces &pieces = {});
 
 } // namespace qccl::perf

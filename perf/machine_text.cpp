@@ -1,3 +1,4 @@
+// Texts about machines for people, and the check that ranks and rates are known.
 #include "perf/machine_text.hpp"
 
 #include <cstdio>
@@ -10,7 +11,7 @@ static std::string counted(size_t number, const char *thing) {
     return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
-// Networks that contain the machines of these vertices.
+// Counts the networks (racks) that contain the machines of these vertices.
 static size_t racks_of(const Graph &graph, std::span<const uint32_t> vertices) {
     std::set<uint32_t> racks;
     for (const uint32_t vertex : vertices)

@@ -1,5 +1,6 @@
-// What qccl-perf asks of MPI, as a table that a separate module fills: so qccl-perf itself needs no
-// MPI, and one build of it serves machines with and without.
+// The functions that qccl-perf needs of MPI, as a table that a separate module fills. qccl-perf
+// itself therefore needs no MPI, and one build serves machines with and without MPI. One thread at
+// a time calls the functions; all but `library` and `has` are collective or affect all processes.
 #pragma once
 
 #include "perf/operation.hpp"
@@ -10,21 +11,21 @@ struct MpiModule {
     static constexpr uint32_t current_abi = 1;
 
     uint32_t abi;
-    // Joins the other processes; false where MPI refuses.
+    // Joins the other processes; returns false if MPI fails.
     bool (*start)(uint32_t *rank_out, uint32_t *size_out);
     const char *(*library)(); // "Open MPI 4.1.4"
-    // 0 if it went well, as qcclOob_t has it; over all processes.
+    // An all-gather over all processes; returns 0 on success, as qcclOob_t requires.
     int (*allgather)(const void *mine, void *all, size_t bytes, void *context);
     int (*barrier)();
-    // Whether MPI has this collective on this type, operation and count.
+    // Returns whether MPI supports this collective with this type, operation and count.
     bool (*has)(const Operation &operation);
-    // Runs it; send == nullptr: in place. 0 if it went well.
+    // Runs the call; send == nullptr means in place. Returns 0 on success.
     int (*call)(const Operation &operation, const void *send, void *recv);
     void (*finish)();
-    void (*abort)(int status); // ends every process
+    void (*abort)(int status); // ends all processes
 };
 
-// The one symbol of the module.
+// The only symbol that the module exports.
 inline constexpr const char *mpi_module_symbol = "qccl_perf_mpi_module";
 using MpiModuleFunction = const MpiModule *();
 

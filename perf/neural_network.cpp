@@ -1,3 +1,4 @@
+// Implements neural_network.hpp: a perceptron with two hidden layers, in plain loops.
 #include "perf/neural_network.hpp"
 
 #include "perf/random.hpp"
@@ -9,7 +10,7 @@
 namespace qccl::perf {
 
 static constexpr size_t batch_size = 64;
-// Points, two hidden layers, classes: a third of a million parameters.
+// Inputs, two hidden layers, classes: a third of a million parameters.
 static constexpr std::array<size_t, 4> widths{128, 512, 512, 10};
 static constexpr size_t classes = widths.back();
 
@@ -21,14 +22,14 @@ Network::Network(uint64_t seed) : seed_(seed) {
     }
     weights_.assign(first, 0);
     for (const Layer &layer : layers_) {
-        // He's initialisation, for rectifiers.
+        // He initialization, which suits rectifiers.
         const float scale = std::sqrt(2.0F / static_cast<float>(layer.inputs));
         for (size_t i = 0; i < layer.inputs * layer.outputs; i++)
             weights_[layer.first + i] = scale * gaussian(splitmix64(seed), layer.first + i);
     }
 }
 
-// A class is a cloud around its centre, bent so that no plane separates the clouds.
+// A class is a cloud of points around a centre, bent so that no plane separates the clouds.
 Network::Batch Network::make_batch(uint32_t rank, uint32_t step) const {
     Batch batch{std::vector<float>(batch_size * widths[0]), std::vector<uint32_t>(batch_size)};
     const uint64_t key = splitmix64(seed_ ^ splitmix64((uint64_t{rank} << 32) + step + 1));
@@ -52,7 +53,7 @@ void Network::forward(const Layer &layer, const float *in, float *out) const {
         std::copy_n(biases, layer.outputs, row);
         for (size_t k = 0; k < layer.inputs; k++) {
             const float x = in[s * layer.inputs + k];
-            if (x == 0) continue; // half of what leaves a rectifier
+            if (x == 0) continue; // half of the outputs of a rectifier
             const float *const w = weights + k * layer.outputs;
             for (size_t j = 0; j < layer.outputs; j++) row[j] += x * w[j];
         }
@@ -60,7 +61,7 @@ void Network::forward(const Layer &layer, const float *in, float *out) const {
 }
 
 static float dot(const float *a, const float *b, size_t count) {
-    static constexpr size_t lanes = 8; // independent sums, which a compiler may vectorize
+    static constexpr size_t lanes = 8; // independent sums, so that a compiler may vectorize
     float sums[lanes] = {};
     size_t j = 0;
     for (; j + lanes <= count; j += lanes)
@@ -82,7 +83,7 @@ void Network::backward(const Layer &layer, const float *in, const float *out_gra
             float *const g = gradient + k * layer.outputs;
             if (x != 0)
                 for (size_t j = 0; j < layer.outputs; j++) g[j] += x * delta[j];
-            // A rectifier passes nothing back where it passed nothing on.
+            // The gradient of a rectifier is zero where its output is zero.
             if (in_gradient)
                 in_gradient[s * layer.inputs + k] =
                     x > 0 ? dot(weights + k * layer.outputs, delta, layer.outputs) : 0;
@@ -90,7 +91,8 @@ void Network::backward(const Layer &layer, const float *in, const float *out_gra
     }
 }
 
-// Turns the last layer's values into the loss and its gradient by them.
+// Replaces the last layer's values by the gradient of the loss with respect to them; returns the
+// loss.
 static double cross_entropy(std::vector<float> &values, const std::vector<uint32_t> &wanted) {
     double loss = 0;
     for (size_t s = 0; s < batch_size; s++) {

@@ -1,6 +1,6 @@
-// A small network that learns to tell clouds of points apart, so that there are real gradients to
-// sum. Trained in plain loops on data that it makes itself; knows nothing of ranks but their number
-// in the seed of a mini-batch.
+// A small network that learns to classify points, so that the demonstration has real gradients to
+// sum. Generates its own data; the rank enters only the seed of a mini-batch. Used by qccl-perf
+// demo. Blocks while it computes.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ class Network {
 public:
     explicit Network(uint64_t seed);
 
-    // Gradient of the mean loss over the mini-batch of `rank` in `step`; returns that loss.
+    // Computes the gradient of the mean loss over the mini-batch of `rank` in `step`; returns that
+    // loss.
     double gradient(uint32_t rank, uint32_t step, std::span<float> gradient_out) const;
     void descend(std::span<const float> mean_gradient, float rate);
     size_t parameters() const { return weights_.size(); }

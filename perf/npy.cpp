@@ -1,7 +1,8 @@
+// Implements npy.hpp: the parser of the header and the mapping of the file.
 #include "perf/npy.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/system_error.hpp"
 
 #include <algorithm>
@@ -16,14 +17,14 @@
 
 namespace qccl::perf {
 
-// NumPy itself warns above this; a header that is longer describes no plain array.
+// NumPy itself warns above this size; a longer header does not describe a plain array.
 static constexpr size_t longest_header = 10000;
 
 static Error refuse(const char *why) { return Error::make(Code::invalid_argument, "%s", why); }
 
 struct Descriptor {
-    std::string_view text; // as the header has it
-    std::string_view name; // as NumPy calls the dtype
+    std::string_view text; // in the header
+    std::string_view name; // NumPy's name of the dtype
     DataType type;
 };
 static constexpr Descriptor descriptors[] = {
@@ -34,13 +35,13 @@ static constexpr Descriptor descriptors[] = {
     {"<u8", "uint64", DataType::uint64},
 };
 
-// "<c8": complex64. What NumPy calls otherwise is shown as the header has it.
+// Returns NumPy's name, such as complex64 for "<c8", or the header's text if there is no such name.
 static std::string dtype_name(std::string_view descriptor) {
     static constexpr std::pair<char, const char *> kinds[] = {
         {'f', "float"}, {'c', "complex"}, {'i', "int"}, {'u', "uint"}};
     if (descriptor == "|b1") return "bool";
     const auto bytes = parse_count(descriptor.substr(std::min<size_t>(2, descriptor.size())));
-    static constexpr uint64_t most_bytes = 32; // of a complex long double
+    static constexpr uint64_t most_bytes = 32; // the size of a complex long double
     for (const auto &[letter, name] : kinds)
         if (bytes && *bytes <= most_bytes && descriptor[1] == letter)
             return name + std::to_string(*bytes * 8);
@@ -63,7 +64,7 @@ static Result<DataType> type_of(std::string_view descriptor) {
                        dtype_name(descriptor).c_str(), listed(possible).c_str());
 }
 
-// What follows "'key':" in the header's dictionary, without leading blanks.
+// Returns the text after "'key':" in the header's dictionary, without leading blanks.
 static Result<std::string_view> value_of(std::string_view header, std::string_view key) {
     std::string quoted = "'";
     quoted.append(key).append("':");
@@ -75,7 +76,7 @@ static Result<std::string_view> value_of(std::string_view header, std::string_vi
     return rest.substr(std::min(rest.find_first_not_of(' '), rest.size()));
 }
 
-// "(3, 4)", "(5,)" or "()": the product of the numbers.
+// Returns the product of the numbers in "(3, 4)", "(5,)" or "()".
 static Result<uint64_t> count_of(std::string_view shape) {
     const size_t end = shape.find(')');
     if (!shape.starts_with('(') || end == std::string_view::npos)

@@ -1,5 +1,6 @@
-// One array in a .npy file, as NumPy writes it: read-only, mapped, one-dimensional to us. Takes
-// what QCCL's types can hold and refuses everything else by name.
+// Reads one array from a .npy file, as NumPy writes it: read-only, memory-mapped and treated as
+// one-dimensional. Accepts the types that QCCL supports and refuses all others by name. Any thread
+// may read.
 #pragma once
 
 #include "base/result.hpp"
@@ -19,8 +20,8 @@ struct NpyHeader {
     size_t data_offset = 0;
 };
 
-// Reads the header at the start of a file of `file_bytes` bytes, of which `start` is at hand. Every
-// byte is hostile.
+// Parses the header at the start of a file of `file_bytes` bytes; `start` holds the first bytes of
+// the file. Trusts none of the bytes.
 Result<NpyHeader> parse_npy(std::span<const std::byte> start, uint64_t file_bytes);
 
 class Npy {
@@ -32,7 +33,8 @@ public:
 
     DataType type() const { return header_.type; }
     uint64_t count() const { return header_.count; }
-    // Aligned to 16 at least, as the format has it, or else not at all.
+    // Aligned to at least 16 bytes in a file that follows the format; in other files possibly
+    // unaligned.
     const std::byte *data() const { return memory_ + header_.data_offset; }
 
 private:
@@ -44,7 +46,7 @@ private:
     NpyHeader header_;
 };
 
-// Puts the rank in the place of every "%r".
+// Replaces every "%r" by the rank.
 std::string path_of_rank(std::string_view pattern, uint32_t rank);
 
 } // namespace qccl::perf

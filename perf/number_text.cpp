@@ -1,3 +1,4 @@
+// Formats sizes, times and table columns with snprintf().
 #include "perf/number_text.hpp"
 
 #include <cstdio>
@@ -27,7 +28,7 @@ std::string memory_text(double bytes) {
 std::string time_text(double ns) {
     static constexpr const char *units[] = {"ns", "us", "ms", "s"};
     size_t unit = 0;
-    // 999.5 would be printed as 1e+03.
+    // 999.5 would otherwise be printed as 1e+03.
     for (; ns >= 999.5 && unit + 1 < std::size(units); unit++) ns /= 1000;
     char text[400];
     const int decimals = ns < 9.995 ? 2 : ns < 99.95 ? 1 : 0;

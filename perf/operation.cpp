@@ -1,3 +1,4 @@
+// The sizes, in-place positions and bandwidths of a collective, with the formulas of nccl-tests.
 #include "perf/operation.hpp"
 
 #include <algorithm>
@@ -28,8 +29,8 @@ double Operation::algbw(double seconds) const {
     return seconds > 0 ? static_cast<double>(bytes()) / 1e9 / seconds : 0;
 }
 
-// What a link carries at best: a sum must reach and leave every rank, a gathered block leave its
-// own.
+// The bandwidth of a link under the least possible traffic: a sum must reach and leave every rank,
+// while a gathered block only leaves its own rank.
 double Operation::busbw(double seconds) const {
     const double others = static_cast<double>(ranks - 1) / ranks;
     switch (collective) {

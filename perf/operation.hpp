@@ -1,5 +1,6 @@
-// One collective as nccl-tests sees it: how many elements each buffer has for a size in bytes,
-// where the in-place buffers lie, and how time becomes bandwidth. Pure.
+// One collective in the terms of nccl-tests: the elements of each buffer for a size in bytes, the
+// positions of in-place buffers, and the conversion from time to bandwidth. Any thread; nothing
+// blocks.
 #pragma once
 
 #include "base/types.hpp"
@@ -15,14 +16,14 @@ struct Operation {
     RedOp op = RedOp::sum;
     uint32_t root = 0;
     uint32_t ranks = 1;
-    uint64_t count = 0; // the argument of the call
+    uint64_t count = 0; // the count argument of the call
 
     bool operator==(const Operation &) const = default;
     uint64_t send_count() const;
     uint64_t recv_count() const;
-    // The size column: the larger buffer's bytes.
+    // The size column: bytes of the larger buffer.
     uint64_t bytes() const;
-    // Of rank r's own part inside the other buffer, in-place: r * this, in elements.
+    // In place, rank r's part starts at r * stride elements in the larger buffer.
     uint64_t send_in_place_stride() const;
     uint64_t recv_in_place_stride() const;
 
@@ -30,8 +31,8 @@ struct Operation {
     double busbw(double seconds) const;
 };
 
-// The largest call whose buffers have at most `bytes` bytes. All-gather and reduce-scatter give
-// each rank a multiple of 16 bytes, as nccl-tests does.
+// Returns the largest call whose buffers have at most `bytes` bytes. All-gather and reduce-scatter
+// give each rank a multiple of 16 bytes, as nccl-tests does.
 Operation operation_of(Collective collective, DataType type, RedOp op, uint32_t root,
                        uint32_t ranks, uint64_t bytes);
 

@@ -1,3 +1,4 @@
+// Implements output_file.hpp on C streams.
 #include "perf/output_file.hpp"
 
 #include "base/system_error.hpp"

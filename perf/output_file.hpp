@@ -1,5 +1,5 @@
-// A text file that is written piece by piece; whatever goes wrong is said with the file's name.
-// "-" is standard output.
+// A text file that is written piece by piece. Errors name the file. "-" is standard output. Used by
+// the commands of qccl-info and qccl-perf. One thread at a time.
 #pragma once
 
 #include "base/result.hpp"
@@ -15,7 +15,7 @@ public:
     static Result<OutputFile> open(const std::string &path);
 
     Done write(const std::string &text);
-    // After the last piece: what was written has arrived, or why not.
+    // Call after the last piece. Fails if anything written has not reached the file.
     Done close();
 
 private:
@@ -31,7 +31,7 @@ private:
     std::unique_ptr<std::FILE, Closer> file_;
 };
 
-// A whole file, whatever was there before.
+// Writes a whole file and replaces the old content.
 Done write_file(const std::string &path, const std::string &content);
 
 } // namespace qccl::perf

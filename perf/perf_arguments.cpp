@@ -1,7 +1,8 @@
+// Implements perf_arguments.hpp: the options of qccl-perf and the checks of their combinations.
 #include "perf/perf_arguments.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 #include "coll/algorithm.hpp"
 #include "device/loader.hpp"
@@ -23,13 +24,13 @@ struct Refused {
     const char *flags;
     const char *reason;
 };
-// What nccl-tests 2.19 has and means nothing here.
+// Options of nccl-tests 2.19 that have no meaning here.
 static constexpr Refused refused_options[] = {
     {"-x,--cta_policy", "how many thread blocks (CTAs) compute on a GPU is the library's choice"},
     {"-V,--device_cta_count",
      "how many thread blocks (CTAs) compute on a GPU is the library's choice"},
 };
-// Options whose 0 is the default, and whose other values mean nothing here.
+// Options whose default is 0 and whose other values have no meaning here.
 static constexpr Refused zero_options[] = {
     {"-G,--cudagraph", "calls are measured by themselves, outside CUDA graphs"},
     {"-D,--device_implementation", "there is no device-side implementation"},
@@ -124,7 +125,7 @@ static void add_calls(CLI::App &app, PerfArguments &to) {
     const auto take_blocking = [&to](const std::string &text) -> Done {
         uint64_t number = 0;
         QCCL_TRY(read_count(text, 0, 3, number));
-        // Our barrier is never timed, which is what 3 means there.
+        // 3 asks nccl-tests to leave the barrier out of the time, which is always so here
         to.blocking = number == 3 ? Blocking::with_barrier : static_cast<Blocking>(number);
         return {};
     };
@@ -201,10 +202,10 @@ static void add_leftovers(CLI::App &app) {
                    [&row](const std::string &) -> Done {
                        return refuse("is not possible: %s", row.reason);
                    })
-            ->expected(0, 1); // without a value it is refused for the same reason
+            ->expected(0, 1); // without a value the option is refused for the same reason
 }
 
-// What is of the host and cannot be asked for of GPUs.
+// Refuses options for host buffers if a device is a GPU.
 static Done check_gpus(const PerfArguments &to) {
     const std::string gpu = to.first_gpu();
     if (gpu.empty()) return {};

@@ -1,13 +1,15 @@
+// Implements qccl-perf's benchmark command: prepares the run, starts the ranks, and reports the
+// results.
 #include "perf/perf_command.hpp"
 
 #include "perf/benchmark.hpp"
 #include "perf/caveats.hpp"
-#include "perf/crew_comm.hpp"
+#include "perf/group_comm.hpp"
 #include "perf/available_memory.hpp"
 #include "perf/number_text.hpp"
 #include "perf/rank_start.hpp"
 #include "perf/started.hpp"
-#include "perf/teller.hpp"
+#include "perf/reporter.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,17 +18,17 @@
 
 namespace qccl::perf {
 
-// All that is settled before ranks start.
+// The decisions made before the ranks start.
 struct Plan {
     PerfArguments arguments;
     std::string program;
     std::vector<std::string> command_line;
     std::unique_ptr<Source> source;
-    std::vector<std::string> notes; // on what was asked for
+    std::vector<std::string> notes; // about the request
     Outputs outputs;
 };
 
-// Sizes and type are the files' where the command line names none.
+// Takes size and type from the files unless the command line names them.
 static Done take_files(PerfArguments &arguments, const Files &files) {
     if (!arguments.types) arguments.types = std::vector{files.type()};
     for (const DataType type : *arguments.types)
@@ -47,7 +49,7 @@ static Done take_files(PerfArguments &arguments, const Files &files) {
     return {};
 }
 
-// Programs of the library read the first, nccl-tests the others.
+// The first variable is read by programs that use the library, the others by nccl-tests.
 static void note_unused_variables(Plan &plan) {
     static constexpr std::pair<const char *, const char *> unused[] = {
         {"QCCL_CODEC", "--codec says what is measured"},
@@ -68,7 +70,7 @@ static Done take_least_busbw(PerfArguments &arguments) {
     const char *const text = std::getenv("NCCL_TESTS_MIN_BW");
     if (!text || !*text) return {};
     QCCL_TRY(const double least, parse_least_busbw(text));
-    if (least >= 0) arguments.least_busbw = least; // -1 is nccl-tests' word for unchecked
+    if (least >= 0) arguments.least_busbw = least; // -1 means unchecked in nccl-tests
     return {};
 }
 
@@ -97,7 +99,7 @@ static Done check_memory(const PerfArguments &arguments) {
                        memory_text(static_cast<double>(*available)).c_str());
 }
 
-// All that can be found out before the ranks start measuring.
+// Checks everything that can be checked before the ranks start measuring.
 static Done prepare(Plan &plan, bool writes) {
     const PerfArguments &arguments = plan.arguments;
     if (arguments.root && *arguments.root >= arguments.ranks)
@@ -115,51 +117,53 @@ static Done prepare(Plan &plan, bool writes) {
     return {};
 }
 
-static Result<std::vector<RankInfo>> introduce(Crew &crew, const RankDevice &device) {
+static Result<std::vector<RankInfo>> introduce(RankGroup &rank_group, const RankDevice &device) {
     RankInfo mine;
-    mine.rank = static_cast<int32_t>(crew.rank());
+    mine.rank = static_cast<int32_t>(rank_group.rank());
     mine.process = static_cast<int32_t>(getpid());
     gethostname(mine.host, sizeof mine.host - 1);
     mine.device = device.number();
     std::snprintf(mine.device_name, sizeof mine.device_name, "%s", device.name().c_str());
     std::snprintf(mine.model, sizeof mine.model, "%s", device.model().c_str());
-    return gather(crew, mine);
+    return gather(rank_group, mine);
 }
 
-// Made data are numbers; those of files may be anything.
-static Result<std::string> input_caveat(const Plan &plan, Crew &crew) {
+// Generated data are always finite; data from files may not be.
+static Result<std::string> input_caveat(const Plan &plan, RankGroup &rank_group) {
     const PerfArguments &arguments = plan.arguments;
     if (arguments.input.empty()) return std::string();
     const DataType type = arguments.types->front();
-    const Operation largest =
-        operation_of(arguments.collective, type, RedOp::sum, 0, crew.size(), arguments.max_bytes);
-    return non_finite_note(crew, *plan.source, type, largest.send_count());
+    const Operation largest = operation_of(arguments.collective, type, RedOp::sum, 0,
+                                           rank_group.size(), arguments.max_bytes);
+    return non_finite_note(rank_group, *plan.source, type, largest.send_count());
 }
 
-static Result<int> play(Plan &plan, Crew &crew, qcclComm_t comm, const MpiModule *mpi) {
+static Result<int> play(Plan &plan, RankGroup &rank_group, qcclComm_t comm, const MpiModule *mpi) {
     const bool has_baseline = !plan.arguments.baseline.empty();
-    QCCL_TRY(const RankDevice device, RankDevice::open(plan.arguments.device_of(crew.rank())));
-    const Stage stage{.crew = crew,
-                      .comm = comm,
-                      .source = *plan.source,
-                      .arguments = plan.arguments,
-                      .device = device,
-                      .mpi = has_baseline ? mpi : nullptr};
-    QCCL_TRY(std::vector<RankInfo> ranks, introduce(crew, device));
-    QCCL_TRY(const auto caveat, input_caveat(plan, crew));
-    if (crew.rank() != 0) {
+    QCCL_TRY(const RankDevice device,
+             RankDevice::open(plan.arguments.device_of(rank_group.rank())));
+    const RankContext stage{.rank_group = rank_group,
+                            .comm = comm,
+                            .source = *plan.source,
+                            .arguments = plan.arguments,
+                            .device = device,
+                            .mpi = has_baseline ? mpi : nullptr};
+    QCCL_TRY(std::vector<RankInfo> ranks, introduce(rank_group, device));
+    QCCL_TRY(const auto caveat, input_caveat(plan, rank_group));
+    if (rank_group.rank() != 0) {
         const auto nothing = [](const auto &...) {};
         QCCL_TRY(run_benchmark(stage, {.progress = nothing, .row = nothing, .note = nothing}));
         return EXIT_SUCCESS;
     }
-    Teller teller(plan.arguments, plan.program, plan.outputs,
-                  {.start_time = "", .command_line = plan.command_line, .ranks = std::move(ranks)},
-                  sweep_points(plan.arguments));
-    for (const std::string &note : plan.notes) teller.note(note);
-    if (!caveat.empty()) teller.note(caveat);
-    QCCL_TRY(run_benchmark(stage, teller.audience()));
-    QCCL_TRY(teller.finish());
-    return teller.has_failed() ? EXIT_FAILURE : EXIT_SUCCESS;
+    Reporter reporter(
+        plan.arguments, plan.program, plan.outputs,
+        {.start_time = "", .command_line = plan.command_line, .ranks = std::move(ranks)},
+        sweep_points(plan.arguments));
+    for (const std::string &note : plan.notes) reporter.note(note);
+    if (!caveat.empty()) reporter.note(caveat);
+    QCCL_TRY(run_benchmark(stage, reporter.listener()));
+    QCCL_TRY(reporter.finish());
+    return reporter.has_failed() ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static qcclConfig_t config_of(const PerfArguments &arguments, uint32_t rank) {
@@ -169,7 +173,7 @@ static qcclConfig_t config_of(const PerfArguments &arguments, uint32_t rank) {
     return config;
 }
 
-// Brings what has been measured to where it was asked for, also after a failure.
+// Writes the results to their targets, also after a failure.
 static int delivered(const Plan &plan, int status) {
     const Done done = plan.outputs.deliver();
     return done || status != EXIT_SUCCESS ? status : complain(done.error());
@@ -195,8 +199,8 @@ int run_perf(Collective collective, const std::string &program,
                 return prepare(plan, is_first);
             },
         .config = [&plan](uint32_t rank) { return config_of(plan.arguments, rank); },
-        .act = [&plan](Crew &crew, qcclComm_t comm,
-                       const MpiModule *mpi) { return play(plan, crew, comm, mpi); },
+        .act = [&plan](RankGroup &rank_group, qcclComm_t comm,
+                       const MpiModule *mpi) { return play(plan, rank_group, comm, mpi); },
         .finish = [&plan](int status) { return delivered(plan, status); },
     });
 }

@@ -1,4 +1,4 @@
-// qccl-perf's benchmark from the command line to the exit status.
+// qccl-perf's benchmark, from the command line to the exit status. Blocks until the run is over.
 #pragma once
 
 #include "perf/perf_arguments.hpp"
@@ -8,7 +8,8 @@
 
 namespace qccl::perf {
 
-// `arguments` are those behind the collective's name; `command_line` is all of it, to be recorded.
+// `arguments` are the words after the collective's name; `command_line` is the whole command line,
+// for the results. Returns the exit status.
 int run_perf(Collective collective, const std::string &program,
              const std::vector<std::string> &arguments,
              const std::vector<std::string> &command_line);

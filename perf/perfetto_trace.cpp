@@ -1,3 +1,4 @@
+// Implements perfetto_trace.hpp: formats events as JSON and writes them in pieces of 1 MiB.
 #include "perf/perfetto_trace.hpp"
 
 #include <cinttypes>
@@ -6,7 +7,7 @@ namespace qccl::perf {
 
 static constexpr size_t piece_bytes = size_t{1} << 20;
 
-Result<PerfettoTrace> PerfettoTrace::open(const std::string &path, const Places *places) {
+Result<PerfettoTrace> PerfettoTrace::open(const std::string &path, const RankTopology *places) {
     QCCL_TRY(OutputFile file, OutputFile::open(path));
     PerfettoTrace trace(std::move(file), places);
     trace.text_ = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [";
@@ -80,7 +81,7 @@ void PerfettoTrace::add(const SimulatedSpan &span) {
     add_event(text);
 }
 
-// Messages of a rank overlap, which slices of a thread may not.
+// Messages of a rank overlap, which the slices of a thread must not.
 void PerfettoTrace::add_message(const SimulatedSpan &span, const char *where) {
     char text[640];
     const uint64_t id = messages_++;

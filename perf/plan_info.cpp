@@ -1,3 +1,4 @@
+// Implements plan_info.hpp by qcclExplain.
 #include "perf/plan_info.hpp"
 
 #include "perf/session.hpp"

@@ -1,4 +1,5 @@
-// What the library would do with a call, as far as a benchmark shows it.
+// Asks the library how it would perform a call, as far as a benchmark shows it. Used by Point. A
+// call does not communicate.
 #pragma once
 
 #include "base/result.hpp"
@@ -15,12 +16,13 @@ namespace qccl::perf {
 struct PlanInfo {
     std::string algorithm;
     std::string transport;
-    Codec codec; // that values travel with: another than asked for where the planner chooses
+    Codec codec; // the codec that values travel with, which differs from the requested one if the
+                 // planner chooses
     std::optional<double>
         nmse_predicted; // nothing for integers, and for operations other than sums
 };
 
-// `algorithm` is empty where the library chooses.
+// `algorithm` is empty if the library chooses.
 Result<PlanInfo> plan_of(qcclComm_t comm, const Operation &operation, const Codec &codec,
                          const std::string &algorithm);
 

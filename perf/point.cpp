@@ -1,3 +1,5 @@
+// Implements point.hpp: prepares the cases, times them in turns, checks their results and reads the
+// library's counters.
 #include "perf/point.hpp"
 
 #include "coll/algorithm.hpp"
@@ -9,15 +11,15 @@
 
 namespace qccl::perf {
 
-static constexpr uint32_t fewest_pairs = 11; // with a baseline
+static constexpr uint32_t fewest_pairs = 11; // turns, and minimum of iterations with a baseline
 
 struct Pace {
     uint32_t iterations;
     uint32_t aggregated;
 };
 
-// As many calls as make a median worth reading: small ones are many and, since a look at the clock
-// takes 20 to 50 ns, measured ten at a time; large ones are few. -n and -m say otherwise.
+// Returns a number of calls that gives a usable median. Small calls are many and are timed ten at a
+// time, because reading the clock takes 20 to 50 ns. Large calls are few. -n and -m override this.
 static Pace pace_of(const PerfArguments &arguments, uint64_t bytes) {
     struct Rule {
         uint64_t most_bytes;
@@ -51,7 +53,7 @@ Done Point::add_case(const Codec &codec, const std::string &asked, bool is_shown
     return {};
 }
 
-// Why rows have no baseline though one is asked for.
+// Says why rows have no baseline although the user asked for one.
 std::string Point::no_baseline_note() const {
     Operation small = operation_;
     small.count = 1;
@@ -66,12 +68,12 @@ std::string Point::no_baseline_note() const {
     return note + ": rows without a baseline";
 }
 
-Done Point::prepare(const Audience &audience) {
-    if (stage_.mpi && !has_baseline()) audience.note(no_baseline_note());
+Done Point::prepare(const ProgressListener &listener) {
+    if (stage_.mpi && !has_baseline()) listener.note(no_baseline_note());
     for (const std::string &asked : stage_.arguments.algorithms) {
         const auto algorithm = parse_algorithm(asked);
         if (algorithm && !algorithm->has(operation_.collective)) {
-            audience.note(asked + " has no " + name(operation_.collective));
+            listener.note(asked + " has no " + name(operation_.collective));
             continue;
         }
         bool has_lossless = false, has_any = false;
@@ -79,11 +81,11 @@ Done Point::prepare(const Audience &audience) {
             const Done possible =
                 check_codec(codec, operation_.collective, operation_.type, operation_.op);
             if (!possible) {
-                audience.note(spec(codec) + " is left out: " + possible.error().text);
+                listener.note(spec(codec) + " is left out: " + possible.error().text);
                 continue;
             }
             QCCL_TRY(add_case(codec, asked, true));
-            if (is_unpaid(codec, cases_.back()->plan.codec)) audience.note(unpaid_note(codec));
+            if (is_unpaid(codec, cases_.back()->plan.codec)) listener.note(unpaid_note(codec));
             has_any = true;
             has_lossless |= codec.is_lossless();
         }
@@ -93,9 +95,9 @@ Done Point::prepare(const Audience &audience) {
     return {};
 }
 
-// The buffers of a call: in place the smaller one lies in the larger, at this rank's part.
+// In place, the smaller buffer is inside the larger one, at this rank's part.
 std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_place) {
-    const uint32_t rank = stage_.crew.rank();
+    const uint32_t rank = stage_.rank_group.rank();
     const std::byte *send = send_;
     std::byte *recv = recv_;
     if (in_place) {
@@ -107,15 +109,15 @@ std::function<Done()> Point::call_of(const qcclCollConfig_t *config, bool in_pla
     };
 }
 
-// `send_` is never written: it keeps the input.
+// No call writes to `send_`, so it always holds the input.
 Done Point::refill(bool in_place) {
     if (!in_place) return {};
     const uint64_t offset =
-        stage_.crew.rank() * operation_.send_in_place_stride() * element_bytes();
+        stage_.rank_group.rank() * operation_.send_in_place_stride() * element_bytes();
     return stage_.device.copy(recv_ + offset, send_, operation_.send_count() * element_bytes());
 }
 
-// What no call has written.
+// Fills the receive buffer with a pattern, so that elements that a call leaves unwritten are found.
 Done Point::poison() {
     static constexpr int poison = 0xA5;
     const size_t bytes = operation_.recv_count() * element_bytes();
@@ -126,19 +128,19 @@ Done Point::poison() {
 Done Point::take_input() {
     std::byte *const input = host_ ? host_ : send_;
     const uint64_t count = operation_.send_count();
-    stage_.source.read(stage_.crew.rank(), operation_.type, 0, count, input);
+    stage_.source.read(stage_.rank_group.rank(), operation_.type, 0, count, input);
     return host_ ? stage_.device.copy(send_, host_, count * element_bytes()) : Done();
 }
 
 Result<const std::byte *> Point::result_on_host(bool in_place) {
     const uint64_t stride = in_place ? operation_.recv_in_place_stride() : 0;
-    const std::byte *const result = recv_ + stage_.crew.rank() * stride * element_bytes();
+    const std::byte *const result = recv_ + stage_.rank_group.rank() * stride * element_bytes();
     if (!host_) return result;
     QCCL_TRY(stage_.device.copy(host_, result, operation_.recv_count() * element_bytes()));
     return host_;
 }
 
-// A sum in place grows by the number of ranks with every call.
+// An in-place sum grows by a factor of the number of ranks with every call.
 uint64_t Point::calls_per_refill(bool in_place) const {
     if (!in_place || !reduces(operation_.collective) || !info(operation_.type).is_float) return 0;
     if (operation_.op == RedOp::prod) return 1;
@@ -153,8 +155,9 @@ uint64_t Point::calls_per_refill(bool in_place) const {
     return static_cast<uint64_t>(std::max(calls, 1.0));
 }
 
-Contestant Point::contestant(const Case &one, bool in_place) {
-    // The communicator itself says none and auto: the plain call, as most programs make it.
+TimedCall Point::timed_call(const Case &one, bool in_place) {
+    // The communicator defaults to codec none and algorithm auto, so this case is the plain call
+    // that most programs make.
     const bool is_plain = one.codec.is_lossless() && one.asked == "auto";
     std::function<Done()> finish;
     if (stage_.device.enqueues())
@@ -165,9 +168,9 @@ Contestant Point::contestant(const Case &one, bool in_place) {
             .calls_per_refill = calls_per_refill(in_place)};
 }
 
-Contestant Point::baseline(bool in_place) {
-    // MPI's reduce-scatter in place takes the whole buffer and leaves the result at its beginning;
-    // its broadcast has one buffer always.
+TimedCall Point::baseline(bool in_place) {
+    // MPI's in-place reduce-scatter takes the whole buffer and leaves the result at its beginning;
+    // MPI's broadcast always has one buffer.
     const std::byte *const send = in_place ? nullptr : send_;
     const auto call = [this, send]() -> Done {
         if (stage_.mpi->call(operation_, send, recv_) == 0) return {};
@@ -179,13 +182,13 @@ Contestant Point::baseline(bool in_place) {
             .calls_per_refill = calls_per_refill(in_place)};
 }
 
-TurnOptions Point::turn_options(size_t contestants, bool in_place) const {
+TurnOptions Point::turn_options(size_t timed_calls, bool in_place) const {
     const PerfArguments &arguments = stage_.arguments;
     const Pace pace = pace_of(arguments, operation_.bytes());
     TurnOptions options{.iterations = pace.iterations,
                         .warmup_iterations = arguments.warmup_iterations,
                         .aggregated = pace.aggregated,
-                        .turns = contestants > 1 ? fewest_pairs : 1,
+                        .turns = timed_calls > 1 ? fewest_pairs : 1,
                         .lead_in = 1,
                         .barrier_between = arguments.blocking == Blocking::with_barrier};
     if (has_baseline()) options.iterations = std::max(options.iterations, fewest_pairs);
@@ -195,25 +198,26 @@ TurnOptions Point::turn_options(size_t contestants, bool in_place) const {
     return options;
 }
 
-// The median of the rank whose median is the largest; nothing where no rank enqueues.
-static Result<std::optional<double>> slowest_enqueue(Crew &crew, const Times &times) {
+// Returns the largest of the ranks' medians, or nothing if no rank enqueues calls.
+static Result<std::optional<double>> slowest_enqueue(RankGroup &rank_group, const Times &times) {
     const double none = -1;
-    QCCL_TRY(const auto all,
-             gather(crew, times.enqueue_us.empty() ? none : statistics(times.enqueue_us).median));
+    QCCL_TRY(
+        const auto all,
+        gather(rank_group, times.enqueue_us.empty() ? none : statistics(times.enqueue_us).median));
     const double most = *std::ranges::max_element(all);
     return most == none ? std::nullopt : std::optional(most);
 }
 
-// Of each iteration the time of the rank that -a asks for.
+// Uses for each iteration the time of the rank that -a selects.
 Result<Measurement> Point::summarize(const Times &times) {
-    Crew &crew = stage_.crew;
+    RankGroup &rank_group = stage_.rank_group;
     const size_t iterations = times.us.size();
-    std::vector<double> all(iterations * crew.size()), cpu(all.size());
-    QCCL_TRY(crew.allgather(times.us.data(), all.data(), iterations * sizeof(double)));
-    QCCL_TRY(crew.allgather(times.cpu_us.data(), cpu.data(), iterations * sizeof(double)));
+    std::vector<double> all(iterations * rank_group.size()), cpu(all.size());
+    QCCL_TRY(rank_group.allgather(times.us.data(), all.data(), iterations * sizeof(double)));
+    QCCL_TRY(rank_group.allgather(times.cpu_us.data(), cpu.data(), iterations * sizeof(double)));
     const auto pick = [&](const std::vector<double> &from, size_t iteration) {
-        std::vector<double> of_ranks(crew.size());
-        for (uint32_t rank = 0; rank < crew.size(); rank++)
+        std::vector<double> of_ranks(rank_group.size());
+        for (uint32_t rank = 0; rank < rank_group.size(); rank++)
             of_ranks[rank] = from[rank * iterations + iteration];
         const Statistics ranks = statistics(of_ranks);
         switch (stage_.arguments.average) {
@@ -225,7 +229,7 @@ Result<Measurement> Point::summarize(const Times &times) {
         return ranks.max;
     };
     Measurement measurement;
-    for (uint32_t rank = 0; rank < crew.size(); rank++) {
+    for (uint32_t rank = 0; rank < rank_group.size(); rank++) {
         const auto first = all.begin() + static_cast<std::ptrdiff_t>(rank * iterations);
         measurement.ranks_us.emplace_back(first, first + static_cast<std::ptrdiff_t>(iterations));
     }
@@ -240,13 +244,13 @@ Result<Measurement> Point::summarize(const Times &times) {
         measurement.iterations_us.push_back(longest);
     }
     measurement.time_us = statistics(picked_us);
-    QCCL_TRY(measurement.enqueue_us, slowest_enqueue(crew, times));
+    QCCL_TRY(measurement.enqueue_us, slowest_enqueue(rank_group, times));
     measurement.shown_us =
         stage_.arguments.reports_cpu_time ? statistics(cpu_us).mean : measurement.time_us.mean;
     return measurement;
 }
 
-// Each number is what came to it between the two.
+// Each counter in `all` holds its increase during the call.
 static std::optional<TimeShares> time_shares(std::span<const qcclCommStats_t> all) {
     TimeShares sum;
     for (const qcclCommStats_t &rank : all) {
@@ -273,7 +277,7 @@ Result<Point::CallWork> Point::work_of(const std::function<Done()> &call) {
          {&qcclCommStats_t::wire_bytes, &qcclCommStats_t::encode_ns, &qcclCommStats_t::copy_ns,
           &qcclCommStats_t::wait_ns, &qcclCommStats_t::wire_ns, &qcclCommStats_t::network_ns})
         after.*field -= before.*field;
-    QCCL_TRY(const auto all, gather(stage_.crew, after));
+    QCCL_TRY(const auto all, gather(stage_.rank_group, after));
     CallWork work{.shares = time_shares(all)};
     for (const qcclCommStats_t &rank : all)
         work.wire_bytes = std::max(work.wire_bytes, rank.wire_bytes);
@@ -302,14 +306,14 @@ Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
         measurement.shares = work.shares;
         if (stage_.arguments.checks == 0) break;
         QCCL_TRY(const std::byte *const result, result_on_host(in_place));
-        QCCL_TRY(const Verdict verdict,
-                 check_result(stage_.crew, operation_, one.plan.codec, stage_.source, result));
-        measurement.wrong = verdict.wrong;
-        measurement.overflowed = verdict.overflowed;
-        measurement.nmse = verdict.nmse;
-        measurement.max_abs_err = verdict.max_abs_err;
-        measurement.ranks_agree = verdict.ranks_agree;
-        if (verdict.wrong > 0) break;
+        QCCL_TRY(const CheckResult found, check_result(stage_.rank_group, operation_,
+                                                       one.plan.codec, stage_.source, result));
+        measurement.wrong = found.wrong;
+        measurement.overflowed = found.overflowed;
+        measurement.nmse = found.nmse;
+        measurement.max_abs_err = found.max_abs_err;
+        measurement.ranks_agree = found.ranks_agree;
+        if (found.wrong > 0) break;
     }
     QCCL_TRY(const uint64_t lossless, lossless_wire_bytes(one.plan.algorithm));
     if (measurement.wire_bytes > 0)
@@ -319,11 +323,12 @@ Done Point::inspect(const Case &one, bool in_place, Measurement &measurement) {
 }
 
 Result<std::vector<Measurement>> Point::measure(bool in_place) {
-    std::vector<Contestant> contestants;
-    for (const auto &one : cases_) contestants.push_back(contestant(*one, in_place));
-    if (has_baseline()) contestants.push_back(baseline(in_place));
-    QCCL_TRY(const std::vector<Times> times,
-             time_in_turns(stage_.crew, contestants, turn_options(contestants.size(), in_place)));
+    std::vector<TimedCall> timed_calls;
+    for (const auto &one : cases_) timed_calls.push_back(timed_call(*one, in_place));
+    if (has_baseline()) timed_calls.push_back(baseline(in_place));
+    QCCL_TRY(
+        const std::vector<Times> times,
+        time_in_turns(stage_.rank_group, timed_calls, turn_options(timed_calls.size(), in_place)));
 
     std::vector<Measurement> measurements;
     for (const Times &one : times) {

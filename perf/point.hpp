@@ -1,8 +1,9 @@
-// One point of a sweep, on one rank: times its cases in turns, checks results and finds out what
-// travelled. Every rank runs the same.
+// One point of a sweep, on one rank: times its cases in turns, checks the results and finds out how
+// many bytes were sent. Used by run_benchmark. All ranks run the same point together, and its
+// functions block until all are done.
 #pragma once
 
-#include "perf/contest.hpp"
+#include "perf/interleaved_timing.hpp"
 #include "perf/datagen.hpp"
 #include "perf/mpi_module.hpp"
 #include "perf/perf_arguments.hpp"
@@ -16,40 +17,42 @@
 
 namespace qccl::perf {
 
-struct Stage {
-    Crew &crew;
+struct RankContext {
+    RankGroup &rank_group;
     qcclComm_t comm;
     const Source &source;
     const PerfArguments &arguments;
-    const RankDevice &device;       // this rank's
-    const MpiModule *mpi = nullptr; // the baseline, where one is asked for
+    const RankDevice &device;       // this rank's device
+    const MpiModule *mpi = nullptr; // for the baseline; null if none is requested
 };
 
-// What rank 0 does meanwhile; the functions may be called on the others too, and do nothing there.
-struct Audience {
+// Receives progress and results while a rank measures. The functions are called on all ranks; those
+// of qccl-perf's benchmark do something on rank 0 only.
+struct ProgressListener {
     std::function<void(uint64_t step, const std::string &what)> progress;
     std::function<void(const Row &row)> row;
-    std::function<void(const std::string &sentence)> note; // what is left out, and why
+    std::function<void(const std::string &sentence)> note; // says what is left out and why
 };
 
 class Point {
 public:
-    // `send` holds what a rank gives, `recv` operation.bytes(), both where the rank's device has
-    // its memory; `host`, where that is a GPU, as much as the larger one.
-    Point(const Stage &stage, const Operation &operation, std::byte *send, std::byte *recv,
+    // `send` has the size of the rank's input and `recv` operation.bytes() bytes, both in the
+    // memory of the rank's device. If the device is a GPU, `host` is host memory of the size of the
+    // larger one.
+    Point(const RankContext &stage, const Operation &operation, std::byte *send, std::byte *recv,
           std::byte *host)
         : stage_(stage), operation_(operation), send_(send), recv_(recv), host_(host) {}
 
-    // Leaves out what cannot be, with a note.
-    Done prepare(const Audience &audience);
+    // Prepares the cases. Leaves out combinations that are impossible, with a note.
+    Done prepare(const ProgressListener &listener);
     Result<std::vector<Row>> run();
 
 private:
-    // One codec with one algorithm, ready to be called.
+    // One codec with one algorithm, ready for calls.
     struct Case {
         Codec codec;
         std::string asked;    // "auto" or the algorithm's name
-        bool is_shown = true; // else it only serves as what the others are compared with
+        bool is_shown = true; // false: only measured for comparison
         CodecHandle handle;
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
         PlanInfo plan;
@@ -59,17 +62,17 @@ private:
     Result<std::vector<Measurement>> measure(bool in_place);
     Result<Measurement> summarize(const Times &times);
     Done inspect(const Case &one, bool in_place, Measurement &measurement);
-    // What one call has done, from the library's own counters.
+    // What one call has done, by the library's counters.
     struct CallWork {
-        uint64_t wire_bytes = 0; // the most that a rank has sent
+        uint64_t wire_bytes = 0; // the most that any rank has sent
         std::optional<TimeShares> shares{};
     };
     Result<CallWork> work_of(const std::function<Done()> &call);
     Result<uint64_t> lossless_wire_bytes(const std::string &algorithm);
     Row row_of(const Case &one, const Measurement &out_of_place, const Measurement &in_place) const;
 
-    Contestant contestant(const Case &one, bool in_place);
-    Contestant baseline(bool in_place);
+    TimedCall timed_call(const Case &one, bool in_place);
+    TimedCall baseline(bool in_place);
     bool has_baseline() const { return stage_.mpi && stage_.mpi->has(operation_); }
     std::string no_baseline_note() const;
     std::function<Done()> call_of(const qcclCollConfig_t *config, bool in_place);
@@ -78,10 +81,10 @@ private:
     Done take_input();
     Result<const std::byte *> result_on_host(bool in_place);
     uint64_t calls_per_refill(bool in_place) const;
-    TurnOptions turn_options(size_t contestants, bool in_place) const;
+    TurnOptions turn_options(size_t timed_calls, bool in_place) const;
     size_t element_bytes() const { return type_bytes(operation_.type); }
 
-    const Stage &stage_;
+    const RankContext &stage_;
     const Operation operation_;
     std::byte *const send_;
     std::byte *const recv_;

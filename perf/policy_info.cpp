@@ -1,3 +1,4 @@
+// Reads the rules with the library's own parsers, prints them, and makes a call policy of them.
 #include "perf/policy_info.hpp"
 
 #include "base/regular_file.hpp"

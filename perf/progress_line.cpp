@@ -1,3 +1,4 @@
+// Overwrites one line of a terminal with the progress of a run.
 #include "perf/progress_line.hpp"
 
 #include <cinttypes>

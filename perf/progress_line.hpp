@@ -1,5 +1,5 @@
-// One line on a terminal that says how far a long run has come; nothing where standard error is no
-// terminal.
+// Shows the progress of a long run in one line on standard error if that is a terminal, and nothing
+// otherwise. Used by qccl-perf. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ public:
     ProgressLine &operator=(const ProgressLine &) = delete;
 
     void show(uint64_t step, const std::string &what);
-    // To be called before anything else is printed.
+    // Call before anything else is printed.
     void clear();
 
 private:

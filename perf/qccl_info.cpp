@@ -1,4 +1,6 @@
-// qccl-info: what the library is, has and would do on this machine.
+// The program qccl-info: reports what the library is, what it finds on this machine, and what it
+// would do. This file defines the command line and selects the command; the commands are in files
+// of their own.
 #include "perf/advice_info.hpp"
 #include "perf/attach.hpp"
 #include "perf/call_options.hpp"
@@ -32,7 +34,7 @@
 using namespace qccl;
 using namespace qccl::perf;
 
-// What remains to be done when the command line has been read.
+// The work that remains after the command line has been read.
 using Task = std::function<Done()>;
 
 static void add_topic(CLI::App &app, const char *name, const char *help, Task &task,
@@ -40,7 +42,7 @@ static void add_topic(CLI::App &app, const char *name, const char *help, Task &t
     app.add_subcommand(name, help)->callback([&task, print] { task = print; });
 }
 
-// Of what cannot fail.
+// For topics that cannot fail.
 static Task always(const std::function<void()> &print) {
     return [print]() -> Done {
         print();
@@ -50,7 +52,7 @@ static Task always(const std::function<void()> &print) {
 
 static constexpr auto *options = "Options";
 
-static Take take_hosts(std::shared_ptr<const Places> &places) {
+static Take take_hosts(std::shared_ptr<const RankTopology> &places) {
     return [&places](const std::string &text) -> Done {
         QCCL_TRY(places, parse_hosts(text));
         return {};
@@ -88,7 +90,7 @@ static CLI::App &add_question(CLI::App &app, const char *name, const char *help,
     return command;
 }
 
-// The schedules of all ranks may need more memory than there is.
+// The schedules of all ranks may need more memory than is available.
 static Done answer(const Task &task) {
     try {
         return task();
@@ -209,7 +211,7 @@ static void add_advice(CLI::App &app, AdviceQuestion &advice, TensorPlanQuestion
     planned.callback([&task, &plan] { task = [&plan] { return print_tensor_plan(plan); }; });
 }
 
-// What the command line may ask, each for the command that takes it.
+// The arguments of each command.
 struct Questions {
     AttachQuestion attached;
     std::vector<std::string> logs;
@@ -238,7 +240,7 @@ static void add_commands(CLI::App &app, Questions &to, const std::vector<std::st
     add_explain(app, to.explained, task);
     add_advice(app, to.advice, to.plan, task);
     add_questions(app, to.schedule, task);
-    // So that it is refused after a topic as it is before one.
+    // Lets run() see --json after a topic and refuse it there as it does before a topic.
     for (CLI::App *const command : app.get_subcommands(nullptr)) command->fallthrough();
 }
 
@@ -286,7 +288,8 @@ static int run(const std::vector<std::string> &command_line) {
 }
 
 int main(int argc, char **argv) {
-    // Whatever it prints fits, so that the reason why it cannot be written is known at the end.
+    // The buffer holds everything that is printed, so that a write error and its reason show up at
+    // the end.
     static char room[64 << 10];
     std::setvbuf(stdout, room, _IOFBF, sizeof room);
     return end_output("qccl-info", run({argv, argv + argc}));

@@ -1,5 +1,5 @@
-// qccl-perf: measures collectives and codecs, checks results, shows what compression does. Which of
-// its parts runs is decided here, by the first argument or by the program's name.
+// The program qccl-perf: measures collectives and codecs, checks results, and shows the effect of
+// compression. This file selects the command by the first argument or by the program's name.
 #include "base/choice.hpp"
 #include "perf/calibrate_command.hpp"
 #include "perf/codec_command.hpp"

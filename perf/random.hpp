@@ -1,5 +1,5 @@
-// Numbers that look random and follow from a counter: the same everywhere, in whatever order they
-// are asked for.
+// Random-looking numbers computed from a counter: the same everywhere, in any order of use. Any
+// thread; nothing blocks.
 #pragma once
 
 #include "codec/noise.hpp"
@@ -11,7 +11,7 @@
 
 namespace qccl::perf {
 
-// Two independent values of variance 1 (Box and Muller).
+// Returns two independent Gaussian values of variance 1 (Box and Muller).
 inline std::array<float, 2> gaussian_pair(uint64_t key, uint64_t index) {
     const uint64_t bits = splitmix64(key + index);
     constexpr float unit = 0x1p-32F;

@@ -1,3 +1,4 @@
+// Opens a rank's GPU and its stream, and copies between host memory and the device.
 #include "perf/rank_device.hpp"
 
 #include "device/loader.hpp"

@@ -1,5 +1,5 @@
-// Where the buffers of one rank live: in the host's memory, or in that of a GPU, where the rank has
-// a stream of its own for all that it does. Knows no collectives.
+// Where the buffers of one rank are: in host memory, or in the memory of a GPU, where the rank has
+// its own stream for all its work. Used by qccl-perf. One thread at a time.
 #pragma once
 
 #include "device/gpu_device.hpp"
@@ -13,21 +13,23 @@ namespace qccl::perf {
 
 class RankDevice {
 public:
-    // `name` as check_device has let it pass.
+    // `name` must be one that check_device accepts.
     static Result<RankDevice> open(const std::string &name);
 
     const std::string &name() const { return name_; }
     std::string model() const; // of the GPU, or of the host's processor
     int number() const { return gpu_ ? static_cast<int>(gpu_->traits().number) : 0; }
-    const std::shared_ptr<Gpu> &gpu() const { return gpu_; } // null: the host
+    const std::shared_ptr<Gpu> &gpu() const { return gpu_; } // null: the rank is on the host
 
-    // Of the rank's calls: QCCL_STREAM_SYNC on the host, and where streams cannot wait for it.
+    // The stream for the rank's calls. QCCL_STREAM_SYNC on the host, and on GPUs whose streams
+    // cannot wait for a word of the host.
     qcclStream_t stream() const;
-    // Whether calls return before they are done: `wait` is when they are.
+    // Returns whether calls return before they are complete; wait() then waits for their
+    // completion.
     bool enqueues() const { return gpu_ && gpu_->traits().has_gates; }
     Done wait() const;
 
-    // Behind the rank's calls, and done on return.
+    // Copies after the rank's calls so far; blocks until the copy is complete.
     Done copy(void *to, const void *from, size_t bytes) const;
 
 private:

@@ -1,8 +1,8 @@
-// Starts the ranks of a run as processes or threads, or takes part in one that a launcher has
-// started, and gives each its communicator. Knows nothing of what they do.
+// Starts the ranks of a run as processes or threads, or joins a run that a launcher has started,
+// and gives each rank its communicator. Used by qccl-perf's benchmark and by calibration.
 #pragma once
 
-#include "perf/crew.hpp"
+#include "perf/rank_group.hpp"
 #include "perf/mpi_module.hpp"
 #include "perf/perf_arguments.hpp"
 
@@ -12,24 +12,24 @@
 
 namespace qccl::perf {
 
-// One run, on each of its processes.
+// The functions of one run, on each of its processes.
 struct RankWork {
     Launch launch = Launch::processes;
-    uint32_t ranks = 2; // that are started here
-    // Once the number of ranks is known, before there are communicators; `is_first` on the one
-    // process that writes. Where it fails on one process, the run ends on all.
+    uint32_t ranks = 2; // number of ranks if they are started here
+    // Called when the number of ranks is known, before communicators are created; `is_first` is
+    // true on the one process that writes results. If it fails on one process, the run ends on all.
     std::function<Done(uint32_t ranks, bool is_first)> prepare;
     std::function<qcclConfig_t(uint32_t rank)> config;
-    // A rank's part, which gives its exit status. Without MPI's ranks `mpi` is null.
-    std::function<Result<int>(Crew &crew, qcclComm_t comm, const MpiModule *mpi)> act;
-    // When the run is over, with its exit status so far, on the process that writes.
+    // The work of a rank; returns its exit status. `mpi` is null if the ranks are not MPI's.
+    std::function<Result<int>(RankGroup &rank_group, qcclComm_t comm, const MpiModule *mpi)> act;
+    // Called when the run is over, with its exit status so far, on the process that writes results.
     std::function<int(int status)> finish = [](int status) { return status; };
 };
 
-// Says on standard error what is wrong; returns the exit status.
+// Prints the error to standard error; returns the exit status.
 int complain(const Error &error);
 
-// The exit status of this process.
+// Runs the ranks and blocks until they are done; returns the exit status of this process.
 int start_ranks(const RankWork &work);
 
 } // namespace qccl::perf

@@ -1,7 +1,8 @@
+// Implements record_search.hpp: searches /proc and folders for records.
 #include "perf/record_search.hpp"
 
 #include "base/process.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/system_error.hpp"
 
 #include <algorithm>
@@ -22,16 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the system shows it.
+// The link's target in /proc.
 const std::string memory_link = std::string("/memfd:") + record_memory_name;
-// No file of records is larger.
+// Upper limit for the size of a file of records.
 constexpr uint64_t most_bytes = uint64_t{64} << 20;
 
 std::string proc_path(int64_t pid, const char *what) {
     return "/proc/" + std::to_string(pid) + "/" + what;
 }
 
-// What is no plain file could keep whoever opens it waiting.
+// Refuses everything but regular files, because opening or reading another kind of file could
+// block.
 Result<RecordSource> open_source(const fs::path &path, int flags, std::string where, int64_t pid) {
     FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags));
     struct stat found {};
@@ -44,14 +46,14 @@ Result<RecordSource> open_source(const fs::path &path, int flags, std::string wh
                         pid);
 }
 
-// By the numbers of its files, which its user may see.
+// Finds records by the process's open descriptors, which are visible to its user.
 std::vector<RecordSource> in_files(int64_t pid, std::error_code &problem) {
     std::vector<RecordSource> found;
     for (fs::directory_iterator entry(proc_path(pid, "fd"), problem), end; !problem && entry != end;
          entry.increment(problem)) {
         std::error_code gone;
         const std::string target = fs::read_symlink(entry->path(), gone).string();
-        if (gone.value() == EACCES) { // it may be listed and not looked at
+        if (gone.value() == EACCES) { // listed, but its link is not readable
             problem = gone;
             break;
         }
@@ -62,7 +64,8 @@ std::vector<RecordSource> in_files(int64_t pid, std::error_code &problem) {
     return found;
 }
 
-// By its memory, where the program has closed files that it did not know.
+// Finds records by the process's memory mappings, in case the program has closed descriptors that
+// it had not opened itself.
 std::vector<RecordSource> in_memory(int64_t pid) {
     std::vector<RecordSource> found;
     const std::unique_ptr<FILE, int (*)(FILE *)> maps(
@@ -84,7 +87,7 @@ std::vector<RecordSource> in_memory(int64_t pid) {
     return found;
 }
 
-// A job may have more ranks than a process usually has files.
+// A job may have more ranks than the usual limit of open files.
 void allow_many_files() {
     rlimit most{};
     if (getrlimit(RLIMIT_NOFILE, &most) != 0) return;
@@ -103,7 +106,7 @@ Result<std::vector<RankRecord>> RecordSource::read() const {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
             return Error::make(Code::system_error, "%s: %s", where_.c_str(), std::strerror(errno));
-        if (got == 0) break; // it has been cut short
+        if (got == 0) break; // the file has been truncated
         filled += static_cast<size_t>(got);
     }
     auto records = parse_records(std::span(bytes).first(filled));
@@ -149,7 +152,7 @@ Result<std::vector<RecordSource>> records_of_folder(const fs::path &folder) {
         auto source = open_source(path, O_NOFOLLOW, path.string(), 0);
         if (source)
             found.push_back(std::move(*source));
-        else // one that cannot be read hides no other
+        else // an unreadable file must not hide the others
             std::fprintf(stderr, "qccl-info: %s\n", source.error().text);
     }
     return found;

@@ -1,5 +1,5 @@
-// Where records of calls are: in processes and folders. Opens nothing but what calls itself one,
-// stops nobody, and copies what it finds.
+// Finds records of calls in processes and folders. Used by qccl-info attach. Opens only what is
+// named as a record, does not stop the processes, and copies the data.
 #pragma once
 
 #include "base/file_descriptor.hpp"
@@ -11,7 +11,7 @@
 
 namespace qccl::perf {
 
-// A file, or memory of a process, that can be read again and again.
+// A file, or memory of a process, that can be read repeatedly.
 class RecordSource {
 public:
     RecordSource(FileDescriptor file, uint64_t offset, uint64_t bytes, std::string where,
@@ -19,9 +19,9 @@ public:
         : file_(std::move(file)), offset_(offset), bytes_(bytes), where_(std::move(where)),
           pid_(pid) {}
 
-    // As it is at the moment.
+    // Returns the records as they are now.
     Result<std::vector<RankRecord>> read() const;
-    // The process that it was found in; 0: it lies in a folder.
+    // Returns the process in which the source was found; 0: it was found in a folder.
     int64_t pid() const { return pid_; }
 
 private:
@@ -31,10 +31,11 @@ private:
     int64_t pid_;
 };
 
-// None is no error, where that can be known.
+// Both functions return an empty list if there are no records. records_of_process fails if the
+// process does not exist, has ended or may not be inspected.
 Result<std::vector<RecordSource>> records_of_process(int64_t pid);
 Result<std::vector<RecordSource>> records_of_folder(const std::filesystem::path &folder);
-// All that are to be seen.
+// Returns the pids of all visible processes.
 std::vector<int64_t> all_processes();
 
 } // namespace qccl::perf

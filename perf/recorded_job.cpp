@@ -1,3 +1,4 @@
+// Implements recorded_job.hpp: matches the calls of all logs by session and number.
 #include "perf/recorded_job.hpp"
 
 #include <algorithm>
@@ -12,10 +13,10 @@ namespace {
 
 using CallKey = std::pair<uint64_t, uint64_t>; // session, number
 
-// A call while it is put together.
+// A call whose parts are being collected.
 struct Found {
-    const LoggedShape *shape = nullptr; // of the first log that has it
-    uint32_t first_rank = 0;            // of the communicator
+    const LoggedShape *shape = nullptr; // from the first log with this call
+    uint32_t first_rank = 0;            // that log's rank in the communicator
     std::vector<const LoggedCall *> parts;
     bool has_failed = false;
 };
@@ -113,7 +114,8 @@ private:
         return {};
     }
 
-    // Whose communicator has all of the job's ranks, they are in their order.
+    // Checks that the members of a communicator are known. The job's first communicator has all
+    // ranks in order, so missing logs do not matter there.
     Done check_members(uint32_t number) {
         std::vector<uint32_t> &members = job_.comms[number].members;
         for (uint32_t rank = 0; rank < members.size(); rank++) {
@@ -185,7 +187,7 @@ private:
         for (const LoggedCall *call : calls) {
             const LoggedComm &comm = log.comms[call->comm - 1];
             const auto at = call_of_.find({comm.session, call->number});
-            // The time of calls that are left out counts as computing.
+            // The time of calls that are left out counts as computation.
             if (at == call_of_.end()) continue;
             if (!end) begin = call->start_ns;
             const int64_t computed = end ? std::max<int64_t>(0, call->start_ns - *end) : 0;

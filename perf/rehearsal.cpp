@@ -1,3 +1,5 @@
+// Implements rehearsal.hpp: executes the schedules of all ranks chunk by chunk, with queues for the
+// messages.
 #include "perf/rehearsal.hpp"
 
 #include "codec/chunk.hpp"
@@ -20,8 +22,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// The schedules of all ranks, and of each the steps that work on each chunk, in order. Chunks have
-// nothing to do with one another.
+// The schedules of all ranks, with the steps of each rank ordered by chunk. Chunks are independent
+// of each other.
 class Script {
 public:
     static Result<Script> of(const Rehearsal &rehearsal) {
@@ -51,7 +53,7 @@ private:
     std::vector<Schedule> schedules_;
 };
 
-// One chunk on its way through all ranks.
+// Executes the steps of one chunk on all ranks.
 class ChunkRun {
 public:
     ChunkRun(const Rehearsal &rehearsal, const Source &inputs, const Script &script, uint32_t chunk,
@@ -61,7 +63,7 @@ public:
           inner_layout_(payload_layout(rehearsal.inner_codec, rehearsal.type, range.count)),
           memory_(rehearsal.ranks) {}
 
-    // What rank 0 is left with.
+    // Returns the result of rank 0.
     Result<Bytes> run() {
         std::vector<size_t> done(rehearsal_.ranks);
         for (bool moves = true; moves;) {

@@ -1,14 +1,14 @@
-// Does an all-reduce of all ranks in one thread, step by step as their schedules have it, with the
-// library's kernels on data at hand: what a codec would make of them over any number of hosts,
-// without hosts. qccl-info advise measures errors by it. Blocks for as long as it computes; any
-// thread.
+// Executes an all-reduce of all ranks in one thread, step by step as in the ranks' schedules, with
+// the library's kernels on given data. This shows the effect of a codec on any number of hosts
+// without using hosts. qccl-info advise measures errors with it. Any thread; a call blocks while it
+// computes.
 #pragma once
 
 #include "base/result.hpp"
 #include "codec/codec.hpp"
 #include "coll/algorithm.hpp"
 #include "perf/datagen.hpp"
-#include "schedule/places.hpp"
+#include "schedule/rank_topology.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,15 +23,16 @@ struct Rehearsal {
     DataType type = DataType::float32;
     uint64_t count = 0;
     uint32_t ranks = 1;
-    const Places *places = nullptr; // held by the caller; null: all are on one host
+    const RankTopology *places = nullptr; // owned by the caller; null: all are on one host
 };
 
-// The sum that every rank is left with, to the bit as in the first call of a communicator. An error
-// (invalid_argument) says why there is no such schedule.
+// Returns the sum that every rank gets, bit for bit as in the first call of a communicator. Fails
+// with invalid_argument if there is no such schedule.
 Result<std::vector<std::byte>> rehearse(const Rehearsal &rehearsal, const Source &inputs);
 
-// The NMSE of that sum: its squared error over the squared exact sum, which is made in fp64.
-// Nothing where the exact sum is zero everywhere, or either is not finite.
+// Returns the NMSE of that sum: its squared error divided by the squared exact sum, which is
+// computed in fp64. Returns nothing if the exact sum is zero everywhere or one of the sums is not
+// finite.
 Result<std::optional<double>> rehearsed_nmse(const Rehearsal &rehearsal, const Source &inputs);
 
 } // namespace qccl::perf

@@ -1,3 +1,5 @@
+// Implements replay.hpp: advances the ranks from call to call and completes a call when all its
+// ranks have arrived.
 #include "perf/replay.hpp"
 
 #include <algorithm>
@@ -41,26 +43,27 @@ private:
         std::deque<RecordedJob::Part> left{};
         double now_ns = 0, in_calls_ns = 0;
     };
-    struct Arrival {
+    struct RankArrival {
         uint32_t log = 0;
         double ns = 0;
-        bool is_early = false; // the rank still waits in another call
+        bool is_early = false; // the rank is still waiting in another call
     };
 
-    // The rank computes, and comes to its next call.
+    // Lets the rank compute and arrive at its next call.
     void arrive(uint32_t log) {
         Rank &rank = ranks_[log];
         if (rank.left.empty()) return;
         const RecordedJob::Part part = rank.left.front();
         rank.left.pop_front();
         rank.now_ns += static_cast<double>(part.computed_ns);
-        std::vector<Arrival> &arrived = waiting_[part.call];
+        std::vector<RankArrival> &arrived = waiting_[part.call];
         arrived.push_back({log, rank.now_ns});
         if (arrived.size() == job_.calls[part.call].ranks) ready_.push_back(part.call);
     }
 
-    // Ranks may have made calls on two communicators in another order: a rank that waits for one of
-    // them has the other one behind it. True: a call is ready now.
+    // Ranks may have made calls on two communicators in different orders, so that each waits in a
+    // call that the other has still ahead. This function lets ranks arrive early at such a call.
+    // Returns true if a call is now ready.
     bool separate() {
         for (uint32_t call = 0; call < waiting_.size(); call++) {
             if (waiting_[call].empty()) continue;
@@ -88,16 +91,16 @@ private:
         const CallTimes &times = times_[job_.calls[call].shape];
         const RecordedComm &comm = job_.comms[shape.comm];
         const bool has_root = shape.shape.collective == Collective::broadcast;
-        const std::vector<Arrival> arrivals = std::move(waiting_[call]);
+        const std::vector<RankArrival> arrivals = std::move(waiting_[call]);
         waiting_[call].clear();
         double latest = -std::numeric_limits<double>::infinity(), of_root = latest;
-        for (const Arrival &arrival : arrivals) {
+        for (const RankArrival &arrival : arrivals) {
             latest = std::max(latest, arrival.ns);
             if (has_root && rank_in(comm, arrival.log) == shape.shape.root) of_root = arrival.ns;
         }
         // A root without a log is never late.
         if (of_root < 0) of_root = latest;
-        for (const Arrival &arrival : arrivals) {
+        for (const RankArrival &arrival : arrivals) {
             const uint32_t rank = rank_in(comm, arrival.log);
             Rank &own = ranks_[arrival.log];
             const double end =
@@ -105,14 +108,14 @@ private:
             own.in_calls_ns += end - arrival.ns;
             own.now_ns = std::max(own.now_ns, end);
         }
-        for (const Arrival &arrival : arrivals)
+        for (const RankArrival &arrival : arrivals)
             if (!arrival.is_early) arrive(arrival.log);
     }
 
     const RecordedJob &job_;
     const std::span<const CallTimes> times_;
     std::vector<Rank> ranks_;
-    std::vector<std::vector<Arrival>> waiting_; // by call
+    std::vector<std::vector<RankArrival>> waiting_; // by call
     std::deque<uint32_t> ready_;
 };
 

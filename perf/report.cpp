@@ -1,3 +1,4 @@
+// Implements report.hpp: the columns of the table and their formats.
 #include "perf/report.hpp"
 
 #include "perf/number_text.hpp"
@@ -68,8 +69,8 @@ void Report::print_header(const std::vector<RankInfo> &ranks) const {
 }
 
 static constexpr const char *our_columns = "  %-*s  %-8s  %12s  %6s  %9s  %9s  %5s  %9s  %9s  %7s";
-static constexpr const char *baseline_columns = "  %8s  %8s"; // where there is one
-static constexpr const char *enqueue_column = "  %8s";        // where there are GPUs
+static constexpr const char *baseline_columns = "  %8s  %8s"; // only with a baseline
+static constexpr const char *enqueue_column = "  %8s";        // only with GPUs
 
 void Report::print_columns() const {
     const bool iterations = arguments_.reports_iterations;
@@ -187,7 +188,7 @@ double Report::average_busbw() const {
 }
 
 bool Report::is_too_slow() const {
-    static constexpr double tolerance = 0.9; // as nccl-tests has it
+    static constexpr double tolerance = 0.9; // the tolerance of nccl-tests
     return arguments_.least_busbw && average_busbw() < tolerance * *arguments_.least_busbw;
 }
 

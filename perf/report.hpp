@@ -1,5 +1,6 @@
-// The table that people and their scripts read: nccl-tests' header, columns and footer, field for
-// field; ours come after them.
+// Prints the table of qccl-perf for people and scripts: the header, columns and footer of
+// nccl-tests, field for field, followed by additional columns. Used on rank 0 and by simulations.
+// One thread at a time.
 #pragma once
 
 #include "perf/perf_arguments.hpp"
@@ -11,12 +12,12 @@
 
 namespace qccl::perf {
 
-// What a rank says about itself.
+// A rank's description of itself.
 struct RankInfo {
     int32_t rank = 0;
     int32_t process = 0;
     char host[64] = {};
-    int32_t device = 0; // its number among those of its kind
+    int32_t device = 0; // its number among the devices of its kind
     char device_name[32] = {};
     char model[96] = {};
 };
@@ -28,12 +29,12 @@ public:
     void print_header(const std::vector<RankInfo> &ranks) const;
     void print_columns() const; // the last lines of the header
     void print_row(const Row &row);
-    // memory_bytes: the most that rank 0 held; shown if it was asked for.
+    // memory_bytes: the largest memory use of rank 0; printed if requested.
     void print_footer(uint64_t memory_bytes) const;
 
     uint64_t rows_wrong() const { return rows_wrong_; }
     double average_busbw() const;
-    // Whether that is below what the user asks for (NCCL_TESTS_MIN_BW).
+    // Returns whether the average is below the user's limit (NCCL_TESTS_MIN_BW).
     bool is_too_slow() const;
 
 private:
@@ -48,7 +49,7 @@ private:
     double busbw_sum_ = 0;
 };
 
-// Local time as nccl-tests writes it.
+// Returns the local time in the format of nccl-tests.
 std::string timestamp();
 
 } // namespace qccl::perf

@@ -1,5 +1,5 @@
-// What was found out about one case: one collective of one size with one codec and algorithm. Plain
-// data; those who print it know its meaning.
+// The results for one case: one collective of one size with one codec and algorithm. Plain data
+// that Point fills in and the reports print.
 #pragma once
 
 #include "codec/codec.hpp"
@@ -14,45 +14,48 @@
 
 namespace qccl::perf {
 
-// Of the time of a call, as the library's own counters have it, on average over the ranks.
+// The shares of a call's time by the library's own counters, averaged over the ranks.
 struct TimeShares {
     double encode = 0;
     double copy = 0;    // decode, reduce and copy
-    double network = 0; // over sockets the system's TCP
-    double wait = 0;    // and handing over
+    double network = 0; // over sockets: time in the system's TCP
+    double wait = 0;    // waiting and handing over
 };
 
 struct Measurement {
-    bool is_known = true;                      // false: there is none, and columns have a dash
-    std::vector<double> iterations_us;         // of the rank that took longest in each
-    std::vector<std::vector<double>> ranks_us; // the same of every rank
-    Statistics time_us; // of the rank that is asked for (usually the slowest)
-    // Of a call, the median: until it returned, which it does before it is done on a GPU's stream.
+    bool is_known = true;                      // false: not measured; its columns show a dash
+    std::vector<double> iterations_us;         // of the slowest rank in each iteration
+    std::vector<std::vector<double>> ranks_us; // the same for every rank
+    Statistics time_us; // of the rank that -a selects (by default the slowest)
+    // Median time until a call returned. On a GPU's stream a call returns before it is complete.
     std::optional<double> enqueue_us;
-    // Of one of the calls in a row, by the mean of the rank that needed longest: what a program
-    // gets that makes them so. A root that waits for nobody runs ahead, which distorts medians.
+    // Time of one call in a sequence of calls, by the mean of the slowest rank: what a program gets
+    // that makes such calls in a row. A root that does not wait for the other ranks runs ahead,
+    // which distorts medians.
     double sustained_us = 0;
-    double shown_us = 0;           // the mean, or CPU time where that is asked for
+    double shown_us = 0;           // the mean, or CPU time if requested
     std::optional<uint64_t> wrong; // nothing: not checked
-    uint64_t overflowed = 0;       // results that may be beyond what the type holds
+    uint64_t overflowed = 0;       // results that may exceed the range of the type
     std::optional<double> nmse;
     std::optional<double> max_abs_err;
     std::optional<bool> ranks_agree;
-    uint64_t wire_bytes = 0;          // the most that a rank sends in one call
-    std::optional<TimeShares> shares; // of one call; nothing: it is too small to be timed
+    uint64_t wire_bytes = 0;          // the most that any rank sends in one call
+    std::optional<TimeShares> shares; // of one call; nothing: the call is too small to be timed
     std::optional<double>
-        ratio; // of a lossless call on the same schedule to this one, in wire bytes
+        ratio; // wire bytes of a lossless call on the same schedule, divided by those of this call
     std::optional<double> speedup;     // over the lossless case of this run
-    std::optional<double> baseline_us; // the median
+    std::optional<double> baseline_us; // the baseline's median
 };
 
-// Of the iterations behind the first few, which caches and links may have slowed down.
+// Statistics of the iterations after the first `skipped` ones, which cold caches and links may have
+// slowed down.
 inline Statistics iteration_statistics(const Measurement &measurement, size_t skipped) {
     const std::span<const double> all = measurement.iterations_us;
     return statistics(all.subspan(std::min(skipped, all.size())));
 }
 
-// Whether values were to travel with a codec and have not, for their number alone.
+// Returns whether a codec was requested by name but was not used, only because of the number of
+// values.
 inline bool is_unpaid(const Codec &asked, const Codec &used) {
     return !asked.is_lossless() && !asked.is_auto() && !asked.min_bytes && used.is_lossless();
 }
@@ -63,18 +66,18 @@ inline std::string unpaid_note(const Codec &codec) {
 
 struct Row {
     Operation operation;
-    Codec codec;      // as it was asked for
-    Codec used_codec; // that values travelled with
+    Codec codec;      // as requested
+    Codec used_codec; // used for the values
 
-    // As for algorithms, the one that ran where it was left to the library, or to rules.
+    // Like `algorithm`, shows what was used if the choice was left to the library or to rules.
     const Codec &shown_codec() const {
         return codec.is_auto() || codec.is_lossless() ? used_codec : codec;
     }
 
-    std::string algorithm; // that ran, where "auto" was asked for too
+    std::string algorithm; // the one that ran, also if "auto" was requested
     std::string transport;
     std::vector<std::string> devices; // one for each rank
-    std::string baseline;             // its name; empty without one
+    std::string baseline;             // its name; empty: no baseline
     std::optional<double> nmse_predicted;
     Measurement out_of_place;
     Measurement in_place;

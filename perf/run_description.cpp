@@ -1,3 +1,4 @@
+// Collects the host, the date and the settings of a run.
 #include "perf/run_description.hpp"
 
 #include "base/settings.hpp"

@@ -1,4 +1,4 @@
-// What the tools' JSON says of the run that it comes from.
+// Describes a run in the JSON output of the tools. Used by qccl-perf and qccl-info. Any thread.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace qccl::perf {
 
-// The time now and here, in a format of strftime.
+// Returns the current local time in a format of strftime.
 std::string local_time(const char *format);
 
-// An object of version, command_line, host, date (ISO 8601, local, with the distance from UTC) and
-// settings: of each its value and by whom it is set, as qccl-info settings lists them, or null
-// where the environment holds one that is refused.
+// Returns an object of version, command_line, host, date (ISO 8601, local time with the offset from
+// UTC) and settings. `settings` lists the value and origin of each setting like qccl-info settings,
+// or is null if the environment holds an invalid one.
 nlohmann::ordered_json describe_run(const std::vector<std::string> &command_line);
 
 } // namespace qccl::perf

@@ -1,3 +1,4 @@
+// Implements qccl-info schedule and verify: emits or reads schedules, prints one or proves all.
 #include "perf/schedule_info.hpp"
 
 #include "coll/algorithm.hpp"
@@ -49,7 +50,8 @@ Done print_schedule(const ScheduleQuestion &question) {
     return {};
 }
 
-// That every rank has one section, and that all are of one job. They are sorted by rank.
+// Checks that every rank has exactly one section and that all sections belong to one job. The
+// sections are sorted by rank.
 static Done check_sections(const std::vector<Section> &sections, const std::string &called) {
     const Team &first = sections[0].team;
     const auto count = static_cast<uint32_t>(sections.size());
@@ -74,7 +76,7 @@ static Done check_sections(const std::vector<Section> &sections, const std::stri
     return {};
 }
 
-// One section for each rank, in whatever order.
+// Reads one section for each rank, in any order, and sorts them by rank.
 static Result<std::vector<Section>> read_sections(const ScheduleQuestion &question) {
     const std::string called = question.file == "-" ? "standard input" : question.file;
     QCCL_TRY(const std::string text, read_text(question.file, called));
@@ -95,7 +97,8 @@ static Result<std::vector<Section>> read_sections(const ScheduleQuestion &questi
     return sections;
 }
 
-// The theorem's ranks, root and schedules, of the file or of the algorithm.
+// Returns the schedules of the file or of the algorithm. With a file, also sets the theorem's ranks
+// and root.
 static Result<ScheduleOf> find_schedules(const ScheduleQuestion &question, Theorem &theorem) {
     if (question.file.empty())
         return ScheduleOf([&question](uint32_t rank) { return schedule_of(question, rank); });

@@ -1,5 +1,5 @@
-// What qccl-info says about schedules: prints and proves them.
-// Pure but for the files and the output.
+// qccl-info schedule and verify: prints a rank's schedule and proves the schedules of all ranks.
+// Used by qccl-info. Blocks while it computes.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,25 +17,25 @@ namespace qccl::perf {
 struct ScheduleQuestion {
     Collective collective = Collective::all_reduce;
     Algorithm algorithm;
-    uint32_t ranks = 0; // 0: as many as the file has sections
+    uint32_t ranks = 0; // 0: the number of sections in the file
     uint32_t rank = 0;
     uint32_t root = 0;
-    std::optional<Codec> codec;         // nothing: the author's schedule, no codec placed
-    bool has_synchronous_sends = false; // verify: a send is done when its receive is posted
+    std::optional<Codec> codec;         // nothing: the schedule without a codec
+    bool has_synchronous_sends = false; // verify: a send completes only when its receive is posted
     std::string file;                   // "-": standard input; empty: the algorithm's own schedules
-    // Where the ranks are; null: on one host.
-    std::shared_ptr<const Places> places = nullptr;
+    // Where the ranks are; null: all are on one host.
+    std::shared_ptr<const RankTopology> places = nullptr;
 
     Team team(uint32_t of) const {
         return {.size = ranks, .rank = of, .root = root, .places = places.get()};
     }
 };
 
-// Whether its parts go together, which each of the answers takes for granted.
+// Checks that the options fit together. The functions below require this.
 Done check_question(const ScheduleQuestion &question);
 
 Done print_schedule(const ScheduleQuestion &question);
-// An error names the first wrong step.
+// The error names the first wrong step.
 Done print_proof(const ScheduleQuestion &question);
 
 } // namespace qccl::perf

@@ -1,3 +1,4 @@
+// Wrappers of the C API: error texts, codecs, buffers, registrations and calls.
 #include "perf/session.hpp"
 
 #include <sys/mman.h>
@@ -21,7 +22,7 @@ Result<Buffer> Buffer::create(const RankDevice &device, Buffers kind, size_t byt
     const size_t whole = bytes + offset + 1; // never empty
     void *memory = nullptr;
     if (const auto &gpu = device.gpu()) {
-        // To give back other memory waits for all that the GPU does, also for other ranks.
+        // Freeing other GPU memory waits for all work of the GPU, including that of other ranks.
         QCCL_TRY(memory, gpu->allocate_private(whole));
     } else if (kind == Buffers::shareable) {
         QCCL_TRY(explained(qcclMemAlloc(&memory, whole), "qcclMemAlloc"));

@@ -1,5 +1,6 @@
-// What one rank holds of QCCL while it measures: communicator, codecs, buffers. The C API with
-// destructors and sentences; adds nothing to it.
+// The QCCL objects of one rank in a measurement: communicator, codecs, buffers. Wraps the C API
+// with destructors and Result, and adds nothing to it. Used by qccl-perf. The functions block as
+// the C API does.
 #pragma once
 
 #include "base/result.hpp"
@@ -16,7 +17,8 @@
 
 namespace qccl::perf {
 
-// The error of a call of the C API, with the library's sentence.
+// Returns success, or an error with the code of `result`, the name of the call and the library's
+// message.
 Done explained(qcclResult_t result, const char *call, qcclComm_t comm = nullptr);
 
 struct CommDestroy {
@@ -31,7 +33,7 @@ using CodecHandle = std::unique_ptr<qcclCodec, CodecDestroy>;
 
 Result<CodecHandle> create_codec(const Codec &codec);
 
-// Page-aligned memory of the host, or memory of the rank's GPU, moved off its alignment by `offset`
+// Page-aligned host memory, or memory of the rank's GPU, shifted from its alignment by `offset`
 // bytes.
 class Buffer {
 public:
@@ -49,13 +51,13 @@ private:
         : gpu_(std::move(gpu)), kind_(kind), memory_(memory), bytes_(bytes), offset_(offset) {}
 
     std::shared_ptr<Gpu> gpu_;
-    Buffers kind_; // on the host
+    Buffers kind_; // for host memory
     void *memory_;
     size_t bytes_;
     size_t offset_;
 };
 
-// A buffer's registration with a communicator, which outlives it.
+// A buffer's registration with a communicator. The communicator must outlive it.
 class Registered {
 public:
     static Result<Registered> create(qcclComm_t comm, const Buffer &buffer);
@@ -71,10 +73,10 @@ private:
     void *handle_;
 };
 
-// config may be null, as in the C API.
+// `config` may be null, as in the C API.
 Done call_collective(qcclComm_t comm, const Operation &operation, const void *send, void *recv,
                      qcclStream_t stream, const qcclCollConfig_t *config);
-// When what the rank has enqueued is done: how it went.
+// Waits for the calls that the rank has enqueued and returns their result.
 Done finish_calls(const RankDevice &device, qcclComm_t comm);
 
 } // namespace qccl::perf

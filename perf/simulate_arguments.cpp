@@ -1,3 +1,5 @@
+// Implements simulate_arguments.hpp: the options of qccl-perf simulate and the checks of their
+// combinations.
 #include "perf/simulate_arguments.hpp"
 
 #include "base/choice.hpp"

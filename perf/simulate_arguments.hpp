@@ -1,5 +1,5 @@
 // The command line of qccl-perf simulate: which calls, on which machine, and where the results go.
-// Starts nothing.
+// Used by simulate_command.cpp. Starts nothing.
 #pragma once
 
 #include "perf/machine_options.hpp"
@@ -14,11 +14,12 @@ namespace qccl::perf {
 struct SimulateArguments {
     PerfArguments calls; // sizes, types, codecs, algorithms, ranks
     Machine machine;
-    bool names_codecs = false;            // else calls without a codec have the environment's
+    bool names_codecs = false; // false: calls without a codec use that of the environment
     std::string perfetto_file, goal_file; // empty: none
 };
 
-// `words` are those behind "simulate".
+// `words` are those after "simulate". Returns the arguments, or the text and exit status to end
+// with.
 std::variant<SimulateArguments, Answer> parse_simulate_arguments(std::vector<std::string> words);
 
 } // namespace qccl::perf

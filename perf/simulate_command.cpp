@@ -1,3 +1,4 @@
+// Implements qccl-perf simulate: simulates each case of the sweep and prints it like a measurement.
 #include "perf/simulate_command.hpp"
 
 #include "perf/benchmark.hpp"
@@ -26,7 +27,7 @@ namespace qccl::perf {
 
 using Json = nlohmann::ordered_json;
 
-// A call that has been simulated.
+// A call and its simulation.
 struct SimulatedCase {
     SimulatedJob::PlannedCall planned;
     Simulation simulation;
@@ -82,7 +83,7 @@ private:
 
     Done run_point(const Operation &operation) {
         for (const std::string &asked : calls_.algorithms) {
-            std::optional<SimulatedCase> lossless; // where there is something to compare with it
+            std::optional<SimulatedCase> lossless; // for comparison, once a codec needs it
             for (const Codec &codec : calls_.codecs) {
                 QCCL_TRY(const SimulatedCase done, run_case(operation, codec, asked));
                 if (!codec.is_lossless() && calls_.has_lossless_beside && !lossless) {
@@ -120,7 +121,7 @@ private:
         return job_->run(planned, options);
     }
 
-    // Of one call, which no other precedes.
+    // Traces a single call that no other call precedes.
     Done write_trace(const SimulatedJob::PlannedCall &planned) const {
         constexpr uint32_t most_ranks_shown = 256;
         SimulationOptions options;
@@ -211,7 +212,7 @@ private:
     std::optional<SimulatedJob> job_;
     std::optional<JsonFile> json_;
     std::set<std::string> notes_;
-    bool has_files_ = false; // the first call is the one that is asked for
+    bool has_files_ = false; // the trace and the GOAL file take the first call
     uint64_t cases_ = 0, percent_ = 0;
 };
 

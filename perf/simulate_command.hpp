@@ -1,4 +1,4 @@
-// qccl-perf simulate: the table of a measurement, of ranks and machines that need not be there.
+// qccl-perf simulate: prints the table of a measurement for ranks and machines that need not exist.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace qccl::perf {
 
-// `words` are those behind "simulate"; `command_line` is all of it, to be recorded. Returns the
-// exit status.
+// `words` are those after "simulate"; `command_line` is the whole command line, for the results.
+// Blocks while it simulates. Returns the exit status.
 int run_simulate_command(const std::vector<std::string> &words,
                          const std::vector<std::string> &command_line);
 

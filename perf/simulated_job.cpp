@@ -1,3 +1,4 @@
+// Implements simulated_job.hpp: planning by the settings, and simulation with corrections.
 #include "perf/simulated_job.hpp"
 
 #include "perf/policy_info.hpp"
@@ -23,10 +24,10 @@ SimulatedHost SimulatedJob::host() const {
 Result<SimulatedJob> SimulatedJob::create(const Machine &machine, const std::string &communicator) {
     SimulatedJob job;
     job.machine_ = std::make_shared<const Machine>(machine);
-    job.tables_ = tables_of(machine);
+    job.inputs_ = inputs_of(machine);
     QCCL_TRY(job.policy_,
              policy_here(machine.settings, machine.ranks, nodes_of(machine), communicator));
-    job.rates_ = tiered_rates(job.tables_.speeds, job.host());
+    job.rates_ = tiered_rates(job.inputs_.speeds, job.host());
     job.rates_.cores = machine.cores.value_or(0);
     job.rates_.rack_rate = static_cast<double>(machine.settings.rack_rate.value_or(0)) / 1e9;
     job.rates_.hosts_share_cores = machine.hosts_share_cores;
@@ -45,7 +46,7 @@ Result<SimulatedJob::PlannedCall> SimulatedJob::plan(const Operation &operation,
              policy_.choose(codec, algorithm,
                             policy_.traits(operation.collective, operation.type, operation.op,
                                            operation.count)));
-    const Tables tables = tables_of(*machine_, choice.pieces);
+    const PlannerInputs inputs = inputs_of(*machine_, choice.pieces);
     Problem problem{.collective = operation.collective,
                     .count = operation.count,
                     .ranks = operation.ranks,
@@ -54,13 +55,13 @@ Result<SimulatedJob::PlannedCall> SimulatedJob::plan(const Operation &operation,
                     .codec = choice.codec,
                     .places = machine_->places.get()};
     PlannedCall planned;
-    QCCL_TRY(planned.plan, choose(problem, tables, choice.algorithm));
+    QCCL_TRY(planned.plan, choose(problem, inputs, choice.algorithm));
     problem.codec = planned.plan.codec;
-    problem.places = planned_places(problem.places, tables);
-    const Speeds &speeds = tables_.speeds; // reproducible tables say nothing of the machine
+    problem.places = planned_places(problem.places, inputs);
+    const CostModel &speeds = inputs_.speeds; // inputs.speeds may be machine-independent
     planned.call = {.problem = problem,
                     .algorithm = planned.plan.algorithm,
-                    .limits = tables.limits,
+                    .limits = inputs.limits,
                     .speeds = compute_speeds(speeds, problem, planned.plan.inner_codec, host()),
                     .eager = {speeds.eager_bytes, speeds.eager_exchanges}};
     planned.reasons = choice.reasons;
@@ -79,7 +80,7 @@ static void multiply(Simulation &simulation, double factor) {
 Result<Simulation> SimulatedJob::run(const PlannedCall &planned, SimulationOptions options) const {
     QCCL_TRY(Simulation simulation, run_uncorrected(planned, options));
     const Problem &problem = planned.call.problem;
-    // A communicator of some of a job's ranks is another job.
+    // A communicator of only some of the job's ranks is another job.
     if (machine_->simulated && machine_->simulated->shape == shape_of(*machine_))
         multiply(simulation, machine_->simulated->of({.collective = problem.collective,
                                                       .algorithm = planned.call.algorithm,
@@ -100,7 +101,7 @@ Result<Simulation> SimulatedJob::run_uncorrected(const PlannedCall &planned,
         constexpr double hardly_any = 0.2;
         SimulatedCall lossless = planned.call;
         lossless.problem.codec = {};
-        lossless.speeds = compute_speeds(tables_.speeds, lossless.problem, {}, host());
+        lossless.speeds = compute_speeds(inputs_.speeds, lossless.problem, {}, host());
         QCCL_TRY(
             const Simulation before,
             simulate(lossless, *fabric_, {.calls = options.calls, .lead_in = options.lead_in}));

@@ -1,3 +1,4 @@
+// Implements speed_fit.hpp: coordinate descent over the figures, from several start values.
 #include "perf/speed_fit.hpp"
 
 #include <algorithm>
@@ -10,10 +11,10 @@ namespace qccl::perf {
 
 namespace {
 
-// Each probe counts by the logarithm of predicted over measured time, so that a call of a
-// microsecond counts as much as one of a second; squared up to a factor of 1.5, beyond it linear,
-// since one call that something held up shall not bend all figures.
-double loss_of(const Probe &probe, const Speeds &speeds) {
+// The loss of a probe depends on the logarithm of predicted over measured time, so that a call of a
+// microsecond counts as much as a call of a second. It is squared up to a factor of 1.5 and linear
+// beyond, so that a single delayed call does not distort all figures.
+double loss_of(const Probe &probe, const CostModel &speeds) {
     constexpr double usual = 0.4; // about the logarithm of 1.5
     const double error = std::abs(std::log(probe.predicted_ns(speeds) / probe.measured_ns));
     return error < usual ? error * error : usual * (2 * error - usual);
@@ -21,11 +22,11 @@ double loss_of(const Probe &probe, const Speeds &speeds) {
 
 class Descent {
 public:
-    Descent(std::span<const Probe> probes, const Speeds &start, std::span<const size_t> figures)
+    Descent(std::span<const Probe> probes, const CostModel &start, std::span<const size_t> figures)
         : probes_(probes), start_(start), speeds_(start), figures_(figures), loss_(loss(start)) {}
 
-    // One figure after the other is multiplied and divided by ever smaller factors, as long as that
-    // helps.
+    // Multiplies and divides one figure after the other by ever smaller factors, as long as that
+    // reduces the loss.
     void run() {
         constexpr std::array factors = {4.0, 2.0, 1.4, 1.15, 1.05, 1.02};
         constexpr int most_rounds = 60;
@@ -34,16 +35,17 @@ public:
     }
 
     double loss() const { return loss_; }
-    const Speeds &speeds() const { return speeds_; }
+    const CostModel &speeds() const { return speeds_; }
 
 private:
-    // Probes that hardly depend on a figure shall not carry it far away: a factor of e from the
-    // start counts as much as an error of 7 % in one probe.
-    double loss(Speeds speeds) const {
+    // Adds a penalty for the distance from the start, so that figures on which the probes hardly
+    // depend stay near it. A factor of e from the start counts as much as an error of 7 % in one
+    // probe.
+    double loss(CostModel speeds) const {
         constexpr double weight = 0.005;
         double sum = 0;
         for (const Probe &probe : probes_) sum += loss_of(probe, speeds);
-        Speeds start = start_;
+        CostModel start = start_;
         for (const size_t figure : figures_) {
             const double now = of(figure, speeds), before = of(figure, start);
             if (now <= 0 || before <= 0) continue;
@@ -62,7 +64,7 @@ private:
 
     bool improve(size_t figure, double factor) {
         const CalibratedFigure &row = calibrated_figures()[figure];
-        Speeds tried = speeds_;
+        CostModel tried = speeds_;
         double &value = row.of(tried);
         value = std::clamp(value * factor, row.least, row.most);
         const double loss_then = loss(tried);
@@ -72,21 +74,21 @@ private:
         return true;
     }
 
-    static double of(size_t figure, Speeds &speeds) {
+    static double of(size_t figure, CostModel &speeds) {
         return calibrated_figures()[figure].of(speeds);
     }
 
     const std::span<const Probe> probes_;
-    const Speeds start_;
-    Speeds speeds_;
+    const CostModel start_;
+    CostModel speeds_;
     const std::span<const size_t> figures_;
     double loss_;
 };
 
-// Whether any probe depends on it.
-bool counts(size_t figure, std::span<const Probe> probes, const Speeds &speeds) {
+// Returns whether any probe depends on the figure.
+bool counts(size_t figure, std::span<const Probe> probes, const CostModel &speeds) {
     const CalibratedFigure &row = calibrated_figures()[figure];
-    Speeds other = speeds;
+    CostModel other = speeds;
     double &value = row.of(other);
     value = std::min(2 * value + (row.most < 1 ? 0 : 1), row.most);
     return std::ranges::any_of(probes, [&](const Probe &probe) {
@@ -103,18 +105,18 @@ double rounded(double figure) {
 }
 
 Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
-                       const Tables &tables, StepCounts &counts) {
-    QCCL_TRY(const Plan plan, choose(problem, tables, algorithm, &counts));
+                       const PlannerInputs &inputs, StepCountCache &counts) {
+    QCCL_TRY(const Plan plan, choose(problem, inputs, algorithm, &counts));
     Probe probe{.problem = problem, .algorithm = algorithm, .measured_ns = measured_ns};
     probe.problem.codec = plan.codec;
-    QCCL_TRY(probe.tally, counted(algorithm, problem, counts));
+    QCCL_TRY(probe.step_counts, counted(algorithm, problem, counts));
     probe.geometry = plan.geometry;
     return probe;
 }
 
-// What a line lets pass at once is nothing or a lot, and no small step leads from the one to the
-// other: each of some sizes is tried by itself.
-SpeedFit fit_speeds(std::span<const Probe> probes, const Speeds &start,
+// The burst size of a link is either nothing or large, and no small step leads from one to the
+// other. So the descent starts from each of several burst sizes.
+SpeedFit fit_speeds(std::span<const Probe> probes, const CostModel &start,
                     std::span<const size_t> figures) {
     constexpr std::array bursts = {0.0, 65536.0, 262144.0, 1048576.0, 4194304.0};
     const auto rows = calibrated_figures();
@@ -123,7 +125,7 @@ SpeedFit fit_speeds(std::span<const Probe> probes, const Speeds &start,
     std::optional<Descent> best;
     for (const double burst : bursts) {
         if (!fits_burst && burst != 0) break;
-        Speeds begin = start;
+        CostModel begin = start;
         if (fits_burst) begin.far_burst_bytes = burst;
         Descent descent(probes, begin, figures);
         descent.run();

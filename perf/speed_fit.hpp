@@ -1,5 +1,5 @@
-// Finds the speeds of a machine by which the planner's cost model predicts what has been measured
-// there. Pure arithmetic; any thread.
+// Finds the speeds of a machine with which the planner's cost model predicts what was measured
+// there. Used by calibration. Any thread; a call blocks while it computes.
 #pragma once
 
 #include "base/result.hpp"
@@ -12,38 +12,37 @@
 
 namespace qccl::perf {
 
-// A call of known time.
+// A call with a measured time.
 struct Probe {
     Problem problem;
     Algorithm algorithm;
     double measured_ns = 0;
-    Tally tally = {};
+    StepCounts step_counts = {};
     Geometry geometry = {};
 
-    double predicted_ns(const Speeds &speeds) const {
-        return cost(algorithm, problem, tally, geometry, speeds).time_ns;
+    double predicted_ns(const CostModel &speeds) const {
+        return cost(algorithm, problem, step_counts, geometry, speeds).time_ns;
     }
 };
-// Cut as `tables` say; `counts` are those of all probes between these ranks. An error means that
-// the algorithm cannot run there.
+// Makes a probe of a measured call, cut as `inputs` say. `counts` is shared by all probes between
+// these ranks. Fails if the algorithm cannot run there.
 Result<Probe> probe_of(const Problem &problem, const Algorithm &algorithm, double measured_ns,
-                       const Tables &tables, StepCounts &counts);
+                       const PlannerInputs &inputs, StepCountCache &counts);
 
 struct SpeedFit {
-    Calibration figures; // those that were asked for
-    Speeds speeds;       // with them
-    double within = 0;   // what part of the probes is predicted within a fifth of its time
+    Calibration figures; // the fitted figures
+    CostModel speeds;    // the start speeds with these figures
+    double within = 0;   // fraction of the probes whose time is predicted within a fifth
 };
 
-// `figures`: numbers of calibrated_figures(). Those that no probe depends on are not
-// in the outcome.
-SpeedFit fit_speeds(std::span<const Probe> probes, const Speeds &start,
+// `figures` are indices of calibrated_figures(). The result omits those on which no probe depends.
+SpeedFit fit_speeds(std::span<const Probe> probes, const CostModel &start,
                     std::span<const size_t> figures);
 
-// To three digits, which is more than any measurement of them is good for.
+// Rounds to three digits, which exceeds the accuracy of any such measurement.
 double rounded(double figure);
 
-// Of these groups, as calibrated_figures() has them.
+// Returns the indices of the figures in these groups of calibrated_figures().
 std::vector<size_t> figures_of(std::span<const std::string_view> groups);
 
 } // namespace qccl::perf

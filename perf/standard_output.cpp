@@ -1,3 +1,4 @@
+// Flushes standard output and reports what could not be written.
 #include "perf/standard_output.hpp"
 
 #include <cerrno>
@@ -9,7 +10,8 @@ namespace qccl::perf {
 Done flush(std::FILE *out) {
     errno = 0;
     if (std::fflush(out) == 0 && std::ferror(out) == 0) return {};
-    // A buffer that was too small for all that was printed may have taken the reason with it.
+    // If the buffer was too small for all output, an earlier write may have failed and its reason
+    // is lost.
     const char *const reason = errno != 0 ? std::strerror(errno) : "some of it is lost";
     std::clearerr(out);
     return Error::make(Code::system_error, "cannot write standard %s: %s",

@@ -1,4 +1,5 @@
-// Whether what was printed has arrived: a full disk is not a success.
+// Checks that printed output has been written, because a full disk must not count as success. Used
+// by all tools.
 #pragma once
 
 #include "base/result.hpp"
@@ -7,12 +8,12 @@
 
 namespace qccl::perf {
 
-// Fails with the reason where what was printed is lost; whoever is told so has to pass it on, the
-// stream forgets it.
+// Fails with the reason if anything printed is lost. The caller must report the error, because the
+// stream's error state is cleared.
 Done flush(std::FILE *out);
 
-// The last that a process does with standard output. Returns `status`, or a failure's where output
-// is lost, which is said on standard error in `program`'s name.
+// The last call of a process on standard output. Returns `status`. If output is lost, prints that
+// on standard error in the name of `program` and returns a failure status.
 int end_output(const char *program, int status);
 
 } // namespace qccl::perf

@@ -1,7 +1,8 @@
+// Recognizes launchers by their variables, and prints a message from one rank only.
 #include "perf/started.hpp"
 
 #include "bootstrap/launcher.hpp"
-#include "perf/mpi_crew.hpp"
+#include "perf/mpi_rank_group.hpp"
 
 #include <cstdlib>
 
@@ -12,10 +13,10 @@ namespace qccl::perf {
 Started how_started() {
     Started started{.by_mpi = is_under_mpi(), .by_environment = {}};
     const auto found = find_launcher(environ);
-    // Numbers that cannot be are refused where the ranks would meet.
+    // Invalid numbers are refused when the ranks join.
     if (!found) started.by_environment = "a launcher's variables";
     if (!found || !*found || (*found)->size < 2) return started;
-    // Open MPI's processes reach each other by MPI, whether they are on one host or on several.
+    // Open MPI's processes communicate through MPI, on one host or on several.
     if ((*found)->launcher != open_mpi)
         started.by_environment.append((*found)->rank_variable)
             .append(" and ")
@@ -29,10 +30,10 @@ bool is_another_than_rank_0() {
 }
 
 static int tell_once_under_mpi(const Answer &answer) {
-    const auto crew = MpiCrew::create();
-    if (!crew) return tell(answer);
-    // Where ranks have several command lines, those that would go on settle too.
-    const Done settled = settle(**crew, Error::make(Code::invalid_argument, "%s", ""));
+    const auto rank_group = MpiRankGroup::create();
+    if (!rank_group) return tell(answer);
+    // If the ranks have different command lines, those with a valid one call settle() too.
+    const Done settled = settle(**rank_group, Error::make(Code::invalid_argument, "%s", ""));
     return !settled && is_given_up(settled.error()) ? answer.status : tell(answer);
 }
 

@@ -1,5 +1,5 @@
-// Who has started this process, and what that means for its words: a launcher's ranks would all say
-// the same.
+// Finds out who has started this process, and prints a message once although a launcher has started
+// several ranks that would all print it. Used by the commands of qccl-perf.
 #pragma once
 
 #include "perf/command_line.hpp"
@@ -9,13 +9,14 @@ namespace qccl::perf {
 
 Started how_started();
 
-// By a launcher's variables.
+// Returns whether a launcher's variables give this process a rank other than 0.
 bool is_another_than_rank_0();
 
-// Under mpirun one rank speaks, once all have come: the others would repeat it, or mpirun end the
-// one that speaks because they have ended. Ranks that only know each other by variables do not wait
-// for one another to refuse a command line; of what is no refusal rank 0 speaks. Elsewhere as
-// `tell`.
+// Prints the answer once for all ranks; returns its exit status. Under mpirun one rank prints it
+// after all ranks have called. Otherwise the other ranks would repeat it, or their exit would make
+// mpirun end the rank that prints. Ranks that know each other only by environment variables do not
+// wait: each prints a refusal, and only rank 0 prints other answers. In all other cases the same as
+// tell().
 int tell_once(const Answer &answer);
 
 } // namespace qccl::perf

@@ -1,3 +1,4 @@
+// Sorts the values and computes all statistics from them.
 #include "perf/statistics.hpp"
 
 #include <algorithm>

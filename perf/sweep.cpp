@@ -1,3 +1,4 @@
+// Lists the types, sizes and roots of a sweep.
 #include "perf/sweep.hpp"
 
 namespace qccl::perf {

@@ -1,4 +1,5 @@
-// The calls that a command line names: which types, sizes and roots, in which order. Pure.
+// The calls that a command line selects: types, sizes and roots, in the order of the sweep. Used by
+// the commands that measure, simulate or explain calls. Any thread; nothing blocks.
 #pragma once
 
 #include "perf/perf_arguments.hpp"
@@ -8,11 +9,11 @@
 
 namespace qccl::perf {
 
-// The types of the sweep: those asked for, else float or what the input files hold.
+// Returns the requested types; by default float, or the type of the input files.
 std::vector<DataType> sweep_types(const PerfArguments &arguments);
 std::vector<uint64_t> sweep_sizes(const PerfArguments &arguments);
 std::vector<uint32_t> sweep_roots(const PerfArguments &arguments, uint32_t ranks);
-// How many points a cycle has, for Audience::progress.
+// Returns the number of points in a cycle, for ProgressListener::progress.
 uint64_t sweep_points(const PerfArguments &arguments);
 
 } // namespace qccl::perf

@@ -1,7 +1,8 @@
+// Implements tensor_list.hpp: the parsers of text and JSON, and the reader of .npy files.
 #include "perf/tensor_list.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 #include "perf/npy.hpp"
 #include "perf/text_file.hpp"
@@ -20,10 +21,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// No machine has a vector as long, and sizes in bytes fit 64 bits.
+// Larger than any real tensor; sizes in bytes still fit into 64 bits.
 constexpr uint64_t most_values = uint64_t{1} << 48;
 
-// As it can stand in a line of a plan file and on a terminal, whatever a file holds.
+// Makes a name printable in a line of a plan file and on a terminal, whatever the file contains.
 std::string shown(std::string_view name) {
     constexpr size_t most_shown = 200;
     std::string printable(name.substr(0, most_shown));
@@ -76,7 +77,7 @@ std::optional<uint64_t> count_in(const Json &number) {
     return number.is_number_unsigned() ? std::optional(number.get<uint64_t>()) : std::nullopt;
 }
 
-// Nothing where it is no array of lengths, or has too many values.
+// Returns nothing if `shape` is not an array of lengths or has too many values.
 std::optional<uint64_t> count_of_shape(const Json &shape) {
     if (!shape.is_array()) return std::nullopt;
     uint64_t product = 1;

@@ -1,4 +1,5 @@
-// Lists of a job's tensors, as a person hands them to a tool. Any thread.
+// Reads lists of a job's tensors from files that the user supplies. Used by qccl-info plan. Any
+// thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -10,18 +11,18 @@
 
 namespace qccl::perf {
 
-// Reads what `where` names:
-//  - a folder: all .npy files in it, a tensor each, which has the file's name;
-//  - a pattern of such files, "DIR/*.npy", in which %r stands for rank 0;
-//  - a text file ("-": standard input): a tensor a line, its name, count and, if it is not float,
-//    type, between blanks or commas; '#' begins a comment;
-//  - a JSON file: an array of objects with name, count or shape, and type ("float"), or an object
-//    whose `tensors` are such an array.
-// In the order of the file, or of the files' names. An error (invalid_argument) names the file and
-// what is wrong with it.
+// Reads the list that `where` names:
+// - a folder: each .npy file in it is a tensor with the name of the file;
+// - a pattern of such files, "DIR/*.npy", in which %r means rank 0;
+// - a text file ("-": standard input): one tensor per line with name, count and, unless it is
+//   float, type, separated by blanks or commas; '#' begins a comment;
+// - a JSON file: an array of objects with name, count or shape, and type ("float"), or an object
+//   whose `tensors` is such an array.
+// Returns the tensors in the order of the file or of the file names. The error (invalid_argument)
+// names the file and what is wrong with it.
 Result<std::vector<NamedTensor>> read_tensors(const std::string &where);
 
-// Of a text or JSON file's content. Every byte is hostile.
+// Parses the content of a text or JSON file. Trusts none of the bytes.
 Result<std::vector<NamedTensor>> parse_tensors(std::string_view text);
 
 } // namespace qccl::perf

@@ -1,3 +1,4 @@
+// Implements qccl-info plan: plans each tensor, and writes the plan file and a table.
 #include "perf/tensor_plan_info.hpp"
 
 #include "perf/machine_text.hpp"
@@ -14,7 +15,7 @@
 
 namespace qccl::perf {
 
-// The error that most trainings bear; see bounded_codecs for what it means.
+// The error that most trainings tolerate; bounded_codecs explains its meaning.
 static constexpr const char *usual_codec = "auto:nmse=1e-3";
 
 void add_tensor_plan_options(CLI::App &app, const char *group, TensorPlanQuestion &question) {
@@ -96,7 +97,7 @@ Done print_tensor_plan(const TensorPlanQuestion &question) {
     QCCL_TRY(const std::vector<NamedTensor> tensors, read_tensors(question.gradients));
     QCCL_TRY(const Machine machine, known_machine(question.machine));
     TensorPlanner planner({.ranks = machine.ranks, .codec = codec, .places = machine.places.get()},
-                          tables_of(machine), question.algorithm);
+                          inputs_of(machine), question.algorithm);
     QCCL_TRY(const std::vector<TensorPlan> plans, plan_all(tensors, planner));
     const PlanFile file =
         plan_file_of(tensors, plans, machine.ranks, static_cast<uint32_t>(machine.hosts()));

@@ -1,5 +1,5 @@
-// qccl-info plan: whether each tensor of a job is compressed and how it is cut, as a plan file that
-// QCCL_PLAN_FILE takes.
+// qccl-info plan: decides for each tensor of a job whether it is compressed and how it is cut, and
+// writes a plan file for QCCL_PLAN_FILE. Used by qccl-info. Blocks while it plans.
 #pragma once
 
 #include "base/result.hpp"
@@ -18,7 +18,7 @@ namespace qccl::perf {
 
 struct TensorPlanQuestion {
     std::string gradients; // a list of tensors, see read_tensors
-    std::string out;       // the plan file; empty: standard output
+    std::string out;       // file for the plan; empty: standard output
     std::optional<Codec> codec = {};
     Algorithm algorithm = {}; // none: the planner chooses
     MachineQuestion machine = {};
@@ -26,8 +26,8 @@ struct TensorPlanQuestion {
 
 void add_tensor_plan_options(CLI::App &app, const char *group, TensorPlanQuestion &question);
 
-// Writes the plan and, unless that goes to standard output, prints what is in it. An error names
-// what cannot be read, planned or written.
+// Writes the plan file. Also prints its content as a table unless the plan goes to standard output.
+// The error names what cannot be read, planned or written.
 Done print_tensor_plan(const TensorPlanQuestion &question);
 
 } // namespace qccl::perf

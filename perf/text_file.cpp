@@ -1,3 +1,4 @@
+// Reads a file or standard input in pieces, up to a limit.
 #include "perf/text_file.hpp"
 
 #include "base/file_descriptor.hpp"

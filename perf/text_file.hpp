@@ -1,4 +1,5 @@
-// Texts that a person hands to a tool, whole in memory.
+// Reads a text that the user supplies into memory. Used by qccl-info. Blocks until the file has
+// ended.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,8 +9,9 @@
 
 namespace qccl::perf {
 
-// What the file holds; "-" is standard input. An error says why it cannot be read, system_error, or
-// that it holds more than `most` bytes, invalid_argument; `called` names it there.
+// Returns the content of the file; "-" is standard input. Fails with system_error if the file
+// cannot be read, and with invalid_argument if it holds more than `most` bytes. `called` is the
+// file's name in the error.
 Result<std::string> read_text(const std::string &path, const std::string &called,
                               uint64_t most = uint64_t{1} << 30);
 

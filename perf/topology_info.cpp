@@ -1,3 +1,5 @@
+// Implements qccl-info topology: reads or discovers the graph, orders the ranks, and writes the
+// outputs.
 #include "perf/topology_info.hpp"
 
 #include "perf/output_file.hpp"
@@ -17,7 +19,8 @@
 
 namespace qccl::perf {
 
-// With every interface that leads out of it, as no job says which it uses.
+// Discovers this machine with all interfaces that lead out of it, because there is no job that
+// selects some of them.
 static Result<Graph> this_machine() {
     const DiscoveredMachine machine = discover_machine(GpuLinks::asked_for);
     if (!machine.warning.empty()) std::fprintf(stderr, "qccl-info: %s\n", machine.warning.c_str());

@@ -1,3 +1,5 @@
+// Implements qccl-info trace: reads each file twice, first for its calls and clock, then to copy
+// the events.
 #include "perf/trace_merge.hpp"
 
 #include "base/system_error.hpp"
@@ -22,12 +24,12 @@ namespace {
 
 using Event = nlohmann::ordered_json;
 
-constexpr uint64_t threads_of_process = 10000; // numbers that a rank's threads have
+constexpr uint64_t threads_of_process = 10000; // thread numbers reserved for each rank
 constexpr uint32_t version = 1;
 
 struct RankTrace {
     std::string path;
-    CallLog calls; // of its first communicator: times for clock_shifts
+    CallLog calls; // of its first communicator, for clock_shifts
     uint64_t process = 0, new_process = 0;
     double shift_us = 0;
     uint64_t events = 0;
@@ -60,8 +62,8 @@ double time_field(const Event &event, const char *key) {
     return found != event.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-// A line for each event, between brackets. What is behind the last whole line of a file that a
-// killed rank has left is not taken.
+// Calls `take` for each event. A file has one event per line between brackets. The incomplete last
+// line of a rank that was killed is skipped.
 Done each_event(RankTrace &trace, const std::function<Done(Event &)> &take) {
     std::ifstream file(trace.path, std::ios::binary);
     if (!file)
@@ -122,7 +124,7 @@ Done take_head(RankTrace &trace, const Event &event) {
 
 int64_t to_ns(double us) { return static_cast<int64_t>(std::clamp(us, 0.0, 1e14) * 1e3); }
 
-// When calls of the first communicator began and ended.
+// Records when calls of the first communicator began and ended.
 void take_call(RankTrace &trace, const Event &event) {
     if (count_field(event, "tid") != trace.process * threads_of_process) return;
     const auto phase = field<std::string>(event, "ph", "");
@@ -155,12 +157,12 @@ Done read_calls(RankTrace &trace) {
         return {};
     }));
     if (!has_head) return refuse_file(trace.path, "no trace of QCCL_TRACE");
-    // One that has begun and not ended bounds nothing.
+    // A call that has not ended gives no bound for the clocks.
     std::erase_if(trace.calls.calls, [](const LoggedCall &call) { return call.duration_ns < 0; });
     return {};
 }
 
-// Ranks of several jobs may have the same numbers: then one gets another.
+// Ranks of several jobs may have the same process numbers; a repeated number is replaced.
 void number_processes(std::vector<RankTrace> &traces) {
     std::map<uint64_t, bool> taken;
     for (RankTrace &trace : traces) {
@@ -192,7 +194,7 @@ void place(const RankTrace &trace, Event &event) {
         event["tid"] =
             trace.new_process * threads_of_process + count_field(event, "tid") % threads_of_process;
     if (!event.contains("ts")) return;
-    // To the nanosecond, as the ranks wrote it.
+    // rounded to nanoseconds, as the ranks wrote it
     event["ts"] = std::round((time_field(event, "ts") + trace.shift_us) * 1e3) / 1e3;
 }
 

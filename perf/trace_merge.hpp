@@ -1,4 +1,5 @@
-// qccl-info trace: the ranks' files of QCCL_TRACE as one, for Perfetto or chrome://tracing.
+// qccl-info trace: merges the QCCL_TRACE files of all ranks into one for Perfetto or
+// chrome://tracing. Used by qccl-info.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,9 +9,9 @@
 
 namespace qccl::perf {
 
-// Writes the events of all files to `output` (which is replaced, and may be none of them), with one
-// origin of times and the clocks of hosts brought together. Files of killed ranks are read as far
-// as they go. An error names the file and what is wrong.
+// Writes the events of all files to `output`, which is replaced and must not be one of the files.
+// All times get one origin, and the clocks of the hosts are aligned. Files of killed ranks are read
+// up to their last complete event. The error names the file and what is wrong.
 Done merge_traces(const std::vector<std::string> &files, const std::string &output);
 
 } // namespace qccl::perf

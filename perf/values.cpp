@@ -1,3 +1,4 @@
+// Converts each type from and to double or int64_t, and lists the precision of each type.
 #include "perf/values.hpp"
 
 #include "kernels/number.hpp"
@@ -22,7 +23,7 @@ template <class T, class In> static void store_as(const In *src, size_t count, s
     }
 }
 
-// F is a format of number.hpp, Bits the integer that holds it.
+// F is a format of number.hpp; Bits is the integer type that holds it.
 template <class F, class Bits>
 static void load_small(const std::byte *src, size_t count, double *dst) {
     for (size_t i = 0; i < count; i++) {
@@ -82,7 +83,7 @@ void store_integers(DataType type, const int64_t *src, size_t count, std::byte *
 
 struct Precision {
     int fraction_bits;
-    int smallest_exponent; // of the smallest subnormal
+    int smallest_exponent; // exponent of the smallest subnormal number
 };
 
 static Precision precision(DataType type) {

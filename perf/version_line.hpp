@@ -1,4 +1,4 @@
-// What the tools say when they are asked for their version.
+// The version text that the tools print. Any thread.
 #pragma once
 
 #include <qccl/version.h>

@@ -1,3 +1,4 @@
+// Implements whatif.hpp: prints the answer as text and as JSON.
 #include "perf/whatif.hpp"
 
 #include "perf/machine_text.hpp"
@@ -17,7 +18,7 @@ namespace qccl::perf {
 
 using Json = nlohmann::ordered_json;
 
-// Whoever changes what a field means changes the version.
+// Increase this when the meaning of a field changes.
 static constexpr int whatif_version = 1;
 
 static std::string shape_text(const RecordedJob &job, const RecordedShape &shape) {
@@ -47,7 +48,7 @@ static void print_heading(const WhatIfAnswer &answer) {
             std::printf(" with lines of %.3g GB/s%s", *rate, racks_text(answer.machine).c_str());
         else
             std::printf(" with lines of unknown rate, taken for %.3g GB/s",
-                        Speeds().far_bytes_per_ns);
+                        CostModel().far_bytes_per_ns);
     }
     std::printf(".\n");
     if (job.logs.size() < job.ranks)
@@ -89,7 +90,7 @@ static void print_totals(const WhatIfAnswer &answer) {
                 before.times.time_ns > 0 ? after.times.time_ns / before.times.time_ns : 1);
 }
 
-// Those that take longest first.
+// Returns the indices of the shapes, those with the longest total time first.
 static std::vector<size_t> by_time(const WhatIfAnswer &answer) {
     std::vector<size_t> order(answer.asked.size());
     std::iota(order.begin(), order.end(), size_t{0});

@@ -1,4 +1,5 @@
-// qccl-info whatif: how long a recorded job would take on another machine or with another codec.
+// qccl-info whatif: predicts how long a recorded job would take on another machine or with another
+// codec. Used by qccl-info. Blocks while it simulates.
 #pragma once
 
 #include "perf/machine_options.hpp"
@@ -10,18 +11,18 @@
 namespace qccl::perf {
 
 struct WhatIfQuestion {
-    std::vector<std::string> logs; // of QCCL_RECORD_CALLS
-    MachineQuestion machine = {};  // says no ranks: that of the job, with its cores and a host for
-                                   // each node
-    std::optional<Codec> codec = {}; // nothing: what each call had, or what the settings say
+    std::vector<std::string> logs;   // files of QCCL_RECORD_CALLS
+    MachineQuestion machine = {};    // without ranks: the job's machine, with its cores and
+                                     // one host for each node
+    std::optional<Codec> codec = {}; // nothing: the codec of each call, or that of the settings
     Algorithm algorithm = {};        // empty: the planner chooses
-    std::string plan_file = {}, json_file = {}; // to write; empty: none
+    std::string plan_file = {}, json_file = {}; // files to write; empty: none
 };
 
-// Prints the job as it was recorded, as it would be with the recorded codecs and algorithms, and
-// with those asked for, in all and by shape of calls. Refuses with invalid_argument or damaged_data
-// logs that cannot be read or do not fit together, a machine of another number of ranks, and what
-// cannot be written.
+// Prints the job as recorded, as predicted with the recorded codecs and algorithms, and as
+// predicted with the requested ones, in total and by shape of calls. Fails with invalid_argument or
+// damaged_data if logs cannot be read or do not fit together, or if the machine has another number
+// of ranks. Fails also if a file cannot be written.
 Done print_whatif(const WhatIfQuestion &question, const std::vector<std::string> &command_line);
 
 } // namespace qccl::perf

@@ -1,3 +1,5 @@
+// Implements whatif_answer.hpp: simulates each shape of calls with the recorded and the requested
+// plan, replays the job with both, and writes the requested plan as rules.
 #include "perf/whatif_answer.hpp"
 
 #include "perf/calls_info.hpp"
@@ -10,21 +12,21 @@ namespace qccl::perf {
 
 namespace {
 
-// Of a job that says nothing of its machine but which ranks share memory, each node is a host.
-std::shared_ptr<const Places> recorded_places(const RecordedJob &job) {
-    std::vector<Whereabouts> spots;
+// A job records only which ranks share memory, so each such node is taken for a host.
+std::shared_ptr<const RankTopology> recorded_places(const RecordedJob &job) {
+    std::vector<RankLocation> spots;
     for (const uint32_t node : job.node) spots.push_back({.host = node});
-    return std::make_shared<const Places>(std::move(spots));
+    return std::make_shared<const RankTopology>(std::move(spots));
 }
 
-// Of some of its ranks.
+// Returns the part of the machine with some of its ranks.
 Machine part_of(const Machine &machine, const std::vector<uint32_t> &ranks) {
     Machine part = machine;
     part.ranks = static_cast<uint32_t>(ranks.size());
     if (machine.places) {
-        std::vector<Whereabouts> spots;
+        std::vector<RankLocation> spots;
         for (const uint32_t rank : ranks) spots.push_back(machine.places->of(rank));
-        part.places = std::make_shared<const Places>(std::move(spots));
+        part.places = std::make_shared<const RankTopology>(std::move(spots));
         if (part.hosts() < 2) part.far = {};
     }
     if (machine.topology) {
@@ -55,7 +57,7 @@ Result<Machine> machine_of(const RecordedJob &job, MachineQuestion question) {
     return machine;
 }
 
-// Barriers move no values: about what an all-reduce of one takes.
+// A barrier moves no values and takes about as long as an all-reduce of one value.
 Operation operation_of(const LoggedShape &shape, uint32_t ranks) {
     const bool is_barrier = shape.collective == Collective::barrier;
     return {.collective = is_barrier ? Collective::all_reduce : shape.collective,
@@ -71,7 +73,8 @@ bool has_error(const LoggedShape &shape) {
            (!reduces(shape.collective) || adds(shape.op));
 }
 
-// In their order. Those of one that no log names are taken to stand so.
+// Returns whether the communicator has all ranks of the job in their order. Ranks without a log are
+// assumed to be in order.
 bool has_ranks_of_job(const RecordedComm &comm, uint32_t ranks) {
     if (comm.members.size() != ranks) return false;
     for (uint32_t rank = 0; rank < ranks; rank++)
@@ -113,15 +116,15 @@ private:
         CallTimes times;
     };
 
-    // A single call, in the time of one of many that follow each other: what a pause leaves room
-    // for on a line is not there for each of them.
+    // Simulates a single call, but with the time of one of many consecutive calls. A burst that a
+    // link can take after a pause is not available to each of these.
     static Result<Simulation> repeated(const SimulatedJob &job,
                                        const SimulatedJob::PlannedCall &planned) {
         QCCL_TRY(Simulation single, job.run(planned, {}));
         const SimulationOptions options = repeated_calls(job.machine().ranks);
         if (options.calls + options.lead_in == 1) return single;
         QCCL_TRY(const Simulation many, job.run(planned, options));
-        // Less where a root runs ahead, which the replay finds by itself.
+        // A factor below 1 means that a root runs ahead, which the replay finds by itself.
         const double factor = single.time_ns > 0 ? many.time_ns / single.time_ns : 1;
         single.time_ns = many.time_ns;
         for (double &time : single.finish_ns) time *= std::max(factor, 1.0);
@@ -132,7 +135,7 @@ private:
                                 const Algorithm &algorithm) const {
         const SimulatedJob &job = jobs_[shape.comm];
         const Operation operation = operation_of(shape.shape, job.machine().ranks);
-        // A communicator of one rank copies, and an empty call does nothing.
+        // A communicator of one rank only copies, and an empty call does nothing.
         if (operation.ranks == 1 || operation.count == 0)
             return Simulated{.of = {.time_ns = shape.recorded_ns, .algorithm = "none"},
                              .times = {std::vector<double>(operation.ranks, shape.recorded_ns),
@@ -149,7 +152,7 @@ private:
         return done;
     }
 
-    // On another machine the recorded algorithm may not be possible: the planner's choice then.
+    // If the recorded algorithm is not possible on the other machine, the planner chooses one.
     Done recorded_case(const RecordedShape &shape) {
         QCCL_TRY(const Codec codec, known_codec(shape.shape.codec));
         auto algorithm = parse_algorithm(shape.shape.algorithm);
@@ -168,12 +171,12 @@ private:
         if (!codec)
             return Error::make(Code::invalid_argument, "a log names the codec '%.60s': %.300s",
                                text.c_str(), codec.error().text);
-        codec->min_bytes = 0; // it was used, whether it pays here or not
+        codec->min_bytes = 0; // the codec was used, whether it pays here or not
         return codec;
     }
 
-    // A codec that this call cannot have, as an integer sum, is passed over. So is one that makes
-    // the call no faster.
+    // Ignores the requested codec for a call that does not support it, such as an integer sum, and
+    // for a call that it does not make faster.
     Done asked_case(const RecordedShape &shape) {
         const Codec none;
         const bool fits = shape.shape.collective != Collective::barrier &&
@@ -209,7 +212,8 @@ private:
         return std::ranges::find(rules, selector, &Rule::selector) != rules.end();
     }
 
-    // Calls that the job made with different codecs or algorithms are asked for alike.
+    // Calls of one shape get the same rule even if the job made them with different codecs or
+    // algorithms.
     void write_rules() {
         std::vector<Rule> rules;
         for (size_t i = 0; i < answer_.asked.size(); i++) {
@@ -219,7 +223,7 @@ private:
             const bool reduces_values = reduces(logged.collective);
             const auto algorithm = parse_algorithm(answer_.asked[i].algorithm);
             if (logged.collective == Collective::barrier || !algorithm) continue;
-            // Settings and plan files reach sums of floating point alone with codecs.
+            // Settings and plan files apply codecs only to floating-point sums.
             const bool takes_codec = reduces_values && has_error(logged);
             Rule rule;
             rule.algorithm = *algorithm;
@@ -232,7 +236,7 @@ private:
             rule.selector.nodes = {nodes, nodes};
             if (reduces_values) rule.selector.op = logged.op;
             if (takes_codec) rule.codec = answer_.asked[i].codec;
-            // What has been found to pay shall not be asked again.
+            // The codec was found to pay here, so the rule sets no minimum size.
             if (rule.codec && !rule.codec->is_lossless()) rule.codec->min_bytes = 0;
             if (!has_rule_for(rules, rule.selector)) rules.push_back(std::move(rule));
         }

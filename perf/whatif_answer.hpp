@@ -1,5 +1,5 @@
-// What a recorded job's calls take on a machine: simulated, and put together by a replay. Used by
-// qccl-info whatif. Reads settings and plan files.
+// Computes how long a recorded job takes on a machine: simulates its calls and replays the job with
+// their times. Used by qccl-info whatif. Reads settings and plan files. Blocks while it simulates.
 #pragma once
 
 #include "perf/replay.hpp"
@@ -12,9 +12,9 @@
 
 namespace qccl::perf {
 
-// Of a shape's calls with one plan.
+// The calls of one shape with one plan.
 struct WhatIfCase {
-    double time_ns = 0; // of a call whose ranks begin together
+    double time_ns = 0; // time of a call whose ranks begin together
     uint64_t wire_bytes = 0;
     Codec codec = {};
     std::string algorithm = {};
@@ -23,18 +23,18 @@ struct WhatIfCase {
 
 struct WhatIfTotals {
     ReplayedTimes times = {};
-    double wire_bytes = 0; // the most that a rank sends
-    double nmse = 0;       // the greatest of a call
+    double wire_bytes = 0; // the most that any rank sends
+    double nmse = 0;       // the largest of any call
 };
 
 struct WhatIfAnswer {
     RecordedJob job;
     Machine machine;
-    // By RecordedJob::shapes: with the recorded codec and algorithm, and as asked.
+    // Indexed like RecordedJob::shapes: with the recorded codec and algorithm, and as requested.
     std::vector<WhatIfCase> as_recorded, asked;
     WhatIfTotals as_recorded_totals, asked_totals;
     double recorded_wire_bytes = 0;
-    PlanFile plan; // what was asked for, as rules
+    PlanFile plan; // the requested plan as rules
 };
 
 Result<WhatIfAnswer> find_whatif(const WhatIfQuestion &question);

@@ -1,6 +1,6 @@
-/* The numbers, sizes and offsets of release 0.1: they never change. New fields take the place of
- * reserved words, new values get new numbers. Compiling this file is the test; what runs compares
- * the initialisers with qcclConfigInit. */
+/* Tests include/qccl/qccl.h: the numbers, sizes and offsets of release 0.1 never change. New fields
+ * replace reserved words, and new values get new numbers. The static assertions are checked at
+ * compile time; the tests that run compare the initialisers with qcclConfigInit. */
 #include <qccl/qccl.h>
 
 #include <setjmp.h>

@@ -1,4 +1,6 @@
-// The error of whole collectives on Gaussian data beside the prediction of the numerical contract.
+// Tests the engine with every codec and algorithm: the error of whole collectives on Gaussian data
+// is the one that the numerical contract predicts, within a tolerance, and all ranks end with the
+// same bytes.
 #include "engine_ranks.hpp"
 #include "thinning.hpp"
 
@@ -14,9 +16,9 @@ namespace {
 
 constexpr uint64_t count = 1 << 14;
 constexpr double tolerance = 0.10;
-// Doubling encodes sums of decoded values, which are values of the format themselves or lie halfway
-// between two. The prediction takes them for values from anywhere: measured up to 15 % more with
-// floating-point formats and as much less with the coarsest.
+// Doubling encodes sums of decoded values. Such sums are values of the format themselves or lie
+// halfway between two, while the prediction assumes values from anywhere: the measured error is up
+// to 15 % more with floating-point formats and as much less with the coarsest.
 constexpr double tolerance_of_doubling = 0.20;
 
 constexpr const char *codecs[] = {
@@ -64,7 +66,7 @@ double measured_nmse(const std::vector<double> &sums, const Bytes &output, doubl
     return error / power;
 }
 
-// For all-reduce over N ranks: each encode of the sum of n of them adds nu * n / N.
+// Predicts an all-reduce over N ranks: each encode of the sum of n of them adds nu * n / N.
 double predicted_nmse(const TwinCall &call) {
     const double nu = unit_nmse(call.codec, call.type), N = call.ranks;
     if (call.algorithm == "direct") return nu * (2 - 1 / N);
@@ -83,7 +85,7 @@ template <class T> void check_type(Cluster &cluster, DataType type) {
         for (const char *codec : codecs)
             for (const RedOp op : {RedOp::sum, RedOp::avg}) {
                 if (!is_chosen(number++)) continue;
-                // The formula is that of teams that can be halved to the end.
+                // The formula holds for a number of ranks that is a power of two.
                 const bool doubles = std::string_view(algorithm) == "doubling";
                 const bool halves = doubles || std::string_view(algorithm) == "halving";
                 if (halves && !std::has_single_bit(cluster.size())) continue;
@@ -93,7 +95,7 @@ template <class T> void check_type(Cluster &cluster, DataType type) {
                               .codec = *parse_codec(codec),
                               .count = count,
                               .ranks = cluster.size()};
-                const Cut cut{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+                const Chunking cut{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
                 const auto outputs = cluster.run_all(call, {cut}, inputs, false)[0];
                 const double scale = op == RedOp::avg ? 1.0 / cluster.size() : 1.0;
                 const double ratio =

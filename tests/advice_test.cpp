@@ -1,5 +1,5 @@
-// perf/advice: the fastest codec that keeps a budget on the data, as measured, or why there is
-// none.
+// Tests perf/advice: the advice names the fastest codec that keeps an error budget on the given
+// data, judged by measured errors, or says why there is no such codec.
 #include "plan_kit.hpp"
 
 #include "perf/advice.hpp"
@@ -16,20 +16,21 @@ namespace {
 constexpr uint32_t ranks = 4;
 constexpr uint64_t count = 1 << 16;
 
-const Places &apart() {
-    static const Places places({{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}});
+const RankTopology &apart() {
+    static const RankTopology places({{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}});
     return places;
 }
 
-Problem problem_of(const Places *places = &apart()) {
+Problem problem_of(const RankTopology *places = &apart()) {
     Problem problem = all_reduce(count, ranks);
     problem.places = places;
     return problem;
 }
 
-// The planner's tables with links of so many Gbit/s, which cost processors nothing.
-Tables at(double gigabits) {
-    Tables made = tables;
+// Returns the planner inputs with links of `gigabits` Gbit/s; sending over them costs no processor
+// time.
+PlannerInputs at(double gigabits) {
+    PlannerInputs made = inputs;
     made.speeds.far_bytes_per_ns = gigabits / 8;
     made.speeds.far.alone.byte_ns = made.speeds.far.shared.byte_ns = 0;
     return made;
@@ -39,8 +40,8 @@ struct Asked {
     std::unique_ptr<Source> data = make_gaussian(5);
     ErrorMeter meter;
 
-    explicit Asked(const Places *places = &apart()) : meter(*data, problem_of(places)) {}
-    Advice of(const Tables &network) {
+    explicit Asked(const RankTopology *places = &apart()) : meter(*data, problem_of(places)) {}
+    Advice of(const PlannerInputs &network) {
         auto advice = try_codecs(meter, network);
         CHECK_OK(advice);
         return std::move(*advice);
@@ -70,7 +71,7 @@ static void errors_are_measured() {
     CHECK(std::ranges::is_sorted(advice.trials, {}, &CodecTrial::bits));
 }
 
-// Against a search of all trials.
+// Compares the advice with a search over all trials that keep the budget.
 static void the_fastest_that_keeps_the_budget_is_advised() {
     Asked asked;
     const Advice advice = asked.of(at(1));
@@ -107,9 +108,9 @@ static void no_codec_is_advised_where_none_pays() {
     CHECK(advised.outcome == Outcome::no_gain);
     CHECK(gain(fast, *advised.trial) < least_gain);
     CHECK(advise(slow, 1e-3).outcome == Outcome::codec);
-    CHECK(advise(Asked(nullptr).of(tables), 1e-3).outcome == Outcome::no_link);
-    CHECK(advise(Asked(nullptr).of(tables), 1e-12).outcome == Outcome::missed);
-    Tables unknown = at(1);
+    CHECK(advise(Asked(nullptr).of(inputs), 1e-3).outcome == Outcome::no_link);
+    CHECK(advise(Asked(nullptr).of(inputs), 1e-12).outcome == Outcome::missed);
+    PlannerInputs unknown = at(1);
     unknown.speeds.far_rate_source = RateSource::assumed;
     CHECK(advise(asked.of(unknown), 1e-3).outcome == Outcome::no_link);
 }

@@ -1,4 +1,5 @@
-// coll/algorithm: the table is found by name, and impossible wishes are refused.
+// Tests coll/algorithm: specs are parsed and printed, malformed specs and impossible teams are
+// refused with a sentence, and emitted schedules have the promised traffic between ranks and hosts.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -42,7 +43,7 @@ static void specs_that_mean_nothing_are_refused() {
     CHECK_EQ(refusal("tree:shape=double,"), "algorithm: key of tree is \"\"; possible is shape");
 }
 
-static void impossible_wishes_are_refused() {
+static void impossible_configs_are_refused() {
     const Algorithm ring = algorithm_of("ring");
     const auto barrier = emit(ring, Collective::barrier, {.size = 2});
     CHECK(!barrier);
@@ -52,7 +53,7 @@ static void impossible_wishes_are_refused() {
     CHECK(!emit(ring, Collective::broadcast, {.size = 2, .rank = 0, .root = 2}));
 }
 
-// Same team, same schedule.
+// The same team gives the same schedule.
 static void schedules_are_pure() {
     for (const Algorithm &row : algorithms())
         for (int c = 0; c < 5; c++) {
@@ -66,7 +67,8 @@ static void schedules_are_pure() {
         }
 }
 
-// In a round of direct messages every rank's i-th goes to another rank than all others' i-th.
+// Every rank's i-th direct message goes to a different rank, so no receiver gets two of them at
+// once.
 static void direct_has_no_hot_spot() {
     constexpr uint32_t P = 7;
     std::vector<std::vector<uint32_t>> targets;
@@ -86,7 +88,7 @@ static void direct_has_no_hot_spot() {
 }
 
 static uint32_t sends_between_hosts(const char *algorithm, Collective collective, uint32_t root,
-                                    const Places &places) {
+                                    const RankTopology &places) {
     uint32_t sends = 0;
     for (uint32_t rank = 0; rank < places.ranks(); rank++) {
         const auto s =
@@ -100,26 +102,29 @@ static uint32_t sends_between_hosts(const char *algorithm, Collective collective
     return sends;
 }
 
-// Hosts with as many ranks as a power of two are whole branches, in whatever order ranks lie there.
+// If the number of ranks on each host is a power of two, each host is a whole branch of the tree,
+// in any placement of the ranks.
 static void trees_cross_between_hosts_once() {
-    std::vector<Whereabouts> spots;
+    std::vector<RankLocation> spots;
     for (uint32_t rank = 0; rank < 16; rank++)
         spots.push_back({.node = 0, .host = rank % 4, .rack = 0});
-    const Places places(spots);
+    const RankTopology places(spots);
     CHECK_EQ(sends_between_hosts("tree", Collective::all_reduce, 0, places), 2U * 3);
     CHECK_EQ(sends_between_hosts("tree", Collective::broadcast, 0, places), 3U);
     CHECK_EQ(sends_between_hosts("tree", Collective::broadcast, 1, places), 3U);
-    // In the order of ranks every child but the nearest three would be on another host.
+    // If trees followed the order of ranks, all children but the nearest three would be on other
+    // hosts.
     std::vector<uint32_t> by_rank(16);
     std::iota(by_rank.begin(), by_rank.end(), 0U);
-    CHECK(sends_between_hosts("tree", Collective::broadcast, 0, Places(spots, {by_rank})) > 10);
+    CHECK(sends_between_hosts("tree", Collective::broadcast, 0, RankTopology(spots, {by_rank})) >
+          10);
 }
 
 int main() {
     const CMUnitTest tests[] = {
         QTEST(specs_read_back),
         QTEST(specs_that_mean_nothing_are_refused),
-        QTEST(impossible_wishes_are_refused),
+        QTEST(impossible_configs_are_refused),
         QTEST(schedules_are_pure),
         QTEST(direct_has_no_hot_spot),
         QTEST(trees_cross_between_hosts_once),

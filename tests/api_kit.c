@@ -1,3 +1,5 @@
+/* Implements what the tests of the C API share: communicators of several
+ * threads, and checks of results and error sentences. */
 #include "api_kit.h"
 
 #include <pthread.h>
@@ -153,7 +155,8 @@ static void *wait_inside(void *argument)
     return NULL;
 }
 
-/* As the system has it: 'S' asleep, 'R' running; 0: the thread has ended. */
+/* Returns the kernel's state of the thread: 'S' asleep, 'R' running; 0: the
+ * thread has ended. */
 static char state_of(int thread_id)
 {
     char path[64], text[128] = "";

@@ -1,5 +1,6 @@
-/* What the tests of the C API share: communicators of threads, a thread for each rank, and
- * sentences. Checks run on the main thread only: a CMocka assert leaves by longjmp. */
+/* What the tests of the C API share: communicators whose ranks are threads, a thread for each rank,
+ * and checks of results and error sentences. Only the main thread may run checks, because a CMocka
+ * assert leaves by longjmp. */
 #ifndef QCCL_TESTS_API_KIT_H
 #define QCCL_TESTS_API_KIT_H
 
@@ -21,7 +22,7 @@ typedef struct {
     qcclComm_t comms[most_ranks];
 } world_t;
 
-/* What one rank's thread does; its result and sentence are kept. */
+/* What one rank's thread does. on_every_rank keeps the result and the sentence of an error. */
 typedef qcclResult_t (*body_t)(int rank, qcclComm_t comm, void *context);
 
 typedef struct {
@@ -29,40 +30,42 @@ typedef struct {
     char sentence[most_ranks][sentence_bytes];
 } outcome_t;
 
-/* By qcclCommInitAll. */
+/* Makes a communicator with qcclCommInitAll. */
 world_t make_world(int size);
-/* By qcclGetUniqueId and qcclCommInitRankConfig, a thread for each rank: communicators that know
- * nothing of sharing a process. configs may be NULL, or holds one for each rank. */
+/* Makes a communicator with qcclGetUniqueId and qcclCommInitRankConfig, on a thread for each rank.
+ * Unlike those of qcclCommInitAll, these communicators do not know that they share a process.
+ * configs: one for each rank, or NULL. */
 world_t join_world(int size, const qcclConfig_t *configs);
 void end_world(world_t *world);
 
+/* Runs the body for all ranks, each on a thread of its own, and waits for all of them. */
 outcome_t on_every_rank(const world_t *world, body_t body, void *context);
-/* Fails with the first rank's sentence. */
+/* Fails with the sentence of the first rank that has an error. */
 void assert_all_succeed(const outcome_t *outcome, int size);
-/* Every rank has this result and the same sentence, which contains `part`. */
+/* Checks that every rank has this result and the same sentence, and that it contains `part`. */
 void assert_all_say(const outcome_t *outcome, int size, qcclResult_t result, const char *part);
 void assert_says(const char *sentence, const char *part);
 
-/* An all-reduce that shows that the communicators still work. */
+/* Makes an all-reduce, which shows that the communicators still work. */
 void assert_works(const world_t *world);
 
-/* A thread that is inside a barrier, which others do not come to. */
+/* A thread that waits inside a barrier to which the other ranks do not come. */
 typedef struct waiter {
     qcclComm_t comm;
     qcclResult_t (*call)(qcclComm_t comm);
     pthread_t thread;
-    atomic_int thread_id; /* the system's; 0: it has not begun */
+    atomic_int thread_id; /* the system's number; 0: the thread has not begun */
     qcclResult_t result;
     char sentence[sentence_bytes];
 } waiter_t;
 
-/* Returns when the thread sleeps in its call, a barrier or `call`. */
+/* Start the thread, and return when it sleeps in its call: a barrier, or `call`. */
 void start_waiter(waiter_t *waiter, qcclComm_t comm);
 void start_waiter_in(waiter_t *waiter, qcclComm_t comm, qcclResult_t (*call)(qcclComm_t comm));
-/* Waits for it to come out, and looks at what it was told. */
+/* Waits until the thread has returned, and checks its result and its sentence. */
 void check_waiter(waiter_t *waiter, qcclResult_t result, const char *part);
 
-/* From qcclMemAlloc. */
+/* Allocates with qcclMemAlloc. */
 void *allocate(size_t bytes);
 
 void sleep_ms(int ms);

@@ -1,5 +1,6 @@
-/* Every function of the C API doing what it is for, over threads of one process and over
- * communicators that know nothing of sharing one. */
+/* Tests the C API end to end: every function does its job, both with communicators from one
+ * qcclCommInitAll and with communicators that were created rank by rank and do not know that they
+ * share a process. */
 #include "api_kit.h"
 
 #include <pthread.h>
@@ -174,7 +175,8 @@ static void nothing_at_all_is_allowed(void **state)
     end_world(&world);
 }
 
-/* All types and ops at the C line; the engine's own tests compare every byte with the slow twin. */
+/* Every type and op is accepted through the C API. The engine's own tests compare every byte with
+ * the slow twin. */
 static qcclResult_t every_type_and_op(int rank, qcclComm_t comm, void *context)
 {
     double buffer[8] = {0};
@@ -219,7 +221,7 @@ static void a_call_may_name_codec_and_algorithm(void **state)
         for (rank = 1; rank < size; rank++)
             assert_memory_equal(job->results[0], job->results[rank], most_values * sizeof(float));
         for (at = 0; at < most_values; at++) wrong += job->results[0][at] != expected_sum(at);
-        assert_true(wrong > 0); /* it was lossy indeed */
+        assert_true(wrong > 0); /* proves that the codec was used */
         free(job);
     }
     assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
@@ -264,7 +266,7 @@ static void statistics_count_what_was_done(void **state)
     assert_int_equal(newer.stats.calls, 1);
     assert_int_equal(newer.stats.raw_bytes, most_values * sizeof(float));
     assert_true(newer.stats.wire_bytes > 0);
-    assert_int_equal(newer.more[1], 0); /* what this library does not know of is zero */
+    assert_int_equal(newer.more[1], 0); /* fields that this library does not know are zero */
     free(job);
     end_world(&world);
 }

@@ -1,5 +1,5 @@
-// ArrivalNaps: a queue looks without a pause first, where it may, and then sleeps longer and
-// longer.
+// Tests api/arrival_naps: the queue first polls without a pause, if it may spin, and then sleeps
+// between polls for longer and longer, up to a bound.
 #include "qtest.hpp"
 
 #include "api/arrival_naps.hpp"

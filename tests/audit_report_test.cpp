@@ -1,4 +1,5 @@
-// plan: what an audit makes of samples, and how the table and the JSON say it.
+// Tests lib/plan/audit: the findings that follow from samples, and their presentation as a table
+// and as JSON.
 #include "qtest.hpp"
 
 #include "plan/audit.hpp"
@@ -16,10 +17,10 @@ const std::vector<Codec> codecs{*parse_codec("int8"), *parse_codec("int4")};
 
 AuditedShape shape_of(uint64_t tag, uint64_t count) { return {.tag = tag, .count = count}; }
 
-// Of one rank among `ranks`, whose result is `power` times as strong as independent ranks' would
-// be.
+// An entry with one sample of one of `ranks` ranks. The power of the sum is `power` times that of a
+// sum of independent values.
 AuditEntry sampled(double ranks, double power) {
-    AuditEntry entry{.calls = 10, .samples = 0, .tallies = {}};
+    AuditEntry entry{.calls = 10, .samples = 0, .counts_of_ranks = {}};
     const std::vector<SampledLoss> input{{100, 0, 0.002}, {100, 0, 0.8}},
         sum{{100 * ranks * power, 0, 0.004 * ranks * power}, {100 * ranks * power, 0, 0.1}};
     entry.add_sample(input, sum, ranks, false);
@@ -35,21 +36,22 @@ AuditRow row_of(const AuditedShape &shape, const AuditEntry &entry, uint32_t ran
     return *row;
 }
 
-bool is_near(double a, double b) { return std::abs(a - b) < 1e-9 * b; }
+bool is_local(double a, double b) { return std::abs(a - b) < 1e-9 * b; }
 
-// The worse of values and result, as often as a ring of 4 encodes; more where ranks cancel out.
+// The NMSE is the worse one of the input's and the sum's, times the number of encodings of a ring
+// of 4. It is larger if the ranks' values cancel out.
 void findings_follow_from_samples() {
     const AuditRow row = row_of(shape_of(7, 1 << 20), sampled(4, 1), 4);
     CHECK_EQ(row.calls, 10U);
     CHECK_EQ(row.samples, 1U);
     CHECK_EQ(row.bytes, uint64_t{4} << 20);
-    CHECK(is_near(row.findings[0].nmse, 4e-5 * 2.5));
-    CHECK(is_near(row.findings[1].nmse, 8e-3 * 2.5));
+    CHECK(is_local(row.findings[0].nmse, 4e-5 * 2.5));
+    CHECK(is_local(row.findings[1].nmse, 8e-3 * 2.5));
     CHECK_EQ(row.findings[0].bits, 8.5);
     CHECK_EQ(row.findings[0].algorithm, "ring");
     CHECK(row.findings[0].ns > 0 && row.findings[0].lossless_ns > 0);
-    CHECK(is_near(row_of(shape_of(7, 1 << 20), sampled(4, 3), 4).findings[1].nmse, 8e-3 * 2.5));
-    CHECK(is_near(row_of(shape_of(7, 1 << 20), sampled(4, 0.1), 4).findings[1].nmse, 8e-2 * 2.5));
+    CHECK(is_local(row_of(shape_of(7, 1 << 20), sampled(4, 3), 4).findings[1].nmse, 8e-3 * 2.5));
+    CHECK(is_local(row_of(shape_of(7, 1 << 20), sampled(4, 0.1), 4).findings[1].nmse, 8e-2 * 2.5));
 }
 
 void the_worst_sample_stays() {
@@ -58,13 +60,13 @@ void the_worst_sample_stays() {
     entry.add_sample(input, {}, 4, false);
     entry.add_sample(std::vector<SampledLoss>{{100, 0, 0.002}, {100, 0, 0.8}}, {}, 4, false);
     const AuditRow row = row_of(shape_of(0, 1 << 20), entry, 4);
-    CHECK(is_near(row.findings[0].worst, 0.05 * 2.5));
+    CHECK(is_local(row.findings[0].worst, 0.05 * 2.5));
     CHECK(row.findings[0].nmse < row.findings[0].worst / 2);
     AuditRow both = row_of(shape_of(0, 1 << 20), sampled(4, 1), 4);
     merge(both, row);
     CHECK_EQ(both.calls, 20U);
     CHECK_EQ(both.samples, 4U);
-    CHECK(is_near(both.findings[0].worst, row.findings[0].worst));
+    CHECK(is_local(both.findings[0].worst, row.findings[0].worst));
 }
 
 void an_average_is_of_the_sum() {
@@ -72,7 +74,7 @@ void an_average_is_of_the_sum() {
     const std::vector<SampledLoss> input{{100, 0, 0.002}}, mean{{25, 0, 0.0005}};
     entry.add_sample(input, mean, 4, true);
     CHECK_EQ(entry.sum_square, 400.0);
-    CHECK_EQ(entry.tallies[0].worst_cancellation, 1.0);
+    CHECK_EQ(entry.counts_of_ranks[0].worst_cancellation, 1.0);
 }
 
 bool has(const std::string &text, const char *part) { return text.find(part) != text.npos; }
@@ -91,9 +93,9 @@ void the_table_says_what_is_safe() {
     CHECK(has(audit_table(head, {}), "no call could have been encoded"));
 }
 
-// Not that all codecs are: zeros say nothing of other values.
+// Samples of zeros say nothing about other values, so the table does not call any codec safe.
 void of_zeros_nothing_is_known() {
-    AuditEntry entry{.calls = 1, .samples = 0, .tallies = {}};
+    AuditEntry entry{.calls = 1, .samples = 0, .counts_of_ranks = {}};
     const std::vector<SampledLoss> lost_nothing{{100, 0, 0}, {100, 0, 0}};
     entry.add_sample(lost_nothing, lost_nothing, 4, false);
     const AuditRow row = row_of(shape_of(0, 1000), entry, 4);
@@ -106,24 +108,25 @@ nlohmann::json json_of(const AuditHead &head, const AuditRow &row) {
     return nlohmann::json::parse(audit_json(head, {&row, 1}));
 }
 
-// Of hosts between which nobody knows the rate, and on one of which the figure rests on nothing.
+// Marks the gain with "?" if the rate between hosts is assumed rather than measured. On one host
+// that rate does not matter.
 void a_guessed_gain_is_marked() {
     AuditRow row = row_of(shape_of(0, 1000), sampled(4, 1), 4);
     const AuditHead head{.rank = 0, .ranks = 4, .pid = 5, .host = "h", .codecs = codecs};
     CHECK(!has(audit_table(head, {&row, 1}), "?"));
     CHECK(json_of(head, row)["rows"][0]["rate_known"] == true);
-    const std::vector<Whereabouts> spots{{.host = 0}, {.host = 1}};
-    const Places places(spots);
+    const std::vector<RankLocation> spots{{.host = 0}, {.host = 1}};
+    const RankTopology places(spots);
     Problem far;
     far.ranks = 2;
     far.places = &places;
     for (const bool is_known : {true, false}) {
-        Tables tables;
-        tables.speeds.far_rate_source = is_known ? RateSource::measured : RateSource::assumed;
-        const auto found = audit_row(shape_of(0, 1000), sampled(4, 1), codecs, far, tables,
+        PlannerInputs inputs;
+        inputs.speeds.far_rate_source = is_known ? RateSource::measured : RateSource::assumed;
+        const auto found = audit_row(shape_of(0, 1000), sampled(4, 1), codecs, far, inputs,
                                      *parse_algorithm("ring"));
         CHECK_OK(found);
-        CHECK_EQ(found->guessed_bytes_per_ns, is_known ? 0 : tables.speeds.far_bytes_per_ns);
+        CHECK_EQ(found->guessed_bytes_per_ns, is_known ? 0 : inputs.speeds.far_bytes_per_ns);
     }
     row.guessed_bytes_per_ns = 0.125;
     const std::string near = audit_table(head, {&row, 1});

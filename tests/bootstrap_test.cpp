@@ -1,5 +1,5 @@
-// bootstrap of threads, and over the caller's own all-gather: what is gathered is right, and who
-// does not come is named on every rank.
+// Tests the bootstraps of threads and over the caller's own all-gather: the gathered data is right,
+// and a rank that does not come is named on every rank.
 #include "rendezvous_kit.hpp"
 
 #include <atomic>

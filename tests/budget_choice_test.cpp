@@ -1,5 +1,5 @@
-// plan: a budget chooses codec and algorithm as anybody would who looked at all of them; it is
-// kept, and what keeps none is said.
+// Tests plan/budget_choice: a call with a budget gets the fastest codec and algorithm that keep it,
+// as found here by trying all of them, and a call whose budget no codec keeps says so.
 #include "plan_kit.hpp"
 
 #include "codec/error_bound.hpp"
@@ -18,7 +18,7 @@ constexpr uint32_t teams[] = {1, 2, 3, 4, 8, 17, 64};
 constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                       Collective::all_gather, Collective::broadcast};
 
-Places apart(uint32_t ranks) {
+RankTopology apart(uint32_t ranks) {
     std::vector<uint32_t> hosts(ranks);
     for (uint32_t rank = 0; rank < ranks; rank++) hosts[rank] = rank;
     return places_on(hosts);
@@ -31,7 +31,7 @@ Codec with_error(double error, bool is_forced) {
 }
 
 BudgetChoice choice_of(const Problem &problem, const Algorithm &forced = {},
-                       const Tables &with = tables) {
+                       const PlannerInputs &with = inputs) {
     const auto choice = choose_within(problem, with, forced);
     CHECK_OK(choice);
     const auto plan = choose(problem, with, forced);
@@ -41,13 +41,14 @@ BudgetChoice choice_of(const Problem &problem, const Algorithm &forced = {},
     return *choice;
 }
 
-// The fastest plan of all codecs and algorithms that keeps the error; 0: there is none.
+// Returns the time of the fastest plan of all codecs and algorithms that keeps the error; 0: none
+// does.
 double fastest_ns(const Problem &problem, double error, const Algorithm &forced) {
     double fastest = 0;
     for (const BoundedCodec &row : bounded_codecs()) {
         Problem named = problem;
         named.codec = row.codec;
-        const auto candidates = find_candidates(named, tables, forced);
+        const auto candidates = find_candidates(named, inputs, forced);
         CHECK_OK(candidates);
         for (const Candidate &candidate : *candidates) {
             const Plan &plan = candidate.plan;
@@ -61,7 +62,7 @@ double fastest_ns(const Problem &problem, double error, const Algorithm &forced)
     return fastest;
 }
 
-// Every error for every team: what is chosen keeps it and is as fast as anything that does.
+// Checks every error: the chosen plan keeps it and is as fast as any plan that does.
 void check_errors(Problem problem, const Algorithm &forced) {
     double before_ns = 0;
     for (const double error : errors) {
@@ -73,7 +74,8 @@ void check_errors(Problem problem, const Algorithm &forced) {
         CHECK_EQ(is_missed, choice.plan.codec.is_lossless());
         CHECK_EQ(is_missed, !choice.plan.notice.empty());
         if (is_missed) continue;
-        // Of a codec's algorithms, and of the codecs, those may be taken that are as fast.
+        // The choice may take any algorithm of a codec, and then any codec, that is as fast within
+        // equal_time: hence the factor twice.
         CHECK(choice.plan.cost.time_ns <= fastest * equal_time * equal_time);
         const auto nmse = nmse_bound(choice.plan);
         CHECK(nmse && *nmse <= error);
@@ -83,7 +85,7 @@ void check_errors(Problem problem, const Algorithm &forced) {
     }
 }
 
-Problem between_hosts(const char *with, const Places &places) {
+Problem between_hosts(const char *with, const RankTopology &places) {
     Problem problem = all_reduce(mebibyte, 4, DataType::float32, with);
     problem.places = &places;
     return problem;
@@ -93,7 +95,7 @@ Problem between_hosts(const char *with, const Places &places) {
 
 static void the_fastest_that_keeps_the_error_is_chosen() {
     for (const uint32_t ranks : teams) {
-        const Places places = apart(ranks);
+        const RankTopology places = apart(ranks);
         for (const Collective collective : collectives)
             for (const uint64_t count : {uint64_t{5}, uint64_t{4096}, uint64_t{1} << 20}) {
                 Problem problem = all_reduce(count, ranks);
@@ -107,9 +109,9 @@ static void the_fastest_that_keeps_the_error_is_chosen() {
     }
 }
 
-// On a line that is slow, bits are time; and the more error, the fewer.
+// On a slow link the bits decide the time, so the larger the error, the fewer bits the codec takes.
 static void slow_links_get_few_bits() {
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     double before = 0;
     std::set<std::string> chosen_codecs;
     for (const double error : {1e-1, 1e-2, 1e-3, 1e-4, 1e-5}) {
@@ -121,24 +123,25 @@ static void slow_links_get_few_bits() {
         CHECK(bits > before);
         before = bits;
         chosen_codecs.insert(spec(choice.plan.codec));
-        // Whatever the cut.
-        Tables small = tables;
+        // The choice is the same for any cut of the call.
+        PlannerInputs small = inputs;
         small.limits.segment_bytes /= 4;
         CHECK(choice_of(problem, {}, small).plan.codec == choice.plan.codec);
     }
     CHECK_EQ(chosen_codecs.size(), size_t{5});
 }
 
-// Lossless calls keep every error. On one host codecs seldom pay, and on a fast line neither.
+// Lossless calls keep every budget. On one host, and on a fast link between hosts, codecs seldom
+// pay, so such calls stay lossless.
 static void nothing_is_lost_for_nothing() {
     CHECK(choice_of(all_reduce(1 << 20, 4, DataType::float32, "auto:nmse=1e-2")).outcome ==
           BudgetChoice::Outcome::no_link);
     CHECK(!chosen(all_reduce(1 << 20, 4, DataType::float32, "auto:nmse=1e-2,min=0"))
                .codec.is_lossless());
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     const Problem problem = between_hosts("auto:nmse=1e-2", places);
     CHECK(choice_of(problem).outcome == BudgetChoice::Outcome::codec);
-    Tables fast = tables;
+    PlannerInputs fast = inputs;
     fast.speeds.far_bytes_per_ns = 1000;
     fast.speeds.codec_rates = CodecRates::of_tier("scalar");
     CHECK(choice_of(problem, {}, fast).outcome == BudgetChoice::Outcome::no_gain);
@@ -151,10 +154,10 @@ static void nothing_is_lost_for_nothing() {
     CHECK(plan.notice.empty());
 }
 
-// A reproducible choice depends on the call alone, so that hosts and their lines cannot count.
+// A reproducible choice depends on the call alone: it is the same with and without hosts and links.
 static void places_do_not_count_where_results_are_reproducible() {
-    const Places places = apart(4);
-    Tables same = reproducible_tables(tables.limits, tables.usual_limits);
+    const RankTopology places = apart(4);
+    PlannerInputs same = reproducible_tables(inputs.limits, inputs.usual_limits);
     for (const char *with : {"auto:nmse=1e-2", "auto:nmse=1e-2,min=0", "auto:bits=4"}) {
         const Problem far = between_hosts(with, places);
         Problem near = far;
@@ -166,9 +169,9 @@ static void places_do_not_count_where_results_are_reproducible() {
 }
 
 static void small_calls_go_lossless_by_min() {
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     const auto outcome = [&](const char *with) {
-        return choice_of(between_hosts(with, places)).outcome; // of 4 MiB
+        return choice_of(between_hosts(with, places)).outcome; // a call of 4 MiB
     };
     CHECK(outcome("auto:nmse=1e-2,min=4M") == BudgetChoice::Outcome::codec);
     CHECK(outcome("auto:nmse=1e-2,min=5M") == BudgetChoice::Outcome::too_small);
@@ -176,7 +179,7 @@ static void small_calls_go_lossless_by_min() {
 }
 
 static void bits_get_the_most_accurate_codec() {
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     const auto codec_of = [&](const std::string &with) {
         const BudgetChoice choice = choice_of(between_hosts(with.c_str(), places));
         return choice.outcome == BudgetChoice::Outcome::codec ? spec(choice.plan.codec) : "none";
@@ -193,7 +196,7 @@ static void bits_get_the_most_accurate_codec() {
     CHECK_EQ(codec_of("auto:bits=12.999"), "int12");
     CHECK_EQ(codec_of("auto:bits=31.999"), "int12:block=8");
     CHECK_EQ(codec_of("auto:bits=32"), "none");
-    // On one host as a codec that is named: always.
+    // On one host the codec is always used, like a codec that the caller names.
     CHECK_EQ(spec(chosen(all_reduce(16, 4, DataType::float32, "auto:bits=4")).codec),
              "int3:block=16");
     double least = 1;
@@ -208,7 +211,7 @@ static void bits_get_the_most_accurate_codec() {
 }
 
 static void both_are_kept() {
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     const auto of = [&](const char *with) { return choice_of(between_hosts(with, places)); };
     const BudgetChoice both = of("auto:nmse=1e-3,bits=9");
     CHECK(both.outcome == BudgetChoice::Outcome::codec && *nmse_bound(both.plan) <= 1e-3);
@@ -219,9 +222,9 @@ static void both_are_kept() {
     CHECK(of("auto:nmse=1e-5,from=minmax").outcome == BudgetChoice::Outcome::missed);
 }
 
-// A value that takes 16 bits gains nothing by a codec of 16.
+// A codec must take fewer bits than the type: values of 16 bits gain nothing by a codec of 16.
 static void codecs_are_narrower_than_the_type() {
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     for (const DataType type : {DataType::float8e4m3, DataType::float16, DataType::bfloat16,
                                 DataType::float32, DataType::float64})
         for (const double error : errors) {
@@ -234,7 +237,7 @@ static void codecs_are_narrower_than_the_type() {
         }
 }
 
-// Long rings are known to lose more than encodes that are counted.
+// Long rings are known to lose more than the number of encodes predicts, so they have no bound.
 static void long_chains_have_no_bound() {
     const auto bound_by_ring = [](const char *name, uint32_t ranks) {
         return nmse_bound(chosen(all_reduce(1 << 20, ranks, DataType::float32, name), "ring"));
@@ -247,9 +250,9 @@ static void long_chains_have_no_bound() {
 }
 
 static void what_was_chosen_is_explained() {
-    const Places places = apart(4);
+    const RankTopology places = apart(4);
     const auto said = [&](const char *with, std::initializer_list<const char *> words) {
-        const auto text = explain_in_text(between_hosts(with, places), tables);
+        const auto text = explain_in_text(between_hosts(with, places), inputs);
         CHECK_OK(text);
         for (const char *word : words)
             if (text->find(word) == std::string::npos)
@@ -269,16 +272,16 @@ static void what_was_chosen_is_explained() {
     said("auto:bits=40", {"\n  travels with none: values as they are take no more than 40 bits\n"});
     said("auto:bits=2", {"\n  travels with none: no codec with a known bound takes so few bits"});
     const auto here =
-        explain_in_text(all_reduce(1 << 20, 4, DataType::float32, "auto:nmse=1e-2"), tables);
+        explain_in_text(all_reduce(1 << 20, 4, DataType::float32, "auto:nmse=1e-2"), inputs);
     CHECK_OK(here);
     CHECK(here->find("travels with none: between ranks of one host, or reproducible ones") !=
           std::string::npos);
 }
 
-// Where values as they are fit, the codecs that are listed still have their bounds.
+// If unencoded values fit the budget, the codecs that are listed still have their bounds.
 static void codecs_beside_values_that_fit_have_bounds() {
     const Problem problem = all_reduce(1 << 18, 4, DataType::float32, "auto:bits=32");
-    const auto choice = choose_within(problem, tables, {});
+    const auto choice = choose_within(problem, inputs, {});
     CHECK_OK(choice);
     CHECK(choice->outcome == BudgetChoice::Outcome::fits && !choice->options.empty());
     for (const BudgetOption &option : choice->options) CHECK(option.nmse && *option.nmse > 0);

@@ -1,5 +1,5 @@
-// lib/plan/calibration: figures read, written back and applied, and refused in a sentence where the
-// text is damaged or cannot be meant.
+// Tests plan/calibration: the figures of a file are read, written back and applied. Damaged text
+// and impossible values are refused in a sentence.
 #include "qtest.hpp"
 
 #include "plan/calibration.hpp"
@@ -62,11 +62,11 @@ Codec codec(const char *text) {
 static void figures_replace_what_is_built_in() {
     const CalibrationFile file = read(sample);
     CHECK_EQ(file.machine, "A processor, 8 cores");
-    const Speeds before = speeds_by({}, 1, CodecRates::of_tier("avx2"));
-    Speeds after = before;
+    const CostModel before = speeds_by({}, 1, CodecRates::of_tier("avx2"));
+    CostModel after = before;
     file.figures.apply({}, after);
     CHECK(!before.is_far_rate_known() && after.is_far_rate_known());
-    Speeds expected = before;
+    CostModel expected = before;
     expected.near.alone.latency_ns = 812.5;
     expected.near.alone.byte_ns = 0;
     expected.far_bytes_per_ns = 1.17;
@@ -83,7 +83,7 @@ static void settings_come_before_what_was_measured() {
     Settings settings;
     settings.link_rate = 5'000'000'000;
     settings.link_latency = std::chrono::microseconds(3);
-    Speeds speeds;
+    CostModel speeds;
     file.figures.apply(settings, speeds);
     CHECK_EQ(speeds.far_bytes_per_ns, 5.0);
     CHECK_EQ(speeds.far.shared.latency_ns, 3000.0);
@@ -103,10 +103,10 @@ static void what_is_written_is_read_again() {
         all.set(codec(std::string(row.codec).c_str()), row.rate);
     const Calibration again = read(print({.machine = "m", .figures = all})).figures;
     CHECK_EQ(std::memcmp(&again, &all, sizeof all), 0);
-    Speeds by_one, by_other;
+    CostModel by_one, by_other;
     all.apply({}, by_one);
     again.apply({}, by_other);
-    CHECK(by_one == by_other && !(by_one == Speeds()));
+    CHECK(by_one == by_other && !(by_one == CostModel()));
 }
 
 static void newer_figures_replace_older_ones() {
@@ -116,7 +116,7 @@ static void newer_figures_replace_older_ones() {
         read("qccl-calibration version=1\nmachine m\nfar bytes_per_ns=2 crowding=1.5\n").figures;
     CHECK(!newer.is_empty());
     older.update(newer);
-    Speeds speeds;
+    CostModel speeds;
     older.apply({}, speeds);
     CHECK_EQ(speeds.far_bytes_per_ns, 2.0);
     CHECK_EQ(speeds.far_crowding, 1.5);
@@ -131,7 +131,7 @@ static void jobs_have_factors_of_their_own() {
     CHECK(measured && file.of({.ranks = 2, .hosts = 1})->counted.is_empty());
     const Corrections *const job = &measured->counted;
     CHECK(!file.of({.ranks = 2, .hosts = 2}));
-    CHECK(!file.of({.ranks = 8, .hosts = 8})); // of another model
+    CHECK(!file.of({.ranks = 8, .hosts = 8})); // measured with another cost model
     CHECK_EQ(file.jobs_of_other_models, size_t{1});
     const auto tree = parse_algorithm("tree:shape=double"), ring = parse_algorithm("ring");
     CHECK(tree && ring);
@@ -155,7 +155,7 @@ static void jobs_have_factors_of_their_own() {
 static void a_jobs_figures_replace_those_of_all() {
     const CalibrationFile file = read(sample);
     const auto burst_of = [&](const JobShape &shape) {
-        Speeds speeds;
+        CostModel speeds;
         file.figures_of(shape).apply({}, speeds);
         CHECK_EQ(speeds.far_bytes_per_ns, 1.17);
         return speeds.far_burst_bytes;

@@ -1,5 +1,5 @@
-// record/call_descriptor: the hash covers every field that must agree and no other, and the
-// first difference is named with both values.
+// Tests record/call_descriptor: the hash covers exactly the fields that must agree between ranks,
+// and the first difference is reported with both values.
 #include "qtest.hpp"
 
 #include "record/call_descriptor.hpp"
@@ -24,7 +24,7 @@ static CallDescriptor sample() {
 
 struct Change {
     std::function<void(CallDescriptor &)> apply;
-    const char *sentence; // null: another call, not another field
+    const char *sentence; // null: the change makes it another call, not another field
 };
 
 static const std::vector<Change> &changes() {
@@ -70,7 +70,7 @@ static void hash_covers_what_must_agree() {
 }
 
 static void hash_tells_neighbours_apart() {
-    // Counts, calls and roots are small numbers: their hashes must not run into each other.
+    // Counts, calls and roots are small numbers; their hashes must not collide.
     std::vector<uint64_t> hashes;
     for (uint64_t call = 1; call <= 32; call++)
         for (uint64_t count = 0; count < 32; count++)
@@ -110,7 +110,7 @@ static void longest_specs_fit() {
     CHECK(std::string(error->text).ends_with(", in call 17"));
 }
 
-// What came from another host.
+// A descriptor from another host may hold any bytes.
 static void what_names_nothing_is_told_by_its_number() {
     const std::pair<std::function<void(CallDescriptor &)>, const char *> faults[] = {
         {[](CallDescriptor &d) { d.collective = static_cast<Collective>(99); },

@@ -1,5 +1,5 @@
-// call logs: what is written is read back, whatever is damaged is refused in words, and what the
-// logs of several ranks say together.
+// Tests record/call_log and record/call_summary: a written log is read back unchanged, a damaged
+// log is refused in words, and the summary of several ranks' logs is right.
 #include "qtest.hpp"
 
 #include "record/call_summary.hpp"
@@ -58,7 +58,7 @@ LoggedCall call_of(uint64_t number, int64_t start_ns) {
             .has_failed = number == 2};
 }
 
-// Three calls, one of which has failed, and a communicator that was split off.
+// A log of three calls, one of which failed, and of a communicator that was split off.
 std::string whole_log() {
     std::string text;
     append_row(text, head_of(2));
@@ -86,7 +86,7 @@ std::string refusal_of(std::string_view text) {
     return log.error().text;
 }
 
-// The log with its `row`-th row (from 1) in another's place.
+// Returns the log with its row number `row`, counted from 1, replaced by `other`.
 std::string with_row(size_t row, const std::string &other) {
     std::string text = whole_log();
     size_t begin = 0;
@@ -118,7 +118,7 @@ static void what_is_written_is_read_back() {
     CHECK(log->calls[2].start_ns == 15000 && log->calls[2].queued_ns == 17);
     CHECK(log->lost == 5 && log->has_ended && !log->is_cut);
 
-    // Written again, it is the same text.
+    // Rows written again give the same text.
     std::string again;
     append_row(again, log->head);
     append_row(again, log->comms[0]);
@@ -143,7 +143,8 @@ static void a_log_that_was_cut_off_is_read_as_far_as_it_goes() {
     CHECK_EQ(calls, size_t{3});
 }
 
-// No damage may do harm; what is read all the same is consistent.
+// Flips each bit of a log. Damage must not crash the reader, and a log that is still read must be
+// consistent.
 static void flipped_bits_do_no_harm() {
     const std::string text = whole_log();
     size_t refused = 0;
@@ -200,7 +201,7 @@ static void what_is_wrong_is_said() {
              "line 7: '2' stands where the number of a communicator above is expected");
 }
 
-// A rank's log of calls that start at these times and last 100 us.
+// Returns a rank's log of calls that start at these times and last 100 us.
 static CallLog log_of(uint32_t rank, const std::string &host, std::vector<int64_t> starts_us,
                       Collective collective = Collective::all_reduce) {
     CallLog log;
@@ -233,15 +234,17 @@ static void skew_is_from_the_first_rank_to_the_last() {
     CHECK(clock_shifts(logs) == std::vector<int64_t>({0, 0, 0}));
 }
 
-// 70 ms behind: every rank of n2 seems to end before those of n1 have started.
+// The clock of n2 is 70 ms behind, so every rank of n2 seems to end before those of n1 have
+// started.
 static void clocks_that_are_proven_wrong_are_moved() {
     const CallLog logs[] = {log_of(0, "n1", {100'000, 200'000}),
                             log_of(1, "n2", {30'000, 130'040})};
     const auto shifts = clock_shifts(logs);
     CHECK_EQ(shifts[0], int64_t{0});
-    // After the first call it is 69.9 to 70.1 ms, after the second 69.86 to 70.06.
+    // The first call bounds the shift to 69.9 to 70.1 ms, the second to 69.86 to 70.06 ms.
     CHECK_EQ(shifts[1], int64_t{69'980'000});
-    // A broadcast's root may be through before others start, and a failed call proves nothing.
+    // A broadcast's root may end before others start, and a failed call proves nothing about
+    // clocks.
     CallLog failed = log_of(1, "n2", {30'000});
     failed.calls[0].has_failed = true;
     const CallLog unproven[] = {log_of(0, "n1", {100'000}), failed};

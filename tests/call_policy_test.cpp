@@ -1,4 +1,5 @@
-// lib/plan/call_policy: promises 1 and 2 of the numerical contract, and who decides about a call.
+// Tests lib/plan/call_policy: promises 1 and 2 of the numerical contract, and which of call,
+// communicator, environment and plan file decides about a call.
 #include "qtest.hpp"
 
 #include "plan/call_policy.hpp"
@@ -19,7 +20,8 @@ static CallTraits shape(Collective collective, DataType type, RedOp op) {
     return {.collective = collective, .type = type, .op = op};
 }
 
-// Of a communicator with a codec, where the environment has these settings.
+// The policy of a communicator with that codec and name; `environment` holds the settings, `plan`
+// the rows of the plan file.
 static CallPolicy policy(std::optional<Codec> of_communicator,
                          const std::vector<const char *> &environment = {},
                          const char *plan = nullptr, const char *name = "") {
@@ -51,7 +53,7 @@ static void the_call_precedes_the_communicator_precedes_the_environment() {
     CHECK_EQ(chosen(policy(codec("int4"), {"QCCL_CODEC=int2"}), &int8, float_sum), "int8");
     CHECK_EQ(chosen(policy(codec("int4"), {"QCCL_CODEC=int2"}), nullptr, float_sum), "int4");
     CHECK_EQ(chosen(policy({}, {"QCCL_CODEC=int2"}), nullptr, float_sum), "int2");
-    // An explicit none cannot be made lossy from outside.
+    // The environment cannot override an explicit none.
     CHECK_EQ(chosen(policy(codec("int4"), {"QCCL_CODEC=int2"}), &none, float_sum), "none");
     CHECK_EQ(chosen(policy(none, {"QCCL_CODEC=int2"}), nullptr, float_sum), "none");
 }
@@ -77,7 +79,7 @@ static void the_environment_reaches_sum_and_avg_of_floating_point() {
     CHECK(passed_over->codec.is_lossless() && passed_over->passed_over);
     CHECK_EQ(std::string(passed_over->passed_over->text),
              "codec bf16 of QCCL_CODEC: reaches sum and avg of floating point, not max of float");
-    CHECK_EQ(chosen(communicator, nullptr, max), "bf16"); // a cast can, and somebody meant it
+    CHECK_EQ(chosen(communicator, nullptr, max), "bf16"); // a cast is possible, and was asked for
 }
 
 static void an_impossible_codec_is_refused_only_where_the_call_names_it() {
@@ -104,7 +106,7 @@ static void items_decide_by_the_call() {
         CHECK_EQ(chosen(items, nullptr, call), std::string(expected));
         CHECK_EQ(chosen({}, nullptr, call), "none");
     }
-    // Only what an item matches is told to go lossless.
+    // A call is reported as passed over only if an item matches it.
     CHECK(
         !items.choose_codec(nullptr, shape(Collective::all_reduce, DataType::float32, RedOp::max))
              ->passed_over);
@@ -113,7 +115,8 @@ static void items_decide_by_the_call() {
     CHECK(items.choose_codec(nullptr, large)->passed_over);
 }
 
-// QCCL_CODEC and QCCL_ALGO precede the plan file, each by itself, and none too is an answer.
+// QCCL_CODEC and QCCL_ALGO each take precedence over the plan file. An item that names none decides
+// as well.
 static void settings_precede_the_plan_file() {
     static constexpr const char *plan = "codec=int2 algorithm=tree lanes=2 parts=3 @count>=10\n";
     const CallTraits small{.count = 9}, large{.count = 10};
@@ -130,13 +133,13 @@ static void settings_precede_the_plan_file() {
     CHECK(!both.choose_algorithm(large).algorithm);
     CHECK_EQ(spec(both.choose_algorithm({.count = 11}).algorithm), "ring");
     CHECK_EQ(spec(both.choose_algorithm({.count = 30}).algorithm), "tree");
-    // The plan's codec reaches what QCCL_CODEC's reaches.
+    // The plan file's codec applies to the same calls as QCCL_CODEC's.
     CallTraits max = shape(Collective::all_reduce, DataType::float32, RedOp::max);
     max.count = 10;
     CHECK_EQ(
         std::string(alone.choose_codec(nullptr, max)->passed_over->text),
         "codec int2 of QCCL_PLAN_FILE: reaches sum and avg of floating point, not max of float");
-    // What is set of the cut stays.
+    // Settings of segment and lanes take precedence over the plan file's.
     CHECK(alone.choose_pieces(large) == (Pieces{.segment_bytes = 0, .parts = 3, .lanes = 2}));
     CHECK(policy({}, {"QCCL_SEGMENT=1M"}, plan).choose_pieces(large) ==
           (Pieces{.segment_bytes = 0, .parts = 0, .lanes = 2}));
@@ -149,7 +152,7 @@ static void the_communicator_s_algorithm_precedes_all() {
     CHECK_EQ(spec(named.choose_algorithm({}).algorithm), "ring");
     named.algorithm = *parse_algorithm("tree:shape=double");
     CHECK_EQ(spec(named.choose_algorithm({}).algorithm), "tree:shape=double");
-    // Of what it does not have the planner chooses.
+    // The planner chooses for a collective that the algorithm does not support.
     CHECK(!named.choose_algorithm({.collective = Collective::reduce_scatter}).algorithm);
 }
 

@@ -1,5 +1,5 @@
-// engine: samples lie in the vector, are spread over it and over the calls, cost what they may, and
-// show what a codec loses of the whole.
+// Tests engine/call_sampler: samples lie inside the vector, spread over it and over the calls, stay
+// within their share of the values, and show the loss that a codec has on the whole vector.
 #include "engine_ranks.hpp"
 
 #include "engine/call_sampler.hpp"
@@ -31,7 +31,7 @@ void places_lie_in_the_vector() {
             }
 }
 
-// In the long run each part of a vector is looked at.
+// Over many turns every part of a vector is sampled.
 void turns_look_elsewhere() {
     constexpr uint64_t count = 1 << 20;
     const SampleSize size = SampleSize::of(count, 32, 512);
@@ -53,7 +53,7 @@ void turns_keep_the_share() {
             if (is_due) read += std::min(count, size.values);
         }
         CHECK(read <= calls * count / divisor + size.values);
-        // Large calls are all looked at.
+        // Every large call is sampled.
         if (count >= 1024 * divisor) CHECK_EQ(turns.taken(), calls);
     }
 }
@@ -70,7 +70,7 @@ SampledArea area_of(const std::vector<float> &values) {
     return {reinterpret_cast<const std::byte *>(values.data()), values.size()};
 }
 
-// Against an encode of the whole vector.
+// Compares the sampled loss with that of an encode of the whole vector.
 void samples_show_what_the_whole_loses() {
     const std::vector<float> values = gaussian(1 << 18);
     for (const char *text : {"int8", "int4", "int2:block=100", "minmax:bits=4", "nvfp4", "mxfp4",
@@ -90,12 +90,13 @@ void samples_show_what_the_whole_loses() {
         CHECK(std::abs(sampled.nmse() / whole.nmse() - 1) < 0.1);
         CHECK(std::abs(whole.loss().nmse() - whole.nmse()) < 1e-9);
         CHECK(std::abs(whole.square - all.square()) < 1e-6 * whole.square);
-        // And the whole as the error model has it.
+        // The loss of the whole vector agrees with the error model, too.
         CHECK(std::abs(whole.nmse() / unit_nmse(codec, DataType::float32) - 1) < 0.25);
     }
 }
 
-// A step that a program will skip anyway is no reason to distrust the codec.
+// A program skips a step with infinite gradients anyway, so infinite inputs must not count as loss
+// of the codec.
 void infinite_values_do_not_count() {
     std::vector<float> values = gaussian(4096);
     CallSampler sampler(host_device());
@@ -106,7 +107,7 @@ void infinite_values_do_not_count() {
     const SampledLoss found = sampler.measure(*parse_codec("int8"));
     CHECK(std::isfinite(found.error) && found.error > 0);
     CHECK(found.nmse() < 1e-3);
-    // What the codec makes infinite does.
+    // Values that become infinite in the codec do count.
     std::vector<float> large(4096, 1.0F);
     for (size_t i = 0; i < large.size(); i += 2) large[i] = 3e38F;
     CHECK_OK(sampler.read(area_of(large), DataType::float32, size, 1));

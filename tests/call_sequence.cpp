@@ -1,6 +1,8 @@
+// Draws the sequences that call_sequence.hpp describes from a random generator with the sequence's
+// seed, finds where their ranks first disagree, and prints them.
 #include "call_sequence.hpp"
 
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -11,7 +13,7 @@ namespace sequences {
 
 namespace {
 
-using mortals::say;
+using killable::say;
 
 constexpr TypeRow type_table[types] = {
     {"int8", 1, 0, 0},     {"uint8", 1, 0, 0},  {"int32", 4, 0, 0},   {"uint32", 4, 0, 0},
@@ -20,12 +22,12 @@ constexpr TypeRow type_table[types] = {
 constexpr int32_t float32 = 7, ops = 5, sum = 0, avg = 4;
 constexpr const char *op_names[ops] = {"sum", "prod", "max", "min", "avg"};
 
-// Casts do every operation, the others sum and avg.
+// Casts support every operation, the other codecs sum and avg.
 constexpr const char *cast_codec = "bf16";
 constexpr const char *codecs[] = {cast_codec,      "int8",   "int4",
                                   "minmax:bits=4", "onebit", "topk:ratio=0.1"};
 
-// By kind of call; all work with every number of ranks, on one host and on several.
+// Algorithms by kind of call. All work with every number of ranks, on one host and on several.
 constexpr const char *all_reduces[] = {"direct", "ring", "halving", "tree", "oneshot", "doubling"};
 constexpr const char *scatters_and_gathers[] = {"direct", "ring", "halving"};
 constexpr const char *broadcasts[] = {"direct", "ring", "tree"};
@@ -66,7 +68,7 @@ private:
         made_.colors = 1 + below(2);
     }
 
-    // Seldom a large one.
+    // Seldom returns a large count.
     uint32_t draw_count() {
         static constexpr int bounds[] = {1, 2, 64, 64, 64, 2000, 2000, 20000, 100001};
         return static_cast<uint32_t>(below(below(4) == 0 ? one_of(bounds) : 200));
@@ -94,14 +96,14 @@ private:
         if (below(3) == 0) call.algorithm = draw_algorithm(kind);
         return call;
     }
-    // Mostly collectives: what makes communicators takes longer.
+    // Draws mostly collectives, because calls that make communicators take longer.
     Call draw_agreed_call() {
         const int which = below(22);
         return draw_call(which < 20 ? static_cast<Kind>(which % 5)
                                     : static_cast<Kind>(which - 20 + 5));
     }
 
-    // Whether a rank can differ from this call in that.
+    // Returns whether a rank can differ from this call in the way that the sequence wants.
     bool can_differ(const Call &call) const {
         switch (made_.disagreement) {
         case Disagreement::root: return call.kind == Kind::broadcast;
@@ -111,7 +113,7 @@ private:
         case Disagreement::codec: return call.has_data() && type_row(call.type).is_float();
         case Disagreement::algorithm: return call.algorithm != nullptr;
         case Disagreement::split: return call.kind != Kind::split;
-        // Whoever ends the communicator is left out of what the others shrink to.
+        // If the others shrink, they leave out a rank that ends the communicator: no disagreement.
         case Disagreement::shrink:
         case Disagreement::finalize:
         case Disagreement::destroy: return call.kind != Kind::shrink;
@@ -125,7 +127,8 @@ private:
         }
     }
 
-    // One further call of any kind, all of which are as likely, and then some more.
+    // Appends one further call, each kind being equally likely, then some agreed calls, then
+    // destroy.
     void draw_further(std::vector<Call> &calls) {
         const auto further = static_cast<Kind>(below(kinds));
         if (further != Kind::destroy) calls.push_back(draw_call(further));

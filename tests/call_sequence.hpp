@@ -1,6 +1,6 @@
 // Random sequences of calls on one communicator, in which one rank makes one call that disagrees
-// with those of the others. A sequence follows from its seed alone, so that every rank, and the
-// judge, can make it for themselves. Calls nothing of the library.
+// with those of the others. A sequence follows from its seed alone, so that each rank and the judge
+// can compute it by themselves. Used by the test program disagreements. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -25,41 +25,41 @@ enum class Kind : uint8_t {
 inline constexpr int kinds = 9;
 const char *name(Kind kind);
 
-// What the odd rank does differently.
+// How the calls of the odd rank differ from those of the others.
 enum class Disagreement : uint8_t {
-    none, // a control: every call must succeed
-    root, // of a broadcast
+    none, // control case: every call must succeed
+    root, // the root of a broadcast
     count,
     type,
     op,
     codec,
     algorithm,
-    order,    // two calls in the other order
+    order,    // two calls in reverse order
     kind,     // another kind of call
-    left_out, // a call that it does not make
+    left_out, // a call that the odd rank does not make
     extra,    // a call that the others do not make
-    split,    // instead of another call
-    shrink,   // likewise
-    finalize, // likewise
-    destroy   // likewise: the rank ends the communicator early
+    split,    // a split instead of another call
+    shrink,   // a shrink instead of another call
+    finalize, // a finalize instead of another call
+    destroy   // the odd rank ends the communicator early
 };
 inline constexpr int disagreements = 15;
 const char *name(Disagreement disagreement);
 
-// How the ranks run.
+// The threads or processes in which the ranks run.
 enum class Runner : uint8_t { init_all, threads, processes };
 const char *name(Runner runner);
 
 struct TypeRow {
     const char *name;
     uint32_t bytes;
-    int exponent_bits, mantissa_bits; // 0 of integers
+    int exponent_bits, mantissa_bits; // 0 for integers
     bool is_float() const { return exponent_bits != 0; }
 };
 const TypeRow &type_row(int32_t type);
 inline constexpr int32_t types = 12;
 
-// What a call does not have stays as it is here, so that calls can be compared.
+// Members that a kind of call does not use keep their defaults, so that calls can be compared.
 struct Call {
     Kind kind = Kind::barrier;
     uint32_t count = 0;
@@ -67,12 +67,12 @@ struct Call {
     int32_t op = 0;
     int32_t root = 0;
     const char *codec = nullptr;     // points into a table
-    const char *algorithm = nullptr; // likewise
+    const char *algorithm = nullptr; // points into a table
     bool operator==(const Call &) const = default;
 
     bool has_data() const { return kind <= Kind::broadcast; }
     bool reduces() const { return kind <= Kind::reduce_scatter; }
-    // Whether a right result is the same vector on every rank.
+    // Whether every rank must receive the same vector.
     bool equals_everywhere() const { return has_data() && kind != Kind::reduce_scatter; }
 };
 std::string text(const Call &call);
@@ -82,29 +82,31 @@ struct Sequence {
     int ranks = 2;
     Runner runner = Runner::init_all;
     int hosts = 1;
-    int colors = 1;        // in splits a rank's color is its remainder
-    bool enqueues = false; // collectives are made on streams, and awaited one by one
+    int colors = 1;        // in splits a rank's color is its number modulo `colors`
+    bool enqueues = false; // collectives go to streams, and each is synchronized before the next
     Disagreement disagreement = Disagreement::none;
     int odd_rank = 0;
-    std::vector<std::vector<Call>> calls; // by rank; the last one is the only qcclCommDestroy
+    std::vector<std::vector<Call>> calls; // by rank; only the last call is a qcclCommDestroy
 
     int host_of(int rank) const { return rank * hosts / ranks; }
-    // The collective position at which not all ranks make the same call; nothing: they agree.
-    // Positions leave out qcclCommFinalize, which takes part in no exchange of a call.
+    // Returns the first position at which not all ranks make the same call; nothing if all ranks
+    // agree. Positions do not count qcclCommFinalize, because ranks exchange nothing for it.
     std::optional<size_t> first_difference() const;
-    // Index of this position's call among those of the rank; their number where it has no such.
+    // Returns the index of this position's call among the calls of the rank, or the number of those
+    // calls if the rank has no call at this position.
     size_t index_of(int rank, size_t position) const;
-    // Whether the ranks may wait for each other before the end. Not where they make unequal numbers
-    // of calls, because the odd one's missing calls are waited for; nor where a rank shrinks after
-    // the difference: a shrink that returns the mismatch has to be repeated, and this one is not.
+    // Whether the ranks may wait for each other before the end. They may not if they make unequal
+    // numbers of calls, because the missing calls of the odd rank are waited for. They may not
+    // either if a rank shrinks after the difference: a shrink that returns the mismatch has to be
+    // repeated, and the sequences do not repeat it.
     bool may_meet_before_end() const;
 };
-// What sequences may contain.
+// Limits what sequences may contain.
 struct Scope {
-    bool has_network = true; // several hosts
+    bool has_network = true; // sequences may use several hosts
 };
 Sequence make_sequence(uint64_t seed, const Scope &scope);
-// A line for each rank.
+// Describes the sequence in words, with a line for each rank.
 std::string text(const Sequence &sequence);
 
 inline constexpr int max_ranks = 5;

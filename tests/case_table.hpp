@@ -1,5 +1,5 @@
-// The one table of cases that drives whatever runs collectives: every collective, algorithm, type,
-// operation, codec and count that go together.
+// The table of cases for every test that runs collectives: all supported combinations of
+// collective, algorithm, type, operation, codec and count.
 #pragma once
 
 #include "slow_twin.hpp"
@@ -39,7 +39,7 @@ inline constexpr const char *codecs[] = {"none",
                                          "minmax:bits=5,bucket=100,skip_incomplete=1"};
 inline constexpr uint64_t counts[] = {0, 1, 31, 32, 33, 1000, 4097, 20011};
 // Calls visit(call) for every combination that the library accepts.
-template <class Visit> void each_case(uint32_t ranks, Visit visit) {
+template <class Visitor> void each_case(uint32_t ranks, Visitor visit) {
     for (const Collective collective : collectives)
         for (const Algorithm &algorithm : algorithms())
             for (const TypeInfo &type : type_table)

@@ -1,5 +1,5 @@
-// What qccl-perf calls right and wrong: every mistake that a result may hold is counted, and no
-// right result is blamed.
+// Tests perf/check, the verification of qccl-perf: every mistake in a result is counted, and no
+// correct result is reported as wrong.
 #include "qtest.hpp"
 
 #include "perf/check.hpp"
@@ -16,8 +16,8 @@ using namespace qccl::perf;
 
 static constexpr uint64_t seed = 5;
 
-// The rank-ordered result of `operation` as a lossless collective gives it on `rank`, in fp64 or
-// int64.
+// Returns the result of `operation` that a lossless collective gives to `rank`: computed in rank
+// order, in fp64 or int64.
 static std::vector<std::byte> right_result(const Operation &operation, const Source &source,
                                            uint32_t rank) {
     std::vector<std::byte> result(operation.recv_count() * type_bytes(operation.type));
@@ -36,21 +36,21 @@ static std::vector<std::byte> right_result(const Operation &operation, const Sou
 
 using Damage = std::function<void(uint32_t rank, std::vector<std::byte> &result)>;
 
-static Verdict judge(const Operation &operation, const Codec &codec, const Source &source,
-                     const Damage &damage) {
+static CheckResult judge(const Operation &operation, const Codec &codec, const Source &source,
+                         const Damage &damage) {
     std::mutex mutex;
-    std::optional<Verdict> verdict;
-    const int status = launch_threads(operation.ranks, [&](Crew &crew) {
-        std::vector<std::byte> result = right_result(operation, source, crew.rank());
-        damage(crew.rank(), result);
-        const auto found = check_result(crew, operation, codec, source, result.data());
+    std::optional<CheckResult> judged;
+    const int status = launch_threads(operation.ranks, [&](RankGroup &rank_group) {
+        std::vector<std::byte> result = right_result(operation, source, rank_group.rank());
+        damage(rank_group.rank(), result);
+        const auto found = check_result(rank_group, operation, codec, source, result.data());
         if (!found) return 1;
         const std::lock_guard lock(mutex);
-        verdict = *found;
+        judged = *found;
         return 0;
     });
     CHECK_EQ(status, 0);
-    return *verdict;
+    return *judged;
 }
 
 static const Damage nothing = [](uint32_t, std::vector<std::byte> &) {};
@@ -74,14 +74,15 @@ static void right_results_are_right() {
                 Operation operation = all_reduce(row.type, op, 1001);
                 operation.collective = collective;
                 operation.root = 2;
-                const Verdict verdict = judge(operation, Codec{}, *source, nothing);
-                CHECK_EQ(verdict.wrong, 0U);
-                CHECK_EQ(verdict.ranks_agree.has_value(), collective != Collective::reduce_scatter);
-                CHECK_EQ(verdict.nmse.has_value(), row.is_float);
+                const CheckResult result = judge(operation, Codec{}, *source, nothing);
+                CHECK_EQ(result.wrong, 0U);
+                CHECK_EQ(result.ranks_agree.has_value(), collective != Collective::reduce_scatter);
+                CHECK_EQ(result.nmse.has_value(), row.is_float);
             }
 }
 
-// Made fp32 and fp64 data add up exactly: the last bit of one element counts.
+// The generated fp32 and fp64 data add up exactly, so a flip of the last bit of one element is
+// found.
 static void one_wrong_bit_is_found() {
     const auto source = make_gaussian(seed);
     const Damage flip = [](uint32_t, std::vector<std::byte> &result) {
@@ -91,8 +92,8 @@ static void one_wrong_bit_is_found() {
         for (const DataType type : {DataType::float32, DataType::int32}) {
             Operation operation = all_reduce(type, RedOp::sum, 1001);
             operation.collective = collective;
-            // Each rank looks at its part; where every rank has a part of its own, all three see
-            // it.
+            // Each rank checks its share of the vector. In a reduce-scatter every rank has a vector
+            // of its own, so all three find the flip.
             const uint64_t expected = collective == Collective::reduce_scatter ? 3 : 1;
             CHECK_EQ(judge(operation, Codec{}, *source, flip).wrong, expected);
         }
@@ -104,10 +105,10 @@ static void ranks_that_differ_are_found() {
         if (rank == 1) result[4 * 777] ^= std::byte{1};
     };
     for (const Codec &codec : {Codec{}, *parse_codec("int4")}) {
-        const Verdict verdict =
+        const CheckResult result =
             judge(all_reduce(DataType::float32, RedOp::sum, 1001), codec, *source, flip_on_one);
-        CHECK(verdict.ranks_agree == false);
-        CHECK(verdict.wrong > 0);
+        CHECK(result.ranks_agree == false);
+        CHECK(result.wrong > 0);
     }
 }
 
@@ -148,9 +149,9 @@ static void the_error_is_measured() {
         for (float &value : values) value *= 1.125F;
         std::memcpy(result.data(), values.data(), result.size());
     };
-    const Verdict verdict = judge(operation, *parse_codec("int2"), *source, scale);
-    CHECK(std::fabs(verdict.nmse.value() - 0.125 * 0.125) < 1e-6);
-    CHECK(verdict.max_abs_err.value() > 0.1);
+    const CheckResult result = judge(operation, *parse_codec("int2"), *source, scale);
+    CHECK(std::fabs(result.nmse.value() - 0.125 * 0.125) < 1e-6);
+    CHECK(result.max_abs_err.value() > 0.1);
     CHECK(judge(operation, Codec{}, *source, nothing).nmse == 0.0);
 }
 
@@ -183,11 +184,12 @@ static void a_dropped_nan_is_wrong() {
     CHECK_EQ(judge(operation, *parse_codec("int4"), source, drop).wrong, 2U);
 }
 
-// No bound is below it, and no sum of errors above.
+// A NaN compares false with every bound and spoils every sum of errors, so the check needs a case
+// for it.
 static void a_nan_out_of_numbers_is_wrong() {
     const auto source = make_gaussian(seed);
     const Operation operation = all_reduce(DataType::float32, RedOp::sum, 100);
-    for (const size_t at : {10U, 50U, 90U}) { // where one of the three ranks looks
+    for (const size_t at : {10U, 50U, 90U}) { // one in each rank's share of the check
         const Damage damage = [at](uint32_t, std::vector<std::byte> &result) {
             const float nan = std::numeric_limits<float>::quiet_NaN();
             std::memcpy(&result[4 * at], &nan, sizeof nan);

@@ -1,5 +1,5 @@
-// base/choice: a wrong name is answered with the possible ones, in a sentence that never loses its
-// end to a long text.
+// Tests base/choice: the error for a wrong name lists the possible names, also after a very long
+// text.
 #include "qtest.hpp"
 
 #include "base/choice.hpp"
@@ -34,7 +34,7 @@ static void a_long_text_is_cut() {
     CHECK(sentence.ends_with("xxx\"; possible are ring, direct, oneshot"));
 }
 
-// Names arrive as parts of longer texts.
+// Names may be parts of longer texts, without a terminating zero.
 static void texts_need_no_end() {
     const std::string_view list = "star,ring";
     CHECK_EQ(said(list.substr(0, 4), {"ring"}), "algorithm is \"star\"; possible is ring");

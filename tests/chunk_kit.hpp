@@ -1,4 +1,4 @@
-// Chunks for the tests of what lies in them: made of golden inputs, and damaged.
+// Chunks for tests that inspect their bytes: made from golden inputs, and with damaged parts.
 #pragma once
 
 #include "golden_cases.hpp"
@@ -31,7 +31,7 @@ inline PayloadLayout layout_of(const std::string &text, uint64_t count) {
     return payload_layout(parsed(text), DataType::float32, count);
 }
 
-// A chunk with other first scales.
+// Returns whether open_chunk accepts a chunk whose first scales are replaced.
 template <class... Scale> bool accepts(const std::string &text, Scale... scale) {
     Bytes chunk = make_chunk(text, DataType::float32, 70);
     size_t at = header_bytes + layout_of(text, 70).scales;

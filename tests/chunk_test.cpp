@@ -1,5 +1,5 @@
-// chunk: sizes and sections, every damaged field refused, truncation at every length, padding and
-// scales that no encoder writes, seals.
+// Tests codec/chunk: sizes and sections are those of WIRE.md; every damaged field, every wrong
+// length, and padding and scales that no encoder writes are refused; the checksum covers every bit.
 #include "chunk_kit.hpp"
 
 #include "codec/crc32c.hpp"
@@ -60,7 +60,7 @@ static void sections_lie_where_the_page_says() {
     for (const std::string &text : golden::specs()) CHECK_EQ(layout_of(text, 0).bytes, 0U);
 }
 
-// Beyond 4 GiB, counted and not allocated.
+// Counts beyond 4 GiB are computed; nothing is allocated.
 static void large_counts_are_exact() {
     const uint64_t count = (uint64_t{1} << 40) + 1;
     CHECK_EQ(layout_of("int4", count).bytes,
@@ -98,7 +98,8 @@ static void every_length_but_one_is_refused() {
     }
 }
 
-// Every value of every byte of the header that stands for a structure; the free ones must be read.
+// Tries every value of every byte of the header that describes the structure. The free bytes may
+// have any value.
 static void damaged_headers_are_refused() {
     const Bytes chunk = make_chunk("int5", DataType::float32, 70);
     constexpr size_t free_begin = 24, free_end = 32; // first index
@@ -108,11 +109,11 @@ static void damaged_headers_are_refused() {
             if (std::byte(value) == chunk[at]) continue;
             const bool is_other_type = at == 6 && (value >= 6 && value <= 11);
             const bool is_other_rounding = at == 7 && value == 1;
-            const bool is_seal = at == 9 && value == 2;                   // looked at by check_seal
+            const bool is_seal = at == 9 && value == 2;                   // check_seal looks at it
             const bool is_nmse = at == 10 || (at == 11 && value <= 0x7F); // up to infinity
-            // Three scales lie in the chunk as long as the block is 24 to 34 values.
+            // With any block size from 24 to 34, the 70 values have three scales.
             const bool is_other_block = at == 12 && value >= 24 && value <= 34;
-            // And they lie in as many bytes when there are up to 96 values.
+            // The scales take as many bytes for up to 96 values.
             const bool is_other_count = at == 16 && value > 70 && value <= 96;
             if (is_other_type || is_other_rounding || is_seal || is_other_block || is_other_count ||
                 is_nmse)
@@ -122,7 +123,7 @@ static void damaged_headers_are_refused() {
     }
 }
 
-// Rounded up, so that what is above a budget stays above it.
+// Words are rounded up, so that an error above a budget stays above it.
 static void errors_travel_as_words() {
     CHECK_EQ(nmse_word(0), 0);
     CHECK_EQ(nmse_of(nmse_word(0.5)), 0.5);
@@ -176,7 +177,7 @@ static void impossible_keys_are_refused() {
     chunk = make_chunk("mxfp4", DataType::float32, 70);
     check_byte_refused(chunk, 8, 8);   // bits
     check_byte_refused(chunk, 12, 33); // block
-    check_byte_refused(chunk, 9, 8);   // a flag that is none
+    check_byte_refused(chunk, 9, 8);   // an unknown flag
     put(chunk, 9, uint8_t{4});         // OCP's scale
     CHECK_OK(open_chunk(chunk));
     chunk = make_chunk("topk", DataType::float32, 70);
@@ -208,7 +209,7 @@ static void noise_belongs_to_stochastic_rounding() {
     CHECK_OK(open_chunk(chunk));
 }
 
-// In every byte of every gap, and in every bit of the last group that no value has.
+// Tries every byte of every gap, and every bit of the last group that belongs to no value.
 static void padding_is_zero() {
     for (const std::string &text : golden::specs()) {
         const Codec codec = parsed(text);
@@ -221,8 +222,8 @@ static void padding_is_zero() {
                     check_byte_refused(chunk, header_bytes + gap.start + i, 0x40);
         }
     }
-    // 70 values leave 26 places of 8 bits each: in every plane, those bits and no others are
-    // refused.
+    // 70 values leave 26 unused places in the last group. In every plane, the bits of these places
+    // and no others are refused.
     for (const auto &[text, padding_bits] : {std::pair{"int5", 26 * 5},
                                              {"int6", 26 * 6},
                                              {"int8", 26 * 8},
@@ -295,8 +296,8 @@ static void seals_see_every_bit() {
         CHECK(!check_seal(std::span(chunk).first(length)));
     Bytes unsealed = make_chunk("none", DataType::float32, 3);
     put(unsealed, 56, uint32_t{1});
-    check_damaged(unsealed); // a checksum without a seal
-    seal_chunk(chunk);       // sealing again changes nothing
+    check_damaged(unsealed); // a checksum without its flag
+    seal_chunk(chunk);       // a second checksum changes nothing
     CHECK_OK(check_seal(chunk));
 }
 

@@ -1,4 +1,5 @@
-// plan: a codec is used between hosts where it pays, whatever the cut; what it loses is predicted.
+// Tests lib/plan: a codec is used between hosts only if it pays, independent of how calls are cut
+// into segments, and its loss is predicted.
 #include "plan_kit.hpp"
 
 #include "kernels/kernels.hpp"
@@ -9,10 +10,10 @@
 using namespace qccl;
 using namespace qtest;
 
-// Between hosts; and what a faster link does to it.
+// Between hosts a codec is used from some size on; a faster link raises that size.
 static void a_codec_is_used_where_it_pays() {
-    const Places places = places_on({0, 1, 2, 3});
-    const auto of_bytes = [&](uint64_t bytes, const char *codec, const Tables &with) {
+    const RankTopology places = places_on({0, 1, 2, 3});
+    const auto of_bytes = [&](uint64_t bytes, const char *codec, const PlannerInputs &with) {
         Problem problem = all_reduce(bytes / 4, 4, DataType::float32, codec);
         problem.places = &places;
         const auto plan = choose(problem, with);
@@ -31,28 +32,29 @@ static void a_codec_is_used_where_it_pays() {
         return plan->codec;
     };
     for (const char *name : {"int8", "int4"}) {
-        CHECK(of_bytes(64, name, tables).is_lossless());
-        CHECK(of_bytes(64 << 10, name, tables) == codec(name));
-        CHECK(of_bytes(64 << 20, name, tables) == codec(name));
+        CHECK(of_bytes(64, name, inputs).is_lossless());
+        CHECK(of_bytes(64 << 10, name, inputs) == codec(name));
+        CHECK(of_bytes(64 << 20, name, inputs) == codec(name));
     }
-    CHECK(of_bytes(64, "int8:min=0", tables) == codec("int8"));
+    CHECK(of_bytes(64, "int8:min=0", inputs) == codec("int8"));
     Settings settings;
     settings.link_latency = std::chrono::microseconds(2);
     settings.link_rate = 50'000'000'000; // 400 Gbit/s
-    Tables fast = tables;
-    fast.speeds = speeds_by(settings, 1, tables.speeds.codec_rates);
+    PlannerInputs fast = inputs;
+    fast.speeds = speeds_by(settings, 1, inputs.speeds.codec_rates);
     CHECK_EQ(fast.speeds.far.alone.latency_ns, 2000.0);
     CHECK_EQ(fast.speeds.far_bytes_per_ns, 50.0);
     CHECK(of_bytes(4 << 10, "int8", fast).is_lossless());
-    CHECK(of_bytes(4 << 10, "int8", tables) == codec("int8"));
+    CHECK(of_bytes(4 << 10, "int8", inputs) == codec("int8"));
     CHECK(chosen(all_reduce(16, 4, DataType::float32, "int8")).codec == codec("int8"));
 }
 
-// No gain can be predicted, so nothing is lost; an explicit min= needs no prediction.
+// With an unknown rate no gain can be predicted, so the planner uses no lossy codec between hosts.
+// An explicit min= needs no prediction.
 static void unknown_lines_carry_values_as_they_are() {
-    const Places places = places_on({0, 1, 2, 3});
-    Tables unknown = tables;
-    unknown.speeds = speeds_by({}, 1, tables.speeds.codec_rates);
+    const RankTopology places = places_on({0, 1, 2, 3});
+    PlannerInputs unknown = inputs;
+    unknown.speeds = speeds_by({}, 1, inputs.speeds.codec_rates);
     CHECK(!unknown.speeds.is_far_rate_known());
     for (const char *name : {"int4", "int4:min=0", "auto:nmse=1e-2", "auto:bits=4"}) {
         Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
@@ -64,19 +66,20 @@ static void unknown_lines_carry_values_as_they_are() {
         CHECK_OK(text);
         CHECK_EQ(text->find("the rate between hosts is unknown") != std::string::npos,
                  !problem.codec.min_bytes);
-        problem.places = nullptr; // on one host no line counts
+        problem.places = nullptr; // on one host the rate between hosts does not matter
         const auto near = choose(problem, unknown);
         CHECK_OK(near);
         CHECK_EQ(near->codec.is_lossless(), std::strcmp(name, "auto:nmse=1e-2") == 0);
     }
 }
 
-// Their kernels are scalar: four hosts of one machine of two cores encode slower than their lines
-// carry the values. Where every host has its cores for itself, or lines are slower, they pay.
+// The kernels of onebit and terngrad are scalar. On four hosts that share a machine of two cores
+// they encode more slowly than the links carry the plain values. They pay if every host has its own
+// cores, or if the links are slower.
 static void slow_codecs_go_lossless_where_cores_are_shared() {
-    const Places places = places_on({0, 1, 2, 3});
-    const auto codec_by = [&](const char *name, const Speeds &speeds) {
-        Tables with = tables;
+    const RankTopology places = places_on({0, 1, 2, 3});
+    const auto codec_by = [&](const char *name, const CostModel &speeds) {
+        PlannerInputs with = inputs;
         with.speeds = speeds;
         Problem problem = all_reduce(mebibyte, 4, DataType::float32, name);
         problem.places = &places;
@@ -87,12 +90,12 @@ static void slow_codecs_go_lossless_where_cores_are_shared() {
     Settings gigabit;
     gigabit.link_rate = 125'000'000;
     for (const char *tier : {"scalar", "sse4", "avx2", "avx512", "neon"}) {
-        const Speeds alone = speeds_by(gigabit, 1, CodecRates::of_tier(tier)),
-                     shared = speeds_by(gigabit, 2, CodecRates::of_tier(tier));
+        const CostModel alone = speeds_by(gigabit, 1, CodecRates::of_tier(tier)),
+                        shared = speeds_by(gigabit, 2, CodecRates::of_tier(tier));
         for (const char *name : {"onebit", "terngrad"}) {
             CHECK(codec_by(name, shared).is_lossless());
             CHECK(codec_by((std::string(name) + ":min=0").c_str(), shared) == codec(name));
-            Speeds slow = shared;
+            CostModel slow = shared;
             slow.far_bytes_per_ns /= 100;
             CHECK(codec_by(name, slow) == codec(name));
         }
@@ -101,7 +104,8 @@ static void slow_codecs_go_lossless_where_cores_are_shared() {
     }
 }
 
-// Of every codec in both roundings, on every tier; the slowest rank's count.
+// Rates exist for every codec in both roundings on every tier, and a job uses those of its slowest
+// rank.
 static void codec_rates_are_known() {
     const CodecRates scalar = CodecRates::of_tier("scalar"), avx2 = CodecRates::of_tier("avx2");
     for (const char *const tier : tier_names) {
@@ -121,21 +125,22 @@ static void codec_rates_are_known() {
     CHECK_EQ(both.of(codec("int8")).encode, scalar.of(codec("int8")).encode);
     CHECK_EQ(both.of(codec("onebit")).decode,
              std::min(scalar.of(codec("onebit")).decode, avx2.of(codec("onebit")).decode));
-    // Blocks that no vector code takes are as slow as the scalar code.
+    // A block size that no vector code handles is as slow as the scalar code.
     for (const char *fast : {"int8:block=8", "int8:block=16", "int8:block=96"})
         CHECK_EQ(avx2.of(codec(fast)).encode, avx2.of(codec("int8")).encode);
     for (const char *slow : {"int8:block=4", "int8:block=12", "int8:block=20"})
         CHECK_EQ(avx2.of(codec(slow)).encode, scalar.of(codec(slow)).encode);
 }
 
-// Settings that cut calls otherwise change neither algorithm nor codec, and so no results.
+// Settings that cut calls differently change neither algorithm nor codec, and so no results.
 static void choices_do_not_depend_on_how_calls_are_cut() {
-    const Places places = places_on({0, 1, 2, 3});
-    size_t differing = 0; // where a choice by the cut itself would be another
-    const auto check = [&](const Problem &problem, const Algorithm &named, const Tables &with) {
-        Tables by_cut = with;
+    const RankTopology places = places_on({0, 1, 2, 3});
+    size_t differing = 0; // how often a choice by the cut itself would differ
+    const auto check = [&](const Problem &problem, const Algorithm &named,
+                           const PlannerInputs &with) {
+        PlannerInputs by_cut = with;
         by_cut.usual_limits = with.limits;
-        const auto usual = choose(problem, tables, named), cut = choose(problem, with, named),
+        const auto usual = choose(problem, inputs, named), cut = choose(problem, with, named),
                    other = choose(problem, by_cut, named);
         CHECK_OK(usual);
         CHECK_OK(cut);
@@ -145,7 +150,7 @@ static void choices_do_not_depend_on_how_calls_are_cut() {
         differing += other->codec != usual->codec;
     };
     for (const size_t segment : {size_t{1} << 10, size_t{16} << 10, 4 * mebibyte}) {
-        Tables with = tables;
+        PlannerInputs with = inputs;
         with.limits.segment_bytes = segment;
         with.limits.max_lanes = segment > mebibyte ? 8 : 1;
         for (uint64_t number = 0; number < 4 * 9 * 6 * 2; number++) {
@@ -161,14 +166,14 @@ static void choices_do_not_depend_on_how_calls_are_cut() {
     CHECK(differing > 0);
 }
 
-// What is lost is never more than there was, but for noise that is added.
+// A codec without added noise never loses more than the whole signal.
 static void no_more_is_lost_than_there_is() {
     for (const uint32_t ranks : {2U, 4U, 16U, 100U})
         for (const Algorithm &algorithm : algorithms())
             for (const char *name : {"topk", "topk:ratio=0.1", "onebit"}) {
                 const Problem problem = all_reduce(1 << 20, ranks, DataType::float32, name);
                 if (!algorithm.has(problem.collective)) continue;
-                const auto candidates = find_candidates(problem, tables);
+                const auto candidates = find_candidates(problem, inputs);
                 CHECK_OK(candidates);
                 for (const Candidate &candidate : *candidates) {
                     if (candidate.plan.algorithm != algorithm) continue;
@@ -179,9 +184,9 @@ static void no_more_is_lost_than_there_is() {
             }
 }
 
-// Whatever is said about the inner codec, a lossless call stays lossless.
+// A lossless call stays lossless, also with an inner codec in the algorithm's spec.
 static void an_inner_codec_may_lose_only_where_the_call_does() {
-    const Places places = places_on({0, 0, 1, 1});
+    const RankTopology places = places_on({0, 0, 1, 1});
     for (const auto &[codec, inner] : {std::pair("none", "none"), std::pair("int8", "int4")}) {
         Problem problem = all_reduce(1 << 20, 4, DataType::float32, codec);
         problem.places = &places;

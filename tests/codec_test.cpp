@@ -1,5 +1,5 @@
-// codec: spec strings both ways, every refusal with what is possible, grids, combinations, and the
-// error predictions' anchors.
+// Tests lib/codec/codec: parsing and printing of spec strings, refusals that name what is possible,
+// grids, valid combinations, and the anchors of the error predictions.
 #include "qtest.hpp"
 
 #include "codec/codec.hpp"
@@ -15,7 +15,7 @@ static Codec parsed(const char *text) {
     return *codec;
 }
 
-// Refused, and the sentence contains `hint`.
+// Checks that the spec is refused with a sentence that contains `hint`.
 static void check_refused(const std::string &text, const char *hint) {
     const auto codec = parse_codec(text);
     if (codec) throw qtest::Failure{text + " is accepted"};
@@ -91,7 +91,7 @@ static void shortest_specs_lead_back() {
     CHECK_EQ(spec(parsed("int4:block=32,round=nearest")), "int4");
     CHECK_EQ(spec(parsed("minmax:bits=8,bucket=512,skip_incomplete=0")), "minmax");
     CHECK_EQ(spec(parsed("int3:min=2048")), "int3:min=2K");
-    // Bytes are written as in every setting.
+    // Sizes in bytes are written as in every setting.
     CHECK_EQ(spec(parsed("int3:min=64k")), "int3:min=64K");
     CHECK_EQ(spec(parsed("int3:min=2MiB")), "int3:min=2M");
     CHECK_EQ(spec(parsed("int3:min=1.5M")), "int3:min=1536K");
@@ -211,7 +211,7 @@ static void lists_continue_the_item_before() {
     CHECK_EQ(list->size(), 4U);
     CHECK((*list)[0].is_lossless());
     CHECK_EQ(spec((*list)[1]), "int4:block=64,round=stochastic,seed=3");
-    // A key's value may have a ':', too.
+    // The value of a key may contain a ':'.
     const auto guarded = parse_codec_list("int4:block=64,guard=nmse:1e-3,int8,guard=nmse:0.5,fp16");
     CHECK_OK(guarded);
     CHECK_EQ(guarded->size(), 3U);
@@ -311,8 +311,8 @@ static void possible_is_what_a_spec_can_say() {
     CHECK(!is_possible(codec));
 }
 
-// Anchors found by simulation with other code; the reference is measured against them in
-// reference_test.
+// The anchors come from a simulation with other code. reference_test compares the reference with
+// them.
 static void errors_are_predicted() {
     const auto near = [](double value, double anchor) {
         return std::abs(value / anchor - 1) < 0.05;

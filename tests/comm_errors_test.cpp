@@ -1,4 +1,4 @@
-// api: the words of a communicator's failure.
+// Tests lib/api/comm_errors: the wording of a communicator's errors.
 #include "api/comm_errors.hpp"
 #include "qtest.hpp"
 
@@ -22,7 +22,7 @@ void a_failure_of_another_rank_stays_that_one_s() {
     CHECK_EQ(error.rank, 1);
 }
 
-// As when calls are confirmed before the communicator ends.
+// Such an error occurs for example when calls are confirmed before the communicator ends.
 void a_failure_outside_every_call_names_none() {
     CHECK_EQ(std::string(located(no_memory(), {}, 2).text), std::string("rank 2: no memory"));
     CHECK_EQ(std::string(located(no_memory(1), {}, 2).text), std::string("no memory"));

@@ -1,5 +1,6 @@
-/* Communicators of processes: what every rank is told when one of them dies, stops, is late, or
- * never comes. The parent starts the ranks, watches, and does no collectives itself. */
+/* Tests communicators of processes: every rank gets the same error when a rank
+ * dies, stops, is late or never joins. The parent starts the ranks and watches;
+ * it makes no collective calls. */
 #include "process_kit.h"
 
 #include <signal.h>
@@ -53,12 +54,13 @@ static void a_killed_rank_is_named(void **state)
     double begin = now_s();
     (void)state;
     play(&scenario, statuses);
-    if (!WIFSIGNALED(statuses[3])) return; /* it was done before the signal came */
+    if (!WIFSIGNALED(statuses[3])) return; /* the rank finished before the signal came */
     assert_true(now_s() - begin < 20);
     check_all_name(3, qcclPeerLost, "rank 3 (pid ");
 }
 
-/* The rank that holds the failure's line, and made the id, is no special case. */
+/* Rank 0 holds the shared error record and made the unique id; its death is
+ * reported like any other. */
 static void kill_rank_0(const pid_t *ranks, shared_t *noted)
 {
     while (noted->ranks[0].calls < 20) sleep_ms(1);
@@ -156,7 +158,7 @@ static void a_rank_of_another_user_is_named(void **state)
     int statuses[size] = {0}, rank;
     const double begin = now_s();
     (void)state;
-    if (geteuid() != 0) skip(); /* cannot become anybody else */
+    if (geteuid() != 0) skip(); /* only root can change to another user */
     play(&scenario, statuses);
     for (rank = 0; rank < size; rank++) {
         assert_int_equal(shared->ranks[rank].created, qcclMismatch);
@@ -209,7 +211,8 @@ static void the_first_rank_that_differs_is_named(void **state)
     assert_says(shared->ranks[0].sentence, "20000");
 }
 
-/* Longer than a wait lasts before it is worth a warning. */
+/* The rank is late by more than the time after which a wait is worth a
+ * warning. */
 static void a_very_late_rank_costs_one_warning(void **state)
 {
     const scenario_t scenario = {sum_forever, "rank=1,call=7,delay=33s", 0, -1, 0, 0, NULL, NULL};
@@ -222,7 +225,7 @@ static void a_very_late_rank_costs_one_warning(void **state)
     assert_int_equal(warnings_with(""), 1);
 }
 
-/* One of those that wait says so, soon and for all. */
+/* One of the waiting ranks warns, after 5 s, for all of them. */
 static void a_rank_that_joins_late_costs_one_warning(void **state)
 {
     const scenario_t scenario = {sum_forever, NULL, 0, -1, 6000, 0, NULL, NULL};

@@ -1,4 +1,5 @@
-/* Codecs used alone: what is encoded comes back, and nothing else is accepted. */
+/* Tests the codec functions of the C API without a communicator: encoded values decode again, and
+ * anything else is refused. */
 #include "api_kit.h"
 
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static void on_a_stream(void **state)
     assert_true(written > 2 * count);
     assert_int_equal(qcclCodecDecode(codec, bytes_of, written, decoded, count, qcclFloat32, stream),
                      qcclSuccess);
-    assert_int_equal(qcclCodecDestroy(codec), qcclSuccess); /* calls made keep their own copy */
+    assert_int_equal(qcclCodecDestroy(codec), qcclSuccess); /* pending calls keep a copy */
     assert_int_equal(qcclStreamSynchronize(stream), qcclSuccess);
     assert_true(decoded[3] == values[3]);
     assert_int_equal(qcclStreamDestroy(stream), qcclSuccess);
@@ -151,7 +152,7 @@ static void wrong_arguments_are_named(void **state)
             "src is NULL");
     refused(qcclCodecMaxEncodedBytes(codec, 4, qcclFloat32, NULL), qcclInvalidArgument,
             "bytes_out is NULL");
-    /* A size that would not fit 64 bits is no size. */
+    /* A size that does not fit 64 bits is refused, and the output is left alone. */
     size_t most = 77;
     refused(qcclCodecMaxEncodedBytes(codec, ((size_t)1 << 56) + 1, qcclFloat8e5m2, &most),
             qcclInvalidArgument, "memory can hold");
@@ -190,7 +191,7 @@ static void wrong_specs_are_refused(void **state)
     assert_int_equal(qcclCodecDestroy(NULL), qcclSuccess);
 }
 
-/* Every bit of a container counts. */
+/* A flip of any bit of a container is detected. */
 static void damage_is_seen(void **state)
 {
     qcclCodec_t codec = make("minmax:bits=3"), other = make("minmax:bits=4");
@@ -222,7 +223,7 @@ static void damage_is_seen(void **state)
     qcclCodecDestroy(other);
 }
 
-/* It is chosen for a collective, and there is none here. */
+/* A budget codec is resolved for a collective, and there is no collective here. */
 static void a_budget_encodes_nothing(void **state)
 {
     static const char reason[] = "codec is auto:nmse=0.001, which is chosen for a collective";

@@ -1,4 +1,5 @@
-// lib/plan/corrections: factors stay what was measured, and in between follow the size.
+// Tests lib/plan/corrections: a factor is what was measured at that size, and is interpolated
+// between measured sizes.
 #include "qtest.hpp"
 
 #include "plan/corrections.hpp"
@@ -50,7 +51,7 @@ static void rows_do_not_mix() {
     CHECK_EQ(job.of(calls(0, CodecWidth::wide), 512), 1.0);
 }
 
-// It is compared with the others by what makes these slowest.
+// An algorithm that was not measured is compared with the others by the largest measured factor.
 static void what_was_not_measured_has_the_largest_factor() {
     Corrections job;
     job.set(calls(0), 2, 3);
@@ -61,7 +62,7 @@ static void what_was_not_measured_has_the_largest_factor() {
     CHECK_EQ(job.of(calls(2), 512), 0.5);
 }
 
-// Nor does a variant that no calibration measures look faster than its plain form.
+// A variant that no calibration measures must not look faster than its plain form.
 static void a_variant_has_the_factor_of_its_plain_form() {
     const auto by_all = parse_algorithm("ring:rings=all");
     const auto ring = parse_algorithm("ring");

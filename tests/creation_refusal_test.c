@@ -1,5 +1,5 @@
-/* Communicators that cannot be: settings, arguments and ranks that are refused, each by its name
- * and with the offending value. */
+/* Tests the creation of communicators with invalid settings, arguments and
+ * ranks: each is refused with its name and the offending value. */
 #include "api_kit.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ static void wrong_settings_are_refused_by_name(void **state)
     }
 }
 
-/* Whose sums depend on where the ranks are, by whoever names them. */
+/* The sums of hierarchy depend on the placement of the ranks, so reproducible
+ * communicators refuse it from the environment and from a call's config. */
 static void hierarchies_are_refused_where_results_shall_be_reproducible(void **state)
 {
     static const char sentence[] = "hierarchy sums in an order that depends on where the ranks are";
@@ -169,7 +170,7 @@ static void reproducible_is_0_or_1(void **state)
     assert_null(comm);
 }
 
-/* Each thread joins with a config, as the rank that is its own or another one. */
+/* Each thread joins with its own config, as its own rank or as another one. */
 typedef struct {
     qcclUniqueId id;
     int size, ranks[three];
@@ -243,7 +244,7 @@ static void communicators_that_disagree(void **state)
     assert_all_say(&outcome, three, qcclMismatch,
                    "algorithm: rank 1 has \"ring\", rank 0 has \"auto\"");
 
-    /* Names count where an item asks for them. */
+    /* A communicator's name matters only if an item asks for it. */
     joining.configs[1].algorithm = NULL;
     joining.configs[2].name = "dp";
     setenv("QCCL_ALGO", "ring@comm=dp,bytes>=1K;tree", 1);

@@ -1,5 +1,6 @@
-/* Making communicators: what the config and the environment say, and what is told. What is refused:
- * creation_refusal_test.c. */
+/* Tests the creation of communicators: the settings of the config and of the
+ * environment take effect, and warnings and info lines are logged.
+ * creation_refusal_test.c tests what is refused. */
 #include "api_kit.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 
 enum { size = 2, most_lines = 64 };
 
-/* Lines of the log of any rank. */
+/* The log lines of all ranks. */
 typedef struct {
     pthread_mutex_t mutex;
     int count;
@@ -76,7 +77,7 @@ static qcclResult_t gather(int rank, qcclComm_t comm, void *context)
                          qcclFloat32, comm, NULL);
 }
 
-/* How many values are not what a lossless call gives. */
+/* Returns how many values differ from the result of a lossless call. */
 static int lossy_values(const world_t *world, body_t body, qcclRedOp_t op)
 {
     static job_t job;
@@ -132,14 +133,14 @@ static void the_environment_s_codec_reaches_sums(void **state)
     assert_int_equal(lossy_values(&world, gather, qcclSum), 0);
     end_world(&world);
 
-    /* An explicit none stays lossless whatever stands outside. */
+    /* An explicit "none" in the config overrides the environment. */
     make_configs(configs, &lines);
     configs[0].codec = configs[1].codec = "none";
     world = join_world(size, configs);
     assert_int_equal(lossy_values(&world, reduce, qcclSum), 0);
     end_world(&world);
 
-    /* Small calls may be excepted. */
+    /* The setting may exclude small calls. */
     setenv("QCCL_CODEC", "bf16:min=16385", 1);
     world = make_world(size);
     assert_int_equal(lossy_values(&world, reduce, qcclSum), 0);
@@ -169,7 +170,7 @@ static void too_little_memory_is_told(void **state)
     memset(&nobody, 0, sizeof nobody);
     memset(&starving, 0, sizeof starving);
     nobody.size = size;
-    setenv("QCCL_ARENA", "262144G", 1); /* all addresses that there are */
+    setenv("QCCL_ARENA", "262144G", 1); /* the whole address space */
     assert_int_equal(qcclCommInitAll(starving.comms, size, NULL), qcclSystemError);
     assert_says(qcclGetLastError(NULL), "Cannot allocate memory");
     assert_int_equal(qcclGetUniqueId(&starving.id), qcclSuccess);
@@ -293,7 +294,7 @@ static void calls_are_traced(void **state)
     }
 }
 
-/* They are as long as clocks can count. */
+/* Infinite timeouts are shortened to the longest time that clocks can count. */
 static void timeouts_may_be_infinite(void **state)
 {
     static const double times[] = {INFINITY, 1e300};

@@ -1,5 +1,5 @@
-// bootstrap of many: sixty-four processes that start at once, and a few ranks among a thousand
-// strangers at a port that everybody knows.
+// Tests bootstrap under load: sixty-four processes start at once, and a few ranks meet at a
+// well-known port that a thousand strangers connect to.
 #include "variables_kit.hpp"
 
 #include "base/file_descriptor.hpp"
@@ -34,7 +34,7 @@ static double children_seconds() {
     return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The time on the clock depends on who else is there; what it takes of the processors does not.
+// The test limits processor time, because elapsed time depends on the machine's load.
 static void sixty_four_processes_meet_soon() {
     constexpr uint32_t size = 64;
     const uint16_t port = free_port();
@@ -56,7 +56,7 @@ static void sixty_four_processes_meet_soon() {
     CHECK((children_seconds() - before) / patience() < 1.5);
 }
 
-// They are there before the ranks, and come again when they are turned away.
+// The strangers connect before the ranks do, and connect again when the server hangs up.
 static void a_thousand_strangers_at_a_known_port() {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -76,7 +76,8 @@ static void a_thousand_strangers_at_a_known_port() {
                 crowd[i] =
                     FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
                 (void)connect(crowd[i].number(), address.get(), address.bytes);
-                // Nothing, half a greeting, a greeting without a proof, or something else.
+                // The stranger sends nothing, half a greeting, a greeting without a proof, or
+                // something else.
                 const size_t bytes = i % 4 * sizeof hello / 2;
                 (void)send(crowd[i].number(), &hello, std::min(bytes, sizeof hello), MSG_NOSIGNAL);
                 if (i % 4 == 3) (void)send(crowd[i].number(), "GET / HTTP/1.1", 14, MSG_NOSIGNAL);

@@ -1,5 +1,5 @@
-// bootstrap with ranks as processes that die, stop, leave, fork and exit: the others learn who, and
-// nothing stays behind.
+// Tests the bootstrap with ranks that are processes and die, stop, leave, fork or exit: the other
+// ranks learn which rank it was, and no thread or descriptor is left behind.
 #include "open_descriptors.hpp"
 #include "rank_processes.hpp"
 #include "sanitizer.h"
@@ -21,10 +21,11 @@ static void processes_meet_too() {
     for (uint32_t rank = 0; rank < 4; rank++)
         ranks.start([&] { return join_and_exchange(id, 4, rank); });
     for (size_t rank = 0; rank < 4; rank++) CHECK_EQ(std::string(ranks.report(rank).text), "");
-    for (size_t rank = 0; rank < 4; rank++) CHECK_EQ(ranks.report(rank).code, -1); // said once
+    for (size_t rank = 0; rank < 4; rank++) CHECK_EQ(ranks.report(rank).code, -1); // reported once
 }
 
-// Rank 2 dies before the others have come, between two exchanges, or while it is waited for.
+// Rank 2 dies before the others have joined, between two exchanges, or while others wait for it in
+// one.
 static void a_killed_rank_is_named() {
     for (const int moment : {0, 1, 2}) {
         const Timer timer;
@@ -54,7 +55,7 @@ static void a_killed_rank_is_named() {
     }
 }
 
-// Also to a rank that is in no exchange.
+// A rank that is in no exchange learns of the death from check().
 static void a_death_shows_without_an_exchange() {
     const UniqueId id = make_id();
     Processes ranks;
@@ -77,8 +78,8 @@ static void a_death_shows_without_an_exchange() {
     }
 }
 
-// Starts rank 0 of two, which makes the id and serves the rendezvous in its process; `go_on` is
-// what it does when both have come.
+// Starts rank 0 of two, which makes the id and serves the rendezvous in its process. Rank 0 calls
+// `go_on` once both ranks have joined.
 static UniqueId start_host(Processes &ranks, Done (*go_on)(Bootstrap &bootstrap)) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -90,14 +91,14 @@ static UniqueId start_host(Processes &ranks, Done (*go_on)(Bootstrap &bootstrap)
         QCCL_TRY(const auto bootstrap, join_unique_id(*id, 2, 0, options()));
         return go_on(*bootstrap);
     });
-    close(ends[1]); // so that a rank that dies ends the read, too
+    close(ends[1]); // so that the read also ends if the rank dies
     UniqueId id;
     CHECK(read(ends[0], id.data(), id.size()) == static_cast<ssize_t>(id.size()));
     close(ends[0]);
     return id;
 }
 
-// With rank 0's process the server dies too.
+// The server dies with rank 0's process.
 static void the_host_of_the_rendezvous_is_named() {
     Processes ranks;
     const UniqueId id = start_host(ranks, [](Bootstrap &) -> Done {
@@ -106,20 +107,21 @@ static void the_host_of_the_rendezvous_is_named() {
     });
     ranks.start([&]() -> Done {
         QCCL_TRY(const auto bootstrap, join_unique_id(id, 2, 1, options()));
-        // By now the connection is reset: what is sent and said in farewell would raise SIGPIPE.
+        // By now the connection is reset, so a send, even of the goodbye, would raise SIGPIPE.
         std::this_thread::sleep_for(100ms);
         return exchange(*bootstrap, 8, 0);
     });
     const Report report = ranks.report(1);
     CHECK_EQ(report.code, static_cast<int>(Code::peer_lost));
     CHECK_EQ(report.rank, 0);
-    // Afterwards there is nobody, and a rank that comes now learns it at once.
+    // Afterwards no process listens, and a rank that joins now fails at once.
     const Timer timer;
     CHECK(contains(join_and_exchange(id, 2, 1), "Connection refused"));
     CHECK(timer.seconds() < 1);
 }
 
-// Asked for the last time whom one waits for, a server that is stuck says nothing.
+// A rank whose timeout ends asks the server once more which ranks are missing. A stopped server
+// does not answer, so rank 0, which hosts it, is named.
 static void a_stopped_host_is_not_waited_for() {
     Processes ranks;
     const UniqueId id =
@@ -191,7 +193,7 @@ static bool comes_true(const std::function<bool()> &condition) {
 }
 
 static void the_server_takes_no_signals_and_ends_when_all_have_left() {
-    // In a process of its own, where nothing else opens and closes anything.
+    // Uses a separate process, in which nothing else opens or closes descriptors.
     Processes alone;
     alone.start([&]() -> Done {
         const size_t before = count_descriptors();
@@ -199,7 +201,8 @@ static void the_server_takes_no_signals_and_ends_when_all_have_left() {
         if (!id) return id.error();
         if (!comes_true([] { return server_threads() == 1; }))
             return Error::make(Code::internal_error, "no thread");
-        // This thread blocks the signal; if the server's did not, its handler would run there.
+        // This thread blocks the signal; if the server's thread did not, the handler would run
+        // there.
         sigset_t blocked, pending;
         sigemptyset(&blocked);
         sigaddset(&blocked, SIGUSR1);
@@ -222,7 +225,7 @@ static void the_server_takes_no_signals_and_ends_when_all_have_left() {
     CHECK_EQ(std::string(alone.report(0).text), "");
 }
 
-// One of two ranks gets in; there is no descriptor for the other.
+// The process has a descriptor for one of two ranks only.
 static Done serve_without_descriptors() {
     const auto id = create_unique_id(options());
     if (!id) return id.error();
@@ -247,11 +250,11 @@ static Done serve_without_descriptors() {
 }
 
 static void a_process_without_descriptors_cannot_serve() {
-    if (UNDER_ADDRESS_SANITIZER) return; // with which comes a check of types that needs a pipe
+    if (UNDER_ADDRESS_SANITIZER) return; // its check of types needs a pipe
     const char *const preloaded = std::getenv("LD_PRELOAD");
-    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // it keeps this limit to itself
+    if (preloaded && std::strstr(preloaded, "vgpreload")) return; // Valgrind keeps the limit
     const Timer timer;
-    Processes alone; // where nothing else opens and closes anything
+    Processes alone; // nothing else opens or closes descriptors in it
     alone.start(serve_without_descriptors);
     CHECK_EQ(std::string(alone.report(0).text), "");
     CHECK(timer.seconds() < 12);
@@ -263,7 +266,7 @@ static void a_process_may_exit_while_it_serves() {
     if (child == 0) {
         const auto id = create_unique_id(options());
         const bool serves = comes_true([] { return server_threads() == 1; });
-        std::this_thread::sleep_for(20ms); // until it waits
+        std::this_thread::sleep_for(20ms); // until the server waits
         exit(id && serves ? 0 : 1);
     }
     int status = -1;
@@ -273,8 +276,8 @@ static void a_process_may_exit_while_it_serves() {
 }
 
 int main() {
-    // Those whose children start threads come first, while this process has none: the thread
-    // sanitizer follows no others.
+    // The tests whose children start threads come first, while this process has no threads: the
+    // thread sanitizer follows no other children.
     const CMUnitTest tests[] = {
         QTEST(the_host_of_the_rendezvous_is_named),
         QTEST(the_server_takes_no_signals_and_ends_when_all_have_left),

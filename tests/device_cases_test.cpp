@@ -1,9 +1,9 @@
-// Collectives on buffers of emulated GPUs: the table of cases against the slow twin, with ranks as
-// threads and as processes, on one to four GPUs of both widths, beside ranks on the host, and with
-// checksums. QTEST_FULL=1 runs the table whole, without it a fair sample.
+// Tests collectives on buffers of emulated GPUs: they give the slow twin's bytes. Runs the table of
+// cases with ranks as threads and as processes, on one to four GPUs of both widths, beside ranks on
+// the host, and with checksums. QTEST_FULL=1 runs the whole table, otherwise a fair sample.
 #include "case_table.hpp"
 #include "device_kit.hpp"
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 #include "sample.hpp"
 
 #include <array>
@@ -16,8 +16,8 @@ namespace {
 
 using Devices = std::vector<std::string>; // by rank
 
-// What one rank does of the sampled cases, each compared with the slow twin: the same cases in the
-// same order on every rank.
+// One rank's part in the sampled cases, each compared with the slow twin. Every rank runs the same
+// cases in the same order.
 class RankOfCases {
 public:
     RankOfCases(uint32_t rank, const Devices &devices, qcclComm_t comm)
@@ -42,7 +42,8 @@ public:
         return sample.taken;
     }
 
-    // Calls that need more than the smallest arena, of every kind that cannot be cut.
+    // Runs calls that need more than the smallest arena, for every kind of codec that cannot be
+    // cut.
     uint64_t run_large() {
         uint64_t taken = 0;
         for (const char *const codec :
@@ -141,11 +142,11 @@ std::string run_as_one_of(uint32_t rank, const Devices &devices, const qcclUniqu
 }
 
 void run_as_processes(const Devices &devices, const Play &play) {
-    const mortals::Reports<Report> reports(static_cast<int>(devices.size()));
+    const killable::Reports<Report> reports(static_cast<int>(devices.size()));
     CHECK(reports.are_there());
     qcclUniqueId id;
     if (qcclGetUniqueId(&id) != qcclSuccess) throw Failure{qcclGetLastError(nullptr)};
-    mortals::Processes processes;
+    killable::Processes processes;
     for (uint32_t rank = 0; rank < devices.size(); rank++)
         CHECK(processes.start([&] {
             Report &report = reports[static_cast<int>(rank)];
@@ -180,7 +181,7 @@ void processes_on_one_gpu() { run_as_processes(one_gpu, sampled(150)); }
 void processes_on_four_gpus() { run_as_processes(four_gpus, sampled(250)); }
 void processes_beside_the_host() { run_as_processes(mixed, sampled(400)); }
 
-// The host reads what it checks: payloads take the way through it.
+// The host computes the checksums, so payloads are staged through the host.
 void checksums_are_of_what_came() {
     setenv("QCCL_CHECKSUM", "1", 1);
     try {
@@ -193,7 +194,7 @@ void checksums_are_of_what_came() {
     unsetenv("QCCL_CHECKSUM");
 }
 
-// Calls that need more than the outbox go by way of the host.
+// Calls that need more than the outbox are staged through the host.
 void memory_for_a_call_is_reached() {
     const auto play = [](RankOfCases &rank) { return rank.run_large(); };
     setenv("QCCL_ARENA", "64K", 1);

@@ -1,8 +1,8 @@
-// The n-th call to the runtime of emulated GPUs fails, for every n: while a communicator is made,
-// and in each collective. Every rank hears of it or ends with the right bytes, no stream stands
-// still, and nothing is left behind.
+// Tests failures of the GPU runtime: the n-th call to the runtime of emulated GPUs fails, for every
+// n, during the creation of a communicator and in each collective. Every rank returns the error or
+// ends with the right bytes, no stream hangs, and no resource leaks.
 #include "device_ranks.hpp"
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 #include "thinning.hpp"
 
 #include <chrono>
@@ -16,11 +16,11 @@ namespace {
 constexpr size_t count = 3000;
 const std::vector<const char *> devices{"emulated:0", "emulated:1"};
 
-// Every n up to here, then by steps of a quarter.
+// Every n is tried up to this one; from there on, n grows by a quarter each time.
 constexpr uint64_t every_up_to = 150;
 uint64_t next(uint64_t n) { return n < every_up_to ? n + thinning() : n + n / 4; }
 
-// What goes in and comes out of one rank's call: floats of value 1.
+// The send and receive buffers of one rank: floats of value 1.
 struct Buffers {
     GpuFloats send{2 * count, 1}, recv{2 * count, 0};
 };
@@ -44,7 +44,7 @@ float expected(Collective collective) {
     return reduces(collective) ? 2.0F : collective == Collective::barrier ? 0.0F : 1.0F;
 }
 
-// Whether the call failed, and for the reason that was made.
+// Returns whether the call failed. Throws if the error is not the injected one.
 bool has_failed(Collective collective, Buffers &buffers, GpuRank &rank) {
     const qcclResult_t result = call(collective, buffers, rank);
     if (result == qcclSuccess) {
@@ -59,7 +59,8 @@ bool has_failed(Collective collective, Buffers &buffers, GpuRank &rank) {
     return true;
 }
 
-// One call with the n-th call to the runtime failing; whether there was one.
+// Makes one call in which the n-th call to the runtime fails. Returns whether the runtime was
+// called that often.
 bool run_with_failure(Collective collective, uint64_t n) {
     Threads ranks(devices);
     std::vector<std::unique_ptr<Buffers>> buffers(ranks.size());
@@ -82,12 +83,13 @@ bool run_with_failure(Collective collective, uint64_t n) {
 }
 
 void check_collective(Collective collective) {
-    CHECK(!run_with_failure(collective, UINT64_MAX)); // takes what lasts as long as the process
+    CHECK(!run_with_failure(collective, UINT64_MAX)); // allocates what lasts as long as the process
     const size_t held = count_held();
     uint64_t failures = 0;
     for (uint64_t n = 1; run_with_failure(collective, n); n = next(n)) {
         failures++;
-        // Where the n-th call would have told whether a stream still looks at a gate, that stays.
+        // If the failed runtime call was the query whether a stream still waits on a host word,
+        // that word is not freed.
         CHECK(count_held() <= held + 2 + failures / 4);
     }
     CHECK(failures > 10 / thinning());
@@ -112,7 +114,7 @@ void in_broadcast() { check_collective(Collective::broadcast); }
 void in_barrier() { check_collective(Collective::barrier); }
 
 void while_communicators_are_made() {
-    { const Threads ranks(devices); } // what lasts as long as the process is there from here on
+    { const Threads ranks(devices); } // allocates what lasts as long as the process
     const size_t held = count_held();
     uint64_t failures = 0;
     for (uint64_t n = 1;; n = next(n)) {
@@ -133,9 +135,9 @@ void while_communicators_are_made() {
     CHECK(failures > 10 / thinning());
 }
 
-// A GPU without room for the outbox says so.
+// A GPU without memory for the outbox: creation fails with an error that names the GPU.
 void without_memory_there_is_no_communicator() {
-    const char *const others[] = {"emulated:2", "emulated:3"}; // where no communicator has been
+    const char *const others[] = {"emulated:2", "emulated:3"}; // no communicator has used them yet
     qcclEmulatedLimitMemory(size_t{1} << 18);
     qcclComm_t comms[2] = {};
     const qcclResult_t made = qcclCommInitAll(comms, 2, others);
@@ -144,8 +146,8 @@ void without_memory_there_is_no_communicator() {
     CHECK(std::string(qcclGetLastError(nullptr)).find("emulated:") != std::string::npos);
 }
 
-// A gate at which a stream will still look serves no other communicator.
-void a_stream_finds_its_gate_open_whatever_failed() {
+// A host word on which a stream still waits must not be given to another communicator.
+void a_stream_goes_on_whatever_failed() {
     for (uint64_t n = 1; n < 20; n++) {
         Threads ranks({"emulated:0"});
         ranks.on_each([&](size_t, GpuRank &rank) {
@@ -167,9 +169,10 @@ void a_stream_finds_its_gate_open_whatever_failed() {
     }
 }
 
-// In a child, because this process may have other threads; the emulated GPU's count as none.
+// The call runs in a child process, because this process may have other threads. The threads of the
+// emulated GPU do not count.
 void a_thread_that_waits_for_itself_is_told() {
-    mortals::Processes processes;
+    killable::Processes processes;
     CHECK(processes.start([] {
         qcclEmulatedBeginAgain();
         qcclComm_t comms[2] = {};
@@ -191,9 +194,9 @@ void a_thread_that_waits_for_itself_is_told() {
 int main() {
     setenv("QCCL_TIMEOUT", "20", 1);
     setenv("QCCL_DEBUG_FILE", "/dev/null", 1);
-    setenv("QCCL_ARENA", "1M", 1); // of which each communicator fills two anew
+    setenv("QCCL_ARENA", "1M", 1); // small: each communicator fills two new arenas
     const CMUnitTest tests[] = {
-        QTEST(a_stream_finds_its_gate_open_whatever_failed),
+        QTEST(a_stream_goes_on_whatever_failed),
         QTEST(a_thread_that_waits_for_itself_is_told),
         QTEST(while_communicators_are_made),
         QTEST(without_memory_there_is_no_communicator),

@@ -1,4 +1,5 @@
-// Calls that graphs of emulated GPUs capture: each replay makes them anew, with noise of its own.
+// Tests lib/api/gpu_stream_queue with graphs of emulated GPUs: each replay of a captured call runs
+// the call again, with new noise.
 #include "device_ranks.hpp"
 
 #include <array>
@@ -12,7 +13,7 @@ namespace {
 
 const std::vector<const char *> two{"emulated:0", "emulated:1"};
 
-// What a stream captures while `body` runs, instantiated.
+// Captures what `body` enqueues on the stream, and instantiates the graph.
 qcclEmulatedGraphExec_t
 capture(qcclEmulatedStream_t stream, const std::function<void()> &body,
         qcclEmulatedCaptureMode_t mode = qcclEmulatedCaptureModeThreadLocal) {
@@ -34,7 +35,7 @@ void a_captured_call_is_made_by_every_replay() {
             check(all_reduce(values, rank, rank.stream));
             check(all_reduce(values, rank, rank.stream));
         });
-        CHECK(values.are(1)); // nothing has been done yet
+        CHECK(values.are(1)); // the capture has not run anything
         for (int i = 0; i < 3; i++) CHECK_EMULATED(qcclEmulatedGraphLaunch(graph, rank.stream));
         check(all_reduce(values, rank, rank.stream));
         CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
@@ -43,15 +44,17 @@ void a_captured_call_is_made_by_every_replay() {
     });
 }
 
-// Of one sign: of the other one codes go less far, and what is beyond them is cut off.
+// Inputs have one sign: the codes of the other sign end at a smaller magnitude, and larger values
+// are clipped.
 float input_of(size_t rank, size_t i) {
     return 0.1F + std::abs(std::sin(static_cast<float>(i + 31 * rank + 1)));
 }
 
-// Every replay draws noise of its own: the mean of many has the error of the mean of many.
+// Every replay draws its own noise, so the mean of many replays has the error of a mean of many
+// samples.
 void replays_draw_other_noise() {
     constexpr size_t count = 64;
-    constexpr int replays = 400; // the script of the night takes more
+    constexpr int replays = 400; // the nightly script sets more
     const char *const more = std::getenv("QTEST_REPLAYS");
     const int times = more ? std::atoi(more) : replays;
     Threads ranks(two);
@@ -79,8 +82,9 @@ void replays_draw_other_noise() {
         CHECK_EMULATED(qcclEmulatedGraphExecDestroy(graph));
     });
     CHECK(sums[0] == sums[1]);
-    // Each value is rounded twice, by units of an eighth of the largest magnitude of a sum at most:
-    // the standard deviation of the mean is below a unit over the root of the number of replays.
+    // Each value is rounded twice, by at most an eighth of the largest magnitude of a sum. The
+    // standard deviation of the mean is thus below that unit divided by the root of the number of
+    // replays.
     double worst = 0, mean = 0;
     for (size_t i = 0; i < count; i++) {
         const double exact =
@@ -95,7 +99,7 @@ void replays_draw_other_noise() {
     CHECK(worst > 0);
 }
 
-// What a graph has captured is the call, not how it goes.
+// A graph captures the call, not the way it runs: the guard may switch the codec between replays.
 void a_guard_sends_replays_lossless() {
     constexpr size_t count = 4096;
     Threads ranks(two);
@@ -170,8 +174,8 @@ void dawdle(qcclEmulatedStream_t stream) {
         nullptr));
 }
 
-// Each rank comes early to another one of two branches. `between` is done between their captures,
-// and leaves `others` as they are.
+// Captures two branches with a call each; each rank reaches another one of the two first. `between`
+// runs between the captures of the two calls and leaves the values of `others` unchanged.
 void check_branches(const std::function<void(GpuRank &rank, GpuFloats &others)> &between) {
     Threads ranks(two);
     ranks.on_each([&](size_t number, GpuRank &rank) {
@@ -199,7 +203,8 @@ void branches_make_calls_in_the_order_of_their_capture() {
     check_branches([](GpuRank &, GpuFloats &) {});
 }
 
-// A capture meanwhile, of which nothing is launched.
+// Another capture of the same communicator's calls takes place meanwhile; its graph is never
+// launched.
 void captures_may_overlap() {
     check_branches([](GpuRank &rank, GpuFloats &others) {
         const Forks forks;
@@ -210,7 +215,7 @@ void captures_may_overlap() {
     });
 }
 
-// Calls of equal shape, which nothing but their order tells from each other.
+// The calls have equal shape, so only their order distinguishes them.
 void ranks_that_differ_in_order_are_told() {
     for (const size_t count : {size_t{100}, size_t{100000}}) {
         Threads ranks(two);
@@ -263,7 +268,9 @@ void a_graph_may_be_instantiated_twice() {
     });
 }
 
-// Whichever request of it fails (the n-th), or for a stream of another GPU (0).
+// Captures a call whose n-th request to the runtime fails, or that is made on a stream of another
+// GPU (n is 0). Returns whether the call was refused, and checks that the graph does not contain a
+// refused call.
 bool is_refused(uint64_t n, GpuRank &rank) {
     GpuFloats send(100, 1), recv(100, 10);
     CHECK_EMULATED(qcclEmulatedSetDevice(n == 0 ? 2 : rank.gpu));
@@ -322,12 +329,12 @@ void the_host_makes_the_call_of_each_launch_by_itself() {
     for (const qcclComm_t comm : comms) check(qcclCommDestroy(comm));
 }
 
-// What ends with a graph takes locks that others hold while they call the GPU.
+// The end of a graph takes locks that other threads hold while they call the GPU's runtime.
 void graphs_end_while_communicators_come_and_go() {
     Threads ranks({"emulated:0"});
     std::atomic<bool> is_over = false;
     std::thread others([&] {
-        const char *const devices[] = {"emulated:1", "host"}; // whose memory is pinned
+        const char *const devices[] = {"emulated:1", "host"}; // the host rank's memory is pinned
         for (int i = 0; i < 60; i++) {
             std::array<qcclComm_t, 2> comms{};
             if (qcclCommInitAll(comms.data(), 2, devices) != qcclSuccess) break;
@@ -368,7 +375,7 @@ void what_a_graph_holds_goes_with_it() {
         held[round] = qcclEmulatedCountHeld();
     }
     CHECK_EQ(held[0], held[1]);
-    // Gates serve again and again: there never were as many.
+    // Stream waits are reused, so fewer remain than graphs were captured.
     CHECK(held[0] < 40);
 }
 

@@ -1,6 +1,6 @@
-// A graph on an emulated GPU whose stream comes to a call only while the caller's thread finalizes,
-// destroys, shrinks or splits the communicator: the call waits for that thread, whose transport it
-// would use at the same time.
+// Tests the C API with a graph on an emulated GPU whose stream reaches a captured call only while
+// the caller's thread finalizes, destroys, shrinks or splits the communicator: the captured call
+// waits for that thread, because both would use the same transport.
 #include "device_ranks.hpp"
 
 #include <atomic>
@@ -12,15 +12,16 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// The thread is one of the program's, not of a communicator's.
+// True on threads of the program, false on threads of a communicator.
 thread_local bool is_of_program = false;
 
-// What rank 0 is called for in its waits, and by the lines that it logs: from the thread that waits
-// or logs. The first time that this is the caller's, it stays until the graph's stream has come and
-// the call there has had time.
+// Receives rank 0's idle and log callbacks, which run on the thread that waits or logs. The first
+// time that this is the caller's thread, the callback stays until the graph's stream has reached
+// its call and the call has had time. Meanwhile `strangers` counts the waits of the communicator's
+// own threads.
 class Lookout {
 public:
-    // Stays at a line that says `part`; empty: in a wait.
+    // Stays at a log line that contains `part`; empty: stays in a wait.
     explicit Lookout(std::string part) : part_(std::move(part)) {}
     qcclConfig_t config() {
         qcclConfig_t config = QCCL_CONFIG_INIT;
@@ -36,7 +37,7 @@ public:
         caller_ = std::this_thread::get_id();
         is_watching_ = true;
     }
-    // Of the other ranks.
+    // The other ranks wait here until the callback no longer stays.
     void await_release() const {
         while (!is_released_) std::this_thread::sleep_for(1ms);
     }
@@ -80,14 +81,14 @@ void broadcast(GpuFloats &values, const GpuRank &rank) {
 }
 
 struct Operation {
-    std::string told_by; // as Lookout's
+    std::string told_by; // `part` of Lookout
     std::function<void(size_t number, GpuRank &)> run;
-    bool begins_alone = false; // the others come when rank 0 is released
+    bool begins_alone = false; // the other ranks begin once rank 0 is released
     size_t ranks = 2;
 };
 
 // Rank 0 broadcasts without waiting for the others, launches its graph and does the operation. The
-// stream comes to the graph's call only then.
+// stream reaches the graph's call only during the operation.
 void check_operation(const Operation &operation) {
     Lookout lookout(operation.told_by);
     std::vector<const char *> devices{"emulated:0", "emulated:1", "emulated:2"};
@@ -96,7 +97,7 @@ void check_operation(const Operation &operation) {
     ranks.on_each([&](size_t number, GpuRank &rank) {
         is_of_program = true;
         GpuFloats values(1000, 1), sent(size_t{1} << 20, 1);
-        broadcast(sent, rank); // the first of its shape waits for all ranks
+        broadcast(sent, rank); // the first call of a shape waits for all ranks
         CHECK_EMULATED(
             qcclEmulatedStreamBeginCapture(rank.stream, qcclEmulatedCaptureModeThreadLocal));
         if (number == 0)
@@ -132,7 +133,7 @@ void a_call_waits_while_the_communicator_is_finalized() {
                      .begins_alone = true});
 }
 
-// And is not made afterwards.
+// The communicator is gone after the wait, so the call is not made then either.
 void a_call_waits_while_the_communicator_is_destroyed() {
     check_operation({.told_by = "",
                      .run =

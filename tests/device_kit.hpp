@@ -1,5 +1,5 @@
-// What the tests of collectives on the emulated GPU share: buffers in its memory between guards,
-// and calls of the table of cases through the C API.
+// Shared by the tests of collectives on the emulated GPU: buffers between guards in GPU memory, and
+// calls of the table of cases through the C API.
 #pragma once
 
 #include "engine_ranks.hpp"
@@ -22,7 +22,7 @@ namespace qtest {
                                  ": " #call ": " + qcclEmulatedGetErrorString(result_)};           \
     } while (false)
 
-// The number of an emulated GPU; nothing for "host".
+// Returns the number of an emulated GPU; nothing for "host".
 inline std::optional<int> gpu_number(const std::string &device) {
     const size_t colon = device.find(':');
     if (colon == std::string::npos) return std::nullopt;
@@ -31,9 +31,9 @@ inline std::optional<int> gpu_number(const std::string &device) {
     return number;
 }
 
-// A buffer between two guards in memory of the host, or of the GPU of `stream`, at an address that
-// no vector is aligned to. What it does there it does in that stream: other ranks' may wait for
-// this one at their gates.
+// A buffer between two guards in host memory, or in memory of the GPU of `stream`, at an address
+// that is aligned for no vector. All its copies go through that stream and not through the whole
+// device, because streams of other ranks may be waiting for this rank.
 class DeviceBuffer {
 public:
     DeviceBuffer(qcclEmulatedStream_t stream, size_t bytes, size_t offset)
@@ -58,7 +58,7 @@ public:
         else
             std::copy(content.begin(), content.end(), data() + at);
     }
-    // What lies there; fails where a guard is broken.
+    // Returns the content. Fails if a guard is overwritten.
     Bytes read() {
         if (memory_) copy(held_.data(), memory_, held_.size());
         const auto is_filler = [](std::byte b) { return b == filler; };
@@ -100,7 +100,7 @@ inline qcclResult_t call_c(const TwinCall &call, const void *send, void *recv, q
     }
 }
 
-// A codec's handle that ends with its owner.
+// A codec handle that is destroyed with its owner.
 class CodecHandle {
 public:
     CodecHandle(Codec codec, uint64_t seed) {
@@ -116,8 +116,8 @@ private:
     qcclCodec_t codec_ = nullptr;
 };
 
-// The call on one rank, as its thread makes it: into guarded memory of the stream's GPU, or of the
-// host where there is none, in place or not. What it received.
+// Makes the call on one rank, on that rank's thread: in guarded memory of the stream's GPU, or of
+// the host if `stream` is null, in place or not. Returns the received bytes.
 inline Bytes run_on_device(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Bytes &input,
                            bool in_place, qcclEmulatedStream_t stream, bool is_synchronous) {
     const size_t value = type_bytes(call.type), offset = rank % 3 * value;
@@ -147,7 +147,8 @@ inline Bytes run_on_device(const TwinCall &call, uint32_t rank, qcclComm_t comm,
             received.begin() + static_cast<long>(to + recv_bytes)};
 }
 
-// Streams free what they were told to when they come to it.
+// Returns the number of resources that the runtime holds. Synchronizes all GPUs first, because a
+// stream frees memory only when it reaches the request.
 inline size_t count_held() {
     for (int gpu = 0; gpu < 4; gpu++) {
         CHECK_EMULATED(qcclEmulatedSetDevice(gpu));

@@ -1,7 +1,7 @@
-// Calls on streams of emulated GPUs that need more memory than QCCL_ARENA: the GPUs reach memory of
-// the host for them, and while a stream waits for a call nothing in the call waits for the GPU.
+// Tests calls on streams of emulated GPUs that need more memory than QCCL_ARENA: the GPUs use host
+// memory for them, and while a stream waits for a call, the call does not wait for that GPU.
 #include "device_ranks.hpp"
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 
 #include <chrono>
 #include <cstdlib>
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Memory grows with a call, and serves those after it.
+// The memory grows with the second call and serves the third.
 constexpr size_t counts[] = {400000, 600000, 400000};
 
 qcclResult_t sum_in_place(float *values, size_t count, qcclComm_t comm, qcclStream_t stream) {
@@ -24,7 +24,7 @@ qcclResult_t sum_in_place(float *values, size_t count, qcclComm_t comm, qcclStre
 }
 
 void sum_in_a_stream(const GpuRank &rank, float expected) {
-    // Freed at the end: that waits for the whole GPU.
+    // The buffers are freed at the end, because freeing waits for the whole GPU.
     std::list<GpuFloats> buffers;
     for (const size_t count : counts) buffers.emplace_back(count, 1.0F);
     for (GpuFloats &values : buffers) {
@@ -53,8 +53,8 @@ void sum(GpuRank &rank, size_t ranks, bool is_on_host) {
     CHECK_EMULATED(qcclEmulatedStreamDestroy(rank.stream));
 }
 
-// The bodies run in processes of their own: a call that waits for itself does not end with its
-// communicator.
+// The bodies run in separate processes, because a call that waits for itself does not even end with
+// its communicator.
 class Bodies {
 public:
     template <class Body> void start(Body body) {
@@ -76,13 +76,13 @@ public:
         };
         for (int i = 0; i < count_; i++) {
             const auto status = processes_.reap(i, may_last);
-            CHECK(status); // else the call waits for itself
+            CHECK(status); // otherwise the call waits for itself
             CHECK(WIFEXITED(*status) && WEXITSTATUS(*status) == 0);
         }
     }
 
 private:
-    mortals::Processes processes_;
+    killable::Processes processes_;
     int count_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Ranks with GPUs are where the machine's topology has these: their slots decide the ring order.
+// Tests RankTopology for ranks with emulated GPUs: each rank is placed where the machine's topology
+// has its GPU, and the slots decide the ring order.
 #include "device_ranks.hpp"
 #include "hwloc_files.hpp"
 
@@ -11,7 +12,7 @@ using namespace qtest;
 
 namespace {
 
-constexpr int buses[] = {0x03, 0x43, 0x04, 0x44}; // in turn of either package
+constexpr int buses[] = {0x03, 0x43, 0x04, 0x44}; // alternates between the two packages
 
 std::string machine_with_gpus() {
     using namespace hwloc_file_parts;
@@ -72,7 +73,7 @@ int main() {
     close(mkstemp(path));
     std::ofstream(path) << machine_with_gpus();
     setenv("HWLOC_XMLFILE", path, 1);
-    // The process looks at its machine once.
+    // The process reads its machine's topology once, so the test with slots runs first.
     const CMUnitTest tests[] = {
         QTEST(slots_decide_the_ring_order),
         QTEST(gpus_that_are_in_no_slot_follow_their_ranks),

@@ -1,5 +1,5 @@
-// How a communicator watches streams of an emulated GPU: whether they may hold up its own, and how
-// its thread sleeps until they come.
+// Tests lib/api/gpu_stream_queue on an emulated GPU: the warning about streams that may block the
+// library's own, and the sleeps of the thread that polls the streams.
 #include "device_ranks.hpp"
 
 #include <atomic>
@@ -12,10 +12,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A stream at a gate must not stand in one queue with the library's own, which have the greatest
-// priority.
+// The library's own streams have the greatest priority. A user's stream that waits for its call
+// must not share a queue with them, so the library warns about such a stream.
 void a_stream_of_the_greatest_priority_is_told_once() {
-    for (int round = 0; round < 2; round++) { // by each communicator
+    for (int round = 0; round < 2; round++) { // once for each communicator
         LogLines lines;
         Threads ranks({"emulated:0"}, lines.config());
         CHECK_EMULATED(qcclEmulatedSetDevice(0));
@@ -35,8 +35,8 @@ void a_stream_of_the_greatest_priority_is_told_once() {
     }
 }
 
-// The thread that looks for streams sleeps a few microseconds at a time, which the system makes
-// more than fifty unless the thread asks for exact sleeps.
+// The thread that polls streams sleeps a few microseconds at a time. The kernel would extend each
+// sleep to more than fifty unless the thread sets its timer slack.
 void the_thread_of_a_queue_sleeps_exactly() {
     static std::atomic<int> slack;
     slack = -1;
@@ -45,7 +45,8 @@ void the_thread_of_a_queue_sleeps_exactly() {
     Threads ranks({"emulated:0", "emulated:1"}, config);
     ranks.on_each([](size_t number, GpuRank &rank) {
         GpuFloats values(100, 1);
-        // Of rank 0, whose call waits on that thread.
+        // Rank 1 waits until that thread of rank 0 has called the idle function; rank 0's call
+        // waits meanwhile.
         while (number == 1 && slack < 0) std::this_thread::sleep_for(1ms);
         check(all_reduce(values, rank, rank.stream));
         CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));

@@ -1,5 +1,5 @@
-// Ranks of a communicator as threads, each with an emulated GPU and a stream there, and floats in
-// such a GPU's memory.
+// Ranks of a communicator as threads, each with an emulated GPU and a stream there; floats in such
+// a GPU's memory; and a collector of log lines. For tests of calls on GPUs.
 #pragma once
 
 #include "device_kit.hpp"
@@ -13,7 +13,7 @@
 
 namespace qtest {
 
-// A rank of a communicator of threads, with a GPU and a stream there.
+// One rank: a thread's GPU, communicator and stream.
 struct GpuRank {
     int gpu = 0;
     qcclComm_t comm = nullptr;
@@ -30,7 +30,7 @@ public:
         for (size_t i = 0; i < ranks_.size(); i++) ranks_[i].comm = comms[i];
         create_streams(devices);
     }
-    // Each with `config`, save for its device.
+    // Each rank gets `config` with its own device.
     Threads(const std::vector<const char *> &devices, const qcclConfig_t &config)
         : Threads(devices.size()) {
         qcclUniqueId id;
@@ -79,7 +79,7 @@ public:
     }
 
 private:
-    explicit Threads(size_t ranks) : ranks_(ranks) {} // whose destructor then ends what there is
+    explicit Threads(size_t ranks) : ranks_(ranks) {} // the destructor runs if a constructor throws
     void create_streams(const std::vector<const char *> &devices) {
         for (size_t i = 0; i < ranks_.size(); i++) {
             ranks_[i].gpu = *gpu_number(devices[i]);
@@ -91,7 +91,7 @@ private:
     std::vector<GpuRank> ranks_;
 };
 
-// What ranks log, with this configuration.
+// Collects the lines that ranks log with this configuration.
 class LogLines {
 public:
     qcclConfig_t config() {
@@ -99,7 +99,7 @@ public:
         config.log = {.function = keep, .context = this};
         return config;
     }
-    // Those that say `part`.
+    // Returns the number of lines that contain `part`.
     size_t count(const std::string &part) {
         const std::lock_guard lock(mutex_);
         return static_cast<size_t>(std::ranges::count_if(

@@ -1,7 +1,7 @@
-// Calls on streams of emulated GPUs: they wait for what stands before them and hold up what stands
-// behind, and let no stream stand still when they fail.
+// Tests calls on streams of emulated GPUs: a call waits for the stream's earlier work and holds up
+// its later work, and a call that fails lets every stream go on.
 #include "device_ranks.hpp"
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 
 const std::vector<const char *> two{"emulated:0", "emulated:1"};
 
-// Holds a stream up until it is opened.
+// Holds a stream until it is opened.
 class Latch {
 public:
     static void hold(void *latch) {
@@ -33,7 +33,7 @@ private:
 
 void wait_a_while(void *) { std::this_thread::sleep_for(30ms); }
 
-// Before the call the stream makes its input, and behind it takes its result.
+// The stream makes the input before the call, and reads the result after it.
 void calls_keep_their_place_in_the_stream() {
     Threads ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
@@ -65,8 +65,8 @@ void the_call_returns_before_the_stream_comes_to_it() {
     });
 }
 
-// Small calls: the GPUs meet by themselves where ranks come together, and hosts wait for who is
-// late. Which rank has seen what differs from rank to rank.
+// Small calls: GPUs whose ranks come together synchronize by themselves, and the host waits for a
+// late rank. What a rank has observed of earlier calls differs from rank to rank.
 void ranks_may_come_to_small_calls_early_or_late() {
     Threads ranks({"emulated:0", "emulated:1", "emulated:2"});
     ranks.on_each([](size_t number, GpuRank &rank) {
@@ -74,7 +74,7 @@ void ranks_may_come_to_small_calls_early_or_late() {
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
         float expected = 1;
         for (uint64_t i = 0; i < 60; i++) {
-            config.algorithm = i % 3 == 0 ? "oneshot" : "direct"; // of one exchange and of two
+            config.algorithm = i % 3 == 0 ? "oneshot" : "direct"; // one exchange and two
             const uint64_t draw = splitmix64(i * 3 + number);
             if (draw % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(draw % 40));
             if (i % 15 == 0) {
@@ -103,7 +103,7 @@ void the_default_stream_of_each_gpu() {
     });
 }
 
-// Whatever the streams, calls are done in the order in which they were made.
+// Calls on several streams run in the order in which they were made.
 void calls_on_several_streams_keep_their_order() {
     Threads ranks(two);
     ranks.on_each([](size_t, GpuRank &rank) {
@@ -122,7 +122,7 @@ void calls_on_several_streams_keep_their_order() {
     });
 }
 
-// Nothing has happened then, and the right stream is still welcome.
+// After the refusal nothing has happened, and a call on the right stream succeeds.
 void streams_of_another_gpu_are_refused() {
     Threads ranks(two);
     ranks.on_each([&](size_t number, GpuRank &rank) {
@@ -169,7 +169,7 @@ void buffers_of_another_kind_are_refused_by_name() {
     });
 }
 
-// ---- What goes wrong
+// ---- Failures
 
 void a_rank_that_does_not_come_lets_the_stream_go_on() {
     Threads ranks(two);
@@ -203,7 +203,7 @@ void an_abort_lets_the_stream_go_on() {
     }
 }
 
-// What stands before the call fails when the stream comes to it.
+// The earlier work fails when the stream reaches it.
 void a_stream_that_fails_fails_the_call_on_every_rank() {
     Threads ranks(two);
     GpuRank &rank = ranks[0];
@@ -228,11 +228,11 @@ void a_stream_that_fails_fails_the_call_on_every_rank() {
 }
 
 void a_dead_process_lets_the_streams_of_others_go_on() {
-    const mortals::Reports<int> reports(2);
+    const killable::Reports<int> reports(2);
     CHECK(reports.are_there());
     qcclUniqueId id;
     check(qcclGetUniqueId(&id));
-    mortals::Processes processes;
+    killable::Processes processes;
     for (int rank = 0; rank < 2; rank++)
         CHECK(processes.start([&, rank] {
             qcclEmulatedBeginAgain();
@@ -259,7 +259,7 @@ void a_dead_process_lets_the_streams_of_others_go_on() {
     CHECK_EQ(reports[0], qcclPeerLost);
 }
 
-// The device's memory that a rank lends stays until its last reader is through.
+// The device memory that a rank exposes stays until its last reader is done.
 void a_rank_may_leave_while_others_still_read() {
     for (int round = 0; round < 5; round++) {
         Threads ranks(two);
@@ -275,7 +275,7 @@ void a_rank_may_leave_while_others_still_read() {
     }
 }
 
-// Small calls, too, whose lines whoever comes late reads when the others are through.
+// The same for small calls: a late rank reads the eager slots after the others are done.
 void a_rank_may_leave_small_calls_while_others_still_read() {
     for (size_t round = 0; round < 12; round++) {
         Threads ranks(two);
@@ -292,8 +292,8 @@ void a_rank_may_leave_small_calls_while_others_still_read() {
     }
 }
 
-// A call that fails on its way into the stream, behind others that have not come yet: theirs are
-// the first gates to open, and its own opens too.
+// A call fails while it is enqueued, behind earlier calls whose peers have not come. The stream
+// waits of the earlier calls open first, and that of the failed call opens, too.
 void a_call_that_fails_behind_others_holds_no_stream_up() {
     uint64_t failures = 0;
     for (uint64_t n = 1; n <= 8; n++) {
@@ -311,7 +311,7 @@ void a_call_that_fails_behind_others_holds_no_stream_up() {
         qcclEmulatedFailCall(n, qcclEmulatedErrorLaunchFailure);
         failures += all_reduce(others, rank, other) != qcclSuccess;
         qcclEmulatedFailCall(0, qcclEmulatedSuccess);
-        check(qcclCommRevoke(rank.comm)); // where it has not failed nobody else comes
+        check(qcclCommRevoke(rank.comm)); // if the call has not failed, no peer comes to it
         latch.open();
         CHECK_EMULATED(qcclEmulatedStreamSynchronize(rank.stream));
         late.open();
@@ -321,7 +321,8 @@ void a_call_that_fails_behind_others_holds_no_stream_up() {
     CHECK(failures > 3);
 }
 
-// Ranks that share a GPU, and a communicator that ends while another's call holds a stream there.
+// Ranks share a GPU, and a communicator ends while a call of another one holds a stream of that
+// GPU.
 void an_end_waits_for_no_stream_of_others() {
     Threads ended({"emulated:0", "emulated:0"}), used({"emulated:0", "emulated:0"});
     CHECK_EMULATED(qcclEmulatedSetDevice(0));

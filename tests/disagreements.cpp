@@ -1,19 +1,18 @@
-// Plays random sequences of calls in which one rank disagrees with the others, and demands that no
-// two ranks take different results for good, that every rank is told in time, and that agreed calls
-// are right (sequence_judge.hpp). Several sequences are played at a time, each by processes that
-// are kept for the next ones. Uses the public API alone.
+// Plays random sequences of calls in which one rank disagrees with the others. Checks that no two
+// ranks keep different results, that every rank gets an error in time, and that agreed calls are
+// right (sequence_judge.hpp). Several sequences run at a time, each in processes that are kept for
+// the next ones. Uses the public API alone.
 //
 //     disagreements [--sequences 300] [--seed 1] [--first 0] [--jobs 4] [--peer-timeout 2]
 //                   [--timeout 20] [--shown 20] [--one-host] [--table] [--only root]
 //
-// A machine with other work may keep a rank from its core for seconds. So a sequence that took too
-// long and broke no other rule is printed and played once more; more than one in a thousand of them
-// fail the run.
+// Other work on the machine may keep a rank from its core for seconds. So a sequence that took too
+// long and broke no other rule is printed and played once more. The run fails if that happens to
+// more than one sequence in a thousand.
 //
-// Without --sequences their number is that of QTEST_SEQUENCES.
-// A sequence is named by the seed and its number: `--seed S --first N --sequences 1` plays it
-// again.
-#include "mortals.hpp"
+// Without --sequences, QTEST_SEQUENCES sets the number of sequences. A seed and a number identify a
+// sequence: `--seed S --first N --sequences 1` plays it again.
+#include "killable_ranks.hpp"
 #include "sequence_judge.hpp"
 
 #include <algorithm>
@@ -26,28 +25,28 @@
 namespace {
 
 using namespace sequences;
-using mortals::number_after;
-using mortals::say;
+using killable::number_after;
+using killable::say;
 
-constexpr double patience_s = 60; // with all of a sequence's ranks, beyond `timeout`
+constexpr double patience_s = 60; // for all ranks of a sequence, in addition to `timeout`
 
 struct Arguments {
     long sequences = 300, seed = 1, first = 0, jobs = 4, peer_timeout = 2, timeout = 20, shown = 20;
-    const char *only = nullptr; // a disagreement
+    const char *only = nullptr; // play only sequences with this disagreement
     bool shows_table = false;
     Scope scope;
 };
 
 void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
-// Sums over the sequences of a job.
-struct Tally {
+// Counts over the sequences of a job.
+struct StepCounts {
     long played = 0, failed = 0, repeated = 0;
     double longest_s = 0;
     long by_breach[breaches] = {};
     long all[disagreements][kinds] = {}, broken[disagreements][kinds] = {};
 
-    void add(const Tally &other) {
+    void add(const StepCounts &other) {
         played += other.played;
         failed += other.failed;
         repeated += other.repeated;
@@ -61,11 +60,12 @@ struct Tally {
     }
 };
 
-// Processes that play ranks, a sequence after the other; the first plays those that are threads.
-// Their parent calls nothing of the library, so that it can fork new ones at any time.
-class Crew {
+// Processes that play ranks, one sequence after another. The first process plays all ranks if they
+// are threads. The parent process makes no library calls, so that it can fork new processes at any
+// time.
+class RankGroup {
 public:
-    explicit Crew(Scope scope) : scope_(scope) {
+    explicit RankGroup(Scope scope) : scope_(scope) {
         sem_init(&shared().ends, 1, 0);
         for (int rank = 0; rank < max_ranks; rank++) {
             sem_init(&shared().starts[rank], 1, 0);
@@ -73,9 +73,10 @@ public:
         }
     }
 
-    const Stage &stage() const { return shared().stage; }
+    const SequenceStage &stage() const { return shared().stage; }
 
-    // Whether all ranks have come to an end in time. If not, the crew is of no more use.
+    // Plays the sequence. Returns whether all ranks have ended in time; if not, the group cannot be
+    // used again.
     bool play(const Sequence &sequence, double seconds) {
         prepare(shared().stage, sequence);
         shared().seed = sequence.seed;
@@ -97,7 +98,7 @@ private:
     struct Shared {
         sem_t starts[max_ranks], ends;
         uint64_t seed;
-        Stage stage;
+        SequenceStage stage;
     };
     Shared &shared() const { return memory_[0]; }
 
@@ -114,7 +115,7 @@ private:
         }
     }
 
-    // Looks up every quarter of a second, for ranks that have died.
+    // Wakes every quarter of a second, so that the caller notices ranks that have died.
     bool wait_for_an_end(const timespec &last) const {
         timespec until{};
         clock_gettime(CLOCK_REALTIME, &until);
@@ -137,15 +138,15 @@ private:
     }
 
     const Scope scope_;
-    const mortals::Reports<Shared> memory_{1};
-    mortals::Processes processes_;
+    const killable::Reports<Shared> memory_{1};
+    killable::Processes processes_;
 };
 
-// Every `jobs`-th of the sequences, in a process of its own.
+// Plays every `jobs`-th sequence, in a process of its own.
 class Job {
 public:
-    Job(const Arguments &arguments, long number, Tally &tally)
-        : arguments_(arguments), number_(number), tally_(tally) {}
+    Job(const Arguments &arguments, long number, StepCounts &step_counts)
+        : arguments_(arguments), number_(number), counts_(step_counts) {}
 
     void run() {
         for (long i = number_; i < arguments_.sequences; i += arguments_.jobs)
@@ -160,67 +161,70 @@ private:
         if (arguments_.only != nullptr &&
             std::strcmp(arguments_.only, name(sequence.disagreement)) != 0)
             return;
-        Verdict verdict = play_once(sequence);
-        if (may_be_load(verdict)) {
-            print(sequence, number, verdict);
-            tally_.repeated++;
-            verdict = play_once(sequence);
+        Judgement judgement = play_once(sequence);
+        if (may_be_load(judgement)) {
+            print(sequence, number, judgement);
+            counts_.repeated++;
+            judgement = play_once(sequence);
         }
-        note(sequence, verdict);
-        if (verdict.breaches.empty() || tally_.failed * arguments_.jobs > arguments_.shown) return;
-        print(sequence, number, verdict);
+        note(sequence, judgement);
+        if (judgement.breaches.empty() || counts_.failed * arguments_.jobs > arguments_.shown)
+            return;
+        print(sequence, number, judgement);
     }
 
-    void print(const Sequence &sequence, long number, const Verdict &verdict) const {
+    void print(const Sequence &sequence, long number, const Judgement &judgement) const {
         std::string said = say("sequence %ld of seed %ld breaks:", number, arguments_.seed);
-        for (const Breach breach : verdict.breaches) said += std::string(" ") + name(breach);
-        said += "\n  " + text(sequence) + results_text(sequence, crew_->stage()) + "\n";
-        std::fputs(said.c_str(), stdout); // at once, because jobs share the stream
+        for (const Breach breach : judgement.breaches) said += std::string(" ") + name(breach);
+        said += "\n  " + text(sequence) + results_text(sequence, rank_group_->stage()) + "\n";
+        std::fputs(said.c_str(), stdout); // in one write, because jobs share the stream
         std::fflush(stdout);
     }
 
-    Verdict play_once(const Sequence &sequence) {
-        if (!crew_ || !is_crew_whole_) crew_ = std::make_unique<Crew>(arguments_.scope);
+    Judgement play_once(const Sequence &sequence) {
+        if (!rank_group_ || !is_group_whole_)
+            rank_group_ = std::make_unique<RankGroup>(arguments_.scope);
         const double seconds = patience_s + static_cast<double>(arguments_.timeout);
-        is_crew_whole_ = crew_->play(sequence, seconds);
-        return judge(sequence, crew_->stage(), is_crew_whole_,
+        is_group_whole_ = rank_group_->play(sequence, seconds);
+        return judge(sequence, rank_group_->stage(), is_group_whole_,
                      static_cast<double>(arguments_.peer_timeout));
     }
-    static bool may_be_load(const Verdict &verdict) {
-        return !verdict.breaches.empty() &&
-               std::all_of(verdict.breaches.begin(), verdict.breaches.end(),
+    static bool may_be_load(const Judgement &judgement) {
+        return !judgement.breaches.empty() &&
+               std::all_of(judgement.breaches.begin(), judgement.breaches.end(),
                            [](Breach breach) { return sequences::may_be_load(breach); });
     }
 
-    void note(const Sequence &sequence, const Verdict &verdict) {
+    void note(const Sequence &sequence, const Judgement &judgement) {
         const auto row = static_cast<size_t>(sequence.disagreement);
-        const auto column = static_cast<size_t>(verdict.further);
-        tally_.played++;
-        tally_.longest_s = std::max(tally_.longest_s, verdict.longest_s);
-        tally_.all[row][column]++;
-        for (const Breach breach : verdict.breaches)
-            tally_.by_breach[static_cast<size_t>(breach)]++;
-        if (verdict.breaches.empty()) return;
-        tally_.broken[row][column]++;
-        tally_.failed++;
+        const auto column = static_cast<size_t>(judgement.further);
+        counts_.played++;
+        counts_.longest_s = std::max(counts_.longest_s, judgement.longest_s);
+        counts_.all[row][column]++;
+        for (const Breach breach : judgement.breaches)
+            counts_.by_breach[static_cast<size_t>(breach)]++;
+        if (judgement.breaches.empty()) return;
+        counts_.broken[row][column]++;
+        counts_.failed++;
     }
 
     const Arguments &arguments_;
     const long number_;
-    Tally &tally_; // shared with the parent
-    std::unique_ptr<Crew> crew_;
-    bool is_crew_whole_ = false;
+    StepCounts &counts_; // in memory shared with the parent
+    std::unique_ptr<RankGroup> rank_group_;
+    bool is_group_whole_ = false;
 };
 
-// Broken of all, by what the odd rank does and by the further call.
-void show_table(const Tally &tally) {
+// Prints failed / played sequences, by the disagreement and by the further call.
+void show_table(const StepCounts &step_counts) {
     std::printf("%-11s", "");
     for (int kind = 0; kind < kinds; kind++) std::printf(" %14s", name(static_cast<Kind>(kind)));
     for (int row = 0; row < disagreements; row++) {
         std::printf("\n%-11s", name(static_cast<Disagreement>(row)));
         for (int kind = 0; kind < kinds; kind++)
-            std::printf(" %14s",
-                        say("%ld/%ld", tally.broken[row][kind], tally.all[row][kind]).c_str());
+            std::printf(
+                " %14s",
+                say("%ld/%ld", step_counts.broken[row][kind], step_counts.all[row][kind]).c_str());
     }
     std::printf("\n");
 }
@@ -257,8 +261,8 @@ void set_environment(const Arguments &arguments) {
     setenv("QCCL_PEER_TIMEOUT", say("%lds", arguments.peer_timeout).c_str(), 1);
     setenv("QCCL_UCX_DEVICES", "lo", 1);
     setenv("QCCL_SOCKET_IFNAME", "lo", 1);
-    setenv("QCCL_ARENA", "2M", 0);             // most of a creation is giving out its memory
-    setenv("QCCL_DEBUG_FILE", "/dev/null", 0); // disagreements are no news here
+    setenv("QCCL_ARENA", "2M", 0); // creation spends most of its time on filling this memory
+    setenv("QCCL_DEBUG_FILE", "/dev/null", 0); // the log would be full of expected errors
 }
 
 } // namespace
@@ -266,23 +270,23 @@ void set_environment(const Arguments &arguments) {
 int main(int argc, char **argv) {
     const Arguments arguments = read_arguments(argc, argv);
     set_environment(arguments);
-    const mortals::Reports<Tally> tallies(static_cast<int>(arguments.jobs));
-    if (!tallies.are_there()) return 2;
-    mortals::Processes jobs;
+    const killable::Reports<StepCounts> counts_of_ranks(static_cast<int>(arguments.jobs));
+    if (!counts_of_ranks.are_there()) return 2;
+    killable::Processes jobs;
     for (int job = 0; job < arguments.jobs; job++) {
         const bool has_started = jobs.start([&] {
             end_with_parent();
-            Job(arguments, job, tallies[job]).run();
+            Job(arguments, job, counts_of_ranks[job]).run();
             _exit(0);
         });
         if (!has_started) return 2;
     }
-    Tally sum;
+    StepCounts sum;
     bool has_crashed = false;
     for (int job = 0; job < arguments.jobs; job++) {
         const auto status = jobs.reap(job, [] { return true; });
         has_crashed = has_crashed || !status || *status != 0;
-        sum.add(tallies[job]);
+        sum.add(counts_of_ranks[job]);
     }
     if (arguments.shows_table || sum.failed > 0) show_table(sum);
     std::printf("%ld sequences (seed %ld, from %ld on), %ld failed, %ld played again, longest call "

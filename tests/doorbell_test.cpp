@@ -1,4 +1,5 @@
-// transport/doorbell: nobody sleeps through a ring, whoever pays for the fence.
+// Tests lib/transport/doorbell: no ring is lost, neither if both sides execute fences nor if the
+// sleeper pays for both.
 #include "transport_ranks.hpp"
 
 #include "transport/doorbell.hpp"
@@ -12,8 +13,8 @@ void ring_sleeper(Bell &bell, Fences fences) {
     if (is_sleeper(bell, fences)) ring(bell);
 }
 
-// Two threads hand a number to and fro, and each lies down as soon as it has to wait. A lost ring
-// costs a nap of a second.
+// Two threads pass a number back and forth, and each sleeps whenever it has to wait. A lost ring
+// would cost a sleep of one second.
 void nobody_sleeps_through_a_ring() {
     const bool may_fence = register_fences();
     for (const Fences fences : {Fences::both, Fences::by_sleeper}) {
@@ -23,17 +24,17 @@ void nobody_sleeps_through_a_ring() {
         constexpr uint64_t rounds = 3000;
         const auto start = Clock::now();
         const auto play = [&](int side) {
-            Sleeper sleeper(bells[side], fences);
+            Waiter sleeper(bells[side], fences);
             for (uint64_t round = 1; round <= rounds; round++) {
                 given[side].store(round, std::memory_order_release);
                 ring_sleeper(bells[1 - side], fences);
                 while (given[1 - side].load(std::memory_order_acquire) < round) {
-                    if (sleeper.is_lying())
+                    if (sleeper.is_prepared())
                         sleeper.sleep(1s);
                     else
-                        sleeper.lie_down();
+                        sleeper.prepare();
                 }
-                if (sleeper.is_lying()) sleeper.get_up();
+                if (sleeper.is_prepared()) sleeper.cancel();
             }
         };
         std::thread other(play, 1);
@@ -45,15 +46,15 @@ void nobody_sleeps_through_a_ring() {
 
 void a_ring_before_the_sleep_keeps_awake() {
     Bell bell;
-    Sleeper sleeper(bell, Fences::both);
-    sleeper.lie_down();
+    Waiter sleeper(bell, Fences::both);
+    sleeper.prepare();
     ring_sleeper(bell, Fences::both);
     const auto start = Clock::now();
     sleeper.sleep(2s);
     CHECK(Clock::now() - start < 1s);
-    sleeper.sleep(20ms); // that ring has been heard
+    sleeper.sleep(20ms); // the first sleep has consumed that ring
     CHECK(Clock::now() - start >= 20ms);
-    sleeper.get_up();
+    sleeper.cancel();
     const uint32_t rings = bell.rings;
     ring_sleeper(bell, Fences::both);
     CHECK_EQ(bell.rings.load(), rings);

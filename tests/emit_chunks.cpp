@@ -1,5 +1,5 @@
-// Writes chunks, with the values that went in and those that the reference decodes, to standard
-// output for wire_decoder_test.py: records of (input type and clip, input, chunk, decoded values),
+// Writes chunks to standard output for wire_decoder_test.py, with the values that were encoded and
+// those that the reference decodes: records of (input type and clip, input, chunk, decoded values),
 // each part after its length.
 #include "golden_cases.hpp"
 
@@ -47,7 +47,7 @@ int main() {
                         fine = emit(*codec, type, accumulator_of(type), kind, count) && fine;
                 }
     }
-    // Of topk several pages, the last of them short.
+    // topk needs several pages, the last of them short.
     for (const golden::Kind kind :
          {golden::Kind::spread, golden::Kind::ties, golden::Kind::constant})
         for (const char *text : {"topk", "topk:ratio=0.4"})

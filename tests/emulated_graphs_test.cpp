@@ -1,5 +1,5 @@
-// emulated graphs: what is captured is not done but replayed, in the order that it had and no
-// other; what cannot be captured spoils a capture, and only that.
+// Tests the emulated runtime's graphs: captured work runs only when the graph is launched, in the
+// captured order. An operation that cannot be captured invalidates the capture and nothing else.
 #include "emulated_kit.hpp"
 
 #include <cstring>
@@ -14,7 +14,7 @@ struct GraphHandle {
         if (graph) qcclEmulatedGraphDestroy(graph);
         if (exec) qcclEmulatedGraphExecDestroy(exec);
     }
-    // Ends a capture.
+    // Ends a capture and instantiates its graph.
     void take(qcclEmulatedStream_t stream) {
         DO(StreamEndCapture(stream, &graph));
         DO(GraphInstantiate(&exec, graph));
@@ -46,7 +46,7 @@ static void what_is_captured_is_replayed() {
         const GpuArray<int> array(100);
         std::vector<int> from(100, 1), to(100, 0);
         std::string text;
-        Letter letter{&text, 'x'};
+        Appended appended{&text, 'x'};
         GraphHandle graph;
         begin(stream);
         uint64_t capture = 0;
@@ -54,7 +54,7 @@ static void what_is_captured_is_replayed() {
         CHECK(capture != 0);
         DO(MemcpyAsync(array.at, from.data(), array.bytes(), stream));
         DO(MemcpyAsync(to.data(), array.at, array.bytes(), stream));
-        DO(LaunchHostFunc(stream, Letter::write, &letter));
+        DO(LaunchHostFunc(stream, Appended::write, &appended));
         graph.take(stream);
         DO(StreamSynchronize(stream));
         CHECK(text.empty());
@@ -73,27 +73,27 @@ static void what_is_captured_is_replayed() {
 static void branches_run_beside_each_other() {
     const StreamHandle stream, branch;
     const EventHandle fork, join;
-    Gate gate;
+    BlockedStream blocked;
     std::string text;
-    Letter a{&text, 'a'}, b{&text, 'b'}, c{&text, 'c'};
+    Appended a{&text, 'a'}, b{&text, 'b'}, c{&text, 'c'};
     GraphHandle graph;
     begin(stream);
-    DO(EventRecord(fork, stream)); // before there is a node
+    DO(EventRecord(fork, stream)); // the graph is still empty
     DO(StreamWaitEvent(branch, fork));
-    gate.hold(stream); // what opens it is captured after it
-    DO(LaunchHostFunc(stream, Letter::write, &b));
-    DO(LaunchHostFunc(branch, Letter::write, &a));
-    DO(StreamWriteValue32(branch, gate.word(), 1));
+    blocked.hold(stream); // the write that releases it is captured later
+    DO(LaunchHostFunc(stream, Appended::write, &b));
+    DO(LaunchHostFunc(branch, Appended::write, &a));
+    DO(StreamWriteValue32(branch, blocked.word(), 1));
     DO(EventRecord(join, branch));
     DO(StreamWaitEvent(stream, join));
-    DO(LaunchHostFunc(stream, Letter::write, &c));
+    DO(LaunchHostFunc(stream, Appended::write, &c));
     graph.take(stream);
     REFUSED(CapturedEvent, EventQuery(fork));
     REFUSED(CapturedEvent, StreamWaitEvent(branch, join));
-    DO(LaunchHostFunc(branch, Letter::write, &a)); // no longer captured
+    DO(LaunchHostFunc(branch, Appended::write, &a)); // not captured any more
     DO(StreamSynchronize(branch));
     for (int round = 0; round < 3; round++) {
-        gate.shut();
+        blocked.shut();
         text.clear();
         graph.launch(stream);
         DO(StreamSynchronize(stream));
@@ -103,19 +103,19 @@ static void branches_run_beside_each_other() {
 
 static void launches_of_one_graph_follow_each_other() {
     const StreamHandle stream, other;
-    Gate gate;
+    BlockedStream blocked;
     std::string text;
-    Letter a{&text, 'a'};
+    Appended a{&text, 'a'};
     GraphHandle graph;
     begin(stream);
-    DO(LaunchHostFunc(stream, Letter::write, &a));
+    DO(LaunchHostFunc(stream, Appended::write, &a));
     graph.take(stream);
-    gate.hold(stream);
+    blocked.hold(stream);
     graph.launch(stream);
-    graph.launch(other); // nothing but the first launch keeps it waiting
+    graph.launch(other); // waits only for the graph's first launch
     nap();
     CHECK(text.empty());
-    gate.open();
+    blocked.open();
     DO(StreamSynchronize(other));
     CHECK_EQ(text, "aa");
 }
@@ -168,11 +168,11 @@ static void what_cannot_be_captured_spoils() {
     begin(stream);
     REFUSED(StreamCaptureUnsupported, MallocAsync(&memory, 10, stream));
     check_spoilt(stream);
-    begin(stream); // what is not captured cannot be waited for
+    begin(stream); // work outside the capture cannot be waited for
     DO(EventRecord(event, outside));
     REFUSED(StreamCaptureIsolation, StreamWaitEvent(stream, event));
     check_spoilt(stream);
-    begin(stream); // the default stream would wait for it
+    begin(stream); // the default stream would wait for the capture
     REFUSED(StreamCaptureImplicit, LaunchHostFunc(
                                        nullptr, [](void *) {}, nullptr));
     uint64_t capture = 0;
@@ -198,9 +198,9 @@ static void captures_end_where_they_began() {
     DO(LaunchHostFunc(
         branch, [](void *) {}, nullptr));
     REFUSED(StreamCaptureUnjoined, StreamEndCapture(stream, &graph));
-    DO(StreamSynchronize(branch)); // both are free again
+    DO(StreamSynchronize(branch)); // both streams are usable again
     DO(StreamSynchronize(stream));
-    // A stream that is destroyed takes its capture along.
+    // The capture ends with its stream.
     {
         const StreamHandle gone;
         begin(gone, qcclEmulatedCaptureModeGlobal);
@@ -212,12 +212,12 @@ static void failure_in_a_branch_is_the_launch_s() {
     const StreamHandle stream, branch, clean;
     const EventHandle fork, join;
     std::string text;
-    Letter letter{&text, 'x'};
+    Appended appended{&text, 'x'};
     GraphHandle graph;
     begin(stream);
     DO(EventRecord(fork, stream));
     DO(StreamWaitEvent(branch, fork));
-    DO(LaunchHostFunc(branch, Letter::write, &letter));
+    DO(LaunchHostFunc(branch, Appended::write, &appended));
     DO(EventRecord(join, branch));
     DO(StreamWaitEvent(stream, join));
     graph.take(stream);
@@ -225,7 +225,7 @@ static void failure_in_a_branch_is_the_launch_s() {
     graph.launch(stream);
     REFUSED(LaunchFailure, StreamSynchronize(stream));
     CHECK(text.empty());
-    graph.launch(clean); // the graph itself is sound
+    graph.launch(clean); // the graph itself is still valid
     DO(StreamSynchronize(clean));
     CHECK_EQ(text, "x");
 }
@@ -234,12 +234,12 @@ static void what_is_tied_to_a_graph_ends_with_it() {
     const StreamHandle stream;
     std::atomic<int> ended = 0;
     const qcclEmulatedHostFn_t end = [](void *count) { ++*static_cast<std::atomic<int> *>(count); };
-    Gate gate;
+    BlockedStream blocked;
     qcclEmulatedGraph_t graph = nullptr;
     qcclEmulatedGraphExec_t exec = nullptr;
-    REFUSED(InvalidValue, CaptureUserObject(stream, end, &ended)); // it captures nothing
+    REFUSED(InvalidValue, CaptureUserObject(stream, end, &ended)); // no capture is active
     begin(stream);
-    gate.hold(stream);
+    blocked.hold(stream);
     DO(CaptureUserObject(stream, end, &ended));
     DO(StreamEndCapture(stream, &graph));
     DO(GraphInstantiate(&exec, graph));
@@ -248,11 +248,11 @@ static void what_is_tied_to_a_graph_ends_with_it() {
     DO(GraphLaunch(exec, stream));
     DO(GraphExecDestroy(exec));
     nap();
-    CHECK_EQ(ended, 0); // the launch goes on
-    gate.open();
+    CHECK_EQ(ended, 0); // the launch is still running
+    blocked.open();
     DO(StreamSynchronize(stream));
     CHECK_EQ(ended, 1);
-    begin(stream); // of which there will be no graph
+    begin(stream); // this capture fails and leaves no graph
     DO(CaptureUserObject(stream, end, &ended));
     void *memory = nullptr;
     REFUSED(StreamCaptureUnsupported, MallocAsync(&memory, 10, stream));
@@ -269,16 +269,16 @@ static void a_gpu_works_while_others_capture() {
     const auto own = gpu->create_stream(qccl::StreamPriority::usual);
     CHECK(mark && own);
     for (const auto allocate :
-         {&qccl::Gpu::take_lasting, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {
+         {&qccl::Gpu::pool_acquire, &qccl::Gpu::allocate_private, &qccl::Gpu::take_pinned}) {
         const auto memory = (gpu.get()->*allocate)(100);
         CHECK_OK(memory);
         CHECK_OK(gpu->find(*memory));
         CHECK_OK(gpu->copy(*own, *memory, *memory, 50));
         CHECK_OK(gpu->set_mark(*mark, *own));
-        CHECK_OK(gpu->is_passed(*mark));
+        CHECK_OK(gpu->has_passed(*mark));
         CHECK_OK(gpu->synchronize(*own));
-        if (allocate == &qccl::Gpu::take_lasting)
-            gpu->leave_lasting(*memory, 100);
+        if (allocate == &qccl::Gpu::pool_acquire)
+            gpu->pool_release(*memory, 100);
         else if (allocate == &qccl::Gpu::allocate_private)
             gpu->free_private(*memory);
         else
@@ -293,21 +293,21 @@ static void a_gpu_works_while_others_capture() {
     CHECK_OK(is_not);
     CHECK(*is != 0);
     CHECK(*is_not == 0);
-    // What is asked of the stream that captures becomes part of the graph.
-    const auto gate = gpu->create_gate();
-    CHECK_OK(gate);
+    // Work that is enqueued on the capturing stream becomes part of the graph.
+    const auto blocked = gpu->create_stream_wait();
+    CHECK_OK(blocked);
     std::string text;
-    Letter letter{&text, 'x'};
-    CHECK_OK(gpu->await_gate(handle, *gate, 1));
-    CHECK_OK(gpu->call_host(handle, Letter::write, &letter));
+    Appended appended{&text, 'x'};
+    CHECK_OK(gpu->await_stream_wait(handle, *blocked, 1));
+    CHECK_OK(gpu->call_host(handle, Appended::write, &appended));
     GraphHandle graph;
     graph.take(stream);
     CHECK(text.empty());
-    std::atomic_ref(**gate).store(1);
+    std::atomic_ref(**blocked).store(1);
     graph.launch(stream);
     DO(StreamSynchronize(stream));
     CHECK_EQ(text, "x");
-    gpu->destroy_gate(*gate);
+    gpu->destroy_stream_wait(*blocked);
     gpu->destroy_mark(*mark);
     gpu->destroy_stream(*own);
 }

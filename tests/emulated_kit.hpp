@@ -1,5 +1,5 @@
-// For tests of the emulated runtime's C API: calls that must do, handles that go with the test, and
-// a word of the host at which streams wait.
+// For tests of the emulated runtime's C API: checks of calls that must succeed (DO) or be refused
+// (REFUSED), handles that end with the test, and a word of the host's memory at which streams wait.
 #pragma once
 
 #include "gpu_kit.hpp"
@@ -39,7 +39,7 @@ struct StreamHandle {
     StreamHandle(const StreamHandle &) = delete;
     StreamHandle &operator=(const StreamHandle &) = delete;
     operator qcclEmulatedStream_t() const { return handle; }
-    // Whether there is nothing left in it.
+    // Returns whether the stream has no work left.
     bool is_done() const { return qcclEmulatedStreamQuery(handle) == qcclEmulatedSuccess; }
     qcclEmulatedStream_t handle = nullptr;
 };
@@ -59,21 +59,21 @@ template <class T> struct GpuArray {
     T *at = nullptr;
 };
 
-// Streams wait there until it is opened; it opens by itself in the end, lest something hangs.
-class Gate {
+// Holds streams until it is opened. The destructor opens it, so that no test hangs.
+class BlockedStream {
 public:
-    Gate() {
+    BlockedStream() {
         void *memory = nullptr;
         DO(MallocHost(&memory, sizeof(uint32_t)));
         word_ = static_cast<uint32_t *>(memory);
         *word_ = 0;
     }
-    ~Gate() {
+    ~BlockedStream() {
         open();
         qcclEmulatedFreeHost(word_);
     }
-    Gate(const Gate &) = delete;
-    Gate &operator=(const Gate &) = delete;
+    BlockedStream(const BlockedStream &) = delete;
+    BlockedStream &operator=(const BlockedStream &) = delete;
     void hold(qcclEmulatedStream_t stream) { DO(StreamWaitValue32(stream, word_, 1)); }
     void open() { std::atomic_ref(*word_).store(1); }
     void shut() { std::atomic_ref(*word_).store(0); }
@@ -83,15 +83,15 @@ private:
     uint32_t *word_ = nullptr;
 };
 
-// Appends a letter to a text when a stream comes by.
-struct Letter {
+// Appends a character to a text when a stream reaches it.
+struct Appended {
     std::string *text;
-    char letter;
+    char appended;
     static void write(void *context) {
-        auto *const self = static_cast<Letter *>(context);
+        auto *const self = static_cast<Appended *>(context);
         static std::mutex mutex;
         const std::lock_guard lock(mutex);
-        self->text->push_back(self->letter);
+        self->text->push_back(self->appended);
     }
 };
 

@@ -1,5 +1,5 @@
-// emulated GPUs of several processes: memory that one opens of another's, through the C API and as
-// the library's module names and maps it; children that were forked; and every call that fails.
+// Tests emulated GPUs in several processes: one process opens memory of another, through the C API
+// and through the library's module; forked children start anew; and every call may fail.
 #include "emulated_kit.hpp"
 
 #include <cstring>
@@ -14,7 +14,7 @@ static void another_process_opens_memory() {
         const GpuArray<int> array(3000);
         std::memset(array.at, 0, array.bytes());
         qcclEmulatedIpcMemHandle_t handle;
-        DO(IpcGetMemHandle(&handle, array.at + 1000)); // leads to the whole of it
+        DO(IpcGetMemHandle(&handle, array.at + 1000)); // the handle leads to the whole allocation
         void *own = nullptr;
         REFUSED(InvalidValue, IpcOpenMemHandle(&own, &handle));
         in_child([&] {
@@ -39,7 +39,7 @@ static void another_process_opens_memory() {
         });
         CHECK_EQ(array[0], 0x11111111);
         CHECK_EQ(array[2999], 0x11111111);
-        DO(DeviceSynchronize()); // the guards are whole
+        DO(DeviceSynchronize()); // checks the guards
     }
     ledger.check();
 }
@@ -61,8 +61,8 @@ static void memory_that_is_gone_is_not_opened() {
 
 static void forked_children_begin_again_or_not_at_all() {
     const StreamHandle stream;
-    Gate gate;
-    gate.hold(stream);
+    BlockedStream blocked;
+    blocked.hold(stream);
     Common<qcclEmulatedResult_t[2]> results;
     const pid_t child = fork();
     if (child == 0) {
@@ -78,7 +78,7 @@ static void forked_children_begin_again_or_not_at_all() {
         CHECK_EQ(qcclEmulatedCountHeld(), 0U);
         CHECK_EQ(qcclEmulatedCountCalls(), 0U);
         REFUSED(InvalidHandle, StreamSynchronize(stream));
-        DO(DeviceSynchronize()); // what the parent waits for is not the child's
+        DO(DeviceSynchronize()); // does not wait for the parent's work
     });
 }
 
@@ -102,13 +102,14 @@ static void named_memory_is_mapped_by_other_gpus() {
     const Ledger ledger;
     {
         const auto gpu = open_gpu(2);
-        const auto memory = gpu->take_lasting(5000);
+        const auto memory = gpu->pool_acquire(5000);
         CHECK_OK(memory);
         const auto name = gpu->name_memory(*memory + 1024, 500);
         CHECK_OK(name);
         CHECK_EQ(std::string(name->vendor.data(), name->vendor.size()), "emulated");
         CHECK_EQ(name->offset, 1024U);
-        // In the same process it stays where it is, and others may reach it from then on.
+        // In the same process the memory keeps its address, and mapping it lets other GPUs access
+        // it.
         const auto near = open_gpu(3);
         const auto own = gpu->map(*name), others = near->map(*name);
         CHECK_OK(own);
@@ -137,21 +138,21 @@ static void named_memory_is_mapped_by_other_gpus() {
                     reader->unmap(*name, *mapped);
                     second->unmap(*name, *beside);
                     CHECK_OK(reader->find(*again));
-                    std::memset(*again, static_cast<int>(number), 100); // still there
+                    std::memset(*again, static_cast<int>(number), 100); // still mapped
                     reader->unmap(*name, *again);
                 }
                 CHECK_EQ(qcclEmulatedCountHeld(), 0U);
             });
         CHECK((*memory)[1023] == std::byte{0} && (*memory)[1524] == std::byte{0});
         CHECK((*memory)[1024] == std::byte{5} && (*memory)[1523] == std::byte{5});
-        gpu->leave_lasting(*memory, 5000);
+        gpu->pool_release(*memory, 5000);
     }
     ledger.check(1);
 }
 
 static void memory_out_of_reach_is_refused() {
     const auto gpu = open_gpu(2), other = open_gpu(4);
-    const auto memory = gpu->take_lasting(100);
+    const auto memory = gpu->pool_acquire(100);
     CHECK_OK(memory);
     const auto name = gpu->name_memory(*memory, 100);
     CHECK_OK(name);
@@ -183,10 +184,10 @@ static void memory_out_of_reach_is_refused() {
     CHECK_OK(alone);
     CHECK(!gpu->name_memory(*alone, 100));
     gpu->free_private(*alone);
-    gpu->leave_lasting(*memory, 100);
+    gpu->pool_release(*memory, 100);
 }
 
-// All that a GPU does, once; the first error.
+// Uses every function of a GPU once and returns the first error.
 static Done do_everything(const GpuMemoryName &name) {
     Error error;
     const std::unique_ptr<Gpu> gpu(qccl_gpu_module()->open(1, &error));
@@ -195,10 +196,10 @@ static Done do_everything(const GpuMemoryName &name) {
     std::byte *named = nullptr, *alone = nullptr, *pinned = nullptr, *mapped = nullptr;
     GpuStream stream = nullptr;
     GpuMark mark = nullptr;
-    uint32_t *gate = nullptr;
+    uint32_t *blocked = nullptr;
     bool is_pinned = false;
     const auto work = [&]() -> Done {
-        QCCL_TRY(named, gpu->take_lasting(64));
+        QCCL_TRY(named, gpu->pool_acquire(64));
         QCCL_TRY(alone, gpu->allocate_private(64));
         QCCL_TRY(pinned, gpu->take_pinned(64));
         QCCL_TRY(gpu->pin(mine.data(), mine.size()));
@@ -208,11 +209,11 @@ static Done do_everything(const GpuMemoryName &name) {
         QCCL_TRY(mapped, gpu->map(name));
         QCCL_TRY(stream, gpu->create_stream(qccl::StreamPriority::usual));
         QCCL_TRY(mark, gpu->create_mark());
-        QCCL_TRY(gate, gpu->create_gate());
-        *gate = 1;
+        QCCL_TRY(blocked, gpu->create_stream_wait());
+        *blocked = 1;
         QCCL_TRY(gpu->has_greatest_priority(stream));
         QCCL_TRY(gpu->capture_of(stream));
-        QCCL_TRY(gpu->await_gate(stream, gate, 1));
+        QCCL_TRY(gpu->await_stream_wait(stream, blocked, 1));
         QCCL_TRY(gpu->copy(stream, named, pinned, 64));
         QCCL_TRY(gpu->launch(stream, KernelId::fold_float, 1, Batch{}));
         QCCL_TRY(gpu->call_host(
@@ -220,29 +221,29 @@ static Done do_everything(const GpuMemoryName &name) {
         QCCL_TRY(gpu->set_mark(mark, stream));
         QCCL_TRY(gpu->await_mark(stream, mark));
         QCCL_TRY(gpu->synchronize(stream));
-        return outcome(gpu->is_passed(mark));
+        return outcome(gpu->has_passed(mark));
     };
     const Done done = work();
     if (mapped) gpu->unmap(name, mapped);
-    if (gate) gpu->destroy_gate(gate);
+    if (blocked) gpu->destroy_stream_wait(blocked);
     if (mark) gpu->destroy_mark(mark);
     if (stream) gpu->destroy_stream(stream);
     if (is_pinned) gpu->unpin(mine.data());
     if (pinned) gpu->leave_pinned(pinned, 64);
     if (alone) gpu->free_private(alone);
-    if (named) gpu->leave_lasting(named, 64);
+    if (named) gpu->pool_release(named, 64);
     return done;
 }
 
 static void every_call_may_fail() {
     const auto gpu = open_gpu(1);
-    const auto memory = gpu->take_lasting(64);
+    const auto memory = gpu->pool_acquire(64);
     CHECK_OK(memory);
     const auto name = gpu->name_memory(*memory, 64);
     CHECK_OK(name);
     in_child([&] {
         DO(SetDevice(6));
-        CHECK_OK(do_everything(*name)); // what is remembered of GPUs is known now
+        CHECK_OK(do_everything(*name)); // fills the caches about GPUs
         uint64_t calls = qcclEmulatedCountCalls();
         CHECK_OK(do_everything(*name));
         calls = qcclEmulatedCountCalls() - calls;
@@ -255,16 +256,16 @@ static void every_call_may_fail() {
             CHECK(std::strstr(done.error().text, "emulated:1: cannot "));
             CHECK(std::strstr(done.error().text, ": this call was to fail"));
             DO(SetDevice(1));
-            DO(DeviceSynchronize()); // memory may be on its way back
+            DO(DeviceSynchronize()); // freed memory may still be on its way back
             DO(SetDevice(6));
-            CHECK(qcclEmulatedCountHeld() <= 3); // named and pinned memory and a gate, which last
+            CHECK(qcclEmulatedCountHeld() <= 3); // named and pinned memory, a stream wait: pooled
         }
         int device = -1;
         DO(GetDevice(&device));
         CHECK_EQ(device, 6);
         CHECK_OK(do_everything(*name));
     });
-    gpu->leave_lasting(*memory, 64);
+    gpu->pool_release(*memory, 64);
 }
 
 int main() {

@@ -1,5 +1,5 @@
-// emulated runtime: streams, events and the default streams keep the order that GPUs keep, and no
-// other; memory is guarded and counted; calls and work fail as asked.
+// Tests the emulated runtime: streams, events and the default streams keep the order that GPUs
+// keep, and no other; memory is guarded and counted; calls and work fail where a test asks for it.
 #include "emulated_kit.hpp"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ static void memory_is_guarded() {
 static void attributes_know_every_kind_of_memory() {
     const GpuArray<char> array(100);
     std::vector<char> mine(100);
-    Gate gate;
+    BlockedStream blocked;
     qcclEmulatedPointerAttributes_t found;
     DO(PointerGetAttributes(&found, array.at + 99));
     CHECK_EQ(found.type, qcclEmulatedMemoryTypeDevice);
@@ -66,7 +66,7 @@ static void attributes_know_every_kind_of_memory() {
     CHECK_EQ(found.bytes, 100U);
     DO(PointerGetAttributes(&found, array.at + 100));
     CHECK_EQ(found.type, qcclEmulatedMemoryTypeUnregistered);
-    DO(PointerGetAttributes(&found, gate.word()));
+    DO(PointerGetAttributes(&found, blocked.word()));
     CHECK_EQ(found.type, qcclEmulatedMemoryTypeHost);
     DO(HostRegister(mine.data() + 10, 50));
     REFUSED(HostMemoryAlreadyRegistered, HostRegister(mine.data(), 11));
@@ -83,16 +83,16 @@ static void copies_wait_for_their_turn() {
     const GpuArray<int> array(1000);
     const StreamHandle stream;
     std::vector<int> from(1000, 1), to(1000, 0);
-    Gate gate;
-    gate.hold(stream);
+    BlockedStream blocked;
+    blocked.hold(stream);
     DO(MemcpyAsync(array.at, from.data(), array.bytes(), stream));
     DO(MemcpyAsync(to.data(), array.at, array.bytes(), stream));
-    std::fill(from.begin(), from.end(), 2); // too early, and it shows
-    gate.open();
+    std::fill(from.begin(), from.end(), 2); // before the copy runs, so the copy sees it
+    blocked.open();
     DO(StreamSynchronize(stream));
     CHECK(std::ranges::all_of(to, [](int value) { return value == 2; }));
     REFUSED(InvalidValue, MemcpyAsync(array.at + 1, from.data(), array.bytes(), stream));
-    REFUSED(InvalidValue, MemsetAsync(to.data(), 0, 4, stream)); // not the GPU's
+    REFUSED(InvalidValue, MemsetAsync(to.data(), 0, 4, stream)); // not the GPU's memory
     DO(MemsetAsync(array.at, 0, array.bytes(), stream));
     DO(StreamSynchronize(stream));
     DO(Memcpy(to.data(), array.at, array.bytes()));
@@ -100,23 +100,23 @@ static void copies_wait_for_their_turn() {
 }
 
 static void a_thread_has_a_stream_of_its_own() {
-    Gate gate;
-    gate.hold(qcclEmulatedStreamPerThread);
+    BlockedStream blocked;
+    blocked.hold(qcclEmulatedStreamPerThread);
     bool is_free = false;
     std::thread([&] {
         is_free = qcclEmulatedStreamSynchronize(qcclEmulatedStreamPerThread) == 0;
     }).join();
     CHECK(is_free);
     REFUSED(NotReady, StreamQuery(qcclEmulatedStreamPerThread));
-    gate.open();
+    blocked.open();
     DO(StreamSynchronize(qcclEmulatedStreamPerThread));
-    // Its work outlives the thread.
-    Gate second;
+    // The stream's work outlives the thread.
+    BlockedStream second;
     std::string text;
-    Letter letter{&text, 'x'};
+    Appended appended{&text, 'x'};
     std::thread([&] {
         second.hold(qcclEmulatedStreamPerThread);
-        qcclEmulatedLaunchHostFunc(qcclEmulatedStreamPerThread, Letter::write, &letter);
+        qcclEmulatedLaunchHostFunc(qcclEmulatedStreamPerThread, Appended::write, &appended);
     }).join();
     second.open();
     DO(DeviceSynchronize());
@@ -126,12 +126,12 @@ static void a_thread_has_a_stream_of_its_own() {
 static void events_are_where_they_were_recorded_last() {
     const StreamHandle first, second, third;
     const EventHandle event;
-    Gate gate, later;
+    BlockedStream blocked, later;
     DO(EventQuery(event)); // never recorded
     DO(EventSynchronize(event));
     DO(StreamWaitEvent(second, event));
     CHECK(second.is_done());
-    gate.hold(first);
+    blocked.hold(first);
     DO(EventRecord(event, first));
     DO(StreamWaitEvent(second, event));
     later.hold(first);
@@ -139,8 +139,8 @@ static void events_are_where_they_were_recorded_last() {
     DO(StreamWaitEvent(third, event));
     nap();
     CHECK(!second.is_done());
-    gate.open();
-    DO(StreamSynchronize(second)); // waits for what it was told of
+    blocked.open();
+    DO(StreamSynchronize(second)); // waits for the first recording only
     REFUSED(NotReady, EventQuery(event));
     CHECK(!third.is_done());
     later.open();
@@ -157,11 +157,11 @@ static void streams_write_and_wait_for_values() {
     const GpuArray<uint32_t> word(1);
     word[0] = 0xFFFFFFF0;
     std::string text;
-    Letter a{&text, 'a'}, b{&text, 'b'};
+    Appended a{&text, 'a'}, b{&text, 'b'};
     DO(StreamWaitValue32(first, word.at, 5));
-    DO(LaunchHostFunc(first, Letter::write, &b));
+    DO(LaunchHostFunc(first, Appended::write, &b));
     nap();
-    DO(LaunchHostFunc(second, Letter::write, &a));
+    DO(LaunchHostFunc(second, Appended::write, &a));
     DO(StreamWriteValue32(second, word.at, 7));
     DO(StreamSynchronize(first));
     CHECK_EQ(text, "ab");
@@ -194,7 +194,7 @@ static void a_kernel_runs_as_every_thread() {
             its->counts[block * its->threads + thread] += thread + 1;
         };
         DO(LaunchKernel(kernel, blocks, threads, &argument, sizeof argument, stream));
-        argument = {}; // was copied
+        argument = {}; // the launch has copied it
         DO(StreamSynchronize(stream));
         for (unsigned i = 0; i < counts.count; i++) CHECK_EQ(counts[i], i % threads + 1);
         REFUSED(InvalidValue, LaunchKernel(kernel, 1, 16, nullptr, 0, stream));
@@ -227,7 +227,7 @@ static void threads_of_a_block_meet_or_the_launch_fails() {
     REFUSED(LaunchFailure, StreamSynchronize(stream));
     CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()),
              "emulated GPU: a thread has ended while others wait at a barrier");
-    qcclEmulatedSyncThreads(); // nothing, outside
+    qcclEmulatedSyncThreads(); // no effect outside a kernel
 }
 
 static void to_free_waits_for_the_gpu() {
@@ -241,8 +241,8 @@ static void to_free_waits_for_the_gpu() {
         [&] { return qcclEmulatedHostUnregister(mine.data()); }};
     for (const auto &release : releases) {
         const StreamHandle stream;
-        Gate gate;
-        gate.hold(stream);
+        BlockedStream blocked;
+        blocked.hold(stream);
         std::atomic<bool> is_free = false;
         qcclEmulatedResult_t result = qcclEmulatedErrorNotReady;
         std::thread freeing([&] {
@@ -251,7 +251,7 @@ static void to_free_waits_for_the_gpu() {
         });
         nap();
         CHECK(!is_free);
-        gate.open();
+        blocked.open();
         freeing.join();
         CHECK_EQ(result, qcclEmulatedSuccess);
         DO(StreamSynchronize(stream));
@@ -262,15 +262,15 @@ static void memory_in_the_order_of_a_stream() {
     const Ledger ledger;
     {
         const StreamHandle stream;
-        Gate gate;
+        BlockedStream blocked;
         void *memory = nullptr;
-        gate.hold(stream);
+        blocked.hold(stream);
         DO(MallocAsync(&memory, 1000, stream));
         DO(MemsetAsync(memory, 1, 1000, stream));
         DO(FreeAsync(memory, stream));
         qcclEmulatedIpcMemHandle_t handle;
         REFUSED(InvalidValue, IpcGetMemHandle(&handle, memory));
-        gate.open();
+        blocked.open();
         DO(StreamSynchronize(stream));
         REFUSED(InvalidValue, FreeAsync(memory, stream));
     }
@@ -278,41 +278,41 @@ static void memory_in_the_order_of_a_stream() {
 }
 
 static void what_a_destroyed_stream_had_to_do_is_done() {
-    Gate gate;
+    BlockedStream blocked;
     std::string text;
-    Letter letter{&text, 'x'};
+    Appended appended{&text, 'x'};
     {
         const StreamHandle stream;
-        gate.hold(stream);
-        DO(LaunchHostFunc(stream, Letter::write, &letter));
+        blocked.hold(stream);
+        DO(LaunchHostFunc(stream, Appended::write, &appended));
     }
-    gate.open();
+    blocked.open();
     DO(DeviceSynchronize());
     CHECK_EQ(text, "x");
-    REFUSED(InvalidHandle, StreamSynchronize(reinterpret_cast<qcclEmulatedStream_t>(&gate)));
+    REFUSED(InvalidHandle, StreamSynchronize(reinterpret_cast<qcclEmulatedStream_t>(&blocked)));
 }
 
 static void failure_stays_and_spreads_by_events() {
     const StreamHandle first, second, third;
     const EventHandle event, before;
     std::string text;
-    Letter letter{&text, 'x'};
-    Gate gate;
-    qcclEmulatedFailWork(2, qcclEmulatedErrorIllegalAddress); // what comes after the gate
-    gate.hold(first);
+    Appended appended{&text, 'x'};
+    BlockedStream blocked;
+    qcclEmulatedFailWork(2, qcclEmulatedErrorIllegalAddress); // the work behind the wait
+    blocked.hold(first);
     DO(EventRecord(before, first));
-    DO(MemsetAsync(gate.word(), 1, 4, first));
+    DO(MemsetAsync(blocked.word(), 1, 4, first));
     DO(EventRecord(event, first));
     DO(StreamWaitEvent(second, event));
-    DO(LaunchHostFunc(second, Letter::write, &letter));
+    DO(LaunchHostFunc(second, Appended::write, &appended));
     DO(StreamWaitEvent(third, before));
-    gate.open();
+    blocked.open();
     REFUSED(IllegalAddress, StreamSynchronize(second));
     CHECK_EQ(std::string(qcclEmulatedGetErrorSentence()), "this work was to fail");
     REFUSED(IllegalAddress, StreamSynchronize(first));
     REFUSED(IllegalAddress, EventQuery(event));
     REFUSED(IllegalAddress, StreamQuery(first));
-    REFUSED(IllegalAddress, LaunchHostFunc(first, Letter::write, &letter));
+    REFUSED(IllegalAddress, LaunchHostFunc(first, Appended::write, &appended));
     DO(EventQuery(before));
     DO(StreamSynchronize(third));
     CHECK(text.empty());

@@ -1,4 +1,4 @@
-// emulated runtime: which streams wait for which, and their priorities.
+// Tests the emulated runtime's streams: which streams wait for each other, and their priorities.
 #include "emulated_kit.hpp"
 
 #include <utility>
@@ -6,16 +6,16 @@
 using namespace emulated_kit;
 using namespace gpu_kit;
 
-// Which of two streams, in which the first thing is a gate, keeps another waiting.
+// Blocks stream `earlier`, and returns whether work on stream `later` waits for it.
 static bool waits_for(qcclEmulatedStream_t later, qcclEmulatedStream_t earlier) {
-    Gate gate;
-    gate.hold(earlier);
+    BlockedStream blocked;
+    blocked.hold(earlier);
     std::atomic<bool> is_through = false;
     const auto tell = [](void *flag) { *static_cast<std::atomic<bool> *>(flag) = true; };
     DO(LaunchHostFunc(later, tell, &is_through));
     nap();
     const bool waits = !is_through;
-    gate.open();
+    blocked.open();
     DO(StreamSynchronize(later));
     DO(StreamSynchronize(earlier));
     CHECK(is_through);
@@ -33,7 +33,7 @@ static void default_streams_wait_as_they_do_on_gpus() {
     CHECK(!waits_for(nullptr, free_one));
     CHECK(!waits_for(free_one, nullptr));
     CHECK(!waits_for(free_one, blocking));
-    DO(SetDevice(1)); // each GPU has its own
+    DO(SetDevice(1)); // each GPU has its own default stream
     const StreamHandle elsewhere(true);
     CHECK(waits_for(nullptr, elsewhere));
     CHECK(!waits_for(nullptr, blocking));

@@ -1,5 +1,5 @@
-/* Handles that end while other threads use them: each call either does its work or is refused, and
- * exactly one thread ends a handle. */
+/* Tests handles that end while other threads use them: each call either does
+ * its work or is refused, and exactly one thread ends a handle. */
 #include "process_kit.h"
 
 #include "sanitizer.h"
@@ -12,10 +12,10 @@
 
 enum { rounds = 40, values_of_call = 1000, calls_after_end = 100, most_threads = 8 };
 
-/* Calls that the other rank waits for. */
+/* The buffers of the threads' calls; the other rank waits for these calls. */
 static float summands[most_threads][values_of_call];
 
-/* Threads against the end of a handle. */
+/* Threads that use a handle while another thread ends it. */
 typedef struct race race_t;
 typedef struct user user_t;
 struct user {
@@ -70,7 +70,7 @@ static void *use_for_ever(void *argument)
     return NULL;
 }
 
-/* Returns in the middle of whatever the users do. */
+/* Starts the users and returns in the middle of their calls. */
 static void start_race(race_t *race)
 {
     const long calls = rand() % 300;
@@ -81,7 +81,7 @@ static void start_race(race_t *race)
     while (atomic_load(&race->calls) < calls) sched_yield();
 }
 
-/* The handle has ended. */
+/* Tells the users that the handle has ended, and joins them. */
 static void finish_race(race_t *race)
 {
     int i;
@@ -103,7 +103,7 @@ static qcclResult_t sum(const user_t *user)
                          user->comm, NULL);
 }
 
-/* What any thread may do at any time. */
+/* Makes the calls that any thread may make at any time. */
 static qcclResult_t ask(const user_t *user)
 {
     qcclErrorInfo_t info;
@@ -141,8 +141,8 @@ static void *end_it(void *argument)
     return NULL;
 }
 
-/* Ends the communicator from n threads at once. The number of those that have done it; -1: a thread
- * was told something else than that another one does. */
+/* Ends the communicator from n threads at once. Returns how many of them did
+ * so; -1: a thread got an error other than qcclInvalidUsage. */
 static int end_from_threads(qcclComm_t comm, qcclResult_t (*const ends[])(qcclComm_t), int n)
 {
     ender_t enders[most_threads];
@@ -164,7 +164,7 @@ static int end_from_threads(qcclComm_t comm, qcclResult_t (*const ends[])(qcclCo
     return ended;
 }
 
-/* A watchdog does not know where its worker is. */
+/* A watchdog aborts the ranks without knowing where their workers are. */
 static void aborted_under_a_looping_worker(void **state)
 {
     int round, rank;
@@ -186,7 +186,8 @@ static void aborted_under_a_looping_worker(void **state)
     }
 }
 
-/* Destroying is refused while the worker is inside; one day it is not. */
+/* Destroying is refused while the worker is inside a call, and succeeds when
+ * it happens to be outside. */
 static void destroyed_between_calls_of_a_looping_worker(void **state)
 {
     int round;
@@ -225,7 +226,7 @@ static void one_of_many_ends_it(void **state)
         }
 }
 
-/* A thread that waits inside is let go, whichever of them is first. */
+/* A thread that waits inside a call returns, whichever thread aborts first. */
 static void aborted_by_many_under_a_thread(void **state)
 {
     qcclResult_t (*const ends[3])(qcclComm_t) = {qcclCommAbort, qcclCommAbort, qcclCommAbort};
@@ -317,7 +318,7 @@ static void a_codec_destroyed_under_its_users(void **state)
     for (i = 0; i < 3; i++) end_world(&worlds[i]);
 }
 
-/* Rank 0 is aborted under its worker; the calls of the others say so. */
+/* Rank 0 is aborted under its worker; the calls of the other ranks say so. */
 static qcclResult_t abort_rank_0(int rank, qcclComm_t comm, shared_t *noted)
 {
     race_t race = {.n = 0};
@@ -341,7 +342,8 @@ static void processes(void **state)
     scenario_t scenario;
     int statuses[size], round, rank;
     (void)state;
-    /* A sanitizer's locks may be held where a process of several threads is forked. */
+    /* A sanitizer's lock may be held when a process of several threads
+     * forks. */
     if (UNDER_ADDRESS_SANITIZER || UNDER_THREAD_SANITIZER) skip();
     memset(&scenario, 0, sizeof scenario);
     scenario.body = abort_rank_0;

@@ -1,4 +1,6 @@
-/* How communicators end while somebody is inside. */
+/* Tests the end of communicators (revoke, abort, destroy, finalize, shrink)
+ * while a thread is inside a call or work is enqueued, and the error that each
+ * rank sees afterwards. */
 #include "api_kit.h"
 
 #include <pthread.h>
@@ -52,7 +54,8 @@ static void aborted_under_a_thread(void **state)
     assert_int_equal(qcclCommAbort(world.comms[1]), qcclSuccess);
 }
 
-/* A destroy that waits for a rank that is behind ends like one that comes after the revocation. */
+/* A revocation ends a destroy that waits for a late rank; the destroy succeeds,
+ * like one that is called after the revocation. */
 static void revoked_under_a_destroy(void **state)
 {
     int i;
@@ -90,7 +93,8 @@ static void end_from_inside(void *context)
     atomic_store(&insider->asked, 1);
 }
 
-/* What a destroy's own idle function must not do is refused before it does anything. */
+/* The idle function of a destroy must not end the communicator; such calls are
+ * refused before they do anything. */
 static void ended_from_inside_a_destroy(void **state)
 {
     qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
@@ -135,7 +139,8 @@ static qcclResult_t shrink_and_abort(int rank, qcclComm_t comm, void *context)
     return result;
 }
 
-/* That the communicator has been revoked does not cover that data differ. */
+/* Ranks that made different calls get a mismatch even though the communicator
+ * has been revoked. */
 static void shrunk_after_different_calls(void **state)
 {
     world_t world = make_world(2);
@@ -173,7 +178,8 @@ static void hold(void *context)
     while (atomic_load((atomic_int *)context)) sleep_ms(1);
 }
 
-/* Work that is stuck in its stream behind another communicator's, and a thread that waits. */
+/* The communicator's work waits in a stream behind that of another
+ * communicator, and a thread waits in finalize. */
 static void aborted_while_its_work_is_far_back(void **state)
 {
     atomic_int is_held;
@@ -201,7 +207,7 @@ static void aborted_while_its_work_is_far_back(void **state)
     end_world(&other);
 }
 
-/* Whoever still waits is told who is not coming any more. */
+/* A rank that still waits gets an error that names the rank that has left. */
 static void a_rank_that_leaves_is_named(void **state)
 {
     world_t worlds[2];
@@ -218,7 +224,7 @@ static void a_rank_that_leaves_is_named(void **state)
     }
 }
 
-/* A rank that is done may leave while others still read what it has sent. */
+/* A rank that is done may leave while others still read its messages. */
 static qcclResult_t reduce_and_leave(int rank, qcclComm_t comm, void *context)
 {
     const size_t count = 300000;
@@ -246,7 +252,8 @@ static void leaving_at_once_disturbs_nobody(void **state)
     }
 }
 
-/* Bounded by the call, by the communicator, and named. */
+/* The wait is bounded by the call's timeout or by the communicator's, and the
+ * missing rank is named. */
 static void a_rank_that_does_not_come_is_named(void **state)
 {
     qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
@@ -280,8 +287,8 @@ static void a_rank_that_does_not_come_is_named(void **state)
     end_world(&world);
 }
 
-/* The last error of a rank that makes no call is the failure that reaches it from outside, unless a
- * refusal came later still. */
+/* If a rank makes no call, its last error is the communicator's failure that
+ * another rank causes. A later refusal replaces it. */
 static void a_failure_from_outside_follows_a_refusal(void **state)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
@@ -319,8 +326,9 @@ static void assert_last_error(qcclComm_t comm, qcclResult_t code, const char *se
     assert_int_equal(info.code, code);
 }
 
-/* A call that succeeds ends what the communicator says of an earlier refusal; questions do not, for
- * whoever handles an error asks them. The thread's sentence stays, as errno does. */
+/* A call that succeeds clears an earlier refusal from the communicator's last
+ * error. Queries do not, because error handlers use them. The thread's last
+ * error stays, like errno. */
 static void a_refusal_is_over_when_a_call_succeeds(void **state)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;

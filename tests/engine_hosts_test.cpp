@@ -1,5 +1,5 @@
-// engine: ranks on several hosts get the bytes that they get on one, whichever of them share
-// memory, while what is sent past the network's limit waits at its sender.
+// Tests lib/engine between hosts: ranks on several hosts get the same bytes as ranks on one host,
+// in every placement, while messages above the network's eager limit wait at the sender.
 #include "engine_ranks.hpp"
 #include "memory_network.hpp"
 
@@ -8,7 +8,8 @@ using namespace qtest;
 
 namespace {
 
-// Of each rank. The last one goes back and forth, as launchers place ranks round the hosts.
+// The host of each rank. The last placement alternates, as launchers do that place ranks round
+// robin.
 const std::vector<uint32_t> placements[] = {
     {0, 1},       {0, 0, 1},       {0, 1, 1},          {0, 1, 2},
     {0, 0, 1, 1}, {0, 1, 2, 3, 4}, {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 0},
@@ -21,19 +22,19 @@ TransportOptions on_hosts(const std::vector<uint32_t> &hosts) {
     return options;
 }
 
-// Small segments, in several lanes; some messages stay below what a network takes by itself.
-Cut cut_of(const TransportOptions &options, bool is_one_exchange) {
+// Uses small segments in several lanes. Some messages stay below the network's eager limit.
+Chunking cut_of(const TransportOptions &options, bool is_one_exchange) {
     return {.outbox_bytes = options.outbox_bytes,
             .slots = options.slots,
             .inbox_bytes = options.outbox_bytes,
             .segment_bytes = size_t{16} << 10,
-            .line_bytes = is_one_exchange ? options.line_bytes : 0};
+            .eager_slot_bytes = is_one_exchange ? options.eager_slot_bytes : 0};
 }
 
 constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                       Collective::all_gather, Collective::broadcast};
 
-void check_call(Cluster &cluster, TwinCall call, const Cut &cut, bool in_place) {
+void check_call(Cluster &cluster, TwinCall call, const Chunking &cut, bool in_place) {
     const auto inputs = make_inputs(call, golden::Kind::few_specials);
     const auto outputs = cluster.run_all(call, {cut}, inputs, in_place);
     CHECK(outputs[0] == slow_twin(call, inputs));
@@ -64,10 +65,10 @@ void hosts_make_no_difference() {
     }
 }
 
-// A rank that holds more messages at a time than have room in fewer lanes goes on in those.
+// A program uses fewer lanes if the inbox cannot hold the messages of all lanes.
 void a_small_inbox_costs_lanes() {
     const TransportOptions options = on_hosts({0, 1, 2, 3});
-    Cut cut = cut_of(options, false);
+    Chunking cut = cut_of(options, false);
     const TwinCall call{
         .algorithm = "direct", .codec = *parse_codec("none"), .count = 500000, .ranks = 4};
     const auto roomy = compile_for(call, 0, cut);
@@ -92,7 +93,7 @@ void a_small_inbox_costs_lanes() {
     }
 }
 
-// What is not said to be the network's is waited for, or computed.
+// network_ns counts only the network's share of waiting and transfer, and is 0 on one host.
 void the_networks_share_of_the_time_is_known() {
     const TwinCall call{
         .algorithm = "ring", .codec = *parse_codec("int8"), .count = 500000, .ranks = 2};

@@ -1,5 +1,6 @@
-// Ranks as threads that run programs over inproc, each with kernels and options of its own: what
-// must never show in the results differs from rank to rank.
+// Runs programs on ranks that are threads over an inproc transport. Each rank has other kernels and
+// options, because results must not depend on them. Used by tests of the engine; `on_each` and
+// `run_all` block.
 #pragma once
 
 #include "golden_cases.hpp"
@@ -20,17 +21,18 @@ namespace qtest {
 
 using namespace qccl;
 
-// A buffer between two guards, at an address that no vector is aligned to.
+// A buffer between two guards, at an address without vector alignment.
 class GuardedBuffer {
 public:
-    // In `memory`, which is large enough, or in memory of its own where that is empty.
+    // Uses the start of `memory`, which must be large enough, or memory of its own if `memory` is
+    // empty.
     GuardedBuffer(size_t bytes, size_t offset, std::span<std::byte> memory = {})
         : own_(memory.empty() ? guard + offset + bytes + guard : 0),
           held_(memory.empty() ? std::span(own_) : memory.first(guard + offset + bytes + guard)),
           bytes_(bytes), offset_(guard + offset) {
         std::fill(held_.begin(), held_.end(), filler);
     }
-    // As a caller does who has other plans with its memory.
+    // Overwrites the buffer, as a caller may as soon as its call has returned.
     void scribble() { std::fill(held_.begin(), held_.end(), std::byte{0xDB}); }
     std::byte *data() { return held_.data() + offset_; }
     std::span<const std::byte> content() const { return held_.subspan(offset_, bytes_); }
@@ -48,7 +50,7 @@ private:
     size_t bytes_, offset_;
 };
 
-// Memory for the buffers of a rank's calls, which it shows to its peers.
+// Memory for the buffers of a rank's calls; exposes it to the peers.
 class Arena {
 public:
     static constexpr size_t bytes = size_t{4} << 20;
@@ -62,7 +64,7 @@ public:
         mapping_ = std::move(*mapping);
         const auto described = describe(file_.number());
         CHECK_OK(described);
-        transport.show({.base = mapping_.base(), .file = *described});
+        transport.expose({.base = mapping_.base(), .file = *described});
     }
     std::span<std::byte> half(size_t number) const {
         return {mapping_.base() + number * bytes / 2, bytes / 2};
@@ -73,19 +75,19 @@ private:
     Mapping mapping_;
 };
 
-// One rank's end, with kernels and options that differ from rank to rank.
+// One rank's transport and engine; kernels and options differ from rank to rank.
 struct EngineRank {
     std::unique_ptr<Transport> transport;
     std::unique_ptr<Engine> engine;
-    std::unique_ptr<Arena> arena; // where there is one, calls have their buffers in it
+    std::unique_ptr<Arena> arena; // if set, calls have their buffers in it
 
-    void equip(uint32_t rank) {
+    void open_local_resources(uint32_t rank) {
         Device device = host_device();
         device.kernels = available_kernels()[rank % available_kernels().size()];
         const EngineOptions options{.streaming_bytes = rank % 2 == 0 ? 0 : ~uint64_t{0}};
         engine = std::make_unique<Engine>(*transport, device, options);
     }
-    // One call into guarded memory; what it received.
+    // Runs one call with guarded buffers and returns the contents of its receive buffer.
     Result<Bytes> run(const TwinCall &call, uint32_t rank, const Program &program,
                       const Bytes &input, bool in_place, std::chrono::nanoseconds timeout);
 };
@@ -134,16 +136,16 @@ inline std::vector<Bytes> make_inputs(const TwinCall &call, golden::Kind kind) {
     return inputs;
 }
 
-// By rank, on the hosts.
-inline std::vector<Whereabouts> spots_on(const std::vector<uint32_t> &hosts) {
-    std::vector<Whereabouts> spots;
+// Returns the location of each rank, given its host.
+inline std::vector<RankLocation> spots_on(const std::vector<uint32_t> &hosts) {
+    std::vector<RankLocation> spots;
     for (const uint32_t host : hosts) spots.push_back({.node = 0, .host = host, .rack = 0});
     return spots;
 }
 
-inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Cut &cut) {
+inline Result<Program> compile_for(const TwinCall &call, uint32_t rank, const Chunking &cut) {
     Team team{.size = call.ranks, .rank = rank, .root = call.root};
-    const auto places = places_of(call.spots, call.rings); // null: all are in one place, by rank
+    const auto places = places_of(call.spots, call.rings); // null: all in one place, by rank
     team.places = places.get();
     const auto algorithm = parse_algorithm(call.algorithm);
     CHECK_OK(algorithm);
@@ -181,7 +183,7 @@ public:
             ranks_[rank].transport = wrap ? wrap(rank, std::move(*made)) : std::move(*made);
             if (shows && shows(rank))
                 ranks_[rank].arena = std::make_unique<Arena>(*ranks_[rank].transport);
-            ranks_[rank].equip(rank);
+            ranks_[rank].open_local_resources(rank);
         });
     }
 
@@ -189,7 +191,7 @@ public:
         TransportOptions options;
         options.outbox_bytes = size_t{4} << 20;
         options.slots = 256;
-        options.line_bytes = size_t{16} << 10;
+        options.eager_slot_bytes = size_t{16} << 10;
         return options;
     }
 
@@ -198,7 +200,8 @@ public:
     uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
     EngineRank &rank(uint32_t r) { return ranks_[r]; }
 
-    // Runs body(rank) on a thread for each rank, and fails with what the first of them said.
+    // Runs body(rank) on a thread for each rank, waits for all, and throws the first rank's
+    // failure.
     template <class Body> void on_each(Body body) {
         std::vector<std::string> said(ranks_.size());
         std::vector<std::thread> threads;
@@ -215,20 +218,21 @@ public:
             if (!said[r].empty()) throw Failure{"rank " + std::to_string(r) + ": " + said[r]};
     }
 
-    // One call on this rank.
+    // Runs one call on this rank.
     Result<Bytes> run(uint32_t rank, const TwinCall &call, const Program &program,
                       const Bytes &input, bool in_place) {
         auto received = ranks_[rank].run(call, rank, program, input, in_place, timeout);
         if (received) return received;
-        // As a communicator does with what its engine says.
+        // Records the engine's error in the transport, as a communicator does.
         Transport &transport = *ranks_[rank].transport;
         if (!transport.failure()) transport.fail(received.error());
         return *transport.failure();
     }
 
-    // The call on every rank, all of which must succeed; every cut in turn, without a meeting in
-    // between. call.number becomes the first one's.
-    std::vector<std::vector<Bytes>> run_all(TwinCall &call, const std::vector<Cut> &cuts,
+    // Runs the call on every rank, once with each cut and without a barrier in between; all must
+    // succeed. Returns the outputs by cut and rank, and sets call.number to the number of the first
+    // call.
+    std::vector<std::vector<Bytes>> run_all(TwinCall &call, const std::vector<Chunking> &cuts,
                                             const std::vector<Bytes> &inputs, bool in_place) {
         std::vector<std::vector<Bytes>> outputs(cuts.size(), std::vector<Bytes>(size()));
         on_each([&](uint32_t rank) {

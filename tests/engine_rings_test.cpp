@@ -1,4 +1,5 @@
-// Real bytes by several rings at once: the slow twin's, whatever the cut.
+// Tests the engine with several rings at once: the output bytes equal those of the slow reference,
+// independent of how calls are cut.
 #include "case_table.hpp"
 #include "engine_ranks.hpp"
 
@@ -6,16 +7,16 @@ using namespace qtest;
 
 namespace {
 
-// Links that are used both ways, rings without a common link, and more rings than ranks.
+// Links that are used in both directions, rings without a common link, and more rings than ranks.
 const std::vector<std::vector<std::vector<uint32_t>>> rings_of_ranks = {
     {{0, 1, 2}, {0, 2, 1}},
     {{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {0, 3, 1, 4, 2}, {0, 4, 3, 2, 1}},
     {{0, 1, 3, 2}, {0, 2, 1, 3}, {0, 3, 1, 2}, {0, 1, 2, 3}, {0, 2, 3, 1}}};
 
-std::vector<Cut> cuts() {
+std::vector<Chunking> cuts() {
     const TransportOptions options = Cluster::test_options();
-    const Cut base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
-    std::vector<Cut> all(3, base);
+    const Chunking base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+    std::vector<Chunking> all(3, base);
     all[0].segment_bytes = 4096;
     all[0].lanes = 3;
     all[1].joins = false;
@@ -32,7 +33,7 @@ void check_case(Cluster &cluster, TwinCall call, bool in_place) {
         if (of_cut != slow_twin(call, inputs))
             throw Failure{words_of(call, in_place) + " by " + std::to_string(call.rings.size()) +
                           " rings is not the slow twin's"};
-        call.number++; // which stochastic rounding goes by
+        call.number++; // stochastic rounding depends on the number
     }
 }
 

@@ -1,5 +1,6 @@
-// Real bytes over ranks as threads: every case of the table against the slow twin, under cuts that
-// must not show. QTEST_FULL=1 runs the table whole, without it a fair sample.
+// Tests the engine with real bytes over ranks as threads: every case of the table gives the slow
+// twin's bytes, however the call is cut. QTEST_FULL=1 runs the whole table, otherwise a fair
+// sample.
 #include "case_table.hpp"
 #include "engine_ranks.hpp"
 #include "sample.hpp"
@@ -13,11 +14,11 @@ namespace {
 
 constexpr uint32_t sizes[] = {1, 2, 3, 4, 5, 8};
 
-// Cuts that must not show in a byte: many small segments in few or many lanes, one large one, tiles
-// or whole segments, lines or mailboxes, seals.
-std::vector<Cut> cuts_of(const TransportOptions &options, bool is_one_exchange) {
-    const Cut base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
-    std::vector<Cut> cuts(4, base);
+// Cuts that must not change a byte: many small segments in few or many lanes, one large one, tiles
+// or whole segments, eager slots or mailboxes, checksums.
+std::vector<Chunking> cuts_of(const TransportOptions &options, bool is_one_exchange) {
+    const Chunking base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+    std::vector<Chunking> cuts(4, base);
     cuts[0].segment_bytes = 4096;
     cuts[0].lanes = 3;
     cuts[1].joins = false;
@@ -29,7 +30,7 @@ std::vector<Cut> cuts_of(const TransportOptions &options, bool is_one_exchange) 
     cuts[3].lanes = 1;
     if (is_one_exchange) {
         cuts.push_back(base);
-        cuts.back().line_bytes = options.line_bytes;
+        cuts.back().eager_slot_bytes = options.eager_slot_bytes;
     }
     return cuts;
 }
@@ -59,7 +60,7 @@ void every_case_gives_the_slow_twins_bytes() {
     for (const uint32_t ranks : sizes) {
         Cluster cluster(ranks);
         each_case(ranks, [&](const TwinCall &call) {
-            // The larger cases take most of the time, and the many codecs most of the cases.
+            // The larger cases take most of the time, and the many codecs make most of the cases.
             const uint64_t rarity = call.count > 4000 ? 240 : 120;
             if (!sample.takes(rarity)) return;
             const bool in_place = sample.taken % 3 == 0;
@@ -86,7 +87,7 @@ void raw_values_keep_their_bits() {
                golden::Kind::few_specials, false);
 }
 
-// The promise in plain C++: the inputs added one after the other, and nothing else.
+// The contract in plain C++: the inputs are added one after the other, and nothing else happens.
 void direct_without_codec_is_the_ordered_sum() {
     constexpr uint32_t ranks = 5;
     TwinCall call{.algorithm = "direct", .count = 10007, .ranks = ranks};
@@ -108,8 +109,8 @@ void direct_without_codec_is_the_ordered_sum() {
             }
 }
 
-// Calls of many sizes one after the other: slots move in the outbox while slower ranks still read.
-// So many tasks that a trial of the other way of storing lies within the call (store_choice.hpp).
+// The calls have so many tasks that a trial of the other way of storing lies within the call
+// (store_choice.hpp).
 void past_the_cache_and_through_it_bytes_are_the_same() {
     constexpr uint32_t ranks = 3;
     const TransportOptions options = Cluster::test_options();
@@ -121,17 +122,18 @@ void past_the_cache_and_through_it_bytes_are_the_same() {
                           .count = 120011,
                           .ranks = ranks,
                           .seed = 5};
-            const Cut cut{.outbox_bytes = options.outbox_bytes,
-                          .slots = options.slots,
-                          .segment_bytes = 1024};
+            const Chunking cut{.outbox_bytes = options.outbox_bytes,
+                               .slots = options.slots,
+                               .segment_bytes = 1024};
             const auto inputs = make_inputs(call, golden::Kind::few_specials);
-            const std::vector<Cut> cuts{cut};
+            const std::vector<Chunking> cuts{cut};
             const auto expected = slow_twin(call, inputs);
             const auto outputs = cluster.run_all(call, cuts, inputs, false);
             CHECK(outputs[0] == expected);
         }
 }
 
+// Calls of many sizes follow each other: slots move in the outbox while slower ranks still read.
 void sizes_may_change_from_call_to_call() {
     constexpr uint32_t ranks = 3;
     Cluster cluster(ranks);
@@ -145,10 +147,10 @@ void sizes_may_change_from_call_to_call() {
                          .number = i + 1});
     cluster.on_each([&](uint32_t rank) {
         for (size_t i = 0; i < calls.size(); i++) {
-            const Cut cut{.outbox_bytes = options.outbox_bytes,
-                          .slots = options.slots,
-                          .segment_bytes = size_t{256} << i % 5,
-                          .lanes = static_cast<uint32_t>(1 + i % 4)};
+            const Chunking cut{.outbox_bytes = options.outbox_bytes,
+                               .slots = options.slots,
+                               .segment_bytes = size_t{256} << i % 5,
+                               .lanes = static_cast<uint32_t>(1 + i % 4)};
             const auto program = compile_for(calls[i], rank, cut);
             CHECK_OK(program);
             const auto inputs = make_inputs(calls[i], golden::Kind::spread);
@@ -160,8 +162,8 @@ void sizes_may_change_from_call_to_call() {
 }
 
 void nobody_leaves_a_barrier_before_all_have_come() {
-    const size_t lines = Cluster::test_options().line_bytes;
-    for (const auto &[algorithm, line_bytes] :
+    const size_t lines = Cluster::test_options().eager_slot_bytes;
+    for (const auto &[algorithm, eager_slot_bytes] :
          {std::pair("oneshot", size_t{0}), {"oneshot", lines}, {"doubling", size_t{0}}})
         for (const uint32_t ranks : {1, 2, 5}) {
             Cluster cluster(ranks);
@@ -169,9 +171,10 @@ void nobody_leaves_a_barrier_before_all_have_come() {
             cluster.on_each([&](uint32_t rank) {
                 TwinCall call{
                     .collective = Collective::barrier, .algorithm = algorithm, .ranks = ranks};
-                const auto program = compile_for(call, rank, {.line_bytes = line_bytes});
+                const auto program =
+                    compile_for(call, rank, {.eager_slot_bytes = eager_slot_bytes});
                 CHECK_OK(program);
-                CHECK_EQ(program->bound.has_value(), line_bytes != 0);
+                CHECK_EQ(program->bound.has_value(), eager_slot_bytes != 0);
                 for (call.number = 1; call.number <= 50; call.number++) {
                     arrivals++;
                     CHECK_OK(cluster.run(rank, call, *program, {}, false));
@@ -181,7 +184,7 @@ void nobody_leaves_a_barrier_before_all_have_come() {
         }
 }
 
-// A rank may ask what has been done while another thread is doing it.
+// One thread reads a rank's counts while another thread runs its calls.
 void counts_may_be_read_at_any_time() {
     TwinCall call{.algorithm = "direct", .count = 50000, .ranks = 2};
     Cluster cluster(2);
@@ -197,7 +200,7 @@ void counts_may_be_read_at_any_time() {
     });
     const auto inputs = make_inputs(call, golden::Kind::spread);
     for (int i = 0; i < 20; i++)
-        cluster.run_all(call, {Cut{.outbox_bytes = 4 << 20}}, inputs, false);
+        cluster.run_all(call, {Chunking{.outbox_bytes = 4 << 20}}, inputs, false);
     is_over = true;
     reader.join();
     CHECK(!went_back);

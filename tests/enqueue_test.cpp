@@ -1,5 +1,5 @@
-// api/comm: whichever allocation fails while a call is given to a stream, the caller hears of it
-// and everything that was enqueued before comes to its end.
+// Tests api/comm: if any allocation fails while a call is enqueued on a stream, the caller gets an
+// error, and all work that was enqueued before ends.
 #include "qtest.hpp"
 
 #include <qccl/qccl.h>
@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-// Of this thread: how many allocations are granted before one fails; negative: all.
+// The number of allocations of this thread that succeed before one fails; negative: all succeed.
 static thread_local int granted = -1;
 
 void *operator new(size_t bytes) {
@@ -29,7 +29,7 @@ struct Pair {
     qcclResult_t sum(int rank, float &value, qcclStream_t stream) const {
         return qcclAllReduce(&value, &value, 1, qcclFloat32, qcclSum, ranks[rank], stream);
     }
-    // What the first rank's end gives.
+    // Returns the result of destroying the first rank.
     qcclResult_t destroy() const {
         const qcclResult_t result = qcclCommDestroy(ranks[0]);
         qcclCommDestroy(ranks[1]);
@@ -37,14 +37,15 @@ struct Pair {
     }
 };
 
-// False where enough allocations were granted for the call to be enqueued.
+// Returns false if `grant` allocations were enough to enqueue the call.
 bool enqueueing_fails(int grant) {
     const Pair held, starved;
     qcclStream_t queue = nullptr, free = nullptr;
     CHECK_EQ(qcclStreamCreate(&queue), qcclSuccess);
     CHECK_EQ(qcclStreamCreate(&free), qcclSuccess);
     float first = 1, other = 2, waiting = 4, refused = 8;
-    // Its peer has not come, so that the call behind it is not in its turn when the next one fails.
+    // The peer of this call has not come, so the call behind it cannot run before the next call
+    // fails.
     CHECK_EQ(held.sum(0, first, queue), qcclSuccess);
     CHECK_EQ(starved.sum(0, waiting, queue), qcclSuccess);
     granted = grant;
@@ -83,7 +84,7 @@ static void what_was_enqueued_before_comes_to_its_end() {
 }
 
 int main() {
-    alarm(60); // it would hang
+    alarm(60); // a failing test would hang
     const CMUnitTest tests[] = {QTEST(what_was_enqueued_before_comes_to_its_end)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

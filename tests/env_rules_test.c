@@ -1,5 +1,6 @@
-/* QCCL_CODEC and QCCL_ALGO with items, and QCCL_PLAN_FILE: what calls get, what is explained, what
- * is refused, and that an item which decides nothing is told of once. */
+/* Tests QCCL_CODEC and QCCL_ALGO with items, and QCCL_PLAN_FILE: which rule
+ * decides a call, what qcclExplain says, what is refused, and that an item that
+ * decides no call is reported once. */
 #include "api_kit.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@
 
 enum { size = 2, most_count = 8192 };
 
-/* What the ranks log. */
+/* The log of all ranks. */
 typedef struct {
     pthread_mutex_t mutex;
     char text[8192];
@@ -67,7 +68,7 @@ static qcclResult_t sum_up(int rank, qcclComm_t comm, void *context)
     return qcclAllReduce(values, values, sum->count, qcclFloat32, qcclSum, comm, NULL);
 }
 
-/* Whether the sum of so many floats is what a lossless call gives. */
+/* Whether the sum of `count` floats equals the result of a lossless call. */
 static bool is_lossless(const world_t *world, size_t count)
 {
     static sum_t sum;
@@ -118,14 +119,15 @@ static void items_decide_by_communicator_and_size(void **state)
     assert_says(explained(&tp, "all_reduce bytes=16K"),
                 "codec int8 by item 3 of QCCL_CODEC, \"int8@nodes=1,ranks<=2\"\n"
                 "algorithm tree by item 3 of QCCL_ALGO, \"tree\"\n");
-    /* What the question names nobody else has to. */
+    /* A codec or algorithm that the query itself names comes from no item. */
     assert_null(strstr(explained(&dp, "all_reduce bytes=16K codec=int2 algorithm=direct"), " by "
                                                                                            "item"));
     end_world(&dp);
     end_world(&tp);
 }
 
-/* Of the communicators of the process, once and when the last one ends. */
+/* An item that has decided no call of any communicator is reported once, when
+ * the last communicator of the process ends. */
 static void items_that_decide_nothing_are_told(void **state)
 {
     static const char sentence[] = "QCCL_CODEC: item 2, \"int8@comm=pp*\", has decided no call of "
@@ -144,7 +146,7 @@ static void items_that_decide_nothing_are_told(void **state)
     assert_int_equal(lines_with(&lines, sentence), 1);
     assert_int_equal(lines_with(&lines, "\n"), 1);
 
-    /* Nothing is known of a program that makes no calls. */
+    /* In a program that makes no calls, no item is reported. */
     lines.text[0] = '\0';
     dp = make_named("dp");
     end_world(&dp);
@@ -181,7 +183,7 @@ static void items_that_cannot_be_are_refused(void **state)
     }
 }
 
-/* Which settings let results depend on where the ranks are. */
+/* Such items would let results depend on where the ranks are. */
 static void reproducible_communicators_refuse_conditions_on_nodes(void **state)
 {
     qcclComm_t comms[size] = {NULL, NULL};
@@ -234,7 +236,7 @@ static void a_plan_file_decides_what_nobody_else_does(void **state)
                                         "has decided no call of this process"),
                      1);
 
-    /* Settings go first, and none too is an answer. */
+    /* Settings take precedence over the plan file, the value none included. */
     setenv("QCCL_CODEC", "none", 1);
     world = make_named("planned");
     unsetenv("QCCL_CODEC");
@@ -267,7 +269,7 @@ static void a_plan_of_another_job_is_refused(void **state)
     assert_says(qcclGetLastError(NULL), "it is the plan of another job: of 3 ranks, and this "
                                         "communicator has 2 ranks on 1 node");
 
-    /* What is split off goes on without it, and says so. */
+    /* A communicator that is split off does not use the plan, and logs that. */
     write_plan("qccl-plan version=1\njob ranks=2\ncodec=int4\n");
     setenv("QCCL_DEBUG", "info", 1);
     world = make_named("whole");

@@ -1,5 +1,5 @@
-// bootstrap from a launcher's variables: ranks meet in whatever order they come and as often as
-// they like, by a secret or without, and through a process manager's wire.
+// Tests the bootstrap from a launcher's variables: ranks join in any order and repeatedly, with or
+// without a secret, also through a process manager's PMI-1 socket.
 #include "variables_kit.hpp"
 
 #include "bootstrap/handshake.hpp"
@@ -68,7 +68,7 @@ static void ranks_may_be_early_or_late() {
     }
 }
 
-// Each time some are still leaving while others are back already.
+// In every round some ranks still leave while others already join again.
 static void communicators_follow_each_other() {
     const Job job;
     const Timer timer;
@@ -85,7 +85,7 @@ static void communicators_follow_each_other() {
     CHECK(timer.seconds() < 15);
 }
 
-// The earlier one may be in use for as long as somebody likes.
+// The first communicator may stay in use for any time.
 static void two_communicators_live_side_by_side() {
     const Job job;
     for (const Done &done : crowd(job.size, [&](uint32_t rank) -> Done {
@@ -137,7 +137,8 @@ static void who_waits_says_for_what() {
         contains(nowhere.meet(1), "MASTER_ADDR: no address of \"no-such-host.invalid\" is known"));
 }
 
-// For the while in which it might be the rendezvous before this one.
+// Rank 0 retries for a while, because the port may still belong to the previous rendezvous, and
+// then gives up.
 static void a_port_that_somebody_else_holds_is_named() {
     const Job job;
     std::vector<Endpoint> here{*parse_address("127.0.0.1"), *parse_address("::1")};
@@ -151,7 +152,7 @@ static void a_port_that_somebody_else_holds_is_named() {
     CHECK(timer.seconds() < 3);
 }
 
-// A rank that comes to another program does not take it for a rank 0 with another secret.
+// If another program listens at the port, a rank does not report a rank 0 with another secret.
 static void another_program_at_the_port_is_told_from_another_secret() {
     std::vector<Endpoint> doors{*parse_address("127.0.0.1")};
     auto listeners = open_listeners(doors);
@@ -163,7 +164,7 @@ static void another_program_at_the_port_is_told_from_another_secret() {
             if (!guest.is_open()) return; // shut down
             static constexpr std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
             (void)send(guest.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
-            Hello hello; // what has come and is not read would take the banner away
+            Hello hello; // unread bytes would make the close discard the banner
             (void)recv(guest.get(), &hello, sizeof hello, MSG_WAITALL);
         }
     });
@@ -190,7 +191,7 @@ static void a_secret_file_keeps_others_out() {
     const Job job;
     EnvironmentOptions mine = some_options();
     mine.secret_file = right;
-    std::vector<std::string> warnings; // of rank 0, which outlives them
+    std::vector<std::string> warnings; // of rank 0; must outlive the options
     EnvironmentOptions of_rank_0 = mine;
     of_rank_0.rendezvous.warn = [&](const char *sentence) { warnings.push_back(sentence); };
     const auto stranger_with = [&](const std::string &path) {
@@ -209,7 +210,7 @@ static void a_secret_file_keeps_others_out() {
         CHECK(contains(done[place], "within 1 s: the process listening there has another secret"));
         CHECK(contains(done[place], "QCCL_SECRET_FILE must name the same content on all ranks"));
     }
-    CHECK_EQ(warnings.size(), size_t{1}); // of two, each of which has come several times
+    CHECK_EQ(warnings.size(), size_t{1}); // of two strangers, each of which came several times
     CHECK(warnings[0].find("turned away a process at ") == 0);
     CHECK(warnings[0].find(" whose secret differs (QCCL_SECRET_FILE)") != std::string::npos);
     std::filesystem::remove(right);
@@ -245,7 +246,7 @@ static void a_secret_that_is_none_is_refused() {
 
 namespace {
 
-// What hydra says to its ranks, for ranks that are processes.
+// Plays hydra, a PMI-1 process manager, for ranks that are processes.
 class ManagerTwin {
 public:
     explicit ManagerTwin(size_t size) : wires_(size), says_(size) {}
@@ -256,7 +257,8 @@ public:
         wires_[rank] = ends[0];
         return ends[1];
     }
-    // Until all have gone. How many said goodbye, and how many lines each sent.
+    // Runs until all ranks have closed their sockets. Returns how many ranks sent finalize, and how
+    // many lines all ranks sent.
     std::pair<size_t, size_t> run() {
         size_t lines = 0, farewells = 0;
         for (size_t open = wires_.size(); open > 0;) {
@@ -304,7 +306,7 @@ private:
             for (size_t other = 0; other < wires_.size(); other++) say(other, "cmd=barrier_out");
     }
     void say(size_t rank, const std::string &line) const {
-        // In pieces, as a network may bring it.
+        // Sends byte by byte, as a network may deliver it.
         for (const char c : line + "\n") CHECK(write(wires_[rank], &c, 1) == 1);
     }
 
@@ -316,7 +318,7 @@ private:
 
 } // namespace
 
-// Three communicators; the manager is asked once, and told goodbye.
+// Creates three communicators. The rank asks the manager only once, and finalizes PMI at the end.
 static Done be_rank(uint32_t rank, uint32_t size, int wire, const std::string &secret_file) {
     const std::vector<std::string> variables{"PMI_RANK=" + std::to_string(rank),
                                              "PMI_SIZE=" + std::to_string(size),
@@ -369,7 +371,7 @@ static void a_manager_that_goes_is_named() {
 }
 
 int main() {
-    // The one that forks comes first, while this process has no threads.
+    // The test that forks comes first, while this process has no threads.
     const CMUnitTest tests[] = {
         QTEST(ranks_meet_through_a_process_manager),
         QTEST(a_manager_that_goes_is_named),

@@ -1,5 +1,6 @@
-// What codecs lose of data with heavy tails, by whole collectives, beside the bounds that a choice
-// by a budget relies on; and that such a choice keeps its budget.
+// Tests codec/error_bound and plan/budget_choice: on data with heavy tails, whole collectives lose
+// no more than the bounds on which the choice by a budget relies, and such a choice keeps its
+// budget.
 #include "plan_kit.hpp"
 
 #include "heavy_data.hpp"
@@ -29,7 +30,7 @@ struct Case {
     uint32_t ranks;
     std::vector<Bytes> inputs = {};
     std::vector<double> sums = {};
-    double cancelled = 1; // by chance: of the ranks' powers to that of the sum, at least 1
+    double cancelled = 1; // cancellation by chance: ranks' powers over the sum's, at least 1
 
     std::string name() const {
         return std::string(kind.name) + ", correlation " + std::to_string(correlation) + ", " +
@@ -69,7 +70,7 @@ void check_at_most(double measured, double most, const std::string &what) {
 }
 
 double measured_nmse(const Case &data, const Codec &codec, const std::string &algorithm,
-                     const std::vector<Whereabouts> &spots = {}) {
+                     const std::vector<RankLocation> &spots = {}) {
     const TwinCall call{.algorithm = algorithm,
                         .codec = codec,
                         .count = count,
@@ -93,7 +94,7 @@ double encodes_by(const char *algorithm, uint32_t ranks) {
 
 } // namespace
 
-// A generator whose tails were light would prove nothing.
+// If the generator's tails were light, this file would prove nothing.
 static void the_data_have_heavy_tails() {
     double least = 1e9, most = 0;
     for (const HeavyKind &kind : heavy_kinds) {
@@ -110,7 +111,7 @@ static void the_data_have_heavy_tails() {
     CHECK(least < 3.2 && most > 300 && most < 3000);
 }
 
-// By every algorithm, as far as the schedule does not encode oftener than bounds are known for.
+// Tries every algorithm, up to the number of encodes for which bounds are known.
 static void no_codec_loses_more_than_its_bound() {
     Sample sample;
     for_each_case([&](const Case &data) {
@@ -126,7 +127,7 @@ static void no_codec_loses_more_than_its_bound() {
     CHECK(sample.taken > 100);
 }
 
-// They encode partial sums again and again.
+// Long rings encode partial sums again and again.
 static void long_rings_lose_no_more() {
     constexpr uint32_t ranks = 64;
     Sample sample;
@@ -143,7 +144,7 @@ static void long_rings_lose_no_more() {
     CHECK(sample.taken > 0);
 }
 
-// Half of each is lost of some data, so that no bound could be half as large.
+// Each codec loses half its bound on some data, so no bound could be half as large.
 static void no_bound_is_idle() {
     std::map<const BoundedCodec *, double> most;
     for (const HeavyKind &kind : heavy_kinds) {
@@ -155,15 +156,16 @@ static void no_bound_is_idle() {
         if (nmse < row->nmse / 2) throw Failure{spec(row->codec) + " never loses half its bound"};
 }
 
-// Between hosts on a slow line, where codecs pay; and on one host, where min=0 asks for one.
+// Chooses between hosts on a slow link, where codecs pay; and on one host, where min=0 asks for a
+// codec.
 static void a_choice_keeps_its_budget() {
     Sample sample;
     size_t lossy = 0;
     for_each_case([&](const Case &data) {
-        std::vector<Whereabouts> apart(data.ranks);
+        std::vector<RankLocation> apart(data.ranks);
         for (uint32_t rank = 0; rank < data.ranks; rank++) apart[rank].host = rank;
-        const Places places(apart);
-        for (const Places *where : {&places, static_cast<const Places *>(nullptr)})
+        const RankTopology places(apart);
+        for (const RankTopology *where : {&places, static_cast<const RankTopology *>(nullptr)})
             for (const double error : errors) {
                 if (!sample.takes(4)) continue;
                 char name[32];
@@ -175,7 +177,7 @@ static void a_choice_keeps_its_budget() {
                 lossy++;
                 const std::string algorithm = spec(plan.algorithm);
                 check_at_most(measured_nmse(data, plan.codec, algorithm,
-                                            where ? apart : std::vector<Whereabouts>()),
+                                            where ? apart : std::vector<RankLocation>()),
                               error,
                               std::string(name) + ", " + spec(plan.codec) + ", " + data.name());
             }

@@ -1,5 +1,5 @@
-// What qccl-perf compares with, against plain arithmetic in the type itself, element by element;
-// the integers are as large as they can be.
+// Tests perf/exact_result, the expected values of qccl-perf: every element equals plain arithmetic
+// in the type itself. Integers use the full range of their type.
 #include "qtest.hpp"
 
 #include "codec/noise.hpp"
@@ -36,7 +36,7 @@ public:
 template <class T> static T combine(RedOp op, T a, T b) {
     if (op == RedOp::max) return std::max(a, b);
     if (op == RedOp::min) return std::min(a, b);
-    if constexpr (std::is_integral_v<T>) { // wraps round; small types must not become int
+    if constexpr (std::is_integral_v<T>) { // wraps; small types must not become int
         const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
         return static_cast<T>(op == RedOp::prod ? x * y : x + y);
     } else {
@@ -44,7 +44,7 @@ template <class T> static T combine(RedOp op, T a, T b) {
     }
 }
 
-// Element i of what `rank` receives.
+// Returns element i of the result that `rank` receives.
 template <class T> static T plain_result(const Operation &operation, uint32_t rank, uint64_t i) {
     switch (operation.collective) {
     case Collective::broadcast: return input<T>(operation.root, i);

@@ -1,4 +1,5 @@
-// plan/fabric: which links a message passes on a machine of nodes, hosts and racks.
+// Tests lib/plan/fabric: the links that a message passes between ranks on nodes, hosts and racks,
+// and the shares of cores.
 #include "qtest.hpp"
 
 #include "plan/fabric.hpp"
@@ -25,10 +26,10 @@ constexpr TieredRates rates{
     .rack_latency_ns = 50,
 };
 
-// Node, host and rack; nodes are counted within hosts.
-Places places() {
-    return Places(
-        std::vector<Whereabouts>{{0, 0, 0}, {0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 2, 1}, {0, 2, 1}});
+// Locations are node, host and rack; nodes are numbered within their host.
+RankTopology places() {
+    return RankTopology(std::vector<RankLocation>{
+        {0, 0, 0}, {0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 2, 1}, {0, 2, 1}});
 }
 
 std::string way(const Fabric &fabric, uint32_t from, uint32_t to) {
@@ -42,7 +43,7 @@ std::string way(const Fabric &fabric, uint32_t from, uint32_t to) {
 } // namespace
 
 static void messages_pass_what_lies_between() {
-    const Places spots = places();
+    const RankTopology spots = places();
     const auto fabric = make_tiered_fabric(6, &spots, rates);
     CHECK_EQ(way(*fabric, 0, 1), "rank 0's sending, node 0's memory, rank 1's receiving");
     CHECK_EQ(way(*fabric, 0, 2), "rank 0's sending, node 0's memory, host 0's memory between its "
@@ -74,7 +75,7 @@ static void messages_pass_what_lies_between() {
 }
 
 static void what_is_no_bottleneck_is_no_link() {
-    const Places spots = places();
+    const RankTopology spots = places();
     const auto fabric =
         make_tiered_fabric(6, &spots, {.near = {}, .eager = {}, .far = {}, .line_rate = 2});
     CHECK_EQ(fabric->links(), 6U);
@@ -86,7 +87,7 @@ static void what_is_no_bottleneck_is_no_link() {
 }
 
 static void ranks_of_a_host_share_its_cores() {
-    const Places spots = places();
+    const RankTopology spots = places();
     TieredRates crowded = rates;
     CHECK_EQ(make_tiered_fabric(6, &spots, crowded)->cores(0), 3.0);
     crowded.cores = 2;
@@ -95,7 +96,8 @@ static void ranks_of_a_host_share_its_cores() {
     CHECK_EQ(fabric->core_group(2), 0U);
     CHECK_EQ(fabric->core_group(4), 2U);
     CHECK_EQ(fabric->cores(0), 2.0);
-    // Three ranks take turns there, and two do not. Those that wait poll the network.
+    // Three ranks take turns on the two cores of host 0; two ranks need not. A waiting rank polls
+    // the network, so messages between hosts take longer as well.
     CHECK_EQ(fabric->route(0, 1, false).latency_ns, 200 * 1.5);
     CHECK_EQ(fabric->route(4, 5, false).latency_ns, 1.0);
     CHECK_EQ(fabric->route(3, 0, false).latency_ns, 200 * 1.5);
@@ -104,9 +106,9 @@ static void ranks_of_a_host_share_its_cores() {
     CHECK_EQ(one_host->cores_name(0), "host 0's cores");
 }
 
-// Network namespaces of one machine.
+// The hosts are network namespaces of one machine.
 static void hosts_may_share_cores() {
-    const Places spots = places();
+    const RankTopology spots = places();
     TieredRates shared = rates;
     shared.cores = 2;
     shared.hosts_share_cores = true;
@@ -118,13 +120,13 @@ static void hosts_may_share_cores() {
     CHECK_EQ(fabric->cores_name(0), "cores of all hosts");
 }
 
-// Processors that are threads of the same cores.
+// The processors are hardware threads of shared cores.
 static void cores_do_less_when_all_compute() {
     TieredRates threads = rates;
     threads.cores = 2;
     threads.busy_core = 0.6;
     CHECK_EQ(make_tiered_fabric(2, nullptr, threads)->cores(0), 1.2);
-    const Places spots = places();
+    const RankTopology spots = places();
     CHECK_EQ(make_tiered_fabric(6, &spots, threads)->cores(0), 2.0);
 }
 

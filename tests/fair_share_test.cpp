@@ -1,5 +1,5 @@
-// plan/fair_share and plan/activities: rates and ends are those of a slow twin, which fills all
-// links step by step and moves from one end to the next.
+// Tests plan/fair_share and plan/activities: rates and ends are those of a slow twin, which fills
+// all links step by step and moves from one end to the next.
 #include "qtest.hpp"
 
 #include "plan/activities.hpp"
@@ -20,7 +20,7 @@ struct TwinFlow {
     double left = 0, rate = 0, begin = 0, end = -1;
 };
 
-// All rates grow together; those that meet a full link or their own limit stay where they are.
+// All rates grow together; a flow that meets a full link or its own limit keeps its rate.
 void fill(const std::vector<double> &capacities, const std::vector<TwinFlow *> &flows) {
     std::vector<TwinFlow *> growing = flows;
     std::vector<double> left = capacities;
@@ -121,7 +121,7 @@ static void changes_are_told() {
     CHECK_EQ(shares.rate(first), 12.0);
 }
 
-// Ends of flows that begin one after the other, when others end.
+// Flows begin one after the other while other flows end.
 static void ends_are_those_of_the_twin() {
     Cases cases;
     for (int round = 0; round < 300; round++) {

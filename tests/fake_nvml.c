@@ -1,4 +1,4 @@
-/* Stands in for NVIDIA's management library, with GPUs and links as a test has them. */
+/* Replaces NVIDIA's management library in tests; the test defines the GPUs and links. */
 #define _GNU_SOURCE
 #include "fake_nvml.h"
 
@@ -53,7 +53,7 @@ const char *fake_nvml_path(void)
     return dladdr((void *)&fake_nvml_path, &info) ? info.dli_fname : "";
 }
 
-/* ---- As the library has it; a handle is a GPU's number and 1. */
+/* ---- The library's functions. A handle is the GPU's number plus 1. */
 
 struct pci_info {
     char old_bus_id[16];

@@ -1,4 +1,4 @@
-/* Steers fake_nvml.c. */
+/* Controls fake_nvml.c, which replaces NVIDIA's management library (NVML) in tests. */
 #ifndef FAKE_NVML_H
 #define FAKE_NVML_H
 
@@ -6,16 +6,17 @@
 extern "C" {
 #endif
 
-/* Without GPUs. `tells_types`: whether it says what a link leads to; `starts`: whether it can be
- * used at all. */
+/* Begins with no GPUs. `tells_types`: 1 if the library tells what a link leads to. `starts`: 1 if
+ * nvmlInit succeeds. */
 void fake_nvml_begin(int tells_types, int starts);
-/* Who has it open. */
+/* Returns how many users have initialised the library and not shut it down. */
 int fake_nvml_users(void);
-/* Returns the GPU's number. */
+/* Adds a GPU of this PCI address and compute capability. Returns its number. */
 int fake_nvml_add_gpu(const char *bus_id, int major, int minor);
-/* type: 0 to a GPU, 2 to a switch. Of a peer on bus 0 the driver cannot say where it is. */
+/* Adds a link of a GPU. `peer`: PCI address of the other end; if its bus is 0, the library cannot
+ * tell the address. `type`: 0 if the link leads to a GPU, 2 if to a switch. */
 void fake_nvml_add_link(int gpu, int link, const char *peer, unsigned type, int is_active);
-/* Of this library. */
+/* Returns the path of this library. */
 const char *fake_nvml_path(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// engine: processes on hosts of every shape, over UCX, end with the bytes that they end with over
-// shared memory on one host, and with the slow twin's: every algorithm, every codec. QTEST_FULL=1
-// runs the table whole, without it a fair sample.
+// Tests the engine with processes on hosts of every shape, over UCX: they end with the same bytes
+// as over shared memory on one host, and with the slow twin's, for every algorithm and codec.
+// QTEST_FULL=1 runs the whole table, otherwise a fair sample.
 #include "engine_ranks.hpp"
 #include "sample.hpp"
 
@@ -17,9 +17,9 @@ int main() {
 
 namespace {
 
-using Spots = std::vector<Whereabouts>;
+using Spots = std::vector<RankLocation>;
 
-// So many ranks on each host.
+// Returns spots with `sizes[host]` ranks on each host.
 Spots hosts_of(const std::vector<uint32_t> &sizes) {
     Spots spots;
     for (uint32_t host = 0; host < sizes.size(); host++)
@@ -27,8 +27,8 @@ Spots hosts_of(const std::vector<uint32_t> &sizes) {
     return spots;
 }
 
-// Even and uneven hosts, ranks dealt out to them in turn, nodes within hosts and hosts within
-// racks.
+// Returns even and uneven hosts, ranks dealt out to the hosts in turn, nodes within hosts, and
+// hosts within racks.
 std::vector<Spots> placements() {
     std::vector<Spots> all;
     for (uint32_t hosts = 2; hosts <= 5; hosts++)
@@ -97,7 +97,7 @@ constexpr uint64_t counts[] = {1, 33, 1001, 5003, 20011};
 constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                       Collective::all_gather, Collective::broadcast};
 
-// What the table leaves open is drawn; a combination that cannot be becomes a sum of fp32.
+// Draws what the table leaves open. An impossible combination becomes a sum of fp32.
 TwinCall drawn(TwinCall call, uint64_t number) {
     uint64_t draw = splitmix64(number);
     const auto pick = [&](const auto &from) {
@@ -122,7 +122,7 @@ TwinCall drawn(TwinCall call, uint64_t number) {
     return call;
 }
 
-// The slow twin knows the noise of flat teams alone.
+// The slow twin computes stochastic noise for flat teams only.
 bool has_twin(const TwinCall &call) {
     return call.codec.rounding == Rounding::nearest || !call.algorithm.starts_with("hierarchy");
 }
@@ -138,19 +138,19 @@ std::string describe(const TwinCall &call, bool in_place) {
                        name(call.type) + " " + name(call.op) + " " + spec(call.codec) + " inside " +
                        spec(call.inner_codec) + " count " + std::to_string(call.count) +
                        (in_place ? " in place" : "") + " on";
-    for (const Whereabouts &spot : call.spots)
+    for (const RankLocation &spot : call.spots)
         text += " " + std::to_string(spot.rack) + "." + std::to_string(spot.host) + "." +
                 std::to_string(spot.node);
     return text;
 }
 
-// One rank on one host, and on several: two communicators' worth of transports.
+// One rank with two transports: one with all ranks on one host, one with the ranks on several.
 class Pair {
 public:
     Pair(const Rank &rank, const Spots &spots) : rank_(rank) {
         near_ = end_of(rank);
         Rank apart = rank;
-        for (const Whereabouts &spot : spots) apart.options.hosts.push_back(spot.host);
+        for (const RankLocation &spot : spots) apart.options.hosts.push_back(spot.host);
         apart.options.far = over_ucx();
         far_ = end_of(apart);
     }
@@ -160,9 +160,9 @@ public:
         const auto &inputs = inputs_of(call);
         const bool is_one = call.algorithm == "oneshot";
         const TransportOptions &options = rank_.options;
-        Cut near{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
-        if (is_one) near.line_bytes = options.line_bytes;
-        Cut far = near;
+        Chunking near{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+        if (is_one) near.eager_slot_bytes = options.eager_slot_bytes;
+        Chunking far = near;
         far.inbox_bytes = far_.transport->inbox().size();
         far.segment_bytes = size_t{8} << 10;
         const Bytes here = run(near_, call, near, inputs, in_place);
@@ -177,11 +177,11 @@ private:
         auto transport = rank.create();
         CHECK_OK(transport);
         end.transport = std::move(*transport);
-        end.equip(rank.rank);
+        end.open_local_resources(rank.rank);
         return end;
     }
 
-    Bytes run(EngineRank &end, const TwinCall &call, const Cut &cut,
+    Bytes run(EngineRank &end, const TwinCall &call, const Chunking &cut,
               const std::vector<Bytes> &inputs, bool in_place) {
         const auto program = compile_for(call, rank_.rank, cut);
         CHECK_OK(program);
@@ -190,7 +190,7 @@ private:
         return *output;
     }
 
-    // Ranks take turns in being the twin, and compare what all have.
+    // The ranks take turns in computing the slow twin, which they compare with all ranks' results.
     void compare_with_twin(const TwinCall &call, bool in_place, const std::vector<Bytes> &inputs,
                            const Bytes &mine) {
         if (!has_twin(call)) return;
@@ -219,7 +219,7 @@ private:
 };
 
 // Calls visit(call, in_place) for the table's cases of the placement, the same on all ranks.
-template <class Visit> void each_case(const Spots &spots, Sample &sample, Visit visit) {
+template <class Visitor> void each_case(const Spots &spots, Sample &sample, Visitor visit) {
     for (const Collective collective : collectives)
         for (const std::string &algorithm : algorithm_specs()) {
             if (!parse_algorithm(algorithm)->has(collective)) continue;
@@ -243,7 +243,7 @@ TransportOptions roomy_options() {
     TransportOptions options;
     options.outbox_bytes = size_t{4} << 20;
     options.slots = 256;
-    options.line_bytes = size_t{16} << 10;
+    options.eager_slot_bytes = size_t{16} << 10;
     return options;
 }
 
@@ -273,7 +273,7 @@ void hosts_make_no_difference() {
     CHECK(sample.taken > 200 / thinning());
 }
 
-// A codec that comes to be known has to come into the table.
+// A new codec or algorithm must be added to the table.
 void the_table_has_every_codec_and_algorithm() {
     for (const CodecName &known : codec_names())
         CHECK(std::any_of(std::begin(codecs), std::end(codecs), [&](const char *codec) {

@@ -1,8 +1,10 @@
-// One rank of a job that somebody else starts on several hosts and then disturbs: the workload's
-// calls on a communicator of the launcher's variables, reported in a file. On one rank another
-// thread may end the communicator in the middle.
+// One rank of a job that a test starts on several hosts and then disturbs: it makes the workload's
+// calls on a communicator from the launcher's variables, and reports in a file. On one rank,
+// another thread may end the communicator during the calls.
 //
-//     far_survivor REPORTS CALLS [abort|revoke RANK CALL]     the ender: 0.2 s after so many calls
+//     far_survivor REPORTS CALLS [abort|revoke RANK CALL]
+//
+// With the last three arguments, rank RANK ends the communicator 0.2 s after CALL calls.
 #include "workload.hpp"
 
 #include <atomic>
@@ -18,7 +20,7 @@ namespace {
 
 using namespace workload;
 
-// By whatever launcher.
+// Returns the rank from the variables of any launcher.
 const char *own_rank_text() {
     for (const char *name : {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
         if (const char *text = std::getenv(name)) return text;
@@ -33,7 +35,7 @@ Report *map_report(const char *path, int rank) {
     return memory == MAP_FAILED ? nullptr : static_cast<Report *>(memory) + rank;
 }
 
-// Ends the communicator from a thread of its own, while its owner is in the middle of calls.
+// Ends the communicator from a separate thread while its owner is in the middle of calls.
 class Ender {
 public:
     Ender(const Report &report, qcclComm_t comm, bool aborts, uint64_t after)
@@ -45,7 +47,7 @@ public:
               has_ended_ = true;
               result_ = aborts ? qcclCommAbort(comm) : qcclCommRevoke(comm);
           }) {}
-    // Whether the communicator is gone.
+    // Returns whether the communicator no longer exists.
     bool join() {
         is_over_ = true;
         thread_.join();

@@ -1,4 +1,5 @@
-// A system that refuses a call, as older kernels and containers' filters do, or some file systems.
+// Makes the kernel refuse a system call, as older kernels, some file systems and the filters of
+// containers do. Tests use it.
 #pragma once
 
 #include "qtest.hpp"
@@ -10,7 +11,8 @@
 
 namespace qtest {
 
-// Of this process, from now on, and of its children.
+// Makes system call `call` fail with errno `error`, in this process and its later children, for
+// good.
 inline void forbid(uint32_t call, int error) {
     sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -1,10 +1,10 @@
-/* Ranks on several hosts fork, and their children and grandchildren make communicators of their
- * own, while and after the parents use theirs.
+/* Tests communicators across fork: ranks on several hosts fork, and their children and
+ * grandchildren create communicators of their own while and after the parents use theirs.
  *
- * Usage: forks_test [ALLOCATOR]; the file that is to have replaced libc's malloc. NAMES_ENVIRON
- * makes this a program that has libc's `environ` in its own memory, GLOBAL_UCX one that shows UCX's
- * symbols to all. Each rank loads UCX itself: UCX cannot be used in a child that has been forked
- * while another thread was in one of UCX's hooks. */
+ * Usage: forks_test [ALLOCATOR], where ALLOCATOR is the file that must replace libc's malloc.
+ * NAMES_ENVIRON makes this a program that has libc's `environ` in its own memory, GLOBAL_UCX one
+ * that loads UCX's symbols globally. Each rank loads UCX itself: UCX cannot be used in a child that
+ * was forked while another thread was inside one of UCX's hooks. */
 #include "process_kit.h"
 
 #include <dlfcn.h>
@@ -17,14 +17,15 @@
 
 enum { rounds = 2, generations = 3, family = 7, sums = 20 };
 
-/* By place in the family tree: that of the ancestor is 0, its children's are 1 and 2. */
+/* By place in the tree of forks: the ancestor is 0, its children are 1 and 2. */
 static struct {
     qcclUniqueId between_hosts[family], on_one_host[family];
 } * ids;
 
 static void stand_on_host(const char *name) { setenv("QCCL_HOSTID", name, 1); }
 
-/* Two ranks on each of two hosts. The program's own thread-specific data is to stay its own. */
+/* Places two ranks on each of two hosts. The library must leave the program's thread-specific data
+ * alone. */
 static void prepare_rank(int rank)
 {
     pthread_key_t key;
@@ -60,7 +61,7 @@ static int complain(const char *what, int rank, qcclComm_t comm)
     return 1;
 }
 
-/* Whether something is wrong. */
+/* Returns nonzero if a sum fails. */
 static int sum_often(qcclComm_t comm, int rank)
 {
     int i;
@@ -81,7 +82,7 @@ static qcclComm_t join(const qcclUniqueId *id, int rank)
 
 static int live(qcclComm_t comm, int rank, int generation, int place);
 
-/* What a child finds wrong. */
+/* Runs in a child; returns the number of errors. */
 static int grow_up(qcclComm_t parents, int rank, int generation, int place)
 {
     const char *const host = getenv("QCCL_HOSTID");
@@ -99,7 +100,8 @@ static int grow_up(qcclComm_t parents, int rank, int generation, int place)
     return wrong;
 }
 
-/* What this process, or one that comes from it, finds wrong. */
+/* Runs in every process of the tree; returns the number of errors in the process and in the
+ * processes that it forks. */
 static int live(qcclComm_t comm, int rank, int generation, int place)
 {
     int round, wrong = sum_often(comm, rank);
@@ -110,7 +112,7 @@ static int live(qcclComm_t comm, int rank, int generation, int place)
         if (child == 0) {
             wrong = grow_up(comm, rank, generation + 1, its_place);
             if (round == 0) _exit(wrong);
-            exit(wrong); /* the libraries' own ends do no harm either */
+            exit(wrong); /* exit handlers do no harm either */
         }
         wrong += sum_often(comm, rank);
         wrong += waitpid(child, &status, 0) != child || status != 0;
@@ -149,8 +151,8 @@ static void children_and_grandchildren_have_their_own(void **state)
     play_with_family(&scenario);
 }
 
-/* A child of a child and so on, each of which has ended its communicator before: descriptors then
- * have numbers that others had in the parent. */
+/* Each process forks the next one after the end of its communicator, so descriptors get numbers
+ * that other descriptors had in the parent. */
 static qcclResult_t end_and_fork(int rank, qcclComm_t comm, shared_t *noted)
 {
     int generation, status = -1, wrong = sum_often(comm, rank);

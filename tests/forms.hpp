@@ -1,4 +1,5 @@
-// The forms that a schedule takes on its way to the engine, as tests want them.
+// Schedules for tests, in each form that a schedule takes on its way to the engine: as the
+// algorithm emits it, with the codec placed, and with steps joined.
 #pragma once
 
 #include "qtest.hpp"
@@ -11,8 +12,9 @@
 
 namespace qccl {
 
-enum class Form : uint8_t { author, placed, joined };
-inline constexpr std::array<Form, 3> forms{Form::author, Form::placed, Form::joined};
+enum class ScheduleForm : uint8_t { author, placed, joined };
+inline constexpr std::array<ScheduleForm, 3> forms{ScheduleForm::author, ScheduleForm::placed,
+                                                   ScheduleForm::joined};
 inline constexpr std::array<Collective, 4> moving_collectives{
     Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
     Collective::broadcast};
@@ -30,19 +32,19 @@ inline Algorithm algorithm_of(std::string_view spec) {
     return *found;
 }
 
-inline Schedule make(Form form, const Algorithm &algorithm, Collective collective,
+inline Schedule make(ScheduleForm form, const Algorithm &algorithm, Collective collective,
                      const Team &team) {
     auto author = emit(algorithm, collective, team);
     CHECK_OK(author);
-    if (form == Form::author) return *author;
+    if (form == ScheduleForm::author) return *author;
     auto placed = place_codec(*author);
     CHECK_OK(placed);
-    return form == Form::placed ? *placed : fuse(*placed).schedule;
+    return form == ScheduleForm::placed ? *placed : fuse(*placed).schedule;
 }
 
-inline std::vector<Schedule> make_all(Form form, const Algorithm &algorithm, Collective collective,
-                                      uint32_t ranks, uint32_t root = 0,
-                                      const Places *places = nullptr) {
+inline std::vector<Schedule> make_all(ScheduleForm form, const Algorithm &algorithm,
+                                      Collective collective, uint32_t ranks, uint32_t root = 0,
+                                      const RankTopology *places = nullptr) {
     std::vector<Schedule> schedules;
     for (uint32_t rank = 0; rank < ranks; rank++)
         schedules.push_back(make(form, algorithm, collective,
@@ -50,11 +52,11 @@ inline std::vector<Schedule> make_all(Form form, const Algorithm &algorithm, Col
     return schedules;
 }
 
-// By rank, the host that it is on.
-inline Places places_on(const std::vector<uint32_t> &hosts) {
-    std::vector<Whereabouts> spots;
+// Places each rank on the host that `hosts` gives for it.
+inline RankTopology places_on(const std::vector<uint32_t> &hosts) {
+    std::vector<RankLocation> spots;
     for (const uint32_t host : hosts) spots.push_back({.node = 0, .host = host, .rack = 0});
-    return Places(std::move(spots));
+    return RankTopology(std::move(spots));
 }
 
 } // namespace qccl

@@ -1,5 +1,6 @@
-/* What creation costs in messages: as many all-gathers for many ranks as for few. Each is two
- * messages for every rank at a rendezvous (relay_test), so that all together are linear. */
+/* Tests the communication cost of creation: the number of all-gathers does not depend on the number
+ * of ranks. At a rendezvous each all-gather takes two messages for every rank (relay_test), so the
+ * total is linear. */
 #include <qccl/qccl.h>
 
 #include <pthread.h>
@@ -76,7 +77,8 @@ static void many_ranks_gather_as_often_as_few(void **state)
 {
     const int first = gathers_of(2), gathers = gathers_of(2);
     (void)state;
-    /* In the first communicator of a process one rank tells the others what machine they are on. */
+    /* The first communicator of a process may need more, since one rank sends the machine's
+     * topology to the others. */
     assert_in_range(first, gathers, most_gathers);
     assert_in_range(gathers, 1, most_gathers);
     assert_int_equal(gathers_of(5), gathers);

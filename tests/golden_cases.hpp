@@ -1,6 +1,6 @@
-// The cases behind the golden chunks: inputs made of integers alone, so that every machine makes
-// the same ones, for every codec, type and rounding. What is golden is never changed here; cases
-// are added.
+// The inputs and codecs of the golden chunks, for every codec, type and rounding. Inputs are made
+// from integers alone, so every machine makes the same ones. Golden cases never change; cases may
+// be added.
 #pragma once
 
 #include "codec/chunk.hpp"
@@ -16,7 +16,7 @@ namespace golden {
 
 using namespace qccl;
 
-// A floating format as fields, so that inputs are drawn field by field and never rounded.
+// A floating-point format as bit fields, so that inputs are drawn field by field and never rounded.
 struct Fields {
     unsigned exponent_bits, fraction_bits;
     uint64_t infinity() const { return ((1ULL << exponent_bits) - 1) << fraction_bits; }
@@ -41,7 +41,8 @@ inline constexpr Kind kinds[] = {Kind::spread, Kind::any_bits,     Kind::finite,
                                  Kind::tiny,   Kind::huge,         Kind::constant,
                                  Kind::ties,   Kind::few_specials, Kind::zeros};
 
-// j / 2 for a small whole j: values halfway between codes where the unit is a power of two.
+// Returns the bits of j / 2 for a small integer j: values halfway between codes if the unit is a
+// power of two.
 inline uint64_t half_integer(const Fields &f, uint64_t j) {
     if (j == 0) return 0;
     const auto top = static_cast<unsigned>(63 - __builtin_clzll(j));
@@ -49,7 +50,7 @@ inline uint64_t half_integer(const Fields &f, uint64_t j) {
     return (f.bias() + top - 1) << f.fraction_bits | fraction;
 }
 
-// The pattern of element i; `draw` are its 64 random bits.
+// Returns the bits of element i; `draw` are its 64 random bits.
 inline uint64_t pattern_of(const Fields &f, Kind kind, uint64_t draw, uint64_t i) {
     const uint64_t sign = (draw >> 63) != 0 ? f.sign() : 0;
     const uint64_t fraction = draw & f.fraction_mask();
@@ -126,8 +127,8 @@ inline constexpr DataType float_types[] = {DataType::float16,    DataType::bfloa
                                            DataType::float32,    DataType::float64,
                                            DataType::float8e4m3, DataType::float8e5m2};
 
-// A chunk from the middle of a tensor that is larger than 2^32: odd first index, key and call of 64
-// bits.
+// Returns the description of a chunk in the middle of a tensor larger than 2^32 elements, with an
+// odd first index, and a key and a call number of 64 bits.
 inline ChunkInfo chunk_info(DataType type, uint64_t count) {
     return {type, count, (uint64_t{5} << 32) + 13, noise_key(7, 3, 2), (uint64_t{1} << 32) + 9};
 }
@@ -135,7 +136,8 @@ inline ChunkInfo chunk_info(DataType type, uint64_t count) {
 inline std::vector<std::byte> encode_chunk(const Kernels &kernels, const Codec &codec,
                                            const ChunkInfo &chunk, DataType in, const void *src) {
     const PayloadLayout layout = payload_layout(codec, chunk.type, chunk.count);
-    // What the encoder leaves alone would show: no byte starts as it must end.
+    // The buffer starts with bytes that differ from the final ones, so a byte that the encoder does
+    // not write shows.
     std::vector<std::byte> bytes(encoded_bytes(codec, chunk.type, chunk.count), std::byte{0xA5});
     write_header(codec, chunk, bytes.data());
     kernels.encode({&codec, &layout, chunk.type, chunk.count, 0, chunk.count},

@@ -1,7 +1,7 @@
-// The wire's goldens, which every tier writes and reads: hashes of chunks for every codec, type,
-// rounding, bucket and input, and small chunks in full. `golden_chunks_test --print hashes|bytes`
-// prints what tests/data/chunk_hashes.txt and chunk_bytes.txt hold; lines are added there, never
-// changed.
+// Tests the golden chunks of the wire format, which every tier writes and reads: hashes of chunks
+// for every codec, type, rounding, bucket and input, and small chunks in full. `golden_chunks_test
+// --print hashes|bytes` prints what tests/data/chunk_hashes.txt and chunk_bytes.txt hold; lines are
+// added there, never changed.
 #include "golden_cases.hpp"
 #include "qtest.hpp"
 #include "tested_kernels.hpp"
@@ -28,7 +28,8 @@ std::vector<DataType> inputs_of(DataType type) {
     return {type, accumulator_of(type)};
 }
 
-// One line: over all kinds and counts, the chunks, and what they decode to.
+// Returns one line: hashes over the chunks of all kinds and counts, and over the values that they
+// decode to.
 std::string hash_line(const Kernels &kernels, const std::string &text, DataType type, DataType in) {
     const Codec codec = *parse_codec(text);
     Hash chunks, values;
@@ -49,12 +50,12 @@ std::string hash_line(const Kernels &kernels, const std::string &text, DataType 
     return line;
 }
 
-// Those that are not chosen, or not known, are empty.
+// Lines that are not chosen, or whose codec the tier does not know, are empty.
 std::vector<std::string> hash_lines(const TestedKernels &tested) {
     std::vector<std::string> lines;
     const auto add = [&](const std::string &text, DataType type, DataType in) {
-        const bool is_asked = is_chosen(lines.size()) && tested.knows(*parse_codec(text));
-        lines.push_back(is_asked ? hash_line(*tested.kernels, text, type, in) : "");
+        const bool is_matched = is_chosen(lines.size()) && tested.knows(*parse_codec(text));
+        lines.push_back(is_matched ? hash_line(*tested.kernels, text, type, in) : "");
     };
     for (const std::string &text : golden::specs())
         for (const DataType type : golden::float_types)
@@ -74,7 +75,8 @@ std::string hex(std::span<const std::byte> bytes) {
     return text;
 }
 
-// "spec kind: chunk", fp32 values, an odd count of two groups and a part.
+// Returns lines of spec, kind and chunk, for fp32 values. Their odd count fills two groups and a
+// part of one.
 std::vector<std::string> byte_lines(const TestedKernels &tested) {
     constexpr uint64_t count = 70;
     constexpr DataType type = DataType::float32;
@@ -93,7 +95,7 @@ std::vector<std::string> byte_lines(const TestedKernels &tested) {
     return lines;
 }
 
-// Every stored line must be among those computed, in order, and every computed one be stored.
+// Every stored line must be the computed one at its place, and every computed line must be stored.
 void check_against(const char *file, const std::vector<std::string> &lines) {
     std::ifstream stored(std::string(QCCL_TEST_DATA "/") + file);
     CHECK(stored.is_open());

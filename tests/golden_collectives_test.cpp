@@ -1,7 +1,7 @@
-// Goldens of whole collectives: hashes of what ranks give and of what they end with, per
-// collective, algorithm, ranks, codec, type and op. The slow twin and the engine are both held to
-// them. `golden_collectives_test --print` prints, from the slow twin, what
-// tests/data/collective_hashes.txt holds; lines are added there, never changed.
+// Tests collectives against golden hashes of inputs and outputs, per collective, algorithm, ranks,
+// codec, type and op. The slow twin and the engine must both match them. `golden_collectives_test
+// --print` prints the contents of tests/data/collective_hashes.txt as computed by the slow twin.
+// Lines may be added there, but never changed.
 #include "engine_ranks.hpp"
 #include "thinning.hpp"
 
@@ -17,7 +17,7 @@ constexpr uint64_t counts[] = {0, 1, 33, 1001};
 constexpr golden::Kind kinds[] = {golden::Kind::spread, golden::Kind::few_specials};
 constexpr uint64_t seed = 7;
 
-// FNV-1a over 64 bits.
+// FNV-1a with 64 bits.
 struct Hash {
     uint64_t value = 0xCBF29CE484222325ULL;
     void add(const std::vector<Bytes> &of_all) {
@@ -27,8 +27,8 @@ struct Hash {
     }
 };
 
-// Calls visit(call, inputs) for what one line is about, calls numbered from 1.
-template <class Visit> void each_call(TwinCall call, Visit visit) {
+// Calls visit(call, inputs) for every call that one line covers. Calls are numbered from 1.
+template <class Visitor> void each_call(TwinCall call, Visitor visit) {
     call.seed = seed;
     call.number = 0;
     for (const golden::Kind kind : kinds)
@@ -43,7 +43,7 @@ std::string line_of(const TwinCall &call, const Hash &inputs, const Hash &output
     char line[200];
     std::string ranks = std::to_string(call.ranks), codec = spec(call.codec);
     if (!call.spots.empty()) {
-        for (const Whereabouts &spot : call.spots)
+        for (const RankLocation &spot : call.spots)
             ranks.append(1, '@').append(std::to_string(spot.host));
         codec.append(1, '+').append(spec(call.inner_codec));
     }
@@ -67,7 +67,7 @@ std::string by_engine(const TwinCall &line) {
     Hash given, taken;
     Cluster cluster(line.ranks);
     const TransportOptions options = Cluster::test_options();
-    const Cut cut{
+    const Chunking cut{
         .outbox_bytes = options.outbox_bytes, .slots = options.slots, .segment_bytes = 1024};
     each_call(line, [&](TwinCall call, const std::vector<Bytes> &inputs) {
         given.add(inputs);
@@ -142,7 +142,7 @@ void add_all(std::vector<TwinCall> &lines, const AlgorithmNames &names) {
             add(lines, {.type = type, .op = op}, names);
 }
 
-// Ranks of several hosts, dealt out to them in turn.
+// Adds lines with ranks on several hosts, assigned to the hosts in turn.
 void add_tiers(std::vector<TwinCall> &lines) {
     for (const char *algorithm : {"hierarchy", "hierarchy:inner=ring,outer=halving,share=leader",
                                   "hierarchy:inner=halving"})
@@ -162,7 +162,7 @@ void add_tiers(std::vector<TwinCall> &lines) {
                                          .spots = spots_on({0, 1, 0, 1, 0})});
 }
 
-// In the order in which the algorithms came.
+// Returns the lines in the order in which the algorithms were added to the library.
 std::vector<TwinCall> all_lines() {
     std::vector<TwinCall> lines;
     add_all(lines, {"direct", "ring", "oneshot"});

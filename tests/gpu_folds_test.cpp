@@ -1,5 +1,5 @@
-// engine/gpu_folds: a sum over several sources that one sink takes is one launch, and what a launch
-// would lose is none.
+// Tests engine/gpu_folds: a sum over several sources with one sink becomes one launch, and no fold
+// is found if a launch would gain nothing or give other results.
 #include "qtest.hpp"
 
 #include "engine/gpu_folds.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t count = 320;
 
-// Places that steps name; nothing is read or written here.
+// Addresses for the steps; nothing is read or written there.
 std::byte memory[16];
 std::byte *const sum = &memory[0], *const output = &memory[1], *const payload = &memory[2];
 const std::byte *source(size_t i) { return &memory[3 + i]; }
@@ -77,7 +77,7 @@ static void what_reads_the_sum_later_reads_what_was_stored() {
 static void a_sum_that_is_read_after_its_encoding_is_none() {
     Steps given = decoded_sum(2);
     given.add(Op::What::encode, payload, sum);
-    given.add(Op::What::copy, output, sum); // not what the payload decodes to
+    given.add(Op::What::copy, output, sum); // differs from what the payload decodes to
     CHECK(!given.find());
 }
 
@@ -97,7 +97,7 @@ static void what_no_kernel_does_at_once_is_none() {
         given.add(Op::What::encode, payload, sum);
         CHECK(!given.find());
     }
-    // Some values without codes lie behind the others.
+    // Incomplete buckets carry their values without codes, behind the others.
     Steps given = decoded_sum(2);
     given.use("minmax:bucket=64,skip_incomplete=1");
     given.add(Op::What::copy, output, sum);
@@ -106,7 +106,7 @@ static void what_no_kernel_does_at_once_is_none() {
     CHECK(!given.find());
 }
 
-// Values that are read later, or are the result itself.
+// The sum itself is read later, or is the result.
 static void a_sum_that_stays_is_one_launch() {
     Steps given;
     given.add(Op::What::decode, output, source(0));
@@ -130,7 +130,8 @@ static void sums_of_too_many_or_that_nobody_takes_are_none() {
     CHECK(!copies.find());
     Steps many;
     many.add(Op::What::copy, sum, source(0));
-    for (size_t i = 0; i < Launches::most_sources; i++) many.add(Op::What::reduce, sum, source(1));
+    for (size_t i = 0; i < KernelLauncher::most_sources; i++)
+        many.add(Op::What::reduce, sum, source(1));
     many.add(Op::What::copy, output, sum);
     CHECK(!many.find());
     many.steps.erase(many.steps.begin() + 1);

@@ -1,5 +1,5 @@
-// For tests of GPUs: the emulated module's, opened; a child process with a runtime of its own; and
-// memory of the host that both see.
+// Helpers of GPU tests: opens the emulated module, runs a child process with a runtime of its own,
+// and gives both processes common host memory.
 #pragma once
 
 #include "qtest.hpp"
@@ -28,7 +28,7 @@ inline std::unique_ptr<qccl::Gpu> open_gpu(uint32_t number) {
     return gpu;
 }
 
-// A kernel's task: *sink = a + b, of so many floats.
+// A kernel's task: sink[i] = a[i] + b[i] for `count` floats.
 inline qccl::Batch sum_of(float *sink, const float *a, const float *b, uint64_t count) {
     qccl::Batch batch;
     batch.tensors = 1;
@@ -44,7 +44,7 @@ inline qccl::Batch sum_of(float *sink, const float *a, const float *b, uint64_t 
     return batch;
 }
 
-// Of this process and of those that it forks.
+// An object in memory that this process shares with the processes that it forks.
 template <class T> class Common {
 public:
     Common()
@@ -62,7 +62,8 @@ private:
     void *memory_;
 };
 
-// Runs `body` in a child that begins the runtime again; throws what it failed with.
+// Runs `body` in a child process with a fresh runtime, waits for it, and throws the child's
+// failure.
 template <class Body> void in_child(Body &&body) {
     Common<char[2048]> said;
     const pid_t child = fork();
@@ -83,11 +84,11 @@ template <class Body> void in_child(Body &&body) {
                                              : "the child ended with " + std::to_string(status)};
 }
 
-// Nothing that a test took is left when it ends.
+// Checks that the test has released every resource of the runtime that it took.
 class Ledger {
 public:
     Ledger() : held_(qcclEmulatedCountHeld()) {}
-    // But for so many pieces that last as long as the process.
+    // `lasting`: the number of resources that live as long as the process.
     void check(size_t lasting = 0) const { CHECK_EQ(qcclEmulatedCountHeld(), held_ + lasting); }
 
 private:

@@ -1,4 +1,5 @@
-// topology/gpu_links, kfd_source and nvml_source: links that drivers know come into the graph.
+// Tests topology/gpu_links, kfd_source and nvml_source: links between GPUs that drivers report come
+// into the graph, and damaged or missing reports add nothing.
 #include "fake_nvml.h"
 #include "qtest.hpp"
 #include "sysfs_tree.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr const char *bus_ids[] = {"0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0001:9d:00.0"};
 
-// With GPUs of one vendor, all below one NUMA node.
+// Returns a machine with GPUs of one vendor, all below one NUMA node.
 Graph machine_with(uint32_t gpus, uint16_t vendor) {
     HwlocObject numa{.type = HwlocType::numa, .cpus = *CpuSet::parse("f")};
     HwlocObject bridge{.type = HwlocType::host_bridge};
@@ -35,7 +36,7 @@ struct Found {
     bool operator==(const Found &) const = default;
 };
 
-// Between two GPUs by their numbers, or a GPU and the switch (-1).
+// Returns the links between two GPUs, given by their numbers, or between a GPU and the switch (-1).
 std::vector<Found> between(const Graph &graph, int a, int b) {
     const auto gpus = graph.of_kind(VertexKind::gpu),
                switches = graph.of_kind(VertexKind::nvswitch);
@@ -56,7 +57,7 @@ void the_less_counts_where_ends_differ() {
     found.links = {{bus_ids[0], bus_ids[1], LinkClass::xgmi, 64, 1},
                    {bus_ids[1], bus_ids[0], LinkClass::xgmi, 50, 2},
                    {bus_ids[2], bus_ids[2], LinkClass::xgmi, 50, 1},
-                   {bus_ids[0], bus_ids[3], LinkClass::xgmi, 64, 1}, // which is not there
+                   {bus_ids[0], bus_ids[3], LinkClass::xgmi, 64, 1}, // no such GPU in the machine
                    {"", bus_ids[1], LinkClass::xgmi, 64, 1}};
     const Graph graph = with_gpu_details(machine, found);
     CHECK(check(graph, "drivers"));
@@ -64,7 +65,7 @@ void the_less_counts_where_ends_differ() {
     CHECK(between(graph, 0, 1) == std::vector<Found>({{LinkClass::xgmi, 50, 1}}));
     const auto gpus = graph.of_kind(VertexKind::gpu);
     CHECK(graph.vertex(gpus[0]).arch == "gfx942" && graph.vertex(gpus[1]).arch.empty());
-    // What is known stays.
+    // What the graph already knows stays.
     found.links = {{bus_ids[0], bus_ids[2], LinkClass::xgmi, 64, 1}};
     CHECK(with_gpu_details(graph, found) == graph);
     CHECK(with_gpu_details(machine, {}) == machine);
@@ -83,7 +84,7 @@ std::string io_link(int type, int to, int megabytes, int hops = 1) {
            "\nweight " + std::to_string(15 * hops) + "\nmax_bandwidth " + std::to_string(megabytes);
 }
 
-// As Linux has them: processors first, and the way to these beside that to other GPUs.
+// Linux lists processors first, and the links to them beside those to other GPUs.
 void kfd_names_rates_and_versions() {
     const SysfsTree sysfs;
     const std::string gpu = "cpu_cores_count 0\nsimd_count 440\ngfx_target_version ";
@@ -91,7 +92,7 @@ void kfd_names_rates_and_versions() {
     add_node(sysfs, 1, gpu + "90010\nlocation_id 6912\ndomain 0",
              {io_link(2, 0, 16000), io_link(11, 2, 200000), io_link(11, 3, 50000)});
     add_node(sysfs, 2, gpu + "90010\nlocation_id 17152\ndomain 0",
-             {io_link(11, 1, 200000), io_link(11, 3, 0, 2)}); // through the one between them
+             {io_link(11, 1, 200000), io_link(11, 3, 0, 2)}); // through the GPU between them
     add_node(sysfs, 3, gpu + "90402\nlocation_id 40192\ndomain 1",
              {io_link(11, 1, 0), io_link(11, 9, 64000)});
     const GpuDetails found = find_xgmi(sysfs.root());
@@ -119,7 +120,7 @@ void damaged_files_of_kfd_say_nothing() {
 
 std::vector<std::string> first_ids(size_t gpus) { return {bus_ids, bus_ids + gpus}; }
 
-// Two links to one GPU and one to the other, which does not work at its other end.
+// Two links lead to one GPU. One link leads to the third GPU and is not active.
 void nvml_counts_the_links_between_gpus() {
     fake_nvml_begin(1, 1);
     for (int gpu = 0; gpu < 3; gpu++) fake_nvml_add_gpu(bus_ids[gpu], 8, 0);
@@ -138,7 +139,8 @@ void nvml_counts_the_links_between_gpus() {
     CHECK_EQ(fake_nvml_users(), 0);
 }
 
-// Also where the driver is too old to say what a link leads to: that is none of the GPUs.
+// Switches are found even if the driver is too old to report what a link leads to: a link's end
+// that is none of the GPUs is a switch.
 void nvml_finds_switches() {
     for (const int tells_types : {1, 0}) {
         fake_nvml_begin(tells_types, 1);
@@ -172,7 +174,7 @@ void without_nvml_nothing_is_known() {
     fake_nvml_add_gpu(bus_ids[0], 9, 0);
     CHECK(find_nvlinks(first_ids(2), fake_nvml_path()).arch.empty());
     CHECK(find_nvlinks(first_ids(2), "libnowhere.so.1").arch.empty());
-    fake_nvml_begin(1, 1); // it knows other GPUs
+    fake_nvml_begin(1, 1); // NVML knows other GPUs only
     CHECK(find_nvlinks(first_ids(2), fake_nvml_path()).arch.empty());
     CHECK_EQ(fake_nvml_users(), 0);
 }

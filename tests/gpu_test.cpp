@@ -1,5 +1,5 @@
-// gpu: the interface to a GPU as the library uses it, over the emulated module: memory of each
-// kind, streams, marks, gates, launches, names for other processes, and failures.
+// Tests kernels/gpu, the library's interface to a GPU, on the emulated module: memory of each kind,
+// streams, events, stream waits, launches, memory names for other processes, and failures.
 #include "gpu_kit.hpp"
 
 #include "kernels/batch.hpp"
@@ -16,13 +16,14 @@ using namespace gpu_kit;
 
 namespace {
 
-// Three vectors of so many floats on a GPU: 1, 2, 3, ..., the same again, and room for the sum.
+// Three vectors of `n` floats on a GPU: one for the sum, filled with zeros, and two that hold 1, 2,
+// 3 and so on.
 struct Vectors {
     Vectors(Gpu &owner, size_t n) : gpu(owner), count(n) {
         std::vector<float> values(count);
         std::iota(values.begin(), values.end(), 1.0F);
         for (float *&vector : at) {
-            const auto memory = gpu.take_lasting(bytes());
+            const auto memory = gpu.pool_acquire(bytes());
             CHECK_OK(memory);
             vector = reinterpret_cast<float *>(*memory);
             std::memcpy(vector, values.data(), bytes());
@@ -30,7 +31,7 @@ struct Vectors {
         std::memset(at[0], 0, bytes());
     }
     ~Vectors() {
-        for (float *vector : at) gpu.leave_lasting(reinterpret_cast<std::byte *>(vector), bytes());
+        for (float *vector : at) gpu.pool_release(reinterpret_cast<std::byte *>(vector), bytes());
     }
     size_t bytes() const { return count * sizeof(float); }
     Batch batch() const { return sum_of(at[0], at[1], at[2], count); }
@@ -43,7 +44,7 @@ struct Vectors {
     float *at[3] = {};
 };
 
-// A stream and a mark that go with the test.
+// A stream that is destroyed with this object.
 struct Stream {
     explicit Stream(Gpu &owner) : gpu(owner) {
         const auto made = gpu.create_stream(StreamPriority::usual);
@@ -102,7 +103,7 @@ static void memory_of_each_kind_is_zeroed_and_found() {
     const auto gpu = open_gpu(3);
     const Ledger ledger;
     for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{100000}}) {
-        const auto named = gpu->take_lasting(bytes), alone = gpu->allocate_private(bytes),
+        const auto named = gpu->pool_acquire(bytes), alone = gpu->allocate_private(bytes),
                    pinned = gpu->take_pinned(bytes);
         CHECK(named && alone && pinned);
         for (std::byte *const memory : {*named, *alone, *pinned}) {
@@ -114,7 +115,7 @@ static void memory_of_each_kind_is_zeroed_and_found() {
                   (memory == *pinned ? GpuPlace::Kind::pinned : GpuPlace::Kind::gpu));
             CHECK_EQ(place->number, memory == *pinned ? 0U : 3U);
         }
-        gpu->leave_lasting(*named, bytes);
+        gpu->pool_release(*named, bytes);
         gpu->free_private(*alone);
         gpu->leave_pinned(*pinned, bytes);
     }
@@ -131,19 +132,19 @@ static void memory_of_each_kind_is_zeroed_and_found() {
 static void memory_may_be_short() {
     const auto gpu = open_gpu(0);
     qcclEmulatedLimitMemory(10000);
-    const auto fits = gpu->take_lasting(8000);
+    const auto fits = gpu->pool_acquire(8000);
     CHECK_OK(fits);
-    const auto refused = gpu->take_lasting(4000);
+    const auto refused = gpu->pool_acquire(4000);
     CHECK(!refused);
     CHECK(refused.error().code == Code::unhandled_device_error);
     CHECK_EQ(std::string(refused.error().text),
              "emulated:0: cannot allocate memory: out of memory");
     CHECK(!gpu->allocate_private(4000));
-    CHECK_OK(open_gpu(1)->allocate_private(4000)); // another's; left to the end of the process
-    gpu->leave_lasting(*fits, 8000);
-    const auto again = gpu->take_lasting(8000);
+    CHECK_OK(open_gpu(1)->allocate_private(4000)); // another GPU's; never freed
+    gpu->pool_release(*fits, 8000);
+    const auto again = gpu->pool_acquire(8000);
     CHECK_OK(again);
-    gpu->leave_lasting(*again, 8000);
+    gpu->pool_release(*again, 8000);
     qcclEmulatedLimitMemory(SIZE_MAX);
 }
 
@@ -179,31 +180,32 @@ static void kernels_copies_and_host_calls_go_in_order() {
 static void a_thread_keeps_the_gpu_of_its_choice() {
     const auto gpu = open_gpu(5);
     CHECK_EQ(qcclEmulatedSetDevice(2), 0);
-    const auto memory = gpu->take_lasting(100);
+    const auto memory = gpu->pool_acquire(100);
     CHECK_OK(memory);
     const Stream stream(*gpu);
     CHECK_OK(gpu->synchronize(stream.handle));
-    gpu->leave_lasting(*memory, 100);
+    gpu->pool_release(*memory, 100);
     int device = -1;
     CHECK_EQ(qcclEmulatedGetDevice(&device), 0);
     CHECK_EQ(device, 2);
     CHECK_EQ(qcclEmulatedSetDevice(0), 0);
 }
 
-// What has been left serves the next who takes as much, zeroed anew, and nobody else.
-static void lasting_memory_serves_the_next() {
+// Released memory serves the next request of the same size on the same GPU, zeroed again, and no
+// other request.
+static void pooled_memory_serves_the_next() {
     const auto gpu = open_gpu(2), other = open_gpu(3);
-    const auto first = gpu->take_lasting(5000);
+    const auto first = gpu->pool_acquire(5000);
     CHECK_OK(first);
     std::memset(*first, 7, 5000);
-    const auto beside = gpu->take_lasting(5000);
+    const auto beside = gpu->pool_acquire(5000);
     CHECK_OK(beside);
     CHECK(*beside != *first);
-    gpu->leave_lasting(*first, 5000);
-    const auto elsewhere = other->take_lasting(5000), larger = gpu->take_lasting(5001);
+    gpu->pool_release(*first, 5000);
+    const auto elsewhere = other->pool_acquire(5000), larger = gpu->pool_acquire(5001);
     CHECK(elsewhere && larger);
     CHECK(*elsewhere != *first && *larger != *first);
-    const auto again = gpu->take_lasting(5000);
+    const auto again = gpu->pool_acquire(5000);
     CHECK_OK(again);
     CHECK(*again == *first && is_zero(*again, 5000));
 }
@@ -214,17 +216,17 @@ static void marks_tell_when_a_stream_has_come_by() {
     {
         const Stream stream(*gpu);
         const auto mark = gpu->create_mark();
-        const auto gate = gpu->create_gate();
+        const auto gate = gpu->create_stream_wait();
         CHECK(mark && gate);
         const auto passed = [&] {
-            const auto is = gpu->is_passed(*mark);
+            const auto is = gpu->has_passed(*mark);
             CHECK_OK(is);
             return *is;
         };
         CHECK(passed()); // nothing to wait for yet
         std::atomic<bool> is_through = false;
         const auto tell = [](void *flag) { *static_cast<std::atomic<bool> *>(flag) = true; };
-        CHECK_OK(gpu->await_gate(stream.handle, *gate, 1));
+        CHECK_OK(gpu->await_stream_wait(stream.handle, *gate, 1));
         CHECK_OK(gpu->call_host(stream.handle, tell, &is_through));
         CHECK_OK(gpu->set_mark(*mark, stream.handle));
         nap();
@@ -235,15 +237,15 @@ static void marks_tell_when_a_stream_has_come_by() {
         CHECK(is_through);
         CHECK(passed());
         gpu->destroy_mark(*mark);
-        gpu->destroy_gate(*gate);
+        gpu->destroy_stream_wait(*gate);
     }
-    ledger.check(1); // a gate
+    ledger.check(1); // a stream wait
 }
 
 static void gates_count_beyond_zero() {
     const auto gpu = open_gpu(0);
     const Stream stream(*gpu);
-    const auto gate = gpu->create_gate();
+    const auto gate = gpu->create_stream_wait();
     CHECK_OK(gate);
     CHECK_EQ(**gate, 0U);
     std::atomic_ref word(**gate);
@@ -257,11 +259,11 @@ static void gates_count_beyond_zero() {
          {Case{5, 5, true}, Case{6, 5, true}, Case{4, 5, false}, Case{0, 0xFFFFFFFF, true},
           Case{0xFFFFFFFF, 0, false}, Case{0x7FFFFFFF, 0, true}}) {
         word.store(c.word);
-        CHECK_OK(gpu->await_gate(stream.handle, *gate, c.value));
+        CHECK_OK(gpu->await_stream_wait(stream.handle, *gate, c.value));
         CHECK_OK(gpu->set_mark(*mark, stream.handle));
         if (!c.opens) {
             nap();
-            const auto is = gpu->is_passed(*mark);
+            const auto is = gpu->has_passed(*mark);
             CHECK_OK(is);
             CHECK(!*is);
             word.store(c.value);
@@ -269,34 +271,34 @@ static void gates_count_beyond_zero() {
         CHECK_OK(gpu->synchronize(stream.handle));
     }
     gpu->destroy_mark(*mark);
-    gpu->destroy_gate(*gate);
+    gpu->destroy_stream_wait(*gate);
 }
 
 static void private_memory_waits_for_nobody() {
     const auto gpu = open_gpu(0);
     const Stream busy(*gpu);
-    const auto gate = gpu->create_gate();
+    const auto gate = gpu->create_stream_wait();
     CHECK_OK(gate);
-    CHECK_OK(gpu->await_gate(busy.handle, *gate, 1));
-    CHECK_OK(gpu->await_gate(nullptr, *gate, 1)); // the default stream as well
+    CHECK_OK(gpu->await_stream_wait(busy.handle, *gate, 1));
+    CHECK_OK(gpu->await_stream_wait(nullptr, *gate, 1)); // the default stream as well
     const auto memory = gpu->allocate_private(1000);
     CHECK_OK(memory);
     gpu->free_private(*memory);
     std::atomic_ref(**gate).store(1);
     CHECK_OK(gpu->synchronize(nullptr));
     CHECK_OK(gpu->synchronize(busy.handle));
-    gpu->destroy_gate(*gate);
+    gpu->destroy_stream_wait(*gate);
 }
 
-// To unpin waits for the GPU, and other threads can pin meanwhile.
+// Unpinning waits for the GPU; meanwhile other threads can pin memory.
 static void memory_is_pinned_while_a_stream_waits() {
     const auto gpu = open_gpu(0);
     const Stream busy(*gpu);
     std::vector<std::byte> first(10000), second(10000);
     CHECK_OK(gpu->pin(first.data(), first.size()));
-    const auto gate = gpu->create_gate();
+    const auto gate = gpu->create_stream_wait();
     CHECK_OK(gate);
-    CHECK_OK(gpu->await_gate(busy.handle, *gate, 1));
+    CHECK_OK(gpu->await_stream_wait(busy.handle, *gate, 1));
     const auto unpinning = std::async(std::launch::async, [&] { gpu->unpin(first.data()); });
     nap();
     auto pinning =
@@ -309,7 +311,7 @@ static void memory_is_pinned_while_a_stream_waits() {
     CHECK_OK(pinning.get());
     unpinning.wait();
     gpu->unpin(second.data());
-    gpu->destroy_gate(*gate);
+    gpu->destroy_stream_wait(*gate);
 }
 
 static void a_failed_kernel_fails_its_stream() {
@@ -329,18 +331,18 @@ static void a_failed_kernel_fails_its_stream() {
              "emulated:0: cannot wait for a stream: a kernel touches memory that GPU 0 does not "
              "reach");
     CHECK(!is_called);
-    CHECK(!gpu->synchronize(stream.handle)); // for ever
+    CHECK(!gpu->synchronize(stream.handle)); // permanently
     CHECK(!gpu->set_mark(*mark, stream.handle));
     CHECK_OK(gpu->synchronize(third.handle));
     gpu->destroy_mark(*mark);
 
     const Ledger ledger;
     qcclEmulatedFailWork(1, qcclEmulatedErrorLaunchFailure); // the clearing
-    const auto memory = gpu->take_lasting(100);
+    const auto memory = gpu->pool_acquire(100);
     CHECK(!memory);
     CHECK_EQ(std::string(memory.error().text),
              "emulated:0: cannot clear memory: this work was to fail");
-    ledger.check(1); // left for the next
+    ledger.check(1); // kept for the next request
 }
 
 static void what_is_pinned_is_counted() {
@@ -364,7 +366,7 @@ static void what_is_pinned_is_counted() {
     CHECK(kind() == GpuPlace::Kind::pinned);
     second->unpin(memory.data());
     CHECK(kind() == GpuPlace::Kind::pageable);
-    // What the program has pinned stays pinned.
+    // Memory that the program has pinned stays pinned.
     CHECK_EQ(qcclEmulatedHostRegister(memory.data(), memory.size()), 0);
     for (const size_t offset : {size_t{0}, size_t{1000}}) {
         CHECK_OK(gpu->pin(memory.data() + offset, 1000));
@@ -383,7 +385,7 @@ int main() {
         QTEST(memory_may_be_short),
         QTEST(kernels_copies_and_host_calls_go_in_order),
         QTEST(a_thread_keeps_the_gpu_of_its_choice),
-        QTEST(lasting_memory_serves_the_next),
+        QTEST(pooled_memory_serves_the_next),
         QTEST(marks_tell_when_a_stream_has_come_by),
         QTEST(gates_count_beyond_zero),
         QTEST(private_memory_waits_for_nobody),

@@ -1,6 +1,6 @@
-// topk on a GPU, where it is more than on the CPU: several launches that share what they find, of
-// chunks with several pages. Bytes are the scalar reference's, whatever the sample says, where ties
-// lie and how a chunk is cut; and payloads that lie reach no other memory.
+// Tests the GPU's topk kernels, which consist of several launches and handle chunks of several
+// pages. The bytes equal the scalar reference's for any sample, any ties and any cut of a chunk,
+// and invalid payloads cause no access to other memory.
 #include "kernel_operands.hpp"
 #include "qtest.hpp"
 #include "tested_kernels.hpp"
@@ -37,7 +37,7 @@ void expect(bool holds, const Chunk &chunk, const TestedKernels &gpu, const std:
     if (!holds) throw qtest::Failure{gpu.name + " differs in " + what + ": " + chunk.text()};
 }
 
-// The payload that the reference makes, and every GPU.
+// Returns the reference's payload, after checking that every GPU produces the same one.
 Buffer encoded(const Chunk &chunk, DataType in, Buffer &values) {
     Buffer want(chunk.layout.bytes);
     scalar_kernels().encode(chunk.whole(), {}, in, values.data(), want.data());
@@ -98,7 +98,7 @@ static void chunks_of_several_pages_agree() {
                 }
 }
 
-// The first row is in the sample, and the next 63 are not; a row has 256 or 512 values.
+// The sample contains the first row but not the next 63; a row has 256 or 512 values.
 static void a_sample_that_misleads_costs_nothing_but_time() {
     Values random(2);
     for (const char *text : {"topk:ratio=0.05", "topk:ratio=0.3", "topk"})
@@ -111,13 +111,14 @@ static void a_sample_that_misleads_costs_nothing_but_time() {
         }
 }
 
-// Also where the last that is kept begins, ends or lies within a page, tile or octet.
+// Among equal values the first are kept, also if the last kept one is at the start, at the end or
+// inside of a page, tile or octet.
 static void of_equals_the_first_are_kept() {
     std::vector<float> values(70000);
     for (size_t i = 0; i < values.size(); i++) values[i] = i % 3 == 0 ? -2.0F : 2.0F;
     for (const uint32_t kept : {1U, 7U, 8U, 9U, 16383U, 16384U, 16385U, 65535U, 65536U, 65537U})
         check_floats(("topk:ratio=" + std::to_string((kept - 0.5) / 70000)).c_str(), values);
-    // Some that are larger stand among them, and before and behind pages without any.
+    // A few larger values lie between them, and before and after pages without any.
     for (const size_t i : {5U, 16384U, 65535U, 65536U, 69999U}) values[i] = 3;
     for (const char *text : {"topk:ratio=0.00005", "topk:ratio=0.01", "topk:ratio=0.95"})
         check_floats(text, values);
@@ -134,7 +135,7 @@ static void parts_decode_as_the_whole() {
             check_decode(chunk, chunk.range(begin, std::min(length, chunk.count - begin)), payload);
 }
 
-// Checks stand before every decoder; where one fails, no memory is touched but the chunk's.
+// A check precedes every decoder. If a check fails, the kernels touch only the chunk's own memory.
 static void pages_that_lie_reach_no_other_memory() {
     Values random(4);
     const Chunk chunk{*parse_codec("topk:ratio=0.02"), DataType::float32, 140001};

@@ -1,4 +1,5 @@
-// A module for GPUs as it is where the vendor's driver is missing: it loads, and counts no GPU.
+// A GPU module as on a machine without the driver of the vendor: the module loads and reports no
+// GPU. A test loads it in place of the real module.
 #include "kernels/gpu.hpp"
 
 #include <cstdio>

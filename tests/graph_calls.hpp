@@ -1,5 +1,5 @@
-// Graphs of a GPU for tests, by the functions of whoever drives it, which are looked up by name: no
-// vendor's header is needed, and where the functions are not found there are no graphs.
+// Captures and launches a GPU's graphs in tests, with the driver's functions, which are looked up
+// by name: no vendor's header is needed. If the functions are not found, there are no graphs.
 #pragma once
 
 #include "real_gpu_kit.hpp"
@@ -10,7 +10,7 @@ namespace real_gpu {
 
 class GraphCalls {
 public:
-    // Of the tested GPU, for the calling thread.
+    // Looks up the functions for the tested GPU. A capture concerns the calling thread only.
     GraphCalls() {
         if (is_emulated())
             find("libqccl_emulated.so",
@@ -22,7 +22,7 @@ public:
     }
     bool are_there() const { return begin_ && end_ && launch_ && (instantiate_ || with_flags_); }
 
-    // What the stream captures while `body` runs, ready to be launched.
+    // Returns what the stream captures while `body` runs, ready to be launched.
     template <class Body> void *capture(const Stream &stream, Body &&body) const {
         constexpr int thread_local_mode = 1;
         CHECK_EQ(begin_(stream.get(), thread_local_mode), 0);

@@ -1,4 +1,5 @@
-// topology/graph_fabric: which links messages share on the graph of a job.
+// Tests topology/graph_fabric: which links messages share on the graph of a job, and which rates,
+// bursts and latencies they get.
 #include "qtest.hpp"
 
 #include "topology/graph_fabric.hpp"
@@ -67,7 +68,7 @@ static void messages_between_machines_leave_by_the_ranks_own_nics() {
             if (fabric->burst_bytes(link) > 0) used.insert(link);
     }
     CHECK_EQ(used.size(), 8U); // up from four NICs and down to four others
-    // Two ranks of one machine send to one rank: they meet at its NIC.
+    // Messages from two ranks of one machine to one rank share the NIC of that rank.
     const std::set<uint32_t> a = links_of(fabric->route(0, 5, false)),
                              b = links_of(fabric->route(1, 5, false));
     CHECK(std::ranges::any_of(a, [&](uint32_t link) { return b.contains(link); }));

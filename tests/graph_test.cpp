@@ -1,4 +1,5 @@
-// topology/graph and topology/cpu_set: what a graph holds, and which graphs are refused.
+// Tests topology/graph and topology/cpu_set: the contents of a graph, and the graphs and masks that
+// are refused.
 #include "qtest.hpp"
 
 #include "topology/graph.hpp"
@@ -9,7 +10,8 @@ using namespace qccl;
 
 namespace {
 
-// A machine with two packages of one NUMA node each, and a GPU below a PCI switch of each.
+// A machine with two packages of one NUMA node each, and a GPU below a PCI switch of each NUMA
+// node.
 Graph two_packages() {
     Graph graph;
     const uint32_t machine = graph.add({.kind = VertexKind::machine, .name = "m"});

@@ -1,4 +1,4 @@
-// topology/graph_text: what is printed is read back the same, and damaged texts are refused.
+// Tests topology/graph_text: a printed graph is read back the same, and damaged texts are refused.
 #include "qtest.hpp"
 
 #include "topology/graph_text.hpp"
@@ -22,7 +22,7 @@ std::string any_text(Random &random) {
     return text;
 }
 
-// Among them the least, the greatest and values with 17 digits.
+// Returns, among others, the least value, the greatest and values with 17 digits.
 double any_measure(Random &random) {
     switch (below(random, 4)) {
     case 0: return 0;
@@ -41,7 +41,7 @@ void connect_any(Graph &graph, Random &random, uint32_t from, uint32_t to) {
                    any_measure(random), any_measure(random), 1 + below(random, 20)});
 }
 
-// A sound graph with anything in it.
+// Returns a sound graph with random content.
 Graph any_graph(Random &random) {
     static constexpr VertexKind inner[] = {VertexKind::package,  VertexKind::numa, VertexKind::pci,
                                            VertexKind::nvswitch, VertexKind::gpu,  VertexKind::nic};
@@ -89,7 +89,7 @@ void what_is_printed_is_read_back() {
     }
 }
 
-// A text that is accepted is read back from its own print.
+// An accepted text is read back the same from its own print.
 void check_any_text(const std::string &text) {
     const auto graph = parse_graph_text(text, "t");
     if (!graph) {

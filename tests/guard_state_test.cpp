@@ -1,4 +1,5 @@
-// plan: when a guard sends calls lossless and lets them back, and what it makes of samples.
+// Tests plan/guard_state and plan/sampled_error: when a guard makes calls lossless, when it lets
+// them use their codec again, and what error it estimates from samples.
 #include "qtest.hpp"
 
 #include "plan/guard_state.hpp"
@@ -12,7 +13,8 @@ namespace {
 
 using Change = GuardState::Change;
 
-// Samples in a row until the codec returns.
+// Notes samples of this error until the codec returns. Returns how many were needed; 0: the codec
+// does not return.
 uint32_t samples_until_return(GuardState &state, double nmse, double budget) {
     for (uint32_t samples = 1; samples < 10000; samples++)
         if (state.note(nmse, budget) == Change::returns) return samples;
@@ -26,20 +28,20 @@ void an_error_above_the_budget_ends_the_codec() {
     CHECK(state.note(0.0101, 0.01) == Change::falls_back);
     CHECK(state.is_lossless());
     CHECK_EQ(state.latest(), 0.0101);
-    CHECK(state.note(0.5, 0.01) == Change::none); // once is enough
+    CHECK(state.note(0.5, 0.01) == Change::none); // calls are lossless already
 }
 
 void it_returns_when_samples_keep_half_of_the_budget() {
     GuardState state;
     state.note(1, 0.01);
     for (int i = 0; i < 15; i++) CHECK(state.note(0.005, 0.01) == Change::none);
-    CHECK(state.note(0.0051, 0.01) == Change::none); // begins again
+    CHECK(state.note(0.0051, 0.01) == Change::none); // the count starts again
     CHECK_EQ(samples_until_return(state, 0.005, 0.01), GuardState::fewest_to_return);
     CHECK(!state.is_lossless());
-    // An error that stays between never does.
+    // An error between half of the budget and the whole budget never brings the codec back.
     state.note(1, 0.01);
     CHECK_EQ(samples_until_return(state, 0.008, 0.01), 0U);
-    // Nor do samples of zeros, which show nothing.
+    // Nor do samples of zeros, which are no evidence.
     CHECK_EQ(samples_until_return(state, 0, 0.01), 0U);
 }
 
@@ -70,11 +72,11 @@ void samples_are_composed_as_predictions_are() {
 }
 
 void ranks_that_cancel_each_other_out_weigh_errors_more() {
-    CHECK_EQ(cancellation_of(1, 4, 4), 1.0);  // independent
-    CHECK_EQ(cancellation_of(1, 16, 4), 1.0); // all the same
+    CHECK_EQ(cancellation_of(1, 4, 4), 1.0);  // independent ranks
+    CHECK_EQ(cancellation_of(1, 16, 4), 1.0); // equal ranks
     CHECK_EQ(cancellation_of(1, 0.04, 4), 100.0);
     CHECK_EQ(cancellation_of(0, 1, 4), 1.0);
-    CHECK_EQ(cancellation_of(1, 0, 4), 1e12); // all of it
+    CHECK_EQ(cancellation_of(1, 0, 4), 1e12); // the ranks cancel out entirely
     const EncodeCounts counts{.codec = *parse_codec("int8"), .inner_codec = {}, .encodes = 2};
     CHECK(std::abs(estimated_nmse(counts, {{0, 1e-4}, {}, 100}) - 0.02) < 1e-12);
 }

@@ -1,5 +1,5 @@
-/* Codecs with a guard: calls whose samples would lose more than it allows go lossless, on all ranks
- * from the same call on, and come back. */
+/* Tests codecs with a guard: calls whose samples exceed the guard's error become lossless, on all
+ * ranks from the same call on, and are encoded again later. */
 #include "api_kit.h"
 
 #include <math.h>
@@ -55,8 +55,8 @@ static world_t make_guarded(const char *codec)
     return world;
 }
 
-/* One call. The values of `loud` (-1: of no rank) are such as a block of integers is bad at: one of
- * each block is far larger than the rest. */
+/* One call. The values of rank `loud` (-1: no rank) suit integer codecs badly: one value of each
+ * block is far larger than the rest. */
 typedef struct {
     int loud;
     uint64_t tag;
@@ -98,7 +98,7 @@ static qcclResult_t sum_up(int rank, qcclComm_t comm, void *context)
                                comm, NULL, &config);
 }
 
-/* NMSE of the result, on all ranks the same. */
+/* Returns the NMSE of the result. */
 static double error_of_call(const world_t *world, int loud, uint64_t tag)
 {
     double error = 0, square = 0;
@@ -125,7 +125,7 @@ static double error_of_call(const world_t *world, int loud, uint64_t tag)
     return error / square;
 }
 
-/* Rounding of floats is all that is lost. */
+/* A lossless call loses no more than the rounding of floats. */
 static bool goes_lossless(const world_t *world, int loud, uint64_t tag)
 {
     return error_of_call(world, loud, tag) < 1e-13;
@@ -147,7 +147,7 @@ static char *explained(const world_t *world, const char *what)
     return text;
 }
 
-/* Whoever of the ranks has them, and with every collective that sums. */
+/* Any rank may have such values, and every collective that sums is guarded. */
 static void values_that_lose_too_much_go_lossless(void **state)
 {
     static const struct {
@@ -168,7 +168,8 @@ static void values_that_lose_too_much_go_lossless(void **state)
             }
             assert_int_equal(guarded_calls(&world, 0), 0);
             assert_int_equal(lines_with("guard"), 0);
-            /* The call whose samples tell of it still goes with the codec, the next one no more. */
+            /* The call whose samples exceed the limit still uses the codec; the next one does not.
+             * */
             assert_false(goes_lossless(&world, loud, 7));
             for (i = 0; i < 3; i++) assert_true(goes_lossless(&world, loud, 7));
             for (i = 0; i < ranks; i++) assert_int_equal(guarded_calls(&world, i), 3);
@@ -183,13 +184,14 @@ static void values_that_lose_too_much_go_lossless(void **state)
     sums.scatters = false;
 }
 
-/* And are told of at info level from the second time on. */
+/* The codec returns after enough good samples in a row. The first switch to lossless is logged as a
+ * warning, later ones at info level. */
 static void the_codec_returns(void **state)
 {
     world_t world = make_guarded("int8:guard=nmse:1.5e-4,min=0");
     int i;
     (void)state;
-    /* The first sample afterwards still knows the result of the call before. */
+    /* The first sample after the switch still includes the previous call's result. */
     assert_false(goes_lossless(&world, 1, 0));
     for (i = 0; i < 1 + fewest_to_return; i++) assert_true(goes_lossless(&world, -1, 0));
     assert_int_equal(lines_with("is encoded again after call 18"), 1);
@@ -203,7 +205,7 @@ static void the_codec_returns(void **state)
     end_world(&world);
 }
 
-/* Tags, shapes and communicators by themselves. */
+/* Tags, shapes and communicators are guarded independently. */
 static void others_keep_their_codec(void **state)
 {
     world_t world = make_guarded("int8:guard=nmse:1e-4,min=0"), other;
@@ -224,8 +226,8 @@ static void others_keep_their_codec(void **state)
     end_world(&world);
 }
 
-/* Two ranks that take from each other what they add leave a small result, of which the errors are a
- * large part: that shows in the result alone, and counts from the next sample on. */
+/* Ranks whose values almost cancel out leave a small result, of which the errors are a large part.
+ * Only the result shows that, and it counts from the next sample on. */
 static qcclResult_t cancel_out(int rank, qcclComm_t comm, void *context)
 {
     sums_t *const call = context;
@@ -263,7 +265,7 @@ static uint64_t hash_of(const float *values)
     return hash;
 }
 
-/* The same calls give the same bits, with the guard's switching too. */
+/* The same calls give the same bits, even though the guard switches. */
 static void runs_repeat(void **state)
 {
     enum { calls = 40 };
@@ -278,7 +280,7 @@ static void runs_repeat(void **state)
             if (run == 0) first[i] = hash_of(sums.recv[0]);
             assert_true(hash_of(sums.recv[0]) == first[i]);
         }
-        /* There and back. */
+        /* The guard has switched to lossless and back. */
         assert_true(guarded_calls(&world, 0) >= 17 && guarded_calls(&world, 0) < calls - 6);
         end_world(&world);
     }

@@ -1,4 +1,5 @@
-// api/handle_table: handles that end, slots that are used again, and threads that meet there.
+// Tests api/handle_table: ended handles are refused, no id is given twice although slots are used
+// again, and threads may make, use and end handles at the same time.
 #include "qtest.hpp"
 
 #include "api/handle_table.hpp"
@@ -10,7 +11,7 @@ using namespace qccl;
 
 namespace {
 
-// Counts those that live.
+// Counts its living objects.
 struct Counted {
     static inline std::atomic<int> alive{0};
 
@@ -84,7 +85,7 @@ static void the_object_lives_as_long_as_a_reference() {
     CHECK_EQ(Counted::alive, 0);
 }
 
-// A slot serves as many handles as it has generations, then another one takes its place.
+// A slot serves as many handles as it has generations, then another slot takes its place.
 static void no_id_is_given_twice() {
     static Table table{kind};
     const auto object = std::make_shared<Counted>(0);
@@ -93,7 +94,7 @@ static void no_id_is_given_twice() {
     void *last = nullptr;
     for (uint32_t i = 1; i < HandleId::last_generation; i++) {
         last = *table.add(object);
-        if (HandleId::of(last).slot != 0) CHECK_EQ(i, 0U); // it has taken another slot
+        if (HandleId::of(last).slot != 0) CHECK_EQ(i, 0U); // too early for another slot
         end(table, last);
     }
     CHECK_EQ(HandleId::of(last).generation, HandleId::last_generation);
@@ -119,15 +120,15 @@ static void what_was_not_given_is_unknown() {
     end(table, id.handle());
 }
 
-// Threads make handles, use each other's and end them; none sees an object that has gone.
+// Threads make handles, use each other's and end them; no thread sees an object that is gone.
 static void threads_meet() {
     static Table table{kind};
     constexpr int threads = 4, rounds = 20000, seats = 8;
     static std::atomic<void *> seat[seats];
     std::atomic<int> made{0}, ended{0}, wrong{0};
-    std::vector<std::thread> crew;
+    std::vector<std::thread> running;
     for (int t = 0; t < threads; t++)
-        crew.emplace_back([&, t] {
+        running.emplace_back([&, t] {
             for (int i = 0; i < rounds; i++) {
                 std::atomic<void *> &here = seat[(i * 7 + t) % seats];
                 void *const handle = here.load();
@@ -144,7 +145,7 @@ static void threads_meet() {
                 if (i % 3 == t % 3 && reference->end()) ended++;
             }
         });
-    for (std::thread &each : crew) each.join();
+    for (std::thread &each : running) each.join();
     for (const auto &each : seat)
         if (code_of(table, each) == Code::success) {
             end(table, each);
@@ -156,7 +157,7 @@ static void threads_meet() {
     CHECK(made > 100);
 }
 
-// Whoever ends a handle and waits is the last one.
+// The thread that ends a handle and waits is the last user.
 static void the_end_waits_for_others() {
     static Table table{kind};
     for (int i = 0; i < 200; i++) {

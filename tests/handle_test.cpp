@@ -1,5 +1,5 @@
-// api: what is refused as a handle, and how: one that has ended, for the life of the process, and
-// what never was one, without being followed.
+// Tests the handles of the API: an ended handle is refused for the life of the process, and a value
+// that was never a handle is refused without dereferencing it.
 #include "qtest.hpp"
 #include "sanitizer.h"
 
@@ -197,7 +197,7 @@ static void its_last_error_says_so() {
     CHECK_EQ(std::string(qcclGetLastError(reinterpret_cast<qcclComm_t>(values))), "");
 }
 
-// What a program may have in a variable that should hold a handle.
+// Values that a program may have in a variable in place of a handle.
 static std::vector<void *> garbage(const Kind &kind) {
     static std::byte zeros[512];
     int on_stack = 0;
@@ -212,7 +212,7 @@ static std::vector<void *> garbage(const Kind &kind) {
                             bits_of(~uintptr_t{1}),
                             bits_of(reinterpret_cast<uintptr_t>(&new_comm)),
                             mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
-    // One bit beside a handle that is alive: a later generation, a slot far away, another kind.
+    // A live handle with one bit flipped: a later generation, a slot far away, another kind.
     void *const alive = kind.create();
     for (unsigned bit = 0; bit < 64; bit++) {
         const uintptr_t flipped = reinterpret_cast<uintptr_t>(alive) ^ uintptr_t { 1 } << bit;
@@ -253,8 +253,8 @@ static void a_forked_child_has_codecs_alone() {
         if (qcclCodecMaxEncodedBytes(codec, 1, qcclFloat32, &bytes) != qcclSuccess) _exit(2);
         if (qcclCodecDestroy(codec) != qcclSuccess) _exit(3);
         if (qcclCodecDestroy(codec) != qcclInvalidUsage) _exit(4);
-#if !UNDER_THREAD_SANITIZER // which dies where a child of several threads starts one
-        // What it makes itself is its own, and not its child's.
+#if !UNDER_THREAD_SANITIZER // it fails if a child of a process with threads starts one
+        // A handle that the child makes is valid in the child, and not in its own child.
         const qcclStream_t own = new_stream();
         if (qcclStreamQuery(own) != qcclSuccess) _exit(5);
         if (qcclStreamQuery(made[1]) != qcclInvalidUsage) _exit(6);

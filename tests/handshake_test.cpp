@@ -1,5 +1,5 @@
-// bootstrap/handshake and frame, as bytes: what each tag vouches for, and that no message opens at
-// another place, in another order, or at the side that sent it.
+// Tests bootstrap/handshake and bootstrap/frame on bytes: what each tag authenticates, and that no
+// message opens at another position, in another order, or at the side that sent it.
 #include "qtest.hpp"
 
 #include "bootstrap/frame.hpp"
@@ -57,7 +57,7 @@ static void every_connection_has_a_key_of_its_own() {
     CHECK(session_key(seen, Secret{std::byte{8}}) != key);
     with_each_byte_changed(
         seen, [&](const Transcript &changed) { CHECK(session_key(changed, secret) != key); });
-    // It has not been seen on the wire.
+    // The key was never sent on the wire.
     CHECK(key != seen.challenge.tag);
     CHECK(key != make_proof(seen, {}, secret).tag);
 }
@@ -114,7 +114,7 @@ static void no_byte_of_a_frame_can_be_changed() {
     }
     Session stranger(Key{}, Session::Side::rank);
     CHECK(!opens(stranger, sent));
-    CHECK(!rank.open(sent, words.size() - 1)); // more than the reader takes
+    CHECK(!rank.open(sent, words.size() - 1)); // larger than the reader accepts
     CHECK(opens(rank, sent));
 }
 

@@ -1,6 +1,7 @@
-/* An allocator for LD_PRELOAD, as programs replace libc's with a faster one. It takes its memory
- * from libc's, but puts a header before what it gives out: whoever frees memory of one allocator
- * with the other one ends the process. */
+/* An allocator for LD_PRELOAD, like those with which programs replace libc's
+ * allocator by a faster one. It takes its memory from libc's, but puts a
+ * header before what it gives out: freeing memory of one allocator with the
+ * other one ends the process. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +14,8 @@ void __libc_free(void *memory);
 void *memalign(size_t alignment, size_t bytes);
 size_t malloc_usable_size(void *memory);
 
-/* libc's allocator takes the last word for the size of what it is to free. It is no valid one. */
+/* The mark lies where libc's allocator expects the size of what it is to
+ * free, and is no valid size. */
 typedef struct {
     void *base;
     size_t bytes;

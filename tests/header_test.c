@@ -1,6 +1,6 @@
-/* The public headers alone, before anything else: they include what they use, and a compiler of
- * C99, of C11 or of C++ finds nothing to warn about. Built once in each language; compiling is the
- * test. */
+/* Tests the public headers alone, before any other header: they include what
+ * they use, and compile without warnings as C99, C11 and C++. It is built once
+ * in each language; compiling is the test. */
 #include <qccl/tools.h>
 
 #include <qccl/emulated.h>

@@ -1,6 +1,7 @@
-/* A rank on several hosts under limits of its process, from next to nothing to enough: a sentence
- * on all ranks, or success on all. QTEST_FULL=1 tries every limit. The network in which interfaces
- * are many is made for the purpose, where that is allowed. */
+/* Tests jobs on several hosts in which one rank runs under a limit of its
+ * process, from almost nothing to enough: either all ranks return an error with
+ * a sentence, or all succeed. QTEST_FULL=1 tries every limit. The network with
+ * many interfaces is made for the test, where that is allowed. */
 #include "process_kit.h"
 
 #include <sched.h>
@@ -13,9 +14,9 @@
 
 enum { peer_timeout_s = 10, fewest = 3, most = 56, most_mib = 180 };
 
-static int hungry;                 /* a rank */
-static rlim_t allowance;           /* beyond what it has: descriptors, or bytes */
-static int limited;                /* RLIMIT_ ... */
+static int hungry;                 /* the limited rank */
+static rlim_t allowance;           /* descriptors or bytes beyond those in use */
+static int limited;                /* the resource: RLIMIT_... */
 static const char *devices = "lo"; /* NULL: all */
 
 static rlim_t used(void)
@@ -60,7 +61,7 @@ static qcclResult_t sum(int rank, qcclComm_t comm, shared_t *noted)
     return result;
 }
 
-/* Whether it was enough. */
+/* Plays the scenario. Returns whether the limit was high enough. */
 static int play_within_limits(const char *part)
 {
     const scenario_t scenario = {sum, NULL, 3 * peer_timeout_s, -1, 0, 0, NULL, live_within_limits};
@@ -122,7 +123,8 @@ static qcclResult_t do_nothing(int rank, qcclComm_t comm, shared_t *noted)
     return qcclSuccess;
 }
 
-/* Which is enough for the connections one after the other, and not for all of them at once. */
+/* The limit is high enough for one connection after the other, and too low for
+ * all connections at once. */
 static void a_limit_that_is_just_enough_is_warned_of(void **state)
 {
     const scenario_t scenario = {do_nothing, NULL, 3 * peer_timeout_s,      -1, 0,
@@ -147,7 +149,7 @@ static void a_limit_that_is_just_enough_is_warned_of(void **state)
 
 enum { without_address = 60, with_address = 12 };
 
-/* The last test, for the process stays there. */
+/* Must be the last test, because the process stays in that network. */
 static int enter_network_of_many_interfaces(void)
 {
     char commands[512];
@@ -162,7 +164,8 @@ static int enter_network_of_many_interfaces(void)
            mount("none", "/sys", "sysfs", 0, NULL) == 0 && system(commands) == 0;
 }
 
-/* UCX opens nothing for interfaces without an address, and nothing for those it may not use. */
+/* UCX opens no descriptor for interfaces that have no address, or that it may
+ * not use. */
 static void only_interfaces_in_use_count(void **state)
 {
     (void)state;

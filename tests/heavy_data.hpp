@@ -1,6 +1,6 @@
-// Values as programs sum them, made from a seed: Gaussian ones times scales that differ from value
-// to value, from block to block and from layer to layer, outliers, zeros, and ranks that resemble
-// each other.
+// Test data that resembles the values that programs sum, made from a seed: Gaussian values times
+// scales that differ by value, by block and by layer, with outliers, zeros, and correlation between
+// ranks.
 #pragma once
 
 #include "codec/noise.hpp"
@@ -14,9 +14,10 @@ namespace qtest {
 
 struct HeavyKind {
     const char *name;
-    // Of the scales' logarithms: standard deviation for every value, every 32nd and every 4096th.
+    // Standard deviations of the logarithms of the scales: per value, per 32 values, per 4096
+    // values.
     double of_values = 0, of_blocks = 0, of_layers = 0;
-    double outliers = 0, outlier_size = 1; // their share, and how much larger they are
+    double outliers = 0, outlier_size = 1; // their share, and how many times as large they are
     double zeros = 0;                      // their share
 };
 
@@ -48,7 +49,7 @@ public:
     }
 
 private:
-    // Ranks share scales: the same weights are large everywhere.
+    // All ranks use the same scales: the same weights are large on every rank.
     double scale(uint64_t i) const {
         constexpr uint64_t of_values = 1000, of_blocks = 1001, of_layers = 1002, of_rest = 1003;
         const double chance = uniform(of_rest, i);

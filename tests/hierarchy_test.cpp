@@ -1,5 +1,5 @@
-// coll/hierarchy over many shapes of teams: proven, with the rounds and the noise that it says, and
-// with as little between the hosts as there can be.
+// Tests coll/hierarchy over many shapes of teams: every variant is proven correct, has the rounds
+// and the noise that it states, and sends as little between hosts as possible.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -14,9 +14,9 @@ namespace {
 
 using Sizes = std::vector<uint32_t>; // ranks of each host
 
-// Rank by rank as the hosts have them, or one of each host in turn.
-Places places_of(const Sizes &hosts, bool in_turn = false) {
-    std::vector<Whereabouts> spots;
+// Places the ranks host after host, or deals them out to the hosts in turn.
+RankTopology places_of(const Sizes &hosts, bool in_turn = false) {
+    std::vector<RankLocation> spots;
     uint32_t most = 0;
     for (const uint32_t size : hosts) most = std::max(most, size);
     for (uint32_t outer = 0; outer < (in_turn ? most : hosts.size()); outer++)
@@ -24,17 +24,17 @@ Places places_of(const Sizes &hosts, bool in_turn = false) {
             const uint32_t host = in_turn ? inner : outer, local = in_turn ? outer : inner;
             if (local < hosts[host]) spots.push_back({.node = 0, .host = host, .rack = 0});
         }
-    return Places(spots);
+    return RankTopology(spots);
 }
 
-// `nodes` in each of `hosts` in each of `racks`, with `ranks` each.
-Places nested_places(uint32_t racks, uint32_t hosts, uint32_t nodes, uint32_t ranks) {
-    std::vector<Whereabouts> spots;
+// Returns `racks` racks of `hosts` hosts of `nodes` nodes of `ranks` ranks.
+RankTopology nested_places(uint32_t racks, uint32_t hosts, uint32_t nodes, uint32_t ranks) {
+    std::vector<RankLocation> spots;
     for (uint32_t rack = 0; rack < racks; rack++)
         for (uint32_t host = 0; host < hosts; host++)
             for (uint32_t node = 0; node < nodes; node++)
                 spots.insert(spots.end(), ranks, {.node = node, .host = host, .rack = rack});
-    return Places(spots);
+    return RankTopology(spots);
 }
 
 std::vector<Algorithm> variants() {
@@ -47,8 +47,8 @@ std::vector<Algorithm> variants() {
     return all;
 }
 
-Result<Verified> prove(Form form, const Algorithm &algorithm, Collective collective,
-                       const Places &places, uint32_t root = 0) {
+Result<Verified> prove(ScheduleForm form, const Algorithm &algorithm, Collective collective,
+                       const RankTopology &places, uint32_t root = 0) {
     const Team team{.size = places.ranks(), .rank = 0, .root = root, .places = &places};
     return verify({collective, algorithm.order(team), team.size, root, algorithm.own()},
                   [&](uint32_t rank) -> Result<Schedule> {
@@ -58,14 +58,14 @@ Result<Verified> prove(Form form, const Algorithm &algorithm, Collective collect
                   });
 }
 
-void check(const Algorithm &algorithm, Collective collective, const Places &places,
+void check(const Algorithm &algorithm, Collective collective, const RankTopology &places,
            uint32_t root = 0) {
     const Team team{.size = places.ranks(), .rank = 0, .root = root, .places = &places};
-    for (const Form form : forms) {
+    for (const ScheduleForm form : forms) {
         const auto proof = prove(form, algorithm, collective, places, root);
         CHECK_OK(proof);
         CHECK_EQ(proof->rounds, algorithm.rounds(collective, team));
-        if (form == Form::author) continue;
+        if (form == ScheduleForm::author) continue;
         const auto is_close = [](double a, double b) { return std::abs(a - b) < 1e-9 * (1 + b); };
         CHECK(is_close(proof->noise, algorithm.noise(collective, team)));
         CHECK(is_close(proof->inner_noise, algorithm.inner_noise(collective, team)));
@@ -80,7 +80,7 @@ static void every_hierarchy_is_proven() {
                                    Sizes{1, 1, 1}, Sizes{5}, Sizes{1, 5}, Sizes{2, 3, 1, 4, 2}})
             for (const bool in_turn : {false, true})
                 for (const Collective collective : moving_collectives) {
-                    const Places places = places_of(hosts, in_turn);
+                    const RankTopology places = places_of(hosts, in_turn);
                     check(algorithm, collective, places,
                           collective == Collective::broadcast ? places.ranks() / 2 : 0);
                 }
@@ -95,11 +95,11 @@ static void hierarchies_of_three_tiers_are_proven() {
         }
 }
 
-// Messages to other hosts, of one host.
-static uint32_t leaving(const char *spec, const Places &places, uint32_t host) {
+// Returns the number of messages that the ranks of a host send to other hosts.
+static uint32_t leaving(const char *spec, const RankTopology &places, uint32_t host) {
     uint32_t messages = 0;
     for (const uint32_t rank : places.hosts().ranks(host)) {
-        const Schedule s = make(Form::author, algorithm_of(spec), Collective::all_reduce,
+        const Schedule s = make(ScheduleForm::author, algorithm_of(spec), Collective::all_reduce,
                                 {.size = places.ranks(), .rank = rank, .places = &places});
         for (const Step &step : s.steps)
             messages += step.verb == Verb::send && places.hosts().group_of(step.peer) != host;
@@ -107,25 +107,25 @@ static uint32_t leaving(const char *spec, const Places &places, uint32_t host) {
     return messages;
 }
 
-// Each byte once: a vector is four chunks, of which a host sends each once.
+// Each byte leaves a host once: a vector has four chunks, and a host sends each of them once.
 static void each_byte_leaves_a_host_once() {
     for (const bool in_turn : {false, true}) {
-        const Places places = places_of({2, 2}, in_turn);
+        const RankTopology places = places_of({2, 2}, in_turn);
         CHECK_EQ(leaving("hierarchy", places, 0), 4U);
         CHECK_EQ(leaving("hierarchy", places, 1), 4U);
-        CHECK_EQ(leaving("hierarchy:share=leader", places, 0), 2U); // of two chunks
-        // The ring enters and leaves a host once, however ranks were dealt out.
+        CHECK_EQ(leaving("hierarchy:share=leader", places, 0), 2U); // two chunks
+        // The ring enters and leaves a host once, however the ranks are dealt out.
         CHECK_EQ(leaving("ring", places, 0), 6U);
     }
 }
 
-// Ranks that send to another host than their own.
-static std::vector<uint32_t> carriers(const char *spec, Collective collective, const Places &places,
-                                      uint32_t root = 0) {
+// Returns the ranks that send to another host.
+static std::vector<uint32_t> leaders(const char *spec, Collective collective,
+                                     const RankTopology &places, uint32_t root = 0) {
     std::vector<uint32_t> found;
     for (uint32_t rank = 0; rank < places.ranks(); rank++) {
         const Team team{.size = places.ranks(), .rank = rank, .root = root, .places = &places};
-        const Schedule s = make(Form::author, algorithm_of(spec), collective, team);
+        const Schedule s = make(ScheduleForm::author, algorithm_of(spec), collective, team);
         const auto leaves = [&](const Step &step) {
             return step.verb == Verb::send &&
                    places.hosts().group_of(step.peer) != places.hosts().group_of(rank);
@@ -137,16 +137,16 @@ static std::vector<uint32_t> carriers(const char *spec, Collective collective, c
 
 static void every_rank_carries_or_one_of_each_host() {
     using Ranks = std::vector<uint32_t>;
-    const Places places = places_of({2, 3, 2});
+    const RankTopology places = places_of({2, 3, 2});
     for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
-        CHECK(carriers("hierarchy:share=leader", collective, places) == Ranks({0, 2, 5}));
-    CHECK(carriers("hierarchy", Collective::all_reduce, places) == Ranks({0, 1, 2, 3, 5, 6}));
-    // What the third rank of a host sends to others is nothing but its own chunk.
-    CHECK_EQ(carriers("hierarchy", Collective::all_gather, places).size(), 7U);
-    // Down the chain of hosts, the last one has nobody to send to.
+        CHECK(leaders("hierarchy:share=leader", collective, places) == Ranks({0, 2, 5}));
+    CHECK(leaders("hierarchy", Collective::all_reduce, places) == Ranks({0, 1, 2, 3, 5, 6}));
+    // The third rank of a host sends nothing but its own chunk to other hosts.
+    CHECK_EQ(leaders("hierarchy", Collective::all_gather, places).size(), 7U);
+    // The last host of the chain sends to no other host.
     for (const uint32_t root : {0U, 1U}) {
-        CHECK(carriers("hierarchy", Collective::broadcast, places, root) == Ranks({0, 1, 2, 3}));
-        CHECK(carriers("hierarchy:share=leader", Collective::broadcast, places, root) ==
+        CHECK(leaders("hierarchy", Collective::broadcast, places, root) == Ranks({0, 1, 2, 3}));
+        CHECK(leaders("hierarchy:share=leader", Collective::broadcast, places, root) ==
               Ranks({root, 2 + root}));
     }
 }
@@ -155,7 +155,7 @@ static void rings_go_by_host() {
     const Algorithm ring = algorithm_of("ring");
     for (const Collective collective : moving_collectives)
         for (const Sizes &hosts : {Sizes{2, 2}, Sizes{4, 2, 3}, Sizes{1, 5}}) {
-            const Places places = places_of(hosts, true);
+            const RankTopology places = places_of(hosts, true);
             check(ring, collective, places, places.ranks() - 1);
         }
 }

@@ -1,5 +1,5 @@
-// A file as hwloc 2 writes it, of a machine with two packages, a GPU and two NICs. For tests of
-// what reads such files.
+// A topology file as hwloc 2 or 3 writes it, of a machine with two packages, a GPU and two NICs.
+// Used by tests of code that reads such files.
 #pragma once
 
 #include <string>
@@ -58,7 +58,7 @@ inline Text device(const Text &number, const Text &name, const Text &type) {
 } // namespace hwloc_file_parts
 
 // Package 0 has a slot with a GPU and an InfiniBand adapter behind a switch, package 1 a NIC behind
-// a bridge. A graphics adapter of the machine's management controller counts as nothing.
+// a bridge. The graphics adapter of the machine's management controller is not counted as a GPU.
 inline std::string hwloc_file(const std::string &version = "2.0") {
     const bool is_newer = version[0] == '3';
     const std::string net = is_newer ? "16" : "2", rdma = is_newer ? "48" : "3";

@@ -1,5 +1,5 @@
-// topology/hwloc_source: the machine that the test runs on, machines that hwloc's variables name,
-// and what is left where hwloc finds nothing.
+// Tests topology/hwloc_source: it discovers the machine that the test runs on and machines that
+// hwloc's variables name, and falls back to a plain machine if hwloc finds nothing.
 #include "hwloc_files.hpp"
 #include "qtest.hpp"
 
@@ -16,7 +16,7 @@ using namespace qccl;
 
 namespace {
 
-// For as long as it lives.
+// Sets an environment variable for as long as the object lives.
 class Variable {
 public:
     Variable(const char *name, const std::string &value) : name_(name) {
@@ -67,7 +67,7 @@ void synthetic_machines_have_their_nodes() {
     CHECK(found.graph.vertex(found.graph.vertex(nodes[3]).parent).number == 1);
 }
 
-// hwloc's own reader and the project's agree on a file.
+// hwloc's own reader and QCCL's reader give the same graph for a file.
 void hwloc_reads_a_file_instead() {
     const HwlocFile file(hwloc_file());
     const Variable variable("HWLOC_XMLFILE", file.path());

@@ -1,5 +1,5 @@
-// topology/hwloc_xml and topology/hwloc_tree: the shape of what hwloc writes, and files that are
-// refused.
+// Tests topology/hwloc_xml and topology/hwloc_tree: the graph of files that hwloc writes, and the
+// refusal of damaged files.
 #include "hwloc_files.hpp"
 #include "qtest.hpp"
 
@@ -16,7 +16,7 @@ std::string replaced(std::string text, const std::string &from, const std::strin
     return text.replace(at, from.size(), to);
 }
 
-// "3 pci 0000:01:00.0 in 2": what stands in the graph, one part a line.
+// Returns the parts of the graph, one a line: "3 pci 0000:01:00.0 in 2".
 std::string parts_of(const Graph &graph) {
     std::string text;
     for (uint32_t i = 0; i < graph.vertices().size(); i++)
@@ -64,7 +64,7 @@ void bridges_that_lead_to_one_device_are_its_link() {
                                   "3-6 pcie 63.015\n"
                                   "6-7 pcie 31.5\n"
                                   "6-8 pcie 31.5\n"
-                                  "5-9 pcie 7.8769\n" // the bridge says it, the device does not
+                                  "5-9 pcie 7.8769\n" // the bridge's rate; the device has none
                                   "8-0 rdma 0\n"
                                   "9-0 tcp 0\n");
     CHECK(graph->vertex(7).name == "GH100");
@@ -149,7 +149,7 @@ void damaged_files_are_refused() {
                   "4294967295");
 }
 
-// Wherever a file ends too soon, and however deep its objects nest.
+// Files that end early, at any byte, that nest too deeply, or that are too large.
 void truncated_deep_and_huge_files_are_refused() {
     const std::string good = hwloc_file();
     for (size_t bytes = 0; bytes + 2 < good.size(); bytes += 7)
@@ -162,7 +162,7 @@ void truncated_deep_and_huge_files_are_refused() {
                   "m.xml has 16777217 bytes; a topology of hwloc has at most 16777216");
 }
 
-// Damage that leaves a file readable: the first part keeps an id, the second has none.
+// A damaged file may still be readable: the first part keeps the id, the second has none.
 void a_bus_id_that_occurs_twice_stays_with_the_first() {
     const auto graph =
         parse_hwloc_xml(replaced(hwloc_file(), "0000:41:00.0", "0000:03:00.0"), "m.xml");

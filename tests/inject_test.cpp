@@ -1,4 +1,5 @@
-// base/inject: rules as a user writes them, whom they hit, and what is refused.
+// Tests lib/base/inject: parsing of fault rules, the ranks and calls that a rule hits, and
+// refusals.
 #include "qtest.hpp"
 
 #include "base/inject.hpp"
@@ -46,7 +47,7 @@ static void what_is_no_rule_is_quoted() {
         std::string(parse_inject("kill;nonsense").error().text).starts_with("\"nonsense\" is not"));
 }
 
-// Of two ranks, which make calls 1, 2, ...
+// There are two ranks; calls are numbered from 1.
 static void what_can_never_happen_is_told() {
     static constexpr const char *cases[][2] = {
         {"kill", nullptr},

@@ -1,4 +1,5 @@
-/* Who may be inside a communicator: one thread of the process that made it, and not from within. */
+/* Tests which threads may enter a communicator: one thread at a time, of the process that created
+ * it, and not from within a callback. */
 #include "api_kit.h"
 #include "sanitizer.h"
 
@@ -32,7 +33,7 @@ static void a_second_thread_is_refused(void **state)
     end_world(&world);
 }
 
-/* The child of a fork gets an answer to everything, and disturbs nothing. */
+/* A forked child gets an error from every function, and does not disturb the parent. */
 static void a_forked_child_is_refused(void **state)
 {
     world_t worlds[2];
@@ -57,8 +58,8 @@ static void a_forked_child_is_refused(void **state)
             wrong += qcclCommRevoke(comm) != qcclInvalidUsage;
             wrong += qcclStreamSynchronize(stream) != qcclInvalidUsage;
             wrong += strstr(qcclGetLastError(comm), "after fork") == NULL;
-#if !UNDER_THREAD_SANITIZER /* which dies where a child of several threads starts one */
-            wrong += qcclCommInitAll(&comm, 1, NULL) != qcclSuccess; /* its own are its own */
+#if !UNDER_THREAD_SANITIZER /* it aborts if a child of several threads starts one */
+            wrong += qcclCommInitAll(&comm, 1, NULL) != qcclSuccess; /* its own comm works */
             wrong += qcclBarrier(comm, NULL) != qcclSuccess;
             wrong += qcclCommDestroy(comm) != qcclSuccess;
 #endif
@@ -81,11 +82,11 @@ static int threads_of_process(void)
     int threads = 0;
     while (tasks && readdir(tasks)) threads++;
     if (tasks) closedir(tasks);
-    return threads - 2; /* . and .. */
+    return threads - 2; /* without . and .. */
 }
 
-/* Only one thread, and it waits for a call that it would have to make itself. In a child, because
- * the test's own process may have other threads. */
+/* A single thread would wait for a call that only it could make. The test runs in a child because
+ * its own process may have other threads. */
 static void one_thread_in_blocking_calls_of_all_ranks(void **state)
 {
     int status = -1;
@@ -96,10 +97,10 @@ static void one_thread_in_blocking_calls_of_all_ranks(void **state)
         qcclStream_t stream = NULL;
         float value = 1, other = 2;
         int wrong = 0;
-        if (threads_of_process() > 1) _exit(has_other_threads); /* a sanitizer's */
+        if (threads_of_process() > 1) _exit(has_other_threads); /* a sanitizer's threads */
         wrong += qcclCommInitAll(comms, size, NULL) != qcclSuccess;
         wrong += qcclStreamCreate(&stream) != qcclSuccess;
-        /* With the other rank's call on a stream there is no deadlock. */
+        /* There is no deadlock if the other rank's call is on a stream. */
         wrong +=
             qcclAllReduce(&other, &other, 1, qcclFloat32, qcclSum, comms[1], stream) != qcclSuccess;
         wrong +=
@@ -146,7 +147,7 @@ static void assert_all_refused(const idler_t *idler)
     assert_int_equal(idler->finalize, qcclInvalidUsage);
 }
 
-/* The idle function is called in long waits, and cannot pull the floor from under itself. */
+/* The idle function is called in long waits and must not use or destroy its communicator. */
 static void the_idle_function(void **state)
 {
     qcclConfig_t configs[size] = {QCCL_CONFIG_INIT, QCCL_CONFIG_INIT};
@@ -178,7 +179,7 @@ static void misuse_in_log(int32_t level, const char *line, void *context)
     misuse(context);
 }
 
-/* Nor can the log function, whoever's thread it is called on. */
+/* Nor may the log function, on whichever thread it is called. */
 static void the_log_function(void **state)
 {
     qcclStream_t streams[2] = {NULL, NULL};

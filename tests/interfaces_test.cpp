@@ -1,5 +1,6 @@
-// bootstrap/interfaces: which addresses a list of interfaces means, and that ranks meet where some
-// of the addresses lead nowhere. The networks are made for the purpose, where that is allowed.
+// Tests bootstrap/interfaces: which addresses a list of interfaces stands for, and that ranks meet
+// although some of the addresses lead nowhere. The networks are made for the test, where that is
+// allowed.
 #include "rendezvous_kit.hpp"
 
 #include "bootstrap/interfaces.hpp"
@@ -30,8 +31,8 @@ static bool shell(const std::string &commands) {
     return std::system(quietly.c_str()) == 0;
 }
 
-// Runs `body` on a thread with a network of its own, of which `commands` makes what is needed; says
-// so where that cannot be.
+// Runs `body` on a thread in a network of its own, which `commands` sets up. Prints that the test
+// is skipped if there can be no such network.
 static void in_a_network(const std::string &commands, const std::function<void()> &body) {
     std::exception_ptr failed;
     bool is_made = false;
@@ -49,7 +50,7 @@ static void in_a_network(const std::string &commands, const std::function<void()
     if (failed) std::rethrow_exception(failed);
 }
 
-// A cable to nobody: the other end has no address.
+// Returns the commands for an interface whose other end has no address.
 static std::string cable(const std::string &name, const std::vector<std::string> &addresses) {
     std::string commands = std::string("ip link add name ").append(name);
     commands.append(" type veth peer name to_").append(name).append(";");
@@ -72,7 +73,7 @@ static void lists_name_interfaces() {
         CHECK_EQ(chosen("ib0"), "10.2.0.1 [fd02::1] [fe80::2%ib0]");
         CHECK_EQ(chosen("ib0,eth"),
                  "10.2.0.1 [fd02::1] [fe80::2%ib0] 10.1.0.1 10.10.0.1 [fd01::1]");
-        CHECK_EQ(chosen("eth1"), "10.1.0.1 [fd01::1]"); // a name before a beginning
+        CHECK_EQ(chosen("eth1"), "10.1.0.1 [fd01::1]"); // exact names come first
         CHECK_EQ(chosen("nosuch,eth10"), "10.10.0.1");
         CHECK_EQ(chosen("^docker,eth1"), "10.10.0.1 10.2.0.1 [fd02::1]");
         CHECK_EQ(chosen("^eth,=ib,docker"), "10.2.0.1 [fd02::1]");
@@ -105,19 +106,20 @@ static void ranks_meet_on_every_interface() {
             const UniqueId id = make_id(some);
             const auto fields = unpack(id);
             CHECK_OK(fields);
-            // Each of the endpoints by itself leads in.
+            // Each of the endpoints alone leads to the server.
             const auto size = static_cast<uint32_t>(fields->endpoints.size());
             const auto done = crowd(size, [&](uint32_t rank) {
                 const UniqueId mine = pack({{fields->endpoints[rank]}, fields->secret});
                 return join_and_exchange(mine, size, rank);
             });
-            // But a link-local one, where no other interface could lead to it.
+            // That includes the link-local one, because no other interface could lead to it.
             for (const Done &one : done) CHECK_OK(one);
         }
     });
 }
 
-// Where nobody answers, where somebody else listens, where nobody does, and where the server is.
+// The endpoints: an address that does not answer, a foreign server, a port without a listener, and
+// the right server.
 static void endpoints_are_tried_in_turn() {
     in_a_network(four_interfaces + "ip addr add 10.3.0.1/24 dev lo;", [] {
         RendezvousOptions some = options();
@@ -149,7 +151,8 @@ static void endpoints_are_tried_in_turn() {
     });
 }
 
-// Two machines between which there is nothing but a cable. Scopes have other numbers on each.
+// Two networks, connected by a cable only, stand for two machines. The scopes of interfaces have
+// other numbers in each.
 static void link_local_addresses_lead_to_another_machine() {
     std::promise<pid_t> other_machine;
     std::promise<UniqueId> id;
@@ -160,7 +163,7 @@ static void link_local_addresses_lead_to_another_machine() {
         UniqueId mine;
         try {
             mine = id.get_future().get();
-        } catch (const std::future_error &) { // the other has no network either
+        } catch (const std::future_error &) { // the main thread has no network either
             return;
         }
         const bool is_up = shell("ip link set cable1 addrgenmode none up;"
@@ -185,7 +188,7 @@ static void link_local_addresses_lead_to_another_machine() {
             CHECK_EQ(chosen("cable0"), "[fe80::77%cable0]");
             const UniqueId made = make_id(some);
             id.set_value(made);
-            // This machine's own rank knows the scope no better.
+            // The rank on the server's machine does not know the scope either.
             CHECK_OK(join_and_exchange(made, 2, 0, options(10s)));
             is_over.get_future().wait();
         });

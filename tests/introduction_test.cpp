@@ -1,5 +1,5 @@
-// bootstrap, from the door: who is taken for the rank that hosts the server, and that a connection
-// ends with its owner, whoever else holds a copy of it.
+// Tests bootstrap/introduction: which joining rank the server takes for the rank that hosts it, and
+// that a connection ends with its owner, even if a forked child holds a copy of it.
 #include "rendezvous_kit.hpp"
 
 #include "bootstrap/introduction.hpp"
@@ -28,7 +28,7 @@ static void hear(Channel &channel, size_t bytes) {
     CHECK(channel.held().size() >= bytes);
 }
 
-// As introduce() does it, from an address of one's own choice.
+// Performs the handshake of introduce() from a loopback address that the test chooses.
 static Introduced introduce_from(std::byte last_of_address, const IdFields &id,
                                  const Claim &claim) {
     Endpoint mine = id.endpoints.front();
@@ -53,7 +53,7 @@ static Introduced introduce_from(std::byte last_of_address, const IdFields &id,
     return {std::move(channel), Session(session_key(seen, id.secret), Session::Side::rank)};
 }
 
-// Which rank the server says it lives in when it accepts such a claim.
+// Returns the rank that the server gives as its host when it accepts such a claim.
 static int32_t host_told_to(const Claim &claim, std::byte last_of_address = std::byte{1}) {
     Introduced one = introduce_from(last_of_address, fields_of(make_id()), claim);
     int32_t host = 0;
@@ -64,7 +64,7 @@ static int32_t host_told_to(const Claim &claim, std::byte last_of_address = std:
     return host;
 }
 
-// Its death would be reported as the server's.
+// If such a rank counted as the host, its death would be reported as the server's.
 static void who_only_resembles_the_host_is_not_taken_for_it() {
     const Claim mine = make_claim(1, 3);
     CHECK_EQ(host_told_to(mine), 1);
@@ -72,7 +72,7 @@ static void who_only_resembles_the_host_is_not_taken_for_it() {
     other.process++;
     CHECK_EQ(host_told_to(other), Error::no_rank);
     other = mine;
-    other.process_namespace++; // in another container the same number
+    other.process_namespace++; // the same number in another container
     CHECK_EQ(host_told_to(other), Error::no_rank);
     CHECK_EQ(host_told_to(mine, std::byte{2}), Error::no_rank); // on another machine
 }

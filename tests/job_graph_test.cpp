@@ -1,4 +1,5 @@
-// topology/job_graph: machines that become one job, and the places of ranks on a machine.
+// Tests topology/job_graph: the graph of a job made of several machines, and the place of a rank on
+// its machine.
 #include "qtest.hpp"
 
 #include "topology/hwloc_tree.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 CpuSet cpus(const char *mask) { return *CpuSet::parse(mask); }
 
-// Two packages of one NUMA node each, the first with two NICs.
+// A machine with two packages of one NUMA node each. The first package has two NICs.
 Graph two_nodes() {
     HwlocObject root{.cpus = cpus("f")};
     for (uint32_t i = 0; i < 2; i++) {
@@ -63,7 +64,7 @@ void machines_share_a_network() {
     CHECK(vertices_of(graph, VertexKind::network) == "network 0 in -;");
     CHECK(vertices_of(graph, VertexKind::machine) ==
           "machine 0 (a) in network 0;machine 1 (b) in network 0;machine 2 (c) in network 0;");
-    // The NIC that leads nowhere is left out where another one does.
+    // A NIC without a connection is left out if the machine has a connected one.
     CHECK(vertices_of(graph, VertexKind::nic) ==
           "nic 1 (0000:04:00.0) in numa 0;nic 0 (0000:03:00.0) in numa 0;"
           "nic 1 (0000:04:00.0) in numa 0;nic 1 (0000:04:00.0) in numa 0;");
@@ -105,8 +106,7 @@ void a_rank_is_where_its_processors_are() {
     CHECK(!numa_number(graph, place_of(graph, cpus("6"), "")));
     const Graph plain = plain_machine(cpus("f"));
     CHECK(describe(plain, place_of(plain, cpus("1"), "")) == "numa 0");
-    CHECK(
-        !numa_number(plain, place_of(plain, cpus("1"), ""))); // of one node there is nothing to say
+    CHECK(!numa_number(plain, place_of(plain, cpus("1"), ""))); // one node only
 }
 
 void a_rank_on_a_gpu_is_there() {

@@ -1,4 +1,5 @@
-// topology/job_links: what the graph of a job says to the planner.
+// Tests topology/job_links: what the planner takes from the graph of a job about the links between
+// hosts, within hosts and between racks, and about where ranks are.
 #include "qtest.hpp"
 
 #include "topology/job_links.hpp"
@@ -40,7 +41,7 @@ void the_slowest_host_sets_the_rate() {
     CHECK(!far_link(job_of("1 x node(2 numa nic:12.5)")));
 }
 
-// Each rank has one of its own, as far as there are so many.
+// Each rank has a NIC of its own, as long as there are enough.
 void nics_that_ranks_are_near_to_count_together() {
     const double one = net(LinkClass::rdma, 50);
     const auto rate_of = [](const char *text, uint32_t ranks) {
@@ -50,11 +51,11 @@ void nics_that_ranks_are_near_to_count_together() {
     CHECK(rate_of("2 x node(8 gpu) net:50x2", 16) == 2 * one);
     CHECK(rate_of("2 x node(8 gpu) net:50", 16) == one);
     CHECK(rate_of("2 x node(2 numa) net:1.25x2", 4) == net(LinkClass::tcp, 1.25));
-    Speeds speeds;
+    CostModel speeds;
     take_link(*far_link(job_of("2 x node(8 gpu) net:50x8", 16)), {}, speeds);
     CHECK(speeds.far_bytes_per_ns == 8 * one && speeds.far_rank_bytes_per_ns == one);
     CHECK(!far_link(job_of("2 x node(8 gpu) net:50", 16))->rank_bytes_per_ns);
-    // One of them does not say how fast it is, and counts for nothing.
+    // A NIC whose rate is unknown counts for nothing.
     JobTopology job = job_of("2 x node(2 gpu) net:50x2");
     Graph graph;
     for (const Vertex &vertex : job.graph.vertices()) graph.add(vertex);
@@ -80,13 +81,13 @@ void a_rate_that_no_nic_says_is_unknown() {
     const std::vector<JobMachine> machines = {{&known, "a", ""}, {&machine, "b", ""}};
     const auto link = far_link(job_on(JobGraph(machines).take()));
     CHECK(link && !link->bytes_per_ns && link->link_class == LinkClass::tcp);
-    Speeds speeds;
+    CostModel speeds;
     take_link(*link, {}, speeds);
-    CHECK(speeds == Speeds());
+    CHECK(speeds == CostModel());
 }
 
 void tcp_keeps_the_planners_figures_but_for_the_rate() {
-    Speeds speeds, expected;
+    CostModel speeds, expected;
     take_link({LinkClass::tcp, 1.25, {}, 0}, {}, speeds);
     expected.far_bytes_per_ns = 1.25;
     expected.far_rate_source = RateSource::stated;
@@ -94,10 +95,10 @@ void tcp_keeps_the_planners_figures_but_for_the_rate() {
 }
 
 void rdma_moves_bytes_without_the_processor() {
-    Speeds speeds;
+    CostModel speeds;
     take_link({LinkClass::rdma, 46, {}, 600}, {}, speeds);
     CHECK(speeds.far_bytes_per_ns == 46);
-    CHECK(speeds.far.alone.byte_ns < Speeds().far.alone.byte_ns / 10);
+    CHECK(speeds.far.alone.byte_ns < CostModel().far.alone.byte_ns / 10);
     CHECK(speeds.far.alone.latency_ns == 3600);
 }
 
@@ -105,7 +106,7 @@ void settings_stand() {
     Settings settings;
     settings.link_rate = 1000000000;
     settings.link_latency = std::chrono::microseconds(7);
-    Speeds speeds = speeds_by(settings, 1, {});
+    CostModel speeds = speeds_by(settings, 1, {});
     take_link({LinkClass::rdma, 46, {}, 600}, settings, speeds);
     CHECK(speeds.far_bytes_per_ns == 1);
     CHECK(speeds.far.alone.latency_ns == 7000 && speeds.far.shared.latency_ns == 7000);
@@ -128,7 +129,7 @@ void the_slowest_neighbours_set_the_pace_in_a_host() {
 void links_between_gpus_are_known_by_pair() {
     const JobTopology mesh = job_of("2 x node(5 gpu nvlink:400) net:50");
     const auto links = shared_links(mesh).near;
-    CHECK(links && links->kinds.size() == 1); // both hosts
+    CHECK(links && links->kinds.size() == 1); // both hosts have the same kind
     CHECK_EQ(links->way(5, 6).size(), 1U);
     CHECK(links->way(0, 1) == links->way(5, 6) && links->way(0, 1) != links->way(1, 0));
     const double byte_ns = links->kinds[0].byte_ns[links->way(0, 1)[0]];
@@ -149,13 +150,13 @@ void racks_have_lines() {
     CHECK(std::abs(*two->slowest_bytes_per_ns() / net(LinkClass::tcp, 0.125) - 1) < 1e-9);
     const auto wide = lines("2 x rack(2 x node() net:10gbit) net:rdma:50x4");
     CHECK(std::abs(*wide->slowest_bytes_per_ns() / net(LinkClass::rdma, 200) - 1) < 1e-9);
-    // Sites of racks, and a host that is in no rack.
+    // Tries sites of racks, and a host that is in no rack.
     const auto sites = lines("2 x rack(2 x rack(node() net:10) net:5) + node() net:tcp:1");
     CHECK(sites && sites->rack_of == std::vector<uint32_t>({2, 3, 5, 6, 0}));
     CHECK(sites->parent == std::vector<uint32_t>({0, 0, 1, 1, 0, 4, 4}));
     CHECK(sites->byte_ns[1] > 4 * sites->byte_ns[2]);
     CHECK(!lines("4 x node() net:10gbit"));
-    // A file may have two networks that nothing contains.
+    // A file may have two networks without a parent.
     JobTopology job = job_of("2 x rack(2 x node() net:10gbit) net:tcp:1gbit");
     Graph graph;
     for (Vertex vertex : job.graph.vertices()) {
@@ -172,7 +173,7 @@ void racks_have_lines() {
     const std::vector<JobMachine> machines = {{&machine, "a", "east"}, {&machine, "b", "west"}};
     const auto unknown = shared_links(job_on(JobGraph(machines).take())).racks;
     CHECK(unknown && !unknown->slowest_bytes_per_ns());
-    // Lines of racks without ranks do not count.
+    // Links of racks without ranks do not count.
     const auto half = shared_links(job_of("2 x rack(node() net:10) + rack(2 x rack(node() net:10) "
                                           "net:tcp:0.1) net:tcp:1",
                                           2));
@@ -180,12 +181,12 @@ void racks_have_lines() {
 }
 
 void ranks_are_on_nodes_hosts_and_racks() {
-    const auto spots = whereabouts(job_of("2 x rack(2 x node(2 numa) net:10) net:40"));
+    const auto spots = location(job_of("2 x rack(2 x node(2 numa) net:10) net:40"));
     CHECK(spots.size() == 8);
     CHECK(spots[0].node != spots[1].node && spots[0].host == spots[1].host);
     CHECK(spots[1].host != spots[2].host && spots[1].rack == spots[2].rack);
     CHECK(spots[3].rack != spots[4].rack && spots[4].host == 2);
-    CHECK(whereabouts(job_of("node(8 core)", 4)).empty());
+    CHECK(location(job_of("node(8 core)", 4)).empty());
     CHECK(are_on_gpus(job_of("node(2 gpu)")) && !are_on_gpus(job_of("node(2 core)")));
 }
 

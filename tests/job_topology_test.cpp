@@ -1,4 +1,5 @@
-// api/job_topology: ranks that know different machines, or nothing, end with one graph.
+// Tests api/job_topology: ranks with different knowledge of their machines, or with none, end with
+// the same graph.
 #include "qtest.hpp"
 
 #include "api/job_topology.hpp"
@@ -19,7 +20,7 @@ NodeTopologyRef node_of(const Graph &graph) {
     return *node;
 }
 
-// So many packages, none with a processor that this machine has.
+// Returns a machine with `packages` packages, none of them with a processor of this machine.
 NodeTopologyRef node_with(uint32_t packages) {
     HwlocObject root;
     for (uint32_t i = 0; i < packages; i++) {
@@ -35,7 +36,7 @@ NodeTopologyRef node_with(uint32_t packages) {
     return node_of(graph_of(root));
 }
 
-// Runs an exchange over threads.
+// Runs an exchange with one thread for each rank.
 class Job {
 public:
     explicit Job(std::vector<RankHost> hosts)
@@ -74,7 +75,7 @@ private:
 
 public:
     std::vector<NodeTopologyRef> known; // by rank
-    std::vector<std::string> gpus;      // their bus ids; empty: no rank has one
+    std::vector<std::string> gpus;      // their bus ids; empty: no rank has a GPU
     std::vector<std::vector<std::byte>> memory;
     std::vector<Result<AgreedTopology>> results;
     std::vector<NodeTopologyRef> nodes = std::vector<NodeTopologyRef>(hosts_.size());
@@ -102,7 +103,7 @@ void ranks_of_a_host_learn_from_the_first() {
 void hosts_that_differ_exchange_their_graphs() {
     Job job({{0, "a", ""}, {1, "b", ""}, {0, "a", ""}, {2, "c", ""}, {1, "b", ""}, {1, "b", ""}});
     job.known[0] = node_with(1);
-    job.known[1] = node_with(40); // more than a piece
+    job.known[1] = node_with(40); // more than one piece
     job.known[3] = node_with(1);
     CHECK(job.known[1]->text.size() > 3 * 4096 && job.known[1]->text.size() < 65536);
     job.run();
@@ -119,7 +120,7 @@ void hosts_that_differ_exchange_their_graphs() {
                                                            machines[2], machines[1], machines[1]}));
 }
 
-// A GPU that the graph does not have counts as none.
+// A rank whose GPU is not in the graph is placed as if it had none.
 void ranks_are_on_their_gpus() {
     Job job({{0, "a", ""}, {0, "a", ""}, {0, "a", ""}});
     HwlocObject root;

@@ -1,4 +1,5 @@
-// perf/json_file: the document is whole after every row, wherever it goes.
+// Tests perf/json_file: the document is valid after every row, and arrives whole in files, pipes
+// and devices.
 #include "qtest.hpp"
 
 #include "perf/json_file.hpp"
@@ -17,7 +18,7 @@
 using namespace qccl;
 using namespace qccl::perf;
 
-// A folder that is gone with its owner.
+// A folder that is removed with its owner.
 class Folder {
 public:
     Folder() {
@@ -61,7 +62,7 @@ static void every_row_leaves_a_whole_document() {
     CHECK_EQ(text_of(path), "[\n1,\n2]");
 }
 
-// Until there is something new to write.
+// The old content of the file stays until `begin`.
 static void what_is_there_stays() {
     const Folder folder;
     const std::string path = folder / "rows.json";
@@ -95,8 +96,8 @@ static void what_cannot_be_written_is_known_at_once() {
     }
 }
 
-// Where there is no going back, the document comes when it is whole; also from a process that only
-// watched while another wrote it.
+// A pipe has no positions, so it receives the document when the document is complete, also from a
+// process that did not write the rows itself.
 static void a_pipe_receives_it_at_the_end() {
     const Folder folder;
     const std::string path = folder / "pipe";

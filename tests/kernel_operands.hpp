@@ -1,5 +1,5 @@
-// Operands for the kernels' tests: memory between guards, and values that aim at the paths of the
-// codecs. Knows no kernel.
+// Operands for the tests of kernels: memory between guards, and values that aim at the paths of the
+// codecs.
 #pragma once
 
 #include "kernels/value.hpp"
@@ -16,7 +16,8 @@ namespace operands {
 
 using namespace qccl;
 
-// Memory between guards, `shift` bytes off a cache line, filled with the same noise every time.
+// Memory between guards, `shift` bytes after the start of a cache line, filled with the same noise
+// every time.
 class Buffer {
 public:
     explicit Buffer(size_t bytes, size_t shift = 0)
@@ -27,7 +28,7 @@ public:
                 b = static_cast<std::byte>(x = static_cast<uint8_t>(x * 5 + 3));
     }
     std::byte *data() { return lines_[1].bytes + shift_; }
-    // The bytes and 64 bytes of guard on both sides.
+    // Returns the bytes with 64 bytes of guard on both sides.
     std::span<const std::byte> all() { return {data() - 64, bytes_ + 128}; }
 
 private:
@@ -40,7 +41,7 @@ private:
 
 inline bool same(Buffer &a, Buffer &b) { return std::ranges::equal(a.all(), b.all()); }
 
-// What inputs are made of: each pattern aims at a path of the codecs.
+// Kinds of input values; each aims at a path of the codecs.
 enum class Pattern { gauss, whole, ties, zeros, tiny, huge, opposite, special, bits };
 inline constexpr Pattern patterns[] = {Pattern::gauss,    Pattern::whole,   Pattern::ties,
                                        Pattern::zeros,    Pattern::tiny,    Pattern::huge,

@@ -1,6 +1,6 @@
-// kernels: every tier that runs here, and the GPU's kernels wherever they run, give the scalar
-// reference's bytes, whatever the codec, type, operation, count, alignment, part of the chunk and
-// values, and writes nothing else.
+// Tests kernels: every CPU tier that runs here, and the GPU's kernels wherever they run, produce
+// the scalar reference's bytes and write nothing else. Codec, type, operation, count, alignment,
+// part of the chunk and values vary.
 #include "kernel_operands.hpp"
 #include "qtest.hpp"
 #include "tested_kernels.hpp"
@@ -53,7 +53,7 @@ std::vector<Codec> codecs() {
 
 constexpr size_t counts[] = {0, 1, 31, 32, 33, 63, 64, 511, 512, 513, 600, 1024, 1441, 2500};
 
-// One encoding and what every tier makes of it.
+// One encoding, which all tiers must reproduce.
 struct Case {
     Codec codec;
     DataType type;
@@ -69,7 +69,7 @@ struct Case {
     }
 };
 
-// The chunk in two parts, cut at the grain, as segments cut it.
+// The chunk in two parts, cut at a multiple of the grain as segments are.
 std::vector<ChunkRange> parts_of(const ChunkRange &whole, size_t cut) {
     if (cut == 0 || cut >= whole.whole || whole.codec->has_whole_buckets()) return {whole};
     ChunkRange first = whole, second = whole;
@@ -173,7 +173,7 @@ static void codecs_agree() {
 }
 
 static void codes_that_no_encoder_writes_agree() {
-    // Any code may come from outside; the scales are such as open_chunk lets pass.
+    // Codes may come from outside and have any value. The scales are ones that open_chunk accepts.
     Values values(2);
     for (const Codec &codec : codecs()) {
         if (codec.is_plain()) continue;
@@ -282,8 +282,7 @@ static void copies_agree() {
                     }
 }
 
-// Every 16-bit pattern, and every float near each of them, survives the casts as the reference
-// says.
+// Every 16-bit pattern, and every float near one of them, is cast as the reference does.
 static void casts_agree_on_every_pattern() {
     for (const DataType narrow :
          {DataType::float16, DataType::bfloat16, DataType::float8e4m3, DataType::float8e5m2}) {

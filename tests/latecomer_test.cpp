@@ -1,5 +1,6 @@
-// bootstrap from a launcher's variables, with processes that come when it is too late, or twice:
-// who has served the rendezvous tells them why, and is in nobody's way.
+// Tests the bootstrap from a launcher's variables with processes that come too late, or as a rank
+// that is already there: the process that has served the rendezvous tells them why they are
+// refused, and does not block the next rendezvous.
 #include "rank_processes.hpp"
 #include "variables_kit.hpp"
 
@@ -12,7 +13,8 @@ using namespace kit;
 
 namespace {
 
-// Ranks of a job by variables, each a process. Those that have met stay until the job goes.
+// Ranks of a job that join by environment variables, each in a process. Ranks that have joined stay
+// until the job ends.
 class JobOfProcesses {
 public:
     explicit JobOfProcesses(uint32_t size) : size_(size) {
@@ -36,7 +38,7 @@ public:
         if (dies) raise(SIGKILL);
         return exchange(*bootstrap, 8, 0);
     }
-    // `forks`: and then only a child of its stays.
+    // `forks`: the rank exits after it has joined, and only a child that it forks stays.
     void start(uint32_t rank, bool dies = false, bool forks = false) {
         ranks_.start([this, rank, dies, forks] {
             const Done done = join(rank, 15s, dies);
@@ -51,13 +53,13 @@ public:
     void wait_for(int ranks) const {
         for (char byte; ranks > 0; ranks--) CHECK(read(met_[0], &byte, 1) == 1);
     }
-    // What a process hears that comes now as this rank.
+    // Returns the report of a process that joins as this rank now.
     Report come_late(uint32_t rank, std::chrono::seconds timeout = 15s) const {
         Processes late;
         late.start([&] { return join(rank, timeout); });
         return late.report(0);
     }
-    // Somebody without the secret asks for the port, until the rendezvous has taken note.
+    // Asks the server for its port without knowing the secret. Returns when the server has hung up.
     void ask_for_room_as_stranger() const {
         Endpoint door = *parse_address("127.0.0.1");
         door.port = port_;
@@ -91,7 +93,7 @@ void check_says(const Report &report, const std::string &part) {
 
 } // namespace
 
-// By the process that has served the rendezvous, as long as that lives.
+// The process that has served the rendezvous answers late ranks as long as it lives.
 static void who_comes_late_is_told_why() {
     const Timer timer;
     {
@@ -119,7 +121,8 @@ static void who_comes_late_is_told_why() {
     CHECK(timer.seconds() < 10);
 }
 
-// While the one before answers those that are late, and a child of its process lives.
+// The next rendezvous gets the port although the server of the previous one still answers late
+// ranks, and although a child of that server lives.
 static void the_next_rendezvous_gets_the_port() {
     for (const bool forks : {false, true}) {
         const Timer timer;
@@ -133,7 +136,7 @@ static void the_next_rendezvous_gets_the_port() {
     }
 }
 
-// Who does not hold the secret silences nothing.
+// A process without the secret cannot make the server leave the port.
 static void a_stranger_does_not_get_the_port() {
     const Timer timer;
     JobOfProcesses job(2);

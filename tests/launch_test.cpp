@@ -1,4 +1,5 @@
-// Ranks are started, talk to each other, and are all gone when one of them fails, however it fails.
+// Tests perf/launch: ranks start, exchange data, and are all gone after one of them fails in any
+// way.
 #include "qtest.hpp"
 
 #include "perf/core_shares.hpp"
@@ -21,11 +22,11 @@
 using namespace qccl;
 using namespace qccl::perf;
 
-// The system refuses processes and threads, as to a user who has no more of them, once so many have
-// been started.
+// Number of processes and threads that may still be started. Beyond it fork and pthread_create
+// fail, as for a user at its process limit.
 static int startable = INT_MAX;
 
-// Sanitizers put themselves in the same place.
+// Sanitizers interpose the same functions.
 #define STARTS_AS_IT_IS (UNDER_ADDRESS_SANITIZER || UNDER_THREAD_SANITIZER)
 #if !STARTS_AS_IT_IS
 extern "C" pid_t fork() noexcept {
@@ -43,24 +44,24 @@ extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 }
 #endif
 
-// Every rank's numbers arrive at every rank, also where they need several rounds.
-static int talk(Crew &crew) {
+// Every rank's numbers arrive at every rank, even if that takes several rounds.
+static int talk(RankGroup &rank_group) {
     static constexpr size_t count = 10000;
-    std::vector<uint64_t> mine(count), all(count * crew.size());
+    std::vector<uint64_t> mine(count), all(count * rank_group.size());
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < count; i++)
-            mine[i] = crew.rank() * 1000003 + i + static_cast<size_t>(round);
-        if (!crew.allgather(mine.data(), all.data(), count * sizeof(uint64_t))) return 1;
-        for (uint32_t rank = 0; rank < crew.size(); rank++)
+            mine[i] = rank_group.rank() * 1000003 + i + static_cast<size_t>(round);
+        if (!rank_group.allgather(mine.data(), all.data(), count * sizeof(uint64_t))) return 1;
+        for (uint32_t rank = 0; rank < rank_group.size(); rank++)
             for (size_t i = 0; i < count; i++)
                 if (all[rank * count + i] != rank * 1000003 + i + static_cast<size_t>(round))
                     return 1;
-        if (!crew.barrier()) return 1;
+        if (!rank_group.barrier()) return 1;
     }
     return 0;
 }
 
-// Keeps the sentences of failing ranks out of the test's output.
+// Keeps the error messages of failing ranks out of the test's output.
 class Silence {
 public:
     Silence() : before_(dup(STDERR_FILENO)) {
@@ -102,7 +103,7 @@ static void processors_are_shared_evenly() {
     CHECK(share_of({}, 1, 2).empty());
 }
 
-// Those that the system lets this thread run on, in the order of their numbers.
+// Returns the processors that this thread may run on, in the order of their numbers.
 static std::vector<uint32_t> own_processors() {
     auto processors = processors_in_order();
     std::ranges::sort(processors);
@@ -113,8 +114,8 @@ static void ranks_stay_on_their_share() {
     const std::vector<uint32_t> all = processors_in_order();
     CHECK(!all.empty());
     const uint32_t ranks = 3;
-    const Body body = [&](Crew &crew) {
-        auto expected = share_of(all, crew.rank(), ranks);
+    const Body body = [&](RankGroup &rank_group) {
+        auto expected = share_of(all, rank_group.rank(), ranks);
         std::ranges::sort(expected);
         return own_processors() == expected ? 0 : 1;
     };
@@ -134,27 +135,29 @@ static void check_ends(const Body &body) {
 }
 
 static void a_failure_of_one_rank_ends_the_others() {
-    check_ends([](Crew &crew) { return crew.rank() == 1 ? 3 : crew.barrier().is_ok() ? 0 : 1; });
-}
-
-static void the_death_of_one_rank_ends_the_others() {
-    check_ends([](Crew &crew) {
-        if (crew.rank() == 2) raise(SIGKILL);
-        return crew.barrier().is_ok() ? 0 : 1;
+    check_ends([](RankGroup &rank_group) {
+        return rank_group.rank() == 1 ? 3 : rank_group.barrier().is_ok() ? 0 : 1;
     });
 }
 
-// One that no longer listens is ended when its time is over.
+static void the_death_of_one_rank_ends_the_others() {
+    check_ends([](RankGroup &rank_group) {
+        if (rank_group.rank() == 2) raise(SIGKILL);
+        return rank_group.barrier().is_ok() ? 0 : 1;
+    });
+}
+
+// The launcher kills a rank that does not react, after a time limit.
 static void a_deaf_rank_is_ended_too() {
-    check_ends([](Crew &crew) {
-        if (crew.rank() == 0) return 1;
+    check_ends([](RankGroup &rank_group) {
+        if (rank_group.rank() == 0) return 1;
         for (;;) pause();
     });
 }
 
 static void threads_give_up_together() {
-    const int status = launch_threads(3, [](Crew &crew) {
-        return crew.rank() == 1 ? 1 : crew.barrier().is_ok() ? 0 : 1;
+    const int status = launch_threads(3, [](RankGroup &rank_group) {
+        return rank_group.rank() == 1 ? 1 : rank_group.barrier().is_ok() ? 0 : 1;
     });
     CHECK(status != 0);
 }
@@ -163,11 +166,11 @@ static void threads_give_up_together() {
 static void check_interrupt(int (*launch)(uint32_t, const Body &), const Body &wait_for_ever) {
     const Silence silence;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-        ::signal(signal, SIG_DFL);       // under nohup, or behind a shell's &, it would be ignored
+        ::signal(signal, SIG_DFL);       // nohup or a shell's & would have it ignored
         const pid_t launcher = getpid(); // of processes, or of threads
-        const Body body = [&](Crew &crew) {
-            if (crew.rank() == 0) kill(launcher, signal);
-            return wait_for_ever(crew);
+        const Body body = [&](RankGroup &rank_group) {
+            if (rank_group.rank() == 0) kill(launcher, signal);
+            return wait_for_ever(rank_group);
         };
         CHECK_EQ(launch(3, body), 128 + signal);
         CHECK(!has_children());
@@ -175,28 +178,28 @@ static void check_interrupt(int (*launch)(uint32_t, const Body &), const Body &w
 }
 
 static void interrupted_ranks_leave() {
-    const Body wait_for_ever = [](Crew &crew) {
-        while (crew.barrier()) {}
+    const Body wait_for_ever = [](RankGroup &rank_group) {
+        while (rank_group.barrier()) {}
         return 1;
     };
     check_interrupt(launch_processes, wait_for_ever);
     check_interrupt(launch_threads, wait_for_ever);
 }
 
-// What a terminal sends to all processes at once does not end ranks that could still write.
+// A terminal sends the signal to all processes; it must not end ranks that could still write.
 static void ranks_leave_interrupts_to_their_launcher() {
-    CHECK_EQ(launch_processes(2, [](Crew &) { return raise(SIGINT) + raise(SIGHUP); }), 0);
+    CHECK_EQ(launch_processes(2, [](RankGroup &) { return raise(SIGINT) + raise(SIGHUP); }), 0);
 }
 
-// Whoever has said that interrupts are ignored is believed.
+// A signal that the user has ignored stays ignored.
 static void ignored_signals_stay_ignored() {
     struct sigaction before {};
     struct sigaction ignore {};
     ignore.sa_handler = SIG_IGN;
     sigaction(SIGHUP, &ignore, &before);
-    const int status = launch_processes(2, [](Crew &crew) {
-        if (crew.rank() == 0) kill(getppid(), SIGHUP);
-        return crew.barrier() ? 0 : 1;
+    const int status = launch_processes(2, [](RankGroup &rank_group) {
+        if (rank_group.rank() == 0) kill(getppid(), SIGHUP);
+        return rank_group.barrier() ? 0 : 1;
     });
     sigaction(SIGHUP, &before, nullptr);
     CHECK_EQ(status, 0);
@@ -220,9 +223,10 @@ static std::string errors_of(const std::function<void()> &act) {
 }
 
 static void equal_sentences_are_said_once() {
-    const Body fail = [](Crew &crew) {
-        (void)complain(crew, Error::make(Code::timeout, "all say this"));
-        return complain(crew, Error::make(Code::timeout, "rank %u says this", crew.rank()));
+    const Body fail = [](RankGroup &rank_group) {
+        (void)complain(rank_group, Error::make(Code::timeout, "all say this"));
+        return complain(rank_group,
+                        Error::make(Code::timeout, "rank %u says this", rank_group.rank()));
     };
     const std::string said = errors_of([&] { (void)launch_processes(4, fail); });
     const size_t first = said.find("all say this");
@@ -234,27 +238,30 @@ static void equal_sentences_are_said_once() {
 
 static void one_rank_words_what_stops_all() {
     const std::string said = errors_of([] {
-        (void)launch_processes(4, [](Crew &crew) {
-            const Done mine = crew.rank() < 2 ? Done{} : Error::make(Code::timeout, "no file");
-            const Done all = settle(crew, mine);
+        (void)launch_processes(4, [](RankGroup &rank_group) {
+            const Done mine =
+                rank_group.rank() < 2 ? Done{} : Error::make(Code::timeout, "no file");
+            const Done all = settle(rank_group, mine);
             if (all || all.error().code != Code::timeout) std::fputs("another code\n", stderr);
-            return all ? 0 : complain(crew, all.error());
+            return all ? 0 : complain(rank_group, all.error());
         });
     });
     CHECK_EQ(said, "rank 2: no file\n");
-    CHECK_EQ(launch_processes(4, [](Crew &crew) { return settle(crew, {}) ? 0 : 1; }), 0);
+    CHECK_EQ(
+        launch_processes(4, [](RankGroup &rank_group) { return settle(rank_group, {}) ? 0 : 1; }),
+        0);
 }
 
-// And nothing about those that had been started, and were ended for it.
+// Nothing is printed about ranks that had been started and were ended because of it.
 static void a_rank_that_cannot_be_started_is_named() {
     if (STARTS_AS_IT_IS) return;
     const auto said_by = [](int (*launch)(uint32_t, const Body &), int most) {
         int status = 0;
         const std::string said = errors_of([&] {
             startable = most;
-            status = launch(4, [](Crew &crew) {
-                const Done met = crew.barrier();
-                return met ? 0 : complain(crew, met.error());
+            status = launch(4, [](RankGroup &rank_group) {
+                const Done met = rank_group.barrier();
+                return met ? 0 : complain(rank_group, met.error());
             });
             startable = INT_MAX;
         });
@@ -269,14 +276,14 @@ static void a_rank_that_cannot_be_started_is_named() {
     }
 }
 
-// Ranks of a launcher that is killed die with it.
+// If the launcher is killed, its ranks die too.
 static void ranks_do_not_outlive_their_launcher() {
     int pipe_ends[2];
     CHECK_EQ(pipe(pipe_ends), 0);
     const pid_t launcher = fork();
     if (launcher == 0) {
         close(pipe_ends[0]);
-        (void)launch_processes(2, [&](Crew &) {
+        (void)launch_processes(2, [&](RankGroup &) {
             (void)!write(pipe_ends[1], "x", 1);
             for (;;) pause();
             return 0;
@@ -292,7 +299,7 @@ static void ranks_do_not_outlive_their_launcher() {
     }
     kill(launcher, SIGKILL);
     CHECK_EQ(waitpid(launcher, nullptr, 0), launcher);
-    // The pipe ends when the last process that holds it has ended.
+    // The pipe reports its end when the last process that holds it has ended.
     CHECK_EQ(read(pipe_ends[0], started, 1), 0);
     close(pipe_ends[0]);
 }

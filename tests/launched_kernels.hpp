@@ -1,12 +1,12 @@
-// A table of kernels for tests whose every operation is a launch on some GPU, which a test knows by
-// how it launches and by what it is lent. What does not lie as a GPU wants it is copied to where it
-// does, as a device does.
+// A kernel table for tests in which every operation is a launch on a GPU, given as a template
+// argument. Memory that is not aligned as a GPU needs it is copied to aligned memory, as a device
+// does.
 #pragma once
 
 #include "qtest.hpp"
 
 #include "kernels/kernels.hpp"
-#include "kernels/launches.hpp"
+#include "kernels/kernel_launcher.hpp"
 
 #include <cstring>
 #include <vector>
@@ -15,25 +15,27 @@ inline void require(const qccl::Done &done) {
     if (!done) throw qtest::Failure{done.error().text};
 }
 
-// A GPU has
-//   static Done launch(void *, KernelId, unsigned blocks, const Batch &)
-//   static void lend(void *memory, size_t bytes, bool is_written), for launches until
-//   static void take_back(void *memory)
+// The GPU has these functions; memory that is lent is accessible to launches until take_back:
+//
+//     static Done launch(void *, KernelId, unsigned blocks, const Batch &)
+//     static void lend(void *memory, size_t bytes, bool is_written)
+//     static void take_back(void *memory)
 template <class Gpu> class LaunchedKernels {
-    // Few blocks, so that warps take several turns.
+    // Few blocks, so that each warp takes several turns.
     static constexpr unsigned most_blocks = 2;
 
     using Noise = qccl::Noise;
     using ChunkRange = qccl::ChunkRange;
     using DataType = qccl::DataType;
     using RedOp = qccl::RedOp;
-    using Launches = qccl::Launches;
+    using KernelLauncher = qccl::KernelLauncher;
 
     struct alignas(16) Line {
         std::byte bytes[16];
     };
 
-    // Memory at a multiple of `alignment`: the caller's own, or a copy that goes back in the end.
+    // Memory at a multiple of `alignment`: the caller's own, or a copy that the destructor copies
+    // back.
     class Lent {
     public:
         Lent(const void *memory, size_t bytes, size_t alignment, bool is_written)
@@ -70,55 +72,57 @@ template <class Gpu> class LaunchedKernels {
         return Lent(payload, range.layout->bytes, 16, is_written);
     }
     template <class Add> static void run(Add &&add) {
-        Launches launches(Gpu::launch, nullptr, most_blocks);
-        require(add(launches));
-        require(launches.flush());
+        KernelLauncher launcher(Gpu::launch, nullptr, most_blocks);
+        require(add(launcher));
+        require(launcher.flush());
     }
 
     static void encode(const ChunkRange &range, const Noise &noise, DataType in, const void *src,
                        std::byte *payload) {
         Lent values = read(src, in, range.count), to = chunk(range, payload, true);
-        // Of what was in it nothing counts.
-        std::vector<Line> lines(Launches::scratch_bytes(*range.codec, range.type, range.whole) /
-                                    sizeof(Line),
-                                Line{std::byte{0xA5}, std::byte{0x5A}, std::byte{0xFF}});
+        // The old content of the scratch memory must not matter.
+        std::vector<Line> lines(
+            KernelLauncher::scratch_bytes(*range.codec, range.type, range.whole) / sizeof(Line),
+            Line{std::byte{0xA5}, std::byte{0x5A}, std::byte{0xFF}});
         Lent scratch(lines.data(), lines.size() * sizeof(Line), sizeof(Line), true);
-        run([&](Launches &launches) {
-            launches.use_scratch({scratch.data(), lines.size() * sizeof(Line)});
-            return launches.encode(range, noise, in, values.data(), to.data());
+        run([&](KernelLauncher &launcher) {
+            launcher.use_scratch({scratch.data(), lines.size() * sizeof(Line)});
+            return launcher.encode(range, noise, in, values.data(), to.data());
         });
     }
     static void decode(const ChunkRange &range, const std::byte *payload, DataType out, void *dst,
                        bool) {
         Lent values = written(dst, out, range.count), from = chunk(range, payload, false);
-        run([&](Launches &launches) {
-            return launches.decode(range, from.data(), out, values.data());
+        run([&](KernelLauncher &launcher) {
+            return launcher.decode(range, from.data(), out, values.data());
         });
     }
     static void decode_add(const ChunkRange &range, RedOp op, const std::byte *payload,
                            void *accumulator) {
         Lent sums = written(accumulator, accumulator_of(range.type), range.count),
              from = chunk(range, payload, false);
-        run([&](Launches &launches) {
-            return launches.decode_add(range, op, from.data(), sums.data());
+        run([&](KernelLauncher &launcher) {
+            return launcher.decode_add(range, op, from.data(), sums.data());
         });
     }
     static void reduce(RedOp op, DataType type, void *accumulator, DataType in, const void *src,
                        size_t count) {
         Lent sums = written(accumulator, type, count), values = read(src, in, count);
-        run([&](Launches &launches) {
-            return launches.reduce(op, type, sums.data(), in, values.data(), count);
+        run([&](KernelLauncher &launcher) {
+            return launcher.reduce(op, type, sums.data(), in, values.data(), count);
         });
     }
     static void copy(DataType out, void *dst, DataType in, const void *src, size_t count, bool) {
         Lent to = written(dst, out, count), from = read(src, in, count);
-        run([&](Launches &launches) {
-            return launches.copy(out, to.data(), in, from.data(), count);
+        run([&](KernelLauncher &launcher) {
+            return launcher.copy(out, to.data(), in, from.data(), count);
         });
     }
     static void divide(DataType type, void *accumulator, size_t count, uint32_t ranks) {
         Lent sums = written(accumulator, type, count);
-        run([&](Launches &launches) { return launches.divide(type, sums.data(), count, ranks); });
+        run([&](KernelLauncher &launcher) {
+            return launcher.divide(type, sums.data(), count, ranks);
+        });
     }
 
 public:

@@ -1,5 +1,5 @@
-// bootstrap/launcher: what the variables of each launcher say, and what is missing where they do
-// not say enough.
+// Tests bootstrap/launcher: what the variables of each launcher say about ranks and where to meet,
+// and that an error names what is missing if they do not say enough.
 #include "qtest.hpp"
 
 #include "bootstrap/launcher.hpp"
@@ -10,14 +10,14 @@ using namespace qccl;
 
 using Environment = std::vector<const char *>;
 
-static Result<Placement> read(Environment environment,
-                              std::optional<uint16_t> port = std::nullopt) {
+static Result<LauncherInfo> read(Environment environment,
+                                 std::optional<uint16_t> port = std::nullopt) {
     environment.push_back(nullptr);
     return read_placement(environment.data(), port);
 }
 
-static Placement placed(const Environment &environment,
-                        std::optional<uint16_t> port = std::nullopt) {
+static LauncherInfo placed(const Environment &environment,
+                           std::optional<uint16_t> port = std::nullopt) {
     const auto placement = read(environment, port);
     CHECK_OK(placement);
     return *placement;
@@ -45,7 +45,7 @@ static const Environment by_srun{"SLURM_PROCID=5", "SLURM_NTASKS=6", "SLURM_JOB_
                                  "SLURM_STEP_ID=3"};
 
 static void torchrun_says_all() {
-    const Placement mine = placed(by_torchrun);
+    const LauncherInfo mine = placed(by_torchrun);
     CHECK_EQ(mine.rank, 3U);
     CHECK_EQ(mine.size, 8U);
     CHECK_EQ(mine.host, "host");
@@ -56,7 +56,7 @@ static void torchrun_says_all() {
 }
 
 static void hydra_has_a_wire() {
-    const Placement mine = placed(by_hydra);
+    const LauncherInfo mine = placed(by_hydra);
     CHECK_EQ(mine.rank, 2U);
     CHECK_EQ(mine.size, 4U);
     CHECK_EQ(mine.manager, 9);
@@ -65,16 +65,16 @@ static void hydra_has_a_wire() {
 }
 
 static void open_mpi_stays_on_one_host_or_is_told() {
-    const Placement local = placed(with(by_mpirun, {"OMPI_COMM_WORLD_LOCAL_SIZE=4"}));
+    const LauncherInfo local = placed(with(by_mpirun, {"OMPI_COMM_WORLD_LOCAL_SIZE=4"}));
     CHECK_EQ(local.rank, 1U);
     CHECK_EQ(local.host, "localhost");
     CHECK(local.port >= 16384 && local.port < 32768);
-    const Placement remote =
+    const LauncherInfo remote =
         placed(with(by_mpirun, {"OMPI_COMM_WORLD_LOCAL_SIZE=2", "MASTER_ADDR=h"}));
     CHECK_EQ(remote.host, "h");
     CHECK_EQ(remote.port, local.port); // the same job
-    const Placement other = placed({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4",
-                                    "OMPI_COMM_WORLD_LOCAL_SIZE=4", "PMIX_NAMESPACE=474087426"});
+    const LauncherInfo other = placed({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4",
+                                       "OMPI_COMM_WORLD_LOCAL_SIZE=4", "PMIX_NAMESPACE=474087426"});
     CHECK(other.port != local.port);
     check_refused(
         with(by_mpirun, {"OMPI_COMM_WORLD_LOCAL_SIZE=2"}),
@@ -121,7 +121,7 @@ static void lists_of_nodes_have_a_first() {
         check_first(wrong, "-");
 }
 
-// torchrun under mpirun under srun: each hands on the variables of the others.
+// torchrun runs under mpirun under srun, and each hands on the variables of the others.
 static void the_nearest_launcher_is_believed() {
     const auto launcher_of = [](const Environment &environment) {
         return std::string(placed(environment).launcher);
@@ -132,8 +132,8 @@ static void the_nearest_launcher_is_believed() {
     CHECK_EQ(launcher_of(deeper), "mpirun");
     CHECK_EQ(launcher_of(with(deeper, by_hydra)), "hydra");
     CHECK_EQ(launcher_of(with(with(deeper, by_hydra), by_torchrun)), "torchrun");
-    // A batch script may well say the size, and Slurm each rank.
-    const Placement mixed =
+    // A batch script may well set WORLD_SIZE, while Slurm sets the variables of each rank.
+    const LauncherInfo mixed =
         placed(with(nested, {"WORLD_SIZE=9", "MASTER_ADDR=m", "MASTER_PORT=29500", "RANK="}));
     CHECK_EQ(mixed.launcher, "srun");
     CHECK_EQ(mixed.size, 6U);

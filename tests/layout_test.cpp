@@ -1,5 +1,5 @@
-// schedule/layout: chunks cover the tensor once, in order, cut at the grain, and segments cover
-// chunks.
+// Tests schedule/layout: chunks cover the tensor once and in order, chunk borders lie at multiples
+// of the grain, and segments cover the chunks.
 #include "qtest.hpp"
 
 #include "schedule/layout.hpp"
@@ -7,7 +7,7 @@
 using namespace qccl;
 
 static void all_reduce_follows_the_contract() {
-    // n = 1000 over 3, A = 64: L = roundup(334, 64) = 384.
+    // 1000 elements over 3 chunks, grain A = 64: L = roundup(334, 64) = 384.
     const Layout layout(Collective::all_reduce, 1000, {.size = 3, .rank = 1}, 3, 64);
     CHECK((layout.range(input(0), 0) == ElementRange{0, 384, 0}));
     CHECK((layout.range(output(1), 1) == ElementRange{384, 384, 384}));
@@ -43,7 +43,7 @@ static void chunks_and_segments_cover_the_tensor_once() {
             }
 }
 
-// The smaller buffer holds this rank's chunk alone, from its first element on.
+// A buffer for one rank holds only the chunk of this rank, from its first element on.
 static void rank_sized_buffers_start_at_their_chunk() {
     const Team team{.size = 4, .rank = 2};
     const Layout scatter(Collective::reduce_scatter, 100, team, 4, 64);

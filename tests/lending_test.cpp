@@ -1,9 +1,9 @@
-// Calls whose buffers peers read in place: the slow twin's bytes whoever lends, no return while
-// somebody still reads, and no wrong result where a call fails. Every rank scribbles over its
-// buffers as soon as its call has returned. QTEST_FULL=1 runs the table of cases whole, without it
-// a fair sample.
+// Tests calls whose buffers peers read in place: they give the slow twin's bytes whichever ranks
+// lend, no call returns while a peer still reads, and no result is wrong if a call fails. Every
+// rank scribbles over its buffers as soon as its call has returned. QTEST_FULL=1 runs the whole
+// table of cases, otherwise a fair sample.
 #include "engine_ranks.hpp"
-#include "meddler.hpp"
+#include "faulty_transport.hpp"
 #include "sample.hpp"
 
 #include "codec/chunk.hpp"
@@ -20,13 +20,13 @@ constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce
                                       Collective::all_gather, Collective::broadcast};
 constexpr RedOp ops[] = {RedOp::sum, RedOp::avg, RedOp::prod, RedOp::max, RedOp::min};
 
-// Nothing, less than an element for each rank, what leaves an odd rest; and last so much that no
-// segment is empty, with a last chunk that is a little shorter.
+// No elements, fewer than one for each rank, and counts that leave an odd rest; last so many that
+// no segment is empty, with a last chunk that is a little shorter.
 std::vector<uint64_t> counts(uint32_t ranks) {
     return {0, 1, ranks - 1, 1001, 4097, uint64_t{6720} * ranks - 3};
 }
 
-Cut lending_cut(size_t segment_bytes, uint32_t lanes) {
+Chunking lending_cut(size_t segment_bytes, uint32_t lanes) {
     const TransportOptions options = Cluster::test_options();
     return {.outbox_bytes = options.outbox_bytes,
             .slots = options.slots,
@@ -37,30 +37,30 @@ Cut lending_cut(size_t segment_bytes, uint32_t lanes) {
 }
 
 // Many small segments, few large ones, no tiles, and nothing lent.
-std::vector<Cut> cuts() {
-    std::vector<Cut> cuts{lending_cut(4096, 3), lending_cut(65536, 2), lending_cut(16384, 4),
-                          lending_cut(4096, 2)};
+std::vector<Chunking> cuts() {
+    std::vector<Chunking> cuts{lending_cut(4096, 3), lending_cut(65536, 2), lending_cut(16384, 4),
+                               lending_cut(4096, 2)};
     cuts[2].joins = false;
     cuts[3].lending_bytes = ~uint64_t{0};
     return cuts;
 }
 
-// Shakes the order in which things happen, and counts the messages that are a header alone.
+// Shakes the order of events, and counts the messages that consist of a header alone.
 Wrap shaken(std::atomic<uint64_t> &lent) {
     return [&lent](uint32_t rank, std::unique_ptr<Transport> transport) {
         const auto random = std::make_shared<std::minstd_rand>(rank + 1);
-        Meddling meddling;
-        meddling.holds = [random](uint32_t, MessageTag) { return (*random)() % 4 == 0; };
-        // Long enough for others to come and go.
+        Faults faults;
+        faults.holds = [random](uint32_t, MessageTag) { return (*random)() % 4 == 0; };
+        // Long enough for other messages to come and go.
         const auto full_until = std::make_shared<Clock::time_point>();
-        meddling.is_full = [=](uint32_t) {
+        faults.is_full = [=](uint32_t) {
             const auto now = Clock::now();
             if (now < *full_until) return true;
             if ((*random)() % 16 == 0) *full_until = now + 300us;
             return now < *full_until;
         };
-        meddling.sent = [&lent](size_t bytes) { lent += bytes == header_bytes; };
-        return std::make_unique<Meddler>(std::move(transport), meddling);
+        faults.sent = [&lent](size_t bytes) { lent += bytes == header_bytes; };
+        return std::make_unique<FaultyTransport>(std::move(transport), faults);
     };
 }
 
@@ -79,7 +79,7 @@ void check_case(Cluster &cluster, TwinCall call, bool in_place) {
 }
 
 // Calls visit(call) for every combination that the library accepts.
-template <class Visit> void each_call(uint32_t ranks, Visit visit) {
+template <class Visitor> void each_call(uint32_t ranks, Visitor visit) {
     for (const Collective collective : collectives)
         for (const Algorithm &algorithm : algorithms())
             for (const TypeInfo &type : type_table)
@@ -102,7 +102,7 @@ template <class Visit> void each_call(uint32_t ranks, Visit visit) {
 
 enum class Lenders { none, some, all };
 
-// Of large calls, of which something is lent for certain, more than of small ones.
+// Samples more of the large calls, in which something is lent for certain, than of the small ones.
 void check_calls(Sample &sample, uint32_t ranks, Lenders lenders) {
     const auto shows = [=](uint32_t rank) {
         return lenders == Lenders::all || (lenders == Lenders::some && rank % 2 == 1);
@@ -132,12 +132,13 @@ void every_call_gives_the_slow_twins_bytes() {
     CHECK(sample.taken > 500 / thinning());
 }
 
-// The first call makes the ranks look at each other's windows.
-void get_acquainted(Cluster &cluster, TwinCall &call, const Cut &cut) {
+// In the first call the ranks open each other's windows.
+void get_acquainted(Cluster &cluster, TwinCall &call, const Chunking &cut) {
     (void)cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
 }
 
-// The root's part is done when its buffer is lent; it comes back when the last reader has it.
+// The root has finished its steps once its buffer is lent, but its call returns only after the last
+// reader has finished.
 void nobody_returns_while_a_peer_reads() {
     constexpr uint32_t ranks = 3, slow = 2;
     std::atomic<bool> is_slow{false}, has_returned{false}, returned_early{false};
@@ -148,11 +149,11 @@ void nobody_returns_while_a_peer_reads() {
         is_slow = false;
         return false;
     };
-    Cluster cluster(ranks, Cluster::test_options(), meddle_at(slow, {.holds = holds}),
+    Cluster cluster(ranks, Cluster::test_options(), inject_at(slow, {.holds = holds}),
                     [](uint32_t) { return true; });
     TwinCall call{
         .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
-    const Cut cut = lending_cut(65536, 1);
+    const Chunking cut = lending_cut(65536, 1);
     get_acquainted(cluster, call, cut);
     call.number = 2;
     is_slow = true;
@@ -169,7 +170,7 @@ void nobody_returns_while_a_peer_reads() {
     CHECK(!is_slow && !returned_early);
 }
 
-// A reader that is slow enough to see what the lender does after its call has failed.
+// The reader is slow enough to see what the lender does after the lender's call has failed.
 void a_failed_lender_is_not_believed() {
     constexpr uint32_t ranks = 3, slow = 2;
     std::atomic<bool> is_armed{false}, has_returned{false};
@@ -180,11 +181,11 @@ void a_failed_lender_is_not_believed() {
         await([&] { return has_returned.load(); });
     };
     cluster = std::make_unique<Cluster>(ranks, Cluster::test_options(),
-                                        meddle_at(slow, {.damage = damage}),
+                                        inject_at(slow, {.damage = damage}),
                                         [](uint32_t) { return true; });
     TwinCall call{
         .collective = Collective::broadcast, .algorithm = "oneshot", .count = 5000, .ranks = ranks};
-    const Cut cut = lending_cut(65536, 1);
+    const Chunking cut = lending_cut(65536, 1);
     get_acquainted(*cluster, call, cut);
     call.number = 2;
     is_armed = true;
@@ -198,24 +199,25 @@ void a_failed_lender_is_not_believed() {
     });
 }
 
-// The n-th operation of one rank fails, for every n until none does: it returns at once and
-// scribbles over what it has lent. Who has read that must not believe it.
+// The n-th operation of one rank fails, for every n until none does. The rank returns at once and
+// scribbles over what it has lent. A peer that has read the scribbled bytes must fail: a call that
+// succeeds has the right result.
 void check_failed_lender(Collective collective, const char *algorithm, bool all_lend) {
-    constexpr uint32_t ranks = 3, meddled = 1;
+    constexpr uint32_t ranks = 3, injected = 1;
     for (uint64_t n = 1, operations = n; operations >= n; n++) {
         TwinCall call{.collective = collective,
                       .algorithm = algorithm,
                       .count = collective == Collective::all_reduce ? 200000U : 60000U,
                       .ranks = ranks};
-        const Cut cut = lending_cut(65536, 2);
+        const Chunking cut = lending_cut(65536, 2);
         operations = 0;
         bool is_armed = false;
-        const Meddling meddling{.before = [&](const char *operation) -> Done {
+        const Faults faults{.before = [&](const char *operation) -> Done {
             if (!is_armed || ++operations != n) return {};
             return Error::make(Code::system_error, "%s is made to fail", operation);
         }};
-        Cluster cluster(ranks, Cluster::test_options(), meddle_at(meddled, meddling),
-                        [=](uint32_t rank) { return all_lend || rank == meddled; });
+        Cluster cluster(ranks, Cluster::test_options(), inject_at(injected, faults),
+                        [=](uint32_t rank) { return all_lend || rank == injected; });
         get_acquainted(cluster, call, cut);
         is_armed = true;
         call.number = 2;
@@ -230,7 +232,8 @@ void check_failed_lender(Collective collective, const char *algorithm, bool all_
     }
 }
 
-// With one lender, who has read what it scribbled passes it on to ranks that have borrowed nothing.
+// With one lender, a peer that has read scribbled bytes passes them on to ranks that have read
+// nothing in place.
 void no_result_is_made_of_what_a_failed_call_has_lent() {
     for (const bool all_lend : {false, true})
         for (const char *algorithm : {"direct", "ring"})

@@ -1,15 +1,16 @@
-/* What registration brings: peers read large buffers in place, results show nobody
- * who has registered, and what is freed is let go. */
+/* Tests registered memory: peers read large buffers in place, results do not
+ * depend on which ranks have registered, and peers unmap memory that is
+ * freed. */
 #include "api_kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* From overwriting_count values on, 32 MiB, a sum in place is lent. */
+/* In-place sums are read in place from overwriting_count values (32 MiB) on. */
 enum { block = 100001, bytes = most_ranks * block * 4, overwriting_count = 8 << 20 };
 
-/* One rank's memory, and what it received. */
+/* One rank's buffers and its result. */
 typedef struct {
     float *send, *recv;
     void *handles[2];
@@ -53,7 +54,8 @@ static qcclResult_t call(const plan_t *plan, int rank, qcclComm_t comm, holding_
     }
 }
 
-/* Calls again and again. As soon as a call has returned, what it used is written over. */
+/* Makes the call repeatedly. As soon as a call has returned, the rank
+ * overwrites the buffers that it used. */
 static qcclResult_t call_often(int rank, qcclComm_t comm, void *context)
 {
     plan_t *plan = context;
@@ -95,7 +97,7 @@ static uint64_t lent_by_all(const world_t *world)
     return lent;
 }
 
-/* Small sums in place are not worth it. */
+/* Small in-place sums are copied, because reading in place does not pay. */
 static void check_lent(const plan_t *plan, uint64_t lent)
 {
     if (plan->registers == 0 || (plan->in_place && plan->collective == 0))
@@ -183,7 +185,7 @@ static void whoever_registers_the_bytes_are_the_same(void **state)
     check_all(join_world(4, NULL), 5);
 }
 
-/* Files of memory that are mapped in this process, by whichever rank. */
+/* Returns how many memory files of any rank are mapped in this process. */
 static int mapped_files(void)
 {
     char line[512];
@@ -216,7 +218,8 @@ static qcclResult_t call_some(int rank, qcclComm_t comm, void *context)
     return result;
 }
 
-/* Whatever calls they make next, small ones after a while. */
+/* Peers unmap freed memory in any later call; if the calls are small, only
+ * after a while. */
 static void peers_let_go_of_what_is_freed(void **state)
 {
     static some_t large = {1, 1 << 18, "direct"};
@@ -260,7 +263,8 @@ static qcclResult_t sum_twice(int rank, qcclComm_t comm, void *context)
     return result;
 }
 
-/* Written over what the others read: only where the copy would cost more. */
+/* The sum overwrites the buffers that peers read, so peers read in place only
+ * if a copy would cost more. */
 static void large_sums_in_place_are_lent_too(void **state)
 {
     world_t world = make_world(2);

@@ -1,4 +1,5 @@
-// emulated: threads of a block in lockstep, and what a GPU would leave undefined found and named.
+// Tests kernels/emulated: the threads of a block run in lockstep, and behaviour that a GPU leaves
+// undefined is detected and named.
 #include "qtest.hpp"
 
 #include "kernels/emulated.hpp"
@@ -15,7 +16,7 @@ namespace {
 constexpr unsigned widths[] = {32, 64};
 constexpr Order orders[] = {Order::forward, Order::reverse};
 
-// What the launch says that a GPU leaves undefined; nothing where all is well.
+// Returns the fault that the launch reports; empty if the kernel is well-defined.
 std::string fault_of(const Grid &grid, const std::function<void()> &kernel) {
     const Done forward = launch(grid, Order::forward, kernel),
                backward = launch(grid, Order::reverse, kernel);
@@ -81,7 +82,7 @@ static void a_missing_barrier_is_found() {
         (void)int(numbers[63 - thread()]);
     });
     CHECK(has(fault, "without a barrier"));
-    // Also where only one reads what the others write behind it.
+    // The race is found even if a single thread reads what another one writes afterwards.
     CHECK(has(fault_of({.blocks = 1, .threads = 64, .lanes = 32},
                        [] {
                            const auto number = shared<int>(1);
@@ -108,7 +109,7 @@ static void what_all_add_to_needs_no_barrier_between() {
             }));
             for (unsigned i = 0; i < 64; i++) CHECK_EQ(seen[i], i % 2 == 0 ? 1024U : 1056U);
         }
-    // To add is neither to read nor to write.
+    // Adding counts as neither reading nor writing, so it conflicts with both.
     const Grid grid{.blocks = 1, .threads = 64, .lanes = 32};
     CHECK(has(fault_of(grid,
                        [] {
@@ -137,7 +138,8 @@ static void lanes_that_part_are_found() {
                                ballot(true);
                        }),
               "different places"));
-    // The same exchange, at two places. (All lines of a macro's argument would be one.)
+    // The same exchange occurs in two places. (Inside a macro's argument both would have the same
+    // line number.)
     const auto meets_twice = [] {
         if (thread() % 2 == 0)
             exchange(1, 2);
@@ -170,7 +172,7 @@ static void what_a_block_does_not_have_is_refused() {
     CHECK(!launch({.blocks = 1, .threads = 48, .lanes = 32}, Order::forward, [] {}));
 }
 
-// A fault leaves threads behind that never end; the next launch is not theirs.
+// A fault leaves threads behind that never end. They must not disturb the next launch.
 static void a_launch_after_a_fault_is_whole() {
     for (int i = 0; i < 3; i++) {
         CHECK(!fault_of({.blocks = 2, .threads = 64, .lanes = 32}, [] {

@@ -1,4 +1,5 @@
-// base/log: one whole line for each message, in one write, with who says it in front.
+// Tests base/log: each message becomes one whole line, written at once, with host, process and rank
+// in front.
 #include "qtest.hpp"
 
 #include "base/log.hpp"
@@ -22,7 +23,7 @@ using namespace qccl;
 
 static size_t most_at_once = SIZE_MAX;
 
-// In place of the C library's, for writes that take less than they are given.
+// Replaces the C library's write, so that a test can make writes short.
 extern "C" ssize_t write(int file, const void *bytes, size_t count) {
     return syscall(SYS_write, file, bytes, std::min(count, most_at_once));
 }
@@ -128,7 +129,7 @@ static void without_a_file_the_callback_is_alone() {
     CHECK(seen.ends_with("hello"));
 }
 
-// Eight threads in each of two processes share a file: every line must come out whole.
+// Eight threads in each of two processes share a file; every line must be whole.
 static void lines_never_mix() {
     static constexpr int threads = 8, messages = 200;
     const Folder folder;
@@ -190,13 +191,14 @@ static void block(int signal) {
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-// A child's status that logs where `signal` would end it: 0 if it hears nothing of that.
+// Logs in a child process where a write raises `signal`. Returns the child's status: 0 if the
+// child's signals are as if nothing had happened.
 static int log_in_child(int signal, const Log &log) {
     const pid_t child = fork();
     if (child == 0) {
         log.warn("lost");
         const bool was_left_alone = !is_waiting(signal) && !is_blocked(signal);
-        // A program that holds such a signal off itself keeps its own.
+        // A program that blocks this signal itself keeps its own pending one.
         block(signal);
         log.warn("lost");
         const bool was_taken_back = !is_waiting(signal);

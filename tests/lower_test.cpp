@@ -1,4 +1,4 @@
-// schedule/lower: the waits are those that the slots ask for, no more and no fewer.
+// Tests lib/schedule/lower: steps wait exactly as their slots require, no more and no less.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -19,7 +19,8 @@ std::vector<uint32_t> waits(const Dependencies &dependencies, size_t step) {
 
 using Matrix = std::vector<std::vector<bool>>;
 
-// The slow twin: every pair that touches one place, one of them writing, and all that follows.
+// The slow twin takes every pair of steps that touch the same place, at least one of them writing,
+// and the transitive closure.
 bool touches(const Step &step, Slot slot, bool writes) {
     const auto is_same = [&](Slot other) {
         const bool is_buffer = slot.is(SlotKind::input) || slot.is(SlotKind::output);
@@ -91,7 +92,7 @@ static void input_and_output_are_one_place() {
 static void waits_are_those_of_the_twin() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
-            for (const Form form : forms)
+            for (const ScheduleForm form : forms)
                 for (uint32_t rank = 0; rank < 4; rank++)
                     check_against_twin(
                         make(form, a, collective, {.size = 4, .rank = rank, .root = 1}));
@@ -126,10 +127,10 @@ static void messages_are_numbered_by_peer_and_direction() {
     for (size_t i = 0; i < s.steps.size(); i++) CHECK_EQ(s.steps[i].ordinal, expected[i]);
 }
 
-// Of every value of every wire slot exactly one reader is the last, and none comes after it.
+// Every value of a wire slot has exactly one last reader, and no read comes after it.
 static void last_readers_are_marked() {
     for (const Algorithm &a : algorithms())
-        for (const Form form : {Form::placed, Form::joined}) {
+        for (const ScheduleForm form : {ScheduleForm::placed, ScheduleForm::joined}) {
             Schedule s = make(form, a, Collective::all_reduce, {.size = 5, .rank = 2});
             lower(s);
             std::vector<bool> holds(s.wires);
@@ -150,8 +151,8 @@ static void last_readers_are_marked() {
 }
 
 static void lowering_again_changes_nothing() {
-    Schedule once =
-        make(Form::joined, algorithm_of("ring"), Collective::all_reduce, {.size = 4, .rank = 1});
+    Schedule once = make(ScheduleForm::joined, algorithm_of("ring"), Collective::all_reduce,
+                         {.size = 4, .rank = 1});
     const Dependencies first = lower(once);
     Schedule twice = once;
     CHECK(lower(twice) == first);

@@ -1,5 +1,5 @@
-// transport/mailbox and segment: mailboxes of every size run full and round in order, lie apart
-// from everything else, and cost memory where they are used.
+// Tests transport/mailbox and transport/segment: mailboxes of every size fill up and wrap around in
+// order, overlap nothing else in the segment, and use memory only where they are used.
 #include "qtest.hpp"
 
 #include "transport/mailbox.hpp"
@@ -12,10 +12,10 @@ namespace {
 
 SegmentShape shape_of(uint32_t ranks) { return {ranks, 4, 64, 4096}; }
 
-// The segments of two of many ranks, and the mailbox from the first to the second.
+// The segments of two ranks of a job, for the mailbox from the first to the second.
 struct Pair {
     std::vector<Mapping> memories;
-    Party first{0, Fences::both, {}}, second{1, Fences::both, {}};
+    PeerTable first{0, Fences::both, {}}, second{1, Fences::both, {}};
 
     explicit Pair(uint32_t ranks) {
         const auto bytes = shape_of(ranks).segment_bytes();
@@ -44,7 +44,7 @@ void mailboxes_run_full_and_round() {
                 outbound.post();
             }
             CHECK_EQ(posted - taken, mails_kept(ranks));
-            // Not all of them, so that they run round at another place each time.
+            // A few messages stay, so that the mailbox wraps around at another place in each round.
             for (; posted - taken > 3; taken++) {
                 const Mail *const mail = inbound.peek();
                 CHECK(mail != nullptr);
@@ -66,7 +66,7 @@ void mailboxes_lie_apart() {
         const Segment segment(memory->base(), shape_of(ranks));
         const uint64_t mails = segment.mails();
         const auto address = [](auto &part) { return reinterpret_cast<uintptr_t>(&part); };
-        uintptr_t last = reinterpret_cast<uintptr_t>(segment.line_data(1)) + 64 - 1;
+        uintptr_t last = reinterpret_cast<uintptr_t>(segment.eager_data(1)) + 64 - 1;
         for (uint32_t rank = 0; rank < ranks; rank++) {
             CHECK(address(segment.mail(rank, 0)) > last);
             CHECK_EQ(address(segment.mail(rank, mails)), address(segment.mail(rank, 0)));
@@ -84,7 +84,8 @@ size_t resident_bytes(const Mapping &memory) {
     return resident;
 }
 
-// The pages of the kernel: what a transparent huge page would bring along shall not count.
+// Memory is counted in pages of the kernel. Transparent huge pages are switched off, because they
+// would make more memory resident than is used.
 void mailboxes_of_many_ranks_cost_what_they_hold() {
     for (const uint32_t ranks : {8U, 1024U}) {
         const auto bytes = shape_of(ranks).segment_bytes();
@@ -95,7 +96,7 @@ void mailboxes_of_many_ranks_cost_what_they_hold() {
         const Segment segment(memory->base(), shape_of(ranks));
         segment.format();
         const size_t mailboxes = ranks * segment.mails() * sizeof(Mail);
-        // Few ranks find them warm, before the first message.
+        // With few ranks, mailboxes are resident before the first message.
         if (ranks == 8)
             CHECK(resident_bytes(*memory) >= mailboxes);
         else

@@ -1,6 +1,6 @@
-// A network between threads of one process, in memory: what comes is copied, what is large waits at
-// its sender until it is fetched, and tests cut peers off. Stands in for a real one where nothing
-// but the ranks shall run.
+// A network module between threads of one process, in memory: small messages are copied, large ones
+// wait at their sender until they are pulled, and tests can cut peers off. Tests use it instead of
+// a real network if nothing but the ranks shall run.
 #pragma once
 
 #include "transport/transport.hpp"
@@ -19,7 +19,7 @@
 
 namespace qccl {
 
-struct NetworkTicket {
+struct RendezvousHandle {
     NetworkEnd *sender;
     uint64_t token;
     std::vector<NetworkPart> parts;
@@ -29,24 +29,24 @@ struct NetworkTicket {
 struct NetworkEnd {
     struct Came {
         std::vector<std::byte> head, bytes;
-        std::unique_ptr<NetworkTicket> ticket;
+        std::unique_ptr<RendezvousHandle> handle;
     };
     struct Sent {
         uint64_t token;
     };
-    struct Fetched {
+    struct Pulled {
         uint64_t token;
     };
     struct Lost {
         uint32_t peer;
     };
-    using News = std::variant<Came, Sent, Fetched, Lost>;
+    using News = std::variant<Came, Sent, Pulled, Lost>;
 
     NetworkEvents events{};
     std::vector<NetworkEnd *> peers;
     std::mutex mutex;
     std::deque<News> news;
-    bool is_slow = false; // what is posted has gone only when this end has looked again
+    bool is_slow = false; // what is posted completes only in this end's next progress()
     int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ~NetworkEnd() { close(bell); }
@@ -65,7 +65,7 @@ using namespace qccl;
 
 inline constexpr size_t eager_bytes = least_eager_bytes;
 
-// Ends that still exist; whoever is gone is lost to those who write to it.
+// Ends that still exist. A message to an end that is gone is refused.
 struct Living {
     std::mutex mutex;
     std::map<NetworkEnd *, bool> ends;
@@ -96,13 +96,13 @@ inline size_t address(NetworkEnd *end, void *out, size_t capacity) {
     return sizeof end;
 }
 
-inline void introduce(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes) {
+inline void add_peer(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes) {
     std::memcpy(&end->peers[peer], address, std::min(bytes, sizeof end));
 }
 
 inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *head,
                                   size_t head_bytes, const NetworkPart *parts, size_t part_count,
-                                  bool is_welcome, uint64_t token) {
+                                  bool is_eager, uint64_t token) {
     const std::lock_guard guard(living().mutex);
     if (!living().ends.contains(end->peers[peer])) return NetworkModule::Posted::refused;
     NetworkEnd::Came came;
@@ -110,54 +110,55 @@ inline NetworkModule::Posted post(NetworkEnd *end, uint32_t peer, const void *he
     came.head.assign(first, first + head_bytes);
     size_t bytes = 0;
     for (size_t i = 0; i < part_count; i++) bytes += parts[i].bytes;
-    const bool is_eager = is_welcome || bytes <= eager_bytes;
-    if (!is_eager)
-        came.ticket = std::make_unique<NetworkTicket>(
-            NetworkTicket{end, token, {parts, parts + part_count}, bytes});
-    for (size_t i = 0; i < part_count && is_eager; i++) {
+    const bool is_pushed = is_eager || bytes <= eager_bytes;
+    if (!is_pushed)
+        came.handle = std::make_unique<RendezvousHandle>(
+            RendezvousHandle{end, token, {parts, parts + part_count}, bytes});
+    for (size_t i = 0; i < part_count && is_pushed; i++) {
         const auto *const data = static_cast<const std::byte *>(parts[i].data);
         came.bytes.insert(came.bytes.end(), data, data + parts[i].bytes);
     }
     end->peers[peer]->tell(std::move(came));
-    if (is_eager && end->is_slow) end->tell(NetworkEnd::Sent{token});
-    return is_eager && !end->is_slow ? NetworkModule::Posted::done
-                                     : NetworkModule::Posted::under_way;
+    if (is_pushed && end->is_slow) end->tell(NetworkEnd::Sent{token});
+    return is_pushed && !end->is_slow ? NetworkModule::Posted::done
+                                      : NetworkModule::Posted::under_way;
 }
 
-inline void finish(NetworkTicket *ticket) {
-    const std::unique_ptr<NetworkTicket> owner(ticket);
-    if (living().ends.contains(ticket->sender))
-        ticket->sender->tell(NetworkEnd::Sent{ticket->token});
+inline void finish(RendezvousHandle *handle) {
+    const std::unique_ptr<RendezvousHandle> owner(handle);
+    if (living().ends.contains(handle->sender))
+        handle->sender->tell(NetworkEnd::Sent{handle->token});
 }
 
-inline void fetch(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t, uint64_t token) {
+inline void pull(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t, uint64_t token) {
     const std::lock_guard guard(living().mutex);
     auto *at = static_cast<std::byte *>(to);
-    for (const NetworkPart &part : ticket->parts) {
+    for (const NetworkPart &part : handle->parts) {
         std::memcpy(at, part.data, part.bytes);
         at += part.bytes;
     }
-    finish(ticket);
-    end->tell(NetworkEnd::Fetched{token});
+    finish(handle);
+    end->tell(NetworkEnd::Pulled{token});
 }
 
-inline void discard(NetworkEnd *, NetworkTicket *ticket) {
+inline void discard(NetworkEnd *, RendezvousHandle *handle) {
     const std::lock_guard guard(living().mutex);
-    finish(ticket);
+    finish(handle);
 }
 
 inline void tell(NetworkEnd &end, NetworkEnd::News &news) {
     const NetworkEvents &events = end.events;
     if (auto *const came = std::get_if<NetworkEnd::Came>(&news)) {
-        const size_t bytes = came->ticket ? came->ticket->bytes : came->bytes.size();
-        events.came(events.context, came->head.data(), came->head.size(),
-                    came->ticket ? nullptr : came->bytes.data(), bytes, came->ticket.release());
+        const size_t bytes = came->handle ? came->handle->bytes : came->bytes.size();
+        events.on_message(events.context, came->head.data(), came->head.size(),
+                          came->handle ? nullptr : came->bytes.data(), bytes,
+                          came->handle.release());
     } else if (const auto *const sent = std::get_if<NetworkEnd::Sent>(&news)) {
-        events.sent(events.context, sent->token);
-    } else if (const auto *const fetched = std::get_if<NetworkEnd::Fetched>(&news)) {
-        events.fetched(events.context, fetched->token, true);
+        events.on_sent(events.context, sent->token);
+    } else if (const auto *const fetched = std::get_if<NetworkEnd::Pulled>(&news)) {
+        events.on_pulled(events.context, fetched->token, true);
     } else {
-        events.lost(events.context, std::get<NetworkEnd::Lost>(news).peer, "cut off");
+        events.on_peer_lost(events.context, std::get<NetworkEnd::Lost>(news).peer, "cut off");
     }
 }
 
@@ -183,9 +184,9 @@ inline constexpr NetworkModule module{.abi = NetworkModule::current_abi,
                                       .open = open,
                                       .close = close,
                                       .address = address,
-                                      .introduce = introduce,
+                                      .add_peer = add_peer,
                                       .post = post,
-                                      .fetch = fetch,
+                                      .pull = pull,
                                       .discard = discard,
                                       .progress = progress,
                                       .descriptor = [](NetworkEnd *end) { return end->bell; },
@@ -195,9 +196,9 @@ inline constexpr NetworkModule module{.abi = NetworkModule::current_abi,
 
 namespace qtest {
 
-// Between hosts that are all this one.
-inline qccl::FarOptions far_options(const qccl::NetworkModule &network) {
-    qccl::FarOptions far;
+// Returns options for several hosts that are all this machine.
+inline qccl::RemoteOptions far_options(const qccl::NetworkModule &network) {
+    qccl::RemoteOptions far;
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

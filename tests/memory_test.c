@@ -1,5 +1,5 @@
-/* qcclMemAlloc and qcclMemFree: memory that serves in calls, that is all there, and that is known
- * again. */
+/* Tests qcclMemAlloc and qcclMemFree: the memory serves in calls, all of it is
+ * allocated at once, and qcclMemFree recognizes it. */
 #include "api_kit.h"
 
 #include <string.h>
@@ -37,8 +37,8 @@ static size_t bytes_of_the_machine(void)
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Never by the signal that the first touch of what is not there would raise, or a file too large.
- */
+/* A lack of memory is an error, never a signal: neither that of a first touch
+ * of missing memory nor that of a file that is too large. */
 static void too_little_memory_for_buffers_is_told(void **state)
 {
     struct rlimit before, low;
@@ -65,7 +65,7 @@ static void leave_no_descriptor(struct rlimit *before)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 }
 
-/* Where no descriptor is free, memory can still be told apart. */
+/* qcclMemFree recognizes memory even if no descriptor is free. */
 static void memory_is_freed_without_descriptors(void **state)
 {
     struct rlimit before;

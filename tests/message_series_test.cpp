@@ -1,11 +1,12 @@
-// schedule/message_series: which messages follow each other to, or from, one peer.
+// Tests schedule/message_series: which messages to, or from, one peer form a series.
 #include "qtest.hpp"
 
 #include "schedule/message_series.hpp"
 
 using namespace qccl;
 
-// Computing does not end a series; another peer, or a message the other way, does.
+// Computing steps do not end a series; a message to or from another peer, or in the other
+// direction, does.
 static void a_series_ends_with_its_peer_or_its_direction() {
     Schedule s{.chunks = 8};
     s.send(1, input(0));

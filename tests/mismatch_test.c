@@ -1,5 +1,5 @@
-/* Ranks that disagree about a call. Every rank gets the same sentence, which names the first rank
- * that differs from rank 0 and both values. */
+/* Tests ranks that disagree about a call, through the C API: every rank gets the same error, which
+ * names the first rank that differs from rank 0 and both values. */
 #include "api_kit.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { size = 3, count = 10000 };
 
-/* What rank 2 does differently. */
+/* The properties of rank 2's call, which differs from the others' in one of them. */
 typedef struct {
     const char *name;
     size_t count;
@@ -58,7 +58,7 @@ static void check_failed(world_t *world, outcome_t outcome, const char *const sa
         assert_int_equal(info.call, 1);
         assert_int_equal(qcclCommGetAsyncError(world->comms[rank], &async), qcclSuccess);
         assert_int_equal(async, qcclMismatch);
-        /* The first failure stands. */
+        /* The first failure stays. */
         assert_int_equal(qcclBarrier(world->comms[rank], NULL), qcclMismatch);
         assert_string_equal(qcclGetLastError(world->comms[rank]), outcome.sentence[rank]);
     }
@@ -92,17 +92,18 @@ static void strangers_that_disagree(void **state)
     check_differences(1);
 }
 
-/* One rank with a count that is garbage; everybody's buffers are as large as the others' count. */
+/* One rank passes a garbage count; all buffers are as large as the others' count. */
 enum { honest_count = 64 };
 
 typedef struct {
     size_t count;
     int wrong_rank;
-    int collective; /* 0 to 3, in the order of the switch */
+    int collective; /* 0 to 3, as in the switch */
     const char *algorithm;
 } wild_t;
 
-/* Not on the threads' stacks: a wild count must not make send and recv overlap. */
+/* Static rather than on the threads' stacks, so that a wild count cannot make send and recv
+ * overlap. */
 static float wild_values[size][size * honest_count];
 
 static qcclResult_t wildly(int rank, qcclComm_t comm, void *context)
@@ -117,7 +118,7 @@ static qcclResult_t wildly(int rank, qcclComm_t comm, void *context)
     case 1:
         return qcclReduceScatterConfig(send, recv, n, qcclFloat32, qcclSum, comm, NULL, &config);
     case 2: return qcclAllGatherConfig(send, recv, n, qcclFloat32, comm, NULL, &config);
-    default: /* from the rank that is wrong: a root with little to send need not wait for anybody */
+    default: /* the wrong rank is the root: another root may return without waiting */
         return qcclBroadcastConfig(send, send, n, qcclFloat32, wild->wrong_rank, comm, NULL,
                                    &config);
     }
@@ -171,7 +172,7 @@ static qcclResult_t from_another_root(int rank, qcclComm_t comm, void *context)
     return qcclBroadcast(buffer, buffer, count, qcclFloat32, rank == 2 ? 1 : 0, comm, NULL);
 }
 
-/* A root may have returned before anybody could see the mismatch; then its next call says so. */
+/* A root may return before any rank has seen the mismatch. Its next call then returns the error. */
 static void another_root(void **state)
 {
     world_t world = make_world(size);
@@ -188,9 +189,9 @@ static void another_root(void **state)
     end_world(&world);
 }
 
-/* Ranks 0 and 1 broadcast from rank 0, rank 2 from itself: no rank waits for what another does not
- * send. The next call, whatever it is, says so on every rank; only the root of another broadcast
- * may have returned first, and its end says so then. */
+/* Ranks 0 and 1 broadcast from rank 0, rank 2 from itself, so no rank waits for a message that is
+ * never sent. Any next call returns the mismatch on every rank. Only the root of a second broadcast
+ * may return early; the end of its communicator then returns the error. */
 enum { all_reduce, reduce_scatter, all_gather, broadcast, barrier, split, shrink, finalize };
 enum { next_calls = finalize + 1 };
 
@@ -213,7 +214,7 @@ static qcclResult_t make_next_call(int next, qcclComm_t comm)
     case split: return qcclCommSplit(comm, 0, 0, &made, NULL);
     case shrink: return qcclCommShrink(comm, NULL, 0, &made, NULL, QCCL_SHRINK_DEFAULT);
     case finalize: return qcclCommFinalize(comm);
-    default: return qcclSuccess; /* the end alone */
+    default: return qcclSuccess; /* no call, only the end */
     }
 }
 
@@ -227,7 +228,7 @@ static qcclResult_t from_own_root(int rank, qcclComm_t comm, void *context)
     if (result == qcclSuccess) result = make_next_call(how->next, comm);
     ended = qcclCommDestroy(comm);
     free(values);
-    /* What a rank has been told already, its end does not tell again. */
+    /* The end does not report an error that the rank has got already. */
     if (result == qcclSuccess) return ended;
     return ended == qcclSuccess ? result : qcclInternalError;
 }
@@ -253,8 +254,8 @@ static void own_roots(void **state)
         }
 }
 
-/* The stream's thread comes upon the mismatch. Whether the caller hears of it is the caller's
- * choice; if not, what ends or shrinks the communicator returns it. */
+/* The stream's thread finds the mismatch. The caller gets the error if it synchronizes the stream;
+ * otherwise the call that ends or shrinks the communicator returns it. */
 static qcclResult_t own_roots_on_a_stream(int rank, qcclComm_t comm, void *context)
 {
     const own_root_t *how = context;
@@ -263,7 +264,7 @@ static qcclResult_t own_roots_on_a_stream(int rank, qcclComm_t comm, void *conte
     qcclResult_t told, ended, result = qcclStreamCreate(&stream);
     if (result == qcclSuccess)
         result = qcclBroadcast(&value, &value, 1, qcclFloat32, rank, comm, stream);
-    /* The stream's thread may have met the mismatch already. */
+    /* The barrier is refused if the stream's thread has found the mismatch already. */
     told = result == qcclSuccess ? qcclBarrier(comm, stream) : result;
     if (told == qcclSuccess && how->count) told = qcclStreamSynchronize(stream);
     qcclStreamDestroy(stream);
@@ -287,7 +288,7 @@ static void own_roots_on_streams(void **state)
     }
 }
 
-/* One rank shrinks the communicator, the others make another call. */
+/* One rank shrinks the communicator while the others make another call. */
 typedef struct {
     int next, shrinker;
 } against_t;
@@ -299,7 +300,7 @@ static qcclResult_t against_a_shrink(int rank, qcclComm_t comm, void *context)
     if (result == qcclSuccess)
         result = make_next_call(rank == against->shrinker ? shrink : against->next, comm);
     if (result == qcclSuccess && against->next == broadcast)
-        result = qcclCommFinalize(comm); /* the shrinking rank may be neither root nor parent */
+        result = qcclCommFinalize(comm); /* the broadcast need not involve that rank */
     return result;
 }
 
@@ -319,7 +320,8 @@ static void a_shrink_against_any_other_call(void **state)
         }
 }
 
-/* A call that is refused on one rank has no number: the corrected one meets the others'. */
+/* A call that is refused on one rank consumes no call number, so the corrected call matches the
+ * others'. */
 static qcclResult_t after_a_mistake(int rank, qcclComm_t comm, void *context)
 {
     float value = 1;

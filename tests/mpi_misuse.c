@@ -1,11 +1,12 @@
-/* qcclCommInitMpi where it cannot succeed, for mpi_header_test.py to start under an MPI: what is
- * refused on one rank, what MPI refuses, and what there is no communicator of. No rank may hang,
- * and none may be ended by MPI. */
+/* Tests qcclCommInitMpi where it cannot succeed: a refusal on one rank, an
+ * error of MPI, and MPI communicators that QCCL cannot use. No rank may hang,
+ * and MPI may end none. mpi_header_test.py starts the program under an MPI. */
 #include <qccl/mpi.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The header's calls come here, as to any profiling tool. */
+/* Intercepts the calls of the header, as an MPI profiling tool does, and lets
+ * one of them fail. */
 static int calls_before_failure = -1;
 
 int MPI_Allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv,
@@ -90,7 +91,7 @@ int main(int argc, char **argv)
     check_that_errors_become_results(mine);
     check_that_a_refusal_reaches_all(rank);
     check_that_there_must_be_ranks(rank);
-    /* After all that the same communicator serves. */
+    /* The MPI communicator still works after all these errors. */
     CHECK(qcclCommInitMpi(&comm, MPI_COMM_WORLD, NULL) == qcclSuccess);
     CHECK(qcclCommDestroy(comm) == qcclSuccess);
 

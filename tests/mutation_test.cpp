@@ -1,5 +1,5 @@
-// schedule/verify: of every schedule of a team of five, everything that can be changed in one step
-// is refused, unless it provably means the same.
+// Tests schedule/verify: in every schedule of a team of five, every change of one step is refused,
+// unless the changed schedule provably means the same.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -20,15 +20,14 @@ Result<Verified> verify_all(const Theorem &theorem, const std::vector<Schedule> 
 
 struct Mutant {
     Schedule schedule;
-    bool is_equal = false; // it means the same, and there is a proof of that
-    // It receives before it sends: the same, or nobody answers what has not been sent.
+    bool is_equal = false; // it provably means the same
+    // It receives before it sends: equal, or each rank waits for what has not been sent.
     bool may_wait = false;
-    // It adds to the second of two operands what was the first: no other bits, and verify need not
-    // see it.
+    // It swaps the first two operands of a sum: the bits stay the same, and verify need not see it.
     bool commutes = false;
 };
 
-// Encodes keep their order, so that a mutant is not refused for its numbering alone.
+// Numbers the encodes in their order, so that a mutant is not refused for its numbering alone.
 Schedule renumbered(Schedule s) {
     uint32_t next = 0;
     for (Step &step : s.steps)
@@ -39,8 +38,8 @@ Schedule renumbered(Schedule s) {
     return s;
 }
 
-// Whether exchanging steps i and i + 1 changes nothing: neither waits for the other, and they are
-// not two messages of one queue.
+// Returns whether exchanging steps i and i + 1 changes nothing: neither depends on the other, and
+// they are not two messages of one queue.
 bool are_independent(Schedule s, size_t i) {
     if (i + 1 == s.steps.size()) return false;
     const Dependencies dependencies = lower(s);
@@ -50,7 +49,7 @@ bool are_independent(Schedule s, size_t i) {
     return computes(a.verb) || a.verb != b.verb || a.peer != b.peer;
 }
 
-// Whether steps i and i + 1 are the first two operands of one sum.
+// Returns whether steps i and i + 1 are the first two operands of one sum.
 bool begins_a_sum(const Schedule &s, size_t i) {
     const Step &a = s.steps[i], &b = s.steps[i + 1];
     if (a.verb != Verb::reduce || b.verb != Verb::reduce || a.dst != b.dst) return false;
@@ -95,7 +94,7 @@ void add_redirected(std::vector<Mutant> &mutants, const Schedule &s, size_t i, u
         for (const SlotKind kind :
              {SlotKind::input, SlotKind::output, SlotKind::accumulator, SlotKind::wire})
             add([&](Step &c) { c.*operand = {kind, (step.*operand).index}; });
-        // The whole step to another chunk, operands and all.
+        // Moves the whole step to another chunk, with its operands.
         for (uint32_t chunk = 0; chunk < s.chunks; chunk++)
             add([&](Step &c) {
                 c.chunk = chunk;
@@ -112,7 +111,7 @@ void add_redirected(std::vector<Mutant> &mutants, const Schedule &s, size_t i, u
     }
     for (const Step::Flag flag : {Step::finishes, Step::as_encoded, Step::inner})
         add([&](Step &c) { c.flags ^= flag; });
-    // (Nothing is wrong with not knowing that an encode stays.)
+    // Clearing Step::stays is never wrong, so it is no mutation.
     if (!step.has(Step::stays)) add([](Step &c) { c.flags |= Step::stays; });
     for (Verb verb = Verb::send; verb <= Verb::decode_add;
          verb = static_cast<Verb>(static_cast<int>(verb) + 1))
@@ -157,8 +156,8 @@ bool are_same_bits(const std::vector<std::vector<float>> &a,
     return true;
 }
 
-// All mutants of one rank are refused, but for those that provably mean the same, and these compute
-// the same bits.
+// All mutants of one rank are refused, except those that provably mean the same. These compute the
+// same bits.
 void check_mutants(const Theorem &theorem, const std::vector<Schedule> &schedules, uint32_t rank) {
     const auto expected = outputs_of(schedules);
     for (const Mutant &mutant : mutants_of(schedules[rank], theorem.ranks)) {
@@ -184,19 +183,19 @@ static void every_mutation_is_refused() {
     constexpr uint32_t P = 5;
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
-            for (const Form form : {Form::author, Form::placed}) {
+            for (const ScheduleForm form : {ScheduleForm::author, ScheduleForm::placed}) {
                 const Theorem theorem{collective, a.order({.size = P}), P, 1, a.own()};
                 const auto schedules = make_all(form, a, collective, P, theorem.root);
                 for (uint32_t rank = 0; rank < P; rank++) check_mutants(theorem, schedules, rank);
             }
 }
 
-static void check_hierarchies(const Places &places) {
+static void check_hierarchies(const RankTopology &places) {
     for (const char *spec :
          {"hierarchy", "hierarchy:inner=ring,share=leader", "hierarchy:inner=halving,outer=halving",
           "hierarchy:inner=tree,outer=direct,share=leader", "hierarchy:outer=tree"})
         for (const Collective collective : moving_collectives)
-            for (const Form form : {Form::author, Form::placed}) {
+            for (const ScheduleForm form : {ScheduleForm::author, ScheduleForm::placed}) {
                 const Algorithm a = algorithm_of(spec);
                 const Team team{.size = places.ranks(), .root = 1, .places = &places};
                 const Theorem theorem{collective, a.order(team), team.size, team.root, a.own()};
@@ -210,9 +209,9 @@ static void every_mutation_of_a_hierarchy_is_refused() {
     check_hierarchies(places_on({0, 1, 0, 1, 0}));
 }
 
-// Two nodes in one host, two ranks in a node of the other.
+// One host has two nodes; the other has a node with two ranks and one with a single rank.
 static void every_mutation_of_three_tiers_is_refused() {
-    check_hierarchies(Places({{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {1, 1, 0}}));
+    check_hierarchies(RankTopology({{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {1, 1, 0}}));
 }
 
 int main() {

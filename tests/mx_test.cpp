@@ -1,5 +1,6 @@
-// The MX codecs of the scalar reference: blocks worked by hand, both ends of their scales, what is
-// not finite, and noise that has no bias on a grid that is not even.
+// Tests the MX codecs of the scalar reference: blocks computed by hand, both ends of the range of
+// scales, values that are not finite, and stochastic rounding without a bias although the grid is
+// uneven.
 #include "trip.hpp"
 
 #include "kernels/mx_element.hpp"
@@ -29,10 +30,11 @@ void check_block(const std::string &text, int scale, const std::vector<float> &i
 } // namespace
 
 static void blocks_worked_by_hand() {
-    // Scale 1. Halfway between two numbers the even one: 2.5 to 2, 3.5 to 4, 5 to 4, 0.25 to 0.
+    // With scale 1. A value halfway between two numbers becomes the even one: 2.5 to 2, 3.5 to 4, 5
+    // to 4, 0.25 to 0.
     check_block("mxfp4", 127, {6, 2.5F, 3.5F, 5, 0.25F, 0.75F, -1.2F, -0.1F},
                 {6, 2, 4, 4, 0, 1, -1, -0.0F});
-    // 6.1 does not fit under a scale of 1, and does under OCP's, where it saturates.
+    // 6.1 does not fit under a scale of 1. Under the same scale in OCP's rule it saturates.
     check_block("mxfp4", 128, {6.1F, 2.5F}, {6, 2});
     check_block("mxfp4:scale=ocp", 127, {6.1F, 2.5F, -7.9F}, {6, 2, -6});
     check_block("mxfp4:scale=ocp", 128, {8, 2.5F}, {8, 2});
@@ -45,7 +47,7 @@ static void blocks_worked_by_hand() {
     for (const char *name : names) check_block(name, 0, {0, -0.0F, 0}, {0, 0, 0});
 }
 
-// Every number under every scale is kept, and none is infinite.
+// At both ends of the fp32 range, every number is kept under its scale, and no result is infinite.
 static void scales_end_where_fp32_does() {
     check_block("mxfp4", 252, {largest, -largest, 0x1p127F}, {0x1.8p127F, -0x1.8p127F, 0x1p127F});
     check_block("mxfp6e2m3", 252, {largest}, {0x1.Ep127F});
@@ -79,7 +81,7 @@ static void blocks_that_are_not_finite_are_nan() {
     CHECK_EQ(load_bits<uint64_t>(decoded.data(), 0), double_nan);
 }
 
-// A power of two times the elements' grid is kept by every rounding and scale.
+// A number of the element format times a power of two is kept with every rounding and every scale.
 static void numbers_of_the_grid_are_kept() {
     const auto check = [](const std::string &name, auto format) {
         using F = decltype(format);
@@ -87,7 +89,7 @@ static void numbers_of_the_grid_are_kept() {
             for (const char *keys : {"", ":scale=ocp", ":round=stochastic"}) {
                 std::vector<float> values;
                 for (uint32_t code = 0; code <= F::largest; code++) {
-                    if (code % 30 == 0) // keeps the block's scale
+                    if (code % 30 == 0) // keeps the scale of the block
                         values.push_back(std::ldexp(widen<F>(F::largest), exponent));
                     values.push_back(
                         std::ldexp(widen<F>(code | (code % 2 != 0 ? F::sign : 0)), exponent));
@@ -101,7 +103,7 @@ static void numbers_of_the_grid_are_kept() {
     check("mxfp4", E2m1{});
 }
 
-// Over all draws a value becomes its two neighbours as often as it is near to them.
+// Over many draws, a value becomes each of its two neighbours in proportion to how near it is.
 static void noise_takes_both_neighbours() {
     constexpr size_t count = 32 * 4096;
     for (const auto &[name, value, below, above] :

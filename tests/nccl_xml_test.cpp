@@ -1,5 +1,5 @@
-// topology/nccl_xml and topology/data_sheets: the shape and rates of what NCCL and RCCL write,
-// their quirks, and files that are refused.
+// Tests topology/nccl_xml and topology/data_sheets: the graph and rates of files that NCCL and RCCL
+// write, their quirks, and the refusal of damaged files.
 #include "qtest.hpp"
 
 #include "topology/data_sheets.hpp"
@@ -38,7 +38,7 @@ std::string nvlink(const std::string &target, int count, const char *tclass = "0
 
 std::string net(const std::string &attributes) { return "<nic><net " + attributes + "/></nic>"; }
 
-// The link between two vertices that has the class.
+// Returns the link of this class between two vertices.
 const Link &between(const Graph &graph, uint32_t a, uint32_t b, LinkClass link_class) {
     for (const Link &link : graph.links())
         if (link.link_class == link_class && (link.from == a || link.to == a) && link.other(a) == b)
@@ -47,7 +47,7 @@ const Link &between(const Graph &graph, uint32_t a, uint32_t b, LinkClass link_c
                          describe(graph, a) + " and " + describe(graph, b)};
 }
 
-bool is_near(double a, double b) { return std::abs(a - b) < 1e-9; }
+bool is_local(double a, double b) { return std::abs(a - b) < 1e-9; }
 
 void a_box_with_nvswitches() {
     const std::string switches =
@@ -70,13 +70,14 @@ void a_box_with_nvswitches() {
           pci.size() == 1 && nvs.size() == 1);
     CHECK(graph.vertex(numa[0]).number == 1);
     CHECK(graph.vertex(numa[0]).cpus.print() == "f0,00000001");
-    CHECK(is_near(between(graph, machine[0], numa[0], LinkClass::cpu_interconnect).bytes_per_ns,
-                  128));
+    CHECK(is_local(between(graph, machine[0], numa[0], LinkClass::cpu_interconnect).bytes_per_ns,
+                   128));
     CHECK(graph.vertex(gpus[0]).number == 4 && graph.vertex(gpus[0]).arch == "sm90");
     CHECK(graph.vertex(gpus[0]).bus_id == "0000:1b:00.0");
     const Link &slot = between(graph, pci[0], gpus[0], LinkClass::pcie);
-    CHECK(is_near(slot.bytes_per_ns, 32.0 * 128 / 130 * 16 / 8) && slot.width == 16);
-    CHECK(is_near(between(graph, pci[0], nics[0], LinkClass::pcie).bytes_per_ns, 16.0 * 128 / 130));
+    CHECK(is_local(slot.bytes_per_ns, 32.0 * 128 / 130 * 16 / 8) && slot.width == 16);
+    CHECK(
+        is_local(between(graph, pci[0], nics[0], LinkClass::pcie).bytes_per_ns, 16.0 * 128 / 130));
     for (const uint32_t each : gpus) {
         const Link &link = between(graph, each, nvs[0], LinkClass::nvswitch);
         CHECK(link.bytes_per_ns == 450 && link.width == 18);
@@ -103,13 +104,13 @@ void gpus_have_links_to_one_another() {
             gpu("0:1", 1, "<xgmi target=\"0:2\" count=\"2\" tclass=\"0x038000\"/>", attributes)));
         const auto ends = amd.of_kind(VertexKind::gpu);
         CHECK(amd.vertex(ends[0]).arch == arch);
-        CHECK(is_near(between(amd, ends[0], ends[1], LinkClass::xgmi).bytes_per_ns, 2 * rate));
+        CHECK(is_local(between(amd, ends[0], ends[1], LinkClass::xgmi).bytes_per_ns, 2 * rate));
     }
     const Graph grace = read(in_cpu(gpu("0:1", 0, "<c2c bw=\"44712\" count=\"5\"/>")));
-    CHECK(is_near(between(grace, grace.of_kind(VertexKind::gpu)[0],
-                          grace.of_kind(VertexKind::numa)[0], LinkClass::nvlink)
-                      .bytes_per_ns,
-                  223.56));
+    CHECK(is_local(between(grace, grace.of_kind(VertexKind::gpu)[0],
+                           grace.of_kind(VertexKind::numa)[0], LinkClass::nvlink)
+                       .bytes_per_ns,
+                   223.56));
 }
 
 void ports_are_of_the_network() {
@@ -121,7 +122,7 @@ void ports_are_of_the_network() {
                     net("name=\"eth0\" dev=\"2\" speed=\"1000\" port=\"0\"")));
     const auto nics = graph.of_kind(VertexKind::nic), pci = graph.of_kind(VertexKind::pci);
     CHECK(nics.size() == 3 && pci.size() == 1);
-    // Two ports share the card's slot.
+    // The two ports share the slot of their card.
     CHECK(graph.vertex(nics[0]).parent == pci[0] && graph.vertex(nics[1]).parent == pci[0]);
     CHECK(graph.vertex(pci[0]).bus_id == "0:1" && graph.vertex(nics[0]).bus_id.empty());
     CHECK(between(graph, nics[0], 0, LinkClass::rdma).bytes_per_ns == 12.5);
@@ -156,8 +157,8 @@ void several_machines() {
     }
 }
 
-// The files that clouds give to NCCL in virtual machines have neither GPUs nor ports, which NCCL
-// finds by itself.
+// The files that cloud providers give to NCCL in virtual machines have no elements for GPUs and
+// ports, because NCCL finds these itself.
 void devices_without_elements() {
     const Graph graph = read(
         in_cpu("<pci busid=\"ffff:ff:01.0\" class=\"0x060400\" link_speed=\"16 GT/s\" "
@@ -219,7 +220,7 @@ void hostile_files_are_refused() {
     refuses(deep + "</cpu></system>", ": elements nest deeper than 64 levels");
     refuses(std::string(most_nccl_xml_bytes + 1, ' '),
             " has 16777217 bytes; a topology of NCCL or RCCL has at most 16777216");
-    // Entities of the document's own stay what they are: text.
+    // Entities that the document defines are not expanded.
     const Graph graph = read("<!DOCTYPE a [<!ENTITY b \"cccc\"><!ENTITY d \"&b;&b;\">]>" +
                              in_cpu(net("name=\"&d;\" port=\"0\"")));
     CHECK(graph.vertex(graph.of_kind(VertexKind::nic)[0]).name == "&d;");
@@ -232,13 +233,13 @@ void unknown_elements_are_passed_over() {
 }
 
 void data_sheets_have_rates() {
-    CHECK(is_near(pcie_rate(2.5, 4), 1) && is_near(pcie_rate(5, 16), 8));
-    CHECK(is_near(pcie_rate(64, 16), 118));
+    CHECK(is_local(pcie_rate(2.5, 4), 1) && is_local(pcie_rate(5, 16), 8));
+    CHECK(is_local(pcie_rate(64, 16), 118));
     CHECK(nvlink_rate("sm70") == 25 && nvlink_rate("sm60") == 20 && nvlink_rate("sm100") == 50);
     for (const char *arch : {"", "sm", "sm52", "smx", "gfx90a", "sm90x"})
         CHECK(nvlink_rate(arch) == 0);
     CHECK(cpu_interconnect_rate("AuthenticAMD", 0x17, 0x31) == 128);
-    CHECK(is_near(cpu_interconnect_rate("GenuineIntel", 6, 85), 62.4));
+    CHECK(is_local(cpu_interconnect_rate("GenuineIntel", 6, 85), 62.4));
     CHECK(cpu_interconnect_rate("GenuineIntel", 6, 1) == 0);
 }
 

@@ -1,4 +1,5 @@
-// topology/network_source: what sysfs says of a machine's ports, on trees as Linux has them.
+// Tests topology/network_source: the ports that a machine's sysfs describes, on trees such as Linux
+// has, also damaged ones.
 #include "qtest.hpp"
 #include "sysfs_tree.hpp"
 
@@ -43,7 +44,7 @@ public:
     }
 };
 
-bool is_near(double a, double b) { return std::abs(a - b) < 1e-9; }
+bool is_local(double a, double b) { return std::abs(a - b) < 1e-9; }
 
 void adapters_have_the_rate_that_they_say() {
     const Sysfs sysfs;
@@ -51,17 +52,17 @@ void adapters_have_the_rate_that_they_say() {
     sysfs.add_pci_interface("eth1", "0000:04:00.0", "-1");
     sysfs.add_pci_interface("eth2", "0000:05:00.0", "", "down");
     sysfs.add_interface("ens4", "50000");
-    sysfs.link("class/net/ens4/device", "devices/vmbus/4711"); // no PCI in between
-    CHECK(is_near(sysfs.port("eth0").bytes_per_ns, 3.125));
+    sysfs.link("class/net/ens4/device", "devices/vmbus/4711"); // no PCI device in between
+    CHECK(is_local(sysfs.port("eth0").bytes_per_ns, 3.125));
     CHECK(sysfs.port("eth0").bus_id == "0000:03:00.0" && sysfs.port("eth0").is_up);
     CHECK(sysfs.port("eth1").bytes_per_ns == 0);
     CHECK(sysfs.port("eth2").bytes_per_ns == 0 && !sysfs.port("eth2").is_up);
-    CHECK(is_near(sysfs.port("ens4").bytes_per_ns, 6.25) && sysfs.port("ens4").bus_id.empty());
-    CHECK(is_near(interface_rate("eth0", sysfs.root()), 3.125));
+    CHECK(is_local(sysfs.port("ens4").bytes_per_ns, 6.25) && sysfs.port("ens4").bus_id.empty());
+    CHECK(is_local(interface_rate("eth0", sysfs.root()), 3.125));
     CHECK(interface_rate("eth9", sysfs.root()) == 0);
 }
 
-// A driver may stand between the interface and the PCI device.
+// A driver's device may lie between the interface and the PCI device.
 void virtio_is_a_pci_device() {
     const Sysfs sysfs;
     sysfs.add_interface("eth0", "-1");
@@ -89,10 +90,10 @@ void what_virtual_interfaces_say_is_made_up() {
     sysfs.add_interface("lo", "", "unknown", "772");
     for (const char *name : {"veth0", "tap0", "br1", "docker0", "lo"})
         CHECK(interface_rate(name, sysfs.root()) == 0);
-    CHECK(is_near(sysfs.port("eth0.7").bytes_per_ns, 3.125));
+    CHECK(is_local(sysfs.port("eth0.7").bytes_per_ns, 3.125));
     CHECK(sysfs.port("eth0.7").bus_id == "0000:03:00.0");
-    CHECK(is_near(sysfs.port("br0").bytes_per_ns, 3.125) && !sysfs.port("br0").is_internal);
-    CHECK(is_near(sysfs.port("bond0").bytes_per_ns, 6.25) && sysfs.port("bond0").bus_id.empty());
+    CHECK(is_local(sysfs.port("br0").bytes_per_ns, 3.125) && !sysfs.port("br0").is_internal);
+    CHECK(is_local(sysfs.port("bond0").bytes_per_ns, 6.25) && sysfs.port("bond0").bus_id.empty());
     CHECK(!sysfs.port("br1").is_internal && sysfs.port("docker0").is_internal);
     CHECK(sysfs.port("lo").is_loopback && !sysfs.port("veth0").is_loopback);
 }
@@ -104,7 +105,7 @@ void rdma_ports_say_their_rate_in_words() {
     const auto ports = list_ports(sysfs.root());
     CHECK(ports.size() == 2);
     CHECK(ports[0].is_rdma() && ports[0].is_up && ports[0].bus_id == "0000:1b:00.0");
-    CHECK(is_near(ports[0].bytes_per_ns, 25));
+    CHECK(is_local(ports[0].bytes_per_ns, 25));
     CHECK(ports[1].number == 2 && !ports[1].is_up);
 }
 
@@ -134,7 +135,7 @@ Graph machine_with_nics() {
     return graph_of(root);
 }
 
-// "nic 0 (0000:03:00.0) tcp 3.125": each link to the network.
+// Returns each link to the network, such as "nic 0 (0000:03:00.0) tcp 3.125;".
 std::string links_to_network(const Graph &graph) {
     std::string text;
     for (const Link &link : graph.links()) {

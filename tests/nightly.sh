@@ -52,7 +52,7 @@ full() {
 
 kills() {
     set_up full $full_options && build-night-full/tests/survivors --runs "$kills" &&
-        build-night-full/tests/remnants --runs "$kills" && build-night-full/tests/remnants --runs "$((kills / 4))" --hosts 2
+        build-night-full/tests/shrink_kill --runs "$kills" && build-night-full/tests/shrink_kill --runs "$((kills / 4))" --hosts 2
 }
 
 faults() {

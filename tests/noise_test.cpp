@@ -1,4 +1,4 @@
-// codec/noise: keys are mixed as WIRE.md has it, and no two encodes share one.
+// Tests lib/codec/noise: keys are mixed as WIRE.md specifies, and no two encodes share a key.
 #include "qtest.hpp"
 
 #include "codec/noise.hpp"
@@ -8,7 +8,7 @@
 using namespace qccl;
 
 static void keys_are_mixed_as_written() {
-    // SplitMix64's first outputs from state 0, as published with it.
+    // SplitMix64's published first outputs from state 0.
     CHECK_EQ(splitmix64(0), 0xE220A8397B1DCDAFULL);
     CHECK_EQ(splitmix64(0x9E3779B97F4A7C15ULL), 0x6E789E6AA1B965F4ULL);
     CHECK_EQ(noise_key(5, 0, 0), splitmix64(splitmix64(5)));

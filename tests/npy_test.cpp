@@ -1,4 +1,5 @@
-// .npy files as NumPy writes them, and everything that must be refused by name.
+// Tests perf/npy: files as NumPy writes them are read, everything else is refused by name, and no
+// damage is fatal.
 #include "qtest.hpp"
 
 #include "perf/npy.hpp"
@@ -13,7 +14,8 @@
 using namespace qccl;
 using namespace qccl::perf;
 
-// A header of version 1 around `dictionary`, padded as NumPy pads it.
+// Returns a file with a header of version 1 around `dictionary`, padded as NumPy pads it, and
+// `data_bytes` bytes of data.
 static std::string file_with(const std::string &dictionary, size_t data_bytes) {
     std::string text = dictionary;
     while ((10 + text.size() + 1) % 64 != 0) text += ' ';
@@ -120,7 +122,8 @@ static void a_wrong_length_is_refused() {
                   "has 8 bytes");
 }
 
-// Whatever is cut off or changed: an answer, and never a read behind the end.
+// A file that is cut off or changed gives a result or an error, and the parser never reads past the
+// end.
 static void no_damage_is_fatal() {
     const std::string whole = file_with(dictionary("<f4", "False", "(3, 4)"), 48);
     for (size_t length = 0; length < whole.size(); length++) {

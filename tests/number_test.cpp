@@ -1,5 +1,5 @@
-// kernels/number: every narrow number, every way to round into one, and the traps of rounding
-// twice.
+// Tests kernels/number: every value of every narrow format, every rounding into the format, and
+// cases in which rounding twice would be wrong.
 #include "qtest.hpp"
 
 #include "kernels/number.hpp"
@@ -16,7 +16,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class F> constexpr uint32_t patterns = F::sign * 2;
 
-// The finite numbers from 0 up, as the format's definition says: fraction * 2^exponent.
+// Returns the finite number of a pattern, from 0 up, by the format's definition: fraction *
+// 2^exponent.
 template <class F> double magnitude_of(uint32_t pattern) {
     const int bias = (1 << (F::exponent_bits - 1)) - 1;
     const int field = static_cast<int>(pattern >> F::fraction_bits);
@@ -44,9 +45,9 @@ template <class F> void check_every_number() {
     }
 }
 
-// Between neighbours: below the middle down, above it up, the middle to the even one. The middle
-// and what lies a double's last bit beside it are not fp32 numbers for subnormal or fine
-// neighbours: the rounding is from double, once.
+// Between neighbours: a value below the middle rounds down, one above it up, and the middle to
+// even. The middle and the doubles next to it are no fp32 numbers if the neighbours are subnormal
+// or close, so the rounding must go from double in one step.
 template <class F> void check_every_tie() {
     for (uint32_t low = 0; low < F::largest; low++) {
         const double a = magnitude_of<F>(low), b = magnitude_of<F>(low + 1), middle = (a + b) / 2;
@@ -74,8 +75,8 @@ template <class F> void check_overflow() {
     CHECK_EQ(narrow<F>(std::bit_cast<double>(uint64_t{0x7FF0000000000001})), F::nan);
 }
 
-// A double just above a tie that fp32 rounds to the tie: two roundings would go to even, one goes
-// up.
+// A double just above a tie, which fp32 rounds to the tie: rounding twice would give the even
+// neighbour, rounding once gives the upper one.
 template <class F> void check_no_double_rounding() {
     for (uint32_t low = F::largest / 2; low < F::largest / 2 + 16; low += 1) {
         const double middle = (magnitude_of<F>(low) + magnitude_of<F>(low + 1)) / 2;
@@ -86,7 +87,8 @@ template <class F> void check_no_double_rounding() {
     }
 }
 
-// From float as from double: over all floats (every 4099th by default), and beside all ties.
+// Rounding from float equals rounding from double: for every 4099th float (all with QTEST_FULL),
+// and next to every tie.
 template <class F> void check_float_twin() {
     const auto agree = [](uint32_t pattern) {
         const float value = std::bit_cast<float>(pattern);
@@ -143,7 +145,7 @@ static void pinned_values() {
 }
 
 #if defined(__FLT16_MAX__) && !defined(__clang__)
-// The compiler's own fp16, where it has one, over floats of all magnitudes.
+// Compares with the compiler's own fp16, if it has one, over floats of all magnitudes.
 static void half_agrees_with_the_compiler() {
     for (uint64_t pattern = 0; pattern < 0x7F800000; pattern += 9973) {
         const float value = std::bit_cast<float>(static_cast<uint32_t>(pattern));

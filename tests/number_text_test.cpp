@@ -1,5 +1,5 @@
-// perf/number_text: a number never leaves its columns, and keeps the decimals that nccl-tests
-// keeps.
+// Tests perf/number_text: a number stays within its columns, with as many decimals as nccl-tests
+// keeps, and sizes and times get units.
 #include "qtest.hpp"
 
 #include "perf/number_text.hpp"
@@ -19,7 +19,7 @@ static void decimals_go_as_numbers_grow() {
     CHECK_EQ(fitted(1234567, 6), " 1e+06");
 }
 
-// Rounding may bring a digit more.
+// Rounding may add a digit.
 static void rounding_stays_in_the_columns() {
     for (const double value : {9.996, 99.996, 999.996, 9999.996, 99999.96, 999999.6, 9999999.6})
         for (const int width : {6, 7}) CHECK_EQ(fitted(value, width).size(), size_t(width));

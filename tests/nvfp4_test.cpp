@@ -1,5 +1,5 @@
-// nvfp4 of the scalar reference: buckets worked by hand, both ends of their bases, and blocks that
-// are not finite, which are alone in it.
+// Tests nvfp4 of the scalar reference: buckets computed by hand, both ends of the range of bases,
+// and blocks that are not finite, which do not affect other blocks.
 #include "trip.hpp"
 
 using namespace qccl;
@@ -15,7 +15,7 @@ float base_at(const Codec &codec, const Trip &trip, uint64_t i) {
     return load_bits<float>(trip.chunk.data() + header_bytes + layout.bases, i);
 }
 
-// A block of `head` and zeros behind it.
+// Appends a block of 16 values: `head`, and zeros after it.
 void add_block(std::vector<float> &values, const std::vector<float> &head) {
     const size_t end = values.size() + 16;
     values.insert(values.end(), head.begin(), head.end());
@@ -30,7 +30,7 @@ static void buckets_worked_by_hand() {
     add_block(values, {6, -3, 1.5F, 0.5F, 0.1F});
     add_block(values, {6.3F, 1});
     add_block(values, {});
-    add_block(values, {0.009F}); // less than half of 6 times the least scale
+    add_block(values, {0.009F}); // less than half of 6 times the smallest scale
     for (const char *text : {"nvfp4", "nvfp4:scale=ceil", "nvfp4:bucket=all"}) {
         const Codec codec = parsed(text);
         const Trip trip = travel(codec, values);
@@ -56,7 +56,7 @@ static void buckets_worked_by_hand() {
     for (const float y : zeros.values) CHECK_EQ(std::bit_cast<uint32_t>(y), 0U);
 }
 
-// A bucket has a base of its own, and the last may be short.
+// Each bucket has its own base, and the last bucket may be short.
 static void buckets_are_apart() {
     const Codec codec = parsed("nvfp4:bucket=32");
     std::vector<float> values(70, 6);

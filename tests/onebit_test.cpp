@@ -1,5 +1,5 @@
-// onebit of the scalar reference: buckets worked by hand, the order of its sums, sums that
-// overflow, and what is not finite.
+// Tests codec onebit in the scalar reference: buckets worked out by hand, the order of its sums,
+// sums that overflow, and values that are not finite.
 #include "trip.hpp"
 
 using namespace qccl;
@@ -20,7 +20,7 @@ void check_means(const std::vector<float> &values, float mean, float negative_me
         CHECK_EQ(trip.values[i], values[i] < 0 ? negative_mean : mean);
 }
 
-// What WIRE.md says of lanes, with all of them as they go.
+// Returns the sum by lanes as WIRE.md describes it; all lanes end with the same sum.
 float sum_by_lanes(const std::vector<float> &values) {
     float sums[32] = {};
     for (size_t i = 0; i < values.size(); i++) sums[i % 32] += values[i];
@@ -37,7 +37,7 @@ float sum_by_lanes(const std::vector<float> &values) {
 
 static void buckets_worked_by_hand() {
     check_means({1, 2, 6, -1, -3}, 3, -2);
-    check_means({0, -0.0F, 3}, 1, 0); // zeros of either sign are none of the negative values
+    check_means({0, -0.0F, 3}, 1, 0); // zeros of either sign do not count as negative
     check_means({-0.0F}, 0, 0);
     check_means({-5}, 0, -5);
     check_means({0x1p-149F, 0x1p-149F, -0x1p-149F}, 0x1p-149F, -0x1p-149F);
@@ -51,7 +51,7 @@ static void sums_go_as_the_page_says() {
     const float sum = sum_by_lanes(values);
     float in_turn = 0;
     for (const float x : values) in_turn += x;
-    CHECK(sum != in_turn); // or nothing would be shown
+    CHECK(sum != in_turn); // otherwise this test would show nothing
     check_means(values, sum / 512, 0);
     values.resize(77);
     check_means(values, sum_by_lanes(values) / 77, 0);
@@ -61,7 +61,7 @@ static void sums_that_overflow_are_lowered() {
     check_means({largest, largest, -largest, -largest}, largest, -largest);
     check_means(std::vector<float>(512, largest), largest, 0);
     check_means({0x1p127F, 0x1p127F, 0x1p126F, -1, -3}, 0x1.AAAAAAp126F, -2);
-    // Only the sum that needs it: the other would lose its value.
+    // Only the sum that overflows is scaled down: the other sum would lose its value.
     check_means({largest, largest, -0x1p-140F}, largest, -0x1p-140F);
 }
 
@@ -73,7 +73,7 @@ static void buckets_that_are_not_finite_are_nan() {
         for (size_t i = 0; i < values.size(); i++)
             CHECK_EQ(std::bit_cast<uint32_t>(trip.values[i]),
                      i < 32 ? float_nan : std::bit_cast<uint32_t>(-1.0F));
-        CHECK_EQ(trip.chunk[header_bytes], std::byte{0}); // codes
+        CHECK_EQ(trip.chunk[header_bytes], std::byte{0}); // the codes are zero
     }
 }
 

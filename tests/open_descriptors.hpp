@@ -1,11 +1,11 @@
-// The descriptors that this process holds, for tests that look whether any are left open.
+// Lists the descriptors that this process holds, for tests that check that none is left open.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
-// With that of the folder which is read here, every time.
+// Every list includes the descriptor with which the folder is read here.
 inline std::vector<int> open_descriptors() {
     std::vector<int> numbers;
     for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))

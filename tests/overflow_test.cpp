@@ -1,11 +1,11 @@
-// Overflow: memory of a rank for a call that needs more than its outbox. Others find there what the
-// rank has written, also by way of third ranks, and after the call it is the system's again, or
-// kept for later calls.
+// Tests transport/overflow, the memory that a rank gets for a call that needs more than its outbox.
+// Other ranks find in it what the rank has written, also through third ranks. After the call the
+// memory goes back to the system, or is kept for later calls.
 #include "transport_ways.hpp"
 
 #include "base/round_up.hpp"
 #include "transport/overflow.hpp"
-#include "transport/roster.hpp"
+#include "transport/peer_info.hpp"
 
 #include <cstdio>
 #include <memory>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t ranks = 3;
 
-// Of this process, in bytes; of memory that it shares.
+// Returns the bytes of shared memory that are resident in this process.
 size_t shared_bytes() {
     const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen("/proc/self/status", "re"),
                                                       std::fclose);
@@ -35,13 +35,13 @@ std::byte value_of(uint64_t call, uint32_t rank, size_t i) {
     return static_cast<std::byte>(call * 31 + rank * 7 + i / 4096);
 }
 
-void check_bytes(const Wire &wire, uint64_t call, uint32_t rank, size_t bytes) {
-    CHECK_EQ(wire.bytes, bytes);
-    CHECK_EQ(wire.origin, rank);
-    for (size_t i = 0; i < bytes; i += 61) CHECK(wire.data[i] == value_of(call, rank, i));
+void check_bytes(const MessageView &view, uint64_t call, uint32_t rank, size_t bytes) {
+    CHECK_EQ(view.bytes, bytes);
+    CHECK_EQ(view.origin, rank);
+    for (size_t i = 0; i < bytes; i += 61) CHECK(view.data[i] == value_of(call, rank, i));
 }
 
-// Every rank's bytes go round the ranks by reference.
+// The bytes of every rank go round all ranks by reference.
 void go_round(Transport &transport, uint64_t call, size_t bytes) {
     CHECK_OK(begin(transport, call_number(call), 30s));
     const uint32_t own = transport.rank(), next = (own + 1) % ranks, previous = (own + 2) % ranks;
@@ -77,25 +77,25 @@ template <Kind kind> void all_find_what_lies_there() {
         rank.meeting.barrier();
         if (!are_processes(kind)) return;
         const size_t kept = shared_bytes() - before;
-        CHECK(kept < size_t{2} << 20); // what the calls' other messages have touched
+        CHECK(kept < size_t{2} << 20); // pages that other messages of the calls have touched
     });
 }
 
-// Between calls over overflow the outbox is what it was.
+// Calls with overflow memory leave the outbox as it was for the calls between them.
 template <Kind kind> void calls_of_both_kinds_alternate() {
     run_ranks(kind, ranks, [](const Rank &rank) {
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 20; call += 2) {
             go_round(*transport, call, 10000 * call);
             CHECK_OK(begin(*transport, call_number(call + 1), 30s));
-            CHECK_OK(by_mail(*transport));
+            CHECK_OK(by_mailbox(*transport));
             CHECK_OK(transport->end());
         }
     });
 }
 
-// Where it is kept it is as large as the largest call needs, and other ranks hear of it when it has
-// grown alone, with every byte that they are to reach.
+// Memory that is kept is as large as the largest call needs. Other ranks learn of it only when it
+// has grown, and then with every byte that they may read.
 template <Kind kind> void what_is_kept_serves_later_calls() {
     run_ranks(kind, ranks, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -120,12 +120,13 @@ template <Kind kind> void what_is_kept_serves_later_calls() {
                 CHECK_EQ(opened[i].bytes.size(), round_up(most, page));
         }
         rank.meeting.barrier();
-        // The memory of all ranks, as this one reaches it, through whichever of its mappings.
+        // This process maps the memory of all ranks, some of it more than once.
         if (are_processes(kind)) CHECK(shared_bytes() - before < ranks * 2 * most);
     });
 }
 
-// What the system does not give is an error that says so, and ends nothing else.
+// If the system does not give the memory, the call returns an error that says so, and everything
+// else goes on.
 template <Kind kind> void what_cannot_be_had_is_an_error() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -139,24 +140,25 @@ template <Kind kind> void what_cannot_be_had_is_an_error() {
         CHECK(!refused && refused.error().code == Code::system_error);
         CHECK(std::strstr(refused.error().text, "ulimit -f") != nullptr);
         CHECK(!transport->overflow(size_t{1} << 46));
-        rank.meeting.barrier(); // what one rank asks for counts against the others
+        rank.meeting.barrier(); // the claim of one rank counts against the others
         CHECK_OK(transport->overflow(size_t{16} << 20));
-        CHECK_OK(by_mail(*transport));
+        CHECK_OK(by_mailbox(*transport));
         CHECK_OK(transport->end());
     });
 }
 
-// All ranks of the host ask at once: each alone would find room, and all of them together do not.
-// The losers' error is that of the call on every rank, and what they had got is free again.
+// All ranks of the host ask at once: there is enough memory for each alone, but not for all
+// together. The error of the ranks that get none is the error of the call on every rank, and what
+// they had allocated is free again.
 void ranks_of_a_host_share_what_is_free() {
     constexpr uint32_t size = 4;
     constexpr size_t mib = size_t{1} << 20, needed = 96 * mib;
     TransportOptions options = small_options();
     const Shared<Meeting> meeting(size);
-    size_t free_bytes = size_t{1} << 40; // of each process
+    size_t free_bytes = size_t{1} << 40; // a copy for each process
     bool waits = false;
     options.free_memory = [&] {
-        if (std::exchange(waits, false)) meeting->barrier(); // by now all have said what they need
+        if (std::exchange(waits, false)) meeting->barrier(); // all ranks have made their claims
         return free_bytes;
     };
     const auto body = [&](const Rank &rank) {
@@ -165,7 +167,7 @@ void ranks_of_a_host_share_what_is_free() {
         waits = true;
         CHECK_OK(begin(*transport, call_number(1), 30s));
         CHECK_OK(transport->overflow(needed));
-        CHECK_OK(by_mail(*transport));
+        CHECK_OK(by_mailbox(*transport));
         CHECK_OK(transport->end());
         const size_t before = shared_bytes();
         free_bytes = 2 * needed;
@@ -173,7 +175,7 @@ void ranks_of_a_host_share_what_is_free() {
         CHECK_OK(begin(*transport, call_number(2), 30s));
         const auto memory = transport->overflow(needed);
         if (!memory) transport->fail(memory.error());
-        const Done done = memory ? by_mail(*transport) : Done(memory.error());
+        const Done done = memory ? by_mailbox(*transport) : Done(memory.error());
         CHECK(!done);
         CHECK_EQ(static_cast<int>(done.error().code), static_cast<int>(Code::system_error));
         const std::string said = done.error().text;
@@ -189,10 +191,10 @@ void ranks_of_a_host_share_what_is_free() {
     run_ranks(*meeting, Kind::shm, body, options);
 }
 
-// Other programs take memory while a rank gets its own.
+// Other programs take memory while a rank allocates its own.
 void memory_that_goes_meanwhile_is_missed() {
     TransportOptions options = small_options();
-    size_t free_bytes = size_t{1} << 40; // of the rank's process
+    size_t free_bytes = size_t{1} << 40; // the copy in the rank's process
     options.free_memory = [&] { return std::exchange(free_bytes, size_t{100} << 20); };
     const auto body = [&](const Rank &rank) {
         const auto transport = create(rank);
@@ -207,8 +209,8 @@ void memory_that_goes_meanwhile_is_missed() {
     run_ranks(Kind::shm, 1, body, options);
 }
 
-// Where memory is kept, a call has room for what it needs beyond that, or fails and leaves what is
-// kept as it is.
+// If memory is kept, a call needs free memory only for the growth. A call that fails leaves the
+// kept memory as it is.
 template <Kind kind> void growth_alone_is_compared_with_what_is_free() {
     TransportOptions options = small_options();
     size_t free_bytes = size_t{1} << 40;
@@ -235,8 +237,8 @@ template <Kind kind> void growth_alone_is_compared_with_what_is_free() {
     run_ranks(kind, 1, body, options);
 }
 
-// A peer that says it has made more than its file holds is not believed: no SIGBUS. Where memory is
-// kept, the view of what the peer has made before stays.
+// A peer that claims more memory than its file holds gets an error and causes no SIGBUS. If memory
+// is kept, the view of the earlier memory of the peer stays.
 void memory_that_is_not_there_is_damaged_data() {
     for (const bool is_kept : {false, true}) {
         const SegmentShape shape = shape_of(small_options());
@@ -259,7 +261,7 @@ void memory_that_is_not_there_is_damaged_data() {
         view->close();
         const std::span<std::byte> before = view->memory();
         CHECK_EQ(before.empty(), !is_kept);
-        std::atomic<uint64_t> &said = segment.presence().overflow_bytes;
+        std::atomic<uint64_t> &said = segment.status().overflow_bytes;
         const uint64_t right = said;
         for (const uint64_t wrong : {right + 4096, uint64_t{1} << 40}) {
             said = wrong;

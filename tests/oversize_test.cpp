@@ -1,5 +1,5 @@
-// engine: calls that need more memory than the outbox and the inbox hold end with the same bytes as
-// others, whatever the codec, the algorithm, the collective, and where the ranks are.
+// Tests the engine with calls that need more memory than the outbox and the inbox: they give the
+// same bytes as other calls, for every codec, algorithm, collective and placement of the ranks.
 #include "engine_ranks.hpp"
 #include "forms.hpp"
 #include "memory_network.hpp"
@@ -21,9 +21,10 @@ constexpr const char *codecs[] = {"none",
                                   "topk",
                                   "topk:ratio=1"};
 
-// Small segments, in the transport's arena and in ever smaller ones, between which slots move.
-std::vector<Cut> cuts_of(const TransportOptions &options, uint64_t wire_bytes) {
-    std::vector<Cut> cuts;
+// Returns cuts into small segments, for the transport's arena and for smaller and smaller ones.
+// From one cut to the next, slots move.
+std::vector<Chunking> cuts_of(const TransportOptions &options, uint64_t wire_bytes) {
+    std::vector<Chunking> cuts;
     for (const size_t arena : {options.outbox_bytes, wire_bytes, size_t{1} << 10})
         cuts.push_back({.outbox_bytes = arena,
                         .slots = options.slots,
@@ -45,7 +46,7 @@ void check_call(Cluster &cluster, const TransportOptions &options, TwinCall call
     const auto roomy = compile_for(call, 0, {.outbox_bytes = SIZE_MAX, .slots = options.slots});
     CHECK_OK(roomy);
     const auto cuts = cuts_of(options, roomy->geometry.wire_bytes);
-    for (const Cut &cut : cuts) {
+    for (const Chunking &cut : cuts) {
         const auto program = compile_for(call, 0, cut);
         CHECK_OK(program);
         seen.calls++;

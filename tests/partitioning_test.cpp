@@ -1,5 +1,5 @@
-// lib/plan/partitioning: what HiPress published that SeCoPa decides, from its formulas and
-// constants; and how a decision treats times that hardly differ.
+// Tests plan/partitioning: given the formulas and constants that HiPress published for SeCoPa, it
+// decides what SeCoPa decides, and it treats times that hardly differ as equal.
 #include "qtest.hpp"
 
 #include "plan/partitioning.hpp"
@@ -13,7 +13,7 @@ using namespace qccl;
 
 namespace {
 
-// Milliseconds that an operation takes on so many floats: linear, and never less than `least`.
+// Milliseconds of an operation on a number of floats: linear, and never less than `least`.
 struct Linear {
     double per_float, fixed, least;
 
@@ -23,7 +23,7 @@ struct Linear {
 enum class Strategy : uint8_t { parameter_servers, ring };
 
 // Figures of HiPress' SeCoPa (src/SeCoPa/SeCoPa.py of its source) for nodes that each hold a
-// parameter server. What a server gathers and broadcasts was measured by the number of nodes.
+// parameter server. What a server gathers and broadcasts was measured for each number of nodes.
 struct Published {
     uint32_t nodes;
     Linear gather, broadcast;
@@ -37,7 +37,7 @@ constexpr Linear encode{1.4133e-8, 5.8938e-2, 0.05408}, decode{6.2041e-9, 1.3956
 constexpr Linear ring_step{8.5005e-7, 2.0337e-1, 0.09766};
 constexpr double compressed_share = 1.0 / 16;
 
-// SeCoPa's formulas, of m floats over N nodes in K parts: alpha * send(m / K), and compressed
+// SeCoPa's formulas for m floats over N nodes in K parts: alpha * send(m / K), and if compressed
 // alpha * send(r * m / K) + beta * encode(m / K) + gamma * decode(r * m / K).
 double time_of(Strategy strategy, const Published &network, double floats, uint32_t parts,
                bool is_compressed) {
@@ -91,7 +91,7 @@ static void published_sizes_are_cut_as_published() {
     }
 }
 
-// The published sizes were found in steps.
+// The published sizes were found in steps, so they may differ a little.
 static void the_first_compressed_size_is_the_published_one() {
     constexpr double step = 0.005;
     for (const auto &[strategy, nodes, floats] :

@@ -1,5 +1,5 @@
-// payload: what lies in the sections of the codecs that have more than codes and usual scales, and
-// what no encoder writes there.
+// Tests lib/codec/payload: the sections of codecs that have more than codes and ordinary scales,
+// and the refusal of contents that no encoder writes.
 #include "chunk_kit.hpp"
 
 #include <tuple>
@@ -47,7 +47,7 @@ static void strange_means_and_maxima_are_refused() {
         CHECK(!accepts("terngrad", scale));
 }
 
-// Of every byte, all values that no encoder writes.
+// Tries all values of every byte; those that no encoder writes are refused.
 static void digits_of_no_value_are_refused() {
     for (const uint64_t count : {1U, 3U, 20U, 21U, 70U, 133U}) {
         const Bytes chunk = make_chunk("terngrad:bucket=64", DataType::float32, count);
@@ -79,7 +79,7 @@ static void strange_indices_are_refused() {
     CHECK_EQ(layout.bytes, layout.kept_values + 700 * sizeof(float));
     const Bytes chunk =
         make_chunk("topk:ratio=0.01", DataType::float32, count, golden::Kind::constant);
-    CHECK_OK(open_chunk(chunk)); // the first 700
+    CHECK_OK(open_chunk(chunk)); // keeps values 0 to 699
     const auto accepts_with = [&](size_t at, auto value) {
         Bytes copy = chunk;
         put(copy, header_bytes + at, value);
@@ -88,10 +88,10 @@ static void strange_indices_are_refused() {
     for (const uint32_t number : {0U, 699U, 701U, ~0U}) CHECK(!accepts_with(0, number));
     CHECK(!accepts_with(4, 1U));
     CHECK(accepts_with(layout.indices + 699 * 2, uint16_t{65535}));
-    for (const int index : {0, 698}) // not after the one before
+    for (const int index : {0, 698}) // must exceed the index before
         CHECK(!accepts_with(layout.indices + 699 * 2, static_cast<uint16_t>(index)));
     CHECK(accepts_with(layout.kept_values, ~0U));
-    // The last on the second page, which ends before 4464.
+    // Moves the last kept value to the second page, which has 4464 values.
     Bytes parted = chunk;
     put(parted, header_bytes, 699U);
     put(parted, header_bytes + 4, 1U);

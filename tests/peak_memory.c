@@ -1,10 +1,12 @@
-/* What a call takes of memory beside the caller's buffers, on ranks that are processes: each says
- * by how much it has grown at most, and how much of that it has kept. Fails where one has grown by
- * more than the vector and 64 MiB, where results differ between ranks, and where a call fails.
+/* Measures the memory that a call takes beside the caller's buffers, on ranks
+ * that are processes. Prints by how much a rank has grown at most, and how much
+ * of that it has kept. Fails if a rank grows by more than the vector and 64
+ * MiB, if results differ between ranks, or if a call fails.
  *
  *   peak_memory CODEC RANKS BYTES [BYTES ...]
  *
- * The vectors are of float, reduced in place, each size in processes of its own. */
+ * The vectors are of float and reduced in place. Each size runs in new
+ * processes. */
 #include <qccl/qccl.h>
 
 #include <inttypes.h>
@@ -26,7 +28,7 @@ typedef struct {
 
 static const size_t beside = (size_t)64 << 20;
 
-/* Of /proc/self/status, in bytes. */
+/* Returns a value of /proc/self/status in bytes. */
 static size_t status_of(const char *name)
 {
     char line[256];

@@ -1,5 +1,5 @@
-// Every option of nccl-tests 2.19 is accepted or refused by name with the reason, by its letter and
-// by its long form.
+// Tests perf/perf_arguments: every option of nccl-tests 2.19 is accepted, or refused by name with
+// the reason, by its letter and by its long form.
 #include "qtest.hpp"
 
 #include "perf/perf_arguments.hpp"
@@ -62,7 +62,8 @@ static void the_defaults_are_those_of_nccl_tests() {
     CHECK(arguments.launch == Launch::processes);
 }
 
-// Each option by its letter, glued to its value as getopt takes it, and by its long name.
+// Tries each option by its letter, with its value glued on as getopt takes it, and by its long
+// name.
 static void every_option_is_known_by_both_names() {
     struct Option {
         const char *letter, *name, *value;
@@ -120,7 +121,7 @@ static void of_an_option_that_is_repeated_the_last_counts() {
     check_refused("-n 7 -n x", "--iters: 'x' is no number");
 }
 
-// As getopt_long takes the options of nccl-tests, not ours.
+// This holds for the options of nccl-tests, as getopt_long takes them, and not for QCCL's own.
 static void the_beginning_of_a_long_name_is_enough_where_it_is_clear() {
     const PerfArguments a = accepted("--min 4 --max=8 --iter 7 --warm=3 --agg 2 --stepf 3");
     CHECK(a.min_bytes == 4 && a.max_bytes == 8 && a.iterations == 7U);
@@ -341,7 +342,7 @@ static void collectives_have_several_names() {
     CHECK(!collective_called(""));
 }
 
-// Nothing is combined, so there is nothing to sweep.
+// A broadcast combines nothing, so there are no operations to sweep.
 static void a_copy_has_no_operations() {
     CHECK_EQ(ask("-o all", Collective::broadcast).accepted().ops.size(), 1U);
     CHECK_EQ(ask("-o all", Collective::all_reduce).accepted().ops.size(), 5U);

@@ -1,4 +1,5 @@
-// kernels/philox: Random123's published answers, and the draw's place in its block.
+// Tests kernels/philox: the published answers of Random123, and the position of each draw in its
+// block.
 #include "qtest.hpp"
 
 #include "kernels/philox.hpp"
@@ -22,7 +23,7 @@ static void known_answers() {
 }
 
 static void draws_take_halves_in_order() {
-    // Counter and key of the third answer: block, call and key as 64-bit numbers.
+    // The counter and key of the third answer: block, call and key as 64-bit numbers.
     constexpr uint64_t block = 0x05A308D3243F6A88, call = 0x0370734413198A2E,
                        key = 0x299F31D0A4093822;
     const Words words = noise_block(key, call, block);
@@ -55,7 +56,8 @@ static void draws_are_uniform() {
         sum += u;
         neighbours += u * next;
     }
-    // Six standard deviations of a mean of uniform numbers, and of products of independent ones.
+    // Limits of six standard deviations, for a mean of uniform numbers and of products of
+    // independent ones.
     CHECK(sum * sum < 36 * static_cast<double>(count) / 12);
     CHECK(neighbours * neighbours < 36 * static_cast<double>(count) / 144);
 }

@@ -1,5 +1,5 @@
-// topology/picture_layout and picture_svg: boxes do not overlap, no link leads through one, large
-// jobs are folded, and the picture is XML whatever the names are.
+// Tests topology/picture_layout and picture_svg: boxes do not overlap, no link leads through a box,
+// large jobs are folded, and the picture is XML whatever the names are.
 #include "qtest.hpp"
 
 #include "topology/picture_layout.hpp"
@@ -64,7 +64,7 @@ void boxes_do_not_overlap() {
         for (const auto &[vertex, rect] : layout.rects) {
             const Vertex &part = drawn.graph.vertex(vertex);
             CHECK(rect.right() <= layout.width && rect.bottom() <= layout.height);
-            // NUMA nodes and PCI switches stand above what lies in them.
+            // NUMA nodes and PCI switches stand above their parts, not around them.
             const bool has_frame =
                 part.parent != no_vertex && is_frame(drawn.graph.vertex(part.parent).kind) &&
                 (part.kind == VertexKind::numa || part.kind == VertexKind::machine ||
@@ -79,7 +79,7 @@ void boxes_do_not_overlap() {
     }
 }
 
-// A straight piece of a line, which is upright or level.
+// Checks a straight piece of a line, which is vertical or horizontal.
 void check_free(const Rect &piece, const PictureLayout &layout, const Graph &graph) {
     for (const auto &[vertex, rect] : layout.rects) {
         const VertexKind kind = graph.vertex(vertex).kind;
@@ -128,7 +128,7 @@ void large_jobs_are_folded() {
     CHECK(small.picture().find("node1") != std::string::npos);
 }
 
-// As in a job whose machines have no NIC that anybody knows of.
+// The machines of a job may have no known NIC.
 void machines_may_be_linked_to_the_network() {
     Graph graph;
     graph.add({.kind = VertexKind::network});

@@ -1,5 +1,5 @@
-// schedule/place_codec: what is placed where, and that placed schedules compute, on real numbers,
-// what the contract says.
+// Tests schedule/place_codec: which steps encode and decode, and that placed schedules compute the
+// sums of the contract on real numbers.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -84,7 +84,7 @@ static void a_hop_decodes_adds_and_encodes() {
                           "send wire(0) -> 2 chunk 0\n");
 }
 
-// A sum that has been sent goes on from its bytes, here as at the receiver.
+// A sum that has been sent continues from its decoded bytes, as at the receiver.
 static void adding_to_what_was_sent_starts_from_its_bytes() {
     Schedule s{.chunks = 2, .outbox = 1};
     s.reduce(sum(0), input(0));
@@ -97,9 +97,10 @@ static void adding_to_what_was_sent_starts_from_its_bytes() {
                           "reduce sum(0) += input(0)\n");
 }
 
-// Also where nobody is sent it: others of the half go on from these bytes, and make them alike.
+// The same holds if no peer gets the bytes: other ranks of the half continue from the same bytes,
+// which they make themselves.
 static void what_is_common_goes_on_from_its_bytes() {
-    const Schedule s = make(Form::author, algorithm_of("doubling"), Collective::all_reduce,
+    const Schedule s = make(ScheduleForm::author, algorithm_of("doubling"), Collective::all_reduce,
                             {.size = 5, .rank = 2});
     CHECK_EQ(steps_of(s), "encode wire(0) <- input(0)\n"
                           "send wire(0) -> 0 chunk 0\n"
@@ -136,7 +137,7 @@ static void what_nobody_is_sent_may_be_added_as_encoded() {
     CHECK(refusal(s).find("step 2 needs a wire slot") != std::string::npos);
 }
 
-// One encode, which does not stay.
+// The input is encoded only once, and this encode is not marked `stays`.
 static void what_is_sent_too_is_encoded_once() {
     for (const bool is_sent_first : {true, false}) {
         Schedule s{.chunks = 1, .outbox = 1};
@@ -154,7 +155,8 @@ static void encodes_are_numbered_in_order() {
     for (const Algorithm &algorithm : algorithms()) {
         uint32_t next = 0;
         for (const Step &step :
-             make(Form::placed, algorithm, Collective::all_reduce, {.size = 6, .rank = 4}).steps)
+             make(ScheduleForm::placed, algorithm, Collective::all_reduce, {.size = 6, .rank = 4})
+                 .steps)
             if (step.verb == Verb::encode) CHECK_EQ(step.ordinal, next++);
         CHECK(next > 0);
     }
@@ -217,7 +219,7 @@ static void nonsense_is_refused() {
     CHECK(!place_codec(placed));
 }
 
-// ---- The contract's sums, written out
+// ---- The contract's sums
 
 namespace {
 
@@ -278,7 +280,8 @@ float oneshot_sum(const Case &k) {
     return value / static_cast<float>(k.P);
 }
 
-// Of positions [begin, end): what two halves have, each encoded with its first rank's noise.
+// The sum of positions [begin, end): that of the two halves, each encoded with the noise of its
+// first rank.
 float doubling_sum(const Case &k, uint32_t begin, uint32_t end) {
     if (end - begin == 1) return k.in[begin][0];
     const uint32_t middle = begin + (end - begin + 1) / 2;
@@ -325,7 +328,7 @@ static void sums_are_the_contracts() {
     for (const Algorithm &algorithm : algorithms())
         for (const Collective collective : collectives_of(algorithm))
             for (const uint32_t P : {1U, 2U, 3U, 5U, 8U})
-                for (const Form form : {Form::placed, Form::joined}) {
+                for (const ScheduleForm form : {ScheduleForm::placed, ScheduleForm::joined}) {
                     const uint32_t root = P / 2;
                     const auto schedules = make_all(form, algorithm, collective, P, root);
                     const Values in = twin_inputs(P, schedules[0].chunks);

@@ -1,5 +1,5 @@
-// lib/plan/plan_file: read, written back, and refused in a sentence where it is damaged or another
-// job's.
+// Tests plan/plan_file: a plan is read and written back, and refused in a sentence if it is damaged
+// or belongs to another job.
 #include "qtest.hpp"
 
 #include "plan/plan_file.hpp"
@@ -56,7 +56,8 @@ static void lines_are_rules() {
     CHECK(rules[3].algorithm && !*rules[3].algorithm);
 }
 
-// Of each thing that may be wanted the first line counts that says it.
+// For the codec, the algorithm and the pieces, the first matching line that names it decides, each
+// by itself.
 static void wants_are_found_one_by_one() {
     const PlanFile read = plan("qccl-plan version=1\ncodec=int8 @bytes>=1K\n"
                                "codec=int4 algorithm=tree\nparts=3 algorithm=ring @count=500\n");
@@ -121,7 +122,7 @@ static void wrong_lines_are_named() {
         CHECK(refused_line(line).starts_with(sentence));
     CHECK(refusal("qccl-plan version=1\ncodec=int8\njob ranks=2\n")
               .starts_with("line 3: the line job stands once, before all rules"));
-    // Nothing that is not in the file is printed, and nothing that a terminal could obey.
+    // Errors print nothing that a terminal would interpret.
     const std::string sentence = refused_line("\033[2J=\x01");
     CHECK_EQ(sentence.substr(0, 14), "key is \"?[2J\";");
 }

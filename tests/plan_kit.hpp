@@ -1,4 +1,4 @@
-// What tests of the planner ask about, and the tables that they ask with.
+// Helpers of the planner's tests: problems, inputs, and functions that plan and explain a problem.
 #pragma once
 
 #include "qtest.hpp"
@@ -12,7 +12,7 @@ namespace qtest {
 using namespace qccl;
 
 inline constexpr size_t mebibyte = size_t{1} << 20;
-inline const Tables tables{
+inline const PlannerInputs inputs{
     .speeds = {},
     .limits = {.arena_bytes = 16 * mebibyte, .segment_bytes = 128 << 10, .max_lanes = 4}};
 
@@ -33,12 +33,12 @@ inline Problem all_reduce(uint64_t count, uint32_t ranks, DataType type = DataTy
 }
 
 inline Plan chosen(const Problem &problem, const char *named = nullptr) {
-    const auto plan = choose(problem, tables, named ? algorithm_of(named) : Algorithm());
+    const auto plan = choose(problem, inputs, named ? algorithm_of(named) : Algorithm());
     CHECK_OK(plan);
     return *plan;
 }
 
-inline Result<std::string> explain_in_text(const Problem &problem, const Tables &with,
+inline Result<std::string> explain_in_text(const Problem &problem, const PlannerInputs &with,
                                            const Algorithm &forced = {}) {
     QCCL_TRY(const Explanation explanation, explain(problem, with, forced));
     return print_text(explanation);

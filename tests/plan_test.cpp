@@ -1,4 +1,5 @@
-// plan: costs follow from the numbers of steps, and choices from costs and rules.
+// Tests lib/plan: step counts of the algorithms, costs that follow from them, and choices that
+// follow from costs and rules.
 #include "plan_kit.hpp"
 
 #include "codec/chunk.hpp"
@@ -10,8 +11,8 @@
 using namespace qccl;
 using namespace qtest;
 
-static void tallies_count_steps() {
-    const auto ring = tally(algorithm_of("ring"), all_reduce(1000, 4));
+static void step_counts_count_steps() {
+    const auto ring = step_counts(algorithm_of("ring"), all_reduce(1000, 4));
     CHECK_OK(ring);
     CHECK_EQ(ring->busiest.sends, 6.0);
     CHECK_EQ(ring->busiest.recvs, 6.0);
@@ -20,19 +21,19 @@ static void tallies_count_steps() {
     CHECK_EQ(ring->busiest.decode_adds, 0.0);
     CHECK_EQ(ring->busiest.copies, 3.0);
     CHECK_EQ(ring->turns, 6U);
-    const auto direct = tally(algorithm_of("direct"), all_reduce(1000, 4));
+    const auto direct = step_counts(algorithm_of("direct"), all_reduce(1000, 4));
     CHECK_OK(direct);
     CHECK_EQ(direct->busiest.sends, 6.0);
     CHECK_EQ(direct->busiest.encodes, 4.0);
     CHECK_EQ(direct->turns, 2U);
     CHECK_EQ(direct->busiest.decodes,
-             5.0); // by those whose own part is not the first; the others add 3
+             5.0); // if the rank's own part is not the first; other ranks add 3
     CHECK_EQ(direct->busiest.decode_adds, 3.0);
-    // The root sends, the others do not: the busiest rank is one that is both.
+    // The root sends and the others receive; the busiest rank combines both counts.
     Problem broadcast = all_reduce(1000, 4);
     broadcast.collective = Collective::broadcast;
     broadcast.root = 2;
-    const auto oneshot = tally(algorithm_of("oneshot"), broadcast);
+    const auto oneshot = step_counts(algorithm_of("oneshot"), broadcast);
     CHECK_OK(oneshot);
     CHECK_EQ(oneshot->busiest.sends, 3.0);
     CHECK_EQ(oneshot->busiest.recvs, 1.0);
@@ -46,7 +47,8 @@ static void the_busiest_rank_is_tallied() {
                 problem.collective = collective;
                 problem.root = collective == Collective::broadcast ? P / 3 : 0;
                 uint64_t sends = 0, recvs = 0;
-                for (const Schedule &s : make_all(Form::author, a, collective, P, problem.root)) {
+                for (const Schedule &s :
+                     make_all(ScheduleForm::author, a, collective, P, problem.root)) {
                     const auto count = [&](Verb verb) {
                         return static_cast<uint64_t>(
                             std::ranges::count(s.steps, verb, &Step::verb));
@@ -54,27 +56,28 @@ static void the_busiest_rank_is_tallied() {
                     sends = std::max(sends, count(Verb::send));
                     recvs = std::max(recvs, count(Verb::recv));
                 }
-                const auto tallied = tally(a, problem);
+                const auto tallied = step_counts(a, problem);
                 CHECK_OK(tallied);
                 CHECK_EQ(tallied->busiest.sends, static_cast<double>(sends));
                 CHECK_EQ(tallied->busiest.recvs, static_cast<double>(recvs));
             }
 }
 
-// Ranks of a host are next to each other in a tree: among hosts it is as deep as one of hosts.
+// A tree places the ranks of a host next to each other, so it crosses hosts in as few rounds as a
+// tree of one rank per host.
 static void trees_cross_hosts_in_few_rounds() {
     for (const uint32_t each : {1U, 2U, 8U})
         for (const uint32_t depth : {1U, 2U, 3U, 6U}) {
             std::vector<uint32_t> hosts;
             for (uint32_t rank = 0; rank < each << depth; rank++) hosts.push_back(rank / each);
-            const Places places = places_on(hosts);
+            const RankTopology places = places_on(hosts);
             Problem problem = all_reduce(1000, places.ranks());
             for (const bool is_placed : {false, true}) {
                 problem.places = is_placed ? &places : nullptr;
                 problem.collective = Collective::all_reduce;
-                const auto up_and_down = tally(algorithm_of("tree"), problem);
+                const auto up_and_down = step_counts(algorithm_of("tree"), problem);
                 problem.collective = Collective::broadcast;
-                const auto down = tally(algorithm_of("tree"), problem);
+                const auto down = step_counts(algorithm_of("tree"), problem);
                 CHECK_OK(up_and_down);
                 CHECK_OK(down);
                 CHECK_EQ(up_and_down->far_rounds, is_placed ? 2.0 * depth : 0);
@@ -85,17 +88,17 @@ static void trees_cross_hosts_in_few_rounds() {
 
 static double far_rounds(const char *algorithm, const std::vector<uint32_t> &hosts,
                          Collective collective = Collective::all_reduce, uint32_t root = 0) {
-    const Places places = places_on(hosts);
+    const RankTopology places = places_on(hosts);
     Problem problem = all_reduce(1000, places.ranks());
     problem.collective = collective;
     problem.root = root;
     problem.places = &places;
-    const auto tallied = tally(algorithm_of(algorithm), problem);
+    const auto tallied = step_counts(algorithm_of(algorithm), problem);
     CHECK_OK(tallied);
     return tallied->far_rounds;
 }
 
-// Trees hang from the root, and follow the order in which rings pass the ranks.
+// A tree starts at the root and follows the order of the ring.
 static void trees_cross_hosts_by_root_and_ring() {
     CHECK_EQ(far_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 0), 1.0);
     CHECK_EQ(far_rounds("tree", {0, 0, 1, 1}, Collective::broadcast, 1), 2.0);
@@ -103,7 +106,7 @@ static void trees_cross_hosts_by_root_and_ring() {
     CHECK_EQ(far_rounds("tree", {0, 1, 2, 3, 0, 1, 2, 3}), 4.0);
 }
 
-// However many ranks there are, of which not all are counted.
+// The counts are exact for any number of ranks, although not all ranks are examined.
 static void rings_cross_each_host_once() {
     for (const uint32_t hosts : {2U, 4U, 16U})
         for (const uint32_t each : {1U, 2U, 8U, 32U}) {
@@ -118,18 +121,19 @@ static void rings_cross_each_host_once() {
         }
 }
 
-// Within racks ranks are on hosts of their own; ranks of one host are near each other.
+// There are two racks of four hosts. With one rank on each host every round crosses hosts; with
+// two, the rounds within a host do not.
 static void hierarchies_cross_hosts_at_every_level_that_has_some() {
     const auto of_racks = [](uint32_t ranks_per_host) {
-        std::vector<Whereabouts> spots;
+        std::vector<RankLocation> spots;
         for (uint32_t rank = 0; rank < 8 * ranks_per_host; rank++) {
             const uint32_t host = rank / ranks_per_host;
             spots.push_back({.node = host, .host = host, .rack = host / 4});
         }
-        const Places places(spots);
+        const RankTopology places(spots);
         Problem problem = all_reduce(1000, places.ranks());
         problem.places = &places;
-        const auto tallied = tally(algorithm_of("hierarchy"), problem);
+        const auto tallied = step_counts(algorithm_of("hierarchy"), problem);
         CHECK_OK(tallied);
         const uint32_t rounds =
             algorithm_of("hierarchy").rounds(problem.collective, problem.team());
@@ -141,23 +145,23 @@ static void hierarchies_cross_hosts_at_every_level_that_has_some() {
     CHECK(still_far >= far && still_far < more);
 }
 
-// A rank's own part of a oneshot reduce-scatter costs an encode only with a codec.
+// In a oneshot reduce-scatter the rank's own part costs an encode only with a codec.
 static void what_stays_costs_nothing_without_loss() {
     for (const auto &[codec, encodes] : {std::pair("none", 3U), std::pair("int8", 4U)}) {
         Problem problem = all_reduce(1000, 4, DataType::float32, codec);
         problem.collective = Collective::reduce_scatter;
-        const auto tallied = tally(algorithm_of("oneshot"), problem);
+        const auto tallied = step_counts(algorithm_of("oneshot"), problem);
         CHECK_OK(tallied);
         CHECK_EQ(tallied->busiest.encodes, static_cast<double>(encodes));
     }
 }
 
-static void costs_are_the_tallies_times_the_speeds() {
+static void costs_are_the_counts_times_the_model() {
     const Problem problem = all_reduce(4 << 20, 4, DataType::float32, "int8");
     const Plan plan = chosen(problem, "ring");
     const uint64_t chunk = problem.count / 4;
     const auto bytes = static_cast<double>(chunk * 4);
-    const Speeds &s = tables.speeds;
+    const CostModel &s = inputs.speeds;
     const CodecRate &rate = s.codec_rates.of(problem.codec);
     CHECK_EQ(plan.cost.rounds, 6U);
     const double copying = s.copy.at(static_cast<double>(vector_bytes(problem)));
@@ -180,11 +184,11 @@ static void small_is_oneshot_and_large_is_not() {
     }
 }
 
-// A GPU takes longer to begin and less to compute: it sends more whole, and a codec pays where
-// bytes go through the host.
+// A GPU starts operations more slowly and computes faster than a CPU. It sends larger vectors in
+// one exchange, and a codec pays only if bytes pass through the host.
 static void gpus_have_other_sizes() {
     const auto on_gpus = [](const Problem &problem, GpuReach reach, double ranks_per_gpu = 1) {
-        Tables of_gpus = tables;
+        PlannerInputs of_gpus = inputs;
         of_gpus.limits.segment_bytes = 4 * mebibyte;
         of_gpus.limits.arena_bytes = 64 * mebibyte;
         of_gpus.usual_limits = of_gpus.limits;
@@ -204,7 +208,7 @@ static void gpus_have_other_sizes() {
           on_gpus(large, GpuReach::gpus, 1).cost.time_ns);
 }
 
-// The rank-ordered sum with one rounding, unless somebody asks for something else.
+// The planner takes the rank-ordered sum with one rounding, unless the caller names an algorithm.
 static void lossless_narrow_floats_are_summed_by_rank() {
     for (const DataType type : {DataType::float16, DataType::bfloat16, DataType::float8e4m3})
         for (uint64_t count = 1; count < 1 << 28; count *= 8)
@@ -218,7 +222,7 @@ static void lossless_narrow_floats_are_summed_by_rank() {
 static void of_equal_times_the_less_noisy_wins() {
     const Problem problem = all_reduce(16 << 20, 8, DataType::float32, "int4");
     const Plan best = chosen(problem);
-    const auto candidates = find_candidates(problem, tables);
+    const auto candidates = find_candidates(problem, inputs);
     CHECK_OK(candidates);
     for (const Candidate &candidate : *candidates) {
         const Cost &cost = candidate.plan.cost;
@@ -232,18 +236,18 @@ static void too_little_travels_lossless() {
     Problem problem = all_reduce(1000, 4, DataType::float32, "int8");
     problem.codec.min_bytes = 4001;
     CHECK(chosen(problem).codec == Codec{});
-    const auto text = explain_in_text(problem, tables);
+    const auto text = explain_in_text(problem, inputs);
     CHECK_OK(text);
     CHECK(text->find("travels with none: smaller than the codec's 3.907 KiB") != std::string::npos);
     problem.codec.min_bytes = 4000;
     CHECK(chosen(problem).codec == codec("int8"));
-    problem.collective = Collective::all_gather; // of four times as much
+    problem.collective = Collective::all_gather; // its vector is four times as large
     problem.codec.min_bytes = 4001;
     CHECK(chosen(problem).codec == codec("int8"));
 }
 
 static void somebody_may_say_what_is_sent_whole() {
-    Tables said = tables;
+    PlannerInputs said = inputs;
     for (const uint64_t limit : {uint64_t{0}, uint64_t{4000}, uint64_t{1} << 40}) {
         said.whole_up_to_bytes = limit;
         for (const uint64_t count : {1ULL, 1000ULL, 1001ULL, 64ULL << 20}) {
@@ -259,7 +263,7 @@ static void somebody_may_say_what_is_sent_whole() {
 }
 
 static void what_does_not_fit_is_refused() {
-    Tables cramped = tables;
+    PlannerInputs cramped = inputs;
     cramped.limits.slots = 999;
     const auto direct = choose(all_reduce(1 << 20, 1000), cramped, algorithm_of("direct"));
     CHECK(!direct);
@@ -268,10 +272,10 @@ static void what_does_not_fit_is_refused() {
     CHECK_OK(any);
     CHECK(any->algorithm != algorithm_of("direct"));
     Problem nobody = all_reduce(1, 0);
-    CHECK(!choose(nobody, tables));
+    CHECK(!choose(nobody, inputs));
     Problem barrier = all_reduce(0, 4);
     barrier.collective = Collective::barrier;
-    CHECK(!choose(barrier, tables, algorithm_of("ring")));
+    CHECK(!choose(barrier, inputs, algorithm_of("ring")));
     CHECK_EQ(chosen_name(barrier), "oneshot");
 }
 
@@ -283,18 +287,18 @@ static void every_collective_has_a_plan_for_every_size() {
                 problem.collective = static_cast<Collective>(c);
                 const Plan plan = chosen(problem);
                 CHECK(std::isfinite(plan.cost.time_ns));
-                CHECK(plan.geometry.arena_bytes <= tables.limits.arena_bytes);
+                CHECK(plan.geometry.arena_bytes <= inputs.limits.arena_bytes);
                 if (ranks == 1) CHECK(plan.cost.noise == 0);
             }
 }
 
-// Where ranks share a core every round costs a turn of all of them, which is worth more bytes.
+// Ranks that share a core take turns in every round, so a saved round is worth more bytes.
 static void ranks_that_share_a_core_take_fewer_rounds() {
-    Tables alone = tables;
+    PlannerInputs alone = inputs;
     alone.speeds.eager_bytes = 32 << 10;
-    Tables crowded = alone;
+    PlannerInputs crowded = alone;
     crowded.speeds.ranks_per_core = 4;
-    const auto largest_oneshot = [](const Tables &with) {
+    const auto largest_oneshot = [](const PlannerInputs &with) {
         uint64_t largest = 0;
         for (uint64_t count = 1; count <= 1 << 20; count *= 2) {
             const auto plan = choose(all_reduce(count, 8), with);
@@ -309,21 +313,21 @@ static void ranks_that_share_a_core_take_fewer_rounds() {
     const auto text = explain_in_text(all_reduce(1, 8), crowded);
     CHECK_OK(text);
     CHECK(text->find("4 ranks share a core") != std::string::npos);
-    CHECK(explain_in_text(all_reduce(1, 8), tables)->find("share") == std::string::npos);
+    CHECK(explain_in_text(all_reduce(1, 8), inputs)->find("share") == std::string::npos);
 }
 
-// A ring leaves each host by one rank's NIC, a hierarchy by those of all ranks.
+// A ring leaves each host through one rank's NIC, a hierarchy through the NICs of all ranks.
 static void what_one_rank_sends_goes_by_its_own_nic() {
-    std::vector<Whereabouts> spots(16);
+    std::vector<RankLocation> spots(16);
     for (uint32_t rank = 8; rank < 16; rank++) spots[rank].host = 1;
-    const Places places(spots);
+    const RankTopology places(spots);
     Problem problem = all_reduce(16 << 20, 16);
     problem.places = &places;
-    Tables shared = tables;
+    PlannerInputs shared = inputs;
     shared.speeds.far_bytes_per_ns = 8;
-    Tables own = shared;
+    PlannerInputs own = shared;
     own.speeds.far_rank_bytes_per_ns = 1;
-    const auto wire = [&](const Tables &with, const char *algorithm) {
+    const auto wire = [&](const PlannerInputs &with, const char *algorithm) {
         const auto plan = choose(problem, with, algorithm_of(algorithm));
         CHECK_OK(plan);
         return plan->cost.wire_ns;
@@ -332,7 +336,7 @@ static void what_one_rank_sends_goes_by_its_own_nic() {
     CHECK_EQ(wire(own, "hierarchy"), wire(shared, "hierarchy"));
 }
 
-// Of five GPUs, all of which are linked, each has four links; or one to a switch.
+// Links of five GPUs: each has four links, one to every other GPU, or one link to a switch.
 static NearLinks links_of_five(bool is_switched) {
     NearLinks::Kind kind{.parts = 5, .byte_ns = std::vector<double>(20, 0.01), .ways = {}};
     for (uint32_t from = 0; from < 5; from++)
@@ -347,26 +351,27 @@ static NearLinks links_of_five(bool is_switched) {
     return {.kinds = {kind}, .kind_of = {0, 0, 0, 0, 0}, .part_of = {0, 1, 2, 3, 4}};
 }
 
-// Between hosts of a rack a hierarchy's partial sums travel losslessly, and weigh as much.
+// Between the hosts of a rack a hierarchy sends partial sums losslessly, and the cost counts them
+// at full size.
 static void what_racks_keep_lossless_is_counted_so() {
-    const Places racks({{.host = 0, .rack = 0},
-                        {.host = 1, .rack = 0},
-                        {.host = 2, .rack = 1},
-                        {.host = 3, .rack = 1}});
+    const RankTopology racks({{.host = 0, .rack = 0},
+                              {.host = 1, .rack = 0},
+                              {.host = 2, .rack = 1},
+                              {.host = 3, .rack = 1}});
     Problem problem = all_reduce(2 << 20, 4, DataType::float32, "int8:min=0");
     problem.places = &racks;
     const Plan plan = chosen(problem, "hierarchy");
     CHECK(plan.inner_codec.is_lossless());
-    CHECK_EQ(plan.cost.host_bytes, plan.cost.wire_bytes); // a rank to each host
+    CHECK_EQ(plan.cost.host_bytes, plan.cost.wire_bytes); // one rank on each host
     CHECK(plan.cost.time_ns > 1.5 * chosen(problem, "direct").cost.time_ns);
 }
 
-// By four rings a rank sends over four links, each of which has a quarter of the bytes.
+// With four rings a rank sends over four links, each of which carries a quarter of the bytes.
 static void several_rings_share_the_work() {
-    const Places places(std::vector<Whereabouts>(5),
-                        {{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {0, 3, 1, 4, 2}, {0, 4, 3, 2, 1}});
+    const RankTopology places(std::vector<RankLocation>(5),
+                              {{0, 1, 2, 3, 4}, {0, 2, 4, 1, 3}, {0, 3, 1, 4, 2}, {0, 4, 3, 2, 1}});
     Problem problem = all_reduce(64 << 20, 5);
-    Tables linked = tables;
+    PlannerInputs linked = inputs;
     linked.speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
     linked.links.near = std::make_shared<const NearLinks>(links_of_five(false));
     const auto candidate = [&](const char *name) -> std::optional<Cost> {
@@ -389,20 +394,21 @@ static void several_rings_share_the_work() {
     CHECK_OK(text);
     CHECK(text->find("rings go by 0 1 2 3 4\n  rings=all also by 0 2 4 1 3\n") !=
           std::string::npos);
-    // A switch has one line to each: nothing is gained.
+    // A switch has one link to each GPU, so more rings gain nothing.
     linked.links.near = std::make_shared<const NearLinks>(links_of_five(true));
     CHECK(std::abs(candidate("ring:rings=all")->wire_ns / candidate("ring")->wire_ns - 1) < 1e-3);
-    // It can be wished for where there is no second ring.
+    // The caller may name rings=all even if there is no second ring.
     problem.places = nullptr;
     CHECK_EQ(spec(chosen(problem, "ring:rings=all").algorithm), "ring:rings=all");
 }
 
-// The root of a tree has the work of several ranks, which others that share its core do not lessen.
+// The root of a tree has the work of several ranks. Ranks that share its core must not lower the
+// predicted cost.
 static void a_rank_too_many_makes_no_call_faster() {
-    Tables crowded = tables;
+    PlannerInputs crowded = inputs;
     crowded.speeds.ranks_per_core = 1.01;
     for (const char *name : {"tree", "tree:shape=double", "direct", "ring"}) {
-        const auto alone = choose(all_reduce(4 << 20, 80), tables, algorithm_of(name)),
+        const auto alone = choose(all_reduce(4 << 20, 80), inputs, algorithm_of(name)),
                    beside = choose(all_reduce(4 << 20, 80), crowded, algorithm_of(name));
         CHECK_OK(alone);
         CHECK_OK(beside);
@@ -411,22 +417,22 @@ static void a_rank_too_many_makes_no_call_faster() {
 }
 
 static void reasons_are_given() {
-    const auto text = explain_in_text(all_reduce(1 << 20, 4, DataType::float16), tables);
+    const auto text = explain_in_text(all_reduce(1 << 20, 4, DataType::float16), inputs);
     CHECK_OK(text);
     CHECK(text->find("all_reduce of 1048576 half (2 MiB) on 4 ranks with none") == 0);
     CHECK(text->find("would round the sum at every rank") != std::string::npos);
     CHECK(text->find("* direct") != std::string::npos ||
           text->find("* oneshot") != std::string::npos);
-    const auto forced = explain_in_text(all_reduce(1 << 20, 4), tables, algorithm_of("ring"));
+    const auto forced = explain_in_text(all_reduce(1 << 20, 4), inputs, algorithm_of("ring"));
     CHECK_OK(forced);
     CHECK(forced->find("ring: it was asked for") != std::string::npos);
     CHECK(forced->find("* ring") != std::string::npos);
 }
 
-// Two hosts with two ranks each: a ring sends one and a half vectors from each host, a hierarchy
-// one.
+// There are two hosts with two ranks each: a ring sends one and a half vectors from each host, a
+// hierarchy one.
 static void hosts_are_taken_into_account() {
-    const Places places = places_on({0, 1, 0, 1});
+    const RankTopology places = places_on({0, 1, 0, 1});
     for (const char *codec : {"none", "int4"}) {
         Problem problem = all_reduce(16 << 20, 4, DataType::float32, codec);
         problem.places = &places;
@@ -440,12 +446,12 @@ static void hosts_are_taken_into_account() {
         CHECK(hierarchy.cost.noise < ring.cost.noise || ring.cost.noise == 0);
         CHECK(chosen(problem).cost.host_bytes == hierarchy.cost.host_bytes);
     }
-    const auto text = explain_in_text(all_reduce(1000, 4), tables);
+    const auto text = explain_in_text(all_reduce(1000, 4), inputs);
     CHECK_OK(text);
     CHECK(text->find("all ranks are on one host") != std::string::npos);
     Problem problem = all_reduce(1000, 4);
     problem.places = &places;
-    const auto of_hosts = explain_in_text(problem, tables);
+    const auto of_hosts = explain_in_text(problem, inputs);
     CHECK_OK(of_hosts);
     CHECK(of_hosts->find("2 hosts with 2 and 2 ranks; between them 5 us, and 0.125 GB/s") !=
           std::string::npos);
@@ -453,7 +459,7 @@ static void hosts_are_taken_into_account() {
     CHECK(of_hosts->find("below the outermost tier") == std::string::npos);
     const auto says = [&](const char *algorithm, const char *sentence) {
         problem.codec = *parse_codec("int4");
-        const auto said = explain_in_text(problem, tables, algorithm_of(algorithm));
+        const auto said = explain_in_text(problem, inputs, algorithm_of(algorithm));
         CHECK_OK(said);
         return said->find(sentence) != std::string::npos;
     };
@@ -462,9 +468,10 @@ static void hosts_are_taken_into_account() {
     CHECK(of_hosts->find("leave a host") != std::string::npos);
 }
 
-// Four hosts with a rank each: all equal but for the error and the streams between hosts.
+// There are four hosts with one rank each: the algorithms differ only in error and in the number of
+// streams between hosts.
 static void of_equals_those_with_fewer_streams_are_chosen() {
-    const Places places = places_on({0, 1, 2, 3});
+    const RankTopology places = places_on({0, 1, 2, 3});
     for (const auto &[codec, algorithm, streams] :
          {std::tuple("none", "ring", 1), std::tuple("int8", "direct", 3)}) {
         Problem problem = all_reduce(64 << 20, 4, DataType::float32, codec);
@@ -476,14 +483,14 @@ static void of_equals_those_with_fewer_streams_are_chosen() {
 
 int main() {
     const CMUnitTest tests[] = {
-        QTEST(tallies_count_steps),
+        QTEST(step_counts_count_steps),
         QTEST(the_busiest_rank_is_tallied),
         QTEST(trees_cross_hosts_in_few_rounds),
         QTEST(trees_cross_hosts_by_root_and_ring),
         QTEST(rings_cross_each_host_once),
         QTEST(hierarchies_cross_hosts_at_every_level_that_has_some),
         QTEST(what_stays_costs_nothing_without_loss),
-        QTEST(costs_are_the_tallies_times_the_speeds),
+        QTEST(costs_are_the_counts_times_the_model),
         QTEST(small_is_oneshot_and_large_is_not),
         QTEST(gpus_have_other_sizes),
         QTEST(lossless_narrow_floats_are_summed_by_rank),

@@ -1,3 +1,5 @@
+/* Plays the scenarios of process_kit.h: forks the ranks, lets each note in
+ * shared memory how it fared, and kills a rank that hangs. */
 #include "process_kit.h"
 
 #include <signal.h>

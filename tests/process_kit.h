@@ -1,5 +1,5 @@
-/* What the tests of communicators of processes share: a scenario is played by forked ranks, which
- * note how they fared where the parent reads it. */
+/* What the tests of communicators between processes share. Forked ranks play a scenario, and note
+ * their results in memory that the parent reads. */
 #ifndef QCCL_TESTS_PROCESS_KIT_H
 #define QCCL_TESTS_PROCESS_KIT_H
 
@@ -13,13 +13,13 @@ enum { size = 4, count = 20000, most_warnings = 8 };
 /* Shared between parent and ranks. */
 typedef struct {
     qcclUniqueId id;
-    pthread_barrier_t barrier; /* of ranks alone, for the all-gather of InitOob */
+    pthread_barrier_t barrier; /* of the ranks, for the all-gather of qcclCommInitOob */
     char gathered[size][4096];
     struct {
         qcclResult_t created, result, destroyed;
         char sentence[sentence_bytes];
         int32_t peer;
-        volatile int calls; /* that have succeeded */
+        volatile int calls; /* number that have succeeded */
         int warnings;
         char warned[most_warnings][256];
     } ranks[size];
@@ -31,26 +31,28 @@ struct scenario {
     qcclResult_t (*body)(int rank, qcclComm_t comm, shared_t *shared);
     const char *inject; /* QCCL_INJECT */
     double timeout;     /* of the config */
-    int missing;        /* a rank that is not started; -1: none */
-    int late_ms;        /* that rank 1 sleeps before it joins */
+    int missing;        /* the rank that is not started; -1: none */
+    int late_ms;        /* time that rank 1 sleeps before it joins */
     int is_oob;
-    void (*disturb)(const pid_t *ranks, shared_t *shared); /* the parent's part; may be NULL */
-    void (*prepare)(int rank); /* in each rank's process before creation; may be NULL */
+    void (*disturb)(const pid_t *ranks, shared_t *shared); /* runs in the parent; may be NULL */
+    void (*prepare)(int rank); /* runs in each rank's process before creation; may be NULL */
 };
 
 extern shared_t *shared;
 
-/* A setup function of CMocka's. */
+/* Maps `shared`. A setup function for CMocka. */
 int share_memory(void **state);
-/* Runs the scenario and gives the ranks' exit statuses. */
+/* Plays the scenario, and gives the exit statuses of the ranks. */
 void play(const scenario_t *scenario, int statuses[size]);
 
-/* A body: 200 all-reduces of `count` values and of a few, whose sums are checked. */
+/* A body: makes 200 all-reduces, of `count` values or of three, and checks the sums. */
 qcclResult_t sum_forever(int rank, qcclComm_t comm, shared_t *noted);
+/* Checks that every rank has ended without an error, after 200 calls. */
 void check_all_succeeded(const int statuses[size]);
-/* How many warnings of all ranks say that. */
+/* Returns how many warnings of all ranks contain `part`. */
 int warnings_with(const char *part);
-/* All but `rank` have heard the same of it, and could end in good order. */
+/* Checks that all ranks but `rank` got this result and the same sentence, which contains `part`,
+ * and that qcclCommDestroy then succeeded. */
 void check_all_name(int rank, qcclResult_t result, const char *part);
 
 #endif

@@ -1,8 +1,8 @@
-// What compile works out before a byte moves: the bytes that will move, where accumulators live,
-// and what does not fit.
+// Tests engine/program: what compile works out before any byte moves, which is the bytes that will
+// be sent, the place of the accumulators, batches, waits, and the error if something does not fit.
 #include "engine_ranks.hpp"
 #include "forms.hpp"
-#include "meddler.hpp"
+#include "faulty_transport.hpp"
 
 #include "base/batch_limits.hpp"
 #include "plan/planner.hpp"
@@ -13,7 +13,7 @@ using namespace qtest;
 
 namespace {
 
-Program compiled(const TwinCall &call, uint32_t rank, const Cut &cut = {}) {
+Program compiled(const TwinCall &call, uint32_t rank, const Chunking &cut = {}) {
     auto program = compile_for(call, rank, cut);
     CHECK_OK(program);
     return std::move(*program);
@@ -33,14 +33,14 @@ void counts_the_bytes_that_travel() {
                 call.collective = collective;
                 std::vector<uint64_t> sent(ranks, 0);
                 const Wrap watch = [&](uint32_t rank, std::unique_ptr<Transport> transport) {
-                    return std::make_unique<Meddler>(
+                    return std::make_unique<FaultyTransport>(
                         std::move(transport),
-                        Meddling{.sent = [&, rank](size_t bytes) { sent[rank] += bytes; }});
+                        Faults{.sent = [&, rank](size_t bytes) { sent[rank] += bytes; }});
                 };
                 Cluster cluster(ranks, Cluster::test_options(), watch);
-                const Cut cut{.outbox_bytes = Cluster::test_options().outbox_bytes,
-                              .slots = Cluster::test_options().slots,
-                              .segment_bytes = 1024};
+                const Chunking cut{.outbox_bytes = Cluster::test_options().outbox_bytes,
+                                   .slots = Cluster::test_options().slots,
+                                   .segment_bytes = 1024};
                 cluster.run_all(call, {cut}, make_inputs(call, golden::Kind::spread), false);
                 for (uint32_t r = 0; r < ranks; r++) {
                     const Counts counts = cluster.rank(r).engine->counts();
@@ -53,20 +53,21 @@ void counts_the_bytes_that_travel() {
 
 void plain_lines_carry_values_alone() {
     const Program program =
-        compiled(call_of("oneshot", "none", 100, 4), 1, {.line_bytes = size_t{4} << 10});
+        compiled(call_of("oneshot", "none", 100, 4), 1, {.eager_slot_bytes = size_t{4} << 10});
     CHECK(program.bound.has_value());
-    CHECK_EQ(program.bound->line_bytes, 400U);
+    CHECK_EQ(program.bound->eager_slot_bytes, 400U);
     CHECK_EQ(program.wire_bytes, 3U * 400);
     const Program encoded =
-        compiled(call_of("oneshot", "int8", 100, 4), 1, {.line_bytes = size_t{4} << 10});
-    CHECK_EQ(encoded.bound->line_bytes, encoded_bytes(encoded.work.codec, DataType::float32, 100));
-    CHECK_EQ(encoded.wire_bytes, 3 * encoded.bound->line_bytes);
+        compiled(call_of("oneshot", "int8", 100, 4), 1, {.eager_slot_bytes = size_t{4} << 10});
+    CHECK_EQ(encoded.bound->eager_slot_bytes,
+             encoded_bytes(encoded.work.codec, DataType::float32, 100));
+    CHECK_EQ(encoded.wire_bytes, 3 * encoded.bound->eager_slot_bytes);
 }
 
 void what_does_not_fit_a_line_takes_mailboxes() {
     for (const uint64_t count : {1024, 1025}) {
-        const Program program =
-            compiled(call_of("oneshot", "none", count, 2), 0, {.line_bytes = size_t{4} << 10});
+        const Program program = compiled(call_of("oneshot", "none", count, 2), 0,
+                                         {.eager_slot_bytes = size_t{4} << 10});
         CHECK_EQ(program.bound.has_value(), count == 1024);
     }
 }
@@ -83,8 +84,8 @@ void two_exchanges_go_over_lines_that_may_have_them() {
             for (uint32_t rank = 0; rank < 4; rank++) {
                 TwinCall call = call_of("direct", codec, 100, 4);
                 call.collective = expected.collective;
-                const Program program =
-                    compiled(call, rank, {.line_bytes = size_t{4} << 10, .line_exchanges = 2});
+                const Program program = compiled(
+                    call, rank, {.eager_slot_bytes = size_t{4} << 10, .line_exchanges = 2});
                 CHECK(program.bound.has_value());
                 CHECK_EQ(program.bound->exchanges(), expected.exchanges);
                 for (const auto &stage : program.bound->stages) CHECK(!stage.empty());
@@ -94,13 +95,14 @@ void two_exchanges_go_over_lines_that_may_have_them() {
 void several_exchanges_do_not_go_over_lines() {
     for (const char *algorithm : {"ring", "direct"}) {
         const auto program =
-            compile_for(call_of(algorithm, "none", 64, 3), 0, {.line_bytes = 4096});
+            compile_for(call_of(algorithm, "none", 64, 3), 0, {.eager_slot_bytes = 4096});
         CHECK(!program);
         CHECK(program.error().code == Code::internal_error);
     }
 }
 
-// A lossless sum in the tensor's own type grows where it is sent from; all others need one tile.
+// A lossless sum in the type of the tensor is accumulated where it is sent from. All other sums
+// need one tile.
 void joined_sums_need_no_segment() {
     const auto needs = [](const char *codec, DataType type, bool joins) {
         TwinCall call = call_of("direct", codec, 100000, 3);
@@ -114,8 +116,8 @@ void joined_sums_need_no_segment() {
     CHECK(needs("int8", DataType::float32, false) == std::pair(0U, 1U));
 }
 
-// What a oneshot reduce-scatter adds of its own goes through the codec, but not through a copy
-// where values travel as they are.
+// A oneshot reduce-scatter passes the rank's own values through the codec. Without a codec the
+// values are not copied.
 void staying_values_are_not_copied_without_loss() {
     const auto ops = [](const char *algorithm, const char *codec, bool joins) {
         TwinCall call = call_of(algorithm, codec, 1000, 3);
@@ -130,13 +132,14 @@ void staying_values_are_not_copied_without_loss() {
         CHECK_EQ(std::ranges::count(ops("oneshot", "int8", joins), Op::What::encode), 3);
 }
 
-// Sums that are made one after the other share what they need, however many ranks there are.
+// Sums that are computed one after the other share their accumulators, however many ranks there
+// are.
 void segments_of_accumulators_are_shared() {
     const Program program = compiled(call_of("ring", "int8", 1 << 20, 16), 3, {.joins = false});
     CHECK(program.segment_buffers <= 2);
 }
 
-// Each task comes after all that it waits for, and nothing waits for itself.
+// Each task comes after all tasks that it waits for, and no task waits for itself.
 void tasks_wait_for_earlier_ones() {
     for (const char *algorithm : {"ring", "direct", "oneshot"})
         for (const bool joins : {true, false}) {
@@ -164,9 +167,9 @@ void tiles_are_cut_at_the_grain() {
     CHECK_EQ(tile("minmax:bucket=all"), uint64_t{1} << 19);
 }
 
-// Codecs whose chunks cannot be cut have plans for any size, and programs.
+// Codecs whose chunks cannot be cut have plans and programs for any size.
 void no_size_is_too_large() {
-    const Tables tables{.speeds = {}, .limits = limits_of({})};
+    const PlannerInputs inputs{.speeds = {}, .limits = limits_of({})};
     for (const char *const codec : {"topk", "topk:ratio=1", "minmax:bucket=all",
                                     "int8:block=1073741824", "onebit", "terngrad"})
         for (const uint32_t ranks : {2U, 4U, 8U, 64U})
@@ -176,13 +179,14 @@ void no_size_is_too_large() {
                     TwinCall call = call_of(spec(algorithm).c_str(), codec, count, ranks);
                     call.inner_codec = call.codec;
                     const Problem problem{.count = count, .ranks = ranks, .codec = call.codec};
-                    CHECK_OK(choose(problem, tables, algorithm));
+                    CHECK_OK(choose(problem, inputs, algorithm));
                     const Program program = compiled(call, 0, {});
                     CHECK(!program.overflows || program.geometry.lanes == 1);
                 }
 }
 
-// What is larger than the arena gets one lane, and is told from what is not.
+// A call that does not fit the arena gets one lane and is marked as overflowing; a call that fits
+// is not.
 void a_small_arena_is_said_to_overflow() {
     const TwinCall call = call_of("direct", "none", 100000, 8);
     const Program roomy = compiled(call, 0, {});
@@ -194,26 +198,26 @@ void a_small_arena_is_said_to_overflow() {
     CHECK(compiled(call, 0, {.outbox_bytes = small.geometry.arena_bytes - 1}).overflows);
 }
 
-// A block of which only the start is ever filled costs what that start needs.
+// A block that is larger than the data needs only the memory of the part that is filled.
 void memory_is_as_large_as_what_there_is() {
     const TwinCall call = call_of("direct", "int8:block=1073741824", 1000000, 4);
     const Program program = compiled(call, 1, {.outbox_bytes = 65536});
     CHECK(program.overflows);
     CHECK(program.segment_values < 1000064 && program.tile <= program.segment_values);
-    // Of four chunks the first has everything.
+    // The first of the four chunks holds all values.
     uint64_t bytes = 0;
     for (const ByteRange &place : overflow_places(program)) bytes += place.bytes;
     CHECK(bytes < program.geometry.wire_bytes + 4 * header_bytes);
 }
 
-// Of whatever number of ranks, however they are placed.
+// There are enough slots for every algorithm, for any number of ranks and any placement of them.
 void every_algorithm_finds_slots() {
     for (const uint32_t ranks : {2U, 3U, 8U, 17U, 100U, 255U, 511U})
         for (const uint32_t per_host : {1U, 2U, 16U}) {
-            std::vector<Whereabouts> spots;
+            std::vector<RankLocation> spots;
             for (uint32_t rank = 0; rank < ranks; rank++)
                 spots.push_back({.node = rank, .host = rank / per_host, .rack = rank / 64});
-            const Places places(spots);
+            const RankTopology places(spots);
             for (const Algorithm &algorithm : algorithms())
                 for (const Collective collective : moving_collectives)
                     for (const uint32_t rank : {0U, ranks / 2, ranks - 1}) {
@@ -235,7 +239,7 @@ void says_what_does_not_fit() {
     CHECK(std::string_view(few.error().text).find("8 wire slots") != std::string_view::npos);
 }
 
-// Where incomplete buckets travel as values, 233 values need more bytes than 256.
+// Incomplete buckets travel as plain values here, so 233 values need more bytes than 256 values.
 void slots_hold_the_largest_chunk_that_comes() {
     const char *const codec = "minmax:bits=6,bucket=64,skip_incomplete=1";
     for (uint64_t count = 1; count < 400; count++) {
@@ -247,9 +251,10 @@ void slots_hold_the_largest_chunk_that_comes() {
     }
 }
 
-// Planner and engine cut alike.
+// Planner and compiler cut calls alike.
 void programs_are_cut_as_planned() {
-    for (const Cut &cut : {Cut{}, Cut{.outbox_bytes = 1 << 16, .slots = 9, .segment_bytes = 2048}})
+    for (const Chunking &cut :
+         {Chunking{}, Chunking{.outbox_bytes = 1 << 16, .slots = 9, .segment_bytes = 2048}})
         for (const char *codec : {"none", "int4", "minmax:bits=2,bucket=all",
                                   "minmax:bits=6,bucket=64,skip_incomplete=1"})
             for (const char *algorithm : {"ring", "direct", "oneshot"})
@@ -264,8 +269,8 @@ void programs_are_cut_as_planned() {
                                               .count = count,
                                               .ranks = call.ranks,
                                               .codec = call.codec};
-                        const Tables tables{.speeds = {}, .limits = limits_of(cut)};
-                        const auto plan = choose(problem, tables, *parse_algorithm(algorithm));
+                        const PlannerInputs inputs{.speeds = {}, .limits = limits_of(cut)};
+                        const auto plan = choose(problem, inputs, *parse_algorithm(algorithm));
                         const auto program = compile_for(call, 1, cut);
                         CHECK_EQ(plan.is_ok(), program.is_ok());
                         if (plan) CHECK(plan->geometry == program->geometry);
@@ -280,21 +285,21 @@ std::vector<const Task *> sends_of(const Program &program) {
 }
 
 // In halving, rank 0 of 4 sends two chunks to rank 2, then one to rank 1, receives its own sum,
-// sends it to rank 1, and in the end two to rank 2.
+// sends it to rank 1, and at the end sends two chunks to rank 2.
 void small_messages_to_one_peer_go_together() {
-    const Cut far{.inbox_bytes = size_t{16} << 20};
+    const Chunking far{.inbox_bytes = size_t{16} << 20};
     const TwinCall small = call_of("halving", "int4", 16384, 4);
     const Program program = compiled(small, 0, far);
     const auto sends = sends_of(program);
     CHECK_EQ(sends.size(), 6U);
     const bool goes_with_next[] = {true, false, false, false, true, false};
     for (size_t i = 0; i < sends.size(); i++) CHECK_EQ(sends[i]->goes_with_next, goes_with_next[i]);
-    // Of the last two, the second passes on what comes from rank 1, and both wait for that.
+    // Of the last two sends, the second forwards what comes from rank 1, and both wait for that.
     const auto waits_of = [&](const Task *send) {
         return program.waits[static_cast<size_t>(send - program.tasks.data())];
     };
     CHECK(waits_of(sends[4]) > 1);
-    // On one host, or with more to send, each goes as soon as it can.
+    // On one host, or if the messages are larger, each send goes as soon as it can.
     for (const Program &other :
          {compiled(small, 0), compiled(call_of("halving", "int4", 65536, 4), 0, far)}) {
         for (const Task *send : sends_of(other)) CHECK(!send->goes_with_next);
@@ -303,10 +308,10 @@ void small_messages_to_one_peer_go_together() {
     }
 }
 
-// Rank 0 of 16 first sends eight chunks to one peer: as many of them go as one as a network message
-// holds.
+// Rank 0 of 16 first sends eight chunks to one peer: each batch has as many of them as fit into one
+// network message.
 void batches_are_no_longer_than_a_network_message() {
-    const Cut far{.inbox_bytes = size_t{16} << 20};
+    const Chunking far{.inbox_bytes = size_t{16} << 20};
     for (const uint64_t chunk_values : {4096, 3000, 1024}) {
         const Program program = compiled(call_of("halving", "int4", 16 * chunk_values, 16), 0, far);
         const auto sends = sends_of(program);
@@ -319,7 +324,7 @@ void batches_are_no_longer_than_a_network_message() {
     }
 }
 
-// The root holds no wires of others.
+// The root of a broadcast receives nothing, so it has no receive buffers.
 void a_root_batches_what_it_sends() {
     TwinCall call = call_of("direct", "int4", 4096, 2);
     call.collective = Collective::broadcast;
@@ -331,7 +336,7 @@ void a_root_batches_what_it_sends() {
     for (const Task *send : sends) CHECK_EQ(send->goes_with_next, send != sends.back());
 }
 
-// Two long specs that begin alike are still two codecs to those who compare them.
+// Two long codec specs with the same beginning must have different hashes.
 void long_specs_are_told_apart() {
     TwinCall call = call_of("direct", "minmax:bits=5,bucket=100000,round=stochastic,seed=1", 64, 2);
     const Program one = compiled(call, 0);

@@ -1,5 +1,5 @@
-// CMocka for C++: a CMocka assert leaves by longjmp past destructors, so here a failed CHECK
-// throws, the test's body unwinds, and only then one C frame that owns nothing reports to CMocka.
+// CMocka for C++. A CMocka assert leaves by longjmp past destructors. Here a failed CHECK throws
+// instead, the test's body unwinds, and only then one C frame that owns nothing reports to CMocka.
 #pragma once
 
 #include <csetjmp>
@@ -17,7 +17,7 @@ extern "C" {
 namespace qtest {
 inline void report(const char *text) { fail_msg("%s", text); }
 } // namespace qtest
-#undef fail // a verb of ours, too
+#undef fail // QCCL has functions of this name
 
 namespace qtest {
 
@@ -38,8 +38,8 @@ void check_equal(const A &a, const B &b, const char *a_text, const char *b_text,
     throw Failure{out.str()};
 }
 
-// Fills `text` (a buffer, so that the caller owns nothing when it reports) and says whether it
-// failed.
+// Runs the test and returns whether it failed. Fills `text`, which is a buffer so that the caller
+// owns nothing when it reports.
 template <void (*body)()> bool fails(char *text, size_t bytes) {
     try {
         body();
@@ -70,7 +70,7 @@ template <void (*body)()> CMUnitTest unit(const char *name) {
                                  ": " #condition};                                                 \
     } while (false)
 #define CHECK_EQ(a, b) qtest::check_equal((a), (b), #a, #b, __FILE__, __LINE__)
-// For a Result that must hold; fails with the error's sentence.
+// Fails with the error's sentence if the Result holds an error.
 #define CHECK_OK(result)                                                                           \
     do {                                                                                           \
         if (const auto &checked_ = (result); !checked_)                                            \

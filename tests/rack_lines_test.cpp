@@ -1,4 +1,5 @@
-// plan: what crosses the lines between racks is counted on the schedules, and decides.
+// Tests lib/plan: the traffic on the links between racks is counted from the schedules, and decides
+// the choice of an algorithm.
 #include "plan_kit.hpp"
 
 #include "codec/chunk.hpp"
@@ -14,18 +15,18 @@ using namespace qtest;
 
 namespace {
 
-// Racks of as many hosts of as many ranks.
-std::vector<Whereabouts> spots_in(uint32_t racks, uint32_t hosts, uint32_t ranks) {
-    std::vector<Whereabouts> spots;
+// Returns racks of `hosts` hosts, each of `ranks` ranks.
+std::vector<RankLocation> spots_in(uint32_t racks, uint32_t hosts, uint32_t ranks) {
+    std::vector<RankLocation> spots;
     for (uint32_t host = 0; host < racks * hosts; host++)
         spots.insert(spots.end(), ranks, {.host = host, .rack = host / hosts});
     return spots;
 }
 
-// Each of which has a line to one network.
-RackLines lines_of(const std::vector<Whereabouts> &spots, double byte_ns = 1) {
+// Gives each rack a link to one network.
+RackLines lines_of(const std::vector<RankLocation> &spots, double byte_ns = 1) {
     RackLines lines{.parent = {0}, .byte_ns = {0}, .rack_of = {}};
-    for (const Whereabouts &spot : spots) {
+    for (const RankLocation &spot : spots) {
         lines.rack_of.push_back(1 + spot.rack);
         lines.parent.resize(std::max<size_t>(lines.parent.size(), 2 + spot.rack));
         lines.byte_ns.resize(lines.parent.size(), byte_ns);
@@ -33,9 +34,9 @@ RackLines lines_of(const std::vector<Whereabouts> &spots, double byte_ns = 1) {
     return lines;
 }
 
-// Of all ranks' schedules, what the busiest rack sends to or receives from others.
+// Counts on the schedules of all ranks what the busiest rack sends to or receives from others.
 double most_chunks(const Algorithm &algorithm, Collective collective, const Team &team,
-                   const std::vector<Whereabouts> &spots) {
+                   const std::vector<RankLocation> &spots) {
     std::vector<double> up(1 + spots.back().rack), down(up.size());
     for (uint32_t rank = 0; rank < team.size; rank++) {
         Team own = team;
@@ -52,7 +53,8 @@ double most_chunks(const Algorithm &algorithm, Collective collective, const Team
     return std::max(*std::ranges::max_element(up), *std::ranges::max_element(down));
 }
 
-void check_sample(const std::vector<Whereabouts> &spots, const Places &places, size_t most_steps) {
+void check_sample(const std::vector<RankLocation> &spots, const RankTopology &places,
+                  size_t most_steps) {
     const Team team{.size = places.ranks(), .root = 1, .places = &places};
     for (const Algorithm &algorithm : algorithms_for(team))
         for (const Collective collective : collectives_of(algorithm)) {
@@ -64,16 +66,16 @@ void check_sample(const std::vector<Whereabouts> &spots, const Places &places, s
         }
 }
 
-// However many ranks there are, of which not all are counted.
+// With many ranks only some are counted; the result holds for all.
 void the_sample_speaks_for_all() {
     for (const auto &[racks, hosts, ranks] :
          {std::tuple(2U, 4U, 1U), {3U, 5U, 2U}, {2U, 32U, 8U}, {7U, 9U, 8U}, {2U, 32U, 6U}}) {
         const auto spots = spots_in(racks, hosts, ranks);
-        check_sample(spots, Places(spots), 1 << 17);
+        check_sample(spots, RankTopology(spots), 1 << 17);
     }
 }
 
-// A ring may begin in the middle of a rack, and others leave racks elsewhere.
+// A ring may begin in the middle of a rack, and other rings leave a rack at other ranks.
 void ranks_where_rings_leave_a_rack_are_counted() {
     const auto spots = spots_in(2, 8, 4);
     const auto turned = [&](uint32_t by) {
@@ -88,17 +90,18 @@ void ranks_where_rings_leave_a_rack_are_counted() {
     std::vector<uint32_t> other = turned(0);
     std::swap(other[31], other[17]);
     std::swap(other[32], other[44]);
-    // So many steps of the most that an algorithm has here, 24,000.
+    // Fewer steps than the 24,000 that the largest algorithm has here.
     for (const size_t most_steps : {size_t{8000}, size_t{4000}}) {
-        check_sample(spots, Places(spots, {back, other}), most_steps);
-        check_sample(spots, Places(spots, {other, turned(0), back}), most_steps);
+        check_sample(spots, RankTopology(spots, {back, other}), most_steps);
+        check_sample(spots, RankTopology(spots, {other, turned(0), back}), most_steps);
     }
 }
 
-// Two sites of two racks each: what goes from site to site crosses three lines' worth of networks.
+// Two sites of two racks each: a message from site to site crosses the links of both racks and of
+// both sites.
 void what_contains_racks_has_lines_too() {
     const auto spots = spots_in(4, 1, 1);
-    const Places places(spots);
+    const RankTopology places(spots);
     const Team team{.size = 4, .places = &places};
     RackLines lines{.parent = {0, 0, 1, 1, 0, 4, 4},
                     .byte_ns = {0, 10, 1, 1, 10, 1, 1},
@@ -108,7 +111,8 @@ void what_contains_racks_has_lines_too() {
         CHECK_OK(load);
         return *load;
     };
-    // Of four ranks' values two are on each side; along a ring three cross each line.
+    // Two ranks are on each side, so each side sends two values to two ranks. Along a ring three
+    // values cross each link.
     CHECK_EQ(chunks("oneshot"), 4 * 10.0);
     CHECK_EQ(chunks("ring"), 3 * 10.0);
     std::ranges::fill(lines.byte_ns, 1);
@@ -117,15 +121,16 @@ void what_contains_racks_has_lines_too() {
     CHECK_EQ(chunks("oneshot"), 3.0);
 }
 
-// Between racks of four hosts direct sends half of all, a hierarchy what one host would.
+// Between racks of four hosts, direct sends half of all, and hierarchy only as much as one host
+// would.
 void what_crosses_slow_lines_decides() {
-    const Places places(spots_in(2, 4, 1));
+    const RankTopology places(spots_in(2, 4, 1));
     Problem problem = all_reduce(16 << 20, 8, DataType::float32, "int8");
     problem.places = &places;
-    Tables wide = tables;
+    PlannerInputs wide = inputs;
     wide.speeds.far_bytes_per_ns = 1.25;
     CHECK_EQ(spec(choose(problem, wide)->algorithm), "direct");
-    Tables narrow = wide;
+    PlannerInputs narrow = wide;
     Settings settings;
     settings.rack_rate = 125'000'000;
     take_settings(settings, &places, narrow.links);
@@ -146,14 +151,14 @@ void what_crosses_slow_lines_decides() {
     CHECK(text->find(" GB/s for all of a host; 0.125 GB/s for all of a rack\n"
                      "  2 racks with 4 and 4 ranks\n") != std::string::npos);
     CHECK(text->find(" ms on the line of a rack;") != std::string::npos);
-    // A chain crosses the line but once, however many ranks it passes.
+    // A chain crosses the link only once, independent of the number of ranks in it.
     Problem small = with_codec(problem, {});
     small.count = 16 << 10;
     const Algorithm tree = algorithm_of("tree");
     const Cost crossing = choose(small, narrow, tree)->cost,
                within = choose(small, wide, tree)->cost;
     CHECK(crossing.time_ns < within.time_ns + 1.1 * crossing.rack_ns);
-    // A rate that was not measured is as doubtful as that of hosts.
+    // A rack rate that was not measured is as doubtful as the rate between hosts.
     narrow.speeds.far_rate_source = RateSource::stated;
     CHECK(by("direct").slow_network_ns > 3.9 * by("direct").time_ns);
 }
@@ -162,16 +167,16 @@ void racks_that_are_one_have_no_line() {
     Settings settings;
     settings.rack_rate = 125'000'000;
     SharedLinks links;
-    const Places one(spots_in(1, 4, 2));
+    const RankTopology one(spots_in(1, 4, 2));
     take_settings(settings, &one, links);
     take_settings(settings, nullptr, links);
     CHECK(!links.racks);
-    const Places two(spots_in(2, 1, 2));
+    const RankTopology two(spots_in(2, 1, 2));
     take_settings({}, &two, links);
     CHECK(!links.racks);
     take_settings(settings, &two, links);
     CHECK(links.racks && links.racks->slowest_bytes_per_ns().value() == 0.125);
-    // Lines that are known stay where they are.
+    // Known links keep their places in the tree; only their rates change.
     links.racks = std::make_shared<const RackLines>(
         RackLines{.parent = {0, 0, 1, 1}, .byte_ns = {0, 10, 1, 1}, .rack_of = {2, 2, 3, 3}});
     take_settings(settings, &two, links);

@@ -1,8 +1,8 @@
-// Groups of ranks within groups, as lib/codec/WIRE.md describes the tiers of a hierarchy and the
-// order of a ring, for the slow twin: written from there, not from the schedules.
+// Groups of ranks within groups for the slow twin: the tiers of a hierarchy and the order of a ring
+// as lib/codec/WIRE.md describes them. Written from that document, not from the schedules.
 #pragma once
 
-#include "schedule/places.hpp"
+#include "schedule/rank_topology.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace qtest {
 
 struct RankGroup {
-    uint32_t rank = 0;                 // without parts
+    uint32_t rank = 0;                 // if there are no parts
     std::vector<RankGroup> parts = {}; // in the order of their lowest ranks
 
     bool has(uint32_t one) const {
@@ -27,13 +27,13 @@ struct RankGroup {
         while (!parts[at].has(one)) at++;
         return at;
     }
-    // Of ranks; the groups above it have one more each.
+    // A rank has depth 0, and a group one more than its parts.
     uint32_t depth() const { return parts.empty() ? 0 : parts[0].depth() + 1; }
     void leaves(std::vector<uint32_t> &ranks) const {
         if (parts.empty()) ranks.push_back(rank);
         for (const RankGroup &part : parts) part.leaves(ranks);
     }
-    // The fewest parts that a group of the depth has.
+    // Returns the fewest parts that any group of that depth has.
     uint32_t fewest_parts(uint32_t of_depth) const {
         if (depth() == of_depth) return size();
         uint32_t fewest = ~0U;
@@ -44,13 +44,13 @@ struct RankGroup {
 
 using Label = std::tuple<uint32_t, uint32_t, uint32_t>;
 
-// 0: rack; 1: host; 2: node.
-inline Label label_of(const qccl::Whereabouts &spot, int tier) {
+// Tier 0 is the rack, 1 the host, 2 the node.
+inline Label label_of(const qccl::RankLocation &spot, int tier) {
     return {spot.rack, tier > 0 ? spot.host : 0, tier > 1 ? spot.node : 0};
 }
 
 inline std::vector<std::vector<uint32_t>>
-parted(const std::vector<uint32_t> &ranks, const std::vector<qccl::Whereabouts> &spots, int tier) {
+parted(const std::vector<uint32_t> &ranks, const std::vector<qccl::RankLocation> &spots, int tier) {
     std::vector<std::vector<uint32_t>> found;
     std::map<Label, size_t> known;
     for (const uint32_t rank : ranks) {
@@ -62,7 +62,7 @@ parted(const std::vector<uint32_t> &ranks, const std::vector<qccl::Whereabouts> 
 }
 
 inline RankGroup grouped(const std::vector<uint32_t> &ranks,
-                         const std::vector<qccl::Whereabouts> &spots,
+                         const std::vector<qccl::RankLocation> &spots,
                          const std::vector<int> &tiers) {
     RankGroup group;
     if (tiers.empty()) {
@@ -80,8 +80,8 @@ inline std::vector<uint32_t> all_ranks(uint32_t ranks) {
     return all;
 }
 
-// Without tiers that part nothing. No spots: all ranks are in one place.
-inline RankGroup tiers_of(uint32_t ranks, const std::vector<qccl::Whereabouts> &spots) {
+// Leaves out tiers that part nothing. If there are no spots, all ranks are in one place.
+inline RankGroup tiers_of(uint32_t ranks, const std::vector<qccl::RankLocation> &spots) {
     const auto all = all_ranks(ranks);
     std::vector<int> tiers;
     size_t finer = ranks;
@@ -94,8 +94,8 @@ inline RankGroup tiers_of(uint32_t ranks, const std::vector<qccl::Whereabouts> &
     return grouped(all, spots, tiers);
 }
 
-// By position.
-inline std::vector<uint32_t> ring_of(uint32_t ranks, const std::vector<qccl::Whereabouts> &spots) {
+// Returns the ranks by their position in the ring.
+inline std::vector<uint32_t> ring_of(uint32_t ranks, const std::vector<qccl::RankLocation> &spots) {
     if (spots.empty()) return all_ranks(ranks);
     std::vector<uint32_t> order;
     grouped(all_ranks(ranks), spots, {0, 1, 2}).leaves(order);

@@ -1,4 +1,4 @@
-// Ranks of the bootstrap's tests as processes, which report how it went.
+// Runs the ranks of bootstrap tests as processes, and collects their results.
 #pragma once
 
 #include "rendezvous_kit.hpp"
@@ -11,7 +11,7 @@
 
 namespace kit {
 
-// What a forked rank writes down for its parent; a process that dies writes nothing.
+// A forked rank's result, which it sends to its parent. A process that dies sends nothing.
 struct Report {
     int32_t code = -1;
     int32_t rank = -1;

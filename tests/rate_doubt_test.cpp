@@ -1,5 +1,5 @@
-// plan: a rate between hosts that was not measured may be wrong. The choice then loses little
-// whatever the rate is; where it was measured, the choice is the fastest.
+// Tests lib/plan: a rate between hosts that was not measured may be wrong, so the choice loses
+// little at any possible rate. If the rate was measured, the choice is the fastest.
 #include "plan_kit.hpp"
 
 #include <algorithm>
@@ -13,17 +13,18 @@ using namespace qtest;
 
 namespace {
 
-const Places two_by_two = places_on({0, 0, 1, 1});
-const Places four = places_on({0, 1, 2, 3});
+const RankTopology two_by_two = places_on({0, 0, 1, 1});
+const RankTopology four = places_on({0, 1, 2, 3});
 
-Tables with_rate(double bytes_per_ns, RateSource source) {
-    Tables with = tables;
+PlannerInputs with_rate(double bytes_per_ns, RateSource source) {
+    PlannerInputs with = inputs;
     with.speeds.far_bytes_per_ns = bytes_per_ns;
     with.speeds.far_rate_source = source;
     return with;
 }
 
-Problem problem_of(Collective collective, const Places &places, uint64_t bytes, const char *name) {
+Problem problem_of(Collective collective, const RankTopology &places, uint64_t bytes,
+                   const char *name) {
     Problem problem = all_reduce(bytes / 4, places.ranks(), DataType::float32, name);
     problem.collective = collective;
     if (has_part_per_rank(collective)) problem.count /= places.ranks();
@@ -31,9 +32,9 @@ Problem problem_of(Collective collective, const Places &places, uint64_t bytes, 
     return problem;
 }
 
-// Calls each problem of a table with a rate for it.
+// Calls `check` for each problem of a table with each rate.
 template <class Check> void for_problems(const Check &check) {
-    for (const Places *const places : {&two_by_two, &four})
+    for (const RankTopology *const places : {&two_by_two, &four})
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                             Collective::all_gather, Collective::broadcast})
             for (const char *const name : {"none", "int8:min=0"})
@@ -72,7 +73,7 @@ void doubted_times_are_those_at_the_other_rates() {
     });
 }
 
-// Counted again, without MinimaxRegret.
+// Computes the regret without MinimaxRegret.
 double regret_of(const Problem &problem, double rate, size_t candidate) {
     double most = 0;
     for (const double times : {0.25, 1.0, 4.0}) {
@@ -102,7 +103,7 @@ void a_doubtful_rate_gets_the_least_regret() {
             if (all[i].plan.algorithm == plan->algorithm) own = regret;
         }
         CHECK(own >= 1 && own <= least * equal_time);
-        // None that is as cautious is clearly faster.
+        // No candidate that is as cautious is clearly faster.
         for (size_t i = 0; i < all.size(); i++)
             if (all[i].refusal.empty() && regret_of(problem, rate, i) <= own)
                 CHECK(plan->cost.time_ns <= all[i].plan.cost.time_ns * equal_time);
@@ -110,11 +111,11 @@ void a_doubtful_rate_gets_the_least_regret() {
     CHECK(others > 10);
 }
 
-// On one host no rate between hosts counts.
+// On one host the rate between hosts does not matter.
 void ranks_of_one_host_doubt_nothing() {
-    const Places one = places_on({0, 0, 0, 0});
+    const RankTopology one = places_on({0, 0, 0, 0});
     const Problem problem = problem_of(Collective::all_reduce, one, mebibyte, "none");
-    const Tables stated = with_rate(0.1, RateSource::stated);
+    const PlannerInputs stated = with_rate(0.1, RateSource::stated);
     CHECK(!is_rate_in_doubt(problem, stated.speeds));
     const auto plan = choose(problem, stated);
     CHECK_OK(plan);
@@ -122,13 +123,13 @@ void ranks_of_one_host_doubt_nothing() {
     CHECK_EQ(plan->cost.fast_network_ns, plan->cost.time_ns);
 }
 
-// Whether a reason of time or of caution is given follows from the times.
+// The times determine whether the reason given is speed or caution.
 void the_explanation_is_the_choices() {
     uint32_t cautious = 0;
     for_problems([&](const Problem &problem, double rate) {
         for (const RateSource source :
              {RateSource::assumed, RateSource::stated, RateSource::measured}) {
-            const Tables with = with_rate(rate, source);
+            const PlannerInputs with = with_rate(rate, source);
             const auto explanation = explain(problem, with);
             CHECK_OK(explanation);
             const double own = explanation->chosen().cost.time_ns;
@@ -150,7 +151,7 @@ void the_explanation_is_the_choices() {
     CHECK(cautious > 10);
 }
 
-// Of those that keep the budget.
+// The choice has the least regret among the candidates that keep the budget.
 void a_budget_chooses_as_cautiously() {
     uint32_t narrower = 0, cautious = 0;
     for (const double rate : {0.03, 0.12, 0.5, 1.2, 5.0})
@@ -164,7 +165,7 @@ void a_budget_chooses_as_cautiously() {
                 if (plan->codec.is_lossless()) continue;
                 cautious += plan->algorithm != trusting->algorithm;
                 const Problem named = with_codec(asked, plan->codec);
-                std::array<std::vector<Candidate>, 3> at; // the rates that are possible
+                std::array<std::vector<Candidate>, 3> at; // at the possible rates
                 std::array<double, 3> least;
                 const auto keeps = [&](const Candidate &each) {
                     const auto nmse = nmse_bound(each.plan);
@@ -193,10 +194,10 @@ void a_budget_chooses_as_cautiously() {
     CHECK(cautious > 0);
 }
 
-// What measured calls took longer than is counted, they take at every rate.
+// Corrections from measured calls apply to the times at every rate.
 void corrections_are_of_all_times() {
     const Problem problem = problem_of(Collective::all_reduce, four, mebibyte, "none");
-    Tables with = with_rate(0.12, RateSource::stated);
+    PlannerInputs with = with_rate(0.12, RateSource::stated);
     const auto counted = find_candidates(problem, with);
     auto corrections = std::make_shared<Corrections>();
     for (const Algorithm &algorithm : algorithms())
@@ -215,7 +216,7 @@ void corrections_are_of_all_times() {
     }
 }
 
-// Of candidates that are not chosen from, as they break the budget, there is none.
+// Candidates that break the budget are not chosen from, so they have no regret.
 void regret_is_of_those_that_are_chosen_from() {
     const Problem problem =
         problem_of(Collective::all_reduce, two_by_two, mebibyte, "auto:nmse=4e-4");
@@ -225,7 +226,7 @@ void regret_is_of_those_that_are_chosen_from() {
     for (const ExplainedCandidate &each : explanation->candidates) {
         const auto nmse = nmse_bound(each.plan);
         const bool keeps = nmse && *nmse <= problem.codec.budget.nmse;
-        if (each.verdict == ExplainedCandidate::Verdict::lost)
+        if (each.status == ExplainedCandidate::CandidateStatus::lost)
             CHECK_EQ(each.regret.has_value(), keeps);
         if (each.regret) CHECK(*each.regret >= 1);
         (each.regret ? with : without)++;

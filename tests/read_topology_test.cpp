@@ -1,5 +1,5 @@
-// topology/read_topology: files are recognised by what they hold, and all else is said in words.
-// topology/rank_places: where ranks lie.
+// Tests topology/read_topology and topology/rank_places: the format of a topology is recognised by
+// its contents, anything else is refused with a sentence, and ranks are placed on the graph.
 #include "qtest.hpp"
 
 #include "topology/graph_text.hpp"
@@ -16,7 +16,7 @@ using namespace qccl;
 
 namespace {
 
-// A folder that is removed with what is in it.
+// A temporary folder, removed with its contents.
 struct Folder {
     std::filesystem::path path;
 
@@ -77,7 +77,7 @@ void what_holds_no_topology_is_refused() {
         "4 x nodes(8 gpu)",
         "the topology, character 5 (\"nodes(8 gpu)\"): \"nodes\" is no part of a network; "
         "did you mean node?");
-    // Larger than any topology, without taking room on the disk.
+    // A sparse file that is larger than any topology.
     const std::string large = folder.file("large", "");
     std::filesystem::resize_file(large, most_graph_text_bytes + 1);
     check_refused(large, large + " is larger than 268435456 bytes; no topology is");
@@ -106,7 +106,7 @@ void ranks_have_places() {
     const auto places = rank_places(*graph, 6);
     CHECK_OK(places);
     CHECK((*places)[1] == (*places)[0] && (*places)[5] != (*places)[4]);
-    // As launchers give rank 0 GPU 0, wherever a file has it.
+    // Rank 0 gets GPU 0, as from launchers, in whatever order the file lists the GPUs.
     Graph reversed;
     reversed.add({.kind = VertexKind::machine});
     for (uint32_t i = 0; i < 3; i++)

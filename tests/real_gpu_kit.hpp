@@ -1,5 +1,5 @@
-// For tests of whatever GPU there is, through the library's own interface to it: the GPU that the
-// command line or QTEST_DEVICE names, a stream there, and memory between guards. Knows no vendor.
+// For tests on whatever GPU the machine has, through the library's own interface to GPUs: the GPU
+// that the command line or QTEST_DEVICE names, a stream there, and memory between guards.
 #pragma once
 
 #include "qtest.hpp"
@@ -21,7 +21,7 @@ using namespace qccl;
 
 inline constexpr int skipped = 77;
 
-// Opened once, by main; null: there is none, and a line has said why.
+// The GPU that main opens once. Null: there is none, and open_tested has printed why.
 inline std::shared_ptr<Gpu> tested;
 
 inline bool open_tested(int argc, char **argv) {
@@ -42,7 +42,7 @@ inline bool open_tested(int argc, char **argv) {
 
 inline bool is_emulated() { return tested->traits().name.starts_with("emulated"); }
 
-// A stream as a program has one, which ends with its owner.
+// A stream such as a program creates, destroyed with this object.
 class Stream {
 public:
     Stream() {
@@ -62,8 +62,8 @@ private:
     OwnStream stream_;
 };
 
-// Memory of the GPU between guards, `shift` bytes off its alignment; all that is done with it is
-// done in the stream, because other ranks' may wait for this one.
+// Memory of the GPU between guards, `shift` bytes off its alignment. All accesses run in the
+// stream, because other ranks' streams may wait for this one.
 class GuardedMemory {
 public:
     GuardedMemory(const Stream &stream, size_t bytes, size_t shift = 0)
@@ -83,7 +83,7 @@ public:
     void write(const std::byte *from, size_t bytes, size_t at = 0) {
         stream_.copy(data() + at, from, bytes);
     }
-    // The first `bytes` bytes; fails where a guard is broken.
+    // Returns the first `bytes` bytes; fails if a guard is broken.
     const std::byte *read(size_t bytes) {
         stream_.copy(held_.data(), memory_, start_ + bytes);
         stream_.copy(held_.data() + start_ + bytes_, memory_ + start_ + bytes_, guard);

@@ -1,6 +1,6 @@
-// real_gpu: collectives on whatever GPU there is, with ranks as threads that share it, each with a
-// stream of its own, against the slow twin; and calls that a graph replays. QTEST_FULL=1 runs the
-// table of cases whole, without it a fair sample.
+// Tests collectives on whatever GPU there is. The ranks are threads that share the GPU, each with a
+// stream of its own, and their results are compared with those of the slow twin. Also tests calls
+// that a graph replays. QTEST_FULL=1 runs the whole table of cases, otherwise a sample runs.
 #include "case_table.hpp"
 #include "device_kit.hpp"
 #include "graph_calls.hpp"
@@ -19,7 +19,7 @@ using real_gpu::tested;
 
 namespace {
 
-// The communicators of threads that share the GPU.
+// The communicators of ranks that are threads and share the GPU.
 class Comms {
 public:
     explicit Comms(uint32_t ranks) : comms_(ranks) {
@@ -34,7 +34,8 @@ public:
 
     void on_each(const std::function<void(uint32_t rank, qcclComm_t, const Stream &)> &body) {
         std::vector<std::string> said(comms_.size());
-        // Made here: a GPU may put the making of a stream off until others have come through.
+        // The streams are created before the threads start: a GPU may delay the creation of a
+        // stream until other streams have ended their work.
         std::vector<std::unique_ptr<Stream>> streams;
         for (size_t i = 0; i < comms_.size(); i++) streams.push_back(std::make_unique<Stream>());
         std::vector<std::thread> threads;
@@ -57,7 +58,7 @@ private:
     std::vector<qcclComm_t> comms_;
 };
 
-// A call's buffers on one rank, in place or not.
+// The buffers of a call on one rank, in place or not.
 class CallBuffers {
 public:
     CallBuffers(const TwinCall &call, uint32_t rank, bool in_place, const Stream &stream)
@@ -94,7 +95,7 @@ void make(const TwinCall &call, CallBuffers &buffers, qcclComm_t comm, qcclStrea
         throw Failure{words_of(call, false) + ": " + qcclGetLastError(comm)};
 }
 
-// One call on one rank, compared with the slow twin.
+// Makes one call on one rank and compares the result with the slow twin.
 void compare(const TwinCall &call, uint32_t rank, qcclComm_t comm, const Stream &stream,
              bool in_place, bool is_synchronous) {
     const auto inputs =
@@ -127,7 +128,7 @@ void two_ranks_share_the_gpu() { compare_cases(2, rarity()); }
 void four_ranks_share_the_gpu() { compare_cases(4, 2 * rarity()); }
 void eight_ranks_share_the_gpu() { compare_cases(8, 4 * rarity()); }
 
-// Of many segments and tiles, which the table's are not.
+// Vectors of many segments and tiles; those of the table have few.
 void large_vectors_are_cut() {
     for (const uint32_t ranks : {2U, 4U, 8U}) {
         Comms comms(ranks);
@@ -145,7 +146,7 @@ void large_vectors_are_cut() {
     }
 }
 
-// Whose calls are made anew by every replay, with the numbers of the calls that they then are.
+// Every replay of a graph makes its calls again, with the call numbers of that moment.
 void graphs_replay_calls() {
     const GraphCalls graphs;
     if (!tested->traits().can_capture || !graphs.are_there()) {
@@ -155,7 +156,7 @@ void graphs_replay_calls() {
     constexpr uint32_t ranks = 2;
     Comms comms(ranks);
     comms.on_each([&](uint32_t rank, qcclComm_t comm, const Stream &stream) {
-        const GraphCalls own; // of this thread
+        const GraphCalls own; // for this thread
         TwinCall call{
             .algorithm = "ring", .codec = *parse_codec("int8"), .count = 5000, .ranks = ranks};
         const auto inputs = make_inputs(call, golden::Kind::spread);

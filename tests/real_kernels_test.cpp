@@ -1,12 +1,13 @@
-// real_kernels: the kernels of whatever GPU there is against the CPU's, byte for byte: every codec
-// and type, over values of many kinds. QTEST_VALUES says how many values in all; a chunk has up to
-// four millions. Threads of the host share them, each with a stream of its own. Ahead of that, what
-// a kernel's first launch and private memory do while another stream stands at a gate.
+// Tests the kernels of the GPU that the argument or QTEST_DEVICE names against the CPU's, byte for
+// byte: every codec and type, over many kinds of values. QTEST_VALUES sets the total number of
+// values; a chunk has up to four million. Host threads share the values, each with its own stream.
+// A first test checks that a kernel's first launch and private memory do not wait for another
+// stream that is blocked in a stream wait.
 #include "golden_cases.hpp"
 #include "real_gpu_kit.hpp"
 #include "thinning.hpp"
 
-#include "kernels/launches.hpp"
+#include "kernels/kernel_launcher.hpp"
 
 #include <atomic>
 #include <mutex>
@@ -19,7 +20,7 @@ namespace {
 constexpr uint64_t most_in_a_chunk = uint64_t{4} << 20;
 constexpr uint64_t slow_reference_up_to = 100'000; // values; beyond, the CPU's best tier
 
-// One thing to compare: a codec on a type, or, without one, the operations on plain values.
+// One comparison: a codec on a type, or without a codec the operations on plain values.
 struct Task {
     std::optional<Codec> codec;
     DataType type;
@@ -45,14 +46,14 @@ std::vector<Task> all_tasks() {
     return tasks;
 }
 
-// Of a thread: its stream, and values that never repeat.
+// The stream of one host thread, and values that never repeat.
 class Bench {
 public:
     explicit Bench(uint64_t seed) : seed_(splitmix64(seed)) {}
 
     void run(const Task &task, uint64_t values) {
         for (uint64_t done = 0; done < values;) {
-            // Odd lengths, and each kind of values in turn.
+            // Chunks have odd lengths, and take the kinds of values in turn.
             const uint64_t most = std::min(values - done, most_in_a_chunk);
             const uint64_t count = most - (most > 4000 ? draw() % 2000 : 0);
             kind_ = golden::kinds[turn_++ % std::size(golden::kinds)];
@@ -83,12 +84,12 @@ private:
     static Done launch(void *self, KernelId kernel, unsigned blocks, const Batch &batch) {
         return tested->launch(static_cast<Bench *>(self)->stream_.get(), kernel, blocks, batch);
     }
-    // What `add` adds to the launches is done when this returns.
+    // Runs the launches that `add` adds, and waits for them.
     template <class Add> void on_gpu(Add &&add) {
-        Launches launches(launch, this, 4 * tested->traits().multiprocessors);
-        launches.use_scratch(scratch_);
-        CHECK_OK(add(launches));
-        CHECK_OK(launches.flush());
+        KernelLauncher launcher(launch, this, 4 * tested->traits().multiprocessors);
+        launcher.use_scratch(scratch_);
+        CHECK_OK(add(launcher));
+        CHECK_OK(launcher.flush());
         stream_.wait();
     }
     static const Kernels &reference(uint64_t count) {
@@ -130,19 +131,19 @@ void Bench::compare_chunk(const Codec &codec, DataType type, uint64_t count) {
 
     GuardedMemory source(stream_, input.size()), payload(stream_, layout.bytes),
         target(stream_, input.size()),
-        scratch(stream_, Launches::scratch_bytes(codec, type, count));
-    scratch_ = {scratch.data(), Launches::scratch_bytes(codec, type, count)};
+        scratch(stream_, KernelLauncher::scratch_bytes(codec, type, count));
+    scratch_ = {scratch.data(), KernelLauncher::scratch_bytes(codec, type, count)};
     source.write(input.data(), input.size());
-    on_gpu([&](Launches &launches) {
-        return launches.encode(range, noise, type, source.data(), payload.data());
+    on_gpu([&](KernelLauncher &launcher) {
+        return launcher.encode(range, noise, type, source.data(), payload.data());
     });
     if (!payload.holds(wanted.data(), wanted.size())) differs("encode", spec(codec), type, count);
-    on_gpu([&](Launches &launches) {
-        return launches.decode(range, payload.data(), type, target.data());
+    on_gpu([&](KernelLauncher &launcher) {
+        return launcher.decode(range, payload.data(), type, target.data());
     });
     if (!target.holds(decoded.data(), decoded.size())) differs("decode", spec(codec), type, count);
     compare_sums(range, payload, wanted);
-    if (Launches::can_fuse(codec, type)) compare_hop(range, payload, wanted, noise);
+    if (KernelLauncher::can_fuse(codec, type)) compare_hop(range, payload, wanted, noise);
     scratch_ = {};
 }
 
@@ -155,15 +156,15 @@ void Bench::compare_sums(const ChunkRange &range, const GuardedMemory &payload,
         GuardedMemory on_device(stream_, sums.size());
         on_device.write(sums.data(), sums.size());
         reference(range.count).decode_add(range, op, wanted.data(), sums.data());
-        on_gpu([&](Launches &launches) {
-            return launches.decode_add(range, op, payload.data(), on_device.data());
+        on_gpu([&](KernelLauncher &launcher) {
+            return launcher.decode_add(range, op, payload.data(), on_device.data());
         });
         if (!on_device.holds(sums.data(), sums.size()))
             differs("decode_add", spec(*range.codec), range.type, range.count);
     }
 }
 
-// What a hop of a ring does in one launch, against its steps.
+// Compares the single launch of a ring's hop with the hop's separate steps.
 void Bench::compare_hop(const ChunkRange &range, const GuardedMemory &payload,
                         const Bytes &received, const Noise &noise) {
     const DataType accumulator = accumulator_of(range.type);
@@ -178,8 +179,8 @@ void Bench::compare_hop(const ChunkRange &range, const GuardedMemory &payload,
 
     GuardedMemory addends(stream_, own.size()), result(stream_, wanted.size());
     addends.write(own.data(), own.size());
-    on_gpu([&](Launches &launches) {
-        return launches.decode_add_encode(range, RedOp::avg, divisor, payload.data(), range.type,
+    on_gpu([&](KernelLauncher &launcher) {
+        return launcher.decode_add_encode(range, RedOp::avg, divisor, payload.data(), range.type,
                                           addends.data(), noise, result.data());
     });
     if (!result.holds(wanted.data(), wanted.size()))
@@ -200,12 +201,12 @@ void Bench::compare_plain(DataType type, uint64_t count) {
         cpu.reduce(op, accumulator, wanted.data(), type, terms.data(), count);
         cpu.divide(accumulator, wanted.data(), count, 7);
         cpu.copy(type, narrowed.data(), accumulator, wanted.data(), count, false);
-        on_gpu([&](Launches &launches) -> Done {
-            QCCL_TRY(launches.reduce(op, accumulator, sums.data(), type, source.data(), count));
-            QCCL_TRY(launches.flush());
-            QCCL_TRY(launches.divide(accumulator, sums.data(), count, 7));
-            QCCL_TRY(launches.flush());
-            return launches.copy(type, narrow.data(), accumulator, sums.data(), count);
+        on_gpu([&](KernelLauncher &launcher) -> Done {
+            QCCL_TRY(launcher.reduce(op, accumulator, sums.data(), type, source.data(), count));
+            QCCL_TRY(launcher.flush());
+            QCCL_TRY(launcher.divide(accumulator, sums.data(), count, 7));
+            QCCL_TRY(launcher.flush());
+            return launcher.copy(type, narrow.data(), accumulator, sums.data(), count);
         });
         if (!sums.holds(wanted.data(), bytes)) differs("reduce", name(op), type, count);
         if (!narrow.holds(narrowed.data(), narrowed.size()))
@@ -213,16 +214,16 @@ void Bench::compare_plain(DataType type, uint64_t count) {
     }
 }
 
-// The first test, because what it looks for would happen at a kernel's first launch. Whatever waits
-// here waits for ever.
-void nothing_waits_for_a_stream_at_a_gate() {
+// This test runs first because a wait would occur at a kernel's first launch. A failure of this
+// test shows as a hang.
+void nothing_waits_for_a_blocked_stream() {
     if (!tested->traits().has_gates) return;
-    const auto gate = tested->create_gate();
+    const auto gate = tested->create_stream_wait();
     const auto mark = tested->create_mark();
     CHECK(gate && mark);
     {
         const Stream waiting, stream;
-        CHECK_OK(tested->await_gate(waiting.get(), *gate, 1));
+        CHECK_OK(tested->await_stream_wait(waiting.get(), *gate, 1));
         CHECK_OK(tested->set_mark(*mark, waiting.get()));
         for (const size_t bytes : {size_t{1} << 10, size_t{64} << 20, size_t{1} << 20}) {
             const std::vector<std::byte> values(bytes, std::byte{3});
@@ -230,19 +231,19 @@ void nothing_waits_for_a_stream_at_a_gate() {
             memory.write(values.data(), bytes);
             CHECK(memory.holds(values.data(), bytes));
         }
-        // Those that take any number of tensors: none.
+        // Launches the kernels that accept any number of tensors, with none.
         for (size_t id = 0; id < static_cast<size_t>(KernelId::clear_sums); id++) {
             CHECK_OK(tested->launch(stream.get(), static_cast<KernelId>(id), 1, Batch{}));
             stream.wait();
         }
-        const auto is_passed = tested->is_passed(*mark);
-        CHECK_OK(is_passed);
-        CHECK(!*is_passed);
+        const auto has_passed = tested->has_passed(*mark);
+        CHECK_OK(has_passed);
+        CHECK(!*has_passed);
         std::atomic_ref(**gate).store(1);
         waiting.wait();
     }
     tested->destroy_mark(*mark);
-    tested->destroy_gate(*gate);
+    tested->destroy_stream_wait(*gate);
 }
 
 void bytes_are_those_of_the_cpu() {
@@ -274,7 +275,7 @@ void bytes_are_those_of_the_cpu() {
 
 int main(int argc, char **argv) {
     if (!open_tested(argc, argv)) return skipped;
-    const CMUnitTest tests[] = {QTEST(nothing_waits_for_a_stream_at_a_gate),
+    const CMUnitTest tests[] = {QTEST(nothing_waits_for_a_blocked_stream),
                                 QTEST(bytes_are_those_of_the_cpu)};
     const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     tested.reset();

@@ -1,5 +1,5 @@
-// record: what is read from records that are whole, torn, cut short, foreign or hostile, what is
-// said of ranks, and the first call in which they differ.
+// Tests record/rank_record: what is read from records that are whole, torn, cut short, foreign or
+// hostile, how the states of ranks are described, and which call is named as the first difference.
 #include "qtest.hpp"
 
 #include "record/rank_record.hpp"
@@ -40,9 +40,9 @@ void put(Bytes &bytes, const CallDescriptor &call) {
     slot(bytes, call.call) = {.check = RecordedCall::check_of(call, call.hash()), .call = call};
 }
 
-// A rank that has made `calls` calls and is in the last.
+// Returns the record of a rank that has begun `calls` calls and is in the last of them.
 Bytes record(uint32_t rank, uint64_t calls, uint32_t kept = calls_recorded) {
-    const RecordShape shape{.calls = kept, .near_ranks = 2};
+    const RecordShape shape{.calls = kept, .local_ranks = 2};
     Bytes bytes(shape.bytes());
     *at<RecordHead>(bytes, 0) = {.magic = RecordHead::our_magic,
                                  .calls = kept,
@@ -50,7 +50,7 @@ Bytes record(uint32_t rank, uint64_t calls, uint32_t kept = calls_recorded) {
                                  .session = 7,
                                  .rank = rank,
                                  .ranks = 4,
-                                 .near_ranks = 2,
+                                 .local_ranks = 2,
                                  .pid = 4711,
                                  .name = "train"};
     for (uint64_t number = 1; number <= calls; number++) put(bytes, call_number(number));
@@ -97,7 +97,7 @@ void calls_that_are_half_written_are_left_out() {
     Bytes bytes = record(0, 10);
     slot(bytes, 4).call.count++;
     slot(bytes, 5).call.tag++;
-    slot(bytes, 6) = slot(bytes, 7); // of another place
+    slot(bytes, 6) = slot(bytes, 7); // belongs in another slot
     const RankRecord found = parsed(bytes);
     CHECK_EQ(found.calls.size(), size_t{7});
     CHECK(!found.find(4) && !found.find(5) && !found.find(6) && found.find(7));
@@ -126,7 +126,7 @@ void what_is_no_record_is_refused() {
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->version = 3; }, "version 3"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->calls = UINT32_MAX; }, "damaged"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->calls = 0; }, "damaged"},
-        {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->near_ranks = UINT32_MAX; }, "damaged"},
+        {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->local_ranks = UINT32_MAX; }, "damaged"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->bytes = 0; }, "damaged"},
         {[](Bytes &bytes) { at<RecordHead>(bytes, 0)->rank = 4; }, "damaged"},
     };
@@ -172,7 +172,7 @@ void the_first_difference_is_named() {
     CHECK_EQ(first_difference({}), "");
 }
 
-// As if each were in call 17, or in none after call 16, and waited for the rank given.
+// Ranks in call 17 that wait for the given rank, and ranks in no call after call 16.
 RankState waiting(uint32_t rank, uint32_t on, uint64_t call = 17) {
     RankState state{.rank = rank, .begun = call, .ended = call - 1};
     state.call = call_number(call);
@@ -204,7 +204,7 @@ void ranks_are_grouped_by_whom_they_wait_for_in_the_end() {
     CHECK_EQ(one_sentence(sentences, 3), "...");
 }
 
-// Follows the chain of every rank by itself.
+// Follows the chain of every rank by itself, as a slow reference.
 std::string awaited_slowly(const std::vector<RankState> &states, uint32_t rank) {
     const RankState *state = &states[rank];
     for (size_t hops = 0; hops <= states.size(); hops++) {
@@ -217,7 +217,8 @@ std::string awaited_slowly(const std::vector<RankState> &states, uint32_t rank) 
     return "for others to read";
 }
 
-// Chains, trees and circles by chance; calls of their own keep the ranks' sentences apart.
+// Draws chains, trees and cycles. Each rank is in a call of its own, which keeps the ranks'
+// sentences apart.
 void chains_end_where_following_each_ends() {
     std::mt19937 random(7);
     for (int trial = 0; trial < 300; trial++) {
@@ -238,25 +239,25 @@ void chains_end_where_following_each_ends() {
     }
 }
 
-// Seconds, the best of several times: chains and a circle through all ranks.
+// Returns seconds, the best of several attempts, for chains and a cycle through all ranks.
 double seconds_to_summarize(uint32_t ranks) {
-    std::vector<RankState> chain, circle;
+    std::vector<RankState> chain, group;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         chain.push_back(waiting(rank, rank + 1));
-        circle.push_back(waiting(rank, (rank + 1) % ranks));
+        group.push_back(waiting(rank, (rank + 1) % ranks));
     }
     double best = 1e9;
     for (int attempt = 0; attempt < 5; attempt++) {
         const auto begin = std::chrono::steady_clock::now();
-        CHECK_EQ(summarize(chain).size() + summarize(circle).size(), size_t{2});
+        CHECK_EQ(summarize(chain).size() + summarize(group).size(), size_t{2});
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
         best = std::min(best, taken.count());
     }
     return best;
 }
 
-// Sixteen times the ranks take sixteen times as long; if each chain were followed by itself, 256
-// times and more.
+// Sixteen times the ranks take sixteen times as long. If each chain were followed by itself, they
+// would take 256 times as long and more.
 void many_ranks_are_summarized_in_linear_time() {
     const double few = seconds_to_summarize(256), many = seconds_to_summarize(4096);
     CHECK(many < 64 * few);

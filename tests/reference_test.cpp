@@ -1,5 +1,5 @@
-// The scalar reference against what codecs promise: examples worked by hand, error bounds, ranges
-// that equal the whole, guarded buffers, every operation on every type.
+// Tests the scalar reference kernels against the promises of the codecs: examples computed by hand,
+// error bounds, ranges that equal the whole, guarded buffers, and every operation on every type.
 #include "trip.hpp"
 
 using namespace qccl;
@@ -27,15 +27,16 @@ constexpr float largest = std::numeric_limits<float>::max(),
 } // namespace
 
 static void blocks_worked_by_hand() {
-    // m = 8: s = -1, lowest code -8; a tie goes to even; -8 has no code and takes the highest, 7.
+    // m = 8: s = -1, the lowest code is -8; a tie goes to even; -8 has no code and takes the
+    // highest, 7.
     check_values("int4", {8, 1, 2.5F, 3.5F, -0.5F, -8, 0}, {8, 1, 2, 4, -0.0F, -7, -0.0F});
     // m = -8: s = 1.
     check_values("int4", {-8, 1, 2.5F, 7, 0}, {-8, 1, 2, 7, 0});
-    // Of 8 and -8 the positive is the extreme.
+    // If 8 and -8 both occur, the positive one is the extreme.
     check_values("int4", {-8, 8}, {-7, 8});
     check_values("int4", {0, -0.0F, 0}, {0, 0, 0});
     check_values("int2", {3, 1.6F, 0.7F, -3}, {3, 1.5F, -0.0F, -1.5F});
-    // 257 / 128 needs nine bits: away from zero to 2.015625; 127.5 of them lie below 257.
+    // 257 / 128 needs nine bits and rounds away from zero to 2.015625; 257 is 127.5 of such steps.
     const Codec int8 = parsed("int8");
     const Trip trip = travel(int8, {257, 1});
     CHECK_EQ(scale_at<uint16_t>(int8, trip, 0), 0xC001);
@@ -44,11 +45,12 @@ static void blocks_worked_by_hand() {
 
 static void blocks_at_the_ends_of_fp32() {
     const Codec int8 = parsed("int8"), int2 = parsed("int2");
-    // Rounded away from zero the lowest code would overflow: toward zero instead.
+    // Rounded away from zero, the scale would make the lowest code overflow; it rounds toward zero
+    // instead.
     CHECK_EQ(scale_at<uint16_t>(int8, travel(int8, {largest}), 0), 0xFBFF);
     CHECK_EQ(scale_at<uint16_t>(int2, travel(int2, {-largest}), 0), 0x7EFF);
     CHECK(std::isfinite(travel(int8, {largest}).values[0]));
-    // Subnormal scales: the quotient of the smallest number is 2^-156, its scale 2^-133.
+    // Subnormal scales: the quotient of the smallest number is 2^-156, and its scale is 2^-133.
     const float smallest = 0x1p-149F;
     CHECK_EQ(scale_at<uint16_t>(int8, travel(int8, {smallest}), 0), 0x8001);
     CHECK_EQ(travel(int8, {smallest}).values[0], 0.0F);
@@ -90,14 +92,14 @@ static void buckets_worked_by_hand() {
                  {1, 4, 3, 3, 2}); // unit 1; 1.5 and 2.5 units are ties
     check_values("minmax:bits=8", {-0.0F, 0}, {0, 0});
     check_values("minmax:bits=1", {5, 5, 5}, {5, 5, 5});
-    // A unit below the smallest normal number: all become the minimum.
+    // If the unit is below the smallest normal number, all values become the minimum.
     check_values("minmax:bits=1", {0x1p-127F, 0x1.8p-127F}, {0x1p-127F, 0x1p-127F});
     check_values("minmax:bits=1", {0, 0x1p-126F}, {0, 0x1p-126F});
     check_values("minmax:bits=1,bucket=4,skip_incomplete=1", {1, 2, 1, 2, 0.3F},
                  {1, 2, 1, 2, 0.3F});
     const Codec bits1 = parsed("minmax:bits=1"), bits2 = parsed("minmax:bits=2");
     const Trip wide = travel(bits1, {-largest, largest});
-    CHECK_EQ(scale_at<float>(bits1, wide, 1), largest); // of one step 2 FLT_MAX
+    CHECK_EQ(scale_at<float>(bits1, wide, 1), largest); // one step would be 2 FLT_MAX
     CHECK_EQ(wide.values[1], 0.0F);
     const Trip halved = travel(bits2, {-largest, largest});
     CHECK_EQ(scale_at<float>(bits2, halved, 1), largest / 3 * 2);
@@ -109,7 +111,7 @@ static void casts_saturate_and_keep_infinities() {
                  {65504, 65504, 65504, 65504, -65504, infinite, -infinite, NAN, -0.0F});
     const float most = widen<Bfloat>(Bfloat::largest);
     check_values("bf16", {largest, -largest, infinite, 1.00390625F}, {most, -most, infinite, 1});
-    // A NaN becomes canonical also where the input has the wire's format.
+    // A NaN becomes canonical also if the input already has the format of the payload.
     const std::vector<uint16_t> strange{0xFE01, 0x7C01, 0x3C00};
     const auto chunk =
         golden::encode_chunk(kernels, parsed("fp16"), {DataType::float16, 3, 0, 0, 0},
@@ -119,8 +121,7 @@ static void casts_saturate_and_keep_infinities() {
     CHECK_EQ(load_bits<uint16_t>(chunk.data() + header_bytes, 2), 0x3C00);
 }
 
-// No value is farther from what it decodes to than half a step, a whole one where the block's far
-// end is cut.
+// The error of a value is at most half a step, or a whole one if the block's far end is cut.
 static void errors_are_bounded() {
     for (const std::string &text : golden::specs()) {
         const Codec codec = parsed(text);
@@ -153,8 +154,8 @@ static void errors_are_bounded() {
     }
 }
 
-// Encoding the decoded values gives the same bytes: casts, and blocks whose extreme keeps the
-// lowest code.
+// Encoding the decoded values gives the same bytes, for casts and for blocks whose extreme keeps
+// the lowest code.
 static void decoded_values_encode_to_themselves() {
     for (const char *text : {"fp16", "bf16", "int6", "int5", "int4", "int3:block=7", "int2"}) {
         std::vector<float> values = gaussian(3, 1001);
@@ -165,7 +166,7 @@ static void decoded_values_encode_to_themselves() {
 
 namespace {
 
-// Cuts [0, whole) at multiples of the grain, 1, 2, 3, ... grains long.
+// Cuts [0, whole) at multiples of the grain into ranges of 1, 2, 3, ... grains.
 std::vector<ChunkRange> cut(const Codec &codec, const PayloadLayout &layout, DataType type,
                             uint64_t whole) {
     std::vector<ChunkRange> ranges;
@@ -176,7 +177,7 @@ std::vector<ChunkRange> cut(const Codec &codec, const PayloadLayout &layout, Dat
     return ranges;
 }
 
-// A buffer without alignment, with guards on both sides.
+// An unaligned buffer with guards on both sides.
 class Guarded {
 public:
     explicit Guarded(size_t bytes) : storage_(bytes + 2 * guard, std::byte{0xC3}) {}
@@ -239,7 +240,7 @@ static void ranges_equal_the_whole() {
         if (!row.is_float) check_ranges(parsed("none"), row.type, 333);
 }
 
-// decode_add is decode and reduce for every operation, on casts and plain values.
+// decode_add equals decode and reduce for every operation, on casts and plain values.
 static void every_operation_takes_decoded_values() {
     for (const char *text : {"none", "fp16", "bf16"})
         for (const TypeInfo &row : type_table) {
@@ -309,7 +310,7 @@ static void results_are_canonical() {
     CHECK_EQ(third[2], -infinite);
 }
 
-// Copies keep bits; conversions round once and overflow as their type says.
+// Copies keep the bits. Conversions round once, and overflow as their type defines.
 static void copies_convert_once() {
     const std::vector<uint32_t> strange{0xFFFFFFFF, 0x7F800001, 0x00000001};
     std::vector<uint32_t> kept(3);

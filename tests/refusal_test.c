@@ -1,5 +1,6 @@
-/* Every argument that is refused: by name, with the offending value, in the order in which the
- * function has them, and without harm to the communicator. */
+/* Tests refused arguments: the error has the name and the value of the
+ * argument, the arguments are checked in the order of the function, and the
+ * communicator still works afterwards. */
 #include "api_kit.h"
 
 #include <math.h>
@@ -24,8 +25,9 @@ static int end(void **state)
     return 0;
 }
 
-/* Only rank 0 makes the call that is refused: a call number spent on it would leave the ranks in
- * different calls, and what follows would not work. */
+/* Only rank 0 makes the call that is refused. If the refusal used up a call
+ * number, the ranks would then be in different calls, and the calls that follow
+ * would fail. */
 static void refused(qcclResult_t result, qcclResult_t expected, const char *part)
 {
     char sentence[sentence_bytes];
@@ -114,7 +116,8 @@ static void buffers(void **state)
             "overlap");
     refused(all_reduce(values + count - 1, values, count, qcclFloat32, qcclSum, NULL),
             qcclInvalidArgument, "overlap");
-    /* The in-place form of a reduce-scatter on rank 0 is the start of send, and nothing else. */
+    /* The only in-place form of a reduce-scatter on rank 0 has recv at the
+     * start of send. */
     refused(qcclReduceScatter(values, values + count, count, qcclFloat32, qcclSum, world.comms[0],
                               NULL),
             qcclInvalidArgument, "overlap");
@@ -126,8 +129,9 @@ static void buffers(void **state)
             qcclInvalidArgument, "overlap");
 }
 
-/* The words are those of `assert_works`, which has just made the call: they are not looked at
- * again, but the buffers are. */
+/* `assert_works` has just made a call with the same arguments except for the
+ * buffers. The library does not check those arguments again, but checks the
+ * buffers. */
 static void buffers_of_a_call_that_is_repeated(void **state)
 {
     double two[2] = {1, 1};
@@ -226,7 +230,8 @@ static void codecs(void **state)
     assert_int_equal(qcclCodecDestroy(config.codec), qcclSuccess);
 }
 
-/* What is known of a call that has been made before does not stand for another one's config. */
+/* The cached check of an earlier call must not be used for a call with another
+ * config. */
 static void configs_of_a_call_that_is_repeated(void **state)
 {
     qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT, wrong;
@@ -284,7 +289,7 @@ static void outputs(void **state)
     assert_true(bytes > sizeof text);
 }
 
-/* What a refusal leaves for whoever asks before the next call that succeeds. */
+/* A refusal can be queried until the next call that succeeds. */
 static void a_refusal_is_kept(void **state)
 {
     qcclErrorInfo_t info;
@@ -301,7 +306,8 @@ static void a_refusal_is_kept(void **state)
     assert_int_equal(info.call, 0);
     assert_int_equal(info.got, 77);
 
-    /* Also of a question; but not of one about errors, which would replace its own answer. */
+    /* Queries record their refusals too, except queries about errors, which
+     * would overwrite what they report. */
     assert_int_equal(qcclCommCount(world.comms[0], NULL), qcclInvalidArgument);
     assert_says(qcclGetLastError(world.comms[0]), "count_out is NULL");
     assert_int_equal(qcclGetErrorInfo(world.comms[0], NULL), qcclInvalidArgument);

@@ -1,4 +1,5 @@
-/* qcclCommRegister: what it takes and refuses. */
+/* Tests qcclCommRegister and qcclCommDeregister: memory that is accepted or refused, and when a
+ * registration ends. */
 #include "api_kit.h"
 
 #include <stdio.h>
@@ -34,7 +35,7 @@ static void what_is_no_shared_memory_is_refused(void **state)
     refused(qcclCommRegister(comm, (void *)4096, 64, &handle), qcclInvalidArgument, "qcclMemAlloc");
     refused(qcclCommRegister(comm, (char *)memory - 8, 64, &handle), qcclInvalidArgument,
             "qcclMemAlloc");
-    /* 10000 bytes are three pages. */
+    /* 10000 bytes take three pages. */
     refused(qcclCommRegister(comm, (char *)memory + 12280, 9, &handle), qcclInvalidArgument,
             "bytes is 9, but from buffer on qcclMemAlloc gave only 8");
     refused(qcclCommDeregister(comm, on_stack), qcclInvalidArgument, "handle is 0x");
@@ -74,12 +75,12 @@ static void registered_memory_is_not_freed(void **state)
     refused(qcclCommDeregister(world.comms[0], (char *)again + 1000), qcclInvalidArgument,
             "did not give");
     assert_int_equal(qcclCommDeregister(world.comms[0], part), qcclSuccess);
-    end_world(&other); /* deregisters what is left */
+    end_world(&other); /* deregisters the rest */
     assert_int_equal(qcclMemFree(memory), qcclSuccess);
     end_world(&world);
 }
 
-/* A mapping in several pieces is one memory all the same. */
+/* A mapping that consists of several pieces is still one block. */
 static void memory_is_found_in_pieces(void **state)
 {
     world_t world = make_world(1);
@@ -125,11 +126,11 @@ static void calls_under_way_come_first(void **state)
     assert_int_equal(qcclMemFree(memory), qcclSuccess);
 }
 
-/* A block whose descriptor a program has closed, like one that closes all it does not know, and
- * whose number it has given to another block of the size. */
+/* A block whose descriptor the program has closed, as a program does that closes all unknown
+ * descriptors. The descriptor number now belongs to another block of the same size. */
 typedef struct {
     char *memory, *other;
-    int number; /* of the other's file */
+    int number; /* of the other block's file */
 } robbed_t;
 
 enum { robbed_bytes = 1 << 20 };
@@ -153,7 +154,7 @@ static robbed_t rob(void)
     return robbed;
 }
 
-/* Until everyone has mapped what there is. */
+/* Repeats the broadcast until all ranks have mapped the windows. */
 static qcclResult_t broadcast_often(int rank, qcclComm_t comm, void *context)
 {
     char *const memory = context, *const own = malloc(robbed_bytes);

@@ -1,4 +1,4 @@
-// lib/base/regular_file: what is read, and what is refused in a sentence.
+// Tests base/regular_file: files are read whole, and anything else is refused in a sentence.
 #include "qtest.hpp"
 
 #include "base/regular_file.hpp"
@@ -42,7 +42,7 @@ static void what_is_no_file_is_refused() {
     CHECK_EQ(refusal("/dev/zero"), "it is no regular file");
     const std::string pipe = folder + "/pipe";
     CHECK_EQ(mkfifo(pipe.c_str(), 0600), 0);
-    CHECK_EQ(refusal(pipe), "it is no regular file"); // and nobody waits for a writer
+    CHECK_EQ(refusal(pipe), "it is no regular file"); // and the open does not wait for a writer
     CHECK_EQ(refusal(write("huge", std::string(101, 'x'))),
              "it has 101 bytes, more than the 100 possible");
 }

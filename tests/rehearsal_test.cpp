@@ -1,5 +1,5 @@
-// perf/rehearsal: its sums are those of the slow twin to the bit, by every algorithm and codec, on
-// one host and on several; and its error is that of the sum.
+// Tests perf/rehearsal: its sums equal those of the slow twin to the bit, for every algorithm and
+// codec, on one host and on several, and its error is the error of the sum.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -38,9 +38,10 @@ Codec codec(const char *name) {
     return *parsed;
 }
 
-// In turn on one host, on one each, and on hosts of two in two racks.
-std::vector<Whereabouts> spots_of(uint32_t ranks, uint32_t way) {
-    std::vector<Whereabouts> spots(ranks);
+// Returns locations by `way`: 0: all ranks on one host; 1: one rank a host; 2: two ranks a host and
+// two hosts a rack.
+std::vector<RankLocation> spots_of(uint32_t ranks, uint32_t way) {
+    std::vector<RankLocation> spots(ranks);
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const uint32_t host = way == 0 ? 0 : rank / way;
         spots[rank] = {.node = rank % 2, .host = host, .rack = way == 2 ? host / 2 : 0};
@@ -55,7 +56,7 @@ std::vector<Bytes> inputs_of(const Source &source, const Rehearsal &r) {
     return inputs;
 }
 
-void compare(const Rehearsal &r, const char *algorithm, const std::vector<Whereabouts> &spots) {
+void compare(const Rehearsal &r, const char *algorithm, const std::vector<RankLocation> &spots) {
     const auto source = make_gaussian(r.ranks + r.count);
     const auto sum = rehearse(r, *source);
     CHECK_OK(sum);
@@ -83,7 +84,7 @@ static void sums_are_those_of_the_slow_twin() {
                     for (const DataType type : {DataType::float32, DataType::float16}) {
                         if (!sample.takes(3)) continue;
                         const auto spots = spots_of(ranks, way);
-                        const Places places(spots);
+                        const RankTopology places(spots);
                         Rehearsal r{.algorithm = algorithm_of(algorithm),
                                     .codec = codec(with),
                                     .inner_codec = {},
@@ -97,7 +98,7 @@ static void sums_are_those_of_the_slow_twin() {
     CHECK(sample.taken > 100);
 }
 
-// hierarchy is left out: the slow twin has no noise for it.
+// hierarchy is left out, because the slow twin has no noise for it.
 static void noise_is_that_of_the_first_call() {
     for (const char *algorithm : {"ring", "direct", "oneshot", "halving", "tree", "doubling"})
         compare({.algorithm = algorithm_of(algorithm),
@@ -112,7 +113,7 @@ static void errors_are_those_of_the_sum() {
     Rehearsal r{.algorithm = algorithm_of("ring"), .codec = {}, .count = 5000, .ranks = 4};
     auto nmse = rehearsed_nmse(r, *source);
     CHECK_OK(nmse);
-    CHECK(*nmse && **nmse == 0); // such values add up exactly
+    CHECK(*nmse && **nmse == 0); // values of this source add up exactly
     r.codec = codec("int4");
     nmse = rehearsed_nmse(r, *source);
     CHECK_OK(nmse);
@@ -135,7 +136,7 @@ static void errors_are_those_of_the_sum() {
     CHECK(**nmse > 1e-3 && **nmse < 1e-1);
 }
 
-// There is no exact sum to compare with.
+// If the exact sum is zero or not finite, the error is undefined.
 static void data_that_are_zero_or_no_numbers_have_no_error() {
     class Same final : public Source {
     public:

@@ -1,5 +1,5 @@
-// Somebody on the way between ranks and the server of a rendezvous, who passes on what they say and
-// writes it down.
+// A man in the middle between ranks and the rendezvous server, for tests: it forwards all bytes on
+// a thread of its own and records them.
 #pragma once
 
 #include "rendezvous_kit.hpp"
@@ -37,7 +37,7 @@ public:
     ~Relay() { end(); }
 
     const Endpoint &endpoint() const { return here_; }
-    // All that was said, in the order in which ranks came; ends the relay.
+    // Ends the relay and returns all that was said, in the order in which the ranks connected.
     const std::vector<Conversation> &end() {
         is_over_ = true;
         if (thread_.joinable()) thread_.join();
@@ -102,7 +102,7 @@ private:
     std::thread thread_;
 };
 
-// Whole messages behind the handshake's, of which there are `handshake_bytes`.
+// Returns the number of whole messages behind the handshake, which takes `handshake_bytes`.
 inline size_t frames_in(const std::string &said, size_t handshake_bytes) {
     size_t frames = 0;
     for (size_t at = handshake_bytes; at + sizeof(FrameHead) <= said.size(); frames++) {

@@ -1,5 +1,5 @@
-// bootstrap as it looks on the wire: how many messages it takes, and that what was said once, word
-// for word, lets nobody in.
+// Tests the messages of bootstrap on the wire: their number, and that a replayed session is
+// refused.
 #include "relay.hpp"
 
 #include "bootstrap/rendezvous.hpp"
@@ -12,7 +12,7 @@ static IdFields fields_of(const UniqueId &id) {
     return *fields;
 }
 
-// Every rank joins, and exchanges something three times.
+// Every rank joins and takes part in three exchanges. Returns the number of messages of each rank.
 static std::vector<size_t> messages_of_each(uint32_t size) {
     const IdFields fields = fields_of(make_id());
     Relay relay(fields.endpoints.front());
@@ -27,7 +27,8 @@ static std::vector<size_t> messages_of_each(uint32_t size) {
     return messages;
 }
 
-// P log P may be; it is P. Who is heard last may leave before the relay has heard all of it.
+// O(P log P) messages would be allowed, and the rendezvous takes O(P). A conversation may end
+// before the relay has recorded its last messages.
 static void messages_grow_no_faster_than_ranks() {
     constexpr size_t handshake = 3, accepted_and_complete = 2, exchange_of_three = 6, farewell = 1,
                      host = 1;
@@ -39,7 +40,8 @@ static void messages_grow_no_faster_than_ranks() {
     }
 }
 
-// To the next rendezvous of the same secret, at the same port, as launchers' jobs have them.
+// The session is replayed to a later rendezvous with the same secret and port, as the jobs of a
+// launcher have.
 static void a_recorded_session_opens_nothing() {
     Secret secret{std::byte{7}};
     RendezvousOptions some = options();
@@ -74,7 +76,7 @@ static void a_recorded_session_opens_nothing() {
         close(thief);
         return heard;
     };
-    // A challenge, which it cannot answer, and then nothing but the end.
+    // The server sends a challenge, which the replay cannot answer, and then closes the connection.
     for (int i = 0; i < 50; i++) CHECK(replay() <= sizeof(Challenge));
     const UniqueId id = pack({here, secret});
     for (const Done &one : crowd(2, [&](uint32_t rank) { return join_and_exchange(id, 2, rank); }))

@@ -1,4 +1,4 @@
-// What the tests of the bootstrap share: ranks as threads that exchange something and report how it
+// What the tests of the bootstrap share: ranks as threads that exchange bytes and report how it
 // went.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace kit {
 using namespace qccl;
 using namespace std::chrono_literals;
 
-// Everything happens on the loopback, and what must be prompt must not be a timeout's doing.
+// Returns options on the loopback. The timeout is so long that no prompt end can be its doing.
 inline RendezvousOptions options(std::chrono::nanoseconds timeout = 30s) {
     RendezvousOptions some;
     some.interface = "127.0.0.1";
@@ -37,13 +37,14 @@ inline UniqueId make_id(const RendezvousOptions &some = options()) {
     return *id;
 }
 
-// How much longer than usual things may take: valgrind's and slow machines' runs set it.
+// Returns how much longer than usual things may take; runs under valgrind and on slow machines set
+// it.
 inline double patience() {
     const char *factor = std::getenv("QTEST_PATIENCE");
     return factor ? std::atof(factor) : 1;
 }
 
-// In seconds of a machine that runs at its usual speed.
+// Measures in seconds of a machine that runs at its usual speed.
 struct Timer {
     Clock::time_point start = Clock::now();
     double seconds() const {
@@ -51,7 +52,7 @@ struct Timer {
     }
 };
 
-// Runs `part` for each rank in a thread of its own; what each returns, in rank order.
+// Runs `part` for each rank on a thread of its own; returns the results in rank order.
 inline std::vector<Done> crowd(uint32_t size, const std::function<Done(uint32_t)> &part) {
     std::vector<Done> done(size);
     std::vector<std::exception_ptr> failed_checks(size);
@@ -70,7 +71,7 @@ inline std::vector<Done> crowd(uint32_t size, const std::function<Done(uint32_t)
     return done;
 }
 
-// Gathers `bytes` bytes that tell rank and round apart, and compares what comes.
+// Gathers `bytes` bytes that tell rank and round apart, and compares what it receives.
 inline Done exchange(Bootstrap &bootstrap, size_t bytes, uint32_t round) {
     const auto byte_of = [round](uint32_t rank, size_t i) {
         return static_cast<unsigned char>(rank * 31 + round * 7 + i * 3 + i / 251);
@@ -97,7 +98,7 @@ inline bool contains(const Done &done, const std::string &words) {
     return !done && std::string(done.error().text).find(words) != std::string::npos;
 }
 
-// Every rank must have failed with this code, this rank at fault and these words, and promptly.
+// Checks that every rank has failed with this code, this rank at fault and these words.
 inline void check_all_refused(const std::vector<Done> &done, Code code, int32_t at_fault,
                               const std::string &words) {
     for (const Done &one : done) {

@@ -1,8 +1,8 @@
-// bootstrap over the rendezvous: ranks meet and exchange; who does not fit, comes late or never
-// comes is named on every rank.
+// Tests the bootstrap over the rendezvous: ranks join and exchange, and a rank that does not fit,
+// comes late or never comes is named on every rank.
 #include "rendezvous_kit.hpp"
 
-#include "bootstrap/assembly.hpp"
+#include "bootstrap/rendezvous_state.hpp"
 #include "bootstrap/introduction.hpp"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ static void too_many_bytes_are_refused() {
     CHECK(contains(exchange(**bootstrap, (1 << 20) + 1, 0), "are too many for the rendezvous"));
 }
 
-// Joins with sizes and ranks as given, one thread each, one shortly after the other.
+// Joins with the given ranks and sizes, one thread each, one shortly after the other.
 static std::vector<Done> join_as(const std::vector<std::pair<uint32_t, uint32_t>> &rank_and_size) {
     const UniqueId id = make_id();
     return crowd(static_cast<uint32_t>(rank_and_size.size()), [&](uint32_t i) {
@@ -53,7 +53,7 @@ static std::vector<Done> join_as(const std::vector<std::pair<uint32_t, uint32_t>
     });
 }
 
-// To `culprit`, by place in `done`, its argument is invalid; to all others a remote rank is wrong.
+// The rank at index `culprit` of `done` must get invalid_argument, and all others remote_error.
 static void check_culprit(std::vector<Done> done, size_t culprit, int32_t rank,
                           const std::string &words) {
     check_all_refused({done[culprit]}, Code::invalid_argument, rank, words);
@@ -75,7 +75,7 @@ static void ranks_that_do_not_fit_fail_everybody_at_once() {
     check_culprit(done, 2, 3, "rank 3 of 3 (process ");
     CHECK(contains(done[0], "cannot be: ranks count from 0 to 2"));
 
-    // The first to come is wrong, and so is whoever comes after it.
+    // The first rank to come is wrong, so every later one fails, too.
     done = join_as({{9, 2}, {0, 2}});
     check_culprit(done, 0, 9, "rank 9 of 2");
     done = join_as({{0, 0}});
@@ -96,7 +96,7 @@ static void one_too_many_does_not_disturb_a_complete_job() {
 }
 
 static void a_rank_that_never_comes_is_named() {
-    // Once the server's clock ends first, once the ranks' own.
+    // Once the server's timeout ends first, and once that of the ranks.
     for (const bool server_is_first : {true, false}) {
         const Timer timer;
         const UniqueId id = make_id(options(server_is_first ? 300ms : 30s));
@@ -111,7 +111,7 @@ static void a_rank_that_never_comes_is_named() {
 }
 
 static void a_rank_that_never_contributes_is_named() {
-    // Once rank 0's clock ends first, once the server's.
+    // Once rank 0's timeout ends first, and once the server's.
     for (const bool server_is_first : {false, true}) {
         const UniqueId id = make_id(options(server_is_first ? 300ms : 30s));
         const auto done = crowd(3, [&](uint32_t rank) -> Done {
@@ -129,7 +129,8 @@ static void a_rank_that_never_contributes_is_named() {
     }
 }
 
-// To join, and then to an exchange: one of the ranks that wait says so for all, the lowest.
+// Ranks join late, and later one comes late to an exchange: each time the lowest of the waiting
+// ranks warns for all.
 static void late_ranks_cost_one_warning() {
     const UniqueId id = make_id();
     std::mutex mutex;
@@ -152,7 +153,7 @@ static void late_ranks_cost_one_warning() {
     CHECK_EQ(warnings[1], "1: waiting for rank 0 of 5 (0.2 s so far)");
 }
 
-// Of a rank that speaks for itself: the kind of the next message that comes.
+// Returns the kind of the next message, for a rank whose protocol the test speaks itself.
 static FrameKind next_kind(Introduced &rank) {
     for (;;) {
         const auto frame = rank.session.open(rank.channel.held(), most_gathered_bytes);
@@ -176,14 +177,14 @@ static void say(Introduced &rank, FrameKind kind, std::span<const std::byte> pay
     CHECK(rank.channel.flush());
 }
 
-// An answer that nobody waits for any more would be taken for one to the next exchange.
+// An answer that comes too late would be taken for an answer to the next exchange.
 static void who_asks_when_nobody_is_missing_gets_the_result_alone() {
     const UniqueId id = make_id();
     const auto fields = unpack(id);
     CHECK_OK(fields);
     const RendezvousOptions some = options();
-    Arrival arrival(fields->endpoints, some, Clock::now());
-    auto met = introduce(fields->endpoints.front(), fields->secret, make_claim(0, 1), arrival);
+    JoinAttempt attempt(fields->endpoints, some, Clock::now());
+    auto met = introduce(fields->endpoints.front(), fields->secret, make_claim(0, 1), attempt);
     CHECK_OK(met);
     CHECK(met->has_value());
     Introduced &rank = **met;
@@ -218,7 +219,7 @@ static void the_interface_can_be_chosen() {
     CHECK(std::string(id.error().text).find("lo") != std::string::npos);
     some.interface = "0.0.0.0";
     CHECK(!create_unique_id(some));
-    some.interface = "192.0.2.1"; // of nobody
+    some.interface = "192.0.2.1"; // no interface has it
     CHECK(create_unique_id(some).error().code == Code::system_error);
 }
 

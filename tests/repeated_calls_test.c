@@ -1,4 +1,5 @@
-/* Calls in words that were used before take a short cut, and get what they got the first time. */
+/* Tests the cache for repeated calls: a call with the same arguments takes a shorter path and gives
+ * the same result as the first time. */
 #include "api_kit.h"
 
 #include <stdlib.h>
@@ -21,8 +22,8 @@ static qcclResult_t all_reduce(int rank, qcclComm_t comm, void *context)
                                NULL, job->config);
 }
 
-/* The short cut of repeated calls tells configs apart: what each gives the first time it gives
- * again, though others with the same count came between. */
+/* The cache distinguishes configs: each repeats its first result, although calls of the same count
+ * with other configs come in between. */
 static void repeated_calls_follow_their_configs(void **state)
 {
     static const char *const codecs[] = {NULL, "int8:min=0", "int4:min=0"};
@@ -62,7 +63,7 @@ static void repeated_calls_follow_their_configs(void **state)
     end_world(&world);
 }
 
-/* Calls in words that were used before take a short cut: many shapes, again and again, in turn. */
+/* Many shapes take turns, so each call finds its own entry among many. */
 static qcclResult_t many_shapes(int rank, qcclComm_t comm, void *context)
 {
     int round, n, i;
@@ -86,7 +87,7 @@ static qcclResult_t many_shapes(int rank, qcclComm_t comm, void *context)
     return qcclSuccess;
 }
 
-/* More shapes than a communicator remembers, twice. */
+/* Uses more shapes than a communicator caches, twice. */
 static qcclResult_t ever_new_shapes(int rank, qcclComm_t comm, void *context)
 {
     static const size_t shapes = 400;

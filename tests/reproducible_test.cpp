@@ -1,17 +1,17 @@
-// lib/plan with reproducible tables: what is chosen follows from the problem without its places.
+// Tests lib/plan with reproducible tables: the choice follows from the problem without its places.
 #include "plan_kit.hpp"
 
 using namespace qccl;
 using namespace qtest;
 
-// Whatever else differs between two machines, with reproducible tables they choose alike.
+// With reproducible tables two machines choose alike, whatever else differs between them.
 static void reproducible_choices_follow_from_the_problem() {
-    const ShapeLimits usual = tables.limits;
-    const Tables ours = reproducible_tables(usual, usual);
-    const Tables theirs = reproducible_tables(
+    const ShapeLimits usual = inputs.limits;
+    const PlannerInputs ours = reproducible_tables(usual, usual);
+    const PlannerInputs theirs = reproducible_tables(
         {.arena_bytes = mebibyte, .segment_bytes = 4 << 20, .max_lanes = 1}, usual);
-    const Places places = places_on({0, 1, 0, 1});
-    Tables unlike = tables; // what the same problem may get elsewhere
+    const RankTopology places = places_on({0, 1, 0, 1});
+    PlannerInputs unlike = inputs; // with these the same problem may get another plan
     unlike.speeds.far_bytes_per_ns = 12.5;
     unlike.speeds.near.alone.latency_ns = 20000;
     size_t differing = 0;
@@ -36,8 +36,8 @@ static void reproducible_choices_follow_from_the_problem() {
 }
 
 static void reproducible_choices_are_explained_and_refuse_hierarchies() {
-    const Tables ours = reproducible_tables(tables.limits, tables.limits);
-    const Places places = places_on({0, 1, 0, 1});
+    const PlannerInputs ours = reproducible_tables(inputs.limits, inputs.limits);
+    const RankTopology places = places_on({0, 1, 0, 1});
     Problem problem = all_reduce(1000, 4);
     problem.places = &places;
     const auto text = explain_in_text(problem, ours);

@@ -1,9 +1,8 @@
-/* What a rank of a job ends with: for each word ALGORITHM@CODEC a line with a hash of its result of
- * each collective; without a name the algorithm is the planner's choice. The same job on other
- * hosts has to print the same. Started as launchers start ranks.
+/* A program that prints a rank's results: for each argument ALGORITHM@CODEC a line per collective
+ * with a hash of the result. Without a name the planner chooses the algorithm. The same job on
+ * other hosts must print the same. Launchers start it as one rank of a job.
  *
- * usage: results explain | results COUNT [ALGORITHM]@CODEC...
- */
+ * usage: results explain | results COUNT [ALGORITHM]@CODEC... */
 #include <qccl/qccl.h>
 
 #include <stdint.h>
@@ -24,7 +23,7 @@ static int fail(const char *what)
     return 1;
 }
 
-/* Values of many magnitudes, none of them alike on two ranks. */
+/* Writes values of many magnitudes that differ between ranks. */
 static void fill(float *values, size_t count)
 {
     uint64_t state = 88172645463325252u + (uint64_t)rank * 7919u;
@@ -63,7 +62,7 @@ static qcclResult_t call(int collective, const float *send, float *recv, size_t 
     }
 }
 
-/* Of all collectives that the algorithm has. */
+/* Prints the results of all collectives that the algorithm supports. */
 static int show(const char *word, size_t count, const float *send, float *recv)
 {
     char algorithm[128] = "";

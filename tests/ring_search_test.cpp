@@ -1,4 +1,5 @@
-// topology/path, ring_search and rank_order: what is found on machines as they are built.
+// Tests topology/path, ring_search and rank_order: the paths, rings and rank orders that are found
+// on machines as they are built.
 #include "qtest.hpp"
 
 #include "topology/rank_order.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 using Numbers = std::vector<uint32_t>;
 
-// Machines of NUMA nodes with PCI switches, which have GPUs below.
+// Builds machines of NUMA nodes with PCI switches, which have GPUs below.
 class Builder {
 public:
     uint32_t machine(uint32_t parent = no_vertex) {
@@ -40,7 +41,8 @@ private:
     uint32_t devices_ = 0;
 };
 
-// Two quads of GPUs, each fully linked by xGMI, on two NUMA nodes; their numbers lie crosswise.
+// Returns two quads of GPUs, each fully linked by xGMI, on two NUMA nodes. The GPUs' numbers
+// alternate between the quads.
 Builder two_quads(std::array<Numbers, 2> &quads) {
     Builder b;
     const uint32_t machine = b.machine();
@@ -89,7 +91,7 @@ void rings_stay_on_xgmi_as_long_as_they_can() {
         CHECK(are_neighbours(ring.vertices, quads[0]));
         CHECK(ring.bytes_per_ns == 20);
     }
-    CHECK(rings.size() == 1); // nothing is left between the NUMA nodes
+    CHECK(rings.size() == 1); // no capacity is left between the NUMA nodes
 }
 
 void a_fully_linked_quad_has_edge_disjoint_rings() {
@@ -102,7 +104,7 @@ void a_fully_linked_quad_has_edge_disjoint_rings() {
     CHECK(find_rings(graph, quads[0]) == rings);
 }
 
-// All orders of a ring, by their rate alone.
+// Returns the best rate of all orders of a ring.
 double best_rate(const Graph &graph, Numbers vertices) {
     std::ranges::sort(vertices);
     const Capacities capacities(graph);
@@ -199,8 +201,7 @@ void every_nic_of_a_machine_is_used() {
     for (const RankRing &ring : order.rings) {
         CHECK(ring.is_rate_known);
         CHECK(ring.ranks.size() == 8 && ring.ranks[0] == 0);
-        CHECK(ring.bytes_per_ns ==
-              24); // PCIe between GPUs and their NICs is not counted: see below
+        CHECK(ring.bytes_per_ns == 24); // PCIe between GPUs and their NICs is not counted
     }
 }
 

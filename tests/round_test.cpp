@@ -1,5 +1,5 @@
-// bootstrap/round, missing and deadline: one all-gather in the making, who has not come to it, and
-// until when.
+// Tests bootstrap/round, bootstrap/missing and lib/base/deadline: the data of one all-gather, the
+// ranks that it waits for, and the deadline of the wait.
 #include "qtest.hpp"
 
 #include "base/deadline.hpp"

@@ -1,4 +1,5 @@
-// lib/plan/rules: items of QCCL_CODEC and QCCL_ALGO, of which the first that matches counts.
+// Tests plan/rules: items of QCCL_CODEC and QCCL_ALGO, of which the first that matches a call
+// counts.
 #include "qtest.hpp"
 
 #include "plan/rules.hpp"
@@ -57,7 +58,7 @@ static void the_first_item_that_matches_counts() {
     CHECK_EQ(describe(*codecs("int8").find_codec(floats(4))), "QCCL_CODEC");
 }
 
-// A spec's own keys, with commas and '=', are no conditions.
+// A spec's own keys, with commas and '=', are not conditions.
 static void a_single_codec_is_an_item() {
     CHECK_EQ(spec(codecs("minmax:bits=4,bucket=64")), "minmax:bits=4,bucket=64");
     CHECK_EQ(spec(codecs("none@op=avg;int8")), "none@op=avg;int8");
@@ -78,12 +79,12 @@ static void rules_of_other_communicators_are_left_out() {
     CHECK_EQ(spec(all), "int4@comm=dp*,op=sum;int8@comm=tp;bf16");
     const Rules some = all.of_communicator("dp0");
     CHECK_EQ(spec(some), "int4@op=sum;bf16");
-    CHECK_EQ(some.all()[1].number, 3U); // as it was written
+    CHECK_EQ(some.all()[1].number, 3U); // its number in the setting
     CHECK_EQ(spec(all.of_communicator("tp")), "int8;bf16");
     CHECK_EQ(spec(all.of_communicator("")), "bf16");
 }
 
-// The slow twin looks at one rule after the other.
+// The index finds the same rule as a reference that checks one rule after another.
 static void thousands_of_counts_are_found_like_one_after_the_other() {
     std::vector<Rule> rules;
     for (uint32_t i = 0; i < 3000; i++) {

@@ -1,5 +1,6 @@
-// engine: in a call with a guard every rank hears of the largest error that any rank has found,
-// whatever the algorithm and wherever the ranks are, and the results are those without a guard.
+// Tests the engine in calls with a guard: every rank learns the largest error that any rank has
+// found, whatever the algorithm and wherever the ranks are, and the results are those without a
+// guard.
 #include "engine_ranks.hpp"
 #include "memory_network.hpp"
 
@@ -13,7 +14,7 @@ const std::vector<uint32_t> placements[] = {{0, 0},    {0, 0, 0},       {0, 1},
 constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter,
                                       Collective::all_gather, Collective::broadcast};
 
-// Of a broadcast only the root has values.
+// In a broadcast only the root has values.
 uint16_t word_of(uint32_t rank, const TwinCall &call, uint32_t loudest) {
     if (call.collective == Collective::broadcast && rank != call.root) return 0;
     return static_cast<uint16_t>(rank == loudest ? 0x7000 : 0x1000 + rank);
@@ -24,7 +25,7 @@ struct Heard {
     std::vector<Bytes> outputs;
 };
 
-Heard run_guarded(Cluster &cluster, const TwinCall &call, const Cut &cut, uint32_t loudest,
+Heard run_guarded(Cluster &cluster, const TwinCall &call, const Chunking &cut, uint32_t loudest,
                   const std::vector<Bytes> &inputs) {
     Heard heard{std::vector<uint16_t>(call.ranks), std::vector<Bytes>(call.ranks)};
     cluster.on_each([&](uint32_t rank) {
@@ -48,7 +49,7 @@ Heard run_guarded(Cluster &cluster, const TwinCall &call, const Cut &cut, uint32
     return heard;
 }
 
-void check_call(Cluster &cluster, const TwinCall &call, const Cut &cut) {
+void check_call(Cluster &cluster, const TwinCall &call, const Chunking &cut) {
     const auto inputs = make_inputs(call, golden::Kind::few_specials);
     const auto loudest = static_cast<uint32_t>(call.number % call.ranks);
     const Heard heard = run_guarded(cluster, call, cut, loudest, inputs);
@@ -68,10 +69,10 @@ void all_ranks_hear_of_the_largest_error() {
         }
         const auto ranks = static_cast<uint32_t>(hosts.size());
         Cluster cluster(ranks, options);
-        const Cut cut{.outbox_bytes = options.outbox_bytes,
-                      .slots = options.slots,
-                      .inbox_bytes = options.outbox_bytes,
-                      .segment_bytes = size_t{16} << 10};
+        const Chunking cut{.outbox_bytes = options.outbox_bytes,
+                           .slots = options.slots,
+                           .inbox_bytes = options.outbox_bytes,
+                           .segment_bytes = size_t{16} << 10};
         uint64_t number = 0;
         for (const Algorithm &algorithm : algorithms())
             for (const Collective collective : collectives)
@@ -91,7 +92,7 @@ void all_ranks_hear_of_the_largest_error() {
     }
 }
 
-// Ranks that would go lossless apart are refused in the first call that they make.
+// Ranks that would go lossless at different times are refused in the first call that they make.
 void other_tags_are_a_mismatch() {
     Cluster cluster(2);
     const TwinCall call{.algorithm = "direct",
@@ -99,7 +100,8 @@ void other_tags_are_a_mismatch() {
                         .count = 1000,
                         .ranks = 2,
                         .number = 1};
-    const Cut cut{.outbox_bytes = size_t{4} << 20, .slots = 256, .segment_bytes = size_t{16} << 10};
+    const Chunking cut{
+        .outbox_bytes = size_t{4} << 20, .slots = 256, .segment_bytes = size_t{16} << 10};
     const auto inputs = make_inputs(call, golden::Kind::few_specials);
     cluster.on_each([&](uint32_t rank) {
         auto program = compile_for(call, rank, cut);

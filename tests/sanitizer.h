@@ -1,5 +1,6 @@
-/* Which sanitizer a test is built with (0 or 1), as GCC and as Clang tell it: few can do what needs
- * the whole address space, the last descriptor, or threads in a forked child. */
+/* Tells which sanitizer a test is built with (0 or 1), from the macros of GCC and Clang. Tests skip
+ * what few sanitizers support: the use of the whole address space, of the last descriptor, or of
+ * threads in a forked child. */
 #ifndef QCCL_TESTS_SANITIZER_H
 #define QCCL_TESTS_SANITIZER_H
 

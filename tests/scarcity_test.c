@@ -1,5 +1,5 @@
-/* Whoever runs short of something, memory above all, is told of what; and so is every rank, and
- * which one it is. */
+/* Tests ranks that run out of memory or descriptors: the error names the resource, and every rank
+ * gets it with the rank that ran out. */
 #include "process_kit.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum { starving = 2, many = 1 << 20 };
 
-/* What the starving rank may still map. */
+/* Bytes that the starving rank may still map. */
 static size_t spare_bytes;
 
 static size_t mapped_bytes(void)
@@ -55,7 +55,7 @@ static qcclResult_t sum_with_little_memory(int rank, qcclComm_t comm, shared_t *
     return result;
 }
 
-/* Wherever in the call the memory ends, from nothing at all to enough. */
+/* Memory may run out anywhere in the call: the test grows it from nothing until it suffices. */
 static void a_rank_without_memory_is_named(void **state)
 {
     const scenario_t scenario = {sum_with_little_memory, NULL, 20, -1, 0, 0, NULL, NULL};
@@ -79,10 +79,10 @@ static void a_rank_without_memory_is_named(void **state)
     assert_int_equal(shared->ranks[starving].result, qcclSuccess);
 }
 
-enum { fewest = 1, enough = 64 }; /* with one it can come and be heard */
+enum { fewest = 1, enough = 64 }; /* one is enough to join and report */
 
 static int hungry;         /* a rank */
-static rlim_t descriptors; /* that it may open */
+static rlim_t descriptors; /* that the rank may open */
 
 static void have_few_descriptors(int rank)
 {
@@ -103,7 +103,7 @@ static qcclResult_t meet(int rank, qcclComm_t comm, shared_t *noted)
     return qcclBarrier(comm, NULL);
 }
 
-/* Wherever in creation the descriptors end. */
+/* Descriptors may run out anywhere in creation. */
 static void a_rank_without_descriptors_is_named(void **state)
 {
     const scenario_t scenario = {meet, NULL, 20, -1, 0, 0, NULL, have_few_descriptors};
@@ -130,7 +130,7 @@ static void a_rank_without_descriptors_is_named(void **state)
     assert_true(failures > 0);
 }
 
-/* As some containers do. */
+/* Some containers forbid it. */
 static int forbid_process_vm_readv(void)
 {
     struct sock_filter steps[] = {
@@ -144,7 +144,7 @@ static int forbid_process_vm_readv(void)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0;
 }
 
-/* What the child finds wrong; 0: nothing. */
+/* Runs in a child; returns the number of the check that failed, or 0. */
 static int free_in_a_container(void)
 {
     struct rlimit before, none;

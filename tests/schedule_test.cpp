@@ -1,4 +1,4 @@
-// schedule/schedule: slots, teams, and what the author's verbs write down.
+// Tests schedule/schedule: slots, teams, and the steps that the author's verbs write.
 #include "qtest.hpp"
 
 #include "schedule/schedule.hpp"

@@ -1,5 +1,6 @@
-// The slow twin of everything that runs schedules: all ranks in one thread, one float a chunk, step
-// by step, in the schedule's order or in any order that the dependencies allow.
+// A slow reference that runs schedules: all ranks in one thread, one float for each chunk, step by
+// step, in the schedule's order or in any order that the dependencies allow. Tests compare its
+// results with the contract's sums.
 #pragma once
 
 #include "qtest.hpp"
@@ -16,8 +17,8 @@
 
 namespace qccl {
 
-// Stands for a codec: loses bits, and loses others in every encode step, as noise does. What one
-// step has rounded another rounds again.
+// Stands for a codec: loses bits, and other bits in every encode step, as noise does. Another step
+// rounds again what one step has rounded.
 inline float quantize(float value, uint32_t rank, uint32_t ordinal) {
     const uint32_t step = (rank * 31 + ordinal * 17) % 13;
     const float noise = static_cast<float>(step) / 13.0F, levels = 64.0F + static_cast<float>(step);
@@ -26,7 +27,7 @@ inline float quantize(float value, uint32_t rank, uint32_t ordinal) {
 
 class ScheduleTwin {
 public:
-    // inputs[rank][chunk]. What was never written is a NaN.
+    // inputs[rank][chunk]. Memory that was never written holds NaNs.
     ScheduleTwin(std::vector<Schedule> schedules, const std::vector<std::vector<float>> &inputs)
         : schedules_(std::move(schedules)) {
         for (uint32_t rank = 0; rank < schedules_.size(); rank++) {
@@ -40,7 +41,7 @@ public:
         }
     }
 
-    // Returns whether all ranks came to their end.
+    // Returns whether all ranks finished.
     bool run_in_order() {
         for (bool moves = true; moves;) {
             moves = false;
@@ -122,10 +123,10 @@ private:
     std::vector<Dependencies> dependencies_;
     std::vector<std::vector<bool>> done_;
     std::map<std::pair<uint32_t, SlotKind>, std::vector<float>> memory_;
-    std::map<std::tuple<uint32_t, uint32_t, uint32_t>, float> messages_; // from, to, ordinal
+    std::map<std::tuple<uint32_t, uint32_t, uint32_t>, float> messages_; // key: from, to, ordinal
 };
 
-// inputs[rank][chunk], different everywhere.
+// Returns inputs[rank][chunk], all different.
 inline std::vector<std::vector<float>> twin_inputs(uint32_t ranks, uint32_t chunks) {
     std::mt19937 random(ranks * 1000 + chunks);
     std::normal_distribution<float> gauss;

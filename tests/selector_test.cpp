@@ -1,4 +1,5 @@
-// lib/plan/selector: conditions on calls, which match, and which are refused because nothing can.
+// Tests plan/selector: which calls the conditions match, how they are written, and that conditions
+// that no call can match are refused.
 #include "qtest.hpp"
 
 #include "plan/selector.hpp"
@@ -32,7 +33,7 @@ static void numbers_are_compared() {
     for (const char *text : {"bytes=4095", "bytes>4096", "bytes<4096", "count=1025", "ranks>8",
                              "ranks=8,nodes=1", "nodes>2"})
         CHECK(!matches(text, call));
-    // Of the whole vector, not of a rank's part.
+    // `bytes` counts the whole vector, not the part of one rank.
     CHECK(matches("bytes=32K", {.collective = Collective::all_gather, .count = 1024, .ranks = 8}));
 }
 
@@ -43,7 +44,7 @@ static void names_are_compared() {
     CHECK(!matches("collective=all_reduce", call));
     CHECK(!matches("type=float32", call));
     CHECK(!matches("op=sum", call));
-    // What does not reduce has no op, and a barrier no type.
+    // A call that does not reduce has no op, and a barrier has no type.
     CHECK(!matches("op=sum", {.collective = Collective::broadcast}));
     CHECK(!matches("type=float", {.collective = Collective::barrier}));
     CHECK(matches("ranks=1", {.collective = Collective::barrier}));
@@ -116,7 +117,7 @@ static void what_can_never_match_is_refused() {
           std::pair("collective=barrier,type=float", "barrier has no type"),
           std::pair("collective=barrier,bytes>0", "barrier has no values")})
         CHECK_EQ(refusal(text), '"' + std::string(text) + "\" can match no call: " + reason);
-    CHECK_OK(parse_selector("ranks>=65536")); // a job has at most so many
+    CHECK_OK(parse_selector("ranks>=65536")); // a job has at most that many ranks
     CHECK_OK(parse_selector("bytes<=0"));
 }
 

@@ -1,6 +1,8 @@
+// Judges a sequence that has been played: finds the rules of sequence_judge.hpp that its ranks
+// broke. Also prints what the ranks' calls returned.
 #include "sequence_judge.hpp"
 
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 
 #include <algorithm>
 
@@ -8,40 +10,40 @@ namespace sequences {
 
 namespace {
 
-using mortals::say;
+using killable::say;
 
 class Judge {
 public:
-    Judge(const Sequence &sequence, const Stage &stage, double most_s)
+    Judge(const Sequence &sequence, const SequenceStage &stage, double most_s)
         : sequence_(sequence), stage_(stage), most_s_(most_s),
           difference_(sequence.first_difference()) {}
 
-    Verdict run(bool has_ended) {
-        verdict_.further = further_call();
+    Judgement run(bool has_ended) {
+        judgement_.further = further_call();
         if (!has_ended) breach(Breach::stuck);
         for (int rank = 0; rank < sequence_.ranks; rank++) check_rank(rank);
         for (int rank = 1; rank < sequence_.ranks; rank++)
             for (int other = 0; other < rank; other++) compare(other, rank);
         if (difference_) check_errors();
-        return verdict_;
+        return judgement_;
     }
 
 private:
-    void breach(Breach which) { verdict_.breaches.insert(which); }
+    void breach(Breach which) { judgement_.breaches.insert(which); }
     const std::vector<Call> &calls(int rank) const {
         return sequence_.calls[static_cast<size_t>(rank)];
     }
     const RankOutcome &outcome(int rank) const { return stage_.ranks[rank]; }
 
-    // The number of its calls if it has none; else this rank's call that disagrees.
+    // Returns the index of this rank's call that disagrees; if none does, the number of its calls.
     size_t differing_index(int rank) const {
         return difference_ ? sequence_.index_of(rank, *difference_) : calls(rank).size();
     }
-    // This rank's call by which it must have an error, or its last one.
+    // Returns the index of the call by which this rank must have an error, or of its last call.
     size_t last_index(int rank) const {
         return std::min(differing_index(rank) + 1, calls(rank).size() - 1);
     }
-    // Of its returned calls the first that failed, or their number.
+    // Returns the index of the first call that returned an error, or the number of returned calls.
     size_t first_error(int rank) const {
         size_t index = 0;
         while (index < outcome(rank).calls && outcome(rank).outcomes[index].result == qcclSuccess)
@@ -58,8 +60,8 @@ private:
     bool ends_there(int rank) const {
         return calls(rank)[differing_index(rank)].kind == Kind::destroy;
     }
-    // In a broadcast ranks wait at most for those between the root and themselves, so they may hear
-    // one call later.
+    // In a broadcast a rank waits at most for the ranks between the root and itself, so it may get
+    // the error one call later.
     bool is_broadcast_at_last(int rank) const {
         return calls(rank)[last_index(rank)].kind == Kind::broadcast;
     }
@@ -70,7 +72,7 @@ private:
         for (size_t i = 0; i < own.calls; i++) {
             if (own.outcomes[i].is_wrong) breach(Breach::wrong_data);
             const double seconds = own.outcomes[i].seconds;
-            verdict_.longest_s = std::max(verdict_.longest_s, seconds);
+            judgement_.longest_s = std::max(judgement_.longest_s, seconds);
             const bool repairs = calls(rank)[i].kind == Kind::shrink && first_error(rank) < i;
             if (seconds > most_s_) breach(repairs ? Breach::late_repair : Breach::late);
         }
@@ -90,8 +92,8 @@ private:
             breach(silence(rank));
     }
 
-    // Where ranks make unequal numbers of calls, or in another order, one may have left when
-    // another comes upon the difference.
+    // If ranks make different numbers of calls, or make them in another order, a rank may have left
+    // when another rank meets the difference.
     bool may_lose_a_rank() const {
         switch (sequence_.disagreement) {
         case Disagreement::order:
@@ -103,7 +105,8 @@ private:
         }
     }
 
-    // Small calls between hosts are lossless whatever codec they name: the same call after all.
+    // Small calls between hosts are lossless whatever codec they name, so they are the same call
+    // after all.
     bool is_codec_unused() const {
         if (sequence_.disagreement != Disagreement::codec || sequence_.hosts == 1) return false;
         for (int rank = 0; rank < sequence_.ranks; rank++)
@@ -111,7 +114,7 @@ private:
         return true;
     }
 
-    // A shrink is what repairs a failed communicator, for ranks that know of the failure.
+    // A shrink repairs a failed communicator, but only for ranks that know of the failure.
     Breach silence(int rank) const {
         bool has_failed = false;
         for (int other = 0; other < sequence_.ranks; other++)
@@ -120,7 +123,8 @@ private:
         return shrinks && has_failed ? Breach::shrunk_unaware : Breach::silent;
     }
 
-    // Results of calls that leave the same vector on both ranks, if both made them.
+    // Compares the results of calls that leave the same vector on both ranks, if both ranks made
+    // them.
     void compare(int one, int other) {
         for (size_t position = 0; !difference_ || position <= *difference_ + 1; position++) {
             const size_t i = sequence_.index_of(one, position);
@@ -154,8 +158,9 @@ private:
         }
         if (is_somebody_told && sentence == nullptr && !has_leaver()) breach(Breach::unnamed);
     }
-    // A rank that ends the communicator while others go on has made no call that they did not
-    // make. Ranks that needed nothing of it may have success, and others hear of that alone.
+    // A rank that ends the communicator while others go on has made no call that the others did not
+    // make. Ranks that needed nothing from it may have success, and others only learn that it has
+    // left.
     bool has_leaver() const {
         for (int rank = 0; rank < sequence_.ranks; rank++)
             if (ends_there(rank)) return true;
@@ -163,10 +168,10 @@ private:
     }
 
     const Sequence &sequence_;
-    const Stage &stage_;
+    const SequenceStage &stage_;
     const double most_s_;
     const std::optional<size_t> difference_; // a position
-    Verdict verdict_;
+    Judgement judgement_;
 };
 
 } // namespace
@@ -180,11 +185,12 @@ const char *name(Breach breach) {
 
 bool may_be_load(Breach breach) { return breach == Breach::late || breach == Breach::late_repair; }
 
-Verdict judge(const Sequence &sequence, const Stage &stage, bool has_ended, double peer_timeout_s) {
+Judgement judge(const Sequence &sequence, const SequenceStage &stage, bool has_ended,
+                double peer_timeout_s) {
     return Judge(sequence, stage, peer_timeout_s + 1).run(has_ended);
 }
 
-std::string results_text(const Sequence &sequence, const Stage &stage) {
+std::string results_text(const Sequence &sequence, const SequenceStage &stage) {
     std::string said;
     std::vector<std::string> sentences;
     const auto result_text = [&](qcclResult_t result, const char *sentence) {

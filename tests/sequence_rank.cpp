@@ -1,6 +1,8 @@
+// Plays a sequence of calls as one of its ranks and notes the outcome of each call in shared memory
+// (see sequence_rank.hpp). Used by the test program disagreements; blocks until the rank is done.
 #include "sequence_rank.hpp"
 
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 #include "sequence_vector.hpp"
 
 #include <chrono>
@@ -19,17 +21,17 @@ namespace sequences {
 
 namespace {
 
-// A caller's all-gather, over the memory that the ranks share.
+// The context of a caller's all-gather over the memory that the ranks share.
 struct Gathering {
-    Stage &stage;
+    SequenceStage &stage;
     int rank, ranks;
-    std::unique_lock<std::mutex> lock{}; // of the environment, until creation has read it
+    std::unique_lock<std::mutex> lock{}; // locks the environment until creation has read it
 };
 
 int gather(const void *mine, void *all, size_t bytes, void *context) {
     auto &gathering = *static_cast<Gathering *>(context);
     if (gathering.lock.owns_lock()) gathering.lock.unlock();
-    Stage &stage = gathering.stage;
+    SequenceStage &stage = gathering.stage;
     if (bytes > sizeof stage.gathered[0]) return 1;
     std::memcpy(stage.gathered[gathering.rank], mine, bytes);
     pthread_barrier_wait(&stage.barrier);
@@ -40,14 +42,16 @@ int gather(const void *mine, void *all, size_t bytes, void *context) {
     return 0;
 }
 
-// The host that a rank counts as on is said by the environment, which threads share. A rank holds
-// the lock until its creation, which reads the environment first, has come to the all-gather.
-qcclResult_t create_by_gather(const Sequence &sequence, int rank, Stage &stage, qcclComm_t *comm) {
+// The environment says which host a rank counts as being on, and threads share the environment. A
+// rank holds the lock until its creation, which reads the environment first, has reached the
+// all-gather.
+qcclResult_t create_by_gather(const Sequence &sequence, int rank, SequenceStage &stage,
+                              qcclComm_t *comm) {
     static std::mutex environment;
     Gathering gathering{stage, rank, sequence.ranks};
     gathering.lock = std::unique_lock(environment);
     if (sequence.hosts > 1)
-        setenv("QCCL_HOSTID", mortals::say("h%d", sequence.host_of(rank)).c_str(), 1);
+        setenv("QCCL_HOSTID", killable::say("h%d", sequence.host_of(rank)).c_str(), 1);
     else
         unsetenv("QCCL_HOSTID");
     const qcclOob_t oob{gather, &gathering};
@@ -61,7 +65,7 @@ double now_s() {
 
 class Player {
 public:
-    Player(const Sequence &sequence, int rank, Stage &stage, qcclComm_t comm)
+    Player(const Sequence &sequence, int rank, SequenceStage &stage, qcclComm_t comm)
         : sequence_(sequence), rank_(rank), stage_(stage), own_(stage.ranks[rank]), comm_(comm),
           local_(sequence.seed * 31 + static_cast<uint64_t>(rank)),
           agreed_(sequence.index_of(rank, sequence.first_difference().value_or(SIZE_MAX))) {}
@@ -70,7 +74,7 @@ public:
         if (sequence_.enqueues) qcclStreamCreate(&stream_);
         const auto &calls = sequence_.calls[static_cast<size_t>(rank_)];
         for (size_t i = 0; i < calls.size(); i++) {
-            // Ranks do not come to a call at the same time.
+            // Random delays let the ranks reach a call at different times.
             if (draw(4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw(2000)));
             make(calls[i], i);
             own_.calls = i + 1;
@@ -122,7 +126,7 @@ private:
     qcclResult_t issue_collective(const Call &call, CallBuffers *buffers) {
         qcclCollConfig_t config = QCCL_COLL_CONFIG_INIT;
         config.algorithm = call.algorithm;
-        config.tag = draw(3); // ranks may differ in it
+        config.tag = draw(3); // ranks may give different tags
         if (call.codec != nullptr && qcclCodecCreate(&config.codec, call.codec) != qcclSuccess)
             return qcclInternalError;
         const qcclResult_t result = call_library(call, buffers, &config);
@@ -165,7 +169,7 @@ private:
         if (result == qcclSuccess) use_and_destroy(made, sequence_.ranks, index);
         return result;
     }
-    // After a disagreement not all may have a communicator, so that nothing can be asked of it.
+    // After a disagreement, some ranks may have no communicator, so no call is made on the new one.
     void use_and_destroy(qcclComm_t made, int members, size_t index) {
         int32_t sum = 1;
         if (index < agreed_) {
@@ -178,12 +182,12 @@ private:
 
     const Sequence &sequence_;
     const int rank_;
-    Stage &stage_;
+    SequenceStage &stage_;
     RankOutcome &own_;
     qcclComm_t comm_;
     qcclStream_t stream_ = nullptr;
-    uint64_t local_;      // what ranks may differ in follows from this
-    const size_t agreed_; // this many of this rank's calls
+    uint64_t local_;      // random state for choices in which ranks may differ
+    const size_t agreed_; // number of this rank's calls before the difference
 };
 
 void fail_creation(RankOutcome &outcome, qcclResult_t result) {
@@ -193,7 +197,7 @@ void fail_creation(RankOutcome &outcome, qcclResult_t result) {
 
 } // namespace
 
-void prepare(Stage &stage, const Sequence &sequence) {
+void prepare(SequenceStage &stage, const Sequence &sequence) {
     std::memset(static_cast<void *>(&stage), 0, sizeof stage);
     pthread_barrierattr_t attributes;
     pthread_barrierattr_init(&attributes);
@@ -202,7 +206,7 @@ void prepare(Stage &stage, const Sequence &sequence) {
     pthread_barrierattr_destroy(&attributes);
 }
 
-void play_rank(const Sequence &sequence, int rank, Stage &stage) {
+void play_rank(const Sequence &sequence, int rank, SequenceStage &stage) {
     qcclComm_t comm = stage.comms[rank];
     if (sequence.runner != Runner::init_all) {
         const qcclResult_t result = create_by_gather(sequence, rank, stage, &comm);
@@ -211,7 +215,7 @@ void play_rank(const Sequence &sequence, int rank, Stage &stage) {
     Player(sequence, rank, stage, comm).run();
 }
 
-void play_threads(const Sequence &sequence, Stage &stage) {
+void play_threads(const Sequence &sequence, SequenceStage &stage) {
     if (sequence.runner == Runner::init_all) {
         unsetenv("QCCL_HOSTID");
         const qcclResult_t result = qcclCommInitAll(stage.comms, sequence.ranks, nullptr);

@@ -1,5 +1,6 @@
-// Plays a sequence as one of its ranks, in a thread or a process of its own, and notes in shared
-// memory how each call fared. Uses the public API alone; timeouts come from the environment.
+// Plays a sequence of calls as one of its ranks, in its own thread or process, and notes the
+// outcome of each call in shared memory. It uses only the public API; timeouts come from the
+// environment.
 #pragma once
 
 #include "call_sequence.hpp"
@@ -15,8 +16,8 @@ namespace sequences {
 struct CallOutcome {
     qcclResult_t result;
     double seconds;
-    uint64_t hash; // of the receive buffer of a call that succeeded
-    bool is_wrong; // the data of an agreed call, or something behind the buffer
+    uint64_t hash; // of the receive buffer, if the call succeeded
+    bool is_wrong; // wrong data of an agreed call, or a write past the buffer
     char sentence[360];
 };
 struct RankOutcome {
@@ -26,18 +27,20 @@ struct RankOutcome {
     CallOutcome outcomes[max_calls];
 };
 
-// What the ranks of a sequence share, and the judge reads. Made anew for each sequence.
-struct Stage {
-    pthread_barrier_t barrier; // of as many as there are ranks
+// Memory that the ranks of a sequence and the parent, which judges the outcomes, share. It is made
+// anew for each sequence.
+struct SequenceStage {
+    pthread_barrier_t barrier; // of all ranks
     std::byte gathered[max_ranks][4096];
-    qcclComm_t comms[max_ranks]; // made by qcclCommInitAll
+    qcclComm_t comms[max_ranks]; // if created by qcclCommInitAll
     RankOutcome ranks[max_ranks];
 };
 
-void prepare(Stage &stage, const Sequence &sequence);
-// In a process that plays one rank.
-void play_rank(const Sequence &sequence, int rank, Stage &stage);
-// In a process that plays all, a thread for each.
-void play_threads(const Sequence &sequence, Stage &stage);
+// Initializes the shared memory for a sequence.
+void prepare(SequenceStage &stage, const Sequence &sequence);
+// Plays one rank in the calling process.
+void play_rank(const Sequence &sequence, int rank, SequenceStage &stage);
+// Plays all ranks in the calling process, with a thread for each.
+void play_threads(const Sequence &sequence, SequenceStage &stage);
 
 } // namespace sequences

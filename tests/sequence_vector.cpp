@@ -1,3 +1,4 @@
+// Fills and checks the buffers that sequence_vector.hpp describes.
 #include "sequence_vector.hpp"
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace {
 constexpr size_t guard_bytes = 64;
 constexpr std::byte guard{0xA5};
 
-// The value of rank `rank`, whose offsets sum to 0 over all ranks, so that averages are whole.
-// Integers are positive, because those without a sign could not be averaged otherwise.
+// Returns what a rank adds to each value. These offsets sum to 0 over all ranks, so that averages
+// are whole. Integers are positive, because unsigned ones could not be averaged otherwise.
 int64_t offset_of(int rank, int ranks) {
     if (rank == ranks - 1 && ranks % 2 == 1) return 0;
     return rank % 2 == 0 ? 1 : -1;
@@ -40,7 +41,7 @@ int64_t reduced(int32_t op, int ranks, size_t index, const TypeRow &type) {
     return all;
 }
 
-// The bits of a small whole number. Little-endian, as the machine is.
+// Returns the bits of a small whole number, little-endian as the machine is.
 uint64_t bits_of(int64_t value, const TypeRow &type) {
     if (!type.is_float() || value == 0) return static_cast<uint64_t>(value);
     const auto magnitude = static_cast<uint64_t>(std::llabs(value));
@@ -64,7 +65,7 @@ bool is_intact(const std::vector<std::byte> &buffer) {
 CallBuffers::CallBuffers(const Call &call, int rank, int ranks, bool is_in_place)
     : call_(call), rank_(rank), ranks_(ranks) {
     const TypeRow &type = type_row(call.type);
-    // A scatter in place sends from the larger vector, a gather receives into it.
+    // In place, a reduce-scatter sends from the larger vector, and an all-gather receives into it.
     const bool sends_larger = send_count() > recv_count();
     if (!is_in_place || sends_larger) send_.resize(bytes(send_count()) + guard_bytes, guard);
     if (!is_in_place || !sends_larger) recv_.resize(bytes(recv_count()) + guard_bytes, guard);

@@ -1,5 +1,5 @@
-// The vectors that ranks of a sequence send, and what they are to receive: small integers, chosen
-// so that every sum, partial sum, product and average is exact in every type.
+// The vectors that the ranks of a sequence send and are to receive: small integers, chosen so that
+// every sum, partial sum, product and average is exact in every type. Used by sequence_rank.cpp.
 #pragma once
 
 #include "call_sequence.hpp"
@@ -10,14 +10,14 @@
 
 namespace sequences {
 
-// The buffers of one call on one rank, with a few bytes behind each that nobody may touch.
+// The buffers of one call on one rank. A few guard bytes behind each must not change.
 class CallBuffers {
 public:
     CallBuffers(const Call &call, int rank, int ranks, bool is_in_place);
     const void *send() const;
     void *recv();
     std::span<const std::byte> received() const;
-    // Whether a lossless call has left what it should.
+    // Whether the received values are those of a lossless call.
     bool are_right() const;
     bool are_intact() const;
 
@@ -29,7 +29,7 @@ private:
 
     const Call call_;
     const int rank_, ranks_;
-    std::vector<std::byte> send_, recv_; // one of them is empty of a call in place
+    std::vector<std::byte> send_, recv_; // one of them is empty for a call in place
 };
 
 } // namespace sequences

@@ -1,4 +1,5 @@
-// base/settings: what the environment says, who said it, and what is wrong with it.
+// Tests base/settings: the values that the environment gives, where each value comes from, and the
+// errors and warnings about wrong values and names.
 #include "qtest.hpp"
 
 #include "base/settings.hpp"
@@ -87,7 +88,7 @@ static void every_setting_reaches_its_field() {
     CHECK(settings->port == 4711U && settings->secret_file == "/s");
     CHECK(settings->ucx_transports == "tcp,self" && settings->ucx_devices == "eth2");
     CHECK_EQ(settings->inject.size(), size_t{2});
-    // A row that nothing above names has no test.
+    // A setting that is missing in the environment above has no test.
     for (const SettingValue &each : settings->values) CHECK(each.origin == Origin::environment);
     CHECK(settings->warnings.empty());
 }
@@ -95,7 +96,7 @@ static void every_setting_reaches_its_field() {
 static void who_said_it_is_kept() {
     const auto settings = read({"QCCL_CODEC=int8", "QCCL_ALGO=", "QCCL_CODEC=int4"});
     CHECK_OK(settings);
-    CHECK_EQ(value(*settings, "QCCL_CODEC").text, "int8"); // the first, as getenv has it
+    CHECK_EQ(value(*settings, "QCCL_CODEC").text, "int8"); // the first one counts, as for getenv
     CHECK(value(*settings, "QCCL_CODEC").origin == Origin::environment);
     CHECK_EQ(value(*settings, "QCCL_ALGO").text, "auto"); // set and empty is not set
     CHECK(value(*settings, "QCCL_ALGO").origin == Origin::built_in);

@@ -1,5 +1,5 @@
-// schedule/shape: cuts fit the arena and cover every chunk, and joined runs change nothing but the
-// order.
+// Tests schedule/shape: cuts fit the arena and cover every chunk, and joining changes nothing but
+// the order of steps.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -30,7 +30,7 @@ Geometry geometry(const Layout &layout, uint32_t outbox, const ShapeLimits &limi
 } // namespace
 
 static void segments_are_equal_and_as_large_as_asked() {
-    // 10000 elements in 4 chunks of 2560; 4 KiB are 1024 elements: 3 segments, of 896.
+    // 10000 elements in 4 chunks of 2560; 4 KiB hold 1024 elements, so there are 3 segments of 896.
     const Geometry g = geometry(layout_of(10000, 4), 2,
                                 {.arena_bytes = 1 << 20, .segment_bytes = 4096, .max_lanes = 2});
     CHECK_EQ(g.instances, 3U);
@@ -40,7 +40,7 @@ static void segments_are_equal_and_as_large_as_asked() {
     CHECK_EQ(g.arena_bytes, 2 * 2 * g.wire_bytes);
 }
 
-// 4 chunks of 2560 elements, 40 times the grain.
+// The chunks have 2560 elements, 40 times the grain; there are 4 of them.
 static void a_number_of_parts_goes_before_their_size() {
     const auto instances = [](uint64_t parts, size_t arena) {
         return geometry(layout_of(10000, 4), 2,
@@ -50,7 +50,7 @@ static void a_number_of_parts_goes_before_their_size() {
     for (const auto &[parts, expected] : {std::pair(1U, 1U), std::pair(2U, 2U), std::pair(7U, 7U),
                                           std::pair(40U, 40U), std::pair(1000U, 40U)})
         CHECK_EQ(instances(parts, 1 << 20), expected);
-    CHECK_EQ(instances(1, 8192), 4U); // what the arena has room for
+    CHECK_EQ(instances(1, 8192), 4U); // as many as the arena needs
     CHECK_EQ(instances(0, 1 << 20), 3U);
 }
 
@@ -108,7 +108,7 @@ static void buckets_of_whole_chunks_are_never_cut() {
                         whole));
 }
 
-// Nothing in it depends on the rank.
+// The geometry does not depend on the rank.
 static void ranks_cut_alike() {
     for (const Collective collective : moving_collectives)
         for (uint32_t rank = 0; rank < 4; rank++) {
@@ -130,20 +130,20 @@ Schedule without_joins(Schedule s) {
 
 } // namespace
 
-// The joined schedule has the same steps, and every two that have to stay in order do.
+// The joined schedule has the same steps, and any two steps that must stay in order do so.
 static void joining_reorders_only_what_is_free() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
             for (uint32_t rank = 0; rank < 5; rank++) {
                 const Team team{.size = 5, .rank = rank, .root = 2};
-                Schedule placed = make(Form::placed, a, collective, team);
+                Schedule placed = make(ScheduleForm::placed, a, collective, team);
                 Schedule joined = without_joins(fuse(placed).schedule);
                 const Dependencies dependencies = lower(placed);
                 lower(joined);
                 const auto position = [&](const Step &step) {
                     const auto at =
                         std::find_if(joined.steps.begin(), joined.steps.end(), [&](Step other) {
-                            // Which reader comes last may change.
+                            // Another step may be the last reader.
                             other.flags = static_cast<uint8_t>((other.flags & ~Step::releases) |
                                                                (step.flags & Step::releases));
                             return other == step;
@@ -160,7 +160,8 @@ static void joining_reorders_only_what_is_free() {
 
 static void runs_compute_on_one_chunk() {
     for (const Algorithm &a : algorithms()) {
-        const Schedule s = make(Form::joined, a, Collective::all_reduce, {.size = 5, .rank = 2});
+        const Schedule s =
+            make(ScheduleForm::joined, a, Collective::all_reduce, {.size = 5, .rank = 2});
         CHECK(!s.steps.back().has(Step::joins_next));
         uint32_t joins = 0;
         for (size_t i = 0; i + 1 < s.steps.size(); i++) {
@@ -173,7 +174,7 @@ static void runs_compute_on_one_chunk() {
     }
 }
 
-// All sums of the algorithms that there are live in one run, so that a tile of them is enough.
+// In every algorithm, one run uses each sum, so that a tile of the sum is enough.
 static void sums_are_local() {
     for (const Algorithm &a : algorithms())
         for (uint32_t rank = 0; rank < 4; rank++) {
@@ -187,7 +188,7 @@ static void sums_are_local() {
         }
 }
 
-// Where a run has to wait for a message in its middle, the sum needs room of its own.
+// If a run has to wait for a message in its middle, the sum needs a whole segment of memory.
 static void a_sum_that_waits_is_not_local() {
     Schedule s{.chunks = 2};
     s.reduce(sum(0), input(0));
@@ -203,7 +204,8 @@ static void a_sum_that_waits_is_not_local() {
     CHECK(fused.schedule.steps[2].has(Step::joins_next));
 }
 
-// What was sent is decoded beside its encoding, although the send stood between them.
+// A value is decoded right after it is encoded, although the send of the encoding stood between the
+// two steps.
 static void steps_move_up_past_sends() {
     Schedule s{.chunks = 1, .outbox = 1, .wires = 1, .is_placed = true};
     s.steps = {{.verb = Verb::encode, .dst = wire(0), .src = input(0)},
@@ -213,7 +215,7 @@ static void steps_move_up_past_sends() {
     CHECK(joined.steps[0].verb == Verb::encode && joined.steps[0].has(Step::joins_next));
     CHECK(joined.steps[1].verb == Verb::decode);
     CHECK(joined.steps[2].verb == Verb::send);
-    // Not past one that reads what they overwrite.
+    // A step does not move up past a send that reads what the step overwrites.
     s.steps = {{.verb = Verb::encode, .dst = wire(0), .src = input(0)},
                {.verb = Verb::send, .src = wire(0), .peer = 1},
                {.verb = Verb::encode, .dst = wire(0), .src = input(0), .ordinal = 1},

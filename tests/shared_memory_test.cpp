@@ -1,5 +1,6 @@
-// transport/shared_memory: what is created is whole, zero and mapped by others; what somebody could
-// shrink, or has another size, is refused. Files for others are whole too.
+// Tests transport/shared_memory: created memory is whole, zero and mapped by others; memory that
+// another process could shrink, or that has another size, is refused. Files for others are whole
+// too.
 #include "forbidden_call.hpp"
 #include "qtest.hpp"
 
@@ -30,7 +31,8 @@ FileDescriptor memory_file(int seals) {
     return file;
 }
 
-// Both ways in which a file comes from another process.
+// Tries both ways in which a file comes from another process: as a descriptor and by its
+// description.
 void check_refused(const FileDescriptor &file, size_t expected_bytes) {
     const std::string none_of_ours = "what came as shared memory is none of ours";
     const auto passed = map_shared_memory(file, expected_bytes);
@@ -57,7 +59,7 @@ void memory_is_shared_and_zero() {
     for (size_t i = 0; i < bytes; i++) CHECK(there->base()[i] == std::byte{0});
     std::memset(here->base(), 7, bytes);
     for (size_t i = 0; i < bytes; i++) CHECK(there->base()[i] == std::byte{7});
-    // Nobody can take it away again.
+    // No process can take the memory away again.
     CHECK_EQ(ftruncate(file->number(), 0), -1);
 }
 
@@ -83,7 +85,7 @@ void another_size_is_refused() {
     check_refused(memory_file(F_SEAL_SHRINK), 2 * bytes);
 }
 
-// A child, whose system refuses that from then on.
+// Runs `body` in a child process in which the system call `call` fails with `error`.
 void without(uint32_t call, int error, const std::function<void()> &body) {
     const pid_t child = fork();
     if (child != 0) {
@@ -104,7 +106,7 @@ void without(uint32_t call, int error, const std::function<void()> &body) {
     _exit(status);
 }
 
-// Not on a file system that knows no other way.
+// A file is filled if the file system cannot reserve memory, and not if there is too little memory.
 void a_file_is_filled_where_nothing_can_be_reserved() {
     without(SYS_fallocate, EOPNOTSUPP, [] {
         constexpr size_t most = (size_t{1} << 20) + 4097;

@@ -1,4 +1,5 @@
-// base/short_text: what fits stays, and what does not still differs where it did.
+// Tests lib/base/short_text: a text that fits is unchanged, and longer texts that differ still
+// differ after shortening.
 #include "qtest.hpp"
 
 #include "base/short_text.hpp"
@@ -6,7 +7,7 @@
 using namespace qccl;
 
 static void hashes_are_those_of_fnv_1a() {
-    // As published with it, 64 bits.
+    // The published 64-bit values.
     CHECK_EQ(hash_text(""), 0xCBF29CE484222325ULL);
     CHECK_EQ(hash_text("a"), 0xAF63DC4C8601EC8CULL);
     CHECK_EQ(hash_text("foobar"), 0x85944171F73967E8ULL);

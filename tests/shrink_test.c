@@ -1,5 +1,5 @@
-/* qcclCommShrink: over threads and over processes, of what has failed and what has not, with and
- * without names of those who are left out; and what may not be. */
+/* Tests qcclCommShrink over threads and over processes: of failed and healthy communicators, with
+ * and without a list of excluded ranks; and the refusal of misuse. */
 #include "process_kit.h"
 
 #include <signal.h>
@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sum of the old ranks shows who is there. */
+/* The sum shows which of the old ranks take part. */
 static qcclResult_t sum_of(qcclComm_t comm, int mine, int *sum)
 {
     *sum = mine;
     return qcclAllReduce(sum, sum, 1, qcclInt32, qcclSum, comm, NULL);
 }
 
-/* Takes the place of `comm`. */
+/* Replaces `comm` by the shrunk communicator. */
 static qcclResult_t shrink_into(qcclComm_t *comm, const int *exclude, int excluded, int flags)
 {
     qcclComm_t made = NULL;
@@ -25,11 +25,11 @@ static qcclResult_t shrink_into(qcclComm_t *comm, const int *exclude, int exclud
     return result;
 }
 
-/* What the ranks of a world do in one of the tests below. */
+/* The shrink that the ranks of a world make in a test. */
 typedef struct {
     world_t *world;
     int exclude[most_ranks], excluded, flags;
-    int members; /* a bit for each old rank that shall be left */
+    int members; /* bit set of the old ranks that remain */
 } order_t;
 
 static qcclResult_t shrink_as_ordered(int rank, qcclComm_t comm, void *context)
@@ -57,7 +57,7 @@ static void check_order(order_t *order)
     assert_all_succeed(&outcome, order->world->size);
 }
 
-/* Rank 2 has gone, which nobody has noticed; then rank 0 revokes; then rank 1 is left out. */
+/* Rank 2 leaves unnoticed; then rank 0 revokes; then rank 1 is excluded. */
 static void again_and_again(void **state)
 {
     int kind;
@@ -78,7 +78,7 @@ static void again_and_again(void **state)
     }
 }
 
-/* The numbers that are left out are those of the communicator at hand. */
+/* Excluded ranks are numbered in the communicator that is shrunk. */
 static qcclResult_t shrink_a_part(int rank, qcclComm_t comm, void *context)
 {
     qcclComm_t part = NULL;
@@ -103,7 +103,7 @@ static void a_part_of_a_split(void **state)
     end_world(&world);
 }
 
-/* With QCCL_SHRINK_ABORT whoever is inside is brought out first, also on the other ranks. */
+/* QCCL_SHRINK_ABORT first ends the calls that threads are in, on the other ranks as well. */
 static void whoever_is_inside_comes_out(void **state)
 {
     world_t world = join_world(3, NULL);
@@ -121,7 +121,7 @@ static void whoever_is_inside_comes_out(void **state)
     end_world(&world);
 }
 
-/* Of a communicator that has not failed, what is enqueued comes first. */
+/* If the communicator has not failed, calls on streams complete before the shrink. */
 static qcclResult_t shrink_behind_a_stream(int rank, qcclComm_t comm, void *context)
 {
     static float values[2][4000000];
@@ -169,7 +169,7 @@ static qcclResult_t quarrel(int rank, qcclComm_t comm, void *context)
     return qcclCommDestroy(made);
 }
 
-/* Who leaves out whom has to be the same; an error ends nothing, and the right call completes. */
+/* All ranks must exclude the same ranks. A mismatch ends nothing, and a correct call completes. */
 static void lists_that_differ_are_told(void **state)
 {
     world_t world = join_world(4, NULL);
@@ -187,7 +187,8 @@ static void lists_that_differ_are_told(void **state)
     end_world(&world);
 }
 
-/* Later shrinks of the same communicator leave it out as well. If it calls them, it is told. */
+/* Later shrinks of the same communicator leave the rank out as well. If the rank calls them, it
+ * gets an error. */
 static void who_was_left_out_stays_out(void **state)
 {
     world_t world = make_world(4);
@@ -216,11 +217,11 @@ static void a_rank_that_does_not_come_is_named(void **state)
         assert_int_equal(told.result[rank], qcclTimeout);
         assert_says(told.sentence[rank], "rank 1 did not come to qcclCommShrink within 1 s");
     }
-    check_order(&order); /* without it */
+    check_order(&order); /* excludes rank 1 */
     end_world(&world);
 }
 
-/* What does not fit together is heard by all, as at any creation. */
+/* All ranks hear of configs that do not match, as at any creation. */
 static qcclResult_t shrink_with_config(int rank, qcclComm_t comm, void *context)
 {
     qcclConfig_t config = QCCL_CONFIG_INIT;
@@ -278,7 +279,7 @@ static void misuse_is_refused(void **state)
     end_world(&world);
 }
 
-/* A thread that waits in it comes out when another aborts the communicator. */
+/* A thread that waits in a shrink returns when another thread aborts the communicator. */
 static qcclResult_t shrink_alone(qcclComm_t comm)
 {
     return shrink_into(&comm, NULL, 0, QCCL_SHRINK_DEFAULT);
@@ -298,7 +299,7 @@ static void aborted_under_a_thread(void **state)
     end_world(&world);
 }
 
-/* Of another rank. */
+/* Waits until `comm` has failed because of another rank. */
 static void await_failure(qcclComm_t comm)
 {
     qcclResult_t result = qcclSuccess;
@@ -316,8 +317,8 @@ static qcclResult_t shrink_with_abort(qcclComm_t comm)
     return shrink_into(&comm, NULL, 0, QCCL_SHRINK_ABORT);
 }
 
-/* Both wait for a thread that takes its time to come out; either may be first then. Memory that is
- * given back, and used in spite of that, is seen with MALLOC_PERTURB_, which Meson sets. */
+/* The abort and the shrink both wait for a slow thread to leave the communicator, and either may
+ * then proceed first. A use of freed memory shows with MALLOC_PERTURB_, which Meson sets. */
 static void aborted_while_it_waits_for_a_thread(void **state)
 {
     int i;
@@ -330,7 +331,7 @@ static void aborted_while_it_waits_for_a_thread(void **state)
         world = join_world(2, configs);
         start_waiter(&inside, world.comms[0]);
         start_waiter_in(&waiter, world.comms[0], shrink_with_abort);
-        await_failure(world.comms[1]); /* it has begun */
+        await_failure(world.comms[1]); /* the shrink has begun */
         assert_int_equal(qcclCommAbort(world.comms[0]), qcclSuccess);
         check_waiter(&waiter, qcclInvalidUsage, "by another thread");
         check_waiter(&inside, qcclRevoked, "shrinks the communicator");
@@ -339,8 +340,8 @@ static void aborted_while_it_waits_for_a_thread(void **state)
     }
 }
 
-/* Of four processes one after the other dies in a call, the lowest first; the others go on. Rank 3
- * is slow, so that it learns of each death in another call. */
+/* Three of four processes die in calls, one after another, the lowest rank first; the others go on.
+ * Rank 3 is slow, so it learns of each death in a different call than the others. */
 static qcclResult_t sum_to_the_last(int rank, qcclComm_t comm, shared_t *noted)
 {
     qcclResult_t result = qcclSuccess;
@@ -358,7 +359,7 @@ static qcclResult_t sum_to_the_last(int rank, qcclComm_t comm, shared_t *noted)
             if (result == qcclSuccess && values[7] != (float)expected) return qcclInternalError;
         }
         if (result != qcclPeerLost) return result;
-        result = generation == 0 /* the first communicator is the kit's */
+        result = generation == 0 /* the kit owns the first communicator */
                      ? qcclCommShrink(comm, NULL, 0, &comm, NULL, QCCL_SHRINK_DEFAULT)
                      : shrink_into(&comm, NULL, 0, QCCL_SHRINK_DEFAULT);
         noted->ranks[rank].calls++;

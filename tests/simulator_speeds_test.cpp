@@ -1,4 +1,5 @@
-// plan/simulator_speeds: what the planner's figures, settings and places make of the simulator's.
+// Tests plan/simulator_speeds: how the planner's figures, settings and places become the
+// simulator's.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -14,7 +15,7 @@ using namespace qtest;
 
 namespace {
 
-ComputeSpeeds speeds_of(const Problem &problem, const Speeds &speeds = {},
+ComputeSpeeds speeds_of(const Problem &problem, const CostModel &speeds = {},
                         const SimulatedHost &host = {.ranks = 2}) {
     return compute_speeds(speeds, problem, {}, host);
 }
@@ -27,9 +28,9 @@ Problem with_codec(Problem problem, const char *name) {
 } // namespace
 
 static void messages_follow_the_planners_figures() {
-    const Speeds usual;
+    const CostModel usual;
     const TieredRates rates = tiered_rates(usual, {});
-    Speeds other = usual;
+    CostModel other = usual;
     other.far.alone.latency_ns += 1000;
     other.far.alone.message_ns *= 2;
     other.near.shared.byte_ns *= 3;
@@ -42,12 +43,12 @@ static void messages_follow_the_planners_figures() {
     CHECK(changed.far.shared == rates.far.shared);
     CHECK_EQ(changed.line_rate, 7.0);
     CHECK_EQ(changed.line_burst_bytes, 99.0);
-    other.far.alone.latency_ns = 0; // nothing is that fast
+    other.far.alone.latency_ns = 0; // no network is that fast
     CHECK(tiered_rates(other, {}).far.alone.latency_ns > 0);
 }
 
 static void of_gpus_the_planners_figures_are_taken() {
-    const Speeds speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    const CostModel speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
     const TieredRates rates = tiered_rates(speeds, {.ranks = 8, .has_gpus = true});
     CHECK(rates.near == speeds.near);
     CHECK_EQ(rates.busy_core, 1.0);
@@ -57,20 +58,20 @@ static void of_gpus_the_planners_figures_are_taken() {
     CHECK_EQ(computing.call_ns, 0.0);
 }
 
-// Of GPUs the simulator has the planner's own figures. Segments in few lanes take long down a tree
-// of many ranks, whose upper ranks are all on different hosts.
+// For GPUs the simulator uses the planner's own figures. Segments in few lanes take long down a
+// tree of many ranks, whose upper ranks are all on different hosts.
 static void deep_trees_take_as_long_as_is_predicted() {
     constexpr uint32_t gpus = 8;
-    Speeds speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
+    CostModel speeds = gpu_speeds_by({}, 1, GpuReach::gpus);
     speeds.far_bytes_per_ns = 370;
     const SimulatedHost host{.ranks = gpus, .has_gpus = true};
     for (const uint32_t hosts : {8U, 32U}) {
         std::vector<uint32_t> host_of;
         for (uint32_t rank = 0; rank < gpus * hosts; rank++) host_of.push_back(rank / gpus);
-        const Places places = places_on(host_of);
+        const RankTopology places = places_on(host_of);
         Problem problem = all_reduce(64 * mebibyte, gpus * hosts, DataType::float32, "int8:min=0");
         problem.places = &places;
-        Tables with = tables;
+        PlannerInputs with = inputs;
         with.speeds = speeds;
         with.limits = {.arena_bytes = 64 * mebibyte, .segment_bytes = 4 * mebibyte, .max_lanes = 4};
         const auto plan = choose(problem, with, algorithm_of("tree:shape=double"));
@@ -94,23 +95,23 @@ static void memory_is_slower_the_more_of_it_is_used() {
     CHECK(speeds_of(small).memory > speeds_of(large).memory);
     CHECK(speeds_of(large).memory > speeds_of(huge).memory);
     CHECK(speeds_of(large).memory > 3 * speeds_of(large, {}, {.ranks = 16}).memory);
-    Speeds slow;
+    CostModel slow;
     for (CopySpeeds::Point &point : slow.copy.points) point.bytes_per_ns /= 2;
     CHECK_EQ(speeds_of(large, slow).memory, speeds_of(large).memory / 2);
-    CHECK_EQ(speeds_of(large, slow).copy, speeds_of(large).copy); // within the nearest cache
+    CHECK_EQ(speeds_of(large, slow).copy, speeds_of(large).copy); // copies within the nearest cache
 }
 
 static void codecs_are_slower_where_ranks_share_cores() {
     const Problem coded = with_codec(all_reduce(1 << 20, 2), "int8");
     const ComputeSpeeds alone = speeds_of(coded);
-    Speeds shared;
+    CostModel shared;
     shared.ranks_per_core = 2;
     CHECK(speeds_of(coded, shared).outer.encode < alone.outer.encode);
     CHECK(speeds_of(coded, shared).call_ns > alone.call_ns);
     CHECK(alone.call_ns > speeds_of(all_reduce(1 << 20, 2)).call_ns);
     CHECK(alone.chunk_ns > speeds_of(all_reduce(1 << 20, 2)).chunk_ns);
-    // What a slow codec computes is what takes its time, and hardly memory.
-    Speeds slow;
+    // A slow codec's time is spent computing, and hardly on memory.
+    CostModel slow;
     slow.codec_rates = CodecRates({0.5F, 0.5F, 0.5F});
     const ComputeSpeeds computing = speeds_of(coded, slow);
     for (const double rate :
@@ -124,17 +125,17 @@ static void small_calls_pay_less_for_each_byte_between_hosts() {
     CHECK_EQ(speeds_of(all_reduce(1 << 24, 2)).network_byte_share, 1.0);
 }
 
-// A calibration's factors hold for one model: whoever changes what is counted or simulated gives it
-// the next number, and writes down here what it says then.
+// A calibration's factors hold for one model. A change of what is counted or simulated needs the
+// next model number, and new sums below.
 static void another_model_has_another_number() {
-    const Places places = places_on({0, 0, 1, 1});
+    const RankTopology places = places_on({0, 0, 1, 1});
     double counted = 0, simulated = 0;
     for (const double ranks_per_core : {1.0, 2.0})
         for (const char *const name : {"none", "int8:min=0"})
             for (const uint64_t count : {1 << 10, 1 << 22}) {
                 Problem problem = all_reduce(count, 4, DataType::float32, name);
                 problem.places = &places;
-                Tables with = tables;
+                PlannerInputs with = inputs;
                 with.speeds.ranks_per_core = ranks_per_core;
                 const auto candidates = find_candidates(problem, with);
                 CHECK_OK(candidates);

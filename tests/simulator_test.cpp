@@ -1,5 +1,5 @@
-// plan/simulator: times that can be computed by hand, ranks that do alike simulated once or each,
-// and thousands of ranks.
+// Tests plan/simulator: times that can be computed by hand, equal results whether ranks that do the
+// same are simulated once or each by itself, and thousands of ranks.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -17,7 +17,7 @@ using namespace qtest;
 
 namespace {
 
-// Links and latencies in round figures; nothing else takes time.
+// Links and latencies have round figures; nothing else takes time.
 constexpr TieredRates plain_rates{
     .near = {}, .eager = {}, .far = {{.latency_ns = 100}, {.latency_ns = 100}}, .line_rate = 2};
 constexpr ComputeSpeeds no_computing{
@@ -27,7 +27,7 @@ struct Setup {
     Collective collective = Collective::all_reduce;
     const char *algorithm = "ring";
     std::vector<uint32_t> hosts{}; // by rank
-    uint64_t count = 1024;         // as the C API means it
+    uint64_t count = 1024;         // as in the C API
     const char *with = "none";
     TieredRates rates = plain_rates;
     ComputeSpeeds speeds = no_computing;
@@ -37,7 +37,7 @@ struct Setup {
 };
 
 Simulation simulate_in(const Setup &setup, const SimulationOptions &options = {}) {
-    const Places places = places_on(setup.hosts);
+    const RankTopology places = places_on(setup.hosts);
     const SimulatedCall call{.problem = {.collective = setup.collective,
                                          .count = setup.count,
                                          .ranks = places.ranks(),
@@ -61,7 +61,7 @@ std::vector<uint32_t> hosts_of(uint32_t ranks, uint32_t each = 1) {
     return hosts;
 }
 
-// What a message of so many floats takes on a line.
+// Returns the time that a message of `floats` floats takes on the line of a host.
 double line_ns(uint64_t floats) {
     return static_cast<double>(floats * 4 + header_bytes) / plain_rates.line_rate;
 }
@@ -89,7 +89,7 @@ static void messages_that_share_a_line_take_twice_as_long() {
     const Setup setup{
         .collective = Collective::broadcast, .algorithm = "oneshot", .hosts = hosts_of(3)};
     check_near(simulate_in(setup).time_ns, 2 * line_ns(1024) + 100);
-    // Two ranks of a host receive by one line, too.
+    // Two ranks of one host also receive through one line.
     Setup both = setup;
     both.hosts = {0, 1, 1};
     check_near(simulate_in(both).time_ns, 2 * line_ns(1024) + 100);
@@ -115,7 +115,7 @@ static void segments_follow_each_other_down_a_chain() {
     check_near(s.time_ns, (P - 1) * (line_ns(1024) + 100) + (segments - 1) * line_ns(1024));
 }
 
-// A sender that has one lane waits for its only slot until the bytes are gone.
+// A sender with one lane has one slot, and waits until the bytes in it are gone.
 static void a_slot_is_waited_for() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2), .count = 4096};
     setup.limits.segment_bytes = 4096;
@@ -127,7 +127,7 @@ static void a_slot_is_waited_for() {
     check_near(simulate_in(setup).time_ns, 4 * (encode + line_ns(1024)) + 100);
 }
 
-// Where inboxes have room for fewer segments at some ranks, others are several segments ahead of
+// The inboxes of some ranks hold fewer segments, so that other ranks are several segments ahead of
 // them.
 static void ranks_have_lanes_of_their_own() {
     for (const char *algorithm : {"tree", "tree:shape=double", "hierarchy"})
@@ -140,7 +140,8 @@ static void ranks_have_lanes_of_their_own() {
                                 .max_lanes = 16}});
 }
 
-// The root lends its input, and copies it for itself; each other rank stores its result.
+// Peers read the input of the root in place, and the root copies it into its own output. Each other
+// rank stores its result.
 static void what_is_lent_is_not_copied() {
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(2)};
     setup.speeds.outer = {2, 1e30, 1e30};
@@ -173,7 +174,7 @@ static void messages_take_time_of_both_ends() {
     check_near(s.critical.handling_ns, 14);
 }
 
-// The root of a chain runs ahead, so that calls in a row take what the busiest rank does.
+// The root of a chain runs ahead, so that each of several calls takes the time of the busiest rank.
 static void calls_in_a_row_overlap() {
     const uint32_t P = 4;
     Setup setup{.collective = Collective::broadcast, .hosts = hosts_of(P)};
@@ -185,7 +186,7 @@ static void calls_in_a_row_overlap() {
     check_near(s.finish_ns[P - 1], (P - 1) * hop + 4 * line_ns(1024));
     CHECK_EQ(s.messages, P - 1);
     CHECK_EQ(s.wire_bytes, 1024 * 4 + header_bytes);
-    // Every rank of an all-reduce waits for every other.
+    // In an all-reduce, every rank waits for every other, so calls do not overlap.
     setup.collective = Collective::all_reduce;
     setup.algorithm = "oneshot";
     const double alone = simulate_in(setup).time_ns;
@@ -194,7 +195,7 @@ static void calls_in_a_row_overlap() {
     check_near(simulate_in(setup, {.calls = 5}).time_ns, alone + 40);
 }
 
-// Readers of what a rank lends hold up its next call.
+// A rank begins its next call when no peer reads its buffers any more.
 static void a_call_ends_when_nobody_reads_its_buffers() {
     Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 16 << 10};
     setup.speeds.outer.decode = 4;
@@ -213,7 +214,7 @@ static void a_burst_passes_at_once() {
     CHECK(s.burst_share > 0.66);
     s = simulate_in(setup, {.burst_share = 0.0});
     check_near(s.time_ns, line_ns(1024) + 100);
-    // Three messages are gone before the line has room for more.
+    // The burst holds three messages; the line cannot refill it in time for more.
     s = simulate_in(setup, {.calls = 4, .lead_in = 4});
     check_near(s.time_ns, line_ns(1024));
     CHECK(s.burst_share < 0.1);
@@ -232,7 +233,7 @@ static void small_calls_go_through_eager_slots() {
     check_near(simulate_in(setup).time_ns, 1000);
 }
 
-// The network carries the first piece while the processors handle the others.
+// The network carries one piece while the processors handle others.
 static void large_messages_go_piece_by_piece() {
     Setup setup{.collective = Collective::broadcast,
                 .hosts = hosts_of(2),
@@ -259,26 +260,27 @@ static void messages_that_are_not_eager_wait_for_the_receiver() {
     check_near(simulate_in(setup).time_ns, line_ns(1024) + 133);
 }
 
-// A sum's tiles stay in the cache; what comes from the call's memory and goes there is counted.
+// The tiles of a sum stay in the cache; only reads and writes of the call's memory count.
 static void memory_is_passed_once_for_a_run_of_steps() {
     Setup setup{.collective = Collective::broadcast, .hosts = {0, 0}, .count = 16 << 10};
     setup.speeds.memory = 8;
     const double pass = static_cast<double>(setup.count) * 4 / 8;
-    check_near(simulate_in(setup).time_ns, 4 * pass); // both ranks read it and store it
+    check_near(simulate_in(setup).time_ns, 4 * pass); // both ranks read the data and store it
     setup.with = "int8";
-    check_near(simulate_in(setup).time_ns, 3 * pass); // encoded values are few
+    check_near(simulate_in(setup).time_ns, 3 * pass); // encoded values take little memory
     setup.collective = Collective::reduce_scatter;
     setup.algorithm = "direct";
     setup.with = "none";
     setup.count /= 2;
-    check_near(simulate_in(setup).time_ns, 3 * pass / 2); // two are read and one is stored
+    check_near(simulate_in(setup).time_ns, 3 * pass / 2); // two vectors are read and one is stored
 }
 
-// Whether ranks that do alike are simulated once or each is the same but for rounding.
+// The results are equal, except for rounding, whether ranks that do the same are simulated once or
+// each by itself.
 static void merging_changes_nothing() {
     const std::vector<std::vector<uint32_t>> placements{
         hosts_of(8), hosts_of(16, 4), {0, 0, 0, 1, 1, 2}, {0, 1, 2, 0, 1, 2}, {0, 0, 0, 0}};
-    const Speeds usual;
+    const CostModel usual;
     uint32_t merged = 0;
     for (const auto &hosts : placements)
         for (const Algorithm &algorithm : algorithms())
@@ -375,7 +377,7 @@ static void a_fabric_of_other_ranks_is_refused() {
     const auto fabric = make_tiered_fabric(3, nullptr, {});
     const SimulatedCall call{.problem = all_reduce(100, 4),
                              .algorithm = algorithm_of("ring"),
-                             .limits = tables.limits,
+                             .limits = inputs.limits,
                              .speeds = {}};
     const auto done = simulate(call, *fabric);
     CHECK(!done);

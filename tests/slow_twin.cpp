@@ -1,3 +1,6 @@
+// Computes what slow_twin.hpp declares: sums each chunk in the order that the numerical contract
+// gives for the algorithm, and passes values through the scalar reference's codecs where ranks
+// would encode them.
 #include "slow_twin.hpp"
 
 #include "rank_groups.hpp"
@@ -61,7 +64,7 @@ public:
 private:
     uint32_t P() const { return call_.ranks; }
     bool is_ring() const { return call_.algorithm.starts_with("ring"); }
-    // Rings by which chunks go in turn.
+    // Number of rings, by which chunks go in turn.
     uint32_t R() const {
         return call_.algorithm == "ring:rings=all" ? static_cast<uint32_t>(rings_.size()) : 1;
     }
@@ -69,7 +72,7 @@ private:
     size_t bytes() const { return type_bytes(call_.type); }
     DataType sum_type() const { return accumulator_of(call_.type); }
 
-    // What only copies keeps bits, also those of a NaN.
+    // Calls that only copy keep all bits, also those of a NaN.
     std::vector<Bytes> moved() const {
         if (P() == 1) return inputs_;
         if (call_.collective == Collective::broadcast) return std::vector(P(), inputs_[call_.root]);
@@ -89,7 +92,7 @@ private:
 
     static uint64_t bucket_of(const Codec &codec) { return codec.bucket == 0 ? 1 : codec.bucket; }
 
-    // Cut at the codec's grain, as equal as that allows.
+    // Cuts the vector at the codec's grain, as evenly as the grain allows.
     Chunk chunk(uint32_t c) const {
         if (call_.collective == Collective::reduce_scatter ||
             call_.collective == Collective::all_gather)
@@ -102,7 +105,7 @@ private:
         return {begin, std::min(n, (c + 1) * L) - begin};
     }
 
-    // Rank's values of the chunk, as the caller gave them.
+    // Returns the rank's values of the chunk as the caller gave them.
     Values input(uint32_t rank, uint32_t c) const {
         Chunk part = chunk(c);
         if (call_.collective == Collective::all_gather) part.begin = 0;
@@ -110,7 +113,8 @@ private:
         return {call_.type, Bytes(first, first + part.count * bytes())};
     }
 
-    // The values in another format: rounded at most once, bits kept where the format is the same.
+    // Returns the values in another format: rounded at most once, with the same bits if the format
+    // is the same.
     static Values as(DataType type, const Values &values) {
         Values result{type, Bytes(values.count() * type_bytes(type))};
         kernels().copy(type, result.bytes.data(), values.type, values.bytes.data(), values.count(),
@@ -118,7 +122,8 @@ private:
         return result;
     }
 
-    // What the bytes decode to that `rank` encodes as its `ordinal`-th, in the format asked for.
+    // Returns in format `out` what a receiver decodes from the bytes that `rank` encodes as its
+    // `ordinal`-th.
     Values travelled(DataType out, const Values &values, uint32_t c, uint32_t rank,
                      uint32_t ordinal) const {
         return travelled(call_.codec, out, values, c, rank, ordinal);
@@ -136,7 +141,7 @@ private:
         return decoded;
     }
 
-    // A sum's next summand.
+    // Adds the next summand.
     void add(std::optional<Values> &sum, const Values &more) const {
         if (!sum)
             sum = as(sum_type(), more);
@@ -145,7 +150,8 @@ private:
                              more.count());
     }
 
-    // 0, 1, ..., P - 1; the owner's own at its place and exact.
+    // Adds in the order of ranks 0 to P - 1. The owner's own values stand at their place and are
+    // exact.
     Values sum_by_rank(uint32_t c, uint32_t owner) const {
         std::optional<Values> sum;
         for (uint32_t r = 0; r < P(); r++) {
@@ -158,7 +164,8 @@ private:
         return *sum;
     }
 
-    // From position `first` once round, each hop adding its own to what came.
+    // Sums from position `first` once round the ring; each hop adds its own values to what it
+    // received.
     Values sum_by_ring(uint32_t c, uint32_t first) const {
         const std::vector<uint32_t> &ring = ring_of_chunk(c);
         Values passed = input(ring[first], c);
@@ -172,8 +179,9 @@ private:
         return passed;
     }
 
-    // Of the rank's encode of the chunk in a round: it has sent by all rings in the rounds before,
-    // and by those before the chunk's in this one, if they had a chunk to send.
+    // Returns the ordinal of the rank's encode of the chunk in a round. Before it the rank has sent
+    // by all rings in the rounds before, and by the rings before the chunk's in this round, if
+    // those rings had a chunk to send.
     uint32_t ring_ordinal(uint32_t c, uint32_t rank, uint32_t round) const {
         if (call_.collective == Collective::all_reduce) return (round - 1) * R() + c % R();
         uint32_t sent = 0;
@@ -186,7 +194,7 @@ private:
         return sent;
     }
 
-    // What the rank gives to its parent, or, at the root, the result.
+    // Returns what the rank sends to its parent or, at the root, the result.
     Values sum_by_tree(const SumTree &tree, uint32_t c, uint32_t rank) const {
         std::optional<Values> sum;
         each_operand(
@@ -202,10 +210,10 @@ private:
         return call_.algorithm == "halving" ? by_position : placed(by_position, ring_);
     }
 
-    // ---- hierarchy: nearest rounding alone, so that ordinals make no difference
+    // ---- hierarchy: nearest rounding only, so that ordinals make no difference
 
     bool is_hierarchy() const { return call_.algorithm.starts_with("hierarchy"); }
-    // Of one tier: the ring of a reduce-scatter, with its ordinals.
+    // A hierarchy of one tier is the ring of a reduce-scatter, with its ordinals.
     bool is_flat_ring() const {
         return is_hierarchy() && top_.depth() == 1 && choice("outer", "ring") == "ring";
     }
@@ -218,7 +226,7 @@ private:
     }
     bool has_leaders() const { return choice("share", "every") == "leader"; }
 
-    // Appends who stands at the same places in every group below each part of the top.
+    // Appends the ranks at the same places in every group below each part of the top group.
     void add_owners(std::vector<uint32_t> &found, std::vector<uint32_t> shares) const {
         if (shares.size() + 1 < top_.depth()) {
             const auto depth = static_cast<uint32_t>(shares.size()) + 1;
@@ -234,7 +242,7 @@ private:
         }
     }
 
-    // Who ends up with each chunk, or, of a broadcast, has it.
+    // Returns the rank that ends up with each chunk; in a broadcast, the rank that has the chunk.
     std::vector<uint32_t> owners() const {
         if (call_.collective != Collective::all_reduce && call_.collective != Collective::broadcast)
             return all_ranks(P());
@@ -245,7 +253,7 @@ private:
         return found;
     }
 
-    // The sum of what `size` members have, made within their group and ending at one of them.
+    // Returns the sum of what `size` members have, made within their group and ending at `owner`.
     template <class Member>
     Values sum_of_group(uint32_t c, std::string_view how, const Codec &codec, uint32_t size,
                         uint32_t owner, Member member) const {
@@ -291,7 +299,7 @@ private:
     Values sum_within(const RankGroup &group, uint32_t c, uint32_t owner) const {
         if (group.parts.empty()) return input(group.rank, c);
         if (group.size() == 1) return sum_within(group.parts[0], c, owner);
-        const RankGroup *home = &top_; // the group of that depth that the owner is in
+        const RankGroup *home = &top_; // the group of that depth with the owner in it
         while (home->depth() > group.depth()) home = &home->parts[home->part_with(owner)];
         const uint32_t end =
             group.has(owner) ? group.part_with(owner) : home->part_with(owner) % group.size();
@@ -305,8 +313,9 @@ private:
                             [&](uint32_t at) { return sum_within(group.parts[at], c, owner); });
     }
 
-    // What everybody's bytes decode to, one's own included: in an all-reduce each rank's only
-    // encode, in a reduce-scatter one for each owner, the rank itself being the last.
+    // Sums what all ranks' bytes decode to, each rank's own included. In an all-reduce each rank
+    // encodes once; in a reduce-scatter it encodes once for each owner, the rank itself being the
+    // last.
     Values sum_of_all(uint32_t c) const {
         std::optional<Values> sum;
         for (uint32_t r = 0; r < P(); r++) {
@@ -317,8 +326,8 @@ private:
         return *sum;
     }
 
-    // Of the positions [begin, end): the sums of two halves, each as what the bytes decode to that
-    // its first rank would encode it to.
+    // Returns the sum of the positions [begin, end): of two halves, each encoded by its first rank
+    // and decoded.
     Values sum_by_doubling(uint32_t begin, uint32_t end) const {
         if (end - begin == 1) return input(ring_[begin], 0);
         const uint32_t middle = end - (end - begin) / 2;
@@ -358,7 +367,7 @@ private:
     void share(std::vector<Bytes> &outputs, const Chunk &part, const Values &values) const {
         for (Bytes &output : outputs) store(output, part.begin, values);
     }
-    // The final encode: everybody stores what it decodes to.
+    // Makes the final encode; all ranks store what it decodes to.
     void share_encoded(std::vector<Bytes> &outputs, uint32_t c, const Values &values,
                        uint32_t owner, uint32_t ordinal) const {
         share(outputs, chunk(c), travelled(call_.type, values, c, owner, ordinal));

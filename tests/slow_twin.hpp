@@ -1,11 +1,12 @@
-// The slow twin of a whole collective: what every rank must end with, computed from the numerical
-// contract on plain vectors, one rank after the other, with the scalar reference. Knows no
-// schedules, segments, transports or engine.
+// The slow twin of a whole collective: computes the result of every rank from the numerical
+// contract on plain vectors, one rank after another, with the scalar reference. It shares no
+// schedules, segments, transports or engine with the library. Used by tests that compare bytes;
+// does not block.
 #pragma once
 
 #include "base/types.hpp"
 #include "codec/codec.hpp"
-#include "schedule/places.hpp"
+#include "schedule/rank_topology.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -22,24 +23,24 @@ struct TwinCall {
     qccl::DataType type = qccl::DataType::float32;
     qccl::RedOp op = qccl::RedOp::sum;
     qccl::Codec codec{};
-    uint64_t count = 0; // as the C API means it
+    uint64_t count = 0; // as in the C API
     uint32_t ranks = 1;
     uint32_t root = 0;
     uint64_t number = 1; // of the call
     uint64_t seed = 0;
-    // hierarchy and rings: where each rank is, if not all are in one place; and what unfinished
-    // values travel with below the outermost tier.
+    // For hierarchy and rings: the location of each rank, unless all are in one place, and the
+    // codec of partial sums below the outermost tier.
     qccl::Codec inner_codec{};
-    std::vector<qccl::Whereabouts> spots{};
-    // The orders of rings, where they do not follow from those.
+    std::vector<qccl::RankLocation> spots{};
+    // The orders of the rings, if they do not follow from the locations.
     std::vector<std::vector<uint32_t>> rings{};
 };
 
-// Elements of a rank's send and receive buffers.
+// Number of elements in a rank's send buffer and in its receive buffer.
 uint64_t send_count(const TwinCall &call);
 uint64_t recv_count(const TwinCall &call);
 
-// By rank: the receive buffers that the send buffers `inputs` lead to.
+// Returns the receive buffers by rank. `inputs`: the send buffers by rank.
 std::vector<Bytes> slow_twin(const TwinCall &call, const std::vector<Bytes> &inputs);
 
 } // namespace qtest

@@ -1,4 +1,5 @@
-// base/spec_text: specs are taken apart where they say so, and lists where no spec goes on.
+// Tests base/spec_text: specs are split at their first mark, and lists only where an item starts a
+// new spec.
 #include "qtest.hpp"
 
 #include "base/spec_text.hpp"

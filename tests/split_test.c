@@ -1,5 +1,5 @@
-/* qcclCommSplit: who is with whom and in which order, over threads and over processes; what one
- * group suffers and another does not. */
+/* Tests qcclCommSplit over threads and over processes: which ranks end up together and in which
+ * order, and that a failure of one group does not affect another. */
 #include "process_kit.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct {
     qcclComm_t made[threads];
 } plan_t;
 
-/* The sum of the parents' ranks shows who is there. */
+/* The sum shows which of the parent's ranks take part. */
 static qcclResult_t sum_of(qcclComm_t comm, int mine, int *sum)
 {
     *sum = mine;
@@ -82,7 +82,7 @@ static void by_color_and_key(void **state)
     }
 }
 
-/* What comes of a group outlives the parent, and may fall apart itself. */
+/* A group outlives its parent and may be split itself. */
 static qcclResult_t split_again(int rank, qcclComm_t comm, void *context)
 {
     qcclComm_t *parent = context, half = NULL, pair = NULL;
@@ -112,7 +112,7 @@ static void splits_of_splits(void **state)
     }
 }
 
-/* The groups' own configs have to fit together, and only those. */
+/* Configs must match within a group, and only there. */
 static qcclResult_t split_with_config(int rank, qcclComm_t comm, void *context)
 {
     static const char *const codecs[threads] = {"int8", "none", "int4", "none", "int8"};
@@ -155,7 +155,7 @@ static qcclResult_t split_all(int rank, qcclComm_t comm, void *context)
     return result;
 }
 
-/* Rank 1 keeps the others waiting in the middle of it, until rank 0 has given up. */
+/* Rank 1 delays the others in the middle of the split until rank 0 has given up. */
 typedef struct {
     volatile int has_given_up;
     qcclResult_t result[3];
@@ -183,7 +183,7 @@ static qcclResult_t split_hindered(int rank, qcclComm_t comm, void *context)
     return made ? qcclInternalError : qcclSuccess;
 }
 
-/* All of the group hear of it, and the next one nothing. */
+/* The whole group gets the timeout, and the next split works. */
 static void one_that_is_given_up_leaves_nothing_behind(void **state)
 {
     world_t world = join_world(3, NULL);
@@ -202,7 +202,7 @@ static void one_that_is_given_up_leaves_nothing_behind(void **state)
     end_world(&world);
 }
 
-/* A NULL config is the parent's. */
+/* With a NULL config the group inherits the parent's config. */
 static qcclResult_t inherit(int rank, qcclComm_t comm, void *context)
 {
     char text[4096];
@@ -241,7 +241,7 @@ static qcclResult_t split_or_reduce(int rank, qcclComm_t comm, void *context)
     return qcclCommSplit(comm, 0, 0, &made, NULL);
 }
 
-/* Not even a collective that looks the same passes for it. */
+/* Even a collective that exchanges the same data is not taken for a split. */
 static void no_other_call_passes_for_it(void **state)
 {
     world_t world = make_world(2);
@@ -257,7 +257,7 @@ static void no_other_call_passes_for_it(void **state)
     end_world(&world);
 }
 
-/* Nothing happens to whoever asks wrongly, and the right call completes. */
+/* A wrong call has no effect, and the correct call completes. */
 static void misuse_is_refused(void **state)
 {
     world_t world = make_world(2);
@@ -287,7 +287,8 @@ static qcclResult_t keep_what_is_made(int rank, qcclComm_t comm, void *context)
     return qcclCommSplit(comm, 0, 0, &made[rank], NULL);
 }
 
-/* As of a communicator whose ranks are threads of one process. */
+/* As with any communicator whose ranks are threads of one process, one thread cannot make blocking
+ * calls of all ranks. */
 static void one_thread_for_all_is_told_so(void **state)
 {
     world_t world = make_world(2);
@@ -302,7 +303,7 @@ static void one_thread_for_all_is_told_so(void **state)
     end_world(&world);
 }
 
-/* On streams it has its place among the calls. */
+/* A split takes its turn after the calls on streams. */
 static qcclResult_t split_behind_a_stream(int rank, qcclComm_t comm, void *context)
 {
     static float values[2][100000];
@@ -330,7 +331,7 @@ static void it_has_its_place_among_calls(void **state)
     end_world(&world);
 }
 
-/* The sums of halves, again and again. */
+/* Computes sums in halves of the communicator, and in all of it, again and again. */
 static qcclResult_t sum_in_halves(int rank, qcclComm_t comm, shared_t *noted)
 {
     qcclResult_t result = qcclSuccess;
@@ -359,7 +360,7 @@ static void between_processes(void **state)
     }
 }
 
-/* Rank 3 dies before it comes: all hear of it, whatever their color. */
+/* Rank 3 dies before it comes to the split; all ranks get the error, whatever their color. */
 static void a_dead_rank_is_named(void **state)
 {
     scenario_t scenario = {

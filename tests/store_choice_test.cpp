@@ -1,5 +1,5 @@
-// engine/store_choice: the cheaper way is found, kept, and left when it is no longer the cheaper
-// one.
+// Tests engine/store_choice: it finds the cheaper way to store, keeps it, and changes when the
+// other way becomes cheaper.
 #include "qtest.hpp"
 
 #include "engine/store_choice.hpp"
@@ -10,8 +10,8 @@ using namespace qccl;
 
 namespace {
 
-// How many of `tasks` stream where the two ways cost what is said; every `interrupted`-th costs a
-// hundredfold.
+// Returns how many of `tasks` tasks stream, if storing through the cache costs `through` and past
+// it `past`. Every `interrupted`-th task costs a hundred times as much; 0: none.
 uint32_t streamed(StoreChoice &choice, uint32_t tasks, double through, double past,
                   uint32_t interrupted = 0) {
     uint32_t count = 0;
@@ -36,7 +36,7 @@ void follows_a_change() {
     StoreChoice choice;
     streamed(choice, 20000, 1, 2);
     CHECK(streamed(choice, 2000, 1, 2) < 100);
-    // At the latest with the trial of the next cycle.
+    // At the latest, the trial of the next cycle finds the change.
     streamed(choice, 4200, 5, 1);
     CHECK(streamed(choice, 2000, 5, 1) > 1900);
 }

@@ -1,5 +1,6 @@
-// bootstrap against those who do not keep to it: garbage, halves, silence, crowds, replays, wrong
-// secrets, other versions, impostors. While each is at work, three honest ranks meet as if alone.
+// Tests the bootstrap against processes that break the protocol: garbage, cut-off messages,
+// silence, crowds, replays, wrong secrets, other versions, impostors. While each of them is active,
+// three honest ranks meet as if they were alone.
 #include "rendezvous_kit.hpp"
 
 #include "bootstrap/frame.hpp"
@@ -16,7 +17,7 @@ using namespace kit;
 
 namespace {
 
-// A TCP connection of somebody who does not keep to the protocol.
+// A TCP connection of a process that breaks the protocol.
 class RawConnection {
 public:
     explicit RawConnection(const Endpoint &endpoint) {
@@ -36,7 +37,7 @@ public:
     template <class T> bool send(const T &value, size_t bytes = sizeof(T)) {
         return ::send(fd_, &value, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
     }
-    // False: the other end hung up, or five seconds passed.
+    // Returns false if the other end hung up or five seconds passed.
     template <class T> bool receive(T &value) {
         auto *to = reinterpret_cast<char *>(&value);
         for (size_t got = 0; got < sizeof(T);) {
@@ -120,7 +121,7 @@ template <AddressFamily family> static void garbage_is_turned_away() {
     check_three_meet(id);
 }
 
-// A rank's half of the handshake as bytes, up to where the caller stops.
+// A rank's half of the handshake as bytes, as far as the caller takes it.
 struct Handshake {
     Transcript seen{make_hello(), {}};
 
@@ -152,10 +153,10 @@ static void a_wrong_secret_is_turned_away() {
     const UniqueId id = make_id();
     IdFields fields = fields_of(id);
     fields.secret[7] ^= std::byte{1};
-    // A rank with the wrong secret sees that the server does not hold the same.
+    // A rank with the wrong secret sees that the server does not hold the same secret.
     const Done done = join_and_exchange(pack(fields), 3, 1);
     CHECK(contains(done, "does not hold the secret of the unique id"));
-    // One that pretends not to mind does not get further.
+    // A rank that ignores this is turned away.
     RawConnection stranger(fields.endpoints.front());
     Handshake handshake;
     CHECK(handshake.hear_challenge(stranger));
@@ -181,7 +182,7 @@ static void a_claim_cannot_be_changed() {
     check_three_meet(id);
 }
 
-// What an honest rank once said opens nothing, neither before nor after it has joined.
+// A replay of what an honest rank sent is turned away, both before and after that rank has joined.
 template <AddressFamily family> static void a_replay_is_turned_away() {
     const UniqueId id = make_id(options_at(family));
     const IdFields fields = fields_of(id);
@@ -202,7 +203,8 @@ template <AddressFamily family> static void a_replay_is_turned_away() {
     FrameHead accepted;
     CHECK(honest.receive(accepted) && accepted.kind == FrameKind::accepted);
     CHECK(replay(late));
-    // A second rank 2 would have failed the job; only the departure of the honest one does.
+    // A second rank 2 would have failed the job, but here only the departure of the honest one
+    // does.
     const auto done = crowd(1, [&](uint32_t) {
         std::thread leaver([&honest] {
             std::this_thread::sleep_for(50ms);
@@ -233,7 +235,7 @@ template <AddressFamily family> static void silent_crowds_keep_nobody_out() {
     const Timer timer;
     for (int i = 0; i < 200; i++) silent.emplace_back(endpoint);
     for (RawConnection &one : silent) CHECK(one.is_connected());
-    // The oldest had to go for the newest, and long before its time was up.
+    // The server closed the oldest connection to make room for the newest, long before its timeout.
     CHECK(silent.front().is_hung_up_on());
     CHECK(timer.seconds() < 1.5);
     check_three_meet(id);
@@ -252,7 +254,7 @@ template <AddressFamily family> static void a_thousand_that_dribble_keep_nobody_
         std::vector<std::unique_ptr<RawConnection>> strangers(1000);
         const Hello hello = make_hello();
         for (size_t byte = 0; !is_over; byte++) {
-            // Who was turned away comes again, a hundred in each turn.
+            // Connections that were turned away come again, a hundred in each turn.
             for (int again = 100; auto &one : strangers) {
                 const auto &next = reinterpret_cast<const char *>(&hello)[byte % sizeof hello];
                 if (one && one->send(next)) continue;
@@ -281,7 +283,7 @@ template <AddressFamily family> static void a_slow_stranger_is_cut_off() {
     check_three_meet(id);
 }
 
-// A member whose stream is damaged is named, whatever stands in it.
+// A member that sends a damaged stream is named, whatever the stream contains.
 static void a_member_that_breaks_the_protocol_is_named() {
     const auto misbehave = [](const std::function<void(RawConnection &, Session &)> &deed) {
         const UniqueId id = make_id();
@@ -297,28 +299,28 @@ static void a_member_that_breaks_the_protocol_is_named() {
         check_all_refused({join_and_exchange(id, 3, 0)}, Code::peer_lost, 1, "rank 1 (process ");
     };
     misbehave([](RawConnection &member, Session &) { (void)member.send(std::array<char, 64>{}); });
-    misbehave([](RawConnection &member, Session &session) { // the right bytes, with a bit changed
+    misbehave([](RawConnection &member, Session &session) { // a right frame with one bit changed
         Sealed ask = session.seal(FrameKind::ask, {});
         ask.tag[3] ^= std::byte{1};
         (void)member.send(ask);
     });
-    misbehave([](RawConnection &member, Session &session) { // twice the same
+    misbehave([](RawConnection &member, Session &session) { // the same frame twice
         const Sealed ask = session.seal(FrameKind::ask, {});
         (void)member.send(ask);
         (void)member.send(ask);
     });
-    misbehave([](RawConnection &member, Session &session) { // more than may be
+    misbehave([](RawConnection &member, Session &session) { // a frame that is too large
         Sealed huge = session.seal(FrameKind::contribute, {});
         huge.head.bytes = 0xffffffff;
         (void)member.send(huge);
     });
-    misbehave([](RawConnection &member, Session &session) { // what only the server says
+    misbehave([](RawConnection &member, Session &session) { // a frame that only the server may send
         (void)member.send(session.seal(FrameKind::complete, {}));
     });
 }
 
-// Listens in place of the server, does `deed` with everybody who comes, for one rank's attempt to
-// join.
+// Lets one rank try to join while an impostor listens in place of the server and runs `deed` on
+// each connection. Returns the result of that rank.
 static Done join_impostor(const std::function<void(RawConnection &, const Secret &)> &deed,
                           std::chrono::nanoseconds timeout = 30s) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

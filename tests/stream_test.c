@@ -1,5 +1,5 @@
-/* Host streams: calls return at once, happen in the order in which they were made, and what goes
- * wrong in them is told once. */
+/* Tests host streams: calls return at once, run in the order in which they were
+ * made, and an error in them is reported once. */
 #include "api_kit.h"
 
 #include <pthread.h>
@@ -10,8 +10,9 @@
 
 enum { size = 2, count = 50000, rounds = 20 };
 
-/* Every rank sends its calls through two streams in turn, with blocking ones in between: the same
- * order on all ranks, or they would not fit together. */
+/* Every rank makes its calls on two streams in turn, with blocking calls in
+ * between. The order is the same on all ranks, because otherwise the calls
+ * would not fit together. */
 static qcclResult_t in_turn(int rank, qcclComm_t comm, void *context)
 {
     float *vector = malloc(count * sizeof *vector);
@@ -23,7 +24,8 @@ static qcclResult_t in_turn(int rank, qcclComm_t comm, void *context)
     for (at = 0; at < 2; at++) qcclStreamCreate(&streams[at]);
     for (round = 0; round < rounds && result == qcclSuccess; round++) {
         small[round] = (float)round;
-        /* From the first round on all ranks hold the same: a maximum keeps it. */
+        /* After the first round all ranks hold the same values, and a maximum
+         * keeps these. */
         result = qcclAllReduce(vector, vector, count, qcclFloat32, round == 0 ? qcclSum : qcclMax,
                                comm, streams[(round + rank) % 2]);
         if (result == qcclSuccess && round % 3 == 0)
@@ -58,7 +60,7 @@ static void calls_happen_in_the_order_in_which_they_were_made(void **state)
     }
 }
 
-/* One thread alone drives all ranks, which blocking calls could not. */
+/* One thread drives all ranks, which is impossible with blocking calls. */
 static void one_thread_can_drive_all_ranks(void **state)
 {
     world_t world = make_world(size);
@@ -73,10 +75,10 @@ static void one_thread_can_drive_all_ranks(void **state)
                                        world.comms[rank], streams[rank]),
                          qcclSuccess);
         if (rank == 0) {
-            /* The others have not come: it cannot be done. */
+            /* The other ranks have not come, so the call cannot be done. */
             assert_int_equal(qcclMemAlloc(NULL, 1), qcclInvalidArgument);
             assert_int_equal(qcclStreamQuery(streams[0]), qcclInProgress);
-            assert_string_equal(qcclGetLastError(NULL), "pointer_out is NULL"); /* still */
+            assert_string_equal(qcclGetLastError(NULL), "pointer_out is NULL"); /* kept */
             assert_int_equal(qcclCommGetAsyncError(world.comms[0], &async), qcclSuccess);
             assert_int_equal(async, qcclInProgress);
         }
@@ -86,7 +88,7 @@ static void one_thread_can_drive_all_ranks(void **state)
         assert_int_equal(qcclStreamQuery(streams[rank]), qcclSuccess);
         assert_true(values[rank] == 3);
     }
-    /* Finalize waits for streams; destroying one waits for what is in it. */
+    /* Finalize waits for streams; destroying a stream waits for its work. */
     for (rank = 0; rank < size; rank++)
         assert_int_equal(qcclBarrier(world.comms[rank], streams[rank]), qcclSuccess);
     for (rank = 0; rank < size; rank++) {
@@ -98,7 +100,8 @@ static void one_thread_can_drive_all_ranks(void **state)
     end_world(&world);
 }
 
-/* Two communicators and two streams, crosswise: no order of theirs may deadlock. */
+/* Two communicators and two streams, crosswise: no order of their calls may
+ * deadlock. */
 static void streams_and_communicators_may_cross(void **state)
 {
     world_t first = make_world(size), second = make_world(size);
@@ -164,7 +167,8 @@ static void note_thread(int number)
     on_main = pthread_equal(pthread_self(), main_thread) ? 1 : -1;
 }
 
-/* A signal to the process must find a thread of the program's own. */
+/* A signal to the process must be handled by one of the program's own
+ * threads. */
 static void signals_are_the_program_s(void **state)
 {
     struct sigaction action, before;
@@ -179,7 +183,7 @@ static void signals_are_the_program_s(void **state)
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &set, &old);
-    kill(getpid(), SIGUSR1); /* with main's blocked it would go to any other that takes it */
+    kill(getpid(), SIGUSR1); /* main blocks it; another thread could take it */
     sleep_ms(20);
     assert_int_equal(on_main, 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

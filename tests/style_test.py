@@ -11,7 +11,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
-ROOMS = (".", "bootstrap", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
+ROOMS = (".", "bootstrap", "docs", "examples", "include", "kernels", "lib", "perf", "tests", "topology")
 FORMATTER = "clang-format-14"  # other releases format otherwise
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 60
@@ -21,6 +21,18 @@ MANUAL = "include/qccl/qccl.h"  # the whole API in reading order, which has no s
 # Each folder has these.
 COMMON_NAMES = {"meson.build"}
 # A tree speaks of itself alone, and what is to be done is done or written down elsewhere.
+# Names of earlier days: the field has better ones (a FailureDetector, no Vigil).
+OLD_NAMES = """Vigil Courier PenPal FarMail Letter LetterKind Council Ballot Resolution Objection await_echo see_off Circle CircleManners Attendance
+    is_ours_to_tell as_heard Party Roster Introduction firsts far_side reach_hosts Lifelines LifePort LifeContact LifeMeeting Attendant QuietThread
+    Survey FdStar FdRay Reception Wire Room Loan OwnMemory LineHead await_line shelve Presence Taken Sleeper lie_down get_up UcxPact RecordRoom
+    CommWishes Surroundings Equipment Agreement Exchange Note Family offspring CouncilBootstrap Gate HandleMark ForkMark ForkShield Turns Memo
+    Spelling Programs Question Matter GpuQueue DeviceShare Cut Homes Workbench BoundProgram GpuLines MeetingPatience Places Whereabouts Nest Route
+    carrier Fate Tally Tables Speeds Assembly Walk bear_deafness process_manager Placement contained Prospect misspelling NoSignals Crew BoardCrew
+    Teller Contest Stage Audience Launches Form take_lasting leave_lasting Visit Meddler remnants mortals Verdict""".split()
+OLD_NAME = re.compile(rf"\b({'|'.join(OLD_NAMES)})\b")
+NOT_CODE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
+# Subjects that make a reader search for the actor.
+RIDDLE = re.compile(r"\b(whom|whoever|knows no|knows not)\b", re.IGNORECASE)
 ELSEWHERE = re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b|\bissues? #?\d|\bpull request\b|(?<![\w.])/(home|root|Users|work)/")
 
 
@@ -117,6 +129,16 @@ class Style(unittest.TestCase):
         self.complain([path for path in files(".hpp") if not lines_of(path)[0].startswith("// ")],
                       "headers that do not begin with a comment")
 
+    def test_names_are_the_fields(self):
+        found = [f"{path}: {name}" for path in files(".cpp", ".hpp", ".cu")
+                 for name in sorted(set(OLD_NAME.findall(NOT_CODE.sub(" ", (ROOT / path).read_text()))))]
+        self.complain(found, "names that the field has better ones for")
+
+    def test_comments_name_the_actor(self):
+        found = [f"{path}:{number}" for path in files(".cpp", ".hpp", ".cu") for number, line in enumerate(lines_of(path), 1)
+                 if RIDDLE.search(line.partition("//")[2])]
+        self.complain(found, "comments that leave out who acts")
+
     def test_the_tree_speaks_of_itself(self):
         found = [f"{path}:{number}" for path in files(".c", ".h", ".cpp", ".hpp", ".in", ".py", ".sh", ".build", ".md", ".1")
                  if path != "tests/style_test.py"
@@ -134,6 +156,12 @@ class TheTestItself(unittest.TestCase):
         c_code = ["static int f(void)", "{", "    return 1;", "}"]
         self.assertEqual(list(functions_of(c_code)), [(1, 4)])
         self.assertEqual(list(python_functions_of("x = 1\n\ndef f():\n    return x\n")), [(3, 2)])
+
+    def test_words(self):
+        self.assertEqual(OLD_NAME.findall(NOT_CODE.sub(" ", 'Vigil &one; // the Courier\nsay("Crew");')), ["Vigil"])
+        for text in ("Knows no ranks", "for whoever waits"):
+            self.assertRegex(text, RIDDLE)
+        self.assertNotRegex("the rank knows nothing", RIDDLE)
 
     def test_elsewhere(self):
         for text in ("// TODO: more", "see issue 12", "see /home/someone/notes"):

@@ -1,5 +1,5 @@
-// Sums that go up a tree of ranks, as the documents describe them, for the slow twins: written from
-// lib/codec/WIRE.md, not from the schedules.
+// Sums that go up a tree of ranks, for the slow twins. Written from lib/codec/WIRE.md, not from the
+// schedules.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace qtest {
 
-// How one chunk is summed: who gives a rank's sum to whom, and as its how manieth encode.
+// How one chunk is summed: by rank, the parent that receives the rank's sum, and the ordinal of
+// that encode.
 struct SumTree {
     uint32_t root = 0;
     uint32_t final_ordinal = 0; // of the root's encode of the result
     std::vector<uint32_t> parent, ordinal;
 };
 
-// A half is given by where it begins and how many ranks it has.
+// Halves are given by their first rank and their number of ranks.
 inline SumTree halving_tree(uint32_t ranks, uint32_t chunk) {
     SumTree tree{.root = chunk, .final_ordinal = ranks - 1, .parent = {}, .ordinal = {}};
     for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -48,7 +49,7 @@ inline SumTree binomial_tree(uint32_t ranks) {
     return tree;
 }
 
-// Rank r of the first tree; the second has number(r) in its place.
+// Returns the place of the rank in the second tree. In the first tree the place is the rank itself.
 inline uint32_t number_in_second(uint32_t ranks, uint32_t rank) {
     if (rank == 0) return 0;
     if (ranks % 2 != 0) return ranks - rank;
@@ -63,7 +64,8 @@ inline std::vector<uint32_t> double_parents(uint32_t ranks, uint32_t chunk) {
         uint32_t stride = 1;
         while (v % (2 * stride) == 0) stride *= 2;
         const uint32_t below = v - stride, above = v + stride;
-        // Of the two, the parent is the odd multiple of twice the stride, if there is such a rank.
+        // The parent is the one of the two that is an odd multiple of twice the stride, if it
+        // exists.
         const bool is_above = (below / (2 * stride)) % 2 == 0 && above < ranks;
         parents[rank_of[v]] = rank_of[is_above ? above : below];
     }
@@ -93,7 +95,7 @@ inline SumTree sum_tree(std::string_view algorithm, uint32_t ranks, uint32_t chu
     return algorithm == "tree" ? binomial_tree(ranks) : double_tree(ranks, chunk);
 }
 
-// Of positions in a ring order, of which `ring` says the ranks.
+// Turns a tree of positions in a ring into a tree of ranks; `ring` has the rank of each position.
 inline SumTree placed(const SumTree &by_position, const std::vector<uint32_t> &ring) {
     SumTree tree = by_position;
     tree.root = ring[by_position.root];
@@ -104,7 +106,8 @@ inline SumTree placed(const SumTree &by_position, const std::vector<uint32_t> &r
     return tree;
 }
 
-// add(rank) adds a rank's own value, add_sum(child) what the child's encoded sum decodes to.
+// Calls add(rank) for the rank's own value, and add_sum(child) for what each child's encoded sum
+// decodes to.
 template <class Add, class AddSum>
 void each_operand(const SumTree &tree, uint32_t rank, Add add, AddSum add_sum) {
     add(rank);

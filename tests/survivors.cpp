@@ -1,9 +1,9 @@
-// Kills (or stops) one of several processes at a random moment of their life together, again and
-// again, and demands of every survivor that it either completes right or returns an error that
-// names the dead rank, in time; and that nothing stays behind. Uses the public API alone.
+// Kills one of several processes at a random moment of their life together, again and again. Checks
+// that every survivor either completes with the right result or returns in time an error that names
+// the dead rank, and that nothing is left in /dev/shm. Uses the public API alone.
 //
 //     survivors --runs 1000 [--ranks 4] [--seed 1] [--verbose]
-#include "mortals.hpp"
+#include "killable_ranks.hpp"
 #include "workload.hpp"
 
 #include <algorithm>
@@ -23,14 +23,14 @@
 
 namespace {
 
-using namespace mortals;
+using namespace killable;
 using namespace workload;
 
 constexpr int max_ranks = 64;
 constexpr double peer_timeout_s = 10;
-// A rank that dies before it has joined is one that never comes: this bounds the wait for it.
+// Bounds the wait for a rank that died before it joined and so never comes.
 constexpr double timeout_s = 5;
-// From the kill to a survivor's return.
+// The longest time from the kill to the return of a survivor.
 constexpr double patience_s = peer_timeout_s;
 
 constexpr uint64_t calls_per_run = 400;
@@ -40,21 +40,21 @@ constexpr uint64_t calls_per_run = 400;
     qcclUniqueId id;
     qcclComm_t comm = nullptr;
     qcclResult_t result = qcclSuccess;
-    // So that those who wait for the id see the end of the pipe when rank 0 dies.
+    // Ranks that wait for the id must see the end of the pipe if rank 0 dies.
     if (rank != 0) close(id_write);
     if (rank == 0) {
         result = qcclGetUniqueId(&id);
         for (int peer = 1; result == qcclSuccess && peer < ranks; peer++)
             if (write(id_write, &id, sizeof id) != sizeof id) result = qcclSystemError;
     } else if (read(id_read, &id, sizeof id) != sizeof id) {
-        _exit(3); // rank 0 died before it had an id: there is no job to speak of
+        _exit(3); // rank 0 died before it had an id: there is no job
     }
     close(id_read);
     if (rank == 0) close(id_write);
     qcclConfig_t config = QCCL_CONFIG_INIT;
     config.peer_timeout = peer_timeout_s;
     config.timeout = timeout_s;
-    config.log.function = [](int32_t, const char *, void *) {}; // the deaths are no news here
+    config.log.function = [](int32_t, const char *, void *) {}; // the deaths are expected
     if (result == qcclSuccess) result = qcclCommInitRankConfig(&comm, ranks, &id, rank, &config);
     if (result == qcclSuccess) result = work(report, comm, rank, ranks, calls_per_run, registers);
     note(report, comm, result);
@@ -78,7 +78,7 @@ public:
     Run(int ranks, bool registers, std::mt19937_64 &random)
         : ranks_(ranks), registers_(registers), random_(random) {}
 
-    // An empty text, or what was wrong.
+    // Runs the ranks and kills one. Returns an empty text, or what was wrong.
     std::string execute() {
         if (!reports_.are_there() || !start()) return "could not start";
         victim_ = static_cast<int>(random_() % static_cast<uint64_t>(ranks_));
@@ -113,7 +113,7 @@ private:
         return true;
     }
 
-    // One in five dies while communicators are made, the others a little after some call.
+    // One victim in five dies while communicators are created, the others shortly after some call.
     void await_moment() const {
         using std::chrono::microseconds;
         if (random_() % 5 == 0) return std::this_thread::sleep_for(microseconds(random_() % 20000));
@@ -148,8 +148,9 @@ private:
         if (report.result == qcclSuccess) return "";
         const std::string sentence = report.sentence;
         if (report.calls == 0) {
-            // Ranks that give up exit at once here, rank 0 with the rendezvous among them: who
-            // comes or waits a moment longer hears of that, and not of the first death.
+            // Ranks that give up exit at once here, including rank 0, which serves the rendezvous.
+            // A rank that comes later or waits a moment longer then gets an error about the
+            // rendezvous and not about the first death.
             if (sentence.find("the rendezvous") != std::string::npos) return "";
         } else if (report.peer != victim_) {
             return say("ErrorInfo names rank %d: %s", report.peer, report.sentence);
@@ -159,7 +160,7 @@ private:
     }
 
     const int ranks_;
-    const bool registers_; // the ranks' buffers
+    const bool registers_; // the ranks register their buffers
     std::mt19937_64 &random_;
     const Reports<Report> reports_{max_ranks};
     Processes processes_;
@@ -200,7 +201,7 @@ int main(int argc, char **argv) {
     if (left > 0) std::printf("%d names left in /dev/shm\n", left);
     std::printf("%ld runs, %ld ranks killed between first and last call, %ld failed\n", runs,
                 in_calls, failed);
-    // A test whose victims all died before or after the calls would have shown nothing.
+    // The test shows nothing if all victims died before or after the calls.
     const bool shows_something = runs < 20 || in_calls * 2 > runs; // three in five are expected
     if (!shows_something)
         std::printf("too few ranks died inside the calls: the moments are chosen badly\n");

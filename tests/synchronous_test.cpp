@@ -1,5 +1,5 @@
-// schedule/synchronous: every algorithm comes to its end where sends are synchronous, and what does
-// not is refused by name.
+// Tests schedule/synchronous: every algorithm finishes if sends are synchronous, and a schedule
+// that does not is refused with the step that waits for ever.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -15,15 +15,15 @@ Result<SynchronousProof> prove(const std::vector<Schedule> &schedules) {
 }
 
 uint32_t in_flight(const char *algorithm, Collective collective, uint32_t ranks,
-                   const Places *places = nullptr) {
-    const auto proof =
-        prove(make_all(Form::joined, algorithm_of(algorithm), collective, ranks, 0, places));
+                   const RankTopology *places = nullptr) {
+    const auto proof = prove(
+        make_all(ScheduleForm::joined, algorithm_of(algorithm), collective, ranks, 0, places));
     CHECK_OK(proof);
     return proof->in_flight;
 }
 
-// Two ranks gather, and each gives what it got back before it takes its own bytes home, all in one
-// wire slot.
+// Returns an all-gather of two ranks in which each rank sends the received bytes back before it
+// receives its own bytes again, all in one wire slot.
 std::vector<Schedule> exchange_in_one_slot() {
     std::vector<Schedule> both(2);
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -54,7 +54,7 @@ static void every_algorithm_comes_to_its_end() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
             for (const uint32_t P : sizes)
-                for (const Form form : forms) {
+                for (const ScheduleForm form : forms) {
                     const uint32_t root = collective == Collective::broadcast ? P * 2 / 3 : 0;
                     const auto schedules = make_all(form, a, collective, P, root);
                     const auto proof = prove(schedules);
@@ -71,20 +71,20 @@ static void hierarchies_come_to_their_end() {
                               {0, 1, 1, 2, 2, 2},
                               {0, 1, 2, 0, 1, 2, 0},
                               {0, 0, 0, 0, 1, 2, 3, 3, 3}}) {
-        const Places places = places_on(hosts);
+        const RankTopology places = places_on(hosts);
         for (const char *const outer : {"ring", "halving", "direct", "tree"})
             for (const char *const share : {"every", "leader"}) {
                 const Algorithm a =
                     algorithm_of(std::string("hierarchy:outer=") + outer + ",share=" + share);
                 for (const Collective collective : collectives_of(a))
-                    for (const Form form : forms)
+                    for (const ScheduleForm form : forms)
                         CHECK_OK(prove(make_all(form, a, collective, places.ranks(), 0, &places)));
             }
     }
 }
 
-// Sends of trees may block. In a ring every rank sends before it receives, and where everybody
-// deals with all others at once, all of that is in flight.
+// Trees work with blocking sends. In a ring every rank sends before it receives. If every rank
+// exchanges with all others at once, all these messages are in flight.
 static void as_many_tasks_as_needed_are_in_flight() {
     CHECK_EQ(in_flight("tree", Collective::broadcast, 16), 1U);
     CHECK_EQ(in_flight("tree", Collective::all_reduce, 16), 1U);
@@ -121,7 +121,7 @@ static void a_receive_without_a_send_is_refused() {
 }
 
 static void a_wire_slot_that_is_never_read_is_refused() {
-    auto ring = make_all(Form::author, algorithm_of("ring"), Collective::all_reduce, 2);
+    auto ring = make_all(ScheduleForm::author, algorithm_of("ring"), Collective::all_reduce, 2);
     for (Schedule &s : ring) {
         s.outbox = 1;
         s = fuse(*place_codec(s)).schedule;

@@ -1,4 +1,4 @@
-// topology/synthetic: the graphs that short texts stand for, and the texts that are refused.
+// Tests topology/synthetic: the graphs that short texts describe, and the texts that are refused.
 #include "qtest.hpp"
 
 #include "topology/synthetic.hpp"
@@ -171,7 +171,8 @@ void damage_never_crashes() {
     }
 }
 
-// The greatest job that the tools are made for; a limit that only a slow algorithm misses.
+// The largest job that the tools support. Only an algorithm of the wrong complexity exceeds the
+// limit.
 void large_jobs_are_quick() {
     const auto start = std::chrono::steady_clock::now();
     const Graph graph = build("32 x rack(32 x node(2 package 8 pci 8 gpu nvlink:450 8 nic:50)) "

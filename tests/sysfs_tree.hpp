@@ -1,4 +1,5 @@
-// Files below a folder of their own, as Linux has them in /sys.
+// A temporary folder with files as Linux has them in /sys, for tests of code that reads sysfs. The
+// destructor removes the folder.
 #pragma once
 
 #include "qtest.hpp"
@@ -16,7 +17,7 @@ public:
     }
     ~SysfsTree() { std::filesystem::remove_all(root_); }
     SysfsTree(const SysfsTree &) = delete;
-    // What stands before /sys.
+    // Returns the path to put before /sys.
     std::string root() const { return root_; }
 
     void write(const std::string &file, const std::string &text) const {

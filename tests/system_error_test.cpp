@@ -1,4 +1,5 @@
-// base/system_error: what the operating system said, and of a limit which one it is.
+// Tests lib/base/system_error: an error holds the operating system's reason, and names the limit
+// that was reached.
 #include "qtest.hpp"
 
 #include "base/system_error.hpp"

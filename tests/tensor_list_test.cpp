@@ -1,4 +1,5 @@
-// perf/tensor_list: lists of tensors as text, JSON and arrays, and what is wrong with others.
+// Tests perf/tensor_list: lists of tensors as text, JSON and NumPy arrays, and the errors of
+// malformed ones.
 #include "qtest.hpp"
 
 #include "perf/tensor_list.hpp"
@@ -25,7 +26,7 @@ std::string refusal(std::string_view text) {
     return parsed.error().text;
 }
 
-// An empty folder, for as long as it lives.
+// A temporary folder, removed with its contents.
 class Folder {
 public:
     Folder() {
@@ -43,7 +44,7 @@ void write(const std::string &path, const std::string &content) {
     std::ofstream(path, std::ios::binary) << content;
 }
 
-// As NumPy writes it.
+// Writes an array file as NumPy does.
 void write_array(const std::string &path, const char *dtype, size_t count, size_t bytes) {
     std::string header = std::string("{'descr': '") + dtype +
                          "', 'fortran_order': False, 'shape': (" + std::to_string(count) + ",), }";
@@ -98,7 +99,7 @@ static void wrong_lists_are_refused() {
             throw qtest::Failure{std::string(text) + ": " + refusal(text)};
 }
 
-// Names go into the comments of plan files.
+// Names go into comments of plan files, so they must not contain line breaks.
 static void names_stay_in_their_line() {
     CHECK_EQ(tensors(R"([{"name": "a\ncodec=int2", "count": 1}])")[0].name, "a?codec=int2");
 }

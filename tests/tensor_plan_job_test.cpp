@@ -1,5 +1,5 @@
-// A plan file of tensors in a job of threads: each tensor's sum has the codec, the algorithm and
-// the parts that the file says, and is to the bit what these make of the data.
+// Tests a plan file of tensors in a job of threads: each tensor's sum has the codec, the algorithm
+// and the parts that the file gives, and equals a rehearsal of the same plan to the bit.
 #include "plan_kit.hpp"
 
 #include "perf/rehearsal.hpp"
@@ -29,12 +29,12 @@ const std::vector<NamedTensor> &tensors() {
     return all;
 }
 
-// Of four hosts at 1 Gbit/s: threads obey such a plan as hosts do.
+// Returns plans for four hosts at 1 Gbit/s; ranks that are threads follow such plans, too.
 std::vector<TensorPlan> plans_for_hosts() {
-    const Places apart({{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}});
+    const RankTopology apart({{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}});
     Problem like = all_reduce(0, ranks, DataType::float32, "int8:min=4K");
     like.places = &apart;
-    TensorPlanner planner(like, tables);
+    TensorPlanner planner(like, inputs);
     std::vector<TensorPlan> plans;
     for (const NamedTensor &tensor : tensors()) {
         const auto made = planner.plan(tensor.count, tensor.type);
@@ -44,7 +44,7 @@ std::vector<TensorPlan> plans_for_hosts() {
     return plans;
 }
 
-// Communicators that were made while QCCL_PLAN_FILE named the plan.
+// Communicators that were created while QCCL_PLAN_FILE named the plan.
 class Job {
 public:
     explicit Job(const std::string &plan) {
@@ -76,7 +76,7 @@ public:
         return text.c_str();
     }
 
-    // That rank 0 is left with.
+    // Runs an all-reduce and returns the sum of rank 0.
     std::vector<std::byte> sum(const NamedTensor &tensor, const Source &inputs) const {
         std::vector<std::vector<std::byte>> buffers(ranks);
         qcclResult_t results[ranks];

@@ -1,5 +1,5 @@
-// lib/plan/tensor_plan: small tensors travel as they are and large ones compressed, the plan is no
-// slower than any other cut, and its text is read back as what was decided.
+// Tests lib/plan/tensor_plan: only large tensors are compressed, the plan is no slower than any
+// other cut, and its text reads back as the same decisions.
 #include "plan_kit.hpp"
 
 #include "plan/budget_choice.hpp"
@@ -14,13 +14,13 @@ namespace {
 
 constexpr uint32_t ranks = 4;
 
-// A host for each rank, 1 Gbit/s between them.
-const Places &apart() {
-    static const Places places({{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}});
+// One host for each rank, with 1 Gbit/s between hosts.
+const RankTopology &apart() {
+    static const RankTopology places({{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}});
     return places;
 }
 
-Problem like(const char *with, const Places *places = &apart()) {
+Problem like(const char *with, const RankTopology *places = &apart()) {
     Problem problem = all_reduce(0, ranks, DataType::float32, with);
     problem.places = places;
     return problem;
@@ -32,15 +32,15 @@ TensorPlan planned(TensorPlanner &planner, uint64_t count, DataType type = DataT
     return *made;
 }
 
-TensorPlan planned(const char *with, uint64_t count, const Places *places = &apart()) {
-    TensorPlanner planner(like(with, places), tables);
+TensorPlan planned(const char *with, uint64_t count, const RankTopology *places = &apart()) {
+    TensorPlanner planner(like(with, places), inputs);
     return planned(planner, count);
 }
 
 } // namespace
 
 static void large_tensors_alone_are_compressed() {
-    TensorPlanner planner(like("int8"), tables);
+    TensorPlanner planner(like("int8"), inputs);
     const TensorPlan small = planned(planner, 16), large = planned(planner, 1 << 22);
     CHECK(!small.partitioning.is_compressed && small.plan.codec.is_lossless());
     CHECK_EQ(small.partitioning.best.parts, 1U);
@@ -52,14 +52,15 @@ static void large_tensors_alone_are_compressed() {
     CHECK(!planned("int8:min=1G", 1 << 22).partitioning.is_compressed);
     CHECK(!planned("int8", 1 << 22, nullptr).partitioning.is_compressed);
     CHECK(!planned("auto:nmse=1e-2", 1 << 22, nullptr).partitioning.is_compressed);
-    Tables unknown = tables;
+    PlannerInputs unknown = inputs;
     unknown.speeds.far_rate_source = RateSource::assumed;
     TensorPlanner guessing(like("int8"), unknown), told(like("int8:min=0"), unknown);
     CHECK(!planned(guessing, 1 << 22).partitioning.is_compressed);
     CHECK(planned(told, 1 << 22).partitioning.is_compressed);
 }
 
-// Between hosts a codec has to make a call faster by a quarter, unless it says min=.
+// Between hosts a codec is used only if the call gets faster by a quarter, unless the codec has
+// min=.
 static void a_codec_has_to_pay() {
     bool differs = false;
     for (uint64_t count = 16; count <= 1 << 14; count *= 2) {
@@ -72,14 +73,14 @@ static void a_codec_has_to_pay() {
     CHECK(differs);
 }
 
-// By any number of parts, and as the library would cut it by itself.
+// The plan is compared with other numbers of parts and with the library's own cut.
 static void no_other_cut_is_faster() {
     for (const uint64_t count : {1000U, 1U << 18, 1U << 24})
         for (const char *with : {"none", "int4"}) {
             const TensorPlan made = planned(with, count);
             Problem problem = like(with);
             problem.count = count;
-            Tables others = tables;
+            PlannerInputs others = inputs;
             for (const uint64_t parts : {0U, 1U, 2U, 3U, 8U, 50U, 64U, 500U}) {
                 others.limits.parts = others.usual_limits.parts = parts;
                 const auto other = choose(problem, others);
@@ -97,13 +98,13 @@ static void a_budget_is_kept() {
 }
 
 static void an_algorithm_may_be_forced() {
-    TensorPlanner planner(like("int8"), tables, algorithm_of("ring"));
+    TensorPlanner planner(like("int8"), inputs, algorithm_of("ring"));
     CHECK_EQ(spec(planned(planner, 16).plan.algorithm), "ring");
     CHECK_EQ(spec(planned(planner, 1 << 22).plan.algorithm), "ring");
 }
 
 static void the_file_says_what_was_decided() {
-    TensorPlanner planner(like("int8"), tables);
+    TensorPlanner planner(like("int8"), inputs);
     const std::vector<NamedTensor> tensors{{"bias", 64},
                                            {"weight", 1 << 22},
                                            {"other bias", 64},
@@ -124,11 +125,11 @@ static void the_file_says_what_was_decided() {
         CHECK_EQ(codec->codec->is_lossless(), plans[i].plan.codec.is_lossless());
         CHECK(*codec->algorithm == plans[i].plan.algorithm);
         CHECK_EQ(codec->pieces.parts, plans[i].partitioning.best.parts);
-        // As the library plans that call then: with the codec, however little it gains.
+        // When the call is made, the library plans it with the codec, however small the gain is.
         Problem problem = like(spec(*codec->codec).c_str());
         problem.count = tensors[i].count;
         problem.type = tensors[i].type;
-        Tables cut = tables;
+        PlannerInputs cut = inputs;
         cut.limits.parts = codec->pieces.parts;
         const auto plan = choose(problem, cut, *codec->algorithm);
         CHECK_OK(plan);
@@ -137,15 +138,15 @@ static void the_file_says_what_was_decided() {
     }
 }
 
-// Whoever plans many calls counts steps once.
+// A caller that plans many calls shares the step counts between them.
 static void shared_counts_change_no_choice() {
-    StepCounts counts;
+    StepCountCache counts;
     for (const char *with : {"none", "int8", "auto:nmse=1e-2", "auto:bits=5"})
         for (const uint64_t count : {10U, 10000U, 1U << 22}) {
             Problem problem = like(with);
             problem.count = count;
-            const auto alone = choose(problem, tables),
-                       shared = choose(problem, tables, {}, &counts);
+            const auto alone = choose(problem, inputs),
+                       shared = choose(problem, inputs, {}, &counts);
             CHECK_OK(alone);
             CHECK_OK(shared);
             CHECK(alone->algorithm == shared->algorithm && alone->codec == shared->codec);

@@ -1,5 +1,5 @@
-// terngrad of the scalar reference: what a value may become and how often, where it is clipped,
-// both ends of fp32, and what is not finite.
+// Tests terngrad of the scalar reference: the values that a number may become and how often, the
+// clipping of scales, both ends of fp32, and values that are not finite.
 #include "trip.hpp"
 
 using namespace qccl;
@@ -26,7 +26,7 @@ static void values_become_the_scale_or_nothing() {
     }
 }
 
-// A value is kept as often as it is near to the scale.
+// The share of kept values equals the ratio of the value to the scale.
 static void values_are_right_on_average() {
     constexpr size_t count = 512 * 200;
     for (const float value : {0.25F, -0.875F, 0x1p-10F}) {
@@ -49,21 +49,21 @@ static void values_are_right_on_average() {
 }
 
 static void scales_are_clipped() {
-    // The root of the mean square is 2.
+    // The root mean square is 2.
     const std::vector<float> values{2, -2, 2, -2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, -2};
     CHECK_EQ(scale_of("terngrad", values), 2.0F); // the largest
     CHECK_EQ(scale_of("terngrad:clip=0.5", values), 1.0F);
     for (const float y : travel(parsed("terngrad:clip=0.5"), values).values)
         CHECK_EQ(std::abs(y), 1.0F);
-    // One of 16 is 4, and the others nothing: a root of 1.
+    // One of 16 values is -4 and the others are 0, so the root mean square is 1.
     std::vector<float> one(16);
     one[7] = -4;
     CHECK_EQ(scale_of("terngrad", one), 2.5F);
     CHECK_EQ(travel(parsed("terngrad"), one).values[7], -2.5F);
     CHECK_EQ(scale_of("terngrad:clip=4", one), 4.0F);
-    // Alike values that are far from zero are kept.
+    // Equal values far from zero are kept.
     CHECK_EQ(scale_of("terngrad", std::vector<float>(512, 1000)), 1000.0F);
-    CHECK_EQ(scale_of("terngrad:bucket=16", {one[7], 0, 0, 0}), 4.0F); // root 2, clipped at 5
+    CHECK_EQ(scale_of("terngrad:bucket=16", {one[7], 0, 0, 0}), 4.0F); // RMS 2, clipped at 5
 }
 
 static void scales_reach_both_ends_of_fp32() {
@@ -73,7 +73,7 @@ static void scales_reach_both_ends_of_fp32() {
         CHECK_EQ(scale_of("terngrad", {x, x, -x}), x);
         CHECK(travel(parsed("terngrad"), {x, x, -x}).values == std::vector<float>({x, x, -x}));
     }
-    // The scale vanishes: so does all.
+    // If the scale underflows to zero, so do all values.
     CHECK_EQ(scale_of("terngrad:clip=0.001", {0x1p-149F}), 0.0F);
     CHECK_EQ(travel(parsed("terngrad:clip=0.001"), {0x1p-149F}).values[0], 0.0F);
     for (const float y : travel(parsed("terngrad"), {0, -0.0F}).values)

@@ -1,5 +1,5 @@
-// The GPU's kernels on the emulated GPU, of 32 and of 64 lanes, their threads run forward and
-// backward.
+// Provides the GPU kernels on the emulated GPU for tests of kernels: with 32 and with 64 lanes,
+// with the threads run forward and backward.
 #include "launched_kernels.hpp"
 #include "tested_kernels.hpp"
 #include "tested_launchers.hpp"
@@ -15,7 +15,7 @@ template <unsigned lanes, Order order> struct Emulation {
     static Done launch(void *, KernelId kernel, unsigned blocks, const Batch &batch) {
         return launch_emulated(lanes, order, kernel, blocks, batch);
     }
-    static void lend(void *, size_t, bool) {} // reaches everything
+    static void lend(void *, size_t, bool) {} // the emulated GPU reaches all memory
     static void take_back(void *) {}
 };
 
@@ -31,10 +31,10 @@ template <unsigned lanes, Order order> TestedLauncher launcher(const char *name)
 
 const std::vector<TestedKernels> &tested_kernels() {
     static const std::vector<TestedKernels> tested = {
-        {"32 lanes", emulation<32, Order::forward>, Launches::knows},
-        {"64 lanes", emulation<64, Order::forward>, Launches::knows},
-        {"32 lanes backward", emulation<32, Order::reverse>, Launches::knows},
-        {"64 lanes backward", emulation<64, Order::reverse>, Launches::knows}};
+        {"32 lanes", emulation<32, Order::forward>, KernelLauncher::knows},
+        {"64 lanes", emulation<64, Order::forward>, KernelLauncher::knows},
+        {"32 lanes backward", emulation<32, Order::reverse>, KernelLauncher::knows},
+        {"64 lanes backward", emulation<64, Order::reverse>, KernelLauncher::knows}};
     return tested;
 }
 

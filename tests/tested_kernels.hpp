@@ -1,6 +1,5 @@
-// The tables of kernels that a test compares with the scalar reference: which ones they are is the
-// business of the program that the test is linked into: the CPU's tiers, the emulated GPU, or
-// machine code of AMD GPUs.
+// The kernel tables that a test compares with the scalar reference. The program that the test is
+// linked into defines them: the CPU's tiers, the emulated GPU, or machine code of AMD GPUs.
 #pragma once
 
 #include "kernels/kernels.hpp"

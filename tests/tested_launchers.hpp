@@ -1,15 +1,16 @@
-// How a test launches kernels by themselves, wherever they run.
+// Lets a test launch kernels by themselves, wherever they run. The program that the test is linked
+// into provides the list.
 #pragma once
 
-#include "kernels/launches.hpp"
+#include "kernels/kernel_launcher.hpp"
 
 #include <string>
 #include <vector>
 
 struct TestedLauncher {
     std::string name;
-    qccl::Launches::Launch launch;
-    // Memory that launches may touch, until it is taken back.
+    qccl::KernelLauncher::Launch launch;
+    // Launches may touch the memory from `lend` until `take_back`.
     void (*lend)(void *memory, size_t bytes, bool is_written);
     void (*take_back)(void *memory);
 };

@@ -1,5 +1,5 @@
-// The CPU's tiers: all that run here, or with QTEST_TIER the one it names. Slow emulators of
-// processors ask for one.
+// The CPU's tiers that tests run: all that this processor supports, or the one that QTEST_TIER
+// names. Slow emulators of processors ask for one.
 #include "tested_kernels.hpp"
 
 #include <cstdlib>

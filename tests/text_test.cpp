@@ -1,4 +1,5 @@
-// schedule/text: what is printed reads back the same, and hostile text is refused with its line.
+// Tests lib/schedule/text: a printed schedule reads back the same, and malformed text is refused
+// with its line.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -14,13 +15,13 @@ static void every_schedule_reads_back() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
             for (const uint32_t P : {1U, 2U, 5U})
-                for (const Form form : forms) {
+                for (const ScheduleForm form : forms) {
                     std::vector<Section> sections;
                     std::string text;
                     for (uint32_t rank = 0; rank < P; rank++) {
                         const Team team{.size = P, .rank = rank, .root = P - 1};
                         sections.push_back({team, make(form, a, collective, team)});
-                        if (form == Form::joined) lower(sections.back().schedule);
+                        if (form == ScheduleForm::joined) lower(sections.back().schedule);
                         text += print(sections.back());
                     }
                     const auto read = parse(text);
@@ -30,9 +31,9 @@ static void every_schedule_reads_back() {
 }
 
 static void the_form_is_pinned() {
-    Section section{
-        {.size = 3, .rank = 1},
-        make(Form::joined, algorithm_of("direct"), Collective::all_reduce, {.size = 3, .rank = 1})};
+    Section section{{.size = 3, .rank = 1},
+                    make(ScheduleForm::joined, algorithm_of("direct"), Collective::all_reduce,
+                         {.size = 3, .rank = 1})};
     lower(section.schedule);
     CHECK_EQ(print(section), "schedule rank 1 of 3 root 0 chunks 3 outbox 3 wires 7 placed\n"
                              "     0: encode wire(0) <- input(2)\n"
@@ -115,11 +116,12 @@ static void hostile_text_is_refused_with_its_line() {
     }
 }
 
-// Whatever is accepted prints to what reads back to itself, and nothing crashes.
+// Damaged text never crashes the parser. If it is accepted, its print reads back and prints the
+// same again.
 static void damaged_text_is_refused_or_means_something() {
     const Team team{.size = 4, .rank = 2};
-    const std::string text = print(
-        Section{team, make(Form::joined, algorithm_of("ring"), Collective::all_reduce, team)});
+    const std::string text = print(Section{
+        team, make(ScheduleForm::joined, algorithm_of("ring"), Collective::all_reduce, team)});
     std::mt19937 random(1);
     uint32_t accepted = 0;
     for (uint32_t i = 0; i < 20000; i++) {

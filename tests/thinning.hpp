@@ -1,4 +1,5 @@
-// Fewer cases of the long tables, for slow emulators and checkers: with QTEST_EVERY=n one in n.
+// Thins out the long tables of cases for slow emulators and checkers: with QTEST_EVERY=n, a test
+// takes one case in n.
 #pragma once
 
 #include <cstdlib>

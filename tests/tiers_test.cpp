@@ -1,5 +1,5 @@
-// Real bytes through the tiers of a hierarchy, against the slow twin: hosts of all shapes, with one
-// codec between them and another inside.
+// Tests the engine with real bytes through the tiers of a hierarchy: they are the slow twin's, on
+// hosts of all shapes, with one codec between hosts and another inside.
 #include "engine_ranks.hpp"
 #include "sample.hpp"
 
@@ -24,10 +24,10 @@ constexpr const char *codecs[] = {"none",
 constexpr const char *inner_codecs[] = {"none", "int8", "bf16", "minmax"};
 constexpr uint64_t counts[] = {0, 1, 33, 1001, 20011};
 
-using Spots = std::vector<Whereabouts>;
+using Spots = std::vector<RankLocation>;
 
-// By rank: hosts one after the other, and ranks dealt out to them; nodes in hosts, hosts in racks,
-// and all three.
+// Spots by rank: hosts one after the other, ranks dealt out to hosts, nodes in hosts, hosts in
+// racks, and all three.
 const std::vector<Spots> shapes{
     spots_on({0, 0, 1, 1}),
     spots_on({0, 1, 0, 1}),
@@ -53,8 +53,8 @@ const std::vector<Spots> shapes{
 void check_case(Cluster &cluster, TwinCall call, bool in_place) {
     const auto inputs = make_inputs(call, golden::Kind::few_specials);
     const TransportOptions options = Cluster::test_options();
-    const Cut base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
-    std::vector<Cut> cuts(4, base);
+    const Chunking base{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+    std::vector<Chunking> cuts(4, base);
     cuts[0].segment_bytes = 4096;
     cuts[0].lanes = 3;
     cuts[1].joins = false;
@@ -73,14 +73,14 @@ void check_case(Cluster &cluster, TwinCall call, bool in_place) {
                               ": not the slow twin's bytes"};
 }
 
-template <class Visit> void each_algorithm(Visit visit) {
+template <class Visitor> void each_algorithm(Visitor visit) {
     for (const char *inner : inners)
         for (const char *outer : outers)
             for (const char *share : shares)
                 visit(std::string("hierarchy:inner=") + inner + outer + share);
 }
 
-template <class Visit> void each_case(const TwinCall &shape, Visit visit) {
+template <class Visitor> void each_case(const TwinCall &shape, Visitor visit) {
     TwinCall call = shape;
     for (const char *codec : codecs)
         for (const char *inner : inner_codecs)
@@ -121,14 +121,14 @@ void every_tier_gives_the_slow_twins_bytes() {
     CHECK(sample.taken > 100 / thinning());
 }
 
-// Peers read the callers' buffers in place, of both tiers.
+// Peers read the callers' buffers in place, in both tiers.
 void lent_buffers_give_the_same_bytes() {
     const auto shows = [](uint32_t) { return true; };
     for (const Spots &spots : shapes) {
         TwinCall call{.ranks = static_cast<uint32_t>(spots.size()), .spots = spots};
         Cluster cluster(call.ranks, Cluster::test_options(), {}, shows);
         const TransportOptions options = Cluster::test_options();
-        Cut cut{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
+        Chunking cut{.outbox_bytes = options.outbox_bytes, .slots = options.slots};
         cut.segment_bytes = 4096;
         cut.lending_bytes = 0;
         cut.overwriting_bytes = 0;

@@ -1,5 +1,5 @@
-// topk of the scalar reference against a sort: which values are kept on how many pages, ties, what
-// is not finite, and adding what was dropped.
+// Tests topk of the scalar reference against a sort: which values are kept on how many pages, ties,
+// values that are not finite, and the addition of dropped values.
 #include "trip.hpp"
 
 #include <numeric>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
 
-// All but the largest become zero.
+// Returns the values with all but the `kept` largest set to zero.
 std::vector<float> sorted_out(const std::vector<float> &values, uint64_t kept) {
     std::vector<size_t> order(values.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -47,7 +47,7 @@ static void the_largest_are_kept() {
         check("topk:ratio=0.01", gaussian(count, count), (count + 99) / 100);
         check("topk:ratio=0.5", gaussian(count, count), (count + 1) / 2);
     }
-    // One page keeps all, another nothing.
+    // One page keeps most of its values, another keeps none.
     std::vector<float> uneven = gaussian(1, 140000);
     for (size_t i = 65536; i < 131072; i++) uneven[i] *= 1e-6F;
     check("topk:ratio=0.4", uneven, 56000);
@@ -74,7 +74,7 @@ static void what_is_not_finite_is_kept_first() {
     check("topk:ratio=0.04", values, 4);
 }
 
-// Values are compared as they travel: here two round to the same.
+// Values are compared in the type in which they are sent; here two of them round to the same value.
 static void the_types_own_order_counts() {
     const std::vector<float> values{1, 1.0001F, 0.5F};
     const auto chunk =
@@ -101,7 +101,8 @@ static void dropped_values_are_added_as_zeros() {
     CHECK_EQ(sums[3], 10.0F);
 }
 
-// Parts of a chunk that begin and end anywhere on the grid, also across pages.
+// Parts of a chunk, which begin on the grid and may cross pages, decode to the same values as the
+// whole.
 static void parts_decode_as_the_whole() {
     const Codec codec = parsed("topk:ratio=0.05");
     constexpr uint64_t count = 140001;

@@ -1,5 +1,5 @@
-// topology/tree_text, matrix_text, graph_json, alike and part_text: what people and programs are
-// told of a topology.
+// Tests topology/tree_text, matrix_text, graph_json, alike and part_text: the topology as people
+// and programs see it.
 #include "qtest.hpp"
 
 #include "topology/alike.hpp"
@@ -57,7 +57,7 @@ void a_tree_folds_what_is_alike() {
         "unknown.\n");
 }
 
-// One link, part or flag makes the difference; names, numbers and bus ids do not.
+// One different link, part or flag makes two machines differ; names, numbers and bus ids do not.
 void likeness_looks_at_parts_and_links() {
     const auto machines_with = [](auto change) {
         Graph graph;
@@ -97,7 +97,7 @@ void a_matrix_of_paths() {
              "GDR   RDMA that reaches the GPU's memory by itself\n"
              "Behind the class stands the rate of the narrowest link in GB/s each way, unless one "
              "of them is unknown.\n");
-    // The rate of a link that says none is not made up.
+    // A link without a known rate is shown without one.
     CHECK(print_matrix(build("node(2 numa)")).find("CPU\n") != std::string::npos);
 }
 

@@ -1,5 +1,5 @@
-// trace: events come through in their order, what finds no room is counted and leaves calls whole,
-// ticks become times that never go back, and files are whole at every moment.
+// Tests lib/trace: events arrive in order, calls that find the ring full are counted and never
+// traced in part, ticks become times that never go back, and files are valid at every moment.
 #include "qtest.hpp"
 
 #include "base/ticks.hpp"
@@ -20,7 +20,7 @@
 
 using namespace qccl;
 
-// So many allocations of other threads than the first fail.
+// Number of allocations by threads other than the first that will fail.
 static std::atomic<int> failing_allocations{0};
 static thread_local bool is_first_thread = false;
 
@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that goes with it.
+// A temporary folder, removed with its contents.
 struct Folder {
     fs::path path;
 
@@ -114,7 +114,7 @@ static void events_come_in_their_order() {
     CHECK(is_ordered);
 }
 
-// Nobody reads: some calls are kept whole, and the others are counted.
+// The ring is not drained: some calls are kept whole, and the others are counted.
 static void calls_that_find_no_room_are_counted() {
     CallTracer::Wake wake(0);
     CallTracer tracer(comm_of_two(), true, wake);
@@ -133,10 +133,11 @@ static void calls_that_find_no_room_are_counted() {
     CHECK(begun == ended && steps == 6 * begun && begun > 500);
     CHECK_EQ(ended + ended_without + tracer.lost(), calls);
     CHECK(tracer.lost() > 0 && ended_without > 0);
-    CHECK(wake.try_acquire()); // the reader was told
+    CHECK(wake.try_acquire()); // the reader has been woken
 }
 
-// One call with more steps than the ring has room for: it still ends, and says what is missing.
+// The call has more steps than fit in the ring. It still ends, and its end says how many are
+// missing.
 static void a_call_with_too_many_steps_ends_all_the_same() {
     CallTracer::Wake wake(0);
     CallTracer tracer(comm_of_two(), true, wake);
@@ -194,7 +195,7 @@ static void nothing_is_written_over() {
              "cannot create \"" + folder.file("none/t.json") + "\": No such file or directory");
 }
 
-// As a full disk: the piece that does not fit is taken back, and the ending stands.
+// Works as on a full disk: the piece that does not fit is removed, and the file's ending remains.
 static void a_file_that_cannot_grow_stays_whole() {
     const Folder folder;
     signal(SIGXFSZ, SIG_IGN);
@@ -212,7 +213,7 @@ static void a_file_that_cannot_grow_stays_whole() {
     CHECK_EQ(text_of(file->path()), "[\n1\n]\n");
 }
 
-// Through the service's own thread: calls of one communicator, and of one made from it.
+// The service's own thread writes the calls of two communicators.
 static void calls_reach_both_files() {
     const Folder folder;
     const TracePatterns patterns{.trace = folder.file("t.json"), .calls = folder.file("c")};
@@ -241,7 +242,7 @@ static void calls_reach_both_files() {
     CHECK(log->comms.size() == 2 && log->shapes.size() == 2 && log->shapes[1].comm == 2);
 }
 
-// Far more shapes than are kept, each of which its call finds.
+// There are far more shapes than are kept, and each call is logged with its own shape.
 static void shapes_may_change_without_end() {
     const Folder folder;
     const TracePatterns patterns{.trace = {}, .calls = folder.file("c")};
@@ -281,7 +282,7 @@ static void a_file_that_cannot_be_made_is_told_and_no_more() {
     CHECK(parse_call_log(text_of(folder.file("c.2"))).is_ok());
 }
 
-// The job needs it all, and goes on.
+// An allocation of the service fails. Recording ends with a warning, and the job goes on.
 static void without_memory_recording_ends() {
     const Folder folder;
     const TracePatterns patterns{.trace = folder.file("t.json"), .calls = folder.file("c")};

@@ -1,10 +1,10 @@
-// transport: creation succeeds on every rank or fails on every rank with the same sentence, and it
-// leaves nothing behind: no descriptor, no name, no memory.
+// Tests the creation of transports: it succeeds on every rank or fails on every rank with the same
+// sentence, and leaves no descriptor, name or memory behind.
 #include "open_descriptors.hpp"
 #include "sanitizer.h"
 #include "transport_ways.hpp"
 
-#include "transport/lifelines.hpp"
+#include "transport/liveness_monitor.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,7 +25,7 @@ size_t count_lines(const char *file, const char *part) {
     return count;
 }
 
-// Everyone must say the same. Creation failed everywhere, and `sentence` is how.
+// Creation must fail on every rank, with the same sentence, which begins with `sentence`.
 void check_same_failure(const Rank &rank, const std::string &sentence, int32_t faulty) {
     const auto transport = rank.create();
     CHECK(!transport);
@@ -50,7 +50,7 @@ struct Belongings {
     bool operator==(const Belongings &) const = default;
 };
 
-// Looking opens descriptors, too: where the ranks share a process, one of them looks for all.
+// Looking opens descriptors, too, so if the ranks share a process, one of them looks for all.
 Belongings look(const Rank &rank) {
     rank.meeting.barrier();
     Belongings seen{};
@@ -64,19 +64,19 @@ Belongings look(const Rank &rank) {
 
 template <Kind kind> void nothing_is_left_behind() {
     run_ranks(kind, 4, [](const Rank &rank) {
-        // What opens descriptors of its own when it is first used has done so after this.
+        // After this, everything has opened the descriptors that it opens when it is first used.
         create(rank).reset();
         const Belongings before = look(rank);
         CHECK_EQ(before.mappings, 0U);
-        const size_t held = Lifeline::open()->held.is_open(); // where there are no pidfds
+        const size_t held = ProcessLiveness::open()->held.is_open(); // if there are no pidfds
         for (int round = 0; round < 5; round++) {
             const auto transport = create(rank);
-            CHECK_OK(run(*transport, call_number(1), Way::mail));
+            CHECK_OK(run(*transport, call_number(1), Way::mailbox));
             const Belongings now = look(rank);
-            // While it lives, a lifeline and a segment of every rank, the own segment's file, and
-            // the process's record.
+            // A transport holds a liveness descriptor and a segment of every rank, the file of its
+            // own segment, and the process's record.
             const size_t more = rank.kind == Kind::shm ? rank.size : 0;
-            const size_t record = more != 0 || rank.rank == 0; // as far as anybody looks
+            const size_t record = more != 0 || rank.rank == 0; // if this rank looks
             CHECK_EQ(now.descriptors, before.descriptors + more + (more ? 1 + held : 0) + record);
             CHECK_EQ(now.mappings, more + record);
         }
@@ -96,7 +96,7 @@ void programs_that_are_started_inherit_nothing() {
             CHECK(flags & FD_CLOEXEC);
             found++;
         }
-        CHECK(found + 1 >= rank.size); // the first took the place of the folder's
+        CHECK(found + 1 >= rank.size); // the first one reused the number of the listed folder
     });
 }
 
@@ -108,7 +108,7 @@ template <Kind kind> void options_that_differ_are_refused_everywhere() {
         {[](TransportOptions &o) { o.outbox_bytes = 8192; },
          "rank 2 has 8192 bytes in the outbox, rank 0 has 1048576"},
         {[](TransportOptions &o) { o.slots = 65; }, "rank 2 has 65 slots, rank 0 has 64"},
-        {[](TransportOptions &o) { o.line_bytes = 64; },
+        {[](TransportOptions &o) { o.eager_slot_bytes = 64; },
          "rank 2 has 64 bytes in a line, rank 0 has 4096"},
     };
     for (const auto &difference : differences)
@@ -119,7 +119,7 @@ template <Kind kind> void options_that_differ_are_refused_everywhere() {
         });
 }
 
-// SIGXFSZ, with which the kernel enforces this limit, would end the process.
+// SIGXFSZ, by which the kernel enforces this limit, would end the process.
 void a_limit_on_files_is_an_error_on_every_rank() {
     run_ranks(Kind::shm, 3, [](const Rank &rank) {
         const size_t before = count_descriptors();
@@ -131,7 +131,8 @@ void a_limit_on_files_is_an_error_on_every_rank() {
 
 template <Kind kind> void more_memory_than_there_is_is_an_error() {
     TransportOptions options = small_options();
-    // Beyond the address space for threads, whose memory costs nothing until it is used.
+    // For threads the size exceeds the address space, because their memory costs nothing until it
+    // is used.
     options.outbox_bytes = kind == Kind::shm ? size_t{1} << 42 : size_t{1} << 48;
     run_ranks(
         kind, 2,
@@ -146,13 +147,13 @@ template <Kind kind> void more_memory_than_there_is_is_an_error() {
 
 template <Kind kind> void more_memory_than_has_addresses_is_an_error() {
     TransportOptions outbox = small_options(), line = small_options();
-    outbox.outbox_bytes = SIZE_MAX; // with the rest of a segment it wraps to a small number
-    line.line_bytes = SIZE_MAX - 4096;
+    outbox.outbox_bytes = SIZE_MAX; // plus the rest of a segment it would wrap to a small number
+    line.eager_slot_bytes = SIZE_MAX - 4096;
     for (const TransportOptions &options : {outbox, line})
         run_ranks(
             kind, 2,
             [](const Rank &rank) {
-                const bool is_alone = kind == Kind::inproc; // as it makes its segment
+                const bool is_alone = kind == Kind::inproc; // a rank then fails alone
                 const std::string sentence = "184467440737095";
                 check_same_failure(rank, (is_alone ? "rank 0: " : "") + sentence,
                                    is_alone ? 0 : Error::no_rank);
@@ -160,9 +161,9 @@ template <Kind kind> void more_memory_than_has_addresses_is_an_error() {
             options);
 }
 
-// Its own segment still fits, the others' do not.
+// Rank 2 can still map its own segment, but not those of the others.
 void too_little_room_for_the_others_is_an_error_on_every_rank() {
-    // Which map the whole address space.
+    // These sanitizers map the whole address space.
     if (UNDER_ADDRESS_SANITIZER || UNDER_THREAD_SANITIZER) return;
     TransportOptions options = small_options();
     options.outbox_bytes = size_t{8} << 20;
@@ -181,7 +182,7 @@ void too_little_room_for_the_others_is_an_error_on_every_rank() {
         options);
 }
 
-// The last descriptors that it may open are the ones that it gives away.
+// Rank 3 can open no more descriptors than those that it sends to the others.
 void too_few_descriptors_are_an_error_on_every_rank() {
     // Valgrind keeps this limit to itself.
     const char *const preloaded = std::getenv("LD_PRELOAD");

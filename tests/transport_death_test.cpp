@@ -1,5 +1,5 @@
-// transport: a process that dies at any moment is named by every survivor, soon and in the same
-// words, and what it gave before it died still arrives.
+// Tests transport: every survivor names a process that dies at any moment, soon and in the same
+// words, and what the process sent before it died still arrives.
 #include "transport_ways.hpp"
 
 #include <algorithm>
@@ -11,10 +11,10 @@ using namespace qtest;
 
 namespace {
 
-// A survivor needs a nap at most to notice; the rest is for a loaded machine.
+// A survivor notices after one sleep at most; the rest is for a loaded machine.
 constexpr auto soon = 3s;
 
-// Places on the board; `named` holds 1 + a rank.
+// Indices on the board; `named` holds 1 + a rank.
 enum Place { created, killed_at, named, noted };
 
 void check_last_words(const Rank &rank, const Error &error) {
@@ -33,7 +33,8 @@ void check_last_words(const Rank &rank, const Error &error) {
     CHECK_EQ(static_cast<uint64_t>(error.rank) + 1, meeting.board[named].load());
 }
 
-// All ranks call until one fails; the victims are killed some time after all have been created.
+// All ranks call until one call fails. The victims are killed some time after all ranks have been
+// created.
 void survive(uint32_t size, const std::vector<uint32_t> &victims, Clock::duration delay, Way way) {
     const Shared<Meeting> meeting(size);
     std::vector<pid_t> pids;
@@ -47,7 +48,7 @@ void survive(uint32_t size, const std::vector<uint32_t> &victims, Clock::duratio
         await([&] { return meeting->board[created] == size; });
         std::this_thread::sleep_for(delay);
         meeting->board[killed_at] = now_ticks();
-        // Stopped first, so that no victim sees another die.
+        // Victims are stopped first, so that no victim sees another one die.
         for (const int signal : {SIGSTOP, SIGKILL})
             for (const uint32_t victim : victims) kill(pids[victim], signal);
     };
@@ -67,7 +68,7 @@ void a_killed_rank_is_named_by_every_survivor() {
     for (uint32_t round = 0; round < 36; round++) {
         const auto delay = std::chrono::microseconds(random() % 20000);
         survive(4, {round % 4}, delay,
-                std::array{Way::mail, Way::line, Way::ring, Way::meeting}[round % 4]);
+                std::array{Way::mailbox, Way::eager, Way::ring, Way::meeting}[round % 4]);
     }
 }
 
@@ -76,16 +77,16 @@ void of_two_that_die_one_is_named() {
         survive(4, {round % 4, (round + 1) % 4}, 5ms, Way::ring);
 }
 
-void the_last_survivor_is_told() { survive(3, {0, 1}, 5ms, Way::line); }
+void the_last_survivor_is_told() { survive(3, {0, 1}, 5ms, Way::eager); }
 
-// It exits as if all were well, but without a word.
+// Rank 1 exits with status 0, but without leaving the communicator.
 void a_silent_exit_is_a_death() {
     const Shared<Meeting> meeting(3U);
     run_ranks(*meeting, Kind::shm, [](const Rank &rank) {
         const auto transport = create(rank);
-        CHECK_OK(run(*transport, call_number(1), Way::mail));
+        CHECK_OK(run(*transport, call_number(1), Way::mailbox));
         if (rank.rank == 1) _exit(0);
-        const Error error = run_until_failure(*transport, 2, Way::mail);
+        const Error error = run_until_failure(*transport, 2, Way::mailbox);
         check_error(error, Code::peer_lost, 1, error.text);
         CHECK(std::string(error.text).ends_with(") died before all_reduce, call 2"));
     });
@@ -98,23 +99,23 @@ void what_the_dead_gave_arrives() {
         CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 1) {
             std::memset(transport->outbox().data(), 42, 8);
-            const Wire wire{transport->outbox().data(), 8, 1, 0};
-            for (const uint32_t peer : {0U, 2U}) CHECK_OK(send(*transport, peer, wire));
-            CHECK_OK(transport->line());
+            const MessageView view{transport->outbox().data(), 8, 1, 0};
+            for (const uint32_t peer : {0U, 2U}) CHECK_OK(send(*transport, peer, view));
+            CHECK_OK(transport->eager_slot());
             transport->publish(8);
             rank.meeting.board[created] = 1;
             raise(SIGKILL);
         }
         await([&] { return rank.meeting.board[created] == 1; });
         std::this_thread::sleep_for(50ms);
-        const auto wire = receive(*transport, 1);
-        CHECK_OK(wire);
-        CHECK(wire->data[7] == std::byte{42});
-        transport->release(*wire);
-        CHECK_OK(transport->line());
+        const auto view = receive(*transport, 1);
+        CHECK_OK(view);
+        CHECK(view->data[7] == std::byte{42});
+        transport->release(*view);
+        CHECK_OK(transport->eager_slot());
         transport->publish(8);
-        CHECK_OK(transport->await_line(1));
-        const Error error = run_until_failure(*transport, 2, Way::mail);
+        CHECK_OK(transport->await_eager(1));
+        const Error error = run_until_failure(*transport, 2, Way::mailbox);
         CHECK(error.code == Code::peer_lost);
         CHECK_EQ(error.rank, 1);
     });

@@ -1,5 +1,5 @@
-// transport: whatever goes wrong on one rank, every rank returns the same sentence about it, soon,
-// and what has already arrived still arrives.
+// Tests the transports when something goes wrong on one rank: every rank soon returns the same
+// sentence about it, and messages that have arrived can still be received.
 #include "transport_ways.hpp"
 
 #include "transport/segment.hpp"
@@ -14,11 +14,11 @@ namespace {
 template <Kind kind> void who_has_left_is_named_by_those_who_wait() {
     run_ranks(kind, 4, [](const Rank &rank) {
         auto transport = create(rank);
-        CHECK_OK(run(*transport, call_number(1), Way::mail));
+        CHECK_OK(run(*transport, call_number(1), Way::mailbox));
         rank.meeting.barrier();
-        if (rank.rank == 2) return; // and is destroyed
+        if (rank.rank == 2) return; // its transport is destroyed
         for (uint64_t call = 2; call <= 3; call++)
-            check_error(run(*transport, call_number(2), Way::mail).error(), Code::peer_lost, 2,
+            check_error(run(*transport, call_number(2), Way::mailbox).error(), Code::peer_lost, 2,
                         "rank 2 has left the communicator; all_reduce, call 2, waits for it");
     });
 }
@@ -29,31 +29,32 @@ template <Kind kind> void what_a_rank_gave_before_it_left_arrives() {
         CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             std::memset(transport->outbox().data(), 42, 8);
-            CHECK_OK(send(*transport, 1, *free_wire(*transport)));
+            CHECK_OK(send(*transport, 1, *free_view(*transport)));
             transport.reset();
             rank.meeting.barrier();
             return;
         }
         rank.meeting.barrier();
         if (rank.rank == 1) {
-            // Long enough to look around: rank 0 is gone, but not needed.
+            // Long enough for rank 1 to check its peers: rank 0 is gone, but is not needed.
             const auto start = Clock::now();
             while (Clock::now() - start < 50ms) CHECK_OK(transport->wait(2));
-            const auto wire = receive(*transport, 0);
-            CHECK_OK(wire);
-            CHECK(wire->data[7] == std::byte{42});
-            CHECK_OK(send(*transport, 2, *wire));
-            transport->release(*wire);
+            const auto view = receive(*transport, 0);
+            CHECK_OK(view);
+            CHECK(view->data[7] == std::byte{42});
+            CHECK_OK(send(*transport, 2, *view));
+            transport->release(*view);
         } else {
-            const auto wire = receive(*transport, 1);
-            CHECK_OK(wire);
-            CHECK(wire->data[0] == std::byte{42});
-            transport->release(*wire);
+            const auto view = receive(*transport, 1);
+            CHECK_OK(view);
+            CHECK(view->data[0] == std::byte{42});
+            transport->release(*view);
         }
     });
 }
 
-// Rank 0 gives and leaves in the very moment between rank 1's last look and its doubts.
+// Rank 0 sends and leaves exactly between rank 1's last look for a message and rank 1's check of
+// its peers.
 template <Kind kind> void what_came_at_the_last_moment_is_seen() {
     run_ranks(kind, 2, [](const Rank &plain) {
         Rank rank = plain;
@@ -67,13 +68,13 @@ template <Kind kind> void what_came_at_the_last_moment_is_seen() {
         CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
             await([&] { return asked == 1; });
-            CHECK_OK(send(*transport, 1, *free_wire(*transport)));
+            CHECK_OK(send(*transport, 1, *free_view(*transport)));
             transport->leave();
             gone = 1;
         } else {
-            const auto wire = receive(*transport, 0);
-            CHECK_OK(wire);
-            transport->release(*wire);
+            const auto view = receive(*transport, 0);
+            CHECK_OK(view);
+            transport->release(*view);
         }
     });
 }
@@ -91,7 +92,7 @@ template <Kind kind> void a_failure_from_any_thread_stops_every_rank() {
             });
         const auto start = Clock::now();
         Error error;
-        // Nobody but the revoker does anything: all wait.
+        // All ranks wait; only the revoking thread does something.
         CHECK_OK(begin(*transport, call_number(1), 30s));
         for (;;)
             if (const Done done = transport->wait((rank.rank + 1) % 4); !done) {
@@ -124,21 +125,21 @@ template <Kind kind> void failures_at_once_leave_one() {
 }
 
 template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
-    // Other hosts are asked who has come, and answer in their time.
+    // Ranks of other hosts are asked which call they are in, and their answers take time.
     const auto timeout = is_one_host(kind) ? 200ms : 1000ms;
     const std::string sentence = "rank 1 did not come to all_reduce, call 1, within " +
                                  std::string(is_one_host(kind) ? "0.2 s" : "1 s");
-    // Of a rank of another host nobody can tell that it has not begun.
+    // A rank of another host that has not begun a call has not reported anything.
     const std::string state =
         is_one_host(kind) ? "; rank 1 is in no call before the first" : "rank 1 ";
-    for (const Way way : {Way::mail, Way::line, Way::ring, Way::meeting})
+    for (const Way way : {Way::mailbox, Way::eager, Way::ring, Way::meeting})
         run_ranks(kind, 3, [&](const Rank &rank) {
             const auto transport = create(rank);
             const auto start = Clock::now();
             if (rank.rank != 1) {
                 check_late(run(*transport, call_number(1), way, timeout).error(), 1, sentence,
                            state);
-                // Whoever came first has waited; the others may hear of it at once.
+                // The rank that came first has waited; the others may get the error at once.
                 if (Clock::now() - start >= timeout) rank.meeting.board[0] = 1;
                 CHECK(Clock::now() - start < timeout + 2s);
             }
@@ -148,7 +149,8 @@ template <Kind kind> void a_rank_that_never_comes_is_named_by_the_timeout() {
         });
 }
 
-// A rank may be so many calls ahead that its descriptors lie where they are until all have come.
+// A rank may be as many calls ahead as descriptors are kept, because a descriptor stays in its
+// place until all ranks have begun its call.
 template <Kind kind> void no_rank_runs_further_ahead_than_its_calls_are_kept() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -171,20 +173,21 @@ template <Kind kind> void a_message_that_points_outside_is_refused() {
             CHECK_OK(begin(*transport, call_number(1), 30s));
             const auto outbox = transport->outbox();
             if (rank.rank == 0) {
-                const Wire wild = by_offset ? Wire{outbox.data() + outbox.size() + 1, 0, 0, 0}
-                                            : Wire{outbox.data() + 8, outbox.size() - 7, 0, 0};
+                const MessageView wild =
+                    by_offset ? MessageView{outbox.data() + outbox.size() + 1, 0, 0, 0}
+                              : MessageView{outbox.data() + 8, outbox.size() - 7, 0, 0};
                 CHECK_OK(send(*transport, 1, wild));
             } else {
-                const auto wire = receive(*transport, 0);
-                CHECK(!wire);
-                check_error(wire.error(), Code::damaged_data, Error::no_rank,
+                const auto view = receive(*transport, 0);
+                CHECK(!view);
+                check_error(view.error(), Code::damaged_data, Error::no_rank,
                             "a message points outside every outbox");
             }
             rank.meeting.barrier();
         });
 }
 
-// Counts the warnings of all ranks and keeps the first.
+// Returns options that count the warnings of all ranks and keep the first.
 TransportOptions counting_warnings(const Rank &rank, Clock::duration warn_after) {
     TransportOptions options = rank.options;
     options.warn_after = warn_after;
@@ -195,10 +198,11 @@ TransportOptions counting_warnings(const Rank &rank, Clock::duration warn_after)
     return options;
 }
 
-// Rank 3 begins the call and then dawdles: in a ring each rank waits for its neighbour, and the
-// warning names the one at the end of the chain, not the neighbour.
+// Rank 3 delays a call that it has begun, or has not begun. In a ring each rank waits for its
+// neighbour, and the warning must name rank 3 at the end of the chain, not the neighbour.
 template <Kind kind> void a_late_rank_costs_one_warning() {
-    // Where hosts are asked first, a quarter of the patience must do for answers on a busy machine.
+    // If ranks of other hosts are asked first, a quarter of the patience must be enough for their
+    // answers on a busy machine.
     constexpr auto patience = is_one_host(kind) ? 200ms : 1000ms;
     for (const bool begins : {false, true})
         run_ranks(kind, 4, [&](const Rank &plain) {
@@ -214,7 +218,7 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
             CHECK_OK(run(*transport, call_number(3), Way::ring));
             rank.meeting.barrier();
             CHECK_EQ(rank.meeting.board[0].load(), 1U);
-            // Who sleeps tells nobody on another host that it has begun.
+            // A rank that sleeps does not tell other hosts that it has begun the call.
             const bool is_known = begins && is_one_host(kind);
             const std::string what = is_known ? "does not go on in" : "has not come to";
             const std::string said = rank.meeting.note;
@@ -225,8 +229,8 @@ template <Kind kind> void a_late_rank_costs_one_warning() {
         });
 }
 
-// Rank 2 computes in its call. It has never been written to, so a network cannot send it anything
-// before it looks around.
+// Rank 2 computes in its call. No message has been sent to it before, so the network cannot deliver
+// anything to it until it makes progress. The other ranks must end the call nevertheless.
 template <Kind kind> void a_call_ends_before_all_have_heard_of_a_warning() {
     run_ranks(kind, 3, [](const Rank &plain) {
         Rank rank = plain;
@@ -240,7 +244,7 @@ template <Kind kind> void a_call_ends_before_all_have_heard_of_a_warning() {
             rank.meeting.board[1] = 1;
         } else if (rank.rank == 1) {
             std::this_thread::sleep_for(300ms);
-            CHECK_OK(send(*transport, 0, *free_wire(*transport)));
+            CHECK_OK(send(*transport, 0, *free_view(*transport)));
             CHECK_OK(transport->end());
         }
         await([&] { return rank.meeting.board[1] == 1; });
@@ -255,15 +259,15 @@ template <Kind kind> void every_late_call_has_its_warning() {
         const auto transport = create(rank);
         for (uint64_t call = 1; call <= 2; call++) {
             if (rank.rank == 1) std::this_thread::sleep_for(300ms);
-            CHECK_OK(run(*transport, call_number(call), Way::mail));
+            CHECK_OK(run(*transport, call_number(call), Way::mailbox));
             rank.meeting.barrier();
         }
         CHECK_EQ(rank.meeting.board[0].load(), 2U);
     });
 }
 
-// Rank 0 waits for rank 1, which waits for rank 2: that is the one to name, unless rank 1 has been
-// stopped, which shows in its looking around no more.
+// Rank 0 waits for rank 1, which waits for rank 2. The error would name rank 2, but rank 1 has been
+// stopped and no longer checks its peers, so the error names rank 1.
 void a_stopped_rank_answers_for_itself() {
     const Shared<Meeting> meeting(3U);
     const auto body = [](const Rank &rank) {
@@ -304,7 +308,7 @@ void a_stopped_rank_costs_one_warning() {
                 rank.meeting.board[1] = 1;
                 raise(SIGSTOP);
             }
-            CHECK_OK(call % 2 ? by_ring(*transport) : by_line(*transport));
+            CHECK_OK(call % 2 ? by_ring(*transport) : by_eager(*transport));
         }
         rank.meeting.barrier();
         CHECK_EQ(rank.meeting.board[0].load(), 1U);

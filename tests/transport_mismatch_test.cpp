@@ -1,5 +1,5 @@
-// transport: whatever ranks disagree about, every rank returns the same sentence, which names the
-// lowest rank that differs and both values.
+// Tests lib/transport: whatever the ranks disagree about, every rank returns the same error, which
+// names the lowest rank that differs and both values.
 #include "transport_ways.hpp"
 
 using namespace qccl;
@@ -36,16 +36,16 @@ const std::vector<Disagreement> &disagreements() {
     return all;
 }
 
-// The one that differs may even move its bytes in another way, as another algorithm would.
+// The differing rank may also exchange its data in another way, as with another algorithm.
 template <Kind kind> void every_disagreement_reaches_every_rank() {
     for (const Disagreement &disagreement : disagreements())
-        for (const auto &[way, other_way] : {std::pair{Way::mail, Way::mail},
-                                             {Way::line, Way::line},
-                                             {Way::line, Way::mail},
-                                             {Way::mail, Way::line},
+        for (const auto &[way, other_way] : {std::pair{Way::mailbox, Way::mailbox},
+                                             {Way::eager, Way::eager},
+                                             {Way::eager, Way::mailbox},
+                                             {Way::mailbox, Way::eager},
                                              {Way::meeting, Way::meeting},
-                                             {Way::meeting, Way::line},
-                                             {Way::line, Way::meeting}})
+                                             {Way::meeting, Way::eager},
+                                             {Way::eager, Way::meeting}})
             run_ranks(kind, 4, [&, way = way, other_way = other_way](const Rank &rank) {
                 const auto transport = create(rank);
                 for (uint64_t call = 1; call <= 3; call++)
@@ -64,7 +64,7 @@ template <Kind kind> void every_disagreement_reaches_every_rank() {
             });
 }
 
-// Ranks 1 and 3 differ; 1 comes last and is named all the same.
+// Ranks 1 and 3 differ; the error names rank 1 although it comes last.
 template <Kind kind> void the_lowest_that_differs_is_named() {
     run_ranks(kind, 4, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -72,14 +72,14 @@ template <Kind kind> void the_lowest_that_differs_is_named() {
         CallDescriptor call = call_number(1);
         if (rank.rank == 1) call.count = 7;
         if (rank.rank == 3) call.count = 8;
-        const Done done = run(*transport, call, Way::mail);
+        const Done done = run(*transport, call, Way::mailbox);
         check_error(done.error(), Code::mismatch, 1,
                     "rank 1 calls all_reduce with count 7, rank 0 with count 1000, in call 1");
     });
 }
 
-// Rank 1 is asked about call 1 and answers when it has begun call 2, of which its answer says
-// nothing.
+// Rank 0 asks rank 1 about call 1, and rank 1 answers when it has begun call 2. The answer says
+// nothing about call 2.
 template <Kind kind> void news_of_one_call_are_none_of_the_next() {
     run_ranks(kind, 2, [](const Rank &plain) {
         Rank rank = plain;
@@ -107,7 +107,7 @@ template <Kind kind> void news_of_one_call_are_none_of_the_next() {
     });
 }
 
-// A root that only sends has returned before anyone could object.
+// A root that only sends returns before any rank can report the mismatch.
 template <Kind kind> void a_root_that_has_returned_hears_of_it_in_its_next_call() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -119,20 +119,20 @@ template <Kind kind> void a_root_that_has_returned_hears_of_it_in_its_next_call(
         const std::string sentence =
             "rank 1 calls broadcast with count 1000, rank 0 with count 999, in call 1";
         if (rank.rank == 0) {
-            const Wire wire{transport->outbox().data(), 8, 0, 0};
-            for (uint32_t peer = 1; peer < 3; peer++) CHECK_OK(send(*transport, peer, wire));
-            (void)transport->end(); // others may have objected by now
+            const MessageView view{transport->outbox().data(), 8, 0, 0};
+            for (uint32_t peer = 1; peer < 3; peer++) CHECK_OK(send(*transport, peer, view));
+            (void)transport->end(); // may fail: the error may be here already
             rank.meeting.barrier();
         } else {
             check_error(receive(*transport, 0).error(), Code::mismatch, 1, sentence);
             rank.meeting.barrier();
         }
-        check_error(run(*transport, call_number(2), Way::mail).error(), Code::mismatch, 1,
+        check_error(run(*transport, call_number(2), Way::mailbox).error(), Code::mismatch, 1,
                     sentence);
     });
 }
 
-// Each takes the other for the root: both wait, and no message will ever come that could differ.
+// Each rank takes the other for the root: both wait, and no message can reveal the difference.
 template <Kind kind> void two_that_wait_for_each_other_find_out() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -147,8 +147,8 @@ template <Kind kind> void two_that_wait_for_each_other_find_out() {
     });
 }
 
-// Two ranks that both take themselves for the root: each sends, nobody waits, the next call finds
-// it.
+// Each of two ranks takes itself for the root: both send, neither waits, and the next call finds
+// the difference.
 template <Kind kind> void two_roots_are_found_in_the_next_call() {
     for (const bool by_lines : {false, true})
         run_ranks(kind, 2, [&](const Rank &rank) {
@@ -158,29 +158,30 @@ template <Kind kind> void two_roots_are_found_in_the_next_call() {
             call.root = rank.rank;
             CHECK_OK(begin(*transport, call, 30s));
             if (by_lines) {
-                CHECK_OK(transport->line());
+                CHECK_OK(transport->eager_slot());
                 transport->publish(8);
             } else {
                 CHECK_OK(send(*transport, 1 - rank.rank,
-                              Wire{transport->outbox().data(), 8, rank.rank, 5}));
+                              MessageView{transport->outbox().data(), 8, rank.rank, 5}));
             }
-            (void)transport->end(); // others may have objected by now
+            (void)transport->end(); // may fail: the error may be here already
             rank.meeting.barrier();
-            check_error(run_until_failure(*transport, 2, by_lines ? Way::line : Way::mail),
+            check_error(run_until_failure(*transport, 2, by_lines ? Way::eager : Way::mailbox),
                         Code::mismatch, 1,
                         "rank 1 calls broadcast with root 1, rank 0 with root 0, in call 1");
         });
 }
 
-// What comes next shows nothing of the call that differed but that it differed: calls by every way,
-// and the end of the communicator; also after agreeing calls in which neither rank heard the other.
+// The next operation, a call of any kind or the end of the communicator, reveals only that an
+// earlier call differed. It finds the difference even after agreeing calls in which the ranks
+// exchanged nothing.
 template <Kind kind> void an_earlier_disagreement_is_found_by_whatever_comes_next() {
     const std::vector<std::function<Done(Transport &, uint64_t)>> nexts{
         [](Transport &transport, uint64_t call) {
-            return run(transport, call_number(call), Way::mail);
+            return run(transport, call_number(call), Way::mailbox);
         },
         [](Transport &transport, uint64_t call) {
-            return run(transport, call_number(call), Way::line);
+            return run(transport, call_number(call), Way::eager);
         },
         [](Transport &transport, uint64_t call) {
             return run(transport, call_number(call), Way::meeting);
@@ -191,7 +192,7 @@ template <Kind kind> void an_earlier_disagreement_is_found_by_whatever_comes_nex
         for (const uint64_t silent_calls : {0, 1, 40})
             run_ranks(kind, 3, [&](const Rank &rank) {
                 const auto transport = create(rank);
-                CHECK_OK(run(*transport, call_number(1), Way::mail));
+                CHECK_OK(run(*transport, call_number(1), Way::mailbox));
                 CallDescriptor call = call_number(2);
                 call.collective = Collective::broadcast;
                 call.root = rank.rank == 2 ? 2 : 0;
@@ -208,8 +209,8 @@ template <Kind kind> void an_earlier_disagreement_is_found_by_whatever_comes_nex
             });
 }
 
-// Of a rank that fails before it announces its call to other hosts, the goodbye may be the first
-// message that tells of the call or of a later one. It does not tell whether the call was the same.
+// If a rank fails before it announces its call to other hosts, its goodbye may be the first message
+// that mentions this call or a later one. A goodbye does not say whether the call was the same.
 template <Kind kind> void a_goodbye_does_not_stand_for_a_call() {
     run_ranks(kind, 2, [](const Rank &rank) {
         auto transport = create(rank);

@@ -1,5 +1,6 @@
 // Runs the same body on every rank of a transport: as threads over inproc, as processes over shm.
-// The ranks meet in memory that all of them map, which also carries their failed checks home.
+// The ranks meet in memory that all of them map, which also carries their failed checks to the
+// caller. For tests of the transport and the engine.
 #pragma once
 
 #include "memory_network.hpp"
@@ -27,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 inline constexpr uint32_t most_ranks = 16;
-inline constexpr auto patience = 60s; // with the test itself, never with what it measures
+inline constexpr auto patience = 60s; // for the test's own waits, never for what it measures
 
 template <class Condition> void await(const Condition &condition) {
     const auto start = Clock::now();
@@ -63,7 +64,7 @@ public:
         return {};
     }
 
-    // A failed check of a rank; empty: none.
+    // A failed check by rank; empty: none.
     char said[most_ranks][1024] = {};
     // For the bodies' own use.
     std::atomic<uint64_t> board[64] = {};
@@ -93,8 +94,8 @@ private:
     T *held_;
 };
 
-// Ranks as threads or processes of one host; each on a host of its own; or in pairs, two to a host.
-// Between hosts of threads there is a network in memory, between those of processes UCX.
+// Ranks as threads or as processes: all on one host, each on a host of its own (apart), or two to a
+// host (pairs). Between hosts, threads use a network in memory and processes use UCX.
 enum class Kind { inproc, shm, inproc_apart, shm_apart, inproc_pairs, shm_pairs };
 
 constexpr bool are_processes(Kind kind) {
@@ -113,11 +114,11 @@ constexpr bool are_near(Kind kind, uint32_t a, uint32_t b) {
 }
 
 #ifdef QCCL_UCX_MODULE
-inline qccl::FarOptions over_ucx() {
+inline qccl::RemoteOptions over_ucx() {
     const auto ucx = qccl::load_network_module(QCCL_UCX_MODULE);
     CHECK_OK(ucx);
-    qccl::FarOptions far = far_options(**ucx);
-    far.devices = "lo"; // whatever interfaces come and go beside this
+    qccl::RemoteOptions far = far_options(**ucx);
+    far.devices = "lo"; // other interfaces may come and go
     return far;
 }
 #endif
@@ -132,17 +133,17 @@ inline void make_hosts(Kind kind, qccl::TransportOptions &options) {
 #endif
 }
 
-// Small, so that rings run full and slots are used again.
+// Returns sizes so small that rings run full and slots are used again.
 inline qccl::TransportOptions small_options() {
     qccl::TransportOptions options;
     options.outbox_bytes = size_t{1} << 20;
     options.slots = 64;
-    options.line_bytes = 4096;
+    options.eager_slot_bytes = 4096;
     return options;
 }
 
-// A part of the inbox that nobody uses, for one message.
-inline qccl::Room free_room(qccl::Transport &transport) {
+// Returns a free part of the inbox, for one message; empty if there is none.
+inline qccl::RecvBuffer free_buffer(qccl::Transport &transport) {
     const std::span<std::byte> inbox = transport.inbox();
     const size_t bytes = inbox.size() / transport.slots();
     for (uint32_t slot = 0; slot < transport.slots() && !inbox.empty(); slot++)
@@ -151,7 +152,7 @@ inline qccl::Room free_room(qccl::Transport &transport) {
     return {};
 }
 
-// One rank's surroundings.
+// What one rank's body is given.
 struct Rank {
     uint32_t rank;
     uint32_t size;
@@ -169,7 +170,7 @@ struct Rank {
 };
 
 using Body = std::function<void(const Rank &)>;
-// Runs in the parent beside its processes, by rank.
+// Runs in the parent beside the rank processes; gets their pids by rank.
 using Watch = std::function<void(const std::vector<pid_t> &)>;
 
 inline void run_rank(const Rank &rank, const Body &body) {
@@ -184,7 +185,7 @@ inline void run_rank(const Rank &rank, const Body &body) {
     }
 }
 
-// Forks one process per rank.
+// Forks one process per rank; returns the wait statuses by rank.
 inline std::vector<int>
 run_processes(const std::vector<Rank> &ranks, const Body &body,
               const std::function<void(const std::vector<pid_t> &)> &watch) {
@@ -218,8 +219,8 @@ inline void run_threads(const std::vector<Rank> &ranks, const Body &body) {
     for (std::thread &thread : threads) thread.join();
 }
 
-// Runs `body` on all ranks of the meeting and fails with what they said. The wait statuses by rank,
-// where they are processes.
+// Runs `body` on all ranks of the meeting and fails with the ranks' failures. Returns the wait
+// statuses by rank if the ranks are processes.
 inline std::vector<int> run_ranks(Meeting &meeting, Kind kind, const Body &body,
                                   qccl::TransportOptions options = small_options(),
                                   const Watch &watch = {}) {
@@ -233,7 +234,7 @@ inline std::vector<int> run_ranks(Meeting &meeting, Kind kind, const Body &body,
         statuses = run_processes(ranks, body, watch);
     else
         run_threads(ranks, body);
-    std::string said; // by all, as one rank's failure may be the echo of another's
+    std::string said; // of all ranks, as one rank's failure may follow from another's
     for (const auto &one : meeting.said)
         if (one[0]) said += std::string(one) + "\n";
     if (!said.empty()) throw Failure{said};
@@ -249,7 +250,7 @@ inline void run_ranks(Kind kind, uint32_t size, const Body &body,
 
 } // namespace qtest
 
-// One test for each kind that it is about.
+// Each macro makes one test for each of its kinds.
 #define ON_BOTH(body) QTEST(body<Kind::inproc>), QTEST(body<Kind::shm>)
 #ifdef QCCL_UCX_MODULE
 #define OVER_UCX(body) , QTEST(body<Kind::shm_apart>), QTEST(body<Kind::shm_pairs>)

@@ -1,5 +1,5 @@
-// transport: what ranks hand to each other arrives whole, once, in any order of asking, and memory
-// is used again only when nobody reads it. The same bodies run over threads and over processes.
+// Tests the transport: messages arrive whole, once, and in any order of asking, and memory is
+// reused only when no rank reads it. The same bodies run over threads and over processes.
 #include "transport_ways.hpp"
 
 #include <algorithm>
@@ -25,19 +25,19 @@ bool holds_pattern(const std::byte *from, size_t bytes, uint64_t seed) {
     return true;
 }
 
-void send(Transport &transport, uint32_t peer, MessageTag tag, const Wire &wire) {
+void send(Transport &transport, uint32_t peer, MessageTag tag, const MessageView &view) {
     for (;;) {
-        const auto sent = transport.send(peer, tag, wire, Transport::Sends::at_once);
+        const auto sent = transport.send(peer, tag, view, Transport::Sends::at_once);
         CHECK_OK(sent);
         if (*sent) return;
         CHECK_OK(transport.wait(peer));
     }
 }
 
-Wire receive(Transport &transport, uint32_t peer, MessageTag tag) {
-    const Room room = free_room(transport);
+MessageView receive(Transport &transport, uint32_t peer, MessageTag tag) {
+    const RecvBuffer buffer = free_buffer(transport);
     for (;;) {
-        const auto received = transport.receive(peer, tag, room);
+        const auto received = transport.receive(peer, tag, buffer);
         CHECK_OK(received);
         if (*received) return **received;
         CHECK_OK(transport.wait(peer));
@@ -48,17 +48,17 @@ void await_free(Transport &transport, uint32_t slot) {
     while (!transport.is_free(slot)) CHECK_OK(transport.wait(transport.rank()));
 }
 
-// A slot of `bytes` bytes, cut from the outbox in the plainest way.
-Wire own_wire(Transport &transport, uint32_t slot, size_t bytes) {
+// Returns a view of `bytes` bytes in a slot; the outbox is divided evenly among the slots.
+MessageView own_wire(Transport &transport, uint32_t slot, size_t bytes) {
     const size_t stride = transport.outbox().size() / transport.slots();
     CHECK(bytes <= stride);
     return {transport.outbox().data() + slot * stride, bytes, transport.rank(), slot};
 }
 
-Wire fill(Transport &transport, uint32_t slot, size_t bytes, uint64_t seed) {
-    const Wire wire = own_wire(transport, slot, bytes);
-    write_pattern(transport.outbox().data() + (wire.data - transport.outbox().data()), bytes, seed);
-    return wire;
+MessageView fill(Transport &transport, uint32_t slot, size_t bytes, uint64_t seed) {
+    const MessageView view = own_wire(transport, slot, bytes);
+    write_pattern(transport.outbox().data() + (view.data - transport.outbox().data()), bytes, seed);
+    return view;
 }
 
 void dawdle(std::minstd_rand &random) {
@@ -69,7 +69,8 @@ void dawdle(std::minstd_rand &random) {
         sched_yield();
 }
 
-// Sizes and readers follow from the exchange, so that every rank knows what all others publish.
+// Sizes and readers follow from the number of the exchange, so every rank knows the sizes that all
+// others publish.
 size_t line_size(uint32_t rank, uint64_t exchange) {
     std::minstd_rand random(static_cast<uint32_t>(exchange * 64 + rank + 1));
     random.discard(3);
@@ -83,7 +84,7 @@ template <Kind kind> void lines_carry_every_exchange() {
         for (uint64_t e = 1; e <= 1500; e++) {
             if (e % 3 != 0) CHECK_OK(begin(*transport, call_number(e - e / 3), 30s));
             dawdle(random);
-            const auto line = transport->line();
+            const auto line = transport->eager_slot();
             CHECK_OK(line);
             CHECK_EQ(reinterpret_cast<uintptr_t>(*line) % 32, 0U);
             const size_t bytes = line_size(rank.rank, e);
@@ -92,7 +93,7 @@ template <Kind kind> void lines_carry_every_exchange() {
             std::vector<std::pair<uint32_t, std::span<const std::byte>>> seen;
             for (uint32_t peer = 0; peer < rank.size; peer++) {
                 if (random() % 4 == 0) continue;
-                const auto theirs = transport->await_line(peer);
+                const auto theirs = transport->await_eager(peer);
                 CHECK_OK(theirs);
                 CHECK_EQ(theirs->size(), line_size(peer, e));
                 seen.emplace_back(peer, *theirs);
@@ -123,18 +124,18 @@ template <Kind kind> void all_pairs_get_their_messages() {
             }
             std::shuffle(wanted.begin(), wanted.end(), random);
             for (const auto &[peer, m] : wanted) {
-                const Wire wire = receive(*transport, peer, {m % 3, m});
-                CHECK_EQ(wire.bytes, 64 + m);
-                CHECK_EQ(wire.origin, are_near(kind, peer, rank.rank) ? peer : rank.rank);
+                const MessageView view = receive(*transport, peer, {m % 3, m});
+                CHECK_EQ(view.bytes, 64 + m);
+                CHECK_EQ(view.origin, are_near(kind, peer, rank.rank) ? peer : rank.rank);
                 const uint64_t seed = ((call * 64 + peer) * 64 + rank.rank) * 64 + m;
-                CHECK(holds_pattern(wire.data, wire.bytes, seed));
-                transport->release(wire);
+                CHECK(holds_pattern(view.data, view.bytes, seed));
+                transport->release(view);
             }
         }
     });
 }
 
-// Rank 0's bytes go from hand to hand; every hop points to the same memory.
+// Rank 0's bytes go from rank to rank; every hop points to the same memory.
 template <Kind kind> void chains_forward_by_reference() {
     run_ranks(kind, 5, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -145,15 +146,15 @@ template <Kind kind> void chains_forward_by_reference() {
                 CHECK(transport->is_free(7));
                 send(*transport, 1, {}, fill(*transport, 7, 1000, call));
             } else {
-                const Wire wire = receive(*transport, rank.rank - 1, {});
-                CHECK_EQ(wire.origin, 0U);
-                CHECK_EQ(wire.slot, 7U);
-                if (rank.rank != last) send(*transport, rank.rank + 1, {}, wire);
-                if (rank.rank != last) transport->release(wire);
-                // Everyone but the last has let go, and the bytes still stand.
+                const MessageView view = receive(*transport, rank.rank - 1, {});
+                CHECK_EQ(view.origin, 0U);
+                CHECK_EQ(view.slot, 7U);
+                if (rank.rank != last) send(*transport, rank.rank + 1, {}, view);
+                if (rank.rank != last) transport->release(view);
+                // All ranks but the last have released the bytes, and these are still there.
                 rank.meeting.barrier();
-                CHECK(holds_pattern(wire.data, wire.bytes, call));
-                if (rank.rank == last) transport->release(wire);
+                CHECK(holds_pattern(view.data, view.bytes, call));
+                if (rank.rank == last) transport->release(view);
             }
             if (rank.rank == 0) rank.meeting.barrier();
             if (rank.rank == 0) await_free(*transport, 7);
@@ -167,8 +168,8 @@ template <Kind kind> void a_slot_is_free_after_its_last_reader() {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 30s));
         if (rank.rank == 0) {
-            const Wire wire = fill(*transport, 0, 10, 1);
-            for (uint32_t peer = 1; peer < rank.size; peer++) send(*transport, peer, {}, wire);
+            const MessageView view = fill(*transport, 0, 10, 1);
+            for (uint32_t peer = 1; peer < rank.size; peer++) send(*transport, peer, {}, view);
         }
         for (uint32_t releaser = 1; releaser < rank.size; releaser++) {
             rank.meeting.barrier();
@@ -187,9 +188,9 @@ template <Kind kind> void full_mailboxes_say_so() {
         CHECK_OK(begin(*transport, call_number(1), 30s));
         uint32_t sent = 0;
         if (rank.rank == 0) {
-            const Wire wire = fill(*transport, 0, 10, 1);
+            const MessageView view = fill(*transport, 0, 10, 1);
             for (;; sent++) {
-                const auto result = transport->send(1, {0, sent}, wire, Transport::Sends::at_once);
+                const auto result = transport->send(1, {0, sent}, view, Transport::Sends::at_once);
                 CHECK_OK(result);
                 if (!*result) break;
                 CHECK(sent < 10000);
@@ -198,7 +199,7 @@ template <Kind kind> void full_mailboxes_say_so() {
             rank.meeting.board[0] = sent;
         }
         rank.meeting.barrier();
-        // In the reverse order, so that all the others lie on the shelf meanwhile.
+        // Receives in reverse order, so that all other messages are queued as unexpected meanwhile.
         if (rank.rank == 1)
             for (uint64_t left = rank.meeting.board[0]; left > 0; left--)
                 transport->release(receive(*transport, 0, {0, static_cast<uint32_t>(left - 1)}));
@@ -213,27 +214,28 @@ template <Kind kind> void full_mailboxes_say_so() {
     });
 }
 
-// Each sends everything before it asks for anything: only who makes room while it waits gets on.
+// Each rank sends everything before it receives anything, so a rank must accept messages while it
+// waits to send.
 template <Kind kind> void floods_in_both_directions_pass() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 30s));
         constexpr uint32_t messages = 500;
-        const Wire wire = fill(*transport, 3, 100, rank.rank);
+        const MessageView view = fill(*transport, 3, 100, rank.rank);
         for (uint32_t m = 0; m < messages; m++)
             for (uint32_t peer = 0; peer < rank.size; peer++)
-                if (peer != rank.rank) send(*transport, peer, {m, m}, wire);
+                if (peer != rank.rank) send(*transport, peer, {m, m}, view);
         for (uint32_t m = 0; m < messages; m++)
             for (uint32_t peer = 0; peer < rank.size; peer++) {
                 if (peer == rank.rank) continue;
-                const Wire theirs = receive(*transport, peer, {m, m});
+                const MessageView theirs = receive(*transport, peer, {m, m});
                 CHECK(holds_pattern(theirs.data, theirs.bytes, peer));
                 transport->release(theirs);
             }
     });
 }
 
-// Few slots, many messages, random forwarding: whoever wrote too early would be seen.
+// Few slots, many messages, random delays: a slot that is written too early would show.
 template <Kind kind> void slots_are_used_again_safely() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
@@ -245,12 +247,12 @@ template <Kind kind> void slots_are_used_again_safely() {
             const auto slot = static_cast<uint32_t>(round % 2);
             await_free(*transport, slot);
             send(*transport, next, {0, 0}, fill(*transport, slot, 256, round * 3 + rank.rank));
-            const Wire first = receive(*transport, previous, {0, 0});
+            const MessageView first = receive(*transport, previous, {0, 0});
             send(*transport, next, {0, 1}, first);
             dawdle(random);
             CHECK(holds_pattern(first.data, first.bytes, round * 3 + previous));
             transport->release(first);
-            const Wire second = receive(*transport, previous, {0, 1});
+            const MessageView second = receive(*transport, previous, {0, 1});
             if (is_one_host(kind)) CHECK_EQ(second.origin, next);
             dawdle(random);
             CHECK(holds_pattern(second.data, second.bytes, round * 3 + next));
@@ -259,16 +261,16 @@ template <Kind kind> void slots_are_used_again_safely() {
     });
 }
 
-// A rank that only sends may run ahead of those that only receive, but not out of their sight,
-// however much room there is for its messages.
+// A rank that only sends may run ahead of ranks that only receive, but by at most 64 calls, however
+// much buffer space there is for its messages.
 template <Kind kind> void a_sender_may_run_ahead() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
-        const Wire wire = fill(*transport, 0, 100, 1);
+        const MessageView view = fill(*transport, 0, 100, 1);
         for (uint64_t call = 1; call <= 300; call++) {
             CHECK_OK(begin(*transport, call_number(call), 30s));
             if (rank.rank == 0) {
-                send(*transport, 1, {}, wire);
+                send(*transport, 1, {}, view);
                 rank.meeting.board[0] = call;
             } else {
                 if (call % 100 == 0) std::this_thread::sleep_for(20ms);
@@ -295,10 +297,10 @@ template <Kind kind> void messages_of_a_call_given_up_stay_in_it() {
             CHECK(transport->is_free(0));
             send(*transport, 1, {0, 1}, fill(*transport, 2, 10, 3));
         } else {
-            const Wire wire = receive(*transport, 0, {0, 1});
-            CHECK_EQ(wire.slot, 2U);
-            CHECK(holds_pattern(wire.data, wire.bytes, 3));
-            transport->release(wire);
+            const MessageView view = receive(*transport, 0, {0, 1});
+            CHECK_EQ(view.slot, 2U);
+            CHECK(holds_pattern(view.data, view.bytes, 3));
+            transport->release(view);
         }
     });
 }
@@ -316,7 +318,8 @@ template <Kind kind> void nobody_leaves_a_meeting_before_all_have_come() {
     });
 }
 
-// What rank 0 does first in a call that its line is to tell of, and whether rank 1 hears of it.
+// The first action of rank 0 in a call that is announced with its eager slot, and whether rank 1
+// sees the call then.
 struct FirstDeed {
     std::function<void(Transport &)> deed;
     bool tells;
@@ -324,9 +327,9 @@ struct FirstDeed {
 
 template <Kind kind> void a_call_is_told_behind_its_line_or_before_a_wait() {
     const FirstDeed cases[] = {
-        {[](Transport &transport) { CHECK_OK(transport.line()); }, false},
+        {[](Transport &transport) { CHECK_OK(transport.eager_slot()); }, false},
         {[](Transport &transport) {
-             CHECK_OK(transport.line());
+             CHECK_OK(transport.eager_slot());
              transport.publish(8);
          },
          true},
@@ -361,11 +364,11 @@ template <Kind kind> void one_rank_alone_works() {
         for (uint64_t call = 1; call <= 200; call++) {
             CHECK_OK(begin(*transport, call_number(call), 30s));
             CHECK_OK(transport->meet());
-            const auto line = transport->line();
+            const auto line = transport->eager_slot();
             CHECK_OK(line);
             write_pattern(*line, 8, call);
             transport->publish(8);
-            const auto own = transport->await_line(0);
+            const auto own = transport->await_eager(0);
             CHECK_OK(own);
             CHECK(holds_pattern(own->data(), own->size(), call));
         }

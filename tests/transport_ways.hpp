@@ -1,5 +1,5 @@
-// Calls that move a few bytes in three ways, in each of which every rank needs every other: for
-// tests of what happens around calls rather than in them.
+// Makes calls that move a few bytes in one of three ways, or none, so that every rank needs every
+// other. For tests of what happens around calls rather than in them.
 #pragma once
 
 #include "transport_ranks.hpp"
@@ -8,7 +8,7 @@ namespace qtest {
 
 using namespace qccl;
 
-// For the board.
+// Times for Meeting::board.
 inline uint64_t now_ticks() {
     return static_cast<uint64_t>(Clock::now().time_since_epoch().count());
 }
@@ -37,66 +37,68 @@ inline std::unique_ptr<Transport> create(const Rank &rank) {
     return std::move(*transport);
 }
 
-inline Done send(Transport &transport, uint32_t peer, const Wire &wire) {
+inline Done send(Transport &transport, uint32_t peer, const MessageView &view) {
     for (;;) {
-        QCCL_TRY(const bool sent, transport.send(peer, {}, wire, Transport::Sends::at_once));
+        QCCL_TRY(const bool sent, transport.send(peer, {}, view, Transport::Sends::at_once));
         if (sent) return {};
         QCCL_TRY(transport.wait(peer));
     }
 }
 
-inline Result<Wire> receive(Transport &transport, uint32_t peer, MessageTag tag, const Room &room) {
+inline Result<MessageView> receive(Transport &transport, uint32_t peer, MessageTag tag,
+                                   const RecvBuffer &buffer) {
     for (;;) {
-        QCCL_TRY(const auto wire, transport.receive(peer, tag, room));
-        if (wire) return *wire;
+        QCCL_TRY(const auto view, transport.receive(peer, tag, buffer));
+        if (view) return *view;
         QCCL_TRY(transport.wait(peer));
     }
 }
 
-inline Result<Wire> receive(Transport &transport, uint32_t peer) {
-    return receive(transport, peer, {}, free_room(transport));
+inline Result<MessageView> receive(Transport &transport, uint32_t peer) {
+    return receive(transport, peer, {}, free_buffer(transport));
 }
 
-inline Result<Wire> free_wire(Transport &transport) {
+inline Result<MessageView> free_view(Transport &transport) {
     while (!transport.is_free(0)) QCCL_TRY(transport.wait(transport.rank()));
-    return Wire{transport.outbox().data(), 8, transport.rank(), 0};
+    return MessageView{transport.outbox().data(), 8, transport.rank(), 0};
 }
 
-// Ways in which a call may go, the last without moving bytes. In each, every rank needs every
-// other.
-enum class Way { mail, line, ring, meeting };
+// How a call runs: by messages, by eager slots, by messages round a ring, or by a barrier without
+// bytes. In each, every rank needs every other.
+enum class Way { mailbox, eager, ring, meeting };
 
-inline Done by_mail(Transport &transport) {
-    QCCL_TRY(const Wire mine, free_wire(transport));
+inline Done by_mailbox(Transport &transport) {
+    QCCL_TRY(const MessageView mine, free_view(transport));
     for (uint32_t i = 1; i < transport.size(); i++)
         QCCL_TRY(send(transport, (transport.rank() + i) % transport.size(), mine));
     for (uint32_t i = 1; i < transport.size(); i++) {
-        QCCL_TRY(const Wire theirs, receive(transport, (transport.rank() + i) % transport.size()));
+        QCCL_TRY(const MessageView theirs,
+                 receive(transport, (transport.rank() + i) % transport.size()));
         transport.release(theirs);
     }
     return {};
 }
 
-inline Done by_line(Transport &transport) {
-    QCCL_TRY(std::byte *const line, transport.line());
+inline Done by_eager(Transport &transport) {
+    QCCL_TRY(std::byte *const line, transport.eager_slot());
     std::memset(line, 1, 8);
     transport.publish(8);
-    for (uint32_t peer = 0; peer < transport.size(); peer++) QCCL_TRY(transport.await_line(peer));
+    for (uint32_t peer = 0; peer < transport.size(); peer++) QCCL_TRY(transport.await_eager(peer));
     return {};
 }
 
-// Rank 0's bytes go round once, and once more, so that everyone has heard of everyone.
+// The bytes of rank 0 go round the ring twice, so that every rank has waited for every other.
 inline Done by_ring(Transport &transport) {
     const uint32_t next = (transport.rank() + 1) % transport.size();
     const uint32_t previous = (transport.rank() + transport.size() - 1) % transport.size();
     for (int round = 0; round < 2; round++) {
         if (transport.rank() == 0) {
-            QCCL_TRY(const Wire mine, free_wire(transport));
+            QCCL_TRY(const MessageView mine, free_view(transport));
             QCCL_TRY(send(transport, next, mine));
         }
-        QCCL_TRY(const Wire wire, receive(transport, previous));
-        if (transport.rank() != 0) QCCL_TRY(send(transport, next, wire));
-        transport.release(wire);
+        QCCL_TRY(const MessageView view, receive(transport, previous));
+        if (transport.rank() != 0) QCCL_TRY(send(transport, next, view));
+        transport.release(view);
     }
     return {};
 }
@@ -105,12 +107,12 @@ inline Done run(Transport &transport, const CallDescriptor &call, Way way,
                 Clock::duration timeout = 30s) {
     QCCL_TRY(begin(transport, call, timeout));
     switch (way) {
-    case Way::mail: QCCL_TRY(by_mail(transport)); break;
-    case Way::line: QCCL_TRY(by_line(transport)); break;
+    case Way::mailbox: QCCL_TRY(by_mailbox(transport)); break;
+    case Way::eager: QCCL_TRY(by_eager(transport)); break;
     case Way::ring: QCCL_TRY(by_ring(transport)); break;
     case Way::meeting: QCCL_TRY(transport.meet()); break;
     }
-    (void)transport.end(); // the failure of a later call, perhaps, which others are in already
+    (void)transport.end(); // may fail because of a later call that others are in already
     return {};
 }
 
@@ -127,7 +129,7 @@ inline void check_error(const Error &error, Code code, int32_t rank, const std::
     CHECK(error.code == code);
 }
 
-// Behind it stands what all ranks did.
+// Behind the sentence the error says what all ranks did; `state` must be part of that.
 inline void check_late(const Error &error, int32_t rank, const std::string &sentence,
                        const std::string &state) {
     const std::string text = error.text;

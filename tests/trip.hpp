@@ -1,5 +1,5 @@
-// One trip of fp32 values through a codec of the scalar reference, for tests that look at what it
-// does to them, and Gaussian values to send.
+// Encodes and decodes fp32 values with the scalar reference, for tests that examine a codec's
+// effect; and makes Gaussian values. Used by tests of codecs.
 #pragma once
 
 #include "golden_cases.hpp"
@@ -20,7 +20,7 @@ inline Codec parsed(const std::string &text) {
     return *codec;
 }
 
-// What fp32 values become on their way through a codec.
+// The chunk and the values that come out of a codec for fp32 values.
 struct Trip {
     std::vector<std::byte> chunk;
     std::vector<float> values;
@@ -37,13 +37,13 @@ inline Trip travel(const Codec &codec, const std::vector<float> &values, uint64_
     return trip;
 }
 
-// A scale or minimum of a chunk of fp32 values.
+// Returns scale or minimum number `i` of a chunk of fp32 values.
 template <class T> T scale_at(const Codec &codec, const Trip &trip, uint64_t i) {
     const PayloadLayout layout = payload_layout(codec, DataType::float32, trip.values.size());
     return load_bits<T>(trip.chunk.data() + header_bytes + layout.scales, i);
 }
 
-// Box and Muller's: right in the tails, on which a block's extremes depend.
+// Uses the Box-Muller method, which is accurate in the tails; a block's extremes depend on these.
 inline std::vector<float> gaussian(uint64_t seed, size_t count) {
     std::vector<float> values(count);
     for (size_t i = 0; i < count; i++) {

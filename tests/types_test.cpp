@@ -1,4 +1,4 @@
-// base/types: every number, name and alias leads back to its type.
+// Tests base/types: every number, name and alias leads back to its type, and others are refused.
 #include "qtest.hpp"
 
 #include "base/types.hpp"

@@ -1,4 +1,4 @@
-// bootstrap/unique_id: an id says what was put into it, and no byte of it can be changed unnoticed.
+// Tests bootstrap/unique_id: unpacking gives what was packed, and no changed byte goes unnoticed.
 #include "qtest.hpp"
 
 #include "bootstrap/unique_id.hpp"
@@ -28,7 +28,7 @@ static IdFields some_fields(const std::vector<AddressFamily> &families) {
 
 constexpr AddressFamily v4 = AddressFamily::ipv4, v6 = AddressFamily::ipv6;
 
-// What somebody could make who knows how ids are made.
+// Returns the id with a right checksum, as a program that knows the format could make it.
 static UniqueId with_fitting_checksum(UniqueId id) {
     constexpr size_t checksum_bytes = 16;
     auto *bytes = reinterpret_cast<unsigned char *>(id.data());
@@ -58,7 +58,7 @@ static void what_is_packed_is_unpacked() {
     }
 }
 
-// The best come first, and a shorter one may fit where a longer does not.
+// The best endpoints come first. A short endpoint may still fit where a longer one does not.
 static void what_has_no_room_is_left_out() {
     const IdFields fields = some_fields({v6, v6, v6, v4, v6, v4});
     const auto again = unpack(pack(fields));
@@ -83,7 +83,7 @@ static void every_changed_byte_is_noticed() {
     }
 }
 
-// Ids of the release before this one, and of one to come.
+// The ids of the previous release and of a later one.
 static void other_versions_are_refused_by_name() {
     for (const unsigned version : {1U, 3U}) {
         UniqueId other = pack(some_fields({v4}));
@@ -98,7 +98,7 @@ static void other_versions_are_refused_by_name() {
     }
 }
 
-// Bytes that this version leaves empty are not ignored where another one fills them.
+// Bytes that this version leaves empty must be empty, because another version may use them.
 static void what_is_not_known_is_refused() {
     const UniqueId sound = pack(some_fields({v4, v6}));
     CHECK_OK(unpack(with_fitting_checksum(sound)));

@@ -1,11 +1,11 @@
-// unit_nmse: errors measured on Gaussian values are those predicted, for one encode and along
-// direct and ring schedules, and stochastic rounding has no bias.
+// Tests unit_nmse: errors measured on Gaussian values equal the predicted ones, for one encode and
+// along direct and ring schedules, and stochastic rounding has no bias.
 #include "trip.hpp"
 
 using namespace qccl;
 using namespace trip;
 
-// y = x in the sense of the mean: over many elements that hold the same value.
+// The mean of the decoded values equals the value, over many elements that hold the same value.
 static void noise_is_unbiased() {
     constexpr size_t count = 1 << 16;
     for (const char *text : {"int4:round=stochastic", "int8:block=64,round=stochastic",
@@ -41,13 +41,13 @@ double nmse(const std::vector<double> &exact, const std::vector<float> &got) {
     return error / power;
 }
 
-// Measured over predicted error of an all-reduce.
+// The measured error of an all-reduce divided by the predicted one.
 struct Ratios {
     double direct, ring;
 };
 
-// direct: an encode of every input but the owner's, then one of the sum; ring: one after every
-// addition.
+// direct: one encode of every input but the owner's, then one of the sum. ring: one encode after
+// every addition.
 Ratios ratios_of(const std::string &text, size_t ranks, size_t count = 1 << 15) {
     const Codec codec = parsed(text);
     std::vector<double> exact(count);
@@ -119,7 +119,7 @@ static void errors_are_as_predicted() {
         }
 }
 
-// Of codecs that keep little, what one encode loses.
+// One encode of a codec that keeps little has the predicted error.
 static void one_encode_is_as_predicted() {
     for (const char *text : {"onebit", "onebit:bucket=32", "onebit:bucket=3", "terngrad",
                              "terngrad:clip=1", "terngrad:clip=1000", "terngrad:bucket=10000",
@@ -129,8 +129,8 @@ static void one_encode_is_as_predicted() {
     }
 }
 
-// What is predicted of sums of them: all of it within 10 % by direct; on a ring, whose sums are far
-// from Gaussian, so much of it.
+// Sums of coarse codecs: by direct, the error is the predicted one within 10 %. On a ring the sums
+// are far from Gaussian, and the error is the given share of the predicted one.
 static void sums_of_coarse_codecs_are_as_predicted() {
     for (const auto &[text, of_4, of_16] :
          {std::tuple("topk", 1.0, 1.0), std::tuple("topk:ratio=0.01", 0.96, 0.98),
@@ -144,7 +144,7 @@ static void sums_of_coarse_codecs_are_as_predicted() {
     }
 }
 
-// What README.md says of the others: where sums are encoded again and again, they drift.
+// The other codecs drift if sums are encoded again and again, by the factors in docs/codecs.md.
 static void coarse_codecs_drift_on_a_ring() {
     constexpr size_t ranks = 16, count = 1 << 18;
     for (const auto &[text, drift] :

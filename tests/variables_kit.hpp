@@ -1,4 +1,5 @@
-// What the tests of ranks that meet by a launcher's variables share: the variables, and a port.
+// Helpers of tests in which ranks meet through a launcher's variables: joining by variables, and a
+// free port.
 #pragma once
 
 #include "rendezvous_kit.hpp"
@@ -9,7 +10,8 @@
 
 namespace kit {
 
-// One that nobody listens on. Whoever takes it in the meantime makes the test fail by name.
+// Returns a port without a listener. If another process takes it meanwhile, the test fails with an
+// error that names the port.
 inline uint16_t free_port() {
     std::vector<Endpoint> here{*parse_address("127.0.0.1")};
     const auto listeners = open_listeners(here);
@@ -17,7 +19,7 @@ inline uint16_t free_port() {
     return here.front().port;
 }
 
-// "RANK=1", ...: all that a process finds in its environment.
+// Joins with the given variables, such as "RANK=1", as the whole environment.
 inline Result<std::unique_ptr<Bootstrap>> join_variables(const std::vector<std::string> &variables,
                                                          const EnvironmentOptions &some) {
     std::vector<const char *> environment;

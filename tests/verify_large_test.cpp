@@ -1,5 +1,6 @@
-// schedule/verify on large teams: minutes and gigabytes, so it stands apart from the quick tests.
-// Each schedule in the last of its forms, which is made from the others; QTEST_FULL=1 takes all.
+// Tests lib/schedule/verify on large teams. It takes minutes and gigabytes, so it is kept apart
+// from the quick tests. Each schedule is verified in its last form, which is made from the others;
+// QTEST_FULL=1 verifies all forms.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -13,9 +14,10 @@
 
 using namespace qccl;
 
-static constexpr std::array before_joining{Form::author, Form::placed};
+static constexpr std::array before_joining{ScheduleForm::author, ScheduleForm::placed};
 
-static void prove(const Algorithm &algorithm, Collective collective, uint32_t P, Form form) {
+static void prove(const Algorithm &algorithm, Collective collective, uint32_t P,
+                  ScheduleForm form) {
     const auto start = std::chrono::steady_clock::now();
     const auto verified = verify({collective, algorithm.order({}), P, P / 3, algorithm.own()},
                                  [&](uint32_t rank) -> Result<Schedule> {
@@ -27,16 +29,17 @@ static void prove(const Algorithm &algorithm, Collective collective, uint32_t P,
     CHECK_EQ(verified->rounds, algorithm.rounds(collective, {.size = P}));
     std::printf("%s %s of %u ranks, %s: %.1f million steps in %.1f s\n", name(collective),
                 spec(algorithm).c_str(), P,
-                form == Form::author   ? "as written"
-                : form == Form::placed ? "with a codec"
-                                       : "joined",
+                form == ScheduleForm::author   ? "as written"
+                : form == ScheduleForm::placed ? "with a codec"
+                                               : "joined",
                 static_cast<double>(verified->steps) / 1e6, took.count());
 }
 
 static void prove_forms(const Algorithm &algorithm, Collective collective, uint32_t P,
-                        std::span<const Form> all) {
+                        std::span<const ScheduleForm> all) {
     static const bool is_full = std::getenv("QTEST_FULL") != nullptr;
-    for (const Form form : is_full ? all : all.last(1)) prove(algorithm, collective, P, form);
+    for (const ScheduleForm form : is_full ? all : all.last(1))
+        prove(algorithm, collective, P, form);
 }
 
 static void a_thousand_ranks() {

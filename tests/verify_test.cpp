@@ -1,5 +1,5 @@
-// schedule/verify: every algorithm is proven for many team sizes, and what is wrong is refused by
-// name.
+// Tests schedule/verify and schedule/race: every algorithm is proven for many team sizes, and wrong
+// schedules are refused by name.
 #include "qtest.hpp"
 
 #include "forms.hpp"
@@ -20,7 +20,7 @@ Result<Verified> verify_all(const Theorem &theorem, const std::vector<Schedule> 
     return verify(theorem, [&](uint32_t rank) -> Result<Schedule> { return schedules[rank]; });
 }
 
-Result<Verified> verify_form(Form form, const Algorithm &algorithm, Collective collective,
+Result<Verified> verify_form(ScheduleForm form, const Algorithm &algorithm, Collective collective,
                              uint32_t P, uint32_t root) {
     const Theorem theorem{collective, algorithm.order({.size = P}), P, root, algorithm.own()};
     return verify(theorem, [&](uint32_t rank) -> Result<Schedule> {
@@ -34,7 +34,7 @@ std::string refusal(const Theorem &theorem, const std::vector<Schedule> &schedul
     return proof.error().text;
 }
 
-// Nothing where there is no formula.
+// Returns the predicted noise; nothing if there is no formula.
 std::optional<double> predicted_noise(const Algorithm &a, Collective collective, double P) {
     const bool is_ring = a.name() == "ring";
     if (collective == Collective::all_gather || collective == Collective::broadcast) return 1;
@@ -61,11 +61,11 @@ static void every_algorithm_is_proven() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
             for (const uint32_t P : sizes)
-                for (const Form form : forms) {
+                for (const ScheduleForm form : forms) {
                     const uint32_t root = collective == Collective::broadcast ? P * 2 / 3 : 0;
                     const auto proof = verify_form(form, a, collective, P, root);
                     CHECK_OK(proof);
-                    const bool has_codec = form != Form::author && P > 1;
+                    const bool has_codec = form != ScheduleForm::author && P > 1;
                     const double noise = has_codec ? a.noise(collective, {.size = P}) : 0;
                     CHECK(std::abs(proof->noise - noise) < 1e-9 * (1 + noise));
                     if (const auto formula = predicted_noise(a, collective, P);
@@ -79,7 +79,7 @@ static void every_root_can_broadcast() {
     for (const Algorithm &a : algorithms())
         for (const uint32_t P : {1U, 2U, 3U, 6U})
             for (uint32_t root = 0; root < P; root++)
-                for (const Form form : forms)
+                for (const ScheduleForm form : forms)
                     if (a.has(Collective::broadcast))
                         CHECK_OK(verify_form(form, a, Collective::broadcast, P, root));
 }
@@ -87,15 +87,17 @@ static void every_root_can_broadcast() {
 static void a_barrier_hears_of_everybody() {
     for (const uint32_t P : {1U, 2U, 3U, 17U}) {
         const auto proof =
-            verify_form(Form::joined, algorithm_of("oneshot"), Collective::barrier, P, 0);
+            verify_form(ScheduleForm::joined, algorithm_of("oneshot"), Collective::barrier, P, 0);
         CHECK_OK(proof);
         CHECK_EQ(proof->rounds, P == 1 ? 0U : 1U);
-        CHECK_OK(verify_form(Form::joined, algorithm_of("doubling"), Collective::barrier, P, 0));
+        CHECK_OK(
+            verify_form(ScheduleForm::joined, algorithm_of("doubling"), Collective::barrier, P, 0));
     }
 }
 
-// Rank 0 encodes the sum twice: as its own, which rank 2 gets, and as common with rank 1. Their
-// noise differs, whatever number the encodes have on their rank.
+// Rank 0 encodes the sum twice: once as its own encode, which rank 2 receives, and once as the
+// encode that it has in common with rank 1. The noise of the two differs, whatever their ordinals
+// are.
 static void own_and_common_encodes_are_not_the_same() {
     const auto sections = parse("schedule rank 0 of 3 root 0 chunks 1 outbox 3 wires 5 placed\n"
                                 "encode wire(0) <- input(0)\n"
@@ -135,7 +137,7 @@ static void own_and_common_encodes_are_not_the_same() {
 
 static void rounds_are_counted() {
     const auto rounds = [](const char *name, Collective collective) {
-        const auto proof = verify_form(Form::joined, algorithm_of(name), collective, 7, 3);
+        const auto proof = verify_form(ScheduleForm::joined, algorithm_of(name), collective, 7, 3);
         CHECK_OK(proof);
         return proof->rounds;
     };
@@ -147,16 +149,18 @@ static void rounds_are_counted() {
 }
 
 static void an_order_that_is_not_the_contracts_is_refused() {
-    const auto ring = make_all(Form::placed, algorithm_of("ring"), Collective::all_reduce, 4);
+    const auto ring =
+        make_all(ScheduleForm::placed, algorithm_of("ring"), Collective::all_reduce, 4);
     const std::string text = refusal({Collective::all_reduce, by_rank, 4, 0}, ring);
     CHECK(text.find("not the contract's order") != std::string::npos);
-    const auto direct = make_all(Form::placed, algorithm_of("direct"), Collective::all_reduce, 4);
+    const auto direct =
+        make_all(ScheduleForm::placed, algorithm_of("direct"), Collective::all_reduce, 4);
     CHECK(!verify_all({Collective::all_reduce, by_ring, 4, 0}, direct));
     CHECK(!verify_all({Collective::reduce_scatter, by_rank, 4, 0}, direct));
 }
 
 static void an_own_input_that_enters_otherwise_is_refused() {
-    for (const Form form : forms) {
+    for (const ScheduleForm form : forms) {
         const auto exact = make_all(form, algorithm_of("direct"), Collective::reduce_scatter, 3);
         const auto encoded = make_all(form, algorithm_of("oneshot"), Collective::reduce_scatter, 3);
         Theorem theorem{Collective::reduce_scatter, by_rank, 3, 0};
@@ -168,9 +172,10 @@ static void an_own_input_that_enters_otherwise_is_refused() {
     }
 }
 
-// Two ranks with one wire slot each: each waits for the other to read what it needs the room of.
-static void waiting_in_a_circle_is_refused() {
-    auto ring = make_all(Form::author, algorithm_of("ring"), Collective::all_reduce, 2);
+// Two ranks have one wire slot each, and each rank waits for the other to read the slot that it
+// needs next.
+static void waiting_in_a_cycle_is_refused() {
+    auto ring = make_all(ScheduleForm::author, algorithm_of("ring"), Collective::all_reduce, 2);
     for (Schedule &s : ring) {
         s.outbox = 1;
         s = fuse(*place_codec(s)).schedule;
@@ -195,7 +200,7 @@ static void waiting_in_a_circle_is_refused() {
 static void ranks_have_to_agree() {
     const Theorem theorem{Collective::all_reduce, by_rank, 3, 0};
     const auto schedules =
-        make_all(Form::placed, algorithm_of("direct"), Collective::all_reduce, 3);
+        make_all(ScheduleForm::placed, algorithm_of("direct"), Collective::all_reduce, 3);
     CHECK_OK(verify_all(theorem, schedules));
     const auto with = [&](void (*change)(Schedule &)) {
         auto changed = schedules;
@@ -212,9 +217,10 @@ static void ranks_have_to_agree() {
     CHECK(!verify({Collective::broadcast, by_rank, 0, 0}, nullptr));
 }
 
-// A rank that keeps its exact sum has other bytes than those it gave away.
+// A rank that keeps its exact sum has other bytes than the encoding that it sent.
 static void an_owner_that_keeps_its_exact_sum_is_refused() {
-    auto schedules = make_all(Form::placed, algorithm_of("direct"), Collective::all_reduce, 3);
+    auto schedules =
+        make_all(ScheduleForm::placed, algorithm_of("direct"), Collective::all_reduce, 3);
     for (Step &step : schedules[1].steps)
         if (step.verb == Verb::decode && step.dst == output(1))
             step = {.verb = Verb::copy,
@@ -226,7 +232,7 @@ static void an_owner_that_keeps_its_exact_sum_is_refused() {
     CHECK(text.find("stores other bytes than rank") != std::string::npos);
 }
 
-// Two encodes of the same value need not give the same bytes: noise.
+// Because of noise, two encodes of the same value need not give the same bytes.
 static void sending_two_encodings_of_one_value_is_refused() {
     std::vector<Schedule> schedules(3);
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -249,7 +255,7 @@ static void sending_two_encodings_of_one_value_is_refused() {
              "0 did");
 }
 
-// More often than the byte counts in which schedules are held.
+// The chunk is encoded more often than the byte can count that holds this number in schedules.
 static void encoding_a_chunk_too_often_is_refused() {
     constexpr uint32_t most = 255;
     std::vector<Schedule> schedules(2);
@@ -270,11 +276,11 @@ static void encoding_a_chunk_too_often_is_refused() {
               .find("encodes a chunk too often") != std::string::npos);
 }
 
-// Joined steps are checked too: what is joined has to compute, on one chunk.
+// Joined steps are checked too: they must compute, and on one chunk.
 static void wrong_joins_are_refused() {
     const Theorem theorem{Collective::all_reduce, by_rank, 3, 0};
     const auto schedules =
-        make_all(Form::joined, algorithm_of("direct"), Collective::all_reduce, 3);
+        make_all(ScheduleForm::joined, algorithm_of("direct"), Collective::all_reduce, 3);
     CHECK_OK(verify_all(theorem, schedules));
     const auto &steps = schedules[0].steps;
     for (size_t i = 0; i < steps.size(); i++) {
@@ -307,11 +313,11 @@ bool leads(const Dependencies &dependencies, uint32_t from, uint32_t to) {
 
 } // namespace
 
-// Every wait that lower derives is needed, unless others imply it.
+// Every wait that lower derives is needed, unless other waits imply it.
 static void a_missing_wait_is_a_race() {
     for (const Algorithm &a : algorithms())
         for (const Collective collective : collectives_of(a))
-            for (const Form form : forms) {
+            for (const ScheduleForm form : forms) {
                 Schedule s = make(form, a, collective, {.size = 5, .rank = 3, .root = 3});
                 const Dependencies all = lower(s);
                 CHECK_OK(check_races(s, all, 0));
@@ -333,7 +339,7 @@ int main() {
         QTEST(rounds_are_counted),
         QTEST(an_order_that_is_not_the_contracts_is_refused),
         QTEST(an_own_input_that_enters_otherwise_is_refused),
-        QTEST(waiting_in_a_circle_is_refused),
+        QTEST(waiting_in_a_cycle_is_refused),
         QTEST(ranks_have_to_agree),
         QTEST(an_owner_that_keeps_its_exact_sum_is_refused),
         QTEST(sending_two_encodings_of_one_value_is_refused),

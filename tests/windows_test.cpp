@@ -1,5 +1,6 @@
-// Windows: memory that a rank shows is lent when every other rank has mapped it, and never where
-// one of them cannot; what is hidden makes room for others. Over threads and over processes.
+// Tests lib/transport/windows over threads and over processes: memory that a rank exposes is lent
+// as soon as every other rank has mapped it, and never if one of them cannot. Withdrawn memory
+// frees its window.
 #include "transport_ways.hpp"
 
 #include "transport/shared_memory.hpp"
@@ -29,36 +30,37 @@ struct Memory {
         mapping = std::move(*mapped);
         std::memset(mapping.base(), value, bytes);
     }
-    OwnMemory own() const { return {.base = mapping.base(), .file = described}; }
+    ExportedRegion own() const { return {.base = mapping.base(), .file = described}; }
     const std::byte *data() const { return mapping.base(); }
 };
 
-// Every rank looks, as at the start of a call.
+// Every rank refreshes its windows, as at the start of a call.
 void all_look(const Rank &rank, Transport &transport) {
     rank.meeting.barrier();
-    transport.look_at_windows();
+    transport.refresh_windows();
     rank.meeting.barrier();
 }
 
-// Rank 0 gives `loan` to all others by way of a wire; what they find there.
-uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number, const Loan &loan) {
+// Rank 0 passes `zero_copy` along the ranks in a view; each returns the first byte that it finds.
+uint8_t pass_on(const Rank &rank, Transport &transport, uint64_t number,
+                const ZeroCopyRef &zero_copy) {
     CHECK_OK(begin(transport, call_number(number), 30s));
     uint8_t found = 0;
     if (rank.rank == 0) {
-        auto wire = free_wire(transport);
-        CHECK_OK(wire);
-        wire->loan = loan;
-        CHECK_OK(send(transport, 1, *wire));
+        auto view = free_view(transport);
+        CHECK_OK(view);
+        view->zero_copy = zero_copy;
+        CHECK_OK(send(transport, 1, *view));
         while (!transport.is_free(0)) CHECK_OK(transport.wait(0));
     } else {
-        const auto wire = receive(transport, rank.rank - 1);
-        CHECK_OK(wire);
-        CHECK(wire->loan.data != nullptr);
-        found = static_cast<uint8_t>(wire->loan.data[0]);
-        CHECK_EQ(wire->loan.bytes, bytes - 100);
-        // Forwarded, it is the owner's still.
-        if (rank.rank + 1 < rank.size) CHECK_OK(send(transport, rank.rank + 1, *wire));
-        transport.release(*wire);
+        const auto view = receive(transport, rank.rank - 1);
+        CHECK_OK(view);
+        CHECK(view->zero_copy.data != nullptr);
+        found = static_cast<uint8_t>(view->zero_copy.data[0]);
+        CHECK_EQ(view->zero_copy.bytes, bytes - 100);
+        // A forwarded view still belongs to the owner of the memory.
+        if (rank.rank + 1 < rank.size) CHECK_OK(send(transport, rank.rank + 1, *view));
+        transport.release(*view);
     }
     CHECK_OK(transport.end());
     return found;
@@ -69,61 +71,61 @@ template <Kind kind> void what_all_have_mapped_is_lent() {
         const auto transport = create(rank);
         const Memory memory(7);
         if (rank.rank == 0) {
-            transport->show(memory.own());
-            CHECK(!transport->lend(memory.data(), bytes).data); // nobody has looked
+            transport->expose(memory.own());
+            CHECK(!transport->lend(memory.data(), bytes).data); // no peer has refreshed
         }
         all_look(rank, *transport);
-        Loan loan;
+        ZeroCopyRef zero_copy;
         if (rank.rank == 0) {
-            loan = transport->lend(memory.data() + 100, bytes - 100);
-            CHECK(loan.data == memory.data() + 100);
+            zero_copy = transport->lend(memory.data() + 100, bytes - 100);
+            CHECK(zero_copy.data == memory.data() + 100);
             CHECK(!transport->lend(memory.data() + 100, bytes).data); // beyond its end
-            CHECK(!transport->lend(&loan, 1).data);
+            CHECK(!transport->lend(&zero_copy, 1).data);
         }
-        const uint8_t found = pass_on(rank, *transport, 1, loan);
+        const uint8_t found = pass_on(rank, *transport, 1, zero_copy);
         if (rank.rank != 0) CHECK_EQ(found, 7U);
     });
 }
 
-// Shown twice, memory is hidden by the second `hide`.
+// Memory that was exposed twice is withdrawn by the second `withdraw`.
 template <Kind kind> void what_is_hidden_is_not_lent() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory memory(1);
-        for (int i = 0; i < 2; i++) transport->show(memory.own());
+        for (int i = 0; i < 2; i++) transport->expose(memory.own());
         all_look(rank, *transport);
-        transport->hide(memory.data());
+        transport->withdraw(memory.data());
         CHECK(transport->lend(memory.data(), 1).data != nullptr);
-        transport->hide(memory.data());
+        transport->withdraw(memory.data());
         CHECK(!transport->lend(memory.data(), 1).data);
-        transport->hide(memory.data()); // one too many does nothing
+        transport->withdraw(memory.data()); // an extra one has no effect
         all_look(rank, *transport);
         CHECK(!transport->lend(memory.data(), 1).data);
     });
 }
 
-// More memory, one after the other and at a time, than there are windows.
+// More memory is exposed than there are windows, first one after another, then at once.
 template <Kind kind> void windows_are_used_again() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         uint64_t number = 0;
         for (uint8_t i = 1; i <= 80; i++) {
             const Memory memory(i);
-            transport->show(memory.own());
+            transport->expose(memory.own());
             all_look(rank, *transport);
-            const Loan loan = transport->lend(memory.data() + 100, bytes - 100);
-            CHECK(loan.data != nullptr);
-            const uint8_t found = pass_on(rank, *transport, ++number, loan);
+            const ZeroCopyRef zero_copy = transport->lend(memory.data() + 100, bytes - 100);
+            CHECK(zero_copy.data != nullptr);
+            const uint8_t found = pass_on(rank, *transport, ++number, zero_copy);
             if (rank.rank != 0) CHECK_EQ(found, i);
             rank.meeting.barrier();
-            transport->hide(memory.data());
+            transport->withdraw(memory.data());
         }
         all_look(rank, *transport);
 
         std::vector<Memory> many;
         for (uint8_t i = 0; i < 40; i++) {
             many.emplace_back(i);
-            CHECK_EQ(transport->show(many.back().own()), i < 32);
+            CHECK_EQ(transport->expose(many.back().own()), i < 32);
         }
         const auto lent = [&] {
             return std::count_if(many.begin(), many.end(), [&](const Memory &memory) {
@@ -132,38 +134,38 @@ template <Kind kind> void windows_are_used_again() {
         };
         all_look(rank, *transport);
         CHECK_EQ(lent(), 32);
-        for (size_t i = 0; i < 10; i++) transport->hide(many[i].data());
-        // What was hidden is let go, the others are shown, and mapped.
+        for (size_t i = 0; i < 10; i++) transport->withdraw(many[i].data());
+        // The peers unmap what was withdrawn; the rest is then published and mapped.
         for (int i = 0; i < 3; i++) all_look(rank, *transport);
         CHECK_EQ(lent(), 30);
     });
 }
 
-// The number of a file means another one by the time it is shown, or somebody looks.
+// The descriptor number belongs to another file when the memory is exposed, or when a peer maps it.
 template <Kind kind> void another_file_is_not_taken_for_it() {
     run_ranks(kind, 2, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory first(1), second(2), other(3);
         CHECK(dup2(other.file.number(), first.file.number()) >= 0);
-        transport->show(first.own());
-        transport->show(second.own());
+        transport->expose(first.own());
+        transport->expose(second.own());
         CHECK(dup2(other.file.number(), second.file.number()) >= 0);
         for (int i = 0; i < 2; i++) {
             all_look(rank, *transport);
             CHECK(!transport->lend(first.data(), 1).data);
             CHECK(!transport->lend(second.data(), 1).data);
         }
-        transport->hide(first.data());
-        transport->hide(second.data());
+        transport->withdraw(first.data());
+        transport->withdraw(second.data());
     });
 }
 
-// One rank that cannot map it keeps everyone from it, and nobody from anything else.
+// If one rank cannot map the memory, it is not lent, and everything else still works.
 void who_has_no_descriptors_maps_nothing() {
     run_ranks(Kind::shm, 3, [](const Rank &rank) {
         const auto transport = create(rank);
         const Memory memory(1);
-        transport->show(memory.own());
+        transport->expose(memory.own());
         const rlimit none{.rlim_cur = 0, .rlim_max = 0};
         if (rank.rank == 2) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
         all_look(rank, *transport);
@@ -179,10 +181,10 @@ template <Kind kind> void a_loan_of_nothing_is_refused() {
         CHECK_OK(begin(*transport, call_number(1), 30s));
         rank.meeting.barrier();
         if (rank.rank == 0) {
-            auto wire = free_wire(*transport);
-            CHECK_OK(wire);
-            wire->loan = {.data = wire->data, .bytes = 1, .window = 3};
-            CHECK_OK(send(*transport, 1, *wire));
+            auto view = free_view(*transport);
+            CHECK_OK(view);
+            view->zero_copy = {.data = view->data, .bytes = 1, .window = 3};
+            CHECK_OK(send(*transport, 1, *view));
             rank.meeting.barrier();
             return;
         }
@@ -194,26 +196,26 @@ template <Kind kind> void a_loan_of_nothing_is_refused() {
     });
 }
 
-// Who still reads what somebody has lent is named, and not who is through with it.
+// The error names the rank that still reads the lent memory, and not the one that has released it.
 template <Kind kind> void a_slow_reader_is_named() {
     run_ranks(kind, 3, [](const Rank &rank) {
         const auto transport = create(rank);
         CHECK_OK(begin(*transport, call_number(1), 300ms));
         rank.meeting.barrier();
         if (rank.rank == 0) {
-            const auto wire = free_wire(*transport);
-            CHECK_OK(wire);
-            for (uint32_t peer = 1; peer < 3; peer++) CHECK_OK(send(*transport, peer, *wire));
+            const auto view = free_view(*transport);
+            CHECK_OK(view);
+            for (uint32_t peer = 1; peer < 3; peer++) CHECK_OK(send(*transport, peer, *view));
             Done done;
             while (done && !transport->is_free(0)) done = transport->wait(0);
             CHECK(!done);
             check_late(done.error(), 2, "rank 2 did not go on in all_reduce, call 1, within 0.3 s",
                        "rank 0 waits in call 1 (all_reduce) for others to read");
         } else {
-            const auto wire = receive(*transport, 0);
-            CHECK_OK(wire);
+            const auto view = receive(*transport, 0);
+            CHECK_OK(view);
             if (rank.rank == 1) {
-                transport->release(*wire);
+                transport->release(*view);
                 CHECK_OK(transport->end());
             }
         }

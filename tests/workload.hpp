@@ -1,6 +1,6 @@
 // What ranks do together while something goes wrong with one of them: calls of all sizes whose
-// result is known, and a report that outlives the rank. Uses the public API alone; knows not what
-// goes wrong.
+// result is known, and a report that outlives the rank. For tests that inject failures; uses the
+// public API alone.
 #pragma once
 
 #include <qccl/qccl.h>
@@ -17,9 +17,10 @@
 
 namespace workload {
 
-enum Stage : int32_t { starting, calling, leaving, ended };
+enum RankStage : int32_t { starting, calling, leaving, ended };
 
-// In memory shared with whoever judges, who may be Python: faults_test.py has the same layout.
+// Lies in memory shared with the test's judge, which may be Python: faults_test.py has the same
+// layout.
 struct Report {
     volatile uint64_t calls; // that have returned with qcclSuccess
     volatile int32_t stage;
@@ -40,12 +41,12 @@ struct Shape {
     size_t count;
     const char *codec;
 };
-// From one line of a cache to many segments, lossless and not.
+// Sizes from one cache line to many segments, lossless and not.
 inline constexpr Shape shapes[] = {{1, nullptr},     {300, nullptr}, {5000, "int8"},
                                    {70000, nullptr}, {1000, "int4"}, {600000, "minmax"},
                                    {900000, nullptr}};
 
-// Memory that peers read in place, or a plain vector's.
+// Memory that peers read in place, or a plain vector.
 class Values {
 public:
     Values(size_t count, bool is_shared) : own_(is_shared ? 0 : count), count_(count) {
@@ -68,8 +69,8 @@ private:
     size_t count_;
 };
 
-// Rank r gives r + 1 everywhere, so that the sum is known and every codec carries it exactly
-// enough to tell right from wrong.
+// Rank r sends r + 1 everywhere, so that the sum is known and every codec carries it exactly enough
+// to tell right from wrong.
 inline bool is_right(Values &values, size_t count, int ranks) {
     const float expected = static_cast<float>(ranks * (ranks + 1)) / 2;
     for (size_t i = 0; i < count; i++)
@@ -85,7 +86,7 @@ inline void note(Report &report, qcclComm_t comm, qcclResult_t result) {
     report.result = result;
 }
 
-// `calls` sums, of each shape in turn; the first error ends them.
+// Makes `calls` sums, of each shape in turn; the first error ends them.
 inline qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks, uint64_t calls,
                          bool registers) {
     std::vector<qcclCodec_t> codecs;
@@ -110,7 +111,7 @@ inline qcclResult_t work(Report &report, qcclComm_t comm, int rank, int ranks, u
         const qcclResult_t result =
             qcclAllReduceConfig(send.data(), recv.data(), shapes[which].count, qcclFloat32, qcclSum,
                                 comm, nullptr, &config);
-        // Whoever reads it still, here or there, gets a wrong sum.
+        // A peer that still reads the buffer, on this host or another, gets a wrong sum.
         send.fill(-1);
         if (result != qcclSuccess) return result;
         if (!is_right(recv, shapes[which].count, ranks)) report.wrong = 1;

@@ -1,10 +1,11 @@
+// Describes each machine and network as text; equal texts mean that the two are built alike.
 #include "topology/alike.hpp"
 
 namespace qccl {
 
 namespace {
 
-// The parts of a machine in an order that depends on how it is built alone.
+// Numbers the parts of a machine in an order that depends only on how the machine is built.
 void number_parts(const Graph &graph, uint32_t vertex, std::map<uint32_t, size_t> &places) {
     places.emplace(vertex, places.size());
     for (const uint32_t child : graph.children(vertex)) number_parts(graph, child, places);
@@ -24,7 +25,7 @@ std::string Likeness::describe_links(uint32_t vertex,
     for (const uint32_t number : graph_.links_of(vertex)) {
         const Link &link = graph_.link(number);
         const auto other = places.find(link.other(vertex));
-        // Outside of the machine, how many levels up counts.
+        // For a link that leaves the machine, the number of levels up counts.
         size_t up = 0;
         for (uint32_t at = vertex;
              other == places.end() && at != no_vertex && at != link.other(vertex);
@@ -55,7 +56,7 @@ std::string Likeness::describe_machine(uint32_t machine) const {
 
 Likeness::Likeness(const Graph &graph) : graph_(graph), shapes_(graph.vertices().size()) {
     std::map<std::string, uint32_t> known;
-    // Children stand behind their parents.
+    // Children come after their parents in the graph, so a pass from the end knows their shapes.
     for (auto i = static_cast<uint32_t>(shapes_.size()); i-- > 0;) {
         const VertexKind kind = graph.vertex(i).kind;
         if (kind != VertexKind::machine && kind != VertexKind::network) continue;

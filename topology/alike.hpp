@@ -1,4 +1,5 @@
-// Which machines and racks of a job are built alike, so that a report shows one of them. Pure.
+// Finds machines and racks of a job that are built alike, so that a report shows only one of them.
+// The tree, the matrix and the picture use it. Pure; any thread may call it.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -10,8 +11,9 @@
 
 namespace qccl {
 
-// Machines are alike that have the same parts and links, and networks that contain machines that
-// are alike in the same order. Names, numbers and bus ids do not count.
+// Machines are alike if they have the same parts and links. Networks are alike if they contain
+// alike machines in the same order. Names, numbers and bus ids do not count. Keeps a reference to
+// `graph`.
 class Likeness {
 public:
     explicit Likeness(const Graph &graph);
@@ -27,13 +29,14 @@ private:
     std::vector<uint32_t> shapes_; // by vertex; 0 for parts of machines
 };
 
-// Neighbours in a network that are alike.
+// Members of a network that follow each other and are alike.
 struct AlikeRun {
     uint32_t first = 0; // vertex
     uint32_t count = 0;
 };
 
-// The children of `network`; those that are neither machines nor networks stand alone.
+// Groups the children of `network`. A child that is neither a machine nor a network is a run by
+// itself.
 std::vector<AlikeRun> alike_runs(const Graph &graph, const Likeness &likeness, uint32_t network);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Reads calibration files and compares them with this machine's identity.
 #include "topology/calibration_source.hpp"
 
 #include "base/regular_file.hpp"
@@ -23,7 +24,8 @@ static FoundCalibration used(CalibrationFile file, const std::string &path) {
     return found;
 }
 
-// Of a file that is there without having been asked for.
+// Reads the file in the cache directory. The user has not asked for it, so a bad file is only a
+// warning.
 static FoundCalibration cached_calibration() {
     FoundCalibration found;
     const std::string path = calibration_path();
@@ -31,7 +33,7 @@ static FoundCalibration cached_calibration() {
     auto file = read_calibration(path);
     if (!file)
         found.warning = path + " is not used: " + file.error().text;
-    else if (file->machine == machine_identity()) // else two machines' names have one hash
+    else if (file->machine == machine_identity()) // otherwise two names have one hash
         found = used(std::move(*file), path);
     return found;
 }

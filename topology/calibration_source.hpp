@@ -1,5 +1,6 @@
-// Finds the measured figures of this machine that QCCL_CALIBRATION or the user's cache directory
-// holds. Used by rank 0 where a communicator is made, and by the tools; reads files.
+// Finds the figures measured on this machine: in the file that QCCL_CALIBRATION names, or in the
+// user's cache directory. Rank 0 uses it when a communicator is created, and so do the tools. It
+// reads files.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,19 +12,21 @@
 
 namespace qccl {
 
-inline constexpr const char *calibration_off = "off"; // QCCL_CALIBRATION
+inline constexpr const char *calibration_off = "off"; // value of QCCL_CALIBRATION
 
-// An error (invalid_argument, or system_error while it is read) does not name the path.
+// Returns invalid_argument, or system_error if reading fails. The error's text does not name the
+// path.
 Result<CalibrationFile> read_calibration(const std::string &path);
 
 struct FoundCalibration {
-    std::optional<CalibrationFile> file; // nothing: there is none, or none of this machine
+    std::optional<CalibrationFile> file; // nothing: there is none, or it is another machine's
     std::string path;                    // of the file, if there is one
-    std::string warning; // a sentence on a file that is left alone, in part or all; or empty
+    std::string warning;                 // why a file is ignored, in part or as a whole; or empty
 };
 
-// Figures of another machine are left alone with a warning, and so is a file of the cache directory
-// that cannot be read; one that QCCL_CALIBRATION names is an error then (invalid_argument).
+// Figures of another machine are ignored with a warning, and so is a file of the cache directory
+// that cannot be read. If the file that QCCL_CALIBRATION names cannot be read, returns
+// invalid_argument.
 Result<FoundCalibration> find_calibration(const Settings &settings);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Sets of processors as words of 32 bits, and their text form.
 #include "topology/cpu_set.hpp"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// A set of processors, by the numbers that the operating system gives them. Pure data.
+// A set of processors, by the numbers that the operating system gives them. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ namespace qccl {
 
 class CpuSet {
 public:
-    // More than any machine has; a damaged file must not cost all memory.
+    // More than any machine has. The limit keeps a damaged file from using up the memory.
     static constexpr uint32_t most_cpus = 1U << 16;
 
-    // Numbers from most_cpus on are left out.
+    // Ignores numbers from most_cpus on.
     void add(uint32_t cpu);
     bool has(uint32_t cpu) const;
     bool contains(const CpuSet &other) const;
@@ -23,11 +23,12 @@ public:
     uint32_t size() const;
     bool operator==(const CpuSet &) const = default;
 
-    // "ff,ffffffff": hexadecimal words of 32 processors, the highest first, as Linux prints masks.
-    // The empty set is "0".
+    // Returns "ff,ffffffff": hexadecimal words of 32 processors, the highest first, as Linux prints
+    // masks. The empty set is "0".
     std::string print() const;
-    // Also with words that have leading zeros or "0x", or between two others nothing for 0, as
-    // hwloc prints them. Empty where the text is no such mask or has too many processors.
+    // Reads what print() returns. Words may also have leading zeros or "0x", and a word of 0
+    // between two others may be empty, as hwloc prints it. Returns nothing if the text is no such
+    // mask or has too many processors.
     static std::optional<CpuSet> parse(std::string_view mask);
 
 private:

@@ -1,11 +1,12 @@
+// The tables of the data sheets.
 #include "topology/data_sheets.hpp"
 
 #include <charconv>
 
 namespace qccl {
 
-// PCI Express Base Specification: 8b/10b code up to 5 GT/s, 128b/130b up to 32 GT/s, then flits of
-// 256 bytes with 236 of payload.
+// PCI Express Base Specification: 8b/10b code up to 5 GT/s, 128b/130b up to 32 GT/s, beyond that
+// flits of 256 bytes with 236 bytes of payload.
 double pcie_rate(double gigatransfers, uint32_t lanes) {
     const double code = gigatransfers <= 5    ? 8.0 / 10
                         : gigatransfers <= 32 ? 128.0 / 130
@@ -13,7 +14,7 @@ double pcie_rate(double gigatransfers, uint32_t lanes) {
     return gigatransfers * code * lanes / 8;
 }
 
-// NVIDIA's data sheets give both ways of all links together: P100 160 GB/s with 4 links, V100 300
+// NVIDIA's data sheets give the sum of both ways of all links: P100 160 GB/s with 4 links, V100 300
 // with 6, A40 112.5 with 4 (sm86), A100 600 with 12, H100 900 with 18, B200 1800 with 18.
 double nvlink_rate(std::string_view arch) {
     uint32_t number = 0;
@@ -25,8 +26,9 @@ double nvlink_rate(std::string_view arch) {
     return number < 70 ? 20 : number < 100 ? 25 : 50;
 }
 
-// 16 lanes a link. AMD's data sheets: Instinct MI50 184 GB/s both ways with 2 links, MI100 276 with
-// 3, MI250X 800 with 8 (25 GT/s), MI300X 896 with 7 (32 GT/s), MI355X 1075 with 7 (38.4 GT/s).
+// A link has 16 lanes. AMD's data sheets give the sum of both ways: Instinct MI50 184 GB/s with 2
+// links, MI100 276 with 3, MI250X 800 with 8 (25 GT/s), MI300X 896 with 7 (32 GT/s), MI355X 1075
+// with 7 (38.4 GT/s).
 double xgmi_rate(std::string_view arch) {
     struct Row {
         std::string_view arch;
@@ -39,7 +41,7 @@ double xgmi_rate(std::string_view arch) {
     return 0;
 }
 
-// Links and their speed as ark.intel.com and AMD's EPYC product briefs have them, of the model with
+// Number and speed of links from ark.intel.com and AMD's EPYC product briefs, for the model with
 // the most links. Each transfer moves 16 bits.
 double cpu_interconnect_rate(std::string_view vendor, uint32_t family, uint32_t model) {
     struct Row {

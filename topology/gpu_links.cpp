@@ -1,3 +1,4 @@
+// Adds the drivers' links and architectures to a machine's graph.
 #include "topology/gpu_links.hpp"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ bool is_between_gpus(const Graph &graph, const Link &link) {
     return is_inside(link.from) && is_inside(link.to);
 }
 
-// By their ends, the lower first.
+// By their two ends, the lower vertex first.
 using Links = std::map<std::pair<uint32_t, uint32_t>, Link>;
 
 void add(Links &links, const Link &link) {

@@ -1,3 +1,4 @@
+// The graph's vertices and links, and the checks that every source's graph has to pass.
 #include "topology/graph.hpp"
 
 #include <array>
@@ -16,7 +17,7 @@ bool may_contain(const Vertex &outer, const Vertex &inner) {
     switch (inner.kind) {
     case VertexKind::network:
     case VertexKind::machine: return outer.kind == VertexKind::network;
-    case VertexKind::nvswitch: // of a rack, in systems with NVLink between machines
+    case VertexKind::nvswitch: // it may belong to a rack, in systems with NVLink between machines
     case VertexKind::package:
     case VertexKind::numa:
     case VertexKind::pci:
@@ -34,7 +35,7 @@ Error refuse(std::string_view source, const std::string &sentence) {
 }
 
 Done check_vertices(const Graph &graph, std::string_view source) {
-    std::set<std::pair<uint32_t, std::string_view>> bus_ids; // with their machines
+    std::set<std::pair<uint32_t, std::string_view>> bus_ids; // each with its machine
     for (uint32_t i = 0; i < graph.vertices().size(); i++) {
         const Vertex &vertex = graph.vertex(i);
         if (vertex.parent != no_vertex && vertex.parent >= i)

@@ -1,18 +1,19 @@
-// The graph of a machine, or of the machines of a job: their parts and the links between these.
-// Sources build it, the searches for paths and rings read it, reports print it. Pure data: equal
-// graphs give equal answers on every rank. One thread at a time may change it.
+// The graph of a machine, or of the machines of a job: the parts and the links between them.
+// Sources build it, the searches for paths and rings read it, reports print it. Plain data: equal
+// graphs give equal answers on every rank. Only one thread at a time may change a graph.
 //
 // Every source builds the same shape. Vertex 0 contains all others: it is the machine, or the
 // network of a job. Each part has one link to the part that contains it, so that a path between
 // packages leads through their machine:
-//   machine -- package -- numa     cpu_interconnect; machine -- numa where packages are unknown
+//   machine -- package -- numa     cpu_interconnect; machine -- numa if packages are unknown
 //   numa, package, machine -- pci  pcie (the rate and width of the slot), also pci -- gpu, nic
 //   numa -- numa (itself)          shared_memory
 //   nic -- network                 tcp or rdma (the rate of the port)
-// A NIC without a PCI address (veth, bonds) lies in the machine, linked with class shared_memory.
-// GPUs have links of class nvlink and xgmi to one another, nvswitch to a switch, or nvlink to the
-// NUMA node whose memory they share (C2C), besides. An NVSwitch has no other links. Where the rates
-// of a machine's ports are known, vertex 0 is a network that contains it, to which they are linked.
+// A NIC without a PCI address (veth, bonds) is a part of the machine itself, linked with class
+// shared_memory. GPUs have further links: nvlink and xgmi to one another, nvswitch to a switch, or
+// nvlink to the NUMA node whose memory they share (C2C). An NVSwitch has no other links. If the
+// rates of a machine's ports are known, vertex 0 is a network that contains the machine, and the
+// ports are linked to that network.
 #pragma once
 
 #include "base/result.hpp"
@@ -44,13 +45,14 @@ inline constexpr uint32_t no_vertex = UINT32_MAX;
 
 struct Vertex {
     VertexKind kind = VertexKind::machine;
-    // The part that contains this one, which stands before it in the graph. A network contains
-    // machines and networks, a machine everything else. no_vertex: nothing contains it.
+    // The part that contains this one and that comes before it in the graph. A network contains
+    // machines and networks, a machine everything else. no_vertex: no part contains this one.
     uint32_t parent = no_vertex;
-    // For people: the host's name, the model of a processor or GPU, "mlx5_0", "eth0". May be empty.
+    // For display: the host's name, the model of a processor or GPU, "mlx5_0", "eth0". May be
+    // empty.
     std::string name = {};
     std::string bus_id = {}; // of PCI devices, "0000:1b:00.0"; unique within a machine
-    // What its machine calls it: the number of a NUMA node, package, GPU or NIC.
+    // The machine's own number of a NUMA node, package, GPU or NIC.
     uint32_t number = 0;
     CpuSet cpus = {};       // of a NUMA node
     std::string arch = {};  // of a GPU: "sm90", "gfx942"
@@ -60,13 +62,14 @@ struct Vertex {
     bool operator==(const Vertex &) const = default;
 };
 
-// Both ways at the same rate at once. A link of a NUMA node to itself stands for its memory.
+// A link has its rate in both directions at once. A link of a NUMA node to itself stands for the
+// node's memory.
 struct Link {
     uint32_t from = 0, to = 0; // vertices
     LinkClass link_class = LinkClass::pcie;
-    double bytes_per_ns = 0; // each way, as the data sheet has it, all lanes together; 0: unknown
+    double bytes_per_ns = 0; // each way, as in the data sheet, all lanes together; 0: unknown
     double latency_ns = 0;   // 0: unknown
-    uint32_t width = 1;      // lanes of PCIe, links side by side of NVLink and xGMI
+    uint32_t width = 1;      // PCIe lanes, or parallel links of NVLink and xGMI
 
     bool operator==(const Link &) const = default;
     uint32_t other(uint32_t vertex) const { return vertex == from ? to : from; }
@@ -74,33 +77,34 @@ struct Link {
 
 class Graph {
 public:
-    // More than any job has; sources refuse what would be larger.
+    // More than any job has; sources refuse larger graphs.
     static constexpr size_t most_vertices = size_t{1} << 20, most_links = size_t{1} << 22;
 
-    // Returns the number of the new vertex, by which links name it.
+    // Returns the number of the new vertex, which links use to name it.
     uint32_t add(Vertex vertex);
-    // Copies all vertices and links of another graph, whose vertex 0 comes to lie in `parent`.
-    // Returns the number of that vertex here; the others follow in their order.
+    // Copies all vertices and links of another graph. The other graph's vertex 0 becomes a part of
+    // `parent`. Returns the new number of that vertex; the others follow in their order.
     uint32_t add(const Graph &other, uint32_t parent);
-    // Both ends have been added before.
+    // Both ends must have been added before.
     void connect(const Link &link);
 
     std::span<const Vertex> vertices() const { return vertices_; }
     std::span<const Link> links() const { return links_; }
     const Vertex &vertex(uint32_t number) const { return vertices_[number]; }
     const Link &link(uint32_t number) const { return links_[number]; }
-    // Numbers of the links of a vertex, in the order in which they were added.
+    // The numbers of a vertex's links, in the order in which they were added.
     std::span<const uint32_t> links_of(uint32_t vertex) const { return links_of_[vertex]; }
     std::span<const uint32_t> children(uint32_t vertex) const { return children_[vertex]; }
     // In ascending order.
     std::vector<uint32_t> of_kind(VertexKind kind) const;
-    // The machine that contains the vertex, or the vertex itself; no_vertex for a network.
+    // Returns the machine that contains the vertex, or the vertex itself if it is a machine;
+    // no_vertex for a network.
     uint32_t machine_of(uint32_t vertex) const;
-    // The nearest NUMA node that contains the vertex; no_vertex where none does.
+    // Returns the nearest NUMA node that contains the vertex; no_vertex if there is none.
     uint32_t numa_of(uint32_t vertex) const;
 
     bool is_empty() const { return vertices_.empty(); }
-    bool is_connected() const; // an empty graph is not
+    bool is_connected() const; // false for an empty graph
     bool operator==(const Graph &other) const {
         return vertices_ == other.vertices_ && links_ == other.links_;
     }
@@ -111,16 +115,17 @@ private:
     std::vector<std::vector<uint32_t>> links_of_, children_; // by vertex
 };
 
-// Refuses with a sentence that names `source` and the part: a part inside one that stands after it
-// or that cannot contain it, a bus id that occurs twice in a machine, a link to a part that is not
-// there, from a part other than a NUMA node to itself, or with a rate or latency that is negative
-// or no number, and a graph that is not connected.
+// Checks a graph from the source named `source`. Returns invalid_argument with a sentence that
+// names the source and the part in these cases: there is no machine; a part is in one that comes
+// after it or that cannot contain it; a bus id occurs twice in a machine; a part other than a NUMA
+// node has a link to itself; a rate or latency is negative or no number; the graph is not
+// connected.
 Done check(const Graph &graph, std::string_view source);
 
-// The graph with this name for its machines.
+// Returns a copy of the graph in which the machines have this name.
 Graph named(const Graph &graph, std::string_view machine);
 
-// For messages: "gpu 3 (0000:1b:00.0)".
+// Returns a text for messages, such as "gpu 3 (0000:1b:00.0)".
 std::string describe(const Graph &graph, uint32_t vertex);
 
 } // namespace qccl

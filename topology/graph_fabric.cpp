@@ -1,3 +1,4 @@
+// Finds the paths of a job's ranks once, and makes each message's route from them.
 #include "topology/graph_fabric.hpp"
 
 #include "topology/path.hpp"
@@ -11,10 +12,10 @@ namespace qccl {
 
 namespace {
 
-using Hops = std::vector<Hop>; // on the job's graph
+using Hops = std::vector<Hop>; // by the job's link numbers
 
-// A machine by itself, with the network that contains it: paths are found on few vertices, however
-// many machines there are.
+// One machine with the network that contains it: paths are found on few vertices, however many
+// machines the job has.
 class MachineGraph {
 public:
     MachineGraph(const Graph &job, uint32_t machine, std::span<const uint32_t> parts) {
@@ -28,7 +29,7 @@ public:
             for (const uint32_t number : job.links_of(part)) connect(job, number);
     }
 
-    // Vertices are the job's.
+    // `from` and `to` are vertices of the job's graph.
     std::optional<Hops> path(uint32_t from, uint32_t to) const {
         const auto begin = numbers_.find(from), end = numbers_.find(to);
         if (begin == numbers_.end() || end == numbers_.end()) return std::nullopt;
@@ -49,7 +50,7 @@ private:
         Link link = job.link(number);
         const auto from = numbers_.find(link.from), to = numbers_.find(link.to);
         if (from == numbers_.end() || to == numbers_.end()) return;
-        if (std::ranges::find(links_, number) != links_.end()) return; // by its other end
+        if (std::ranges::find(links_, number) != links_.end()) return; // added at its other end
         link.from = from->second;
         link.to = to->second;
         graph_.connect(link);
@@ -57,8 +58,8 @@ private:
     }
 
     Graph graph_;
-    std::map<uint32_t, uint32_t> numbers_; // by the job's vertices
-    std::vector<uint32_t> links_;          // the job's
+    std::map<uint32_t, uint32_t> numbers_; // by the job's vertex
+    std::vector<uint32_t> links_;          // by link: the job's number
 };
 
 class GraphFabric final : public Fabric {
@@ -81,7 +82,7 @@ public:
         for (uint32_t vertex = 0; vertex < job.graph.vertices().size(); vertex++)
             if (const uint32_t machine = job.graph.machine_of(vertex); machine != no_vertex)
                 parts[machine].push_back(vertex);
-        std::map<uint32_t, std::vector<Seat>> seats; // by machine: ranks', each once
+        std::map<uint32_t, std::vector<Seat>> seats; // by machine: seats, each once
         const std::vector<uint32_t> nics = nearest_nics(job.graph, job.places);
         for (uint32_t rank = 0; rank < job.places.size(); rank++) {
             const Seat seat{job.places[rank], nics[rank]};
@@ -110,12 +111,12 @@ public:
             const auto path = near_.find({here, there});
             if (path == near_.end()) return route;
             pass(route, path->second);
-            // The links carry the bytes.
+            // The time of the bytes is that of the links.
             if (route.count != 0) route.send.byte_ns = route.recv.byte_ns = 0;
             return route;
         }
         MessageRoute route = far_message(rates_, sharers(from), sharers(to));
-        const Place &first = places_[here], &last = places_[there];
+        const FabricPlace &first = places_[here], &last = places_[there];
         pass(route, first.up);
         if (first.network != last.network) pass(route, between_.at({first.network, last.network}));
         pass(route, last.down);
@@ -134,18 +135,18 @@ public:
     }
 
 private:
-    // As the simulator has them: directed links that have a rate.
+    // A path in the simulator's terms: directed links that have a rate.
     struct Way {
         std::vector<uint32_t> links;
         double latency_ns = 0;
     };
-    // Of ranks: a vertex, and the NIC that they use, if there is one.
+    // Where a rank is: a vertex, and the NIC that the rank uses, if there is one.
     struct Seat {
         uint32_t place = no_vertex, nic = no_vertex;
         auto operator<=>(const Seat &) const = default;
     };
-    // To its machine's network and from there.
-    struct Place {
+    // The paths from a seat to its machine's network and back.
+    struct FabricPlace {
         uint32_t network = no_vertex;
         Way up, down;
     };
@@ -158,7 +159,8 @@ private:
         return std::max(1.0, ranks_of_machine_[machine] / cores_of(machine));
     }
 
-    // Of a path with more links than a route has room for those that are fastest count least.
+    // If a path has more links than a route has room for, the fastest ones are left out, because
+    // they matter least.
     void pass(MessageRoute &route, const Way &way) const {
         route.latency_ns += way.latency_ns;
         for (const uint32_t link : way.links) {
@@ -224,7 +226,7 @@ private:
         const auto first = static_cast<uint32_t>(places_.size());
         for (const Seat &seat : own) {
             place_numbers_[seat] = static_cast<uint32_t>(places_.size());
-            Place &added = places_.emplace_back();
+            FabricPlace &added = places_.emplace_back();
             if (!has_networks) continue;
             added.network = graph.vertex(machine).parent;
             auto up = alone.path(seat.place, seat.nic == no_vertex ? added.network : seat.nic);
@@ -237,7 +239,7 @@ private:
         }
         for (uint32_t a = 0; a < own.size(); a++)
             for (uint32_t b = 0; b < own.size(); b++) {
-                if (own[a].place == own[b].place) continue; // there is nothing but memory
+                if (own[a].place == own[b].place) continue; // nothing but memory is between them
                 const auto path = alone.path(own[a].place, own[b].place);
                 if (!path) return no_path(graph, own[a].place, own[b].place);
                 near_[{first + a, first + b}] = way_of(graph, *path);
@@ -248,7 +250,7 @@ private:
     Done find_network_paths(const Graph &graph, bool has_networks) {
         has_networks_ = has_networks;
         std::vector<uint32_t> networks;
-        for (const Place &place : places_)
+        for (const FabricPlace &place : places_)
             if (std::ranges::find(networks, place.network) == networks.end())
                 networks.push_back(place.network);
         const Capacities all(graph);
@@ -269,10 +271,10 @@ private:
     std::map<uint32_t, uint32_t> machine_vertices_;
     std::vector<std::string> machine_names_;
     std::map<Seat, uint32_t> place_numbers_;
-    std::vector<Place> places_;
+    std::vector<FabricPlace> places_;
     std::map<std::pair<uint32_t, uint32_t>, Way> near_;    // by places
     std::map<std::pair<uint32_t, uint32_t>, Way> between_; // by networks
-    std::vector<uint32_t> numbers_; // of each of the graph's links, its first; and the end
+    std::vector<uint32_t> numbers_; // by link of the graph: its first directed link; then the end
     std::vector<double> capacities_;
     std::vector<bool> is_line_;
     std::vector<std::string> names_;

@@ -1,6 +1,6 @@
-// The simulator's fabric of a job whose topology is known: every link of the graph that has a rate
-// is shared by the messages whose best paths lead over it, each way by itself. Used by the tools.
-// Pure; reads the graph only while it is made.
+// The simulator's fabric of a job whose topology is known. Each link of the graph that has a rate
+// is shared by the messages whose best paths use it, each direction by itself. The tools use it. It
+// reads the graph only while the fabric is made.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,11 +11,11 @@
 
 namespace qccl {
 
-// Links within machines whose rate is unknown, and memory, which computing counts, are no
-// bottleneck. Links between machines and their networks have the rate `rates.line_rate` where the
-// graph says none, or where `says_line_rate`. What messages take of latency and processors is
-// `rates`', to which comes what the links say of latency. Refuses with invalid_argument ranks that
-// no path connects.
+// Links within machines whose rate is unknown are no bottleneck; neither is memory, whose cost
+// counts as computing. Links between machines and their networks have the rate `rates.line_rate` if
+// the graph gives none, or if `says_line_rate` is true. The latency and the processor time of
+// messages are those of `rates`; the latencies of the links are added. Returns invalid_argument if
+// no path connects two ranks.
 Result<std::unique_ptr<Fabric>> make_graph_fabric(const JobTopology &job, const TieredRates &rates,
                                                   bool says_line_rate);
 

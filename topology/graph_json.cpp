@@ -1,3 +1,4 @@
+// Builds the JSON document with nlohmann::json.
 #include "topology/graph_json.hpp"
 
 #include <nlohmann/json.hpp>
@@ -39,7 +40,7 @@ Json link_json(const Link &link) {
             {"width", link.width}};
 }
 
-// An element a line.
+// Prints one element per line.
 void add_array(std::string &text, const char *key, const std::vector<Json> &elements) {
     text.append(",\n\"").append(key).append("\": [");
     for (size_t i = 0; i < elements.size(); i++)

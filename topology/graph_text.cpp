@@ -1,3 +1,4 @@
+// Writes and parses the text form of topologies.
 #include "topology/graph_text.hpp"
 
 #include "base/choice.hpp"
@@ -66,7 +67,7 @@ std::string link_line(const Link &link) {
     return line + '\n';
 }
 
-// The words of a line, one after the other.
+// Reads the words of a line, one after the other.
 class LineReader {
 public:
     explicit LineReader(std::string_view line) : rest_(line) {}
@@ -82,9 +83,9 @@ public:
         rest_.remove_prefix(taken.size());
         return taken;
     }
-    // A word, or what quotes enclose.
+    // Returns a word, or the text that quotes enclose.
     Result<std::string> text(std::string_view what);
-    // Not negative, and at most `most`.
+    // Returns a number from 0 to `most`.
     template <class Number> Result<Number> number(std::string_view what, Number most);
 
 private:
@@ -134,7 +135,7 @@ Result<std::string> LineReader::text(std::string_view what) {
                         "anything but \", \\ and xHH");
 }
 
-// The keys of a line, each of which may stand there once.
+// The keys of a line. Each key may occur once.
 class KeySet {
 public:
     Done add(std::string_view key) {

@@ -1,3 +1,4 @@
+// Loads hwloc's topology and copies the objects that matter into an HwlocObject tree.
 #include "topology/hwloc_source.hpp"
 
 #include "base/pci_address.hpp"
@@ -28,12 +29,12 @@ uint32_t number_in(std::string_view text) {
     return number;
 }
 
-// Components that would open GPUs or the display, which takes long and may wake a GPU up; and that
-// of libpciaccess, which leaks memory, where Linux's own finds the same.
+// Components that would open GPUs or the display, which takes long and may wake a GPU. Also that of
+// libpciaccess, which leaks memory and finds the same as the component for Linux.
 constexpr const char *unwanted_components[] = {"cuda",      "nvml", "opencl", "rsmi",
                                                "levelzero", "gl",   "pci"};
 
-// Caches and cores matter to nothing here, and large machines have thousands.
+// Caches and cores are of no use here, and large machines have thousands of them.
 constexpr hwloc_obj_type_t unwanted_types[] = {
     HWLOC_OBJ_CORE,     HWLOC_OBJ_DIE,      HWLOC_OBJ_L1CACHE,  HWLOC_OBJ_L2CACHE,
     HWLOC_OBJ_L3CACHE,  HWLOC_OBJ_L4CACHE,  HWLOC_OBJ_L5CACHE,  HWLOC_OBJ_L1ICACHE,
@@ -49,12 +50,13 @@ Topology load() {
     hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     for (const hwloc_obj_type_t type : unwanted_types)
         hwloc_topology_set_type_filter(raw, type, HWLOC_TYPE_FILTER_KEEP_NONE);
-    // A component that this hwloc does not have is refused, which is as well.
+    // hwloc refuses the name of a component that it does not have; that does no harm.
     for (const char *const name : unwanted_components)
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
-    // Given by itself hwloc passes over a file that it cannot read, and looks at the machine.
+    // If hwloc reads the variable itself, it ignores a file that it cannot read and looks at the
+    // machine.
     const char *const file = getenv("HWLOC_XMLFILE");
-    // A pipe would keep it waiting for ever.
+    // Only a regular file is read: a pipe would block hwloc for ever.
     std::error_code error;
     if (file && *file &&
         (!std::filesystem::is_regular_file(file, error) || hwloc_topology_set_xml(raw, file) != 0))
@@ -65,7 +67,7 @@ Topology load() {
 
 CpuSet cpus_of(hwloc_const_cpuset_t set) {
     CpuSet cpus;
-    if (!set || hwloc_bitmap_weight(set) < 0) return cpus; // an infinite one is of no machine
+    if (!set || hwloc_bitmap_weight(set) < 0) return cpus; // an infinite set is of no machine
     for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu))
         cpus.add(static_cast<uint32_t>(cpu));
     return cpus;

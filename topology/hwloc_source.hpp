@@ -1,7 +1,7 @@
-// The machine that this process runs on, as hwloc finds it, and if wanted the links between its
-// GPUs, as their drivers know them. Used where a communicator is made and by the tools. hwloc's
-// first load in a process takes 10 to 50 ms, of which its plugins are most; any thread may call it,
-// and none is bound meanwhile.
+// Discovers the machine that this process runs on with hwloc and, if wanted, the links between its
+// GPUs with their drivers. Communicator creation and the tools use it. hwloc's first load in a
+// process takes 10 to 50 ms, most of it for plugins. Any thread may call the functions; they block,
+// and leave the binding of threads alone.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -13,25 +13,26 @@ namespace qccl {
 
 struct DiscoveredMachine {
     Graph graph; // vertex 0 is the machine; NICs have no link to a network
-    // A sentence for people where hwloc has failed and the graph is one package with one NUMA node
+    // A sentence for the user if hwloc has failed; the graph is then one package with one NUMA node
     // of the processors that the calling thread may run on. Otherwise empty.
     std::string warning = {};
-    // What hwloc was told to read instead of this machine, "HWLOC_XMLFILE=/tmp/m.xml"; otherwise
-    // empty.
+    // What the environment tells hwloc to read instead of this machine, "HWLOC_XMLFILE=/tmp/m.xml".
+    // Otherwise empty.
     std::string instead_of_hardware = {};
 };
 
-// hwloc opens no GPU, but NVIDIA's driver wakes those whose links it is asked for, which can take
-// seconds. No driver is asked where hwloc reads something else than the machine.
+// hwloc opens no GPU. NVIDIA's driver wakes the GPUs whose links it is asked for, which can take
+// seconds. No driver is asked if hwloc reads something other than the machine.
 enum class GpuLinks : uint8_t { left_out, asked_for };
 
-// hwloc reads its own variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
+// Discovers the machine and never fails: see DiscoveredMachine::warning. hwloc also reads its own
+// variables (HWLOC_XMLFILE, HWLOC_SYNTHETIC and others).
 DiscoveredMachine discover_machine(GpuLinks links);
 
-// The processors that the calling thread may run on.
+// Returns the processors that the calling thread may run on.
 CpuSet allowed_cpus();
 
-// "2.9.0", that this library was built with.
+// Returns the version of hwloc that this library was built with, such as "2.9.0".
 std::string hwloc_version();
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Makes a machine's graph from the tree of hwloc's objects.
 #include "topology/hwloc_tree.hpp"
 
 #include "topology/data_sheets.hpp"
@@ -9,7 +10,7 @@ namespace qccl {
 
 namespace {
 
-constexpr uint16_t nvidia = 0x10de, amd = 0x1002; // vendors' numbers, by PCI-SIG
+constexpr uint16_t nvidia = 0x10de, amd = 0x1002; // vendor ids of PCI-SIG
 
 uint32_t class_byte(const HwlocObject &device) { return device.pci_class >> 8; }
 
@@ -27,7 +28,7 @@ bool has(const HwlocObject &device, HwlocType type) {
 
 bool is_nic(const HwlocObject &device) {
     static constexpr uint32_t network = 0x02;
-    static constexpr uint16_t infiniband = 0x0c06; // as old adapters have it
+    static constexpr uint16_t infiniband = 0x0c06; // class of old adapters
     return device.type == HwlocType::pci_device &&
            (class_byte(device) == network || device.pci_class == infiniband ||
             has(device, HwlocType::net_device) || has(device, HwlocType::rdma_device));
@@ -38,7 +39,7 @@ bool leads_to_a_device(const HwlocObject &object) {
            std::ranges::any_of(object.children, leads_to_a_device);
 }
 
-// By which people and UCX know the NIC.
+// Returns the name by which users and UCX know the NIC.
 std::string nic_name(const HwlocObject &device) {
     std::string name;
     for (const HwlocObject &child : device.children) {
@@ -62,7 +63,8 @@ public:
     }
 
 private:
-    // What contains an object of hwloc's: a vertex, and the processors near to it.
+    // What is around an object of hwloc: the vertex that contains it, and the processors near to
+    // it.
     struct Surrounding {
         uint32_t vertex;
         const CpuSet &cpus;
@@ -108,8 +110,8 @@ void HwlocGraph::add_processors(const HwlocObject &object, uint32_t parent) {
     }
 }
 
-// The smallest NUMA node that has all processors near to a host bridge: where several nodes share
-// the bridge, what contains them.
+// Returns the smallest NUMA node that has all processors near to a host bridge. If several nodes
+// share the bridge, returns the part that contains them.
 uint32_t HwlocGraph::root_complex(const Surrounding &around) const {
     uint32_t best = around.vertex;
     for (const uint32_t numa : graph_.of_kind(VertexKind::numa)) {
@@ -139,7 +141,7 @@ void HwlocGraph::add_devices(const HwlocObject &object, const Surrounding &aroun
     }
 }
 
-// Damaged files may give an id twice: the first part keeps it.
+// Damaged files may give a bus id twice; the first part keeps it.
 void HwlocGraph::add_behind(const HwlocObject &object, uint32_t parent, double rate,
                             Vertex vertex) {
     vertex.parent = parent;
@@ -147,7 +149,7 @@ void HwlocGraph::add_behind(const HwlocObject &object, uint32_t parent, double r
     graph_.connect({parent, graph_.add(std::move(vertex)), LinkClass::pcie, rate});
 }
 
-// `rate`: of the link above, where a bridge on the way has said it.
+// `rate`: of the link above, if a bridge on the way has given one.
 void HwlocGraph::add_pci(const HwlocObject &object, uint32_t parent, double rate) {
     if (object.bytes_per_ns > 0) rate = object.bytes_per_ns;
     if (is_gpu(object))

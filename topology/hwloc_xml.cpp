@@ -1,3 +1,4 @@
+// Reads hwloc's XML elements into an HwlocObject tree.
 #include "topology/hwloc_xml.hpp"
 
 #include "topology/hwloc_tree.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 using Element = pugi::xml_node;
 
-constexpr uint32_t most_number = UINT32_MAX - 1; // hwloc writes UINT32_MAX where it knows none
+constexpr uint32_t most_number = UINT32_MAX - 1; // hwloc writes UINT32_MAX for an unknown number
 
 std::string_view info(Element object, std::string_view name) {
     for (const Element each : object.children("info"))
@@ -54,7 +55,7 @@ Done HwlocFile::check_version(Element topology) const {
                                         "hwloc 2 converts those of hwloc 1");
 }
 
-// What an OS device is: hwloc 2 has a number for each type, hwloc 3 a bit for each.
+// The type of an OS device: hwloc 2 writes a number for each type, hwloc 3 a bit for each.
 Result<HwlocType> HwlocFile::os_device_type(Element element) const {
     QCCL_TRY(const auto type, reader_.count(element, "osdev_type", 0, most_number));
     if (!type) return reader_.refuse(element, "osdev_type is missing");
@@ -74,7 +75,7 @@ Result<HwlocType> HwlocFile::type_of(Element element) const {
     return ends.starts_with('0') ? HwlocType::host_bridge : HwlocType::pci_bridge;
 }
 
-// "0302 [10de:2330] [10de:16c1] a1 00": class, vendor and device.
+// pci_type is "0302 [10de:2330] [10de:16c1] a1 00": the class, then vendor and device.
 Done HwlocFile::read_pci(Element element, HwlocObject &object) const {
     object.bus_id = element.attribute("pci_busid").value();
     std::array<unsigned, 4> id{};
@@ -91,7 +92,7 @@ Done HwlocFile::read_pci(Element element, HwlocObject &object) const {
     object.pci_class = static_cast<uint16_t>(pci_class);
     object.pci_vendor = static_cast<uint16_t>(vendor);
     const std::string_view speed = element.attribute("pci_link_speed").value();
-    if (speed.find_first_not_of("0.") == std::string_view::npos) return {}; // hwloc's unknown
+    if (speed.find_first_not_of("0.") == std::string_view::npos) return {}; // hwloc's "unknown"
     QCCL_TRY(const auto rate, reader_.measure(element, "pci_link_speed", ""));
     object.bytes_per_ns = static_cast<double>(static_cast<float>(rate.value_or(0))); // as hwloc
     return {};

@@ -1,3 +1,4 @@
+// Copies the machines' graphs into the job's graph, and looks up the places of ranks.
 #include "topology/job_graph.hpp"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ JobGraph::JobGraph(std::span<const JobMachine> machines) {
         add_machine(machine, has_racks ? network_of(machine) : 0);
 }
 
-// The network that is the machine's rack.
+// Returns the network of the machine's rack, and adds it if it is new.
 uint32_t JobGraph::network_of(const JobMachine &machine) {
     const auto known = std::ranges::find(racks_, machine.rack);
     if (known != racks_.end()) return static_cast<uint32_t>(known - racks_.begin()) + 1;

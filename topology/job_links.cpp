@@ -1,3 +1,4 @@
+// Finds the paths between a job's ranks and reduces them to the planner's figures.
 #include "topology/job_links.hpp"
 
 #include "topology/machine_part.hpp"
@@ -14,19 +15,19 @@ namespace qccl {
 
 namespace {
 
-// Of RDMA, by the figures of ucx_perftest: memory moves without the processor, but a message has to
-// be handed over, and found. Nothing of it has been measured with QCCL. TCP's are the defaults.
-constexpr Speeds::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
-                                 {.latency_ns = 2000, .message_ns = 1200, .byte_ns = 0.02}};
+// RDMA by the figures of ucx_perftest: memory moves without the processor, but a message has to be
+// handed over and found. These figures have not been measured with QCCL. TCP has the defaults.
+constexpr CostModel::Link rdma_link{{.latency_ns = 3000, .message_ns = 500, .byte_ns = 0.02},
+                                    {.latency_ns = 2000, .message_ns = 1200, .byte_ns = 0.02}};
 
-// What a machine sends and receives by the NICs that its ranks use.
+// What a machine can send and receive through the NICs that its ranks use.
 struct Line {
     LinkClass link_class = LinkClass::tcp;
-    double nic_bytes_per_ns = -1; // of its fastest; 0: unknown; less: the machine has none
+    double nic_bytes_per_ns = -1; // of its fastest; 0: unknown; negative: the machine has none
     double latency_ns = 0;
-    std::set<uint32_t> nics = {}; // that are as fast, and nearest to a rank
+    std::set<uint32_t> nics = {}; // as fast as that, and nearest to a rank
 
-    // Sockets of all ranks share one.
+    // The sockets of all ranks share one NIC.
     double bytes_per_ns() const {
         const bool is_shared = link_class == LinkClass::tcp || nics.empty();
         return is_shared ? nic_bytes_per_ns : nic_bytes_per_ns * static_cast<double>(nics.size());
@@ -35,7 +36,7 @@ struct Line {
 
 double sustained(const Link &link) { return link.bytes_per_ns * row(link.link_class).efficiency; }
 
-// UCX takes the fastest NICs, and over RDMA of these the one that is nearest to the rank.
+// UCX takes the fastest NICs, and over RDMA the one among them that is nearest to the rank.
 std::map<uint32_t, Line> lines_of(const JobTopology &job) {
     std::map<uint32_t, Line> lines;
     for (const uint32_t place : job.places) lines[job.graph.machine_of(place)] = {};
@@ -79,8 +80,8 @@ std::optional<FarLink> far_link(const JobTopology &job) {
     return slowest;
 }
 
-void take_link(const FarLink &link, const Settings &settings, Speeds &speeds) {
-    const Speeds::Link known = speeds.far;
+void take_link(const FarLink &link, const Settings &settings, CostModel &speeds) {
+    const CostModel::Link known = speeds.far;
     if (link.link_class != LinkClass::tcp) speeds.far = rdma_link;
     speeds.far.alone.latency_ns += link.latency_ns;
     speeds.far.shared.latency_ns += link.latency_ns;
@@ -122,7 +123,7 @@ std::optional<NearLink> near_link(const JobTopology &job) {
 
 namespace {
 
-// Of paths that are looked for once.
+// The classes of paths. Each path is looked for once.
 class PathClasses {
 public:
     explicit PathClasses(std::shared_ptr<const JobTopology> job)
@@ -168,7 +169,7 @@ bool are_on_gpus(const JobTopology &job) {
 
 namespace {
 
-// Between these vertices of a machine, which are called 0, 1, ... here.
+// Returns the paths between these vertices of a machine, which have the numbers 0, 1, ... here.
 NearLinks::Kind ways_between(const Graph &graph, const std::vector<uint32_t> &parts) {
     NearLinks::Kind kind{.parts = static_cast<uint32_t>(parts.size()), .byte_ns = {}, .ways = {}};
     for (const Link &link : graph.links())
@@ -214,8 +215,9 @@ std::shared_ptr<const NearLinks> near_links(const JobTopology &job) {
     return std::make_shared<const NearLinks>(std::move(found));
 }
 
-// The network that contains this one, or, where a file has several that nothing contains, one
-// before it that it is linked to; of the first network itself.
+// Returns the network that contains this one. If a file has several networks that no other
+// contains, returns an earlier one that this one is linked to; for the first network, the network
+// itself.
 uint32_t network_around(const Graph &graph, uint32_t network) {
     const uint32_t parent = graph.vertex(network).parent;
     if (parent != no_vertex) return parent;
@@ -256,7 +258,7 @@ SharedLinks shared_links(const JobTopology &job) {
     return {.near = near_links(job), .racks = rack_lines(job)};
 }
 
-std::vector<Whereabouts> whereabouts(const JobTopology &job) {
+std::vector<RankLocation> location(const JobTopology &job) {
     const Graph &graph = job.graph;
     std::map<uint32_t, uint32_t> numas; // by machine: how many
     for (const uint32_t numa : graph.of_kind(VertexKind::numa)) numas[graph.machine_of(numa)]++;
@@ -264,7 +266,7 @@ std::vector<Whereabouts> whereabouts(const JobTopology &job) {
     const auto number = [](std::map<uint32_t, uint32_t> &known, uint32_t vertex) {
         return known.emplace(vertex, static_cast<uint32_t>(known.size())).first->second;
     };
-    std::vector<Whereabouts> spots;
+    std::vector<RankLocation> spots;
     for (const uint32_t place : job.places) {
         const uint32_t machine = graph.machine_of(place), numa = graph.numa_of(place);
         const bool has_node = numa != no_vertex && numas[machine] > 1;
@@ -273,8 +275,8 @@ std::vector<Whereabouts> whereabouts(const JobTopology &job) {
                          .rack = number(racks, graph.vertex(machine).parent)});
     }
     const bool is_one_place =
-        std::ranges::all_of(spots, [&](const Whereabouts &spot) { return spot == spots.front(); });
-    return is_one_place ? std::vector<Whereabouts>() : spots;
+        std::ranges::all_of(spots, [&](const RankLocation &spot) { return spot == spots.front(); });
+    return is_one_place ? std::vector<RankLocation>() : spots;
 }
 
 RingOrders rings_of(const JobTopology &job) { return rings_of_ranks(job.graph, job.places); }

@@ -1,3 +1,4 @@
+// Reads the properties of KFD's nodes and io_links.
 #include "topology/kfd_source.hpp"
 
 #include "base/pci_address.hpp"
@@ -17,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint32_t most_nodes = 1024, most_links = 1024; // of a machine; of a node
-constexpr uint64_t xgmi_type = 11;                       // CRAT's, of an io_link
-constexpr uint64_t weight_of_hop = 15;                   // likewise, of xGMI
-constexpr double megabytes = 1e-3;                       // a second, in bytes a nanosecond
-constexpr double most_rate = 1e4;                        // that a file may say
+constexpr uint32_t most_nodes = 1024, most_links = 1024; // per machine; per node
+constexpr uint64_t xgmi_type = 11;                       // of an io_link, by CRAT
+constexpr uint64_t weight_of_hop = 15;                   // of an io_link, for one hop of xGMI
+constexpr double megabytes = 1e-3;                       // 1 MB/s in bytes per nanosecond
+constexpr double most_rate = 1e4;                        // a file may give no more
 
-// Lines "gfx_target_version 90402".
+// From lines such as "gfx_target_version 90402".
 using Properties = std::map<std::string, uint64_t, std::less<>>;
 
 Properties properties_in(const fs::path &file) {
@@ -41,7 +42,7 @@ uint64_t value_of(const Properties &properties, std::string_view name) {
     return found == properties.end() ? 0 : found->second;
 }
 
-// Function, device and bus in 3, 5 and 8 bits.
+// location_id has function, device and bus in 3, 5 and 8 bits.
 std::string bus_id_of(const Properties &gpu) {
     const auto domain = static_cast<unsigned>(value_of(gpu, "domain")),
                place = static_cast<unsigned>(value_of(gpu, "location_id"));
@@ -70,7 +71,7 @@ std::map<uint64_t, Node> gpu_nodes(const fs::path &nodes) {
         std::error_code error;
         if (!fs::is_directory(folder, error)) break;
         const Properties properties = properties_in(folder / "properties");
-        if (value_of(properties, "simd_count") == 0) continue; // processors
+        if (value_of(properties, "simd_count") == 0) continue; // a node of processors
         gpus[number] = {folder, bus_id_of(properties), arch_of(properties)};
     }
     return gpus;
@@ -90,8 +91,8 @@ GpuDetails find_xgmi(const std::string &root) {
             if (link.empty()) break;
             const auto peer = gpus.find(value_of(link, "node_to"));
             if (value_of(link, "type") != xgmi_type || peer == gpus.end()) continue;
-            if (value_of(link, "weight") > weight_of_hop) continue; // by way of other GPUs
-            // What the driver says is for one way; older ones say nothing.
+            if (value_of(link, "weight") > weight_of_hop) continue; // through other GPUs
+            // The driver gives the rate of one direction; older drivers give none.
             double said = static_cast<double>(value_of(link, "max_bandwidth")) * megabytes;
             if (said > most_rate) said = 0;
             const double width = one > 0 && said > 0 ? std::round(said / one) : 1;

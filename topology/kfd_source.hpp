@@ -1,6 +1,6 @@
-// The links between AMD's GPUs, as Linux's driver (KFD) has them in sysfs. Used where a
-// communicator is made and by the tools. Reads a few small files for each GPU, and touches none of
-// these; any thread may call it.
+// Finds the links between AMD's GPUs, as Linux's driver (KFD) lists them in sysfs. Communicator
+// creation and the tools use it. It reads a few small files for each GPU and does not touch the
+// GPUs. Any thread may call it.
 #pragma once
 
 #include "topology/gpu_links.hpp"
@@ -9,7 +9,8 @@
 
 namespace qccl {
 
-// Nothing where there is no such driver. `root` stands before /sys; tests have a tree of their own.
+// Returns nothing if there is no such driver. `root` is put before /sys; tests have a tree of their
+// own.
 GpuDetails find_xgmi(const std::string &root = "/");
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Puts the processor, the cores and the rates of the ports into one name.
 #include "topology/machine_identity.hpp"
 
 #include "base/short_text.hpp"
@@ -19,9 +20,9 @@ std::string processor_name() {
     return "a processor without a name";
 }
 
-// "ports of 25 and 200 Gbit/s", each rate once.
+// Returns "ports of 25 and 200 Gbit/s", each rate once.
 static std::string ports_in_words() {
-    constexpr double gigabits = 8; // a second, of a byte a nanosecond
+    constexpr double gigabits = 8; // Gbit/s of one byte per nanosecond
     std::set<double> rates;
     for (const NetworkPort &port : list_ports())
         if (!port.is_loopback && port.bytes_per_ns > 0) rates.insert(port.bytes_per_ns * gigabits);
@@ -51,7 +52,7 @@ std::string calibration_path() {
     };
     std::string folder = value("XDG_CACHE_HOME");
     if (folder.empty() && !value("HOME").empty()) folder = value("HOME") + "/.cache";
-    if (!folder.starts_with('/')) return {}; // also by the rules of XDG
+    if (!folder.starts_with('/')) return {}; // XDG forbids relative paths
     char name[64];
     std::snprintf(name, sizeof name, "/qccl/calibration-%016llx",
                   static_cast<unsigned long long>(hash_text(machine_identity())));

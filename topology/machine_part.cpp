@@ -1,3 +1,4 @@
+// Copies a machine's vertices and the links between them.
 #include "topology/machine_part.hpp"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ MachinePart machine_part(const Graph &graph, uint32_t machine) {
         for (const uint32_t number : graph.links_of(part.originals[i])) {
             Link link = graph.link(number);
             const uint32_t from = part.number_of(link.from), to = part.number_of(link.to);
-            // Each link is taken once, where its first end is met.
+            // Each link is taken once, at its `from` end.
             if (from >= part.originals.size() || to >= part.originals.size() || from != i) continue;
             link.from = from;
             link.to = to;

@@ -1,3 +1,4 @@
+// Finds the paths of each matrix and prints them in columns.
 #include "topology/matrix_text.hpp"
 
 #include "topology/alike.hpp"
@@ -16,7 +17,7 @@ namespace qccl {
 namespace {
 
 struct ClassCode {
-    std::string_view code; // with # the number of links side by side follows
+    std::string_view code; // # stands for the number of parallel links
     std::string_view meaning;
 };
 constexpr std::array<ClassCode, link_classes> class_codes = {{
@@ -49,7 +50,7 @@ private:
     std::string text_;
 };
 
-// GPUs, then NICs, then NUMA nodes.
+// Returns the GPUs, then the NICs, then the NUMA nodes.
 std::vector<uint32_t> shown_parts(const Graph &part) {
     std::vector<uint32_t> all;
     for (const VertexKind kind : {VertexKind::gpu, VertexKind::nic, VertexKind::numa}) {
@@ -70,7 +71,7 @@ std::string MatrixText::cell(const Graph &graph, const std::optional<Path> &path
         for (const Hop &hop : path->hops) width = std::min(width, graph.link(hop.link).width);
         text += std::to_string(width);
     }
-    // A typical rate stands in for an unknown one in the search alone.
+    // The search uses a typical rate in place of an unknown one; such a rate is not printed.
     for (const Hop &hop : path->hops)
         if (graph.link(hop.link).bytes_per_ns <= 0) return text;
     return text + " " + rate_number(path->bytes_per_ns);
@@ -116,7 +117,7 @@ void MatrixText::add_machine(uint32_t machine, size_t alike) {
     add_rows(part.graph, vertices);
 }
 
-// From the first machine to the last.
+// Prints the path from the first machine to the last one.
 void MatrixText::add_way_between(const std::vector<uint32_t> &machines) {
     const auto end_of = [&](uint32_t machine) {
         const MachinePart part = machine_part(graph_, machine);

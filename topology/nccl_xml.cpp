@@ -1,3 +1,4 @@
+// Builds a graph from the XML elements of NCCL and RCCL.
 #include "topology/nccl_xml.hpp"
 
 #include "topology/data_sheets.hpp"
@@ -17,11 +18,11 @@ using Element = pugi::xml_node;
 constexpr uint32_t most_number = 1U << 20;
 
 struct BusIdUse {
-    uint32_t parts = 0; // that have the id in the file
+    uint32_t parts = 0; // in the file that have the id
     bool is_taken = false;
 };
 
-// A link of a GPU to another one, which may stand behind it in the file.
+// A link of a GPU to another one, which may come later in the file.
 struct PeerLink {
     uint32_t gpu = 0;
     std::string target;
@@ -33,10 +34,10 @@ struct PeerLink {
 struct NcclHost {
     uint32_t vertex = no_vertex;
     uint32_t nvswitch = no_vertex;
-    uint32_t next_gpu = 0, next_nic = 0;  // for those without a number
+    uint32_t next_gpu = 0, next_nic = 0;  // for parts without a number
     std::map<std::string, uint32_t> gpus; // by bus id
     std::map<std::string, BusIdUse> bus_ids;
-    std::set<std::pair<std::string, uint32_t>> ports; // names and numbers
+    std::set<std::pair<std::string, uint32_t>> ports; // name and number
     std::vector<PeerLink> peers;
 };
 
@@ -78,7 +79,7 @@ public:
     Result<Graph> read();
 
 private:
-    // What a part lies in, and the link that leads there.
+    // The part that contains another one, and the link that leads there.
     struct Slot {
         uint32_t parent;
         double rate;
@@ -119,7 +120,7 @@ void NcclFile::survey_pci(Element parent, NcclHost &host, bool &has_nic) {
     }
 }
 
-// Which machines there are, whether a network contains them, and how often bus ids occur.
+// Finds the machines, whether a network contains them, and how often each bus id occurs.
 Done NcclFile::survey() {
     bool has_nic = false;
     for (const Element system : reader_.document().children("system"))
@@ -203,7 +204,7 @@ Done NcclFile::add_pci(Element pci, uint32_t parent, NcclHost &host) {
     return {};
 }
 
-// Several devices share their slot, which is a part by itself then.
+// If several devices share a slot, the slot becomes a part of its own.
 Done NcclFile::add_devices(Element pci, Slot slot, const std::string &bus_id, NcclHost &host) {
     std::vector<Element> gpus, nets;
     for (const Element gpu : pci.children("gpu")) gpus.push_back(gpu);
@@ -279,7 +280,7 @@ Result<Link> NcclFile::link_of_port(Element net) const {
     QCCL_TRY(const auto speed, reader_.measure(net, "speed", ""));
     double megabits = speed.value_or(0);
     while (megabits > most_megabits) megabits /= 1000;
-    // A `pci` that stands for its port tells InfiniBand (0x0207) from Ethernet.
+    // A `pci` without `net` is its own port; its class tells InfiniBand (0x0207) from Ethernet.
     const bool has_rdma = port.value_or(0) > 0 || is_of_class(net, "0x0207");
     return Link{.to = network_,
                 .link_class = has_rdma ? LinkClass::rdma : LinkClass::tcp,
@@ -308,7 +309,7 @@ Done NcclFile::add_port(Element net, const Slot &slot, const std::string &bus_id
     return {};
 }
 
-// Both ends of a link name it.
+// Both ends of a link name the link, which is added once.
 void NcclFile::connect_peers(const NcclHost &host) {
     std::vector<Link> links;
     std::map<std::pair<uint32_t, uint32_t>, size_t> known; // by GPUs, the lower first

@@ -1,3 +1,4 @@
+// Reads /sys/class/net and /sys/class/infiniband, and decides which ports a job can use.
 #include "topology/network_source.hpp"
 
 #include "base/spec_text.hpp"
@@ -19,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double megabits = 1.0 / 8000, gigabits = 1.0 / 8; // a second, in bytes a nanosecond
-constexpr size_t most_ports = 4096; // containers' hosts have hundreds of interfaces
+constexpr double megabits = 1.0 / 8000, gigabits = 1.0 / 8; // per second, in bytes per nanosecond
+constexpr size_t most_ports = 4096; // hosts of containers have hundreds of interfaces
 
 std::string first_line(const fs::path &path) {
     std::ifstream file(path);
@@ -46,7 +47,7 @@ bool is_there(const fs::path &path) {
     return fs::exists(path, error);
 }
 
-// The last part of the path that is a PCI address: some drivers stand in between.
+// Returns the last part of the path that is a PCI address; parts of some drivers may follow it.
 std::string bus_id_of(const fs::path &device) {
     std::error_code error;
     std::string found;
@@ -75,7 +76,8 @@ public:
     std::vector<std::string> names() const { return names_in(folder_); }
     NetworkPort port(const std::string &name) const;
     double rate(const std::string &name) const;
-    // Whether sysfs, which shows the network namespace that it was mounted in, means this one's.
+    // Whether sysfs, which shows the network namespace that it was mounted in, means the interface
+    // of this process's namespace.
     bool is_own(const std::string &name) const {
         return first_line(folder_ / name / "ifindex") ==
                std::to_string(if_nametoindex(name.c_str()));
@@ -97,9 +99,9 @@ std::vector<std::string> Interfaces::lower(const std::string &name) const {
     return found;
 }
 
-// What carries the interface's data, as far as that is one interface.
+// Returns the interface below that carries the data, as long as there is only one.
 std::string Interfaces::base(std::string name) const {
-    static constexpr int most_depth = 8; // a link may lead back in a damaged tree
+    static constexpr int most_depth = 8; // links may form a loop in a damaged tree
     for (int depth = 0; depth < most_depth && !is_hardware(name); depth++) {
         const auto below = lower(name);
         if (below.size() != 1) break;
@@ -109,17 +111,17 @@ std::string Interfaces::base(std::string name) const {
 }
 
 double Interfaces::rate(const std::string &name) const {
-    const std::string carrier = base(name);
-    if (!is_hardware(carrier) && !is_there(folder_ / carrier / "bonding")) return 0;
-    return number_in(first_line(folder_ / carrier / "speed")).value_or(0) * megabits;
+    const std::string leader = base(name);
+    if (!is_hardware(leader) && !is_there(folder_ / leader / "bonding")) return 0;
+    return number_in(first_line(folder_ / leader / "speed")).value_or(0) * megabits;
 }
 
 NetworkPort Interfaces::port(const std::string &name) const {
     static constexpr const char *loopback = "772"; // ARPHRD_LOOPBACK
     const fs::path own = folder_ / name;
-    const std::string state = first_line(own / "operstate"), carrier = base(name);
+    const std::string state = first_line(own / "operstate"), leader = base(name);
     return {.name = name,
-            .bus_id = is_hardware(carrier) ? bus_id_of(folder_ / carrier / "device") : "",
+            .bus_id = is_hardware(leader) ? bus_id_of(folder_ / leader / "device") : "",
             .is_up = state == "up" || state == "unknown",
             .is_loopback = first_line(own / "type") == loopback,
             .is_internal = is_there(own / "bridge") &&
@@ -148,7 +150,7 @@ void list_rdma_ports(const std::string &root, std::vector<NetworkPort> &ports) {
         }
 }
 
-// "mlx5_0:1" or "mlx5_0" of a list.
+// Whether the list has the port, as "mlx5_0:1" or as "mlx5_0".
 bool is_listed(const NetworkPort &port, std::string_view devices) {
     if (devices.empty() || devices == "all") return true;
     return std::ranges::any_of(words_of(devices, ","), [&](std::string_view device) {
@@ -156,7 +158,7 @@ bool is_listed(const NetworkPort &port, std::string_view devices) {
     });
 }
 
-// Whether UCX may use the transports of adapters with RDMA: by these names, or such as rc_mlx5.
+// Whether UCX may use the transports of RDMA adapters: by these names, or by names such as rc_mlx5.
 bool allows_rdma(std::string_view transports) {
     if (transports.empty()) return true;
     const bool excludes = transports.front() == '^';
@@ -166,13 +168,12 @@ bool allows_rdma(std::string_view transports) {
     };
     if (excludes) return !has("all") && !has("ib") && !(has("rc") && has("ud") && has("dc"));
     return std::ranges::any_of(words, [](std::string_view word) {
-        if (word.starts_with('\\')) word.remove_prefix(1); // means just this one
+        if (word.starts_with('\\')) word.remove_prefix(1); // means exactly this transport
         const std::string_view family = word.substr(0, word.find('_'));
         return word == "all" || word == "ib" || family == "rc" || family == "ud" || family == "dc";
     });
 }
 
-// Whether the job can use it.
 bool is_usable(const NetworkPort &port, const NetworkChoice &choice) {
     if (!port.is_up || port.is_loopback || port.is_internal) return false;
     if (!is_listed(port, choice.devices)) return false;
@@ -197,7 +198,7 @@ uint32_t add_nic(Graph &graph, uint32_t machine, const NetworkPort &port) {
     return nic;
 }
 
-// The ports of one adapter are one NIC with one link to the network, which is the first port's.
+// The ports of one adapter are one NIC with one link to the network, that of the first port.
 void connect(Graph &graph, uint32_t machine, uint32_t network, const NetworkPort &port) {
     uint32_t nic = nic_at(graph, port.bus_id);
     if (nic == no_vertex) nic = add_nic(graph, machine, port);
@@ -241,7 +242,7 @@ Graph connect_to_network(const Graph &machine, const std::vector<NetworkPort> &p
         if (is_usable(port, choice)) usable.push_back(port);
     if (usable.empty()) return machine;
     const bool has_rdma = std::ranges::any_of(usable, &NetworkPort::is_rdma);
-    // The fastest port of an adapter first.
+    // The first port of an adapter counts, so the fastest one comes first.
     std::ranges::stable_sort(usable, std::greater(), &NetworkPort::bytes_per_ns);
     Graph graph;
     const uint32_t network = graph.add({.kind = VertexKind::network});

@@ -1,3 +1,4 @@
+// Loads NVML's functions and asks for each GPU's links.
 #include "topology/nvml_source.hpp"
 
 #include "base/module.hpp"
@@ -12,11 +13,11 @@ namespace qccl {
 
 namespace {
 
-constexpr uint32_t most_links = 64; // of a GPU; those of today have 18
+constexpr uint32_t most_links = 64; // per GPU; today's GPUs have 18
 constexpr uint32_t is_active = 1;
-constexpr uint32_t switch_type = 2; // of what a link leads to; 0 is a GPU
+constexpr uint32_t switch_type = 2; // of the device at the other end; 0 is a GPU
 
-// As NVIDIA's interface has it, which keeps old forms by new names.
+// NVML's layout. A changed layout gets a new name in NVML, and the old one stays valid.
 struct PciInfo {
     std::array<char, 16> old_bus_id;
     unsigned domain, bus, device, ids, subsystem_ids;
@@ -24,7 +25,7 @@ struct PciInfo {
 };
 using Handle = void *;
 
-// What the library has. Functions return 0 when they succeed.
+// The functions of the library. Each returns 0 on success.
 class Nvml {
 public:
     static std::optional<Nvml> open(const char *library) {
@@ -55,7 +56,7 @@ public:
         uint32_t state = 0;
         return state_(gpu, link, &state) == 0 && state == is_active;
     }
-    // Nothing: the driver cannot tell.
+    // Returns nothing if the driver cannot tell.
     std::optional<bool> leads_to_switch(Handle gpu, uint32_t link) const {
         uint32_t type = 0;
         if (!remote_type_ || remote_type_(gpu, link, &type) != 0) return std::nullopt;
@@ -84,8 +85,9 @@ private:
     int (*remote_type_)(Handle, unsigned, unsigned *) = nullptr;
 };
 
-// The bus id of the GPU that a link leads to; empty: a switch, which is what is no GPU of this
-// machine where the driver cannot tell. Nothing: the driver says neither.
+// Returns the bus id of the GPU that a link leads to; empty: a switch. If the driver cannot tell,
+// any device that is no GPU of this machine counts as a switch. Returns nothing if the driver gives
+// neither.
 std::optional<std::string> other_end(const Nvml &nvml, Handle gpu, uint32_t link,
                                      const std::vector<std::string> &gpus) {
     const auto is_switch = nvml.leads_to_switch(gpu, link);

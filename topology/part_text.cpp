@@ -1,3 +1,4 @@
+// Formats names, rates and links.
 #include "topology/part_text.hpp"
 
 #include <algorithm>
@@ -7,7 +8,7 @@ namespace qccl {
 
 namespace {
 
-// The bytes of the UTF-8 character that the text begins with; 0: it is none.
+// Returns the bytes of the UTF-8 character that the text begins with; 0: it is none.
 size_t character_bytes(std::string_view text) {
     const auto first = static_cast<unsigned char>(text[0]);
     const size_t bytes = first < 0x80                    ? 1
@@ -18,7 +19,8 @@ size_t character_bytes(std::string_view text) {
     if (bytes > text.size()) return 0;
     for (size_t i = 1; i < bytes; i++)
         if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-    // Longer than needed, halves of pairs, controls from U+0080 on, and beyond U+10FFFF.
+    // Refuses overlong forms, surrogates, control characters from U+0080 on, and what is beyond
+    // U+10FFFF.
     const auto second = static_cast<unsigned char>(bytes > 1 ? text[1] : 0);
     const bool is_wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
                           (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90) ||

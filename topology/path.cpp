@@ -1,3 +1,4 @@
+// Searches for the widest path first, then for the shortest one of that width.
 #include "topology/path.hpp"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace qccl {
 
 namespace {
 
-// Finds its way from one vertex over the links that `may_take` allows.
+// Searches for paths between two vertices that lead only over vertices that may_pass() allows.
 class Explorer {
 public:
     Explorer(const Graph &graph, const Capacities &capacities, uint32_t from, uint32_t to)
@@ -16,9 +17,9 @@ public:
           stays_inside_(graph.machine_of(from) != no_vertex &&
                         graph.machine_of(from) == graph.machine_of(to)) {}
 
-    // Of the narrowest link on the best path; 0 where there is no path.
+    // Returns the rate of the narrowest link on the best path; 0 if there is no path.
     double greatest_width() const;
-    // The shortest path over links that have so much left.
+    // Returns the shortest path over links that have at least `width` left.
     std::optional<std::vector<Hop>> shortest(double width) const;
 
 private:

@@ -1,6 +1,6 @@
-// The best path between two parts of a graph: the greatest rate at its narrowest link, then the
-// fewest links. Used by the search for rings, by reports and to derive the planner's figures.
-// Pure functions.
+// Finds the best path between two parts of a graph: the greatest rate at its narrowest link, then
+// the fewest links. The search for rings, the reports and the planner's figures use it. Pure; any
+// thread may call it.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -19,10 +19,10 @@ struct Hop {
     auto operator<=>(const Hop &) const = default;
 };
 
-// How often links are used, each in one direction.
+// How often each link is used in each direction.
 using LinkUses = std::map<Hop, uint32_t>;
 
-// What is left of each link, separately for its two directions. A link whose rate is unknown
+// The rate that is left of each link, for each direction by itself. A link whose rate is unknown
 // starts with the typical rate of its class.
 class Capacities {
 public:
@@ -40,18 +40,19 @@ struct Path {
     std::vector<Hop> hops;
     LinkClass link_class = LinkClass::shared_memory;
     double bytes_per_ns = 0; // of the narrowest link
-    double latency_ns = 0;   // the sum of what its links say
-    // Whether each link between machines says its rate. Otherwise bytes_per_ns rests on a typical
-    // figure, on which no prediction must rest.
+    double latency_ns = 0;   // the sum of its links' latencies
+    // Whether every link between machines has a known rate. Otherwise bytes_per_ns contains a
+    // typical figure, and no prediction may be based on it.
     bool is_rate_known = true;
 
     uint32_t count(const Graph &graph, LinkClass link_class) const;
 };
 
-// Data pass through switches, processors and, between machines, NICs and networks, but through no
-// third GPU; between two parts of one machine they stay inside it. A path from a NUMA node to
-// itself is its memory. Equal paths: the one whose links have lower numbers. Empty where there is
-// none, or where a direction on each has nothing left.
+// A path passes through switches, processors and, between machines, NICs and networks, but through
+// no third GPU. Between two parts of one machine it stays inside the machine. The path from a NUMA
+// node to itself is the node's memory. Of equal paths, the one whose links have lower numbers is
+// taken. Returns nothing if there is no path, or if each one has a link with nothing left in its
+// direction.
 std::optional<Path> find_path(const Graph &graph, const Capacities &capacities, uint32_t from,
                               uint32_t to);
 

@@ -1,3 +1,5 @@
+// Computes widths from the leaves upwards, then places the parts from the outermost network
+// inwards.
 #include "topology/picture_layout.hpp"
 
 #include "topology/alike.hpp"
@@ -16,7 +18,7 @@ constexpr double least_machine_width = 170;
 
 bool is_leaf(VertexKind kind) { return kind == VertexKind::gpu || kind == VertexKind::nic; }
 
-// The heights of a machine's rows.
+// Where the rows of a machine begin.
 struct Rows {
     double bus = 0, package = 0, numa = 0, first_bridge = 0, leaf = 0;
 
@@ -37,7 +39,7 @@ private:
     bool has_arcs(uint32_t vertex) const;
     bool has_bus(uint32_t machine) const;
     bool has_leaves(uint32_t vertex) const;
-    // How many parts of the machine have ranks.
+    // Returns how many parts of this kind in the machine have ranks.
     size_t places_in(uint32_t machine, VertexKind kind) const;
     size_t count_columns(uint32_t vertex, bool folds) const;
     std::vector<AlikeRun> members(uint32_t network) const;
@@ -85,7 +87,7 @@ uint32_t LayoutBuilder::bridges_below(uint32_t vertex) const {
     return most;
 }
 
-// Whether a GPU has a link to another one.
+// Whether a GPU in this part has a link to another GPU.
 bool LayoutBuilder::has_arcs(uint32_t vertex) const {
     const auto is_gpu = [&](uint32_t each) { return graph_.vertex(each).kind == VertexKind::gpu; };
     if (is_gpu(vertex))
@@ -96,7 +98,7 @@ bool LayoutBuilder::has_arcs(uint32_t vertex) const {
                                [&](uint32_t child) { return has_arcs(child); });
 }
 
-// One package or NUMA node alone needs none.
+// A machine with one package or NUMA node needs no bus.
 bool LayoutBuilder::has_bus(uint32_t machine) const {
     size_t hanging = 0;
     for (const uint32_t child : graph_.children(machine))

@@ -1,9 +1,10 @@
-// Where the parts of a topology lie in its picture. Used by topology/picture_svg alone. Pure.
+// Computes where the parts of a topology lie in its picture. Only the files of the picture
+// (picture_svg, picture_rings, svg_text) use it. Pure; any thread may call it.
 //
-// A machine is a frame. From its top: its bus (the CPU interconnect), packages with their NUMA
-// nodes, rows of PCI switches, a row of GPUs and NICs each in a column of its own, NVSwitches as
-// bars, room for arcs that are links between GPUs, and a strip for each ring. Machines stand side
-// by side above the bar of their network.
+// A machine is a frame. It has from the top: its bus (the CPU interconnect), packages with their
+// NUMA nodes, rows of PCI switches, a row of GPUs and NICs with a column each, NVSwitches as bars,
+// space for arcs that are links between GPUs, and a strip for each ring. Machines stand side by
+// side above the bar of their network.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -28,17 +29,18 @@ inline constexpr double strip_height = 52;
 struct PictureLayout {
     std::map<uint32_t, Rect> rects; // of the vertices that are shown
     std::map<uint32_t, Rect> bars;  // of networks, and of machines whose bus is shown
-    // By machine, where the arcs between its GPUs begin, and the strip of the first ring.
+    // By machine: where the arcs between its GPUs begin, and where the strip of the first ring
+    // begins.
     std::map<uint32_t, double> arc_tops, strip_tops;
-    std::map<uint32_t, uint32_t> counts; // by machine or rack, how many alike it stands for
+    std::map<uint32_t, uint32_t> counts; // by machine or rack: how many alike it stands for
     double width = 0, height = 0;
 
     bool shows(uint32_t vertex) const { return rects.contains(vertex); }
 };
 
-// Machines and racks that are built alike are drawn once where the picture would be too wide
-// otherwise. `places`: by rank, its vertex; above NUMA nodes with ranks there is room for arcs, and
-// in machines whose GPUs have ranks there is a strip for each of so many rings and trees.
+// Draws machines and racks that are built alike once if the picture would be too wide otherwise.
+// `places`: by rank, its vertex. Leaves space for arcs above NUMA nodes with ranks. Machines whose
+// GPUs have ranks get `rings` strips, one for each ring and tree.
 PictureLayout lay_out_picture(const Graph &graph, std::span<const uint32_t> places, size_t rings);
 
 } // namespace qccl

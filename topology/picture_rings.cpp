@@ -1,3 +1,4 @@
+// Draws each hop of the rings and of the tree as an arc, and the ways to the networks as lines.
 #include "topology/picture_rings.hpp"
 
 #include "topology/part_text.hpp"
@@ -21,7 +22,7 @@ size_t rings_drawn(const RankOrder &order) {
     return has_hops(order) ? std::min(order.rings.size(), most_rings) : 0;
 }
 
-// Directly, or by a switch for GPUs.
+// Whether a link connects the two parts, directly or through an NVSwitch.
 bool is_linked(const Graph &graph, uint32_t a, uint32_t b) {
     const auto has_link = [&](uint32_t from, uint32_t to) {
         return std::ranges::any_of(graph.links_of(from), [&](uint32_t number) {
@@ -35,8 +36,8 @@ bool is_linked(const Graph &graph, uint32_t a, uint32_t b) {
            });
 }
 
-// One ring, or the tree: below GPUs and NICs in a strip of its own, above NUMA nodes beside the
-// others.
+// Draws one ring, or the tree: below GPUs and NICs in a strip of its own, above NUMA nodes next to
+// the other rings.
 class RingPainter {
 public:
     RingPainter(const Graph &graph, const PictureLayout &layout, size_t ring, size_t rings,
@@ -47,7 +48,7 @@ public:
           color_(color), stroke_{color, 2}, svg_(svg) {}
 
     void draw_hop(uint32_t from, uint32_t to) const;
-    // To the network or from it.
+    // Draws the way to the network (`leaves`) or from the network.
     void draw_port(uint32_t place, uint32_t nic, bool leaves) const;
 
 private:
@@ -58,7 +59,7 @@ private:
     const Graph &graph_;
     const PictureLayout &layout_;
     const double ring_;
-    const double shift_; // so that rings through one part stand side by side
+    const double shift_; // keeps rings through one part side by side
     const char *const color_;
     const Stroke stroke_;
     SvgText &svg_;
@@ -105,7 +106,7 @@ void draw_rings(const Graph &graph, const PictureLayout &layout, std::span<const
                 const RankOrder &order, SvgText &svg) {
     const size_t drawn = count_drawn(order), rings = rings_drawn(order);
     if (drawn == 0) return;
-    // From each GPU down to its points in the strips.
+    // One line leads from each GPU down to its points in the strips.
     for (const uint32_t place : places) {
         if (!layout.shows(place) || graph.vertex(place).kind != VertexKind::gpu) continue;
         const Rect &rect = layout.rects.at(place);
@@ -135,7 +136,7 @@ void draw_rings(const Graph &graph, const PictureLayout &layout, std::span<const
         draw(painter, rank, order.parents[rank]);
 }
 
-// "tree, from rank 1 to 0, 2 to 0, 3 to 2".
+// Returns "tree, from rank 1 to 0, 2 to 0, 3 to 2".
 static std::string tree_text(std::span<const uint32_t> parents) {
     constexpr size_t most_ranks = 24;
     std::string text = "tree";

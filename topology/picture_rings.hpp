@@ -1,5 +1,5 @@
-// The rings and the tree through the ranks, drawn over a picture. Used by topology/picture_svg
-// alone. Pure.
+// Draws the rings and the tree through the ranks over a picture. Only topology/picture_svg uses it.
+// The functions write to the given SvgText only.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -14,13 +14,14 @@
 
 namespace qccl {
 
-// So many rings and trees.
+// Returns the number of rings and trees that draw_rings() draws.
 size_t count_drawn(const RankOrder &order);
 
 void draw_rings(const Graph &graph, const PictureLayout &layout, std::span<const uint32_t> places,
                 const RankOrder &order, SvgText &svg);
 
-// For the legend, that of the tree last. What has no colour is not drawn.
+// Entries for the legend, the tree's last. An entry without a color stands for rings that are not
+// drawn.
 struct RingLabel {
     std::string color, text;
 };

@@ -1,3 +1,4 @@
+// Draws the frames, the links, the rings and the parts over one another, then the legend.
 #include "topology/picture_svg.hpp"
 
 #include "topology/part_text.hpp"
@@ -91,7 +92,7 @@ void Picture::draw_frames() {
         if (graph_.vertex(vertex).kind != VertexKind::package) continue;
         svg_.rectangle(rect, "#e9ecef", {"#adb5bd"});
         const Vertex &part = graph_.vertex(vertex);
-        static constexpr double least_for_name = 260; // narrow ones have arcs in their middle
+        static constexpr double least_for_name = 260; // narrow packages have arcs in their middle
         const std::string label = part_label(part);
         svg_.text({rect.x + 8, rect.y + 15},
                   rect.width < least_for_name ? label : label + " " + part.name,
@@ -99,7 +100,7 @@ void Picture::draw_frames() {
     }
 }
 
-// Down from the parent, across, and down to the child.
+// The line leads down from the parent, across, and down to the child.
 void Picture::draw_tree_link(const Link &link, uint32_t parent, uint32_t child) {
     const VertexKind outer = graph_.vertex(parent).kind;
     const bool has_bar = outer == VertexKind::machine || outer == VertexKind::network;
@@ -134,7 +135,7 @@ void Picture::draw_links() {
             const VertexKind inner_kind = graph_.vertex(inner).kind;
             const bool is_c2c = link.link_class == LinkClass::nvlink;
             if (graph_.vertex(inner).parent == outer && !is_c2c) draw_tree_link(link, outer, inner);
-            // From NICs and GPUs down to the bars of networks and NVSwitches.
+            // Lines lead from NICs and GPUs down to the bars of networks and NVSwitches.
             const bool is_port = inner_kind == VertexKind::nic && layout_.bars.contains(outer) &&
                                  graph_.vertex(outer).kind == VertexKind::network;
             const bool is_switched =

@@ -1,6 +1,6 @@
-// A picture of a topology as SVG: machines, their packages, NUMA nodes, GPUs, NICs and switches,
-// the links coloured by class with a width by rate, a legend, and the rings through the ranks drawn
-// over it. Used by qccl-info. Pure.
+// Draws a topology as an SVG picture: machines, their packages, NUMA nodes, GPUs, NICs and
+// switches; the links, with a color by class and a width by rate; a legend; and the rings through
+// the ranks on top. qccl-info uses it. Pure; any thread may call it.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -12,9 +12,9 @@
 
 namespace qccl {
 
-// `places`: by rank, its vertex; `order`: what order_ranks() makes of them. Of machines and racks
-// that are built alike one is drawn, with their number, where the picture would be too wide; of
-// many rings the first are drawn.
+// `places`: by rank, its vertex; `order`: the result of order_ranks() for them. If the picture
+// would be too wide, machines and racks that are built alike are drawn once, with their number. If
+// there are many rings, the first ones are drawn.
 std::string draw_picture(const Graph &graph, std::span<const uint32_t> places,
                          const RankOrder &order);
 

@@ -1,3 +1,4 @@
+// Searches each kind of machine once, then joins the rings of the machines into rings of the job.
 #include "topology/rank_order.hpp"
 
 #include "coll/tree.hpp"
@@ -17,13 +18,14 @@ namespace {
 struct Machine {
     uint32_t vertex = no_vertex;
     std::vector<uint32_t> ranks;  // ascending
-    std::vector<uint32_t> places; // the distinct vertices where they are, ascending
-    std::vector<uint32_t> nics;   // those that its ranks use, ascending
+    std::vector<uint32_t> places; // the distinct vertices of its ranks, ascending
+    std::vector<uint32_t> nics;   // that its ranks use, ascending
     double nic_bytes_per_ns = std::numeric_limits<double>::infinity(); // from a rank to its NIC
     std::vector<Ring> rings;                                           // through its places
 };
 
-// From the outermost network to the innermost, so that machines of one rack sort together.
+// Returns the networks from the outermost to the innermost, so that machines of one rack sort
+// together.
 std::vector<uint32_t> networks_around(const Graph &graph, uint32_t machine) {
     std::vector<uint32_t> networks;
     for (uint32_t at = graph.vertex(machine).parent; at != no_vertex; at = graph.vertex(at).parent)
@@ -31,7 +33,7 @@ std::vector<uint32_t> networks_around(const Graph &graph, uint32_t machine) {
     return networks;
 }
 
-// The networks whose ranks begin first come first; so do the machines within them.
+// Sorts the networks by their first rank, and the machines within a network by theirs.
 void sort_by_network(const Graph &graph, std::vector<Machine> &machines) {
     std::map<uint32_t, uint32_t> first_rank; // by network
     for (const Machine &machine : machines)
@@ -71,22 +73,22 @@ std::vector<Machine> group_by_machine(const Graph &graph, std::span<const uint32
 
 struct NearestNics {
     std::vector<uint32_t> nics; // all that are equally near
-    double bytes_per_ns = 0;    // on the way to each
+    double bytes_per_ns = 0;    // on the path to each
 };
 
-// What has been found on a machine, for others that are built alike.
+// Keeps what was found on a machine for other machines that are built alike.
 class MachineSearch {
 public:
     explicit MachineSearch(const Graph &graph) : graph_(graph) {}
 
-    // Fills in nics and rings, and the NIC of each rank of the machine.
+    // Fills in nics and rings of `machine`, and the NIC of each of its ranks in `nics`.
     void search(Machine &machine, std::span<const uint32_t> places, std::span<uint32_t> nics);
 
 private:
     struct Known {
         MachinePart part;
-        std::vector<uint32_t> places;                 // in the part's numbers
-        std::vector<Ring> rings;                      // likewise
+        std::vector<uint32_t> places;                 // numbers of the part
+        std::vector<Ring> rings;                      // numbers of the part
         std::map<uint32_t, NearestNics> nearest_nics; // by place
     };
     const Known &known_for(const MachinePart &part, const std::vector<uint32_t> &places);
@@ -137,7 +139,7 @@ void MachineSearch::search(Machine &machine, std::span<const uint32_t> places,
         for (uint32_t &vertex : ring.vertices) vertex = part.originals[vertex];
         machine.rings.push_back(std::move(ring));
     }
-    std::map<uint32_t, uint32_t> users; // of a NIC
+    std::map<uint32_t, uint32_t> users; // number of ranks by NIC
     for (const uint32_t rank : machine.ranks) {
         const NearestNics &nearest = known.nearest_nics.at(part.number_of(places[rank]));
         if (nearest.nics.empty()) continue;
@@ -150,7 +152,7 @@ void MachineSearch::search(Machine &machine, std::span<const uint32_t> places,
     for (const auto &[nic, ranks] : users) machine.nics.push_back(part.originals[nic]);
 }
 
-// The ranks of a machine as its ring passes them.
+// Returns the ranks of a machine in the order in which its ring passes them.
 std::vector<uint32_t> ranks_along(const Machine &machine, const Ring &ring,
                                   std::span<const uint32_t> places) {
     std::vector<uint32_t> ranks;
@@ -160,7 +162,7 @@ std::vector<uint32_t> ranks_along(const Machine &machine, const Ring &ring,
     return ranks;
 }
 
-// So that the machine's last rank, which sends to the next machine, is one that uses this NIC.
+// Rotates the ranks so that the last one, which sends to the next machine, uses this NIC.
 void leave_by(std::vector<uint32_t> &ranks, uint32_t nic, std::span<const uint32_t> nics) {
     const auto last = std::ranges::find(ranks.rbegin(), ranks.rend(), nic,
                                         [&](uint32_t rank) { return nics[rank]; });
@@ -180,7 +182,7 @@ SearchedMachines searched(const Graph &graph, std::span<const uint32_t> places) 
     return all;
 }
 
-// Between machines a ring for each NIC that all of them have.
+// With several machines there is a ring for each NIC that all of them have.
 size_t count_rings(const std::vector<Machine> &machines) {
     size_t rings = machines.empty() ? 1 : SIZE_MAX;
     for (const Machine &machine : machines)
@@ -188,7 +190,7 @@ size_t count_rings(const std::vector<Machine> &machines) {
     return std::max<size_t>(1, rings);
 }
 
-// Rank 0 begins.
+// Returns the ring through all machines; rank 0 begins.
 RankRing ring_between(const SearchedMachines &all, size_t number,
                       std::span<const uint32_t> places) {
     RankRing ring;
@@ -202,7 +204,7 @@ RankRing ring_between(const SearchedMachines &all, size_t number,
     return ring;
 }
 
-// From a NIC up to the outermost network.
+// Returns the path from a NIC up to the outermost network.
 std::vector<Hop> way_up(const Graph &graph, uint32_t nic) {
     std::vector<Hop> hops;
     for (uint32_t at = nic, next = no_vertex; at != no_vertex; at = next) {
@@ -220,7 +222,7 @@ std::vector<Hop> way_up(const Graph &graph, uint32_t nic) {
     return hops;
 }
 
-// From the last rank of a machine to the first of the next.
+// Returns the path from the last rank of a machine to the first rank of the next.
 std::vector<Hop> way_across(const Graph &graph, uint32_t from_nic, uint32_t to_nic) {
     if (from_nic == no_vertex || to_nic == no_vertex) return {};
     std::vector<Hop> up = way_up(graph, from_nic), down = way_up(graph, to_nic);
@@ -232,10 +234,10 @@ std::vector<Hop> way_across(const Graph &graph, uint32_t from_nic, uint32_t to_n
     return up;
 }
 
-// Calls `visit` with the way from each machine to the next on the ring.
-template <class Visit>
+// Calls `visit` with the path from each machine to the next on the ring.
+template <class Visitor>
 void each_crossing(const Graph &graph, const RankRing &ring, std::span<const uint32_t> places,
-                   std::span<const uint32_t> nics, const Visit &visit) {
+                   std::span<const uint32_t> nics, const Visitor &visit) {
     for (size_t i = 0; i < ring.ranks.size(); i++) {
         const uint32_t from = ring.ranks[i], to = ring.ranks[(i + 1) % ring.ranks.size()];
         if (graph.machine_of(places[from]) != graph.machine_of(places[to]))
@@ -243,11 +245,12 @@ void each_crossing(const Graph &graph, const RankRing &ring, std::span<const uin
     }
 }
 
-// Inside the machines each ring has what the search has found, between them its share of the links.
+// Inside a machine a ring has the rate that the search has found, between machines its share of the
+// links.
 void rate_rings(const Graph &graph, const std::vector<Machine> &machines,
                 std::span<const uint32_t> places, RankOrder &order) {
     const Capacities capacities(graph);
-    LinkUses uses; // by all rings, of links between machines
+    LinkUses uses; // of links between machines, by all rings
     for (const RankRing &ring : order.rings)
         each_crossing(graph, ring, places, order.nics, [&](const std::vector<Hop> &way) {
             for (const Hop &hop : way) uses[hop]++;
@@ -294,7 +297,8 @@ RankOrder order_ranks(const Graph &graph, std::span<const uint32_t> places) {
         order.rings.push_back(ring_between(all, i, places));
     order.nics = std::move(all.nics);
     rate_rings(graph, machines, places, order);
-    const Places by_ring(std::vector<Whereabouts>(places.size()), {order.rings.front().ranks});
+    const RankTopology by_ring(std::vector<RankLocation>(places.size()),
+                               {order.rings.front().ranks});
     order.parents =
         tree_parents({.size = static_cast<uint32_t>(places.size()), .places = &by_ring}, {}, 0);
     return order;

@@ -1,3 +1,4 @@
+// Deals ranks out over GPUs or over NUMA nodes.
 #include "topology/rank_places.hpp"
 
 #include <algorithm>
@@ -7,7 +8,8 @@ namespace qccl {
 
 namespace {
 
-// `count` things in equal parts: those of part `i` of `parts`, the first ones with one more.
+// Divides `count` things into `parts` equal parts and returns the size of part `i`; the first parts
+// get one more.
 size_t share(size_t count, size_t parts, size_t i) { return count / parts + (i < count % parts); }
 
 } // namespace

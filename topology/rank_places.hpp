@@ -1,4 +1,4 @@
-// Where the ranks of a job lie on a topology that is given to the tools. Pure.
+// Places the ranks of a job on a topology that is given to the tools. Pure; any thread may call it.
 #pragma once
 
 #include "base/result.hpp"
@@ -9,10 +9,11 @@
 
 namespace qccl {
 
-// By rank, its vertex. On GPUs there is one rank each, in the order of their numbers, and machine
-// after machine is filled. Without GPUs the machines have equally many ranks or one less, in
-// blocks, which are dealt out over their NUMA nodes. 0 ranks: one for each GPU, or else for each
-// NUMA node. Returns invalid_argument where there are more ranks than GPUs.
+// Returns the vertex of each rank, by rank. On GPUs there is one rank each, in the order of the
+// GPUs' numbers, and machine after machine is filled. Without GPUs each machine gets a block of
+// ranks of the same size, or one less, and deals it out over its NUMA nodes. `ranks` 0: one rank
+// for each GPU, or without GPUs for each NUMA node. Returns invalid_argument if there are more
+// ranks than GPUs.
 Result<std::vector<uint32_t>> rank_places(const Graph &graph, uint32_t ranks);
 
 } // namespace qccl

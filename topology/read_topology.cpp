@@ -1,3 +1,4 @@
+// Reads the file and passes its content to the parser that fits.
 #include "topology/read_topology.hpp"
 
 #include "base/file_descriptor.hpp"
@@ -36,7 +37,7 @@ Result<std::string> read_file(const std::string &path) {
     if (static_cast<size_t>(status.st_size) > most_graph_text_bytes) return too_large;
     std::string content;
     std::vector<char> piece(65536);
-    while (content.size() <= most_graph_text_bytes) { // it may grow
+    while (content.size() <= most_graph_text_bytes) { // the file may grow
         const ssize_t bytes = read(file.number(), piece.data(), piece.size());
         if (bytes < 0 && errno == EINTR) continue;
         if (bytes < 0) return fail();
@@ -54,7 +55,7 @@ bool is_file(const std::string &path) {
 } // namespace
 
 Result<Graph> parse_topology(std::string_view content, std::string_view source) {
-    // Up to the first space, which later versions of the text form have as well.
+    // Compares up to the first space, which later versions of the text form have as well.
     if (content.starts_with(graph_text_head.substr(0, graph_text_head.find(' '))))
         return parse_graph_text(content, source);
     const size_t nccl = content.find("<system"), hwloc = content.find("<topology");
@@ -71,7 +72,7 @@ Result<Graph> read_topology(const std::string &file_or_text) {
         return parse_topology(content, file_or_text);
     }
     Result<Graph> graph = parse_synthetic(file_or_text);
-    // Whoever writes neither brackets nor blanks means a file.
+    // Text with neither brackets nor blanks is meant as the name of a file.
     if (!graph && file_or_text.find_first_of("( ") == file_or_text.npos)
         return refuse(file_or_text, "is no file, and no topology such as "
                                     "\"4 x node(8 gpu nvlink:450) net:50\"");

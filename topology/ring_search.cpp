@@ -1,3 +1,4 @@
+// An exact search by dynamic programming for few vertices, and nearest neighbours for many.
 #include "topology/ring_search.hpp"
 
 #include <algorithm>
@@ -13,17 +14,17 @@ constexpr size_t most_exact = 16, most_rings = 16;
 constexpr double least_share = 0.5; // of the first ring's rate
 constexpr uint64_t impossible = UINT64_MAX;
 
-// The paths between all pairs of a few vertices, which are called 0, 1, ... here.
+// The paths between all pairs of a few vertices, which have the numbers 0, 1, ... here.
 class Pairs {
 public:
     Pairs(const Graph &graph, const Capacities &capacities, std::span<const uint32_t> vertices);
 
     size_t size() const { return size_; }
     double width(size_t from, size_t to) const { return width_[from * size_ + to]; }
-    // What a hop costs beside its width: CPU interconnects before PCIe before links, each so much
-    // more than the next that no ring has as many. impossible: there is no path.
+    // The cost of a hop beside its width: CPU interconnects before PCIe before links. One of a kind
+    // costs more than all of the next kind that a ring can have. impossible: there is no path.
     uint64_t weight(size_t from, size_t to) const { return weight_[from * size_ + to]; }
-    // All widths that occur, the greatest first.
+    // Returns all widths that occur, the greatest first.
     std::vector<double> widths() const;
 
 private:
@@ -59,9 +60,9 @@ std::vector<double> Pairs::widths() const {
     return all;
 }
 
-// The ring of least weight over hops that are so wide, by dynamic programming over sets of vertices
-// (Held and Karp, 1962). It begins with vertex 0; of equal rings, with the lowest numbers. Empty
-// where there is none.
+// Finds the ring of least weight over hops of at least `width`, by dynamic programming over sets of
+// vertices (Held and Karp, 1962). The ring begins with vertex 0; of equal rings, the one with the
+// lowest numbers is taken. Empty if there is none.
 class LightestRing {
 public:
     LightestRing(const Pairs &pairs, double width)
@@ -70,12 +71,12 @@ public:
 
 private:
     size_t sets() const { return size_t{1} << pairs_.size(); }
-    // The weight from `last` to the end of the ring, after it has passed the set.
+    // The weight from `last` to the end of the ring, after the ring has passed the set `passed`.
     uint64_t &rest(size_t passed, size_t last) { return rest_[passed * pairs_.size() + last]; }
     uint64_t hop(size_t from, size_t to) const {
         return pairs_.width(from, to) < width_ ? impossible : pairs_.weight(from, to);
     }
-    // Likewise with `next` as the next vertex; impossible where the set holds it.
+    // The same weight with `next` as the next vertex; impossible if `passed` has it already.
     uint64_t rest_by(size_t passed, size_t last, size_t next);
     size_t best_next(size_t passed, size_t last);
 
@@ -141,7 +142,7 @@ std::vector<uint32_t> best_order(const Pairs &pairs) {
     return {};
 }
 
-// Empty where there is no path between neighbours.
+// Returns nothing if there is no path between neighbours.
 LinkUses uses_of(const Graph &graph, const Capacities &capacities, std::span<const uint32_t> ring) {
     LinkUses uses;
     for (size_t i = 0; i < ring.size(); i++) {

@@ -1,3 +1,4 @@
+// Formats SVG elements and escapes their texts.
 #include "topology/svg_text.hpp"
 
 #include "topology/part_text.hpp"
@@ -10,7 +11,7 @@ namespace qccl {
 
 namespace {
 
-// Of the width of a letter in proportion to its height, on average.
+// The width of a letter in proportion to its height, on average.
 constexpr double letter_width = 0.6;
 
 std::string number(double value) {
@@ -42,7 +43,7 @@ std::string attributes(const Stroke &stroke) {
     return text;
 }
 
-// Not in the middle of a character of several bytes.
+// Does not cut in the middle of a character of several bytes.
 std::string cut(std::string_view text, size_t letters) {
     size_t end = std::min(letters, text.size());
     while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)

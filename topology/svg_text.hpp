@@ -1,4 +1,5 @@
-// Elements of an SVG picture as text. Used by topology/picture_svg. Pure.
+// Writes the elements of an SVG picture as text. topology/picture_svg and topology/picture_rings
+// use it. Only one thread at a time may use an SvgText.
 #pragma once
 
 #include "topology/picture_layout.hpp"
@@ -22,7 +23,7 @@ struct Stroke {
 
 struct TextStyle {
     double size = 10;
-    const char *anchor = "middle"; // or start, end
+    const char *anchor = "middle"; // or "start", "end"
     bool is_bold = false;
     const char *color = "#212529";
 };
@@ -30,14 +31,14 @@ struct TextStyle {
 class SvgText {
 public:
     void rectangle(const Rect &rect, const char *fill, const Stroke &border, double radius = 4);
-    // Cut off with an ellipsis where it is wider than `most_width`.
+    // Cuts the text off with an ellipsis if it is wider than `most_width`.
     void text(Point start, std::string_view text, const TextStyle &style, double most_width = 1e9);
     void line(const std::vector<Point> &points, const Stroke &stroke);
-    // From `from` to `to` on one height, `depth` below it at the middle (above if negative), with a
-    // head at the middle that points to `to` if it has one.
+    // Draws an arc from `from` to `to`, which have one height. The middle is `depth` below them, or
+    // above if negative. With `has_head` an arrow head at the middle points to `to`.
     void arc(Point from, Point to, double depth, const Stroke &stroke, bool has_head);
 
-    // The whole document.
+    // Returns the whole document.
     std::string finish(double width, double height) const;
 
 private:

@@ -1,3 +1,4 @@
+// Builds the graph that a parsed description stands for.
 #include "topology/synthetic.hpp"
 
 #include "topology/synthetic_spec.hpp"
@@ -8,7 +9,7 @@ namespace qccl {
 
 namespace {
 
-// Saturates far above what a graph may have.
+// Counts in floating point, so that numbers far above what a graph may have do not overflow.
 struct Size {
     double vertices = 0, links = 0;
 
@@ -40,7 +41,7 @@ bool has_nics(const GroupSpec &group, const PortSpec &port) {
     return !group.rack.empty() || port.count != 0 || !group.node.nics.empty();
 }
 
-// One machine without NICs is a graph without a network.
+// A single machine without NICs is a graph without a network.
 bool is_lone_machine(const NetworkSpec &spec) {
     return spec.groups.size() == 1 && spec.groups[0].count == 1 &&
            !has_nics(spec.groups[0], spec.port);
@@ -62,7 +63,7 @@ private:
     void connect_gpus(const NodeSpec &node, uint32_t machine, std::span<const uint32_t> gpus);
     void add_nics(const NodeSpec &node, const PortSpec &port, uint32_t network,
                   std::span<const uint32_t> outer);
-    // `count` parts dealt out over `outer` in order, each behind a link of this kind.
+    // Adds `count` parts, dealt out over `outer` in order, each behind a link of this kind.
     std::vector<uint32_t> deal(const Vertex &vertex, uint32_t count,
                                std::span<const uint32_t> outer, const Link &link);
 

@@ -1,5 +1,5 @@
-// Topologies of machines that are not there, from a line of text. Used by the tools for predictions
-// and simulation. Pure; any thread may call it.
+// Builds topologies of machines that are not there from a line of text. The tools use it for
+// predictions and simulation. Pure; any thread may call it.
 //
 //   64 x node(8 gpu nvlink:450) net:50x8
 //   2 x rack(32 x node(8 gpu nvswitch:450 8 nic:50)) net:rdma:400x4
@@ -12,13 +12,13 @@
 //           | "arch:" NAME
 //   port    = ["tcp:" | "rdma:"] RATE ["x" COUNT]
 //
-// Blanks and commas separate. A RATE is GB/s each way, or has a unit as in 400gbit; that of pcie
-// may be gen1 to gen6 with 16 lanes. Counts are those of the whole node. Cores, PCI switches and,
-// below these if there are any, GPUs and NICs are dealt out evenly in their order, so that `8 pci`
-// pairs 8 GPUs with 8 NICs. nvlink and xgmi say what each GPU has to all others together, which are
-// linked each with each. Without a name for its class a port is tcp below 25 Gbit/s, else rdma;
-// RDMA reaches the memory of GPUs. net: is the NICs of each node that names none, and the links of
-// each rack to the network around it.
+// Blanks and commas separate. A RATE is in GB/s each way, or has a unit as in 400gbit; that of pcie
+// may be gen1 to gen6 with 16 lanes. Counts are those of the whole node. Cores and PCI switches are
+// dealt out evenly in their order; so are GPUs and NICs, over the PCI switches if there are any, so
+// that `8 pci` pairs 8 GPUs with 8 NICs. The rate of nvlink and xgmi is that of a GPU to all others
+// together; each GPU is linked with each other one. A port without a class is tcp below 25 Gbit/s,
+// otherwise rdma; RDMA reaches the memory of GPUs. `net:` gives the NICs of each node that names
+// none, and the links of each rack to the network around it.
 #pragma once
 
 #include "base/result.hpp"
@@ -28,8 +28,8 @@
 
 namespace qccl {
 
-// Returns invalid_argument with a sentence that names the character where the text goes wrong. The
-// graph has passed check(). 8,192 ranks take a few milliseconds.
+// Returns a graph that has passed check(), or invalid_argument with a sentence that names the
+// character where the text goes wrong. 8,192 ranks take a few milliseconds.
 Result<Graph> parse_synthetic(std::string_view text);
 
 } // namespace qccl

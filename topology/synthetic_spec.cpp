@@ -1,8 +1,9 @@
+// A recursive-descent parser of the grammar in topology/synthetic.hpp.
 #include "topology/synthetic_spec.hpp"
 
 #include "base/choice.hpp"
-#include "base/misspelling.hpp"
-#include "base/quantity.hpp"
+#include "base/spell_suggest.hpp"
+#include "base/parse_units.hpp"
 #include "topology/cpu_set.hpp"
 #include "topology/data_sheets.hpp"
 
@@ -14,9 +15,9 @@ namespace qccl {
 
 namespace {
 
-// A word of letters with what stands behind its colon: "nvlink:450" is nvlink and 450.
+// A word of letters and the value behind its colon: "nvlink:450" is nvlink and 450.
 struct Word {
-    size_t start = 0, value_start = 0; // characters of the text
+    size_t start = 0, value_start = 0; // positions in the text
     std::string_view name = {}, value = {};
     bool has_value = false;
 };
@@ -76,7 +77,7 @@ Error SyntheticParser::refuse_word(const Word &word, std::string_view kind,
         return refuse_at(word.start, "expected " + std::string(kind) + ": " + listed(possible));
     std::string said = "\"";
     said.append(word.name.substr(0, 30)).append("\" is no ").append(kind);
-    static constexpr size_t longest_name = 16; // a longer one is not misspelt
+    static constexpr size_t longest_name = 16; // a longer word is no misspelling
     const auto meant = word.name.size() <= longest_name ? nearest(word.name, possible, 2)
                                                         : std::optional<std::string_view>();
     if (meant) return refuse_at(word.start, said.append("; did you mean ").append(*meant) + "?");
@@ -113,7 +114,7 @@ Word SyntheticParser::word() {
     return word;
 }
 
-// A number without a unit counts GB/s.
+// A number without a unit is in GB/s.
 Result<double> SyntheticParser::rate(std::string_view value, size_t place) const {
     static constexpr double most = 1e6;
     double number = 0;
@@ -132,7 +133,7 @@ Result<double> SyntheticParser::rate(std::string_view value, size_t place) const
     return number;
 }
 
-// "50", "tcp:10gbit", "rdma:50x8": rate and number of ports.
+// Parses "50", "tcp:10gbit" or "rdma:50x8": class, rate and number of ports.
 Result<PortSpec> SyntheticParser::port(const Word &word) const {
     std::string_view value = word.value;
     size_t place = word.value_start;
@@ -170,7 +171,7 @@ size_t place_of(const std::string_view (&names)[size], std::string_view name) {
     return static_cast<size_t>(std::ranges::find(names, name) - names);
 }
 
-// "gpus" is "gpu".
+// Returns "gpu" for "gpus".
 std::string_view singular(std::string_view name) {
     const std::string_view stem = name.substr(0, name.size() - name.ends_with('s'));
     return stem == "nic" || place_of(count_names, stem) < std::size(count_names) ? stem : name;

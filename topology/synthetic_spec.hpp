@@ -1,4 +1,5 @@
-// What a synthetic topology says, before it is a graph. Used by topology/synthetic alone. Pure.
+// Parses the text of a synthetic topology into the form from which the graph is made. Only
+// topology/synthetic uses it. Pure; any thread may call it.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,7 +12,7 @@
 
 namespace qccl {
 
-// Ports of one kind of NIC, or the links of a rack to the network around it.
+// The ports of one kind of NIC, or the links of a rack to the network around it.
 struct PortSpec {
     LinkClass link_class = LinkClass::tcp;
     double bytes_per_ns = 0;
@@ -20,7 +21,7 @@ struct PortSpec {
 
 // Counts are those of the whole node; rates are bytes per ns each way, 0: unknown.
 struct NodeSpec {
-    uint32_t packages = 0, numas = 0, cores = 0, pci = 0, gpus = 0; // 0: not said
+    uint32_t packages = 0, numas = 0, cores = 0, pci = 0, gpus = 0; // 0: not given
     std::vector<PortSpec> nics;
     double nvlink = 0, xgmi = 0; // of a GPU to all others
     double nvswitch = 0;         // of a GPU to the switch
@@ -40,7 +41,7 @@ struct GroupSpec {
 
 struct NetworkSpec {
     std::vector<GroupSpec> groups;
-    PortSpec port; // of each member that brings none itself
+    PortSpec port; // of each member without ports of its own
 };
 
 // Returns invalid_argument with a sentence that names the character where the text goes wrong.

@@ -1,3 +1,4 @@
+// Prints the parts of a graph line by line, from the outermost inwards.
 #include "topology/tree_text.hpp"
 
 #include "topology/alike.hpp"
@@ -12,7 +13,7 @@ namespace qccl {
 
 namespace {
 
-// GPUs and NICs say to which of these they have links.
+// GPUs and NICs list their links to parts of these kinds.
 bool is_listed_elsewhere(VertexKind kind) {
     return kind == VertexKind::nvswitch || kind == VertexKind::numa || kind == VertexKind::network;
 }
@@ -71,14 +72,14 @@ std::string TreeText::facts(const Vertex &part) const {
     return text;
 }
 
-// "; xgmi 64 GB/s to GPU 1, GPU 2": those of one kind together.
+// Returns "; xgmi 64 GB/s to GPU 1, GPU 2", with the links of one kind together.
 std::string TreeText::other_links(uint32_t vertex) const {
     const uint32_t to_parent = link_to_parent(graph_, vertex);
     std::map<std::tuple<LinkClass, double, uint32_t>, std::vector<uint32_t>> kinds;
     for (const uint32_t number : graph_.links_of(vertex)) {
         const Link &link = graph_.link(number);
         const uint32_t other = link.other(vertex);
-        // Parts that lie in this one say it themselves.
+        // Parts inside this one list the link themselves.
         if (number == to_parent || graph_.vertex(other).parent == vertex) continue;
         if (vertex == other || !is_listed_elsewhere(graph_.vertex(vertex).kind))
             kinds[{link.link_class, -link.bytes_per_ns, link.width}].push_back(number);

@@ -1,4 +1,5 @@
-// A topology as a tree of text, in the manner of lstopo. Used by qccl-info. Pure.
+// Prints a topology as a tree of text, in the manner of lstopo. qccl-info uses it. Pure; any thread
+// may call it.
 #pragma once
 
 #include "topology/graph.hpp"
@@ -7,9 +8,9 @@
 
 namespace qccl {
 
-// A line for each part, below the one that contains it, with the link between the two in brackets
-// and then its links to others. Of machines and racks that stand side by side and are built alike
-// the first is shown, with their number. Ends with a line on the rates.
+// Returns a line for each part, below the part that contains it, with the link between the two in
+// brackets and then the links to other parts. Of machines and racks that stand side by side and are
+// built alike, the first is shown with their number. The last line explains the rates.
 std::string print_tree(const Graph &graph);
 
 } // namespace qccl

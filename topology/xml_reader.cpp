@@ -1,3 +1,4 @@
+// Parses the text with pugixml.
 #include "topology/xml_reader.hpp"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace {
 
 constexpr size_t most_depth = 64;
 
-// The depth of the elements that follow one another in the order of the text.
+// Walks the elements in the order of the text and counts their depth, without recursion.
 bool is_too_deep(pugi::xml_node document) {
     size_t depth = 0;
     for (pugi::xml_node node = document.first_child(); node;) {

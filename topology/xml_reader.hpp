@@ -1,5 +1,6 @@
-// Attributes of XML elements as numbers, and errors that name the line. Used by the readers of
-// topology files. Pure.
+// Reads attributes of XML elements as numbers, and makes errors that name the line. The readers of
+// topology files use it. It keeps a view of the text, which must outlive it; one thread at a time
+// may use a reader.
 #pragma once
 
 #include "base/result.hpp"
@@ -16,18 +17,22 @@ class XmlReader {
 public:
     XmlReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
 
-    // Refuses what is no XML or nests deeper than any topology.
+    // Parses the text. Refuses with invalid_argument text that is no XML or nests deeper than any
+    // topology.
     Done read();
     const pugi::xml_document &document() const { return document_; }
 
-    // "FILE, line 7: pci 0000:1b:00.0: SENTENCE", with the element's busid, name or dev.
+    // Returns the error "FILE, line 7: pci 0000:1b:00.0: SENTENCE", with the element's busid, name
+    // or dev.
     Error refuse(pugi::xml_node element, const std::string &sentence) const;
 
-    // A whole number, also hexadecimal with 0x. Nothing: the element does not have the attribute.
+    // Returns a whole number from `least` to `most`, also hexadecimal with 0x; nothing if the
+    // element does not have the attribute.
     Result<std::optional<uint32_t>> count(pugi::xml_node element, const char *attribute,
                                           uint32_t least, uint32_t most) const;
-    // The number that the attribute begins with, above 0; what follows it must be `unit` or begin
-    // with it. Nothing: there is none, or it is empty or unknown.
+    // Returns the number that the attribute begins with, which must be above 0; what follows the
+    // number must be `unit` or begin with it. Returns nothing if the attribute is missing, empty or
+    // unknown.
     Result<std::optional<double>> measure(pugi::xml_node element, const char *attribute,
                                           std::string_view unit) const;
 

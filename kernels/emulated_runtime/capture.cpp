@@ -1,3 +1,5 @@
+// Implements capture.hpp: records the work of capturing streams and makes graphs of the recorded
+// work.
 #include "kernels/emulated_runtime/capture.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// What streams have been asked for while they captured, as a graph: nodes in the order in which
-// they came, each with those that it waits for. Knows no runtime.
+// Records the work that capturing streams are given as a graph: nodes in the order in which they
+// were added, each with the nodes that it waits for. The emulated runtime uses captures with its
+// mutex held.
 #pragma once
 
 #include "kernels/emulated_runtime/workers.hpp"
@@ -14,10 +15,10 @@ namespace qccl::emulated {
 struct Node {
     std::function<Outcome()> run;
     std::vector<size_t> after;
-    size_t lane = 0; // nodes of one stream
+    size_t lane = 0; // nodes of one stream share a lane
 };
 
-// Of the program's: ended with the last of what holds it.
+// An object of the program, which `destroy` ends when the last holder of the object is gone.
 struct UserObject {
     UserObject() = default;
     ~UserObject() {
@@ -38,10 +39,10 @@ struct Graph {
 
 struct GraphExec {
     Graph graph;
-    PointPtr last; // launch of it
+    PointPtr last; // last launch of the graph
 };
 
-// Where a stream stands in a capture: what its next node waits for.
+// A stream's position in a capture: the nodes that its next node waits for.
 using Tips = std::vector<size_t>;
 
 class Capture {
@@ -54,7 +55,7 @@ public:
     uint64_t number() const { return number_; }
     void join(const Stream *stream, const Tips &tips);
     void add(const Stream *stream, std::function<Outcome()> run);
-    // Empty, to be filled in.
+    // Returns a new empty object, which the caller fills in.
     UserObject &add_object() {
         objects_.push_back(std::make_shared<UserObject>());
         return *objects_.back();
@@ -63,12 +64,14 @@ public:
 
     void spoil() { is_spoilt_ = true; }
     bool is_spoilt() const { return is_spoilt_; }
-    // Whether a thread, with a mode of its own, must not wait for the GPU meanwhile.
+    // Returns true if a thread whose own mode is `own` must not wait for the GPU during the
+    // capture.
     bool forbids(qcclEmulatedCaptureMode_t own) const;
-    // Whether the calling thread may end it there.
+    // Returns an error if the calling thread may not end the capture on `stream`.
     Outcome check_end(const Stream *stream) const;
-    // An error where not all that was captured leads back to the first stream.
-    // It then holds what was tied to it, and the capture no longer.
+    // Fills `graph` with the nodes and moves the user objects to it. Fails if the capture is
+    // spoilt, or if a captured node does not lead back to the first stream; the capture then keeps
+    // the objects.
     Outcome finish(Graph &graph);
     UserObjects take_objects() { return std::exchange(objects_, {}); }
 

@@ -1,4 +1,5 @@
-// The C API's calls for GPUs and results, and those that only tests have a use for.
+// The emulated runtime's C API for GPUs and results, and the calls that only tests use. Any thread
+// may call. Only qcclEmulatedDeviceSynchronize waits for a GPU.
 #include "kernels/emulated_runtime/runtime.hpp"
 
 #include <cstdio>

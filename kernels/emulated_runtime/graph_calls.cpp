@@ -1,4 +1,5 @@
-// The C API's calls for captures and graphs.
+// The emulated runtime's C API for captures and graphs. Any thread may call; no call waits for a
+// GPU.
 #include "kernels/emulated_runtime/runtime.hpp"
 
 #include <utility>
@@ -6,8 +7,8 @@
 namespace qccl::emulated {
 namespace {
 
-// A stream for each lane save the first, which is that of the launch: what did not depend on each
-// other when it was captured does not now.
+// Launches a graph. The first lane runs in the launch's stream, every other lane in a stream of its
+// own, so that nodes that were independent in the capture stay independent.
 Outcome launch(Runtime &runtime, GraphExec &exec, const StreamPtr &stream) {
     if (Outcome start = runtime.put(stream, nullptr,
                                     exec.last ? std::vector<Dependency>{{exec.last}}

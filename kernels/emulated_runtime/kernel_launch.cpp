@@ -1,3 +1,5 @@
+// Implements kernel_launch.hpp: puts kernels into streams and checks the memory that QCCL's kernels
+// access.
 #include "kernels/emulated_runtime/kernel_launch.hpp"
 
 #include "kernels/emulated_kernels.hpp"
@@ -7,7 +9,7 @@
 namespace qccl::emulated {
 namespace {
 
-// Which order a launch's threads run in changes from launch to launch: nothing may depend on it.
+// Alternates the order of a launch's threads, because no result may depend on the order.
 Order next_order() {
     static thread_local bool is_reverse = false;
     is_reverse = !is_reverse;
@@ -18,7 +20,8 @@ Outcome outcome_of(const Done &done) {
     return done ? Outcome() : Outcome(qcclEmulatedErrorLaunchFailure, done.error().text);
 }
 
-// Coded values lie where their codec has them: here only that there is something.
+// Returns the bytes that an operand must have at least. Coded values lie where their codec places
+// them, so only their first byte is checked.
 size_t least_bytes(const Operand &operand, uint64_t count) {
     return operand.codec == CodecId::none ? count * type_bytes(operand.type) : 1;
 }

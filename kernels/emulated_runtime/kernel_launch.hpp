@@ -1,5 +1,5 @@
-// Kernels in streams of the emulated GPU: QCCL's own, and those of programs. Knows no memory of the
-// host that GPUs do not reach: a kernel that touches it fails, as on a GPU.
+// Puts kernels into streams of the emulated GPU: QCCL's own kernels and those of programs. As on a
+// GPU, QCCL's kernels fail if they access host memory that the GPU does not reach.
 #pragma once
 
 #include "kernels/batch.hpp"
@@ -8,11 +8,13 @@
 
 namespace qccl::emulated {
 
-// A call as those of the C API are.
+// Puts one of QCCL's kernels into a stream. Behaves like a call of the C API: takes the runtime's
+// mutex and may be called from any thread.
 qcclEmulatedResult_t launch(qcclEmulatedStream_t stream, KernelId kernel, unsigned blocks,
                             const Batch &batch);
 
-// With the mutex held.
+// Puts a program's kernel into a stream and copies `bytes` bytes of its argument. The caller holds
+// the runtime's mutex.
 Outcome put_kernel(Runtime &runtime, const StreamPtr &stream, qcclEmulatedKernel_t kernel,
                    unsigned blocks, unsigned threads, const void *argument, size_t bytes);
 

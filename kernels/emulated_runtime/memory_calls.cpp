@@ -1,4 +1,6 @@
-// The C API's calls for memory: given out, registered, copied, known, and opened from elsewhere.
+// The emulated runtime's C API for memory: allocating, registering, copying, describing, and
+// opening memory of other processes. Any thread may call. The calls that free or unregister memory
+// outside a stream wait for its GPU, and qcclEmulatedMemcpy waits for the copy.
 #include "kernels/emulated_runtime/runtime.hpp"
 
 #include <cstring>
@@ -20,7 +22,7 @@ Outcome put_copy(Runtime &runtime, const StreamPtr &stream, void *to, const void
     });
 }
 
-// When its GPU has done all that it has to do.
+// Releases memory after its GPU has done all of its work.
 Outcome release_now(Runtime &runtime, Lock &lock, void *memory, std::initializer_list<Kind> kinds,
                     int32_t refusal) {
     const Piece *const piece = runtime.pieces.find(memory);
@@ -47,7 +49,7 @@ Outcome free_in_order(Runtime &runtime, const StreamPtr &stream, void *memory) {
         const Lock lock(runtime.mutex);
         return release(runtime);
     });
-    return put.is_ok() ? put : release(runtime); // nothing will come by there any more
+    return put.is_ok() ? put : release(runtime); // the stream will never run it
 }
 
 } // namespace

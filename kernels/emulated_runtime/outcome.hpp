@@ -1,5 +1,5 @@
-// How a call of the emulated runtime, or a piece of work in a stream, has ended: a result of its
-// C API and, where it failed, a sentence. Knows no streams.
+// How a call of the emulated runtime, or a piece of work in a stream, has ended: a result code of
+// the C API and, on failure, a sentence.
 #pragma once
 
 #include "base/result.hpp"
@@ -12,12 +12,12 @@ namespace qccl::emulated {
 
 struct Outcome {
     qcclEmulatedResult_t result = qcclEmulatedSuccess;
-    std::string sentence; // empty: the result's own text says it all
+    std::string sentence; // empty: the text of the result code says everything
 
     Outcome() = default;
     Outcome(int32_t code) : result(code) {}
     Outcome(int32_t code, std::string text) : result(code), sentence(std::move(text)) {}
-    // What the system refuses is a lack of something.
+    // Errors of the operating system are reported as a lack of memory.
     Outcome(const Error &error) : result(qcclEmulatedErrorMemoryAllocation), sentence(error.text) {}
 
     bool is_ok() const { return result == qcclEmulatedSuccess; }

@@ -1,4 +1,5 @@
-// Pieces of GPUs are files without a name, so that other processes find them by /proc.
+// Implements pieces.hpp. The memory of a GPU is a file without a name, so that other processes can
+// open it through /proc.
 #include "kernels/emulated_runtime/pieces.hpp"
 
 #include "base/round_up.hpp"
@@ -16,11 +17,11 @@ namespace qccl::emulated {
 namespace {
 
 constexpr size_t page = 4096;
-constexpr size_t guard = 256;                 // bytes looked at on either side
-constexpr size_t most_dirt = size_t{1} << 20; // of new memory; more would only take time
+constexpr size_t guard = 256;                 // checked bytes on either side
+constexpr size_t most_dirt = size_t{1} << 20; // filled bytes of new memory; more only takes time
 constexpr int guard_byte = 0xA5, dirt = 0xCD;
 
-// What a handle's bytes hold.
+// The contents of an IPC handle.
 struct Address {
     std::array<char, 8> magic;
     int32_t process, file, device, unused;

@@ -1,5 +1,5 @@
-// Memory that the emulated GPUs know: pieces of their own, which other processes can open, and what
-// of the host's they reach. Knows no streams. Not thread-safe: the runtime's mutex is held.
+// The memory of the emulated GPUs: their own, which other processes can open, and host memory that
+// they reach. Not thread-safe: callers hold the runtime's mutex.
 #pragma once
 
 #include "base/file_descriptor.hpp"
@@ -18,13 +18,13 @@ constexpr int lanes_of(int device) { return device % 2 == 0 ? 32 : 64; }
 struct Piece {
     enum class Kind : uint8_t { device, pooled, host, registered, opened };
     Kind kind = Kind::device;
-    int device = 0; // whose; host's: the GPU of whoever asked
+    int device = 0; // owner; host memory: the GPU of the thread that asked for it
     std::byte *base = nullptr;
     size_t bytes = 0;
-    std::byte *mapping = nullptr; // what is unmapped in the end
+    std::byte *mapping = nullptr; // address to unmap; null: nothing is unmapped
     size_t mapped_bytes = 0;
     FileDescriptor file;
-    uint32_t uses = 1; // opened: how often
+    uint32_t uses = 1; // opened: opens that are not closed yet
 
     bool is_of_a_gpu() const {
         return kind == Kind::device || kind == Kind::pooled || kind == Kind::opened;
@@ -37,22 +37,23 @@ struct Piece {
 
 class Pieces {
 public:
-    // Of a GPU, with guard bytes around.
+    // Allocates memory of a GPU, with guard bytes around it.
     Outcome allocate(Piece::Kind kind, int device, size_t bytes, void **memory);
     Outcome allocate_host(int device, size_t bytes, void **memory);
     Outcome register_host(int device, void *memory, size_t bytes);
-    // What begins there and is of the kind; its guard bytes are looked at.
+    // Releases the piece that begins at `memory` and is of one of `kinds`, and checks its guard
+    // bytes. Returns `refusal` if there is no such piece.
     Outcome release(void *memory, std::initializer_list<Piece::Kind> kinds, int32_t refusal);
 
     Outcome name(void *memory, qcclEmulatedIpcMemHandle_t *handle) const;
     Outcome open(const qcclEmulatedIpcMemHandle_t &handle, void **memory);
     Outcome close(void *memory);
-    // Whose memory a handle leads to.
+    // Returns the GPU whose memory a handle names; -1 if the bytes are not a handle.
     static int device_of(const qcclEmulatedIpcMemHandle_t &handle);
 
-    // The piece that `at` lies in; null where the GPUs know none.
+    // Returns the piece that contains `at`; null if the GPUs do not know this memory.
     const Piece *find(const void *at) const;
-    // Whether nothing has written beside a GPU's memory.
+    // Returns an error if something has written beside memory of the GPU.
     Outcome check_guards(int device) const;
 
     size_t count() const { return pieces_.size(); }
@@ -61,7 +62,7 @@ public:
 private:
     Outcome keep(Piece piece, void **memory);
 
-    std::map<uintptr_t, Piece> pieces_; // by where they begin
+    std::map<uintptr_t, Piece> pieces_; // by first byte
     std::array<size_t, device_count> used_{};
     size_t limit_ = SIZE_MAX;
 };

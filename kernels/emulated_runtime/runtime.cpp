@@ -1,3 +1,5 @@
+// The state of the emulated runtime (runtime.hpp): which calls it admits, how streams wait for
+// default streams, how captures end, and how calls wait for GPUs.
 #include "kernels/emulated_runtime/runtime.hpp"
 
 #include <algorithm>
@@ -154,7 +156,7 @@ Self &self() {
     return self;
 }
 
-// Another takes them away when they have nothing to do.
+// Runtime::everything later drops streams of ended threads that have no work left.
 Self::~Self() {
     if (!runtime_ || runtime_ != &Runtime::current() || !runtime_->is_of_this_process()) return;
     const Lock lock(runtime_->mutex);

@@ -1,8 +1,8 @@
-// The state of the emulated runtime: GPUs, memory, streams, events, graphs, and how calls of its C
-// API go. Knows no kernels.
+// The state of the emulated runtime (GPUs, memory, streams, events, graphs), and the frame around
+// every call of its C API. Any thread may make these calls; one mutex guards the state.
 #pragma once
 
-#include "base/contained.hpp"
+#include "base/exception_boundary.hpp"
 #include "kernels/emulated_runtime/capture.hpp"
 #include "kernels/emulated_runtime/workers.hpp"
 #include "kernels/emulated_runtime/pieces.hpp"
@@ -20,62 +20,67 @@ namespace qccl::emulated {
 struct Event {
     int device = 0;
     PointPtr point;                   // null: nothing to wait for
-    std::shared_ptr<Capture> capture; // recorded there
+    std::shared_ptr<Capture> capture; // capture in which it was recorded
     Tips tips;
 };
 
-// How a call is to be treated.
+// How a call is treated.
 struct Manner {
-    bool counts = true;    // and can be made to fail
-    bool may_wait = false; // for the GPU: spoils captures
+    bool counts = true;    // counted, and can be made to fail
+    bool may_wait = false; // may wait for the GPU, which spoils captures
 };
 inline constexpr Manner asks{}, waits{.may_wait = true}, gives_back{.counts = false},
     waits_and_gives_back{.counts = false, .may_wait = true}, tells{.counts = false};
 
 struct PciSlot {
-    int domain = -1, bus = -1, device = -1; // none
+    int domain = -1, bus = -1, device = -1; // -1: no slot
 };
 
 class Runtime {
 public:
-    // The process's: a GPU is the same for a program and for the QCCL that it uses, who meet in
-    // nothing but this library. It is never deleted, because threads serve streams to the end.
+    // Returns the process's runtime. A program and the QCCL that it uses share nothing but this
+    // library, and both must see the same GPUs. The runtime is never deleted, because threads serve
+    // streams until the process ends.
     static Runtime &current();
     static void begin_again();
 
     Runtime();
 
     bool is_of_this_process() const { return process_ == getpid(); }
-    // With the mutex held, as everything below.
+    // Returns an error if the call is refused. The caller holds the mutex for this and all
+    // functions below.
     Outcome admit(const Manner &manner);
 
-    // Of a handle; null: `handle` is none.
+    // Returns the stream of a handle; null if `handle` is not a stream.
     StreamPtr stream(qcclEmulatedStream_t handle);
     StreamPtr create_stream(bool is_blocking);
     void destroy_stream(const StreamPtr &stream);
-    // Work, or none, behind all that it has to wait for.
+    // Puts work into a stream, behind everything that it must wait for: `after` and the order of
+    // the default stream. `run` may be empty. A stream that captures records the work instead.
     Outcome put(const StreamPtr &stream, std::function<Outcome()> run,
                 std::vector<Dependency> after = {});
-    // Spoils the stream's capture.
+    // Spoils the stream's capture and returns `result`.
     Outcome refuse_capture(const StreamPtr &stream, int32_t result);
-    // A stream that captures and that a default stream would wait for; null: none.
+    // Returns a capturing stream that `stream`, a default stream, would have to wait for; null if
+    // there is none.
     StreamPtr captor(const Stream &stream) const;
     void end_capture(const std::shared_ptr<Capture> &capture);
-    // What a GPU has to do just now.
+    // Returns the last point of each stream of a GPU that still has work.
     std::vector<PointPtr> everything(int device);
     Outcome wait_for_everything(Lock &lock, int device);
-    // What a call that waits has to say, after what it waited for has ended so.
+    // Returns the result of a call that has waited: `outcome`, or the error of the guard bytes'
+    // check.
     Outcome waited(int device, Outcome outcome);
 
-    // Whether a kernel of the GPU can touch it.
+    // Returns true if a kernel of the GPU can access these bytes.
     bool reaches(int device, const void *at, size_t bytes) const;
-    // Whether it is not partly beside memory of a GPU.
+    // Returns false if the bytes begin in memory of a GPU but extend beyond it.
     bool is_whole(const void *at, size_t bytes) const;
 
     std::mutex mutex;
     Pieces pieces;
     Workers workers{mutex};
-    std::map<const void *, StreamPtr> streams; // that were given out
+    std::map<const void *, StreamPtr> streams; // by handle
     std::map<const void *, std::unique_ptr<Event>> events;
     std::map<const void *, std::unique_ptr<Graph>> graphs;
     std::map<const void *, std::unique_ptr<GraphExec>> execs;
@@ -92,13 +97,13 @@ private:
 
     pid_t process_ = getpid();
     std::array<StreamPtr, device_count> defaults_;
-    std::set<StreamPtr> all_; // also of threads, and destroyed ones that have work
+    std::set<StreamPtr> all_; // also streams of threads, and destroyed streams that still have work
 };
 
-// What each thread has for itself.
+// The state of one thread.
 struct Self {
     ~Self();
-    // Its stream on the GPU of its choice.
+    // Returns the thread's own stream on its current GPU; creates it at the first call.
     StreamPtr own_stream(Runtime &runtime);
 
     int device = 0;
@@ -108,15 +113,17 @@ struct Self {
     std::string sentence;
 
 private:
-    Runtime *runtime_ = nullptr; // whose streams these are
+    Runtime *runtime_ = nullptr; // owner of the streams in own_
     std::array<StreamPtr, device_count> own_;
 };
 Self &self();
 
-// What a function of the C API returns: the body's outcome, unless the call is refused.
+// told() returns the result code of an outcome and keeps its sentence for the thread. called() runs
+// the body of a C API call with the mutex held, unless the call is refused, and returns the result
+// code.
 qcclEmulatedResult_t told(const Outcome &outcome);
 template <class Body> qcclEmulatedResult_t called(const Manner &manner, Body &&body) {
-    return told(contained([&]() -> Outcome {
+    return told(exception_boundary([&]() -> Outcome {
         Runtime &runtime = Runtime::current();
         if (!runtime.is_of_this_process())
             return {qcclEmulatedErrorInitialization,

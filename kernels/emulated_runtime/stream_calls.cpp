@@ -1,4 +1,5 @@
-// The C API's calls for streams and events.
+// The emulated runtime's C API for streams, events, and the work that programs put into streams.
+// Any thread may call. The calls that end in Synchronize wait for a GPU.
 #include "kernels/emulated_runtime/kernel_launch.hpp"
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 namespace qccl::emulated {
 namespace {
 
-// For whoever waits for memory that the host writes, and tells nobody. Longer and longer, so that
-// many streams that wait long leave the processors to others.
+// Waits for memory that the host writes without a notification. The sleeps become longer, so that
+// many streams that wait long leave the processors to other threads.
 void sleep_until_reached(const uint32_t *at, uint32_t value) {
     using namespace std::chrono_literals;
     prctl(PR_SET_TIMERSLACK, 1UL);
@@ -40,12 +41,12 @@ Event *event_of(Runtime &runtime, qcclEmulatedEvent_t handle) {
     return found == runtime.events.end() ? nullptr : found->second.get();
 }
 
-// What a stream may be asked for by those that wait for it.
+// Returns an error if the caller may not wait for the stream. Makes sure that stream->last is set.
 Outcome check_wait(Runtime &runtime, const StreamPtr &stream) {
     if (!stream) return qcclEmulatedErrorInvalidHandle;
     if (stream->capture)
         return runtime.refuse_capture(stream, qcclEmulatedErrorStreamCaptureUnsupported);
-    // The default stream's end is that of others, too.
+    // The default stream ends when other streams end, too, so its last point must wait for them.
     return stream->is_default || !stream->last ? runtime.put(stream, nullptr) : Outcome();
 }
 
@@ -79,7 +80,7 @@ Outcome record(Runtime &runtime, Event &event, const StreamPtr &stream) {
     return {};
 }
 
-// Finds both, and calls `body`.
+// Finds the event and the stream, and calls `body`.
 template <class Body>
 qcclEmulatedResult_t called_with(const Manner &manner, qcclEmulatedEvent_t event,
                                  qcclEmulatedStream_t stream, Body &&body) {
@@ -91,7 +92,7 @@ qcclEmulatedResult_t called_with(const Manner &manner, qcclEmulatedEvent_t event
     });
 }
 
-// Puts work on a word that the stream's GPU reaches.
+// Puts work into a stream that accesses a word, which the stream's GPU must reach.
 template <class Work>
 qcclEmulatedResult_t put_on_word(qcclEmulatedStream_t handle, const uint32_t *at, Work work) {
     return called(asks, [&](Runtime &runtime, Lock &) -> Outcome {

@@ -1,5 +1,5 @@
-// Threads are as many as streams have had work at once, so that one that waits keeps no other from
-// being served.
+// Implements workers.hpp. There are as many threads as streams have had work at once, so that a
+// stream that waits does not keep another from being served.
 #include "kernels/emulated_runtime/workers.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ static bool can_begin(const Work &work) {
                                [](const Dependency &before) { return before.point->is_done; });
 }
 
-// The failure of another stream that the work waits for.
+// Returns the failure that the work takes over from a stream that it waits for.
 static Outcome inherited(const Work &work) {
     for (const Dependency &before : work.after)
         if (before.shares_failure && !before.point->outcome.is_ok()) return before.point->outcome;
@@ -20,7 +20,7 @@ static Outcome inherited(const Work &work) {
 
 Outcome Workers::prepare(size_t streams) {
     while (threads_.size() < served_ + streams) {
-        auto thread = QuietThread::start("emulated-gpu", [this] { work_for_ever(); });
+        auto thread = ServiceThread::start("emulated-gpu", [this] { work_for_ever(); });
         if (!thread) return thread.error();
         threads_.push_back(std::move(*thread));
     }
@@ -83,7 +83,7 @@ Outcome Workers::run(std::function<Outcome()> body, Lock &lock) {
     if (fails_in_ > 0 && --fails_in_ == 0) return {failure_, "this work was to fail"};
     lock.unlock();
     Outcome outcome = body();
-    body = nullptr; // what it holds goes before others hear that it is done
+    body = nullptr; // destroys what the work holds before others learn that the work is done
     lock.lock();
     return outcome;
 }

@@ -1,11 +1,12 @@
-// Work in streams, and the threads that do it. A stream's work is done in order, each piece after
-// what it waits for in other streams; a thread serves a stream as long as there is something that
-// can be done. Knows neither memory nor graphs.
+// The work in streams, and the threads that do it. A stream's work runs in order, and each piece
+// runs after the points of other streams that it waits for. A thread serves a stream as long as the
+// stream has work that can run.
 //
-// One mutex, the runtime's, is held around every call here, and around nothing that work does.
+// The caller holds one mutex, the runtime's, around every call here. The mutex is free while work
+// runs.
 #pragma once
 
-#include "base/quiet_thread.hpp"
+#include "base/service_thread.hpp"
 #include "kernels/emulated_runtime/outcome.hpp"
 
 #include <condition_variable>
@@ -23,10 +24,10 @@ class Capture;
 struct Stream;
 using Lock = std::unique_lock<std::mutex>;
 
-// Where a stream comes by when a piece of work is done.
+// The point that a stream reaches when a piece of work is done.
 struct Point {
     bool is_done = false;
-    Outcome outcome; // of the stream up to here
+    Outcome outcome; // of the stream up to this point
     std::condition_variable done;
     std::vector<std::shared_ptr<Stream>> waiting;
 };
@@ -38,19 +39,19 @@ struct Dependency {
 };
 
 struct Work {
-    std::function<Outcome()> run; // none: only comes by
+    std::function<Outcome()> run; // empty: only reaches its point
     std::vector<Dependency> after;
     PointPtr point;
 };
 
 struct Stream {
     int device = 0;
-    bool is_default = false; // waits for all that are blocking, and they for it
+    bool is_default = false; // waits for all blocking streams, and they wait for it
     bool is_blocking = false;
     int priority = 0;
     std::deque<Work> work;
-    PointPtr last;   // put into it; null: nothing yet
-    Outcome failure; // for ever
+    PointPtr last;   // of the last work put into the stream; null: none yet
+    Outcome failure; // permanent
     bool is_served = false;
     std::shared_ptr<Capture> capture;
 };
@@ -60,9 +61,11 @@ class Workers {
 public:
     explicit Workers(std::mutex &mutex) : mutex_(mutex) {}
 
-    // So many more streams can be served at once; an error where the system refuses a thread.
+    // Starts threads, so that `streams` more streams can be served at once. Fails if the system
+    // refuses a thread.
     Outcome prepare(size_t streams);
-    // The first thing that `stream` does then.
+    // Puts work behind the other work of `stream`. If the stream is idle and the work neither runs
+    // nor waits for anything, its point is reached at once. Fails if the system refuses a thread.
     Outcome put(const StreamPtr &stream, Work work);
     static Outcome wait(Lock &lock, const PointPtr &point);
 
@@ -79,9 +82,9 @@ private:
 
     std::mutex &mutex_;
     std::condition_variable has_ready_;
-    std::deque<StreamPtr> ready_; // with work that might be done now
+    std::deque<StreamPtr> ready_; // with work that may be able to run now
     size_t served_ = 0;           // streams that have work
-    std::vector<QuietThread> threads_;
+    std::vector<ServiceThread> threads_;
     uint64_t fails_in_ = 0;
     int32_t failure_ = 0;
 };

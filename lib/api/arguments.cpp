@@ -1,3 +1,4 @@
+// Implements the argument checks of arguments.hpp, which words every error in one place.
 #include "api/arguments.hpp"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ Result<RedOp> take_op(qcclRedOp_t op) {
 }
 
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times) {
-    // No address space holds 2^56 values, and up to there no size of an encoding wraps.
+    // An address space cannot hold 2^56 values. Up to that count no encoded size overflows.
     const size_t most = std::min<size_t>(PTRDIFF_MAX / type_bytes(type), size_t{1} << 56) / times;
     if (count <= most) return {};
     return Error::make(

@@ -1,4 +1,5 @@
-// Arguments that many functions share, checked by name, with the offending value in the sentence.
+// Checks of arguments that many C functions share. Each error names the argument and quotes the
+// offending value. Any thread may call these functions; nothing blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,29 +12,31 @@
 namespace qccl {
 
 struct Buffer {
-    const char *name; // of the argument
+    const char *name; // of the argument, as the C header calls it
     const void *start;
     size_t bytes;
 };
 
+// Convert a C value. Any other number gives invalid_argument, which states the possible range.
 Result<DataType> take_type(qcclDataType_t type);
 Result<RedOp> take_op(qcclRedOp_t op);
-// `times` blocks of `count` elements must have a size that memory can have.
+// Checks that memory can hold `times` blocks of `count` values of `type`. `argument` is the count's
+// name in the error (invalid_argument).
 Done check_count(const char *argument, size_t count, DataType type, uint32_t times);
-// What the next two say of buffers that are wrong.
+// The errors (invalid_argument) that the two checks below return.
 Error missing(const Buffer &buffer);
 Error overlap(const Buffer &a, const Buffer &b);
-// NULL only where there is nothing to point to.
+// Refuses NULL, unless the buffer has 0 bytes.
 inline Done check_pointer(const Buffer &buffer) {
     if (buffer.start || buffer.bytes == 0) return {};
     return missing(buffer);
 }
-// The two share no byte.
+// Refuses two buffers that share a byte.
 inline Done check_apart(const Buffer &a, const Buffer &b) {
     const auto a_start = reinterpret_cast<uintptr_t>(a.start);
     const auto b_start = reinterpret_cast<uintptr_t>(b.start);
     if (a.bytes == 0 || b.bytes == 0) return {};
-    // Compared by distance, so that a buffer at the end of the address space cannot wrap.
+    // Distances are compared, so that a buffer at the end of the address space cannot wrap.
     const bool is_apart =
         a_start <= b_start ? b_start - a_start >= a.bytes : a_start - b_start >= b.bytes;
     if (is_apart) return {};

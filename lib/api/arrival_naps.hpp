@@ -1,5 +1,5 @@
-// How long the thread of a GPU's queue sleeps between two looks at a stream that has not come yet.
-// Used by GpuQueue; one thread.
+// How long the thread of a GPU stream queue sleeps between two polls of a stream that has not
+// reached a call yet. Used by GpuStreamQueue, by one thread; the caller does the sleeping.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,15 @@ class ArrivalNaps {
 public:
     using Time = std::chrono::nanoseconds;
 
-    // A call that finds its stream idle is seen within this.
+    // The usual spin. A call on an idle stream arrives within this time, so the thread notices it
+    // without sleeping.
     static constexpr Time usual_spin = std::chrono::microseconds(50);
 
-    // `spin`: how long the thread looks without sleeping; 0: not at all.
+    // `spin`: how long the thread polls without sleeping; 0: it sleeps after every poll.
     explicit ArrivalNaps(Time spin) : spin_(spin) {}
 
-    // After a look that came `waited` after the first one. 0: the thread looks again at once.
+    // Returns how long to sleep after a poll; 0: poll again at once. `waited` is the time since the
+    // first poll.
     Time next(Time waited) {
         if (waited < spin_) return {};
         const Time nap = nap_;

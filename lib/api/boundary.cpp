@@ -1,8 +1,9 @@
+// Implements the calling thread's last error, and checks that the C result codes equal Code.
 #include "api/boundary.hpp"
 
 namespace qccl {
 
-// The C header spells the numbers once more, in a language that this table cannot reach.
+// The C header repeats these numbers, because C cannot use the library's table of codes.
 static_assert(qcclSuccess == to_c(Code::success));
 static_assert(qcclUnhandledDeviceError == to_c(Code::unhandled_device_error));
 static_assert(qcclSystemError == to_c(Code::system_error));
@@ -23,7 +24,7 @@ LastError &last_error() {
 }
 
 qcclResult_t report(const Error &error) {
-    if (error.code != Code::in_progress) last_error().error = error; // that is news, not an error
+    if (error.code != Code::in_progress) last_error().error = error; // in_progress is no error
     return to_c(error.code);
 }
 

@@ -1,15 +1,16 @@
-// The C line: results become numbers, nothing is thrown, and what went wrong is kept as a sentence
-// for this thread. Knows no communicator.
+// The boundary between C and C++: turns results into C result codes, lets no exception pass, and
+// keeps the last error's sentence for the calling thread. Every C function uses it; any thread may
+// call it, and nothing blocks.
 #pragma once
 
-#include "base/contained.hpp"
+#include "base/exception_boundary.hpp"
 
 #include <qccl/tools.h>
 
 #include <utility>
 
-// Gives the function that stands above its second name (qccl/tools.h), and what the compiler has
-// found out about it, where the compiler wants that said.
+// Gives the function above this macro its second name, p<function> (qccl/tools.h). Where the
+// compiler has the attribute `copy`, the second name also gets the function's attributes.
 #if __has_attribute(copy)
 #define QCCL_TWIN(function)                                                                        \
     extern "C" __attribute__((alias(#function), copy(function))) decltype(function) p##function
@@ -22,17 +23,19 @@ namespace qccl {
 
 constexpr qcclResult_t to_c(Code code) { return static_cast<qcclResult_t>(code); }
 
-// The error of this thread's last call that failed; the only thread-local of the library.
+// The error of this thread's latest call that failed. It is the library's only thread-local
+// variable.
 struct LastError {
-    Error error;                          // text is empty where there was none
-    char shown[sizeof(Error::text)] = {}; // what qcclGetLastError gave out, until its next call
+    Error error;                          // text is empty if no call has failed
+    char shown[sizeof(Error::text)] = {}; // what qcclGetLastError returned last
 };
 LastError &last_error();
 
-// Remembers the error for this thread.
+// Records the error for this thread, unless it is in_progress, and returns its C result code.
 qcclResult_t report(const Error &error);
+// Runs the body of a C function, which returns Done, and reports its error or exception.
 template <class Body> qcclResult_t guarded(Body &&body) noexcept {
-    const Done done = contained(std::forward<Body>(body));
+    const Done done = exception_boundary(std::forward<Body>(body));
     return done ? qcclSuccess : report(done.error());
 }
 

@@ -1,3 +1,4 @@
+// Implements QCCL_AUDIT: parses its settings, samples calls, and writes what the samples show.
 #include "api/call_audit.hpp"
 
 #include "api/boundary.hpp"
@@ -16,15 +17,16 @@ namespace {
 
 constexpr const char *codecs_setting = "QCCL_AUDIT", *file_setting = "QCCL_AUDIT_FILE";
 constexpr size_t most_codecs = 8;
-// For each codec, and once more, one of so many values of a call is looked at: a hundredth of the
-// time that a lossless call in shared memory takes.
+// One value of a call is sampled out of this many times (number of codecs + 1). Each sample is read
+// once and encoded by each codec, so the audit takes a hundredth of the time that a lossless call
+// in shared memory takes.
 constexpr uint64_t divisor_of_codec = 1536;
 
 uint64_t unit_of(std::span<const Codec> codecs) {
     uint64_t unit = 1;
     for (const Codec &codec : codecs) {
         const uint64_t both = std::lcm(unit, std::max<uint64_t>(codec.bucket, 1));
-        // Of larger blocks each run is one by itself.
+        // If a codec's blocks are larger, each run counts as a block by itself.
         if (both <= largest_guarded_bucket) unit = both;
     }
     return unit;
@@ -89,7 +91,7 @@ void AuditCollector::write() const {
 }
 
 AuditCollector::~AuditCollector() {
-    (void)contained([this]() -> Done {
+    (void)exception_boundary([this]() -> Done {
         write();
         return {};
     });
@@ -99,7 +101,7 @@ static std::shared_ptr<AuditCollector> create_collector(const Settings &settings
                                                         const CommParts &parts) {
     const uint32_t rank = parts.transport->rank(), ranks = parts.transport->size();
     auto codecs = parse_audited_codecs(settings.audit);
-    if (!codecs) return nullptr; // creation has refused it
+    if (!codecs) return nullptr; // creation has refused such a setting
     std::string path;
     if (!settings.audit_file.empty())
         if (auto named = rank_file_path(file_setting, settings.audit_file, rank, ranks))
@@ -118,7 +120,7 @@ std::unique_ptr<CallAudit> CallAudit::create(const Settings &settings, const Tra
     std::shared_ptr<AuditCollector> collector = origin.audit;
     if (!origin.is_child && !settings.audit.empty()) collector = create_collector(settings, parts);
     if (!collector) return nullptr;
-    const std::string &name = parts.wishes.name;
+    const std::string &name = parts.comm_config.name;
     const uint32_t ranks = parts.transport->size();
     return std::unique_ptr<CallAudit>(new CallAudit(std::move(collector),
                                                     (name.empty() ? origin.how : name) + ", " +
@@ -134,7 +136,7 @@ CallAudit::CallAudit(std::shared_ptr<AuditCollector> collector, std::string name
       unit_(unit_of(collector_->codecs())), sampler_(parts.device) {}
 
 CallAudit::~CallAudit() {
-    (void)contained([this]() -> Done {
+    (void)exception_boundary([this]() -> Done {
         collector_->add(rows(), other_calls_);
         return {};
     });
@@ -147,14 +149,14 @@ std::vector<AuditRow> CallAudit::rows() const {
                         .root = 0,
                         .type = DataType::float32,
                         .codec = {},
-                        .places = planned_places(parts_.places.get(), parts_.tables)};
+                        .places = planned_places(parts_.places.get(), parts_.inputs)};
     std::vector<AuditRow> rows;
     for (const auto &[shape, watched] : watched_) {
         const CallTraits call =
             parts_.policy.traits(shape.collective, shape.type, shape.op, shape.count);
-        auto row = audit_row(shape, watched.entry, collector_->codecs(), usual, parts_.tables,
+        auto row = audit_row(shape, watched.entry, collector_->codecs(), usual, parts_.inputs,
                              parts_.policy.choose_algorithm(call).algorithm);
-        if (!row) continue; // a codec that no algorithm has room for
+        if (!row) continue; // a codec whose chunks fit no algorithm
         row->comm = name_;
         rows.push_back(std::move(*row));
     }
@@ -186,7 +188,7 @@ SampleSize CallAudit::size_of(const Work &work) const {
 void CallAudit::before(const Program &program, const Call &call) {
     sampled_ = nullptr;
     if (is_over_) return;
-    const Done read = contained([&]() -> Done {
+    const Done read = exception_boundary([&]() -> Done {
         Watched *const watched = find(program, call.tag);
         if (!watched) {
             const bool is_programs = program.descriptor.collective < comm_split;
@@ -204,7 +206,7 @@ void CallAudit::before(const Program &program, const Call &call) {
     if (!read) is_over_ = true;
 }
 
-// Of a broadcast all ranks have the root's values, afterwards.
+// After a broadcast all ranks hold the root's values, so only the result is sampled.
 Done CallAudit::read_input(const Program &program, const Call &call) {
     const Work &work = program.work;
     if (work.collective == Collective::broadcast) return {};
@@ -217,7 +219,7 @@ Done CallAudit::read_input(const Program &program, const Call &call) {
 
 void CallAudit::after(const Program &program, const Call &call) {
     if (is_over_ || !sampled_) return;
-    if (!contained([&] { return read_result(program, call); })) is_over_ = true;
+    if (!exception_boundary([&] { return read_result(program, call); })) is_over_ = true;
 }
 
 Done CallAudit::read_result(const Program &program, const Call &call) {

@@ -1,6 +1,6 @@
-// QCCL_AUDIT: samples of a communicator's calls are encoded beside them, and what that shows is
-// written when the last communicator ends that was made from the same one. Nothing of it leaves the
-// rank, and nothing depends on it: what goes wrong here ends the audit and no call.
+// QCCL_AUDIT: encodes samples of a communicator's calls beside the calls. The findings are written
+// when the last communicator ends that was made from the same one; they stay on this rank. No call
+// depends on the audit: an error ends the audit and fails no call.
 #pragma once
 
 #include "api/comm_trace.hpp"
@@ -18,22 +18,24 @@
 
 namespace qccl {
 
-// The codecs that a setting names: without what does not say how values are encoded (min, guard).
+// Parses the list of codecs in QCCL_AUDIT. Keys that do not change how values are encoded (min,
+// guard) are dropped. An error (invalid_argument) names the setting.
 Result<std::vector<Codec>> parse_audited_codecs(const std::string &text);
-// Those settings; invalid_argument where they cannot be.
+// Checks QCCL_AUDIT and QCCL_AUDIT_FILE; returns invalid_argument if one of them is not valid.
 Done check_audit(const Settings &settings);
 
-// What a rank's communicators have found. Any thread.
+// The findings of all communicators of a rank. Any thread may use it.
 class AuditCollector {
 public:
     AuditCollector(AuditHead head, std::string path, std::shared_ptr<const Log> log)
         : head_(std::move(head)), path_(std::move(path)), log_(std::move(log)) {}
-    // Rank 0 of the first communicator prints a table to the log; every rank writes its file, if
-    // there is a path for it.
+    // Writes the findings: rank 0 of the first communicator prints a table to the log, and every
+    // rank writes its file if it has a path.
     ~AuditCollector();
     AuditCollector(const AuditCollector &) = delete;
 
     const std::vector<Codec> &codecs() const { return head_.codecs; }
+    // Adds what one communicator has found; `other_calls` counts the calls that no row covers.
     void add(std::vector<AuditRow> rows, uint64_t other_calls);
 
 private:
@@ -49,31 +51,31 @@ private:
 
 struct CommParts;
 
-// Of one communicator; the thread that makes its calls.
+// The audit of one communicator. The thread that makes the communicator's calls uses it.
 class CallAudit {
 public:
-    // Null where nothing is audited. `parts` outlive the audit.
+    // Returns null if nothing is audited. `parts` must outlive the audit.
     static std::unique_ptr<CallAudit> create(const Settings &settings, const TraceOrigin &origin,
                                              const CommParts &parts);
-    // Hands on what was found.
+    // Adds the findings to the collector.
     ~CallAudit();
     CallAudit(const CallAudit &) = delete;
 
-    // Around each call; `after` where it has succeeded.
+    // Called around each call; `after` only if the call has succeeded.
     void before(const Program &program, const Call &call);
     void after(const Program &program, const Call &call);
 
     const std::shared_ptr<AuditCollector> &collector() const { return collector_; }
 
 private:
-    // Of more shapes and tags calls are counted and not looked at.
+    // Calls of further shapes and tags are counted, but not sampled.
     static constexpr size_t most_entries = 4096;
 
     struct Watched {
         AuditEntry entry;
         SampleTurns turns;
     };
-    // Finds the entry of a call that is made again without comparing shapes.
+    // Finds the entry of a repeated call without comparing shapes.
     struct Known {
         uint64_t program = 0, tag = 0;
         bool is_set = false;
@@ -88,16 +90,16 @@ private:
     SampleSize size_of(const Work &work) const;
 
     const std::shared_ptr<AuditCollector> collector_;
-    const std::string name_; // of the communicator, for people
+    const std::string name_; // of the communicator, as shown to the user
     const CommParts &parts_;
     const uint64_t divisor_, unit_;
     CallSampler sampler_;
     std::map<AuditedShape, Watched> watched_;
     std::array<Known, 64> known_;
-    Watched *sampled_ = nullptr; // of the call that is under way
+    Watched *sampled_ = nullptr; // of the call in progress; null: the call is not sampled
     std::vector<SampledLoss> input_loss_, sum_loss_;
     uint64_t other_calls_ = 0;
-    bool is_over_ = false; // the GPU cannot be read
+    bool is_over_ = false; // after an error, such as a GPU that cannot be read
 };
 
 } // namespace qccl

@@ -1,3 +1,5 @@
+// Implements guards: samples calls, estimates the error of their codec, and switches later calls to
+// lossless and back.
 #include "api/call_guards.hpp"
 
 #include "codec/chunk.hpp"
@@ -10,7 +12,7 @@
 
 namespace qccl {
 
-// Of so many values of a call one is looked at, which takes a fiftieth of the time that a call in
+// One of so many values of a call is sampled. This takes a fiftieth of the time that a call in
 // shared memory takes.
 static constexpr uint64_t sample_divisor = 256;
 
@@ -66,7 +68,7 @@ Done CallGuards::look_at_input(Use &use, const Call &call, const SampleSize &siz
     return {};
 }
 
-// What the result tells counts from the next sample on.
+// Samples of the result count from the next sampled call on.
 Done CallGuards::look_at_result(Use &use, const Call &call, const SampleSize &size) {
     const Work &work = use.asked->work;
     if (!reduces(work.collective)) return {};

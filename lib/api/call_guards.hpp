@@ -1,8 +1,8 @@
-// Calls with a guard (a codec's key): samples of their values tell what the codec would lose, the
-// ranks hear of the largest such error in the headers of the call's own messages, and when it is
-// more than the guard allows later calls of the same shape and tag go lossless until samples keep
-// the budget again. Each communicator has its own. The thread that makes the calls uses `begin` and
-// `end`, any thread the rest; nothing here waits for other ranks.
+// Guards of lossy calls (the codec key `guard`). Samples of a call's values tell how much the codec
+// would lose. The headers of the call's own messages carry the largest such error to all ranks. If
+// it exceeds the guard, later calls of the same shape and tag go lossless until samples stay within
+// the budget again. Each communicator has its own guards. The thread that makes the calls uses
+// `begin` and `end`, any thread the rest; nothing here waits for other ranks.
 #pragma once
 
 #include "base/log.hpp"
@@ -21,14 +21,14 @@
 
 namespace qccl {
 
-// What a program has that goes with a codec and a guard.
+// What a program has besides its codec if the codec has a guard.
 struct CallGuard {
-    double budget = 0; // NMSE
+    double budget = 0; // as NMSE
     EncodeCounts counts;
-    std::shared_ptr<const Program> lossless; // of the same call
+    std::shared_ptr<const Program> lossless; // program of the same call
 };
 
-// A call of the public interface, as explanations are asked for one.
+// The shape of a call, as qcclExplain asks about it.
 struct GuardedShape {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
@@ -46,30 +46,32 @@ private:
 public:
     explicit CallGuards(const Device &device) : sampler_(device) {}
 
-    // One call, from `begin` to `end`.
+    // State of one call from `begin` to `end`.
     struct Use {
-        const Program *asked = nullptr, *program = nullptr; // the latter is to be run
+        const Program *asked = nullptr, *program = nullptr; // `program` is the one to run
         Entry *entry = nullptr;
         uint16_t word = 0; // Call::sampled_nmse
         bool is_sampled = false;
         uint64_t values = 0; // of the whole vector
-        uint64_t unit = 1;   // of samples
+        uint64_t unit = 1;   // of samples, as SampleSize::unit
     };
-    // Before the call: takes samples of its values, if it is its turn. An error is of the GPU.
+    // Called before the call runs; samples its values if the call's turn has come. An error comes
+    // from the GPU.
     Result<Use> begin(const Program &program, const Call &call);
-    // After it has succeeded: all ranks change their minds together. `log` (null: another rank's
-    // does) is told when calls go lossless, and when they no longer do.
+    // Called after the call has succeeded. All ranks switch between codec and lossless after the
+    // same call. `log` gets a message when calls go lossless and when they return to the codec;
+    // null: another rank logs it.
     Done end(Use &use, const Call &call, const Log *log);
 
-    // That have gone lossless though their codec was wanted.
+    // Number of calls that went lossless although a codec was requested.
     uint64_t lossless_calls() const { return lossless_calls_.load(std::memory_order_relaxed); }
-    // How guarded calls of this shape stand, a line for each tag.
+    // Describes the state of guarded calls of this shape, one line for each tag.
     std::string describe(const GuardedShape &shape) const;
 
 private:
-    // Calls of more shapes and tags than these forget what the least recently made ones found.
+    // If there are more shapes and tags, the least recently used entry is dropped.
     static constexpr size_t most_entries = 1024;
-    // Further ones are told of at info level: where most tags lose too much that is enough to know.
+    // Further warnings appear at info level: the user knows by then that most tags lose too much.
     static constexpr uint32_t most_warnings = 8;
 
     struct Key {
@@ -82,8 +84,8 @@ private:
         std::string codec; // its spec
         GuardState state;
         SampleTurns turns;
-        SampledLoss input, inner_input; // of the call that is under way
-        Loss result, inner_result;      // of the latest result
+        SampledLoss input, inner_input; // of the latest sampled call
+        Loss result, inner_result;      // of the latest sampled result
         double cancellation = 1;
         bool has_warned = false;
         uint64_t last_used = 0;
@@ -95,7 +97,7 @@ private:
     void tell(const Use &use, const Call &call, GuardState::Change change, const Log &log);
 
     CallSampler sampler_;
-    mutable std::mutex mutex_; // of the entries
+    mutable std::mutex mutex_; // protects the entries
     std::map<Key, Entry> entries_;
     uint64_t uses_ = 0;
     uint32_t warnings_ = 0;

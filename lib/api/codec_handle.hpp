@@ -1,5 +1,5 @@
-// What a qcclCodec_t names. Never changes after creation, so that any thread and any communicator
-// may use it, and a forked child too.
+// What a qcclCodec_t refers to. It never changes after creation, so any thread, any communicator
+// and a forked child may use it.
 #pragma once
 
 #include "api/handle_table.hpp"
@@ -14,14 +14,15 @@ struct Kernels;
 
 struct NamedCodec {
     Codec codec;
-    const Kernels *kernels = nullptr; // of the codec used alone
+    const Kernels *kernels = nullptr; // for use without a communicator
 };
 using CodecHandles = HandleTable<HandleRecord<const NamedCodec>>;
 using CodecRef = CodecHandles::Reference;
 
-// Refuses NULL, what is no codec, and one that has been destroyed.
+// Refuses NULL and a value that is no codec (invalid_argument), and a destroyed codec
+// (invalid_usage).
 Result<CodecRef> take_codec(qcclCodec_t handle);
-// Whether take_codec would.
+// Whether take_codec would succeed.
 bool is_codec(qcclCodec_t handle);
 
 } // namespace qccl

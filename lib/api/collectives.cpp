@@ -1,5 +1,6 @@
-// The collectives for C: every argument is checked by name and in the order in which the function
-// has them, then the communicator runs the call.
+// The C functions of the collectives. Each checks its arguments by name, in the order of its
+// parameters; then the communicator runs the call. One thread at a time may be inside a
+// communicator. Without a stream the functions block until the call is done.
 #include "api/arguments.hpp"
 #include "api/codec_handle.hpp"
 #include "api/config.hpp"
@@ -14,7 +15,7 @@ namespace qccl {
 
 namespace {
 
-// A call as C gives it.
+// The arguments of a call as C passes them.
 struct Given {
     Collective collective;
     const void *send;
@@ -28,7 +29,7 @@ struct Given {
     const qcclCollConfig_t *config;
 };
 
-// How the caller's buffers lie: bytes of each, and where in them the in-place form meets.
+// The caller's buffers. A call is in place if send + send_meets is the address recv + recv_meets.
 struct Buffers {
     Buffer send, recv;
     size_t send_meets = 0, recv_meets = 0;
@@ -45,7 +46,7 @@ static Buffers buffers_of(const Given &given, const ProgramKey &key, const Team 
                     {"recv", given.recv, scatters ? block : whole}};
     if (scatters) buffers.send_meets = team.rank * block;
     if (gathers) buffers.recv_meets = team.rank * block;
-    // Nobody reads what other ranks than the root say.
+    // Only the root's send buffer is read in a broadcast.
     if (key.collective == Collective::broadcast && key.root != team.rank) buffers.send.bytes = 0;
     return buffers;
 }
@@ -66,7 +67,7 @@ static Done check_root(int root, uint32_t size) {
         .compared(size - 1, root);
 }
 
-// All of the key but codec and algorithm.
+// Fills the part of the key that does not depend on configs and rules.
 static Result<ProgramKey> take_key(const Given &given, uint32_t size) {
     ProgramKey key;
     key.collective = given.collective;
@@ -149,7 +150,7 @@ static Result<CallStream> take_call_stream(const Comm &comm, qcclStream_t stream
         return where;
     }
     if (stream == QCCL_STREAM_SYNC) return where;
-    // The vendor's runtime follows whatever it is given.
+    // The vendor's runtime dereferences any stream that it is given.
     if (stream_handles.has_tag(stream))
         return Error::make(Code::invalid_argument,
                            "stream is %p, one of qcclStreamCreate, but the communicator's device "
@@ -199,32 +200,33 @@ static Done check_buffers(const Comm &comm, const Buffers &buffers) {
 
 static Team team_of(const Comm &comm) { return {.size = comm.size(), .rank = comm.rank()}; }
 
-// What of a call decides its program, and what of its config is its own.
+// The part of a call that decides its program, and the part of its config that holds for this call
+// alone.
 namespace {
 struct Spelled {
-    Spelling spelling;
+    CallKey call_key;
     std::chrono::nanoseconds timeout{};
     uint64_t tag = 0;
-    // False: the call has to be looked at, which also finds what is wrong with it.
+    // False: the call needs a full check, which also finds what is wrong with it.
     bool can_be_remembered = true;
 };
 } // namespace
 
-// False where something is wrong with it.
+// Returns false if something is wrong with the config.
 static bool add_config(Spelled &call, const qcclCollConfig_t &given) {
     const auto config = take_config(&given);
     if (!config) return false;
     const auto timeout = take_timeout("timeout", config->timeout);
     if (!timeout || (config->codec && !is_codec(config->codec))) return false;
-    if (config->algorithm && !call.spelling.set_algorithm(config->algorithm)) return false;
-    call.spelling.codec = config->codec;
+    if (config->algorithm && !call.call_key.set_algorithm(config->algorithm)) return false;
+    call.call_key.codec = config->codec;
     call.timeout = timeout->value_or(call.timeout);
     call.tag = config->tag;
     return true;
 }
 
 static Spelled spelled(const Comm &comm, const Given &given) {
-    Spelled call{.spelling = {.collective = static_cast<int32_t>(given.collective),
+    Spelled call{.call_key = {.collective = static_cast<int32_t>(given.collective),
                               .type = given.type,
                               .op = given.op,
                               .root = given.root,
@@ -234,8 +236,8 @@ static Spelled spelled(const Comm &comm, const Given &given) {
     return call;
 }
 
-// A call that has been made before in the same words needs no look at them.
-static Done run_again(Comm &comm, const Given &given, const Remembered &before, const Spelled &call,
+// A repeated call with the same arguments skips their checks, except those of the buffers.
+static Done run_again(Comm &comm, const Given &given, const CachedCall &before, const Spelled &call,
                       const CallStream &stream) {
     QCCL_TRY(check_buffers(comm, buffers_of(given, before.key, team_of(comm))));
     return comm.run(before.program,
@@ -251,7 +253,7 @@ static Done run(Comm &comm, const Given &given) {
     QCCL_TRY(const CallStream stream, take_call_stream(comm, given.stream));
     const Spelled call = spelled(comm, given);
     if (call.can_be_remembered)
-        if (const Remembered *before = comm.memo().find(call.spelling))
+        if (const CachedCall *before = comm.memo().find(call.call_key))
             return run_again(comm, given, *before, call, stream);
 
     Request request{.send = given.send, .recv = given.recv};
@@ -261,13 +263,13 @@ static Done run(Comm &comm, const Given &given) {
     request.noise_seed = key.codec.seed;
     QCCL_TRY(const ProgramRef program, comm.program(key));
     comm.tell(key.codec, *program);
-    if (call.can_be_remembered) comm.memo().remember({call.spelling, key, program});
+    if (call.can_be_remembered) comm.memo().remember({call.call_key, key, program});
     return comm.run(program, request, stream);
 }
 
 static qcclResult_t collective(qcclComm_t handle, const Given &given) noexcept {
     return inside(handle, [&](Comm &comm) -> Done {
-        const Done done = contained([&] { return run(comm, given); });
+        const Done done = exception_boundary([&] { return run(comm, given); });
         if (!done && !is_refusal(done.error())) return comm.abandon(given.collective, done.error());
         return done;
     });

@@ -1,3 +1,5 @@
+// Implements Comm: runs calls in order on the calling thread, on host streams and on GPU streams,
+// and records failures.
 #include "api/comm.hpp"
 
 #include "api/boundary.hpp"
@@ -20,7 +22,7 @@ static CallRecord record_of(const Program &program, const Call &call) {
 static EngineOptions options_of(const CommParts &parts) {
     EngineOptions options;
     if (parts.trace) options.tracer = &parts.trace->tracer();
-    if (const DeviceShare *const share = parts.device_share.get()) {
+    if (const GpuStaging *const share = parts.gpu_staging.get()) {
         options.device_outbox = share->outbox();
         options.device_lines = share->lines();
     }
@@ -31,12 +33,13 @@ Comm::Comm(CommParts parts)
     : parts_(std::move(parts)), team_{.size = parts_.transport->size(),
                                       .rank = parts_.transport->rank(),
                                       .places = parts_.places.get()},
-      programs_(team_, parts_.cut, parts_.tables),
+      program_cache_(team_, parts_.cut, parts_.inputs),
       engine_(*parts_.transport, parts_.device, options_of(parts_)), guards_(parts_.device),
       registrations_(*parts_.transport, *parts_.log),
       is_watched_(parts_.trace || parts_.log->wants(LogLevel::trace)) {}
 
-// Nobody reads a device's memory that is gone. After a failure nobody says when that is.
+// Peers may still read this rank's device memory, so the destructor does not free it at once. After
+// a failure there is no acknowledgement, and the destructor waits this long.
 static constexpr std::chrono::milliseconds grace_after_failure{50};
 
 Comm::~Comm() {
@@ -48,11 +51,12 @@ Comm::~Comm() {
 
 Done Comm::start_queue(const Settings &settings) {
     const bool has_core = parts_.transport->ranks_per_core() <= 1;
-    const GpuQueue::Options options{
+    const GpuStreamQueue::Options options{
         .cpu = settings.progress_cpu,
         .spin = settings.spin.value_or(has_core ? ArrivalNaps::usual_spin : ArrivalNaps::Time{})};
-    QCCL_TRY(queue_, GpuQueue::create(parts_.device.gpu, options,
-                                      [this] { return failure().has_value() || is_closed(); }));
+    QCCL_TRY(queue_, GpuStreamQueue::create(parts_.device.gpu, options, [this] {
+                 return failure().has_value() || is_closed();
+             }));
     return {};
 }
 
@@ -62,25 +66,25 @@ Done Comm::run(const ProgramRef &program, const Request &request, const CallStre
         return errors_.failure()->error;
     }
     if (queue_) return run_on_gpu(program, request, stream.gpu);
-    const bool is_first = turns_.is_idle();
-    if (!is_first && turns_.is_running_here())
+    const bool is_first = sequencer_.is_idle();
+    if (!is_first && sequencer_.is_running_here())
         return Error::make(Code::invalid_usage,
                            "a collective on a communicator from inside one of its own (in an idle "
                            "or log function)");
 
     Call call{.send = request.send,
               .recv = request.recv,
-              .number = turns_.issue(),
+              .number = sequencer_.issue(),
               .noise_seed = request.noise_seed,
               .tag = request.tag,
               .timeout = request.timeout};
-    if (parts_.family) parts_.family->issued(team_.rank, call.number);
+    if (parts_.siblings) parts_.siblings->issued(team_.rank, call.number);
     if (stream.host) {
         call.queued = queued_now();
         return enqueue(program, call, *stream.host);
     }
     if (!is_first) return take_turn(*program, call, false);
-    turns_.skip_to(call.number);
+    sequencer_.skip_to(call.number);
     return execute(*program, call);
 }
 
@@ -92,15 +96,15 @@ Result<uint64_t> Comm::gather(Collective call, const void *mine, void *all, size
     key.count = bytes;
     QCCL_TRY(const ProgramRef usual, program(key));
     const auto own = std::make_shared<Program>(*usual);
-    // No call of the caller's own must pass for it.
+    // The descriptor names the library's own call, so that no call of the caller matches it.
     own->descriptor.collective = call;
     own->fingerprint = own->descriptor.hash();
     if (queue_) return gather_on_gpu(*own, mine, all, bytes, timeout);
     QCCL_TRY(run(own, {.send = mine, .recv = all, .timeout = timeout}, {}));
-    return turns_.issued();
+    return sequencer_.issued();
 }
 
-// The GPU reaches neither what the caller gives nor what it wants.
+// The GPU reaches neither `mine` nor `all`, so the call uses pinned memory.
 Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, void *all,
                                      size_t bytes, std::chrono::nanoseconds timeout) {
     const size_t all_bytes = bytes * size();
@@ -115,7 +119,7 @@ Result<uint64_t> Comm::gather_on_gpu(const Program &program, const void *mine, v
     return call;
 }
 
-// Calls get their numbers when they run: a graph may replay one at any time.
+// Calls get their numbers when they run, because a graph may replay a call at any time.
 Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
                       const std::optional<GpuStream> &stream) {
     if (is_running_here())
@@ -135,12 +139,13 @@ Done Comm::run_on_gpu(const ProgramRef &program, const Request &request,
     return outcome(take_next_turn(*program, request, 0));
 }
 
-// The caller's stream waits in the middle of the call for streams of the library. Where it is
-// served by the same queue of the GPU they stand behind it, and the call waits for itself.
+// In the middle of the call, the caller's stream waits for streams of the library. If the GPU
+// serves both from one queue, the library's streams stand behind the caller's stream, and the call
+// waits for itself.
 void Comm::check_priority(GpuStream stream) {
     if (has_told_priority_) return;
     const auto is_greatest = parts_.device.gpu->has_greatest_priority(stream);
-    if (!is_greatest || !*is_greatest) return; // a stream that is none is refused elsewhere
+    if (!is_greatest || !*is_greatest) return; // an invalid stream is refused elsewhere
     has_told_priority_ = true;
     parts_.log->warn(
         "a stream of %s has the greatest priority, which QCCL's own streams have: where "
@@ -151,7 +156,7 @@ void Comm::check_priority(GpuStream stream) {
 
 Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &request,
                                       uint64_t captured) {
-    const auto number = turns_.await_next();
+    const auto number = sequencer_.await_next();
     if (!number) return ended();
     const Call call{.send = request.send,
                     .recv = request.recv,
@@ -159,22 +164,22 @@ Result<uint64_t> Comm::take_next_turn(const Program &program, const Request &req
                     .captured = parts_.captures_alike ? captured : 0,
                     .noise_seed = request.noise_seed,
                     .tag = request.tag,
-                    .queued = captured == 0 ? request.queued : 0, // a graph makes it again
+                    .queued = captured == 0 ? request.queued : 0, // a replay has no such time
                     .timeout = request.timeout};
-    const Done done = contained([&]() -> Done {
-        if (parts_.family) parts_.family->issued(team_.rank, *number);
+    const Done done = exception_boundary([&]() -> Done {
+        if (parts_.siblings) parts_.siblings->issued(team_.rank, *number);
         return execute(program, call);
     });
-    turns_.finish(*number, false);
+    sequencer_.finish(*number, false);
     QCCL_TRY(done);
     return *number;
 }
 
 void Comm::run_arrived(const Program &program, const Request &request, const Done &arrived,
                        uint64_t captured) {
-    (void)contained([&]() -> Done {
-        // After a failure no call is made, so that the stream goes on while a thread holds
-        // the calls.
+    (void)exception_boundary([&]() -> Done {
+        // After a failure no call is made, so that the stream proceeds even while a thread holds
+        // the turns.
         const auto failure = this->failure();
         if (arrived && !failure) return outcome(take_next_turn(program, request, captured));
         return failed(failure ? failure->error : arrived.error(),
@@ -183,24 +188,25 @@ void Comm::run_arrived(const Program &program, const Request &request, const Don
 }
 
 Done Comm::enqueue(const ProgramRef &program, const Call &call, Stream &stream) {
-    turns_.enqueued();
-    const Done enqueued = contained([&]() -> Done {
+    sequencer_.enqueued();
+    const Done enqueued = exception_boundary([&]() -> Done {
         stream.enqueue({.run = [self = shared_from_this(), program,
                                 call] { return self->take_turn(*program, call, true); },
                         .told = errors_.told_flag()});
         return {};
     });
     if (enqueued) return {};
-    // The call has its number and cannot be made: the others would wait for it.
+    // The call has its number and cannot run. The other ranks would wait for it, so it fails the
+    // communicator.
     const Error error = failed(enqueued.error(), record_of(*program, call));
-    turns_.forgo();
+    sequencer_.forgo();
     return error;
 }
 
 Done Comm::take_turn(const Program &program, const Call &call, bool was_enqueued) {
-    if (!turns_.await(call.number)) return ended();
+    if (!sequencer_.await(call.number)) return ended();
     const Done done = execute(program, call);
-    turns_.finish(call.number, was_enqueued);
+    sequencer_.finish(call.number, was_enqueued);
     return done;
 }
 
@@ -212,7 +218,7 @@ Error Comm::ended() const {
 Done Comm::execute(const Program &program, const Call &call) {
     const bool is_guarded = program.guard != nullptr;
     if (is_watched_ && !is_guarded) tell(program, call);
-    const Done done = contained([&]() -> Done {
+    const Done done = exception_boundary([&]() -> Done {
         if (!parts_.inject.empty()) inject(call.number);
         if (audit_ || is_guarded) [[unlikely]]
             return run_audited(program, call);
@@ -243,16 +249,16 @@ Error Comm::abandon(Collective collective, const Error &error) {
 }
 
 Error Comm::failed(const Error &error, const CallRecord &call) {
-    // What another rank or thread has found out before is what happened.
+    // A failure that another rank or thread found earlier takes precedence.
     if (!parts_.transport->failure()) fail(located(error, call, team_.rank));
     const bool is_first = !errors_.has_failed();
     errors_.fail(*parts_.transport->failure(), call);
     const RecordedError first = *errors_.failure();
     if (!is_first) return first.error;
-    // All ranks know: one says it aloud.
+    // All ranks learn of the failure; one of them warns.
     const char *const who =
-        parts_.wishes.name.empty() ? "the communicator" : parts_.wishes.name.c_str();
-    if (parts_.transport->is_ours_to_tell())
+        parts_.comm_config.name.empty() ? "the communicator" : parts_.comm_config.name.c_str();
+    if (parts_.transport->claim_report())
         parts_.log->warn("%s has failed: %s", who, first.error.text);
     else
         parts_.log->info("%s has failed: %s", who, first.error.text);
@@ -267,7 +273,7 @@ void Comm::tell(const Program &program, const Call &call) const {
     parts_.log->trace(
         "%s%scall %" PRIu64 ": %s, count %" PRIu64 ", type %s, op %s, codec %s, algorithm %s, "
         "tag %" PRIu64,
-        parts_.wishes.name.c_str(), parts_.wishes.name.empty() ? "" : ": ", call.number,
+        parts_.comm_config.name.c_str(), parts_.comm_config.name.empty() ? "" : ": ", call.number,
         name(program.descriptor.collective), work.count, is_barrier ? "none" : name(work.type),
         reduces(work.collective) ? name(work.op) : "none", spec(work.codec).c_str(),
         work.algorithm.c_str(), call.tag);
@@ -287,39 +293,40 @@ void Comm::inject(uint64_t call) {
     }
 }
 
-Result<Turns::Hold> Comm::hold_calls() {
-    if (turns_.is_running_here())
+Result<CallSequencer::Hold> Comm::hold_calls() {
+    if (sequencer_.is_running_here())
         return Error::make(Code::invalid_usage,
                            "a communicator cannot wait for the call that this thread is in (in an "
                            "idle or log function)");
-    turns_.await_all();
+    sequencer_.await_all();
     if (queue_) queue_->await_all();
-    Turns::Hold hold(turns_);
+    CallSequencer::Hold hold(sequencer_);
     if (!hold) return failed(ended(), {});
-    return Result<Turns::Hold>(std::move(hold));
+    return Result<CallSequencer::Hold>(std::move(hold));
 }
 
 Done Comm::confirm_calls() {
     if (errors_.has_failed()) return errors_.failure()->error;
     const Done confirmed =
-        contained([this] { return parts_.transport->confirm_calls(parts_.timeout); });
+        exception_boundary([this] { return parts_.transport->confirm_calls(parts_.timeout); });
     if (!confirmed) return failed(confirmed.error(), {});
     return {};
 }
 
 Done Comm::finalize() {
-    QCCL_TRY(const Turns::Hold hold, hold_calls());
+    QCCL_TRY(const CallSequencer::Hold hold, hold_calls());
     return confirm_calls();
 }
 
 Done Comm::conclude() {
-    const auto hold = hold_calls(); // an error where another thread has closed the communicator
+    const auto hold = hold_calls(); // an error if another thread has closed the communicator
     const auto failure = parts_.transport->failure();
-    // Of these failures the caller knows enough, and compares nothing.
+    // After a failure nothing is compared, unless it is a mismatch that the caller has not been
+    // told.
     const bool is_over = failure && (failure->code != Code::mismatch || errors_.is_told());
     const Done confirmed = is_over ? Done() : hold ? confirm_calls() : Done(hold.error());
-    turns_.close();
-    // As if the revocation had come before this.
+    sequencer_.close();
+    // A revocation at this point counts as one that came earlier.
     if (!confirmed && confirmed.error().code == Code::revoked) return {};
     return confirmed;
 }
@@ -357,7 +364,7 @@ bool Comm::is_new(const std::string &text) {
     return true;
 }
 
-// Ranks that choose differently fail; otherwise one says it for all.
+// Rank 0 logs a choice for all ranks, because ranks that choose differently fail.
 bool Comm::speaks() const { return team_.rank == 0 && parts_.log->wants(LogLevel::info); }
 
 } // namespace qccl

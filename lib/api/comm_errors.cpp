@@ -1,4 +1,4 @@
-// The words that a communicator's failure gets.
+// Words the sentence of a communicator's failure.
 #include "api/comm_errors.hpp"
 
 #include "base/types.hpp"

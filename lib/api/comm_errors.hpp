@@ -1,5 +1,5 @@
-// What went wrong on one communicator: the last error, for whoever asks, and the failure that ended
-// it. Any thread, any time.
+// The errors of one communicator: the last error, for functions that report it, and the failure
+// that ended the communicator. Any thread may call everything here at any time.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,12 +17,12 @@ struct CallRecord {
     static constexpr int32_t no_collective = -1;
 
     int32_t collective = no_collective;
-    uint64_t number = 0; // 0: it had none, being refused
+    uint64_t number = 0; // 0: the call was refused before it had a number
     uint64_t tag = 0;
 };
 
-// The error as all ranks hear it: with the call, if it came from one, and with this rank where it
-// names none.
+// Returns the error as all ranks see it: with the call, if it came from one, and with this rank if
+// it names no rank.
 Error located(const Error &error, const CallRecord &call, uint32_t own_rank);
 
 struct RecordedError {
@@ -32,8 +32,8 @@ struct RecordedError {
 
 class CommErrors {
 public:
-    // The caller got this error: the failure once more, or a refusal, which has no call.
-    // `had_failed`: outside, by then.
+    // Records an error that the caller got: the failure once more, or a refusal, which has no call.
+    // `had_failed`: the transport had a failure by then.
     void note(const Error &error, bool had_failed) {
         const std::lock_guard lock(mutex_);
         const bool is_failure = failure_ && is_same(failure_->error, error);
@@ -42,14 +42,14 @@ public:
         last_follows_failure_ = had_failed;
         has_refusal_.store(!is_failure, std::memory_order_relaxed);
     }
-    // The caller knows that the communicator has failed. A stream's thread that comes upon a
-    // failure tells nobody, until the stream or another call returns it.
+    // Records that the caller knows of the failure. A stream's thread that finds the failure does
+    // not tell the caller; the stream or another call does so when it returns the failure.
     void note_told() { is_told_->store(true, std::memory_order_relaxed); }
     bool is_told() const { return is_told_->load(std::memory_order_relaxed); }
     // For a stream that may return the failure, perhaps after the communicator's end.
     const std::shared_ptr<std::atomic<bool>> &told_flag() const { return is_told_; }
-    // The caller's call succeeded: an earlier refusal is over, a failure stays. Every call comes
-    // here, so it takes the lock only where there is a refusal to forget.
+    // Records that the caller's call succeeded: this ends an earlier refusal, but not a failure.
+    // Every call comes here, so the lock is taken only if there is a refusal to forget.
     void note_success() {
         if (!has_refusal_.load(std::memory_order_relaxed)) return;
         const std::lock_guard lock(mutex_);
@@ -57,14 +57,15 @@ public:
         last_follows_failure_ = false;
         has_refusal_.store(false, std::memory_order_relaxed);
     }
-    // A failure outside counts where no call of this rank has come upon it yet.
+    // Returns the last error, or `outside`, the transport's failure, if no call of this rank has
+    // found that failure yet.
     std::optional<RecordedError> last(const std::optional<Error> &outside) const {
         const std::lock_guard lock(mutex_);
         const bool is_news = outside && !failure_ && !(last_ && last_follows_failure_);
         return is_news ? RecordedError{*outside, {}} : last_;
     }
 
-    // The first failure stands.
+    // Records the failure, unless one is already recorded.
     void fail(const Error &error, const CallRecord &call) {
         const std::lock_guard lock(mutex_);
         if (!failure_) failure_ = {error, call};
@@ -85,10 +86,10 @@ private:
 
     mutable std::mutex mutex_;
     std::optional<RecordedError> last_, failure_;
-    bool last_follows_failure_ = false; // the one outside
+    bool last_follows_failure_ = false; // the transport's failure
     std::atomic<bool> has_failed_{false};
     const std::shared_ptr<std::atomic<bool>> is_told_ = std::make_shared<std::atomic<bool>>(false);
-    std::atomic<bool> has_refusal_{false}; // last_ is one
+    std::atomic<bool> has_refusal_{false}; // last_ is a refusal
 };
 
 } // namespace qccl

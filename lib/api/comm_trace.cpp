@@ -1,3 +1,4 @@
+// Implements a communicator's part in its rank's trace and call log.
 #include "api/comm_trace.hpp"
 
 #include <qccl/version.h>

@@ -1,5 +1,6 @@
-// A communicator's part in its rank's trace and call log (QCCL_TRACE, QCCL_RECORD_CALLS).
-// Communicators that are made from another write to the files of that one's rank.
+// A communicator's part in its rank's trace and call log (QCCL_TRACE, QCCL_RECORD_CALLS). A
+// communicator made by split or shrink writes to the files of its parent's rank. Creation and Comm
+// use it.
 #pragma once
 
 #include "base/log.hpp"
@@ -13,25 +14,25 @@ namespace qccl {
 
 class AuditCollector;
 
-// What a communicator was made from, as far as traces and audits show it.
+// The origin of a communicator, as traces and audits show it.
 struct TraceOrigin {
     const char *how = "init"; // or split, or shrink
     bool is_child = false;
     std::shared_ptr<TraceService> service = nullptr; // the parent's; null: it writes no files
-    uint32_t parent = 0;                             // its number there
-    std::shared_ptr<AuditCollector> audit = nullptr; // the parent's, likewise
+    uint32_t parent = 0;                             // the parent's number in the service
+    std::shared_ptr<AuditCollector> audit = nullptr; // the parent's; null: no audit
 };
 
 // "0.1.0"
 std::string library_version();
 
-// What such files are called; invalid_argument where a name cannot be made.
+// Returns the patterns of the files' names, or invalid_argument if a name cannot be made of one.
 Result<TracePatterns> trace_patterns(const Settings &settings);
 
 class CommTrace {
 public:
-    // Null where nothing is traced, also where it cannot be, of which the log is warned. `comm` has
-    // all but its number, origin and parent.
+    // Returns null if nothing is traced, and also, after a warning in `log`, if tracing cannot
+    // start. `comm` has everything but its number, origin and parent.
     static std::unique_ptr<CommTrace> create(const Settings &settings, const TraceOrigin &origin,
                                              LoggedComm comm, const Log &log);
 
@@ -39,11 +40,11 @@ public:
     TraceOrigin origin_of_child(const char *how) const {
         return {.how = how, .is_child = true, .service = service_, .parent = tracer_->comm().id};
     }
-    // What has become of the files since.
+    // Logs what has happened to the files since the last call.
     void tell(const Log &log) const {
         if (service_->has_notices()) warn(log);
     }
-    // After the last call; returns when the files have all of it.
+    // Called after the last collective. Returns when the files hold all of the trace.
     void end(const Log &log) const;
 
 private:

@@ -1,3 +1,4 @@
+// Implements structs that grow from release to release, and qcclConfigInit.
 #include "api/config.hpp"
 
 #include "api/boundary.hpp"
@@ -8,10 +9,10 @@
 
 namespace qccl {
 
-// No release's struct is this large: a size beyond it was never written by an initialiser.
+// No release has a struct this large, so no initialiser wrote a larger size.
 static constexpr size_t most_struct_bytes = 4096;
 
-// What stands first in every config, in every release.
+// The first fields of every config, in every release.
 namespace {
 struct Lead {
     size_t size;
@@ -37,7 +38,7 @@ const StructRule coll_config_rule{"qcclCollConfig_t",
 
 static size_t first_nonzero(const std::byte *bytes, size_t begin, size_t end) {
     static constexpr std::byte zeros[128]{};
-    // What every call has is compared with one instruction or a few.
+    // The range of an ordinary call is compared with a few instructions.
     if (end - begin <= sizeof zeros && std::memcmp(bytes + begin, zeros, end - begin) == 0)
         return end;
     const auto *found =
@@ -89,7 +90,7 @@ Result<qcclCollConfig_t> take_config(const qcclCollConfig_t *given) {
 
 Result<std::optional<std::chrono::nanoseconds>> take_timeout(const char *field, double seconds) {
     using std::chrono::nanoseconds;
-    constexpr double century = 100.0 * 365 * 86400; // a clock plus much more overflows
+    constexpr double century = 100.0 * 365 * 86400; // more overflows when added to a clock
     if (std::isnan(seconds))
         return Error::make(Code::invalid_argument, "config: %s is not a number", field);
     if (seconds == 0) return std::optional<nanoseconds>();

@@ -1,3 +1,4 @@
+// Implements the handles of communicators, and the errors of calls that cannot enter one.
 #include "api/entry.hpp"
 
 #include <algorithm>
@@ -18,12 +19,12 @@ Error refuse(Comm &comm, const char *sentence) {
     return error;
 }
 
-Error refuse_entry(Comm &comm, Gate::Answer answer) {
+Error refuse_entry(Comm &comm, EntryGuard::Answer answer) {
     switch (answer) {
-    case Gate::Answer::taken_by_caller:
+    case EntryGuard::Answer::taken_by_caller:
         return refuse(comm, "comm: this thread is inside the communicator already (in an idle or "
                             "log function)");
-    case Gate::Answer::closed:
+    case EntryGuard::Answer::closed:
         return refuse(comm, "comm is being destroyed or aborted by another thread");
     default:
         return refuse(comm, "comm: another thread is inside; one at a time may use a communicator");
@@ -36,14 +37,14 @@ Done check_outside(const CommRef &comm) {
                          "function); qcclCommRevoke can be called there");
 }
 
-Error refuse_entry(qcclComm_t handle, Gate::Answer answer) {
+Error refuse_entry(qcclComm_t handle, EntryGuard::Answer answer) {
     const auto comm = take_comm(handle);
     return comm ? refuse_entry(**comm, answer) : comm.error();
 }
 
 Done enter_after_others(const CommRef &comm) {
     const auto answer = comm.record().gate.enter_after_others(comm.generation());
-    if (answer == Gate::Answer::inside) return {};
+    if (answer == EntryGuard::Answer::inside) return {};
     return refuse_entry(*comm, answer);
 }
 
@@ -56,9 +57,10 @@ Done make_handle(std::shared_ptr<Comm> comm, qcclComm_t *handle_out) {
 Done make_handles(std::vector<std::shared_ptr<Comm>> comms, qcclComm_t *handles_out) {
     std::vector<qcclComm_t> handles(comms.size());
     for (size_t i = 0; i < comms.size(); i++) {
-        const Done made = contained([&] { return make_handle(std::move(comms[i]), &handles[i]); });
+        const Done made =
+            exception_boundary([&] { return make_handle(std::move(comms[i]), &handles[i]); });
         if (made) continue;
-        // No program knows of the handles before this one.
+        // The program has not seen the handles before this one, so they are ended.
         while (i > 0) QCCL_TRY(comm_handles.refer(handles[--i])->end());
         return made;
     }

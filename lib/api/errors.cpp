@@ -1,4 +1,4 @@
-// Versions, and what went wrong, for C.
+// C functions for the version and for errors. Any thread may call them at any time.
 #include "api/config.hpp"
 #include "api/entry.hpp"
 
@@ -41,9 +41,10 @@ const char *qcclGetLastError(qcclComm_t comm) {
     if (!comm)
         std::snprintf(last.shown, sizeof last.shown, "%s", last.error.text);
     else
-        // Asking must not become an error itself: a handle that never was one has no sentence,
-        // and of one that has ended, or is the parent's of a forked child, there is only that.
-        (void)contained([&]() -> Done {
+        // A question must not cause an error itself. A value that never was a handle has no
+        // sentence. An ended handle, or a handle of a forked child's parent, has only the sentence
+        // of its refusal.
+        (void)exception_boundary([&]() -> Done {
             const auto usable = take_comm(comm);
             if (!usable && usable.error().code == Code::invalid_usage)
                 std::snprintf(last.shown, sizeof last.shown, "%s", usable.error().text);
@@ -56,7 +57,7 @@ const char *qcclGetLastError(qcclComm_t comm) {
 }
 QCCL_TWIN(qcclGetLastError);
 
-// Asking wrongly does not replace what is asked for.
+// A wrong question does not replace the error that the question is about.
 qcclResult_t qcclGetErrorInfo(qcclComm_t comm, qcclErrorInfo_t *info_out) {
     return at_any_time(comm, [=](Comm &found) -> Done {
         if (!info_out) return Error::make(Code::invalid_argument, "info_out is NULL");

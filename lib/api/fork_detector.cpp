@@ -1,3 +1,4 @@
+// Implements the epoch of a process: a word in a page that the kernel zeroes in a forked child.
 #include "api/fork_detector.hpp"
 
 #include "base/system_error.hpp"
@@ -14,7 +15,8 @@ namespace {
 using EpochWord = std::atomic<uint64_t>;
 
 constinit EpochWord no_epoch{0};
-// Of this process and its forebears: copied to a child, unlike the epoch itself.
+// The latest epoch of this process and its ancestors. Unlike the epoch itself, this word is copied
+// to a child.
 constinit EpochWord latest_epoch{0};
 
 Result<EpochWord *> map_word() {
@@ -22,7 +24,7 @@ Result<EpochWord *> map_word() {
     void *const page =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return cannot("map a page");
-    // Where this fails (Linux before 4.14, some emulators) children go undetected.
+    // If this fails (Linux before 4.14, some emulators), forked children are not detected.
     madvise(page, bytes, MADV_WIPEONFORK);
     EpochWord *found = &no_epoch, *const made = new (page) EpochWord(0);
     if (fork_detector::epoch_word.compare_exchange_strong(found, made)) return made;

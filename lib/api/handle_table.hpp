@@ -1,9 +1,9 @@
-// The handles of one kind that C programs hold. A handle is an id and never the address of
-// anything: a slot of a table that does not shrink, and the slot's generation, which counts the
-// handles that have had the slot. So a handle that has ended is refused for the life of the process
-// at no cost in memory, and what never was a handle is refused without being followed. Any thread
-// may call everything here at any time. Two things block: Reference::await_others, and the release
-// of the last reference after the handle's end, which destroys the object.
+// The handles of one kind that C programs hold. A handle is an id and never an address: a slot of a
+// table that does not shrink, and the slot's generation, which counts the handles that have had the
+// slot. An ended handle is therefore refused for the life of the process at no cost in memory, and
+// a value that never was a handle is refused without being dereferenced. Any thread may call
+// everything here at any time. Two things block: Reference::await_others, and the release of the
+// last reference after the handle's end, which destroys the object.
 #pragma once
 
 #include "api/fork_detector.hpp"
@@ -22,14 +22,14 @@ namespace qccl {
 
 static_assert(sizeof(void *) == sizeof(uint64_t), "a handle needs 64 bits");
 
-// One kind of handle: how its ids begin, and the words of refusals.
+// One kind of handle: the first bits of its ids, and the words of refusals.
 struct HandleKind {
-    // The first 16 bits, which are in no address that a program can have.
+    // The first 16 bits of an id. No address of a program has them.
     uint16_t tag;
-    const char *argument; // as the C header calls it
+    const char *argument; // parameter's name in the C header
     const char *unknown;  // "is 0x1234, which ..."
     const char *ended;
-    bool is_inherited; // a forked child may use those of its parent
+    bool is_inherited; // a forked child may use its parent's handles
 };
 
 struct HandleId {
@@ -52,18 +52,18 @@ struct HandleId {
     }
 };
 
-// Which handle has a slot, whether that handle has ended, and how many references there are to its
-// object, in one word: so no reference is taken after the end.
+// One word holds which handle has a slot, whether that handle has ended, and how many references to
+// its object exist. No reference can therefore be taken after the end.
 class HandleLife {
 public:
     enum class State : uint8_t { alive, ended, unknown };
 
     uint32_t generation() const { return generation_of(word_.load(std::memory_order_acquire)); }
-    // By the thread alone that has taken the slot.
+    // Only the thread that has taken the slot calls this.
     void begin(uint32_t generation) {
         word_.store(generation * one_generation, std::memory_order_release);
     }
-    // Adds a reference to a handle that is alive.
+    // Adds a reference if the handle is alive.
     State refer(uint32_t generation) {
         uint64_t word = word_.load(std::memory_order_relaxed);
         do {
@@ -73,17 +73,17 @@ public:
                                               std::memory_order_relaxed));
         return State::alive;
     }
-    // Without a reference: it may end at any time.
+    // Takes no reference: the handle may end at any time.
     bool is_alive(uint32_t generation) const {
         const uint64_t word = word_.load(std::memory_order_acquire);
         return generation_of(word) == generation && (word & ended) == 0;
     }
-    // True where no reference is left of a handle that has ended: the caller frees.
+    // Returns true if the handle has ended and no reference is left: the caller frees the object.
     bool release() {
         const uint64_t before = word_.fetch_sub(1, std::memory_order_acq_rel);
         return (before & ended) != 0 && references(before) == 1;
     }
-    // With a reference. False: another thread has ended the handle.
+    // Requires a reference. Returns false if another thread has ended the handle.
     bool end() { return (word_.fetch_or(ended, std::memory_order_acq_rel) & ended) == 0; }
     bool has_one_reference() const {
         return references(word_.load(std::memory_order_acquire)) == 1;
@@ -100,8 +100,9 @@ private:
     std::atomic<uint64_t> word_{ended};
 };
 
-// What a slot holds. Is never freed, so that late callers find it in order. On a cache line of its
-// own: every call of a rank writes there, and its neighbours may be other threads' ranks.
+// What a slot holds. It is never freed, so that late callers find it valid. It has a cache line of
+// its own, because every call of a rank writes there, and its neighbours may belong to other
+// threads' ranks.
 template <class Held> struct alignas(64) HandleRecord {
     using Object = Held;
 
@@ -109,20 +110,20 @@ template <class Held> struct alignas(64) HandleRecord {
         const uint64_t made_in = epoch.load(std::memory_order_relaxed);
         return made_in == 0 || made_in == current_epoch();
     }
-    // A record with more in it begins it here, before the handle is known.
+    // A record with more members starts them here, before the handle is known.
     void open(uint32_t) {}
 
     HandleLife life;
     std::atomic<uint64_t> epoch{0};     // of the process that made the handle; 0: inherited
-    std::shared_ptr<Object> object;     // for those who have a reference, or are inside
-    std::atomic<uint32_t> next_free{0}; // while no handle has the slot: a slot and 1
+    std::shared_ptr<Object> object;     // for threads that have a reference or are inside
+    std::atomic<uint32_t> next_free{0}; // next free slot + 1, while this slot is free; 0: none
 };
 
 template <class Record> class HandleTable {
 public:
     using Object = typename Record::Object;
 
-    // Keeps the object of a handle. The last one after the handle's end frees the object.
+    // Keeps a handle's object alive. The last reference after the handle's end frees the object.
     class Reference {
     public:
         Reference() = default;
@@ -146,12 +147,14 @@ public:
         Record &record() const { return *record_; }
         uint32_t generation() const { return id_.generation; }
 
-        // Ends the handle: every later call with it is refused. An error if it has ended already.
+        // Ends the handle: every later call with it is refused. Returns invalid_usage if it has
+        // already ended.
         Done end() {
             if (record_->life.end()) return {};
             return table_->has_ended(id_);
         }
-        // After the end: until this is the only reference. The calling thread has no other.
+        // Called after the end. Waits until this is the only reference; the calling thread must
+        // have no other.
         void await_others() const {
             while (!record_->life.has_one_reference())
                 std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -169,7 +172,7 @@ public:
 
     explicit constexpr HandleTable(const HandleKind &kind) : kind_(kind) {}
 
-    // A new handle for the object.
+    // Creates a handle for the object.
     Result<void *> add(std::shared_ptr<Object> object) {
         uint64_t epoch = 0;
         if (!kind_.is_inherited) {
@@ -187,19 +190,20 @@ public:
 
     // Whether the value looks like a handle of this kind.
     bool has_tag(const void *handle) const { return HandleId::of(handle).tag == kind_.tag; }
-    // nullptr: there never was such a handle. Else it may still be one that has ended.
+    // Returns nullptr if there never was such a handle. The handle of a record may have ended.
     Record *find(const HandleId &id) const {
         if (id.tag != kind_.tag || id.generation == 0) return nullptr;
         Record *const records = chunk_with(id.slot);
         return records ? records + place_in_chunk(id.slot) : nullptr;
     }
-    // Whether refer() would give its object. For those who know enough of it already.
+    // Whether refer() would succeed, for callers that need no reference.
     bool is_alive(const void *handle) const {
         const HandleId id = HandleId::of(handle);
         const Record *const record = find(id);
         return record && record->is_of_this_process() && record->life.is_alive(id.generation);
     }
-    // An error says why there is none.
+    // Returns a reference to the handle's object. An error says why there is none: invalid_argument
+    // for a value that never was a handle, else invalid_usage.
     Result<Reference> refer(const void *handle) {
         const HandleId id = HandleId::of(handle);
         Record *const record = find(id);
@@ -214,7 +218,7 @@ public:
 
 private:
     static constexpr uint32_t first_chunk = 64, most_slots = 1U << HandleId::slot_bits;
-    // Each is twice as long as the one before.
+    // Each chunk is twice as long as the one before.
     static constexpr unsigned most_chunks = std::bit_width(most_slots / first_chunk);
 
     static unsigned chunk_of(uint32_t slot) {
@@ -223,11 +227,11 @@ private:
     static uint32_t place_in_chunk(uint32_t slot) {
         return slot + first_chunk - (first_chunk << chunk_of(slot));
     }
-    // nullptr where the table has not grown so far.
+    // Returns nullptr if the table has not grown that far.
     Record *chunk_with(uint32_t slot) const {
         return chunks_[chunk_of(slot)].load(std::memory_order_acquire);
     }
-    // Of a slot that has been taken before.
+    // Requires a slot that has been taken before.
     Record &at(uint32_t slot) const { return chunk_with(slot)[place_in_chunk(slot)]; }
 
     Error is_unknown(const void *handle) const {
@@ -264,7 +268,7 @@ private:
         Record *found = nullptr;
         if (chunk.compare_exchange_strong(found, records.get())) (void)records.release();
     }
-    // A slot that has had all its generations is left alone.
+    // A slot that has used up its generations is not reused.
     void free(Record &record, const HandleId &id) {
         record.object.reset();
         if (id.generation == HandleId::last_generation) return;
@@ -274,16 +278,16 @@ private:
                                             std::memory_order_release, std::memory_order_relaxed));
     }
     static uint32_t slot_of(uint64_t head) { return static_cast<uint32_t>(head); }
-    // Changes are counted, so that a head that was replaced and came back is not taken for the
-    // same.
+    // Changes are counted, so that a head that was replaced and came back is not mistaken for the
+    // same (ABA).
     static uint64_t counted(uint64_t head, uint32_t slot) {
         return ((head >> 32) + 1) << 32 | slot;
     }
 
     const HandleKind kind_;
     std::array<std::atomic<Record *>, most_chunks> chunks_{};
-    std::atomic<uint32_t> used_{0}; // slots that ever were taken
-    // The first slot that is free again, and 1; its record names the next.
+    std::atomic<uint32_t> used_{0}; // slots that were ever taken
+    // The first free slot + 1; its record names the next. The upper half counts changes.
     std::atomic<uint64_t> free_{0};
 };
 

@@ -1,3 +1,5 @@
+// Implements the exchange of topologies: leaders publish texts, other ranks read them, and hosts
+// that differ exchange them in pieces.
 #include "api/job_topology.hpp"
 
 #include "topology/hwloc_source.hpp"
@@ -11,21 +13,22 @@ namespace qccl {
 namespace {
 
 constexpr uint32_t no_numa = UINT32_MAX;
-constexpr uint64_t most_node_bytes = uint64_t{1} << 20; // of a text; real ones have some thousands
+constexpr uint64_t most_node_bytes = uint64_t{1} << 20; // of a text; real ones have a few thousand
 constexpr uint64_t most_piece = 4096;
 
 uint64_t divided_up(uint64_t bytes, uint64_t parts) { return (bytes + parts - 1) / parts; }
 
 } // namespace
 
-// A machine's text, of which each rank that knows it gives a part.
+// The text of a machine. Each rank that knows the text gives a part of it.
 struct TopologyExchange::SharedText {
     uint64_t bytes = 0;
     std::vector<uint32_t> ranks = {};
     std::string text = {};
 
     uint64_t share() const { return divided_up(bytes, ranks.size()); }
-    // Where the part of a rank lies that comes in a round.
+    // The bytes [begin, end) that a rank gives in a round; `index` counts the ranks that know the
+    // text.
     std::pair<uint64_t, uint64_t> part(size_t index, uint64_t round) const {
         const uint64_t end = std::min(bytes, (index + 1) * share());
         const uint64_t begin = std::min(end, index * share() + round * most_piece);
@@ -33,10 +36,10 @@ struct TopologyExchange::SharedText {
     }
 };
 
-// What a rank tells of its machine and of where it is on it. Sent as bytes.
-struct TopologyExchange::Note {
-    uint64_t hash = 0, bytes = 0; // of the text that it knows; 0: none yet
-    uint32_t place = 0;           // a vertex of that graph
+// What a rank tells the others about its machine and its place there. Sent as bytes.
+struct TopologyExchange::StatusNote {
+    uint64_t hash = 0, bytes = 0; // of the text that the rank knows; 0: none yet
+    uint32_t place = 0;           // a vertex of that text's graph
     uint32_t numa = no_numa;
 };
 
@@ -53,8 +56,8 @@ void TopologyExchange::publish(std::span<std::byte> memory) {
     std::memcpy(memory.data(), node_->text.data(), node_->text.size());
 }
 
-TopologyExchange::Note TopologyExchange::note() const {
-    Note mine;
+TopologyExchange::StatusNote TopologyExchange::note() const {
+    StatusNote mine;
     if (!node_) return mine;
     mine.hash = node_->hash;
     mine.bytes = node_->text.size();
@@ -63,12 +66,12 @@ TopologyExchange::Note TopologyExchange::note() const {
     return mine;
 }
 
-Done TopologyExchange::gather_notes(const Gather &gather, std::vector<Note> &notes) const {
-    const Note mine = note();
+Done TopologyExchange::gather_notes(const Gather &gather, std::vector<StatusNote> &notes) const {
+    const StatusNote mine = note();
     return gather(&mine, notes.data(), sizeof mine);
 }
 
-Done TopologyExchange::learn_from(std::span<const std::byte> memory, const Note &of_leader) {
+Done TopologyExchange::learn_from(std::span<const std::byte> memory, const StatusNote &of_leader) {
     if (of_leader.bytes > std::min<uint64_t>(memory.size(), most_node_bytes))
         return Error::make(Code::internal_error,
                            "rank %u has a topology of %llu bytes; at most %llu are possible",
@@ -80,10 +83,10 @@ Done TopologyExchange::learn_from(std::span<const std::byte> memory, const Note 
     return {};
 }
 
-// That every rank knows its leader's topology, by now.
-Done TopologyExchange::check_notes(const std::vector<Note> &notes) const {
+// Checks that every rank knows its leader's topology by now.
+Done TopologyExchange::check_notes(const std::vector<StatusNote> &notes) const {
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
-        const Note &leader = notes[leaders_[rank]];
+        const StatusNote &leader = notes[leaders_[rank]];
         if (notes[rank].hash == leader.hash && notes[rank].bytes == leader.bytes &&
             leader.bytes <= most_node_bytes)
             continue;
@@ -117,7 +120,7 @@ Done TopologyExchange::gather_texts(const Gather &gather, Texts &texts) const {
 }
 
 Result<TopologyExchange::Nodes>
-TopologyExchange::gather_nodes(const Gather &gather, const std::vector<Note> &notes) const {
+TopologyExchange::gather_nodes(const Gather &gather, const std::vector<StatusNote> &notes) const {
     Texts texts;
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
         SharedText &text = texts[notes[rank].hash];
@@ -139,7 +142,7 @@ TopologyExchange::gather_nodes(const Gather &gather, const std::vector<Note> &no
     return nodes;
 }
 
-Result<AgreedTopology> TopologyExchange::merge(const std::vector<Note> &notes,
+Result<AgreedTopology> TopologyExchange::merge(const std::vector<StatusNote> &notes,
                                                const Nodes &nodes) const {
     std::vector<JobMachine> machines; // by host
     for (uint32_t rank = 0; rank < notes.size(); rank++)
@@ -151,7 +154,7 @@ Result<AgreedTopology> TopologyExchange::merge(const std::vector<Note> &notes,
     AgreedTopology agreed;
     JobTopology topology;
     for (uint32_t rank = 0; rank < notes.size(); rank++) {
-        const Note &note = notes[rank];
+        const StatusNote &note = notes[rank];
         const uint32_t host = hosts_[rank].host;
         if (note.place >= machines[host].graph->vertices().size())
             return Error::make(Code::internal_error, "rank %u is in no part of its host", rank)
@@ -169,7 +172,7 @@ Result<AgreedTopology> TopologyExchange::run(NodeTopologyRef known, std::span<st
                                              const Gather &gather) {
     node_ = std::move(known);
     if (is_leader()) publish(own);
-    std::vector<Note> notes(hosts_.size());
+    std::vector<StatusNote> notes(hosts_.size());
     QCCL_TRY(gather_notes(gather, notes));
     const auto has_to_learn = [&](uint32_t rank) {
         return notes[rank].hash != notes[leaders_[rank]].hash;

@@ -1,6 +1,7 @@
-// How the ranks of a job come to one topology graph: on each machine one rank knows it, the others
-// read its text in memory that they share, and machines that differ exchange theirs in pieces. Used
-// where a communicator is made; all ranks call it together.
+// Brings the ranks of a job to one topology graph. On each host one rank knows the machine, and the
+// others read its text in memory that they share. Hosts that differ exchange their texts in pieces.
+// Used where a communicator is created; all ranks call it together, and it blocks in the caller's
+// all-gather.
 #pragma once
 
 #include "api/node_topology.hpp"
@@ -26,43 +27,44 @@ struct RankHost {
 
 struct AgreedTopology {
     std::shared_ptr<const JobTopology> job;
-    // By rank, the number of the NUMA node where it is; empty where there is none or but one.
+    // By rank: the number of its NUMA node; empty if the machine has none, or only one.
     std::vector<std::optional<uint32_t>> numas;
 };
 
 class TopologyExchange {
 public:
-    // Of `bytes` bytes from each rank, in rank order.
+    // An all-gather of `bytes` bytes from each rank, in rank order.
     using Gather = std::function<Done(const void *mine, void *all, size_t bytes)>;
 
-    // `hosts`: by rank. `gpu`: the bus id of this rank's; empty: it has none, or one in no slot.
+    // `hosts`: by rank. `gpu`: the bus id of this rank's GPU; empty: the rank has no GPU, or one in
+    // no slot.
     TopologyExchange(uint32_t rank, std::vector<RankHost> hosts, std::string gpu);
 
     // Whether this rank is the first of its host, which has to know its machine.
     bool is_leader() const { return leaders_[rank_] == rank_; }
-    // `known`: what this rank knows of its machine; null where it is no leader and knows nothing.
-    // `own` is memory in which a leader writes, `leaders` the same memory of this host's leader;
-    // other ranks read it until the last all-gather is over. An error is one of the all-gather, or
-    // means that another rank has sent what cannot be.
+    // `known`: what this rank knows of its machine; null only if the rank is no leader. A leader
+    // writes into the memory `own`; `leaders` is that memory of this host's leader, which other
+    // ranks read until the last all-gather is over. An error comes from the all-gather, or means
+    // that another rank has sent invalid data (internal_error).
     Result<AgreedTopology> run(NodeTopologyRef known, std::span<std::byte> own,
                                std::span<const std::byte> leaders, const Gather &gather);
-    // Of this rank's machine, afterwards: its leader's.
+    // The topology of this rank's machine after run(): that of its leader.
     const NodeTopologyRef &node() const { return node_; }
 
 private:
-    struct Note;
+    struct StatusNote;
     struct SharedText;
     using Texts = std::map<uint64_t, SharedText>;      // by hash
     using Nodes = std::map<uint64_t, NodeTopologyRef>; // by hash
 
     void publish(std::span<std::byte> memory);
-    Note note() const;
-    Done gather_notes(const Gather &gather, std::vector<Note> &notes) const;
-    Done learn_from(std::span<const std::byte> memory, const Note &of_leader);
-    Done check_notes(const std::vector<Note> &notes) const;
+    StatusNote note() const;
+    Done gather_notes(const Gather &gather, std::vector<StatusNote> &notes) const;
+    Done learn_from(std::span<const std::byte> memory, const StatusNote &of_leader);
+    Done check_notes(const std::vector<StatusNote> &notes) const;
     Done gather_texts(const Gather &gather, Texts &texts) const;
-    Result<Nodes> gather_nodes(const Gather &gather, const std::vector<Note> &notes) const;
-    Result<AgreedTopology> merge(const std::vector<Note> &notes, const Nodes &nodes) const;
+    Result<Nodes> gather_nodes(const Gather &gather, const std::vector<StatusNote> &notes) const;
+    Result<AgreedTopology> merge(const std::vector<StatusNote> &notes, const Nodes &nodes) const;
 
     const uint32_t rank_;
     const std::vector<RankHost> hosts_;

@@ -1,4 +1,4 @@
-// Memory that other processes can map, and its registration with communicators, for C.
+// C functions for memory that peers can map, and for its registration with communicators.
 #include "api/entry.hpp"
 #include "transport/shared_block.hpp"
 
@@ -35,7 +35,7 @@ static Done release(void *memory) {
     return {};
 }
 
-// The block in which `bytes` bytes at `buffer` lie.
+// Returns the block that holds the `bytes` bytes at `buffer`.
 static Result<SharedBlock *> block_of(const void *buffer, size_t bytes) {
     const auto block = block_around(buffer);
     if (!block) return unseen("buffer", buffer, block.error());
@@ -53,7 +53,7 @@ static Result<SharedBlock *> block_of(const void *buffer, size_t bytes) {
         .compared(static_cast<int64_t>(rest), static_cast<int64_t>(bytes));
 }
 
-// Calls that are under way may have lent the memory already.
+// Calls in progress may have lent the memory already.
 static Done check_idle(const Comm &comm) {
     if (!comm.is_busy()) return {};
     return Error::make(Code::invalid_usage,

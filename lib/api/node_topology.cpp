@@ -1,6 +1,7 @@
+// Implements what the process knows of its machine: asks hwloc in a thread, and keeps the answer.
 #include "api/node_topology.hpp"
 
-#include "base/contained.hpp"
+#include "base/exception_boundary.hpp"
 #include "base/short_text.hpp"
 #include "bootstrap/interfaces.hpp"
 #include "topology/graph_text.hpp"
@@ -16,8 +17,9 @@ namespace qccl {
 
 namespace {
 
-// Never destroyed: a process may fork while it ends. The mutex is held while hwloc loads, because a
-// child that is forked then would find hwloc's own locks held for ever.
+// Never destroyed, because a process may fork while it ends. The mutex is held while hwloc loads,
+// and a fork takes the mutex first, because a child forked meanwhile would find hwloc's own locks
+// held for ever.
 struct KnownNode {
     std::mutex mutex;
     NodeQuestion question;
@@ -44,7 +46,7 @@ NodeTopologyRef discover_node(const NodeQuestion &question) {
     DiscoveredMachine machine =
         discover_machine(question.has_gpus ? GpuLinks::asked_for : GpuLinks::left_out);
     NetworkChoice choice = question.network;
-    // A setting that names no interface is refused where the ranks connect.
+    // A setting that names no interface is refused later, when the ranks connect.
     if (const auto endpoints = choose_endpoints(question.interfaces))
         choice.interfaces = interfaces_with(*endpoints);
     NodeTopology topology = with_text(connect_to_network(machine.graph, list_ports(), choice));
@@ -68,7 +70,7 @@ NodeTopologyRef known_node_topology(const NodeQuestion &question) {
 }
 
 void keep_node_topology(const NodeQuestion &question, const NodeTopologyRef &topology) {
-    NodeTopology kept = *topology; // without what has been said by now
+    NodeTopology kept = *topology; // without the sentences that were logged by now
     kept.warning.clear();
     kept.origin.clear();
     KnownNode &known = known_node();
@@ -95,8 +97,8 @@ void NodeDiscovery::start(const NodeQuestion &question) {
     question_ = question;
     found_ = known_node_topology(question);
     if (found_) return;
-    auto thread = QuietThread::start(topology_thread_name, [this] {
-        const Done done = contained([&]() -> Done {
+    auto thread = ServiceThread::start(topology_thread_name, [this] {
+        const Done done = exception_boundary([&]() -> Done {
             const std::lock_guard guard(known_node().mutex);
             found_ = discover_node(question_);
             return {};

@@ -1,9 +1,9 @@
-// This process' knowledge of the machine it runs on: discovered once, by a thread, or learnt from
-// the rank of this machine that has discovered it, and kept for later communicators. Used where a
-// communicator is made.
+// What this process knows of the machine it runs on. A thread discovers the machine once, or the
+// process learns it from the rank of this machine that has discovered it; later communicators reuse
+// it. Used where a communicator is created.
 #pragma once
 
-#include "base/quiet_thread.hpp"
+#include "base/service_thread.hpp"
 #include "base/result.hpp"
 #include "base/settings.hpp"
 #include "topology/graph.hpp"
@@ -17,48 +17,49 @@ namespace qccl {
 
 // Equal on all ranks of a machine, and on machines that are built alike.
 struct NodeTopology {
-    Graph graph;      // the machine without a name
-    std::string text; // the graph's text form, in which ranks pass it on
+    Graph graph;      // of the machine, without its name
+    std::string text; // text form of the graph, which ranks exchange
     uint64_t hash = 0;
-    std::string warning = {}; // of the rank that has discovered it; empty elsewhere
-    std::string origin = {};  // what it was read from instead of the hardware; likewise
+    std::string warning = {}; // of the rank that discovered the machine; empty elsewhere
+    std::string origin = {};  // what was read instead of the hardware; empty elsewhere
 };
 using NodeTopologyRef = std::shared_ptr<const NodeTopology>;
 
-// What of the machine matters to a job.
+// What a job wants to know of the machine.
 struct NodeQuestion {
     std::string interfaces; // QCCL_SOCKET_IFNAME
-    NetworkChoice network;  // as network_choice() has it
-    bool has_gpus = false;  // a rank of the job has one, so that links between them count
+    NetworkChoice network;  // result of network_choice()
+    bool has_gpus = false;  // a rank of the job has one, so that links between GPUs count
 
     bool operator==(const NodeQuestion &) const = default;
 };
 NodeQuestion node_question(const Settings &settings, bool has_gpus);
 
-// What the process knows that answers it; null: nothing yet. Any thread.
+// Returns the topology that the process knows for this question; null: none yet. Any thread.
 NodeTopologyRef known_node_topology(const NodeQuestion &question);
-// Replaces it, and forgets its warning. Any thread.
+// Replaces that topology, without its warning and origin. Any thread.
 void keep_node_topology(const NodeQuestion &question, const NodeTopologyRef &topology);
 
-// Stands in for what cannot be used; `why` becomes part of the warning.
+// Returns a machine with one NUMA node, for a topology that cannot be used; `why` becomes part of
+// the warning.
 NodeTopologyRef plain_node_topology(const char *why);
 
-// Another process has written the text. Returns invalid_argument with a sentence that says what is
-// wrong with it.
+// Parses a text that another process has written. Returns invalid_argument with a sentence that
+// says what is wrong with the text.
 Result<NodeTopologyRef> read_node_topology(std::string text);
 
-// Discovers the machine in a thread, unless the process knows it. Never fails: where hwloc does,
+// Discovers the machine in a thread, unless the process knows it. Never fails: if hwloc fails,
 // `warning` says so.
 class NodeDiscovery {
 public:
     void start(const NodeQuestion &question);
-    // Waits for the thread.
+    // Waits for the thread. Never returns null.
     NodeTopologyRef finish();
 
 private:
     NodeQuestion question_;
     NodeTopologyRef found_;
-    QuietThread thread_;
+    ServiceThread thread_;
 };
 
 } // namespace qccl

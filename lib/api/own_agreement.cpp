@@ -1,26 +1,27 @@
+// Fills this rank's SettingsDigest from its config and settings.
 #include "api/own_agreement.hpp"
 
 namespace qccl {
 
-Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const CallPolicy &policy,
-                       const std::string &host, Tier tier) {
-    Agreement mine;
-    Agreement::set(mine.host, host);
-    Agreement::set(mine.node, settings.node.value_or(""));
-    Agreement::set(mine.rack, settings.rack.value_or(""));
-    Agreement::set(mine.device, wishes.device);
-    Agreement::set(mine.codec, policy.codec_text());
-    Agreement::set(mine.algorithm, policy.algorithm_text());
-    Agreement::set(mine.plan, policy.plan_text());
-    Agreement::set(mine.checksum, settings.checksum ? "1" : "0");
-    Agreement::set(mine.reproducible, is_reproducible(wishes, settings) ? "1" : "0");
-    Agreement::set(mine.segment, settings.as_written("QCCL_SEGMENT"));
-    Agreement::set(mine.lanes, settings.as_written("QCCL_LANES"));
-    Agreement::set(mine.arena, settings.as_written("QCCL_ARENA"));
-    Agreement::set(mine.oneshot_max, settings.as_written("QCCL_ONESHOT_MAX"));
-    Agreement::set(mine.link_latency, settings.as_written("QCCL_LINK_LATENCY"));
-    Agreement::set(mine.link_rate, settings.as_written("QCCL_LINK_RATE"));
-    Agreement::set(mine.rack_rate, settings.as_written("QCCL_RACK_RATE"));
+SettingsDigest agreement_of(const CommConfig &comm_config, const Settings &settings,
+                            const CallPolicy &policy, const std::string &host, Tier tier) {
+    SettingsDigest mine;
+    SettingsDigest::set(mine.host, host);
+    SettingsDigest::set(mine.node, settings.node.value_or(""));
+    SettingsDigest::set(mine.rack, settings.rack.value_or(""));
+    SettingsDigest::set(mine.device, comm_config.device);
+    SettingsDigest::set(mine.codec, policy.codec_text());
+    SettingsDigest::set(mine.algorithm, policy.algorithm_text());
+    SettingsDigest::set(mine.plan, policy.plan_text());
+    SettingsDigest::set(mine.checksum, settings.checksum ? "1" : "0");
+    SettingsDigest::set(mine.reproducible, is_reproducible(comm_config, settings) ? "1" : "0");
+    SettingsDigest::set(mine.segment, settings.as_written("QCCL_SEGMENT"));
+    SettingsDigest::set(mine.lanes, settings.as_written("QCCL_LANES"));
+    SettingsDigest::set(mine.arena, settings.as_written("QCCL_ARENA"));
+    SettingsDigest::set(mine.oneshot_max, settings.as_written("QCCL_ONESHOT_MAX"));
+    SettingsDigest::set(mine.link_latency, settings.as_written("QCCL_LINK_LATENCY"));
+    SettingsDigest::set(mine.link_rate, settings.as_written("QCCL_LINK_RATE"));
+    SettingsDigest::set(mine.rack_rate, settings.as_written("QCCL_RACK_RATE"));
     mine.codec_rates = CodecRates::of_tier(name(tier));
     return mine;
 }

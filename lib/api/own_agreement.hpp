@@ -1,16 +1,16 @@
-// What this rank has to say where ranks agree.
+// Makes the SettingsDigest that this rank offers to the others. Called by creation; pure.
 #pragma once
 
-#include "api/agreement.hpp"
-#include "api/wishes.hpp"
+#include "api/settings_digest.hpp"
+#include "api/comm_config.hpp"
 #include "kernels/kernels.hpp"
 
 #include <string>
 
 namespace qccl {
 
-// `host`: its identity. Warnings and calibration are the caller's to add.
-Agreement agreement_of(const CommWishes &wishes, const Settings &settings, const CallPolicy &policy,
-                       const std::string &host, Tier tier);
+// `host`: identity of this rank's host. The caller adds warnings and calibration.
+SettingsDigest agreement_of(const CommConfig &comm_config, const Settings &settings,
+                            const CallPolicy &policy, const std::string &host, Tier tier);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Implements the registration of memory with one communicator.
 #include "api/registrations.hpp"
 
 #include <algorithm>
@@ -21,12 +22,12 @@ bool was_given(const void *handle) {
 
 Registrations::Registration::Registration(Transport &transport, SharedBlock &block, uint64_t number)
     : transport_(transport), block_(block), number_(number),
-      has_room_(transport.show({.base = block.base(), .file = block.file})) {
+      has_room_(transport.expose({.base = block.base(), .file = block.file})) {
     std::atomic_ref(block_.registrations).fetch_add(1, std::memory_order_relaxed);
 }
 
 Registrations::Registration::~Registration() {
-    transport_.hide(block_.base());
+    transport_.withdraw(block_.base());
     std::atomic_ref(block_.registrations).fetch_sub(1, std::memory_order_release);
 }
 

@@ -1,5 +1,5 @@
-// Which memory of this rank its communicator may lend to peers. What is left at the communicator's
-// end is given back. Used under the gate, between calls.
+// The memory of this rank that its communicator may lend to peers. Registrations that are left at
+// the communicator's end are given back. Used inside the entry guard, between calls.
 #pragma once
 
 #include "base/log.hpp"
@@ -16,19 +16,21 @@ class Registrations {
 public:
     Registrations(Transport &transport, const Log &log) : transport_(transport), log_(log) {}
 
-    // A handle for `remove`.
+    // Registers the block and returns a handle for `remove`.
     void *add(SharedBlock &block);
+    // Returns invalid_usage for a handle that was removed or is another communicator's, and
+    // invalid_argument for a value that never was a handle.
     Done remove(const void *handle);
     void clear() { held_.clear(); }
 
 private:
-    // Keeps the block from being freed, and shown to peers, as long as it lives.
+    // While it lives, the block is exposed to peers and cannot be freed.
     class Registration {
     public:
         Registration(Transport &transport, SharedBlock &block, uint64_t number);
         ~Registration();
         Registration(const Registration &) = delete;
-        // What peers can map has room for all that is registered.
+        // Whether peers can map everything that is registered.
         bool has_room() const { return has_room_; }
         void *handle() const;
 
@@ -41,7 +43,7 @@ private:
 
     Transport &transport_;
     const Log &log_;
-    bool has_told_ = false; // that there is no room
+    bool has_told_ = false; // that peers cannot map everything
     std::vector<std::unique_ptr<Registration>> held_;
 };
 

@@ -1,3 +1,4 @@
+// Implements the process-wide record of rules that have decided calls.
 #include "api/rule_use.hpp"
 
 #include "api/fork_detector.hpp"
@@ -14,14 +15,14 @@ namespace qccl {
 
 namespace {
 
-// Communicators know nothing of each other, so what they share stands in one place for the process.
+// Communicators do not know each other, so the process keeps in one place what they share.
 struct Known {
     std::mutex mutex;
-    std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<RuleUse>> uses; // epoch and rules
+    std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<RuleUse>> uses; // by epoch and hash
 };
 
 Known &known() {
-    // Never destroyed: communicators may end while the process does.
+    // Never destroyed, because communicators may end while the process does.
     static Known *const all = [] {
         pthread_atfork([] { known().mutex.lock(); }, [] { known().mutex.unlock(); },
                        [] { known().mutex.unlock(); });
@@ -30,7 +31,7 @@ Known &known() {
     return *all;
 }
 
-// Of a rule, or of what is known of one.
+// The position of a Rule or of a Watched among all rules.
 template <class Each> std::pair<int, uint32_t> place_of(const Each &rule) {
     return {rule.source->order, rule.number};
 }
@@ -65,7 +66,7 @@ std::shared_ptr<RuleUse> RuleUse::join(const EnvRules &rules, uint32_t rank, uin
     Known &all = known();
     const std::lock_guard guard(all.mutex);
     std::erase_if(all.uses, [](const auto &each) { return each.second.expired(); });
-    // Those of a parent process are not this one's.
+    // The epoch keeps a forked child from using its parent's record.
     std::weak_ptr<RuleUse> &held = all.uses[{current_epoch(), hash_text(text)}];
     if (auto sharing = held.lock())
         use = std::move(sharing);
@@ -87,7 +88,7 @@ void RuleUse::mark(const Rule &rule) {
 
 std::vector<std::string> RuleUse::leave(std::shared_ptr<RuleUse> use) {
     if (!use) return {};
-    const std::lock_guard guard(known().mutex); // nobody joins meanwhile
+    const std::lock_guard guard(known().mutex); // no communicator joins meanwhile
     const bool is_last = use.use_count() == 1;
     std::vector<std::string> sentences;
     if (is_last && use->lowest_rank_ == 0 && use->has_calls_.load(std::memory_order_relaxed))

@@ -1,3 +1,4 @@
+// Implements the checks of settings against each other, the file system and the job.
 #include "api/setting_checks.hpp"
 
 #include "api/call_audit.hpp"
@@ -44,9 +45,10 @@ Done check_record_folder(const std::string &folder) {
     return {};
 }
 
-// By whoever names them: algorithms whose sums depend on where the ranks are, and conditions on it.
-Done check_reproducible(const CommWishes &wishes, const EnvRules &rules) {
-    QCCL_TRY(check_reproducible(wishes.algorithm, true));
+// Refuses algorithms whose sums depend on where the ranks are, and conditions on it, in the config
+// and in all rules.
+Done check_reproducible(const CommConfig &comm_config, const EnvRules &rules) {
+    QCCL_TRY(check_reproducible(comm_config.algorithm, true));
     return for_each_rule(rules, [](const Rule &rule) -> Done {
         const Done named = check_reproducible(rule.algorithm.value_or(Algorithm()), true);
         if (!named)
@@ -62,21 +64,22 @@ Done check_reproducible(const CommWishes &wishes, const EnvRules &rules) {
 
 } // namespace
 
-Done check_settings(const CommWishes &wishes, const Surroundings &surroundings) {
-    const Settings &settings = surroundings.settings;
+Done check_settings(const CommConfig &comm_config, const EnvSettings &env_settings) {
+    const Settings &settings = env_settings.settings;
     QCCL_TRY(check_arena(settings.arena_bytes.value_or(smallest_arena)));
     const auto &record = settings.record;
     if (record && *record != record_off) QCCL_TRY(check_record_folder(*record));
     QCCL_TRY(check_audit(settings));
-    if (is_reproducible(wishes, settings)) return check_reproducible(wishes, surroundings.rules);
+    if (is_reproducible(comm_config, settings))
+        return check_reproducible(comm_config, env_settings.rules);
     return {};
 }
 
-Done fit_plan(CallPolicy &policy, const Surroundings &surroundings, const Log *log) {
+Done fit_plan(CallPolicy &policy, const EnvSettings &env_settings, const Log *log) {
     const Done is_ours = policy.plan ? check_job(*policy.plan, policy.ranks, policy.nodes) : Done();
     if (is_ours) return {};
-    const char *const path = surroundings.settings.plan_file.c_str();
-    if (!surroundings.is_offspring)
+    const char *const path = env_settings.settings.plan_file.c_str();
+    if (!env_settings.is_child)
         return Error::make(Code::invalid_argument, "QCCL_PLAN_FILE: %.160s: %.300s", path,
                            is_ours.error().text);
     if (log) log->info("QCCL_PLAN_FILE: %.160s is not used: %.300s", path, is_ours.error().text);

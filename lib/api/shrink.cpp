@@ -1,8 +1,8 @@
-// What is left of a communicator becomes another one, for C: the ranks agree on who is left, make a
-// communicator, and agree on whether all of them have it; where one of them has gone meanwhile,
-// they begin again.
+// qcclCommShrink: makes a communicator of what is left of another one. The ranks agree on the
+// survivors, create a communicator, and agree on whether all of them have it. If one of them is
+// gone by then, they begin again.
 #include "api/entry.hpp"
-#include "api/offspring.hpp"
+#include "api/child_comm.hpp"
 
 #include <algorithm>
 #include <cinttypes>
@@ -14,19 +14,19 @@ namespace qccl {
 
 namespace {
 
-// What is agreed on.
-enum class Matter : uint32_t { survivors = 1, outcome = 2 };
+// The subject of an agreement.
+enum class ShrinkPhase : uint32_t { survivors = 1, outcome = 2 };
 
-// In a vote: how this rank has fared, and whom it leaves out. In a decision: how all have, the rank
-// at fault, and who is left.
-struct Word {
-    Matter matter{};
+// In a vote: the voter's result, and the ranks that it excludes. In a decision: the result of all
+// ranks, the rank at fault, and the survivors.
+struct ShrinkVote {
+    ShrinkPhase matter{};
     Code code = Code::success;
     int32_t rank = Error::no_rank;
     std::vector<uint32_t> ranks{}; // ascending
 };
 
-Council::Bytes to_bytes(const Word &word) {
+SurvivorExchange::Bytes to_bytes(const ShrinkVote &word) {
     std::vector<uint32_t> numbers{static_cast<uint32_t>(word.matter),
                                   static_cast<uint32_t>(word.code),
                                   static_cast<uint32_t>(word.rank)};
@@ -38,14 +38,14 @@ Council::Bytes to_bytes(const Word &word) {
     return {bytes.begin(), bytes.end()};
 }
 
-// Of another rank: whatever it may hold. What is missing counts as zeros.
-Word to_word(const Council::Bytes &bytes, uint32_t size) {
+// The bytes are another rank's and may hold anything. Missing bytes count as zeros.
+ShrinkVote to_word(const SurvivorExchange::Bytes &bytes, uint32_t size) {
     std::vector<uint32_t> numbers(3 + (size + 31) / 32);
     std::memcpy(numbers.data(), bytes.data(),
                 std::min(bytes.size(), numbers.size() * sizeof numbers[0]));
-    Word word{.matter = static_cast<Matter>(numbers[0]),
-              .code = static_cast<Code>(numbers[1]),
-              .rank = static_cast<int32_t>(numbers[2])};
+    ShrinkVote word{.matter = static_cast<ShrinkPhase>(numbers[0]),
+                    .code = static_cast<Code>(numbers[1]),
+                    .rank = static_cast<int32_t>(numbers[2])};
     for (uint32_t rank = 0; rank < size; rank++)
         if ((numbers[3 + rank / 32] >> rank % 32 & 1) != 0) word.ranks.push_back(rank);
     return word;
@@ -57,20 +57,22 @@ bool has(const std::vector<uint32_t> &ranks, uint32_t rank) {
 
 class Shrinking {
 public:
-    Shrinking(Comm &parent, std::vector<uint32_t> excluded, const CommWishes &wishes)
-        : parent_(parent), wishes_(wishes), excluded_(std::move(excluded)), voters_{everyone()} {}
+    Shrinking(Comm &parent, std::vector<uint32_t> excluded, const CommConfig &comm_config)
+        : parent_(parent), comm_config_(comm_config),
+          excluded_(std::move(excluded)), voters_{everyone()} {}
 
     Result<std::shared_ptr<Comm>> run() {
         for (;;) {
             QCCL_TRY(const std::vector<uint32_t> survivors, find_survivors());
-            Circle circle{.topic = 2 * council().agreements() + 1, // of splitting it is even
-                          .members = survivors,
-                          .timeout = voters_.timeout,
-                          .what = voters_.what,
-                          .is_called_off = voters_.is_called_off};
-            auto made =
-                contained([&] { return create_offspring(parent_, circle, wishes_, "shrink"); });
-            QCCL_TRY(const Word end, settle(outcome(made), survivors));
+            MemberGroup group{.topic =
+                                  2 * survivor_exchange().agreements() + 1, // odd; even for split
+                              .members = survivors,
+                              .timeout = voters_.timeout,
+                              .what = voters_.what,
+                              .is_called_off = voters_.is_called_off};
+            auto made = exception_boundary(
+                [&] { return create_child(parent_, group, comm_config_, "shrink"); });
+            QCCL_TRY(const ShrinkVote end, settle(outcome(made), survivors));
             if (end.code == Code::success || (end.code == Code::remote_error && !made)) return made;
             if (end.code == Code::remote_error)
                 return Error::make(Code::remote_error,
@@ -82,34 +84,36 @@ public:
     }
 
 private:
-    Council &council() { return parent_.parts().transport->council(); }
-    Circle everyone() const;
-    Result<Word> agree(const Word &mine,
-                       const std::function<Word(const std::vector<Council::Vote> &)> &decide);
-    Done object(const Word &mine, const Council::Vote &vote) const;
+    SurvivorExchange &survivor_exchange() { return parent_.parts().transport->survivor_exchange(); }
+    MemberGroup everyone() const;
+    Result<ShrinkVote>
+    agree(const ShrinkVote &mine,
+          const std::function<ShrinkVote(const std::vector<SurvivorExchange::Proposal> &)> &decide);
+    Done validate(const ShrinkVote &mine, const SurvivorExchange::Proposal &vote) const;
     Result<std::vector<uint32_t>> find_survivors();
-    // Success; in_progress: again without a rank that is gone; remote_error: it cannot be.
-    Result<Word> settle(const Done &mine, const std::vector<uint32_t> &survivors);
+    // The decision's code is success, in_progress (begin again, because a rank is gone) or
+    // remote_error (a rank could not make the communicator).
+    Result<ShrinkVote> settle(const Done &mine, const std::vector<uint32_t> &survivors);
 
     Comm &parent_;
-    const CommWishes &wishes_;
+    const CommConfig &comm_config_;
     const std::vector<uint32_t> excluded_; // ascending
-    const Circle voters_;
+    const MemberGroup voters_;
 };
 
-// But those who are left out by name, who do not even vote.
-Circle Shrinking::everyone() const {
-    Circle all{.timeout = timeout_of(parent_, wishes_),
-               .what = "qcclCommShrink",
-               .is_failure_known = parent_.is_failure_known()};
+// All ranks except those that are excluded by name, which do not vote either.
+MemberGroup Shrinking::everyone() const {
+    MemberGroup all{.timeout = timeout_of(parent_, comm_config_),
+                    .what = "qcclCommShrink",
+                    .is_failure_known = parent_.is_failure_known()};
     all.is_called_off = [&parent = parent_] { return parent.is_closed(); };
     for (uint32_t rank = 0; rank < parent_.size(); rank++)
         if (!has(excluded_, rank)) all.members.push_back(rank);
     return all;
 }
 
-Done Shrinking::object(const Word &mine, const Council::Vote &vote) const {
-    const Word theirs = to_word(vote.said, parent_.size());
+Done Shrinking::validate(const ShrinkVote &mine, const SurvivorExchange::Proposal &vote) const {
+    const ShrinkVote theirs = to_word(vote.payload, parent_.size());
     for (uint32_t rank = 0; rank < parent_.size(); rank++) {
         if (has(excluded_, rank) == has(theirs.ranks, rank)) continue;
         const bool is_ours = has(excluded_, rank);
@@ -128,14 +132,17 @@ Done Shrinking::object(const Word &mine, const Council::Vote &vote) const {
         .at_rank(vote.rank);
 }
 
-Result<Word>
-Shrinking::agree(const Word &mine,
-                 const std::function<Word(const std::vector<Council::Vote> &)> &decide) {
-    const auto decided = council().agree(
-        voters_, to_bytes(mine), [&](const Council::Vote &vote) { return object(mine, vote); },
-        [&](const std::vector<Council::Vote> &votes) { return to_bytes(decide(votes)); });
+Result<ShrinkVote> Shrinking::agree(
+    const ShrinkVote &mine,
+    const std::function<ShrinkVote(const std::vector<SurvivorExchange::Proposal> &)> &decide) {
+    const auto decided = survivor_exchange().agree(
+        voters_, to_bytes(mine),
+        [&](const SurvivorExchange::Proposal &vote) { return validate(mine, vote); },
+        [&](const std::vector<SurvivorExchange::Proposal> &proposals) {
+            return to_bytes(decide(proposals));
+        });
     if (!decided) return decided.error();
-    Word word = to_word(*decided, parent_.size());
+    ShrinkVote word = to_word(*decided, parent_.size());
     if (word.matter == mine.matter) return word;
     return Error::make(Code::peer_lost,
                        "the other ranks have finished a qcclCommShrink that rank "
@@ -144,10 +151,12 @@ Shrinking::agree(const Word &mine,
 }
 
 Result<std::vector<uint32_t>> Shrinking::find_survivors() {
-    const Word mine{.matter = Matter::survivors, .ranks = excluded_};
-    QCCL_TRY(const Word decided, agree(mine, [](const std::vector<Council::Vote> &votes) {
-                 Word all{.matter = Matter::survivors};
-                 for (const Council::Vote &vote : votes) all.ranks.push_back(vote.rank);
+    const ShrinkVote mine{.matter = ShrinkPhase::survivors, .ranks = excluded_};
+    QCCL_TRY(const ShrinkVote decided,
+             agree(mine, [](const std::vector<SurvivorExchange::Proposal> &proposals) {
+                 ShrinkVote all{.matter = ShrinkPhase::survivors};
+                 for (const SurvivorExchange::Proposal &vote : proposals)
+                     all.ranks.push_back(vote.rank);
                  return all;
              }));
     if (!has(decided.ranks, parent_.rank()))
@@ -167,24 +176,24 @@ Result<std::vector<uint32_t>> Shrinking::find_survivors() {
     return decided.ranks;
 }
 
-Result<Word> Shrinking::settle(const Done &mine, const std::vector<uint32_t> &survivors) {
-    const Word vote{.matter = Matter::outcome,
-                    .code = mine ? Code::success : mine.error().code,
-                    .ranks = excluded_};
-    return agree(vote, [&](const std::vector<Council::Vote> &votes) {
+Result<ShrinkVote> Shrinking::settle(const Done &mine, const std::vector<uint32_t> &survivors) {
+    const ShrinkVote vote{.matter = ShrinkPhase::outcome,
+                          .code = mine ? Code::success : mine.error().code,
+                          .ranks = excluded_};
+    return agree(vote, [&](const std::vector<SurvivorExchange::Proposal> &proposals) {
         std::vector<uint32_t> living;
-        Word end{.matter = Matter::outcome};
-        for (const Council::Vote &each : votes) {
+        ShrinkVote end{.matter = ShrinkPhase::outcome};
+        for (const SurvivorExchange::Proposal &each : proposals) {
             living.push_back(each.rank);
             if (end.code == Code::success &&
-                to_word(each.said, parent_.size()).code != Code::success)
-                end = {.matter = Matter::outcome,
+                to_word(each.payload, parent_.size()).code != Code::success)
+                end = {.matter = ShrinkPhase::outcome,
                        .code = Code::remote_error,
                        .rank = static_cast<int32_t>(each.rank)};
         }
         for (const uint32_t rank : survivors)
             if (!has(living, rank))
-                end = {.matter = Matter::outcome,
+                end = {.matter = ShrinkPhase::outcome,
                        .code = Code::in_progress,
                        .rank = static_cast<int32_t>(rank)};
         return end;
@@ -223,7 +232,7 @@ Result<std::vector<uint32_t>> take_excluded(const Comm &comm, const int *exclude
     return all;
 }
 
-// As C gives it.
+// The arguments as C passes them.
 struct ShrinkArguments {
     const int *exclude;
     int exclude_count;
@@ -232,15 +241,15 @@ struct ShrinkArguments {
     int flags;
 };
 struct ShrinkOrder {
-    std::vector<uint32_t> excluded; // ascending, with those that earlier shrinks have left out
-    CommWishes wishes;
+    std::vector<uint32_t> excluded; // ascending, with those that earlier shrinks have excluded
+    CommConfig comm_config;
 };
 
 Result<ShrinkOrder> take_arguments(const Comm &comm, const ShrinkArguments &given) {
     ShrinkOrder order;
     QCCL_TRY(order.excluded, take_excluded(comm, given.exclude, given.exclude_count));
     if (!given.comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
-    QCCL_TRY(order.wishes, take_wishes(comm, given.config));
+    QCCL_TRY(order.comm_config, parse_config(comm, given.config));
     if (given.flags != QCCL_SHRINK_DEFAULT && given.flags != QCCL_SHRINK_ABORT)
         return Error::make(Code::invalid_argument,
                            "flags is %d; possible are QCCL_SHRINK_DEFAULT (%d) and "
@@ -249,20 +258,20 @@ Result<ShrinkOrder> take_arguments(const Comm &comm, const ShrinkArguments &give
     return order;
 }
 
-// The failure of the communicator, if that is what ended the shrink: the caller knows it from now
-// on, and may shrink what is left.
+// If the communicator's own failure ended the shrink, the caller knows that failure from now on,
+// and may shrink what is left.
 Error failed(Comm &comm, const Error &error) {
     const auto failure = comm.failure();
     const bool is_its_failure = failure && std::strcmp(failure->error.text, error.text) == 0;
     return is_its_failure ? comm.abandon(comm_shrink, error) : error;
 }
 
-// On every rank, so that nobody is kept inside.
+// Fails the communicator on every rank, so that no thread stays inside.
 Done end_calls(const CommRef &comm, const ShrinkArguments &given) {
     QCCL_TRY(take_arguments(*comm, given));
     QCCL_TRY(check_outside(comm));
     if (comm.record().gate.is_closed(comm.generation()))
-        return refuse_entry(*comm, Gate::Answer::closed);
+        return refuse_entry(*comm, EntryGuard::Answer::closed);
     comm->fail(Error::make(Code::revoked, "rank %" PRIu32 " shrinks the communicator", comm->rank())
                    .at_rank(comm->rank()));
     return {};
@@ -278,8 +287,8 @@ qcclResult_t qcclCommShrink(qcclComm_t comm, const int exclude[], int exclude_co
     const ShrinkArguments given{exclude, exclude_count, comm_out, config, flags};
     const auto shrink = [&](Comm &parent) -> Done {
         QCCL_TRY(ShrinkOrder order, take_arguments(parent, given));
-        QCCL_TRY(const Turns::Hold hold, parent.hold_calls());
-        auto made = Shrinking(parent, order.excluded, order.wishes).run();
+        QCCL_TRY(const CallSequencer::Hold hold, parent.hold_calls());
+        auto made = Shrinking(parent, order.excluded, order.comm_config).run();
         if (!made) return failed(parent, made.error());
         parent.leave_out(std::move(order.excluded));
         return make_handle(std::move(*made), comm_out);

@@ -1,7 +1,7 @@
-// A communicator falls into others, for C: all ranks tell their colors in a call like any other,
-// and those of one color meet beside the calls.
+// qcclCommSplit: all ranks exchange their colors in a call of the parent, and the ranks of one
+// color create a communicator over the parent's SurvivorExchange.
 #include "api/entry.hpp"
-#include "api/offspring.hpp"
+#include "api/child_comm.hpp"
 
 #include <algorithm>
 
@@ -9,13 +9,13 @@ namespace qccl {
 
 namespace {
 
-// Where a rank wants to be.
-struct Place {
+// What a rank passes to qcclCommSplit.
+struct ColorKey {
     int32_t color = QCCL_SPLIT_NOCOLOR;
     int32_t key = 0;
 };
 
-std::vector<uint32_t> ranks_of(int32_t color, const std::vector<Place> &places) {
+std::vector<uint32_t> ranks_of(int32_t color, const std::vector<ColorKey> &places) {
     std::vector<uint32_t> ranks;
     for (uint32_t rank = 0; rank < places.size(); rank++)
         if (places[rank].color == color) ranks.push_back(rank);
@@ -24,22 +24,23 @@ std::vector<uint32_t> ranks_of(int32_t color, const std::vector<Place> &places) 
     return ranks;
 }
 
-// Null where this rank wants to be nowhere.
-Result<std::shared_ptr<Comm>> split(Comm &parent, const Place &mine, const CommWishes &wishes) {
-    QCCL_TRY(const Turns::Hold hold, parent.hold_calls());
-    const auto timeout = timeout_of(parent, wishes);
-    std::vector<Place> places(parent.size());
-    const auto call = contained(
+// Returns null if this rank joins no communicator.
+Result<std::shared_ptr<Comm>> split(Comm &parent, const ColorKey &mine,
+                                    const CommConfig &comm_config) {
+    QCCL_TRY(const CallSequencer::Hold hold, parent.hold_calls());
+    const auto timeout = timeout_of(parent, comm_config);
+    std::vector<ColorKey> places(parent.size());
+    const auto call = exception_boundary(
         [&] { return parent.gather(comm_split, &mine, places.data(), sizeof mine, timeout); });
     if (!call && is_refusal(call.error())) return call.error();
     if (!call) return parent.abandon(comm_split, call.error());
     if (mine.color == QCCL_SPLIT_NOCOLOR) return std::shared_ptr<Comm>();
-    Circle circle{.topic = 2 * *call, // of shrinking it is odd
-                  .members = ranks_of(mine.color, places),
-                  .timeout = timeout,
-                  .what = "qcclCommSplit",
-                  .is_called_off = [&parent] { return parent.is_closed(); }};
-    return create_offspring(parent, circle, wishes, "split");
+    MemberGroup group{.topic = 2 * *call, // even; odd for shrink
+                      .members = ranks_of(mine.color, places),
+                      .timeout = timeout,
+                      .what = "qcclCommSplit",
+                      .is_called_off = [&parent] { return parent.is_closed(); }};
+    return create_child(parent, group, comm_config, "split");
 }
 
 } // namespace
@@ -56,8 +57,8 @@ qcclResult_t qcclCommSplit(qcclComm_t comm, int color, int key, qcclComm_t *comm
                                color, QCCL_SPLIT_NOCOLOR)
                 .compared(QCCL_SPLIT_NOCOLOR, color);
         if (!comm_out) return Error::make(Code::invalid_argument, "comm_out is NULL");
-        QCCL_TRY(const CommWishes wishes, take_wishes(parent, config));
-        QCCL_TRY(auto made, split(parent, {color, key}, wishes));
+        QCCL_TRY(const CommConfig comm_config, parse_config(parent, config));
+        QCCL_TRY(auto made, split(parent, {color, key}, comm_config));
         if (made) return make_handle(std::move(made), comm_out);
         *comm_out = nullptr;
         return {};

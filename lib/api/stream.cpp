@@ -1,3 +1,4 @@
+// Implements host streams and their C functions.
 #include "api/stream.hpp"
 
 #include "api/boundary.hpp"
@@ -10,7 +11,7 @@ namespace qccl {
 Result<std::unique_ptr<Stream>> Stream::create(std::optional<uint64_t> cpu) {
     std::unique_ptr<Stream> stream(new Stream());
     QCCL_TRY(stream->thread_,
-             QuietThread::start(stream_thread_name, [s = stream.get()] { s->run(); }));
+             ServiceThread::start(stream_thread_name, [s = stream.get()] { s->run(); }));
     if (cpu) QCCL_TRY(stream->thread_.pin(*cpu));
     return stream;
 }
@@ -36,7 +37,7 @@ void Stream::run() {
         changed_.wait(lock, [this] { return ends_ || !queue_.empty(); });
         if (queue_.empty()) return;
         lock.unlock();
-        const Done done = contained(queue_.front().run);
+        const Done done = exception_boundary(queue_.front().run);
         lock.lock();
         if (!done && !error_) {
             error_ = done.error();
@@ -79,7 +80,7 @@ Result<StreamRef> take_stream(qcclStream_t handle) {
     return stream_handles.refer(handle);
 }
 
-// For the functions of streams alone, which have nothing to do for "return when done".
+// For the C functions of streams, for which NULL and QCCL_STREAM_SYNC have no meaning.
 static Result<StreamRef> take_real_stream(qcclStream_t handle) {
     QCCL_TRY(StreamRef stream, take_stream(handle));
     if (!stream)

@@ -1,3 +1,4 @@
+// Parses the list of SIMD tiers in QCCL_TIER.
 #include "api/tiers.hpp"
 
 #include "base/choice.hpp"
@@ -10,7 +11,8 @@
 
 namespace qccl {
 
-// The settings' reader has taken "auto" before, but it is what most would write.
+// The settings' reader accepts "auto" before this is called, but "auto" is what most users would
+// write.
 static Names possible_tiers() {
     Names names(tier_names.begin(), tier_names.end());
     names.push_back("auto");

@@ -1,5 +1,5 @@
-// Numbers at the end of a text, in the shortest form that is read back to the same, whatever the
-// locale.
+// Appends numbers to a text in the shortest form that reads back to the same value, independent of
+// the locale. Pure; any thread may call.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A part of some memory or file.
+// A range of bytes in a memory block or a file.
 #pragma once
 
 #include <cstddef>

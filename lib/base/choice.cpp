@@ -1,3 +1,4 @@
+// Formats lists of names and the error for a name that is not in the list.
 #include "base/choice.hpp"
 
 #include <algorithm>

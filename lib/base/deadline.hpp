@@ -1,4 +1,5 @@
-// Points in time after which nobody waits any longer. A timeout of zero means never.
+// Deadlines: points in time at which a wait ends. A timeout of zero means no deadline. Pure; any
+// thread may call.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace qccl {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// As sentences have it.
+// The time in seconds, as messages print it.
 inline double in_seconds(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
 }
@@ -18,8 +19,8 @@ inline TimePoint deadline_after(TimePoint now, std::chrono::nanoseconds timeout)
     return is_never ? TimePoint::max() : now + timeout;
 }
 
-// What poll() is given: rounded up, so that a wait does not end just before its deadline, and never
-// longer than a minute, because poll counts in an int.
+// Returns a timeout for poll(), in ms. It is rounded up, so that a wait does not end just before
+// its deadline, and is at most a minute, because poll() counts in an int.
 inline int poll_timeout_ms(TimePoint now, TimePoint deadline) {
     static constexpr std::chrono::milliseconds longest = std::chrono::minutes(1);
     if (deadline <= now) return 0;

@@ -1,4 +1,5 @@
-// What an encoding asks of whoever cuts values into pieces, in numbers. Knows no codec.
+// An encoding in numbers, for code that cuts vectors into pieces. The codecs fill it
+// (codec/chunk.hpp); the schedules' shapes read it.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@ namespace qccl {
 
 struct Encoding {
     size_t type_bytes = 0;           // of an unencoded value
-    bool needs_whole_chunks = false; // a bucket is a chunk: there is one segment
-    // The most that up to so many values take, header included.
+    bool needs_whole_chunks = false; // a bucket is a whole chunk: there is only one segment
+    // Returns the most bytes that a chunk of up to `count` values takes, header included.
     std::function<size_t(uint64_t count)> most_bytes;
 };
 

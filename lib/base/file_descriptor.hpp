@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner.
+// A file descriptor that its owner closes in the destructor.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ public:
 
     bool is_open() const { return number_ >= 0; }
     int number() const { return number_; }
-    // Whose it is from now on must close it.
+    // Hands the descriptor to the caller, who must close it.
     int release() { return std::exchange(number_, none); }
 
 private:

@@ -1,3 +1,4 @@
+// Expands patterns of file names.
 #include "base/file_pattern.hpp"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// Reads the host's name, the network name space and the boot id from the system.
 #include "base/host_identity.hpp"
 
 #include "base/process.hpp"

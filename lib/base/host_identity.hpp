@@ -1,4 +1,5 @@
-// What tells hosts apart: ranks with equal texts can share memory.
+// A text that identifies a host: ranks with equal texts can share memory. Used when a communicator
+// is created.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,8 +9,9 @@
 
 namespace qccl {
 
-// As somebody has said, or else the boot, the host's name and the network name space: where any of
-// them differs, ranks may well be containers that see no memory of each other.
+// Returns QCCL_HOSTID if it is set, else the host's name, the network name space and the boot id:
+// where any of them differs, ranks may be containers that cannot see each other's memory. Returns
+// boot_id's errors.
 Result<std::string> host_identity(const Settings &settings);
 
 } // namespace qccl

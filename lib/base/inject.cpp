@@ -1,6 +1,7 @@
+// Parses the rules of QCCL_INJECT and finds those without effect.
 #include "base/inject.hpp"
 
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 
 #include <algorithm>
 
@@ -67,7 +68,8 @@ Result<std::vector<InjectRule>> parse_inject(std::string_view text) {
 
 static uint64_t first_call(const InjectRule &rule) { return rule.call.value_or(1); }
 
-// Whether nobody whom `other` names gets as far as to it.
+// Whether `rule` ends the calls of every rank that `other` names before `other` takes effect.
+// `comes_first`: `rule` stands before `other` in the list.
 static bool ends(const InjectRule &rule, const InjectRule &other, bool comes_first) {
     const bool is_felt_by_all = !rule.rank || rule.rank == other.rank;
     if (rule.fault == Fault::delay || !is_felt_by_all || rule.call == uint64_t{0}) return false;

@@ -1,5 +1,6 @@
-// Faults that a user asks for, so that people test their own recovery on one machine:
-// "rank=3,call=100,kill;rank=1,delay=5s". Parses and matches; the one who runs calls acts.
+// Faults that a user injects with QCCL_INJECT to test recovery on one machine:
+// "rank=3,call=100,kill;rank=1,delay=5s". This file parses and matches the rules; the communicator
+// applies them to its calls. Pure; any thread may call.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,8 +18,8 @@ namespace qccl {
 enum class Fault : uint8_t { kill, delay, revoke };
 
 struct InjectRule {
-    std::optional<uint32_t> rank; // nobody named: every rank
-    std::optional<uint64_t> call; // none named: every call
+    std::optional<uint32_t> rank; // empty: every rank
+    std::optional<uint64_t> call; // empty: every call
     Fault fault = Fault::kill;
     std::chrono::nanoseconds delay{}; // of Fault::delay
     std::string text;                 // as the user wrote it
@@ -28,10 +29,11 @@ struct InjectRule {
     }
 };
 
-// Rules are separated by ';'. Empty text holds none.
+// Parses rules separated by ';'. Empty text gives no rules. Returns invalid_argument for a rule
+// that cannot be read.
 Result<std::vector<InjectRule>> parse_inject(std::string_view text);
 
-// A sentence for each rule that no rank of so many will ever feel, with the reason.
+// Returns a sentence, with the reason, for each rule that has no effect on any of `ranks` ranks.
 std::vector<std::string> futile_rules(std::span<const InjectRule> rules, uint32_t ranks);
 
 } // namespace qccl

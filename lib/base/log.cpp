@@ -1,3 +1,4 @@
+// Formats log lines and writes each with one system call.
 #include "base/log.hpp"
 
 #include "base/file_pattern.hpp"
@@ -49,9 +50,10 @@ Log::~Log() {
     if (file_ != STDERR_FILENO && file_ != nowhere) close(file_);
 }
 
-// What a full disk, a closed terminal or a pipe without a reader swallows is lost: logging never
-// fails a call. Nor does it end the program: the signals that such a write sends to its own thread
-// are held off and taken back, but for one that had been waiting for the program before.
+// Bytes that cannot be written (full disk, closed terminal, pipe without a reader) are lost:
+// logging never fails a call. A failed write does not end the program either: the signals that the
+// kernel sends to the writing thread are blocked and then consumed, except for a signal that was
+// already pending for the program.
 static void write_quietly(int file, std::string_view text) {
     constexpr std::array signals{SIGPIPE, SIGXFSZ};
     sigset_t ours, before, waiting;
@@ -76,10 +78,10 @@ static void write_quietly(int file, std::string_view text) {
 void Log::write_line(LogLevel level, const char *format, va_list arguments) const {
     // Linux keeps writes of up to PIPE_BUF (4096) bytes to a pipe in one piece.
     std::array<char, 2048> line;
-    const size_t room = line.size() - 1; // the line end's
+    const size_t room = line.size() - 1; // one byte is for the line end
     const std::string rank = options_.rank < 0 ? "-" : std::to_string(options_.rank);
 
-    // The process is asked for each time: a forked child logs as itself.
+    // getpid() is called for every line, because a forked child logs under its own number.
     int used = snprintf(line.data(), room, "%s:%d:%s qccl %s: ", host_.c_str(),
                         static_cast<int>(getpid()), rank.c_str(), name(level));
     size_t length = std::min(static_cast<size_t>(std::max(used, 0)), room - 1);

@@ -1,5 +1,6 @@
-// What a person sees of a running job: one line for each message, handed to the kernel in one write
-// so that the lines of many processes never mix. Knows no settings; there is no global log.
+// The log that a user sees of a running job: one line for each message, handed to the kernel in one
+// write so that the lines of many processes never mix. Every communicator has its own Log; there is
+// no global one.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,13 +18,13 @@ enum class LogLevel : uint8_t { warn, info, trace };
 const char *name(LogLevel level);
 std::optional<LogLevel> parse_log_level(std::string_view name);
 
-// Gets every line that passes the level, without its line end, on the thread that logs.
+// Called for every line that passes the level, without its line end, on the thread that logs.
 using LogCallback = void (*)(LogLevel level, const char *line, void *context);
 
 struct LogOptions {
     LogLevel level = LogLevel::warn;
     std::string file = "stderr"; // or a path, in which %h is the host, %p the process, %% a
-                                 // percent; empty: nowhere, for the callback alone
+                                 // percent; empty: no file, only the callback
     int32_t rank = -1;           // shown in every line; negative: not known yet
     LogCallback callback = nullptr;
     void *context = nullptr;
@@ -43,8 +44,8 @@ public:
     [[gnu::format(printf, 2, 3)]] void info(const char *format, ...) const;
     [[gnu::format(printf, 2, 3)]] void trace(const char *format, ...) const;
 
-    // Lines that the user has asked for, as they are and in one piece; the callback gets each as a
-    // warning.
+    // Prints lines that the user asked for, unchanged and in one write, whatever the level. The
+    // callback gets each line as a warning.
     void print(std::string_view lines) const;
 
 private:

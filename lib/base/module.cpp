@@ -1,4 +1,5 @@
-// Modules are looked for beside the library first: in a build folder that is where they lie.
+// Loads modules with dlopen. A module is searched first in the library's own folder, where the
+// modules of a build folder lie.
 #include "base/module.hpp"
 
 #include <cerrno>
@@ -12,15 +13,16 @@
 
 namespace qccl {
 
-// The folder of the file that this code was loaded from.
+// Returns the folder of the shared object that contains this code.
 static std::filesystem::path own_folder() {
     Dl_info info{};
     if (dladdr(reinterpret_cast<const void *>(&find_in_module), &info) == 0) return {};
     return std::filesystem::path(info.dli_fname).parent_path();
 }
 
-// What dlerror says of a file that is in no folder: of a library that the file needs it says that
-// library's name, and of one that it has found the path.
+// Whether dlerror reports that `file_name` itself was not found. If a library that the module needs
+// is missing, dlerror names that library, and if the module was found but does not load, dlerror
+// names its path.
 static bool is_about_no_file(std::string_view said, const std::string &file_name) {
     return said.starts_with(file_name + ":") && said.ends_with(std::strerror(ENOENT));
 }

@@ -1,4 +1,4 @@
-// How a PCI device is named: "0000:1b:00.0", as Linux and hwloc write it. Pure.
+// Writes the address of a PCI device as Linux and hwloc do: "0000:1b:00.0". Pure.
 #pragma once
 
 #include <array>

@@ -1,21 +1,22 @@
-// The loader takes two files for one library where their paths, their inodes or the names by which
-// other objects ask for them are the same. So the copies are files of their own in memory, and each
-// asks for the others by the paths of those, which take the places of the names.
+// The loader takes two files for the same library if their paths, their inodes or the names by
+// which other objects ask for them are equal. So each copy is a separate file in memory, and the
+// copies ask for each other by path: the path replaces the name in the copy's bytes.
 //
-// The loader looks for a symbol in the program, and in all that is loaded with RTLD_GLOBAL, before
-// it looks in the copies. The copies need that for the symbols of libc: libc's strdup takes memory
-// from the program's malloc, and a program can have the variable `environ` in its own memory.
-// RTLD_DEEPBIND would have the copies find libc's free and libc's `environ` instead. But where the
-// originals are loaded with RTLD_GLOBAL, the copies would find those, too. So each copy calls the
-// libraries' own symbols by other names.
+// The loader looks for a symbol in the program, and in everything loaded with RTLD_GLOBAL, before
+// it looks in the copies. The copies need this order for the symbols of libc: libc's strdup takes
+// memory from the program's malloc, and a program can have the variable `environ` in its own
+// memory. With RTLD_DEEPBIND the copies would find libc's free and libc's `environ` instead. But if
+// the originals are loaded with RTLD_GLOBAL, the copies would find the originals' symbols, too. So
+// the libraries' own symbols have other names in the copies.
 //
-// The loader finds names by a hash table that the linker has made, and the other names fit into it:
-// the GNU hash of a name is made by h = 33 h + c for each character c, so it stays the same where
-// one character is greater by 1 and the next one is less by 33. In a library that has only the
-// older kind of table the loader does not find the other names; then there is no copy but an error.
+// The loader finds names by a hash table that the linker has made, and the other names fit into
+// this table: the GNU hash of a name is made by h = 33 h + c for each character c, so it stays the
+// same where one character is greater by 1 and the next one is less by 33. In a library that has
+// only the older kind of table the loader does not find the other names; the function then returns
+// an error.
 //
-// A namespace of dlmopen would have a C library of its own, whose keys of thread-specific data are
-// the same numbers as the program's and stand in the same places.
+// dlmopen is no alternative: its namespace has a C library of its own, whose keys of
+// thread-specific data are the same numbers as the program's and refer to the same places.
 #include "base/private_copy.hpp"
 
 #include "base/file_descriptor.hpp"
@@ -47,7 +48,7 @@ struct Original {
     std::string name() const { return path.substr(path.rfind('/') + 1); }
 };
 
-// Builds of a library that come with other software put a mark of theirs behind its name.
+// Builds of a library that come with other software append a tag to its name.
 bool is_file_of(std::string_view library, std::string_view name) {
     return name.starts_with(library) && name.size() > library.size() &&
            (name[library.size()] == '.' || name[library.size()] == '-');
@@ -78,14 +79,15 @@ Error refuse_copy(const Original &object, const char *why) {
                        object.name().c_str(), why);
 }
 
-// As long as the name whose place it takes; too long where a name is short.
+// Returns a path padded to the length of the name that it replaces. The path is longer than `name`
+// if the name is too short.
 std::string path_of(const FileDescriptor &file, const std::string &name) {
     const std::string path = "/dev/fd/" + std::to_string(file.number());
     return std::string(name.size() - std::min(name.size(), path.size()), '/') + path;
 }
 
-// An empty file, whose path no object has been loaded from: the copies that an ancestor of this
-// process has made have numbers, too.
+// Returns an empty file whose path the loader does not know yet: copies that an ancestor of this
+// process made are known under such paths, too.
 Result<FileDescriptor> open_file_in_memory(const std::string &name) {
     std::vector<FileDescriptor> taken;
     for (;;) {
@@ -108,7 +110,7 @@ Done write_image(const Original &object) {
     return {};
 }
 
-// Wherever it is a whole string. False: nowhere.
+// Replaces `name` everywhere it is a whole string. Returns false if it does not occur.
 bool replace_name(std::string &image, const std::string &name, const std::string &other) {
     const std::string whole = '\0' + name + '\0';
     size_t at = image.find(whole);
@@ -118,7 +120,7 @@ bool replace_name(std::string &image, const std::string &name, const std::string
     return is_there;
 }
 
-// Empty if the file ends before.
+// Returns `count` items at `offset`; empty if the file ends before.
 template <typename T>
 std::vector<T> read_at(const std::string &image, size_t offset, size_t count) {
     std::vector<T> found(count);
@@ -127,8 +129,8 @@ std::vector<T> read_at(const std::string &image, size_t offset, size_t count) {
     return found;
 }
 
-// The strings among which are the names of all symbols that the object defines or asks for. Empty
-// if the file does not tell where they are.
+// Returns the string table with the names of all symbols that the object defines or asks for. Empty
+// if the file does not tell where the table is.
 std::span<char> symbol_names(std::string &image) {
     const auto headers = read_at<ElfW(Ehdr)>(image, 0, 1);
     if (headers.empty()) return {};
@@ -163,7 +165,7 @@ Done prepare_copies(std::vector<Original> &objects, Libraries libraries) {
         if (names.empty()) return refuse_copy(object, "its file lists no symbols");
         for (const std::string_view library : libraries) rename_symbols(names, library);
     }
-    for (size_t i = 1; i < objects.size(); i++) { // nothing asks for the first
+    for (size_t i = 1; i < objects.size(); i++) { // no object asks for the first one
         const std::string name = objects[i].name(), path = path_of(objects[i].copy, name);
         if (path.size() > name.size()) return refuse_copy(objects[i], "its name is too short");
         for (Original &object : objects)

@@ -1,3 +1,4 @@
+// Reads /proc/PID/stat and the kernel's boot id.
 #include "base/process.hpp"
 
 #include "base/file_descriptor.hpp"
@@ -20,7 +21,7 @@ std::optional<ProcessStatus> process_status(int64_t pid) {
     const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path, "re"), std::fclose);
     char bytes[1024];
     const std::string line(bytes, file ? std::fread(bytes, 1, sizeof bytes, file.get()) : 0);
-    // Its second word is a name, which may contain anything.
+    // The second word is the program's name, which may contain any character.
     const size_t end_of_name = line.rfind(')');
     if (end_of_name == std::string::npos) return std::nullopt;
     ProcessStatus status;

@@ -1,4 +1,5 @@
-// What the system tells about processes. Knows none of them.
+// Reads what the system reports about a process and about the current boot. Any thread may call;
+// blocks only to read files of /proc.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,15 +12,16 @@ namespace qccl {
 
 struct ProcessStatus {
     char state = '?';   // R, S, D, T, Z, ...
-    uint64_t start = 0; // in ticks since the boot: with the pid, which process it is
+    uint64_t start = 0; // ticks since the boot; with the pid it identifies the process
     bool has_ended() const { return state == 'Z' || state == 'X'; }
     bool is_stopped() const { return state == 'T' || state == 't'; }
 };
 
-// Nothing where there is no such process, or none to be seen.
+// Returns the status of a process; nothing if the process does not exist or is not visible.
 std::optional<ProcessStatus> process_status(int64_t pid);
-// Differs from boot to boot and machine to machine; empty where the system does not tell, which it
-// then tells nobody on the machine. An error where this process has only run short of something.
+// Returns a text that differs between boots and between machines. Empty if the system does not
+// tell, which is then so for every process on the machine. Returns system_error if only this
+// process cannot read the text, because it has run short of a resource.
 Result<std::string> boot_id();
 
 } // namespace qccl

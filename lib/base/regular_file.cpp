@@ -1,3 +1,4 @@
+// Reads a regular file with a limit on its size.
 #include "base/regular_file.hpp"
 
 #include "base/file_descriptor.hpp"
@@ -11,7 +12,7 @@
 namespace qccl {
 
 Result<std::string> read_regular_file(const std::string &path, size_t most_bytes) {
-    // Not to wait for a writer, if it is a pipe.
+    // O_NONBLOCK: if the path is a pipe, open() must not wait for a writer.
     const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat about {};
     if (!file.is_open() || fstat(file.number(), &about) != 0)
@@ -32,7 +33,7 @@ Result<std::string> read_regular_file(const std::string &path, size_t most_bytes
         if (bytes < 0)
             return Error::make(Code::system_error, "it cannot be read: %s",
                                describe_errno(errno).c_str());
-        if (bytes == 0) break; // it became shorter meanwhile
+        if (bytes == 0) break; // the file became shorter meanwhile
         got += static_cast<size_t>(bytes);
     }
     text.resize(got);

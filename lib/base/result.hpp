@@ -1,5 +1,5 @@
-// Result<T>: a value, or an Error that says in a sentence what went wrong. No exceptions, no
-// allocation; the function that first decides that something is an error words it, the others
+// Result<T>: a value, or an Error that describes the failure in a sentence. It uses no exceptions
+// and allocates nothing. The function that detects the error words the sentence; its callers
 // forward it with QCCL_TRY.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace qccl {
 
-// Number, name and text of every result, pinned for ever. The C header spells the same numbers;
+// Number, name and text of every result; they never change. The C header spells the same numbers;
 // lib/api/boundary.cpp asserts that they agree.
 #define QCCL_RESULTS(X)                                                                            \
     X(0, success, "no error")                                                                      \
@@ -38,7 +38,7 @@ enum class Code : int32_t {
 
 const char *code_text(Code code);
 
-// `rank` is the rank at fault where there is one; `expected` and `got` are filled where two values
+// `rank` is the rank at fault, if there is one. `expected` and `got` are filled where two values
 // were compared, so that callers can read them without parsing the sentence.
 struct [[nodiscard]] Error {
     static constexpr int32_t no_rank = -1;
@@ -107,8 +107,8 @@ private:
 
 template <> class [[nodiscard]] Result<void> {
 public:
-    // Success leaves the bytes of an error alone, here and in copies: this is on the way of every
-    // call of microseconds, and an Error has half a KiB.
+    // Success does not touch the bytes of an error, neither here nor in copies: calls of a few
+    // microseconds create and copy results, and an Error has half a KiB.
     Result() {}
     Result(const Error &error) : error_(error) {}
     Result(const Result &other) {
@@ -132,7 +132,7 @@ private:
 
 using Done = Result<void>;
 
-// Whether there is a value, without it.
+// Returns success or the error of `result`, without its value.
 template <class T> Done outcome(const Result<T> &result) {
     return result ? Done() : Done(result.error());
 }

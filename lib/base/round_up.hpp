@@ -1,4 +1,4 @@
-// Numbers as multiples of a step.
+// Rounds a number up to a multiple of a step. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
+// The table of all settings, and how each value is parsed and stored.
 #include "base/settings.hpp"
 
-#include "base/misspelling.hpp"
-#include "base/quantity.hpp"
+#include "base/spell_suggest.hpp"
+#include "base/parse_units.hpp"
 
 #include <algorithm>
 
@@ -14,14 +15,14 @@ static std::optional<bool> parse_flag(std::string_view text) {
     return text == "1";
 }
 
-// More than nothing of it.
+// Refuses zero.
 template <auto parse> static auto parse_some(std::string_view text) {
     auto value = parse(text);
     if (value && *value <= decltype(+*value){}) value.reset();
     return value;
 }
 
-// A number without a unit is seconds, of which no message needs one.
+// At most 1 s: a number without a unit counts seconds, and no message takes that long.
 static std::optional<std::chrono::nanoseconds> parse_latency(std::string_view text) {
     const auto value = parse_some<parse_duration>(text);
     return value && *value <= std::chrono::seconds(1) ? value : std::nullopt;
@@ -195,14 +196,15 @@ bool Settings::is_set(std::string_view name) const {
 }
 
 static void warn_of_unknown(std::string_view entry, std::vector<std::string> &warnings) {
-    // Long enough for every typing error; a longer name is no misspelt setting's.
+    // Enough for every typing error; a longer name is no misspelt setting.
     static constexpr size_t longest_name = 64;
     const std::string_view name = entry.substr(0, entry.find('=')).substr(0, longest_name);
     static constexpr std::string_view prefix = "QCCL_";
     if (!name.starts_with(prefix)) return;
     for (const SettingRow &row : table)
         if (name == row.name) return;
-    // Of what stands behind QCCL_, so much may be wrong in a name that still looks like another.
+    // Up to half of the characters behind QCCL_ (at least 2) may be wrong in a name that still
+    // suggests a setting.
     const size_t most_edits = std::max<size_t>((name.size() - prefix.size()) / 2, 2);
     const std::string sentence = std::string(name) + " is not a setting of QCCL; ";
     std::string capitals(name);
@@ -213,7 +215,7 @@ static void warn_of_unknown(std::string_view entry, std::vector<std::string> &wa
                              : sentence + "qccl-info settings lists those that there are");
 }
 
-// The first of several, as getenv has it.
+// Returns the first of several variables with the same name, as getenv does.
 static std::string_view look_up(const char *const *environment, std::string_view name) {
     for (; *environment; environment++) {
         const std::string_view entry = *environment;

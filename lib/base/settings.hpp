@@ -1,6 +1,6 @@
-// The one table of settings, and the values that an environment gives them. Pure: reads no
-// environment of its own. Does not know what codecs, algorithms, tiers and interfaces are called;
-// those who do check the names.
+// The table of all settings, and the values that an environment gives them. The caller passes the
+// environment. Names of codecs, algorithms, SIMD tiers and interfaces are kept as text; the code
+// that uses them checks them. Pure; any thread may call.
 #pragma once
 
 #include "base/inject.hpp"
@@ -19,23 +19,23 @@ namespace qccl {
 
 enum class Origin : uint8_t { built_in, environment };
 
-// One for each row of the table, in its order: what was said, and by whom.
+// The text of a setting and where it came from; one for each row of the table, in its order.
 struct SettingValue {
     std::string text;
     Origin origin = Origin::built_in;
 };
 
-// A field that holds nothing stands for "auto": whoever reads it chooses.
+// An empty field stands for "auto": the code that reads the setting chooses.
 struct Settings {
     std::string codec;                    // a list of items, each a codec for some calls
-    std::optional<std::string> algorithm; // likewise
+    std::optional<std::string> algorithm; // a list of items, each an algorithm for some calls
     std::string plan_file;
     LogLevel debug = LogLevel::warn;
     std::string debug_file;
     std::optional<std::string> record; // a folder, or off
     std::string trace, record_calls;   // patterns of paths; empty: none
     std::string audit;                 // a list of codecs; empty: none
-    std::string audit_file;            // a pattern of a path, likewise
+    std::string audit_file;            // a pattern of a path; empty: none
     std::chrono::nanoseconds peer_timeout{};
     std::chrono::nanoseconds timeout{}; // zero: for ever
     bool checksum = false;
@@ -48,7 +48,7 @@ struct Settings {
     std::optional<std::string> calibration; // a path, or off
     std::optional<std::chrono::nanoseconds> link_latency;
     std::optional<uint64_t> link_rate; // bytes a second
-    std::optional<uint64_t> rack_rate; // likewise
+    std::optional<uint64_t> rack_rate; // bytes a second
     std::optional<std::string> socket_interface;
     std::optional<std::string> host_id;
     std::optional<std::string> node;
@@ -61,9 +61,9 @@ struct Settings {
     std::optional<uint64_t> progress_cpu;
     std::vector<InjectRule> inject;
 
-    // The text that gave the setting of this name its value; empty where there is none.
+    // Returns the text of the setting `name`; empty if there is no such setting.
     std::string_view as_written(std::string_view name) const;
-    // Whether the environment gave the setting of this name its value.
+    // Whether the environment gave the setting `name` its value.
     bool is_set(std::string_view name) const;
 
     std::vector<SettingValue> values;
@@ -80,8 +80,9 @@ struct SettingRow {
 
 std::span<const SettingRow> settings_table();
 
-// `environment` holds "NAME=value" texts and a null pointer at its end, as environ does. A variable
-// that is set and empty counts as not set.
+// Reads all settings. `environment` holds "NAME=value" texts and a null pointer at its end, like
+// environ. A variable that is set but empty counts as not set. Returns invalid_argument for a value
+// that cannot be read.
 Result<Settings> read_settings(const char *const *environment);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Hashes and shortens texts.
 #include "base/short_text.hpp"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Texts for fields of fixed size, in which ranks compare them. Knows not what they say.
+// Fits texts into fields of fixed size that ranks compare. Pure; any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace qccl {
 
-// The same on every rank, whatever its standard library.
+// Returns the same hash on every rank, whatever its standard library.
 uint64_t hash_text(std::string_view text);
 
-// The text as it is if it has at most `room` characters (17 or more); else its beginning and a hash
-// of it all, `room` characters together.
+// Returns the text unchanged if it has at most `room` characters (17 or more); else its beginning
+// and a hash of the whole text, `room` characters together.
 std::string shortened(std::string_view text, size_t room);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Splits texts into lines, words and spec strings.
 #include "base/spec_text.hpp"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ std::vector<std::string> split_specs(std::string_view texts) {
     for (Parted list{{}, texts, true}; list.is_marked;) {
         list = parted_at(list.behind, ',');
         const std::string_view item = list.before;
-        // A name ends at its ':', a key at its '=', behind which another ':' may stand.
+        // A name ends at its ':', a key at its '='; another ':' may stand behind that.
         const size_t equals = item.find('=');
         const bool continues = equals != item.npos && equals < item.find(':');
         if (continues && !specs.empty())

@@ -1,3 +1,4 @@
+// Words errors of system calls.
 #include "base/system_error.hpp"
 
 #include <cstring>

@@ -1,5 +1,4 @@
-// The error of a call to the operating system that has just failed, in a sentence. Any thread may
-// call, nothing blocks.
+// Describes the failure of a system call in a sentence. Any thread may call; nothing blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -9,11 +8,12 @@
 
 namespace qccl {
 
-// What strerror says of an errno; of EMFILE also the limit that this process has reached:
+// Returns strerror's text for an errno. For EMFILE it adds the limit that this process has reached:
 // "Too many open files (the limit of open files, ulimit -n, is 1024)".
 std::string describe_errno(int number);
 
-// "cannot open a pipe: No such device"; the reason is errno's.
+// Returns system_error with a text such as "cannot open a pipe: No such device"; the reason is
+// taken from errno.
 Error cannot(const char *what);
 
 } // namespace qccl

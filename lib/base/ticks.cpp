@@ -1,3 +1,4 @@
+// Reads the processor's time stamp counter.
 #include "base/ticks.hpp"
 
 #if defined(__x86_64__)

@@ -1,3 +1,4 @@
+// Parses the names of types, operations and collectives.
 #include "base/types.hpp"
 
 namespace qccl {
@@ -5,7 +6,7 @@ namespace qccl {
 std::optional<DataType> parse_type(std::string_view name) {
     for (const TypeInfo &row : type_table)
         if (name == row.name) return row.type;
-    // The names that C and Python programmers reach for first.
+    // Names that C and Python programmers try first.
     static constexpr std::pair<std::string_view, DataType> aliases[] = {
         {"fp16", DataType::float16},          {"float16", DataType::float16},
         {"fp32", DataType::float32},          {"float32", DataType::float32},

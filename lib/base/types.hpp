@@ -1,5 +1,5 @@
-// Element types, reduction operations and collectives: numbers (NCCL's), names and sizes. Knows no
-// arithmetic; kernels/number.hpp does.
+// Element types, reduction operations and collectives: their numbers (NCCL's), names and sizes. The
+// arithmetic is in kernels/number.hpp. Pure; any thread may call.
 #pragma once
 
 #include <array>
@@ -34,19 +34,19 @@ enum class Collective : int32_t {
     broadcast = 3,
     barrier = 4,
 };
-// Ranks make these calls together, too, but no algorithm is planned for them. A split has a number
-// like a collective; a shrink is published only where other ranks make another call instead.
+// All ranks make these calls together, too, but they have no algorithm. A split has a number like a
+// collective. A shrink is published only if other ranks make another call instead.
 inline constexpr Collective comm_split{5}, comm_shrink{6};
 
 struct TypeInfo {
     DataType type;
-    const char *name; // as qccl-perf spells it, which is nccl-tests' way
+    const char *name; // qccl-perf's and nccl-tests' spelling
     uint8_t bytes;
     bool is_float;
-    DataType accumulator; // what values of the type are summed in
+    DataType accumulator; // the type in which values are summed
 };
 
-// In the order of the numbers, so that the number is the index.
+// In the order of the numbers: the number is the index.
 inline constexpr std::array<TypeInfo, 12> type_table{{
     {DataType::int8, "int8", 1, false, DataType::int8},
     {DataType::uint8, "uint8", 1, false, DataType::uint8},
@@ -71,13 +71,13 @@ constexpr size_t type_bytes(DataType type) { return info(type).bytes; }
 constexpr DataType accumulator_of(DataType type) { return info(type).accumulator; }
 constexpr const char *name(DataType type) { return info(type).name; }
 constexpr const char *name(RedOp op) { return op_names[static_cast<size_t>(op)]; }
-// Of all calls that ranks publish.
+// The names of all calls that ranks publish.
 inline constexpr std::array<const char *, 7> call_names{
     "all_reduce", "reduce_scatter", "all_gather", "broadcast",
     "barrier",    "comm_split",     "comm_shrink"};
 constexpr const char *name(Collective call) { return call_names[static_cast<size_t>(call)]; }
 
-// The number that came over the C line, checked.
+// Converts a number that a C caller passed; nothing if the number is not valid.
 constexpr std::optional<DataType> to_type(int32_t number) {
     if (number < 0 || number >= static_cast<int32_t>(type_table.size())) return std::nullopt;
     return static_cast<DataType>(number);
@@ -94,16 +94,17 @@ std::optional<Collective> parse_collective(std::string_view name);
 constexpr bool reduces(Collective collective) {
     return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
 }
-// Sums its operands, of which an average is a multiple.
+// Whether the operation sums its operands; an average is a multiple of the sum.
 constexpr bool adds(RedOp op) { return op == RedOp::sum || op == RedOp::avg; }
-// The vector is made of equal parts, one for each rank, and `count` is of a part.
+// Whether the vector consists of equal parts, one for each rank, and `count` is the count of a
+// part.
 constexpr bool has_part_per_rank(Collective collective) {
     return collective == Collective::reduce_scatter || collective == Collective::all_gather;
 }
 constexpr uint32_t parts_of(Collective collective, uint32_t ranks) {
     return has_part_per_rank(collective) ? ranks : 1;
 }
-// Of the whole vector, where a call says `count`.
+// Returns the count of the whole vector for a call with `count`.
 constexpr uint64_t vector_count(Collective collective, uint64_t count, uint32_t ranks) {
     return count * parts_of(collective, ranks);
 }

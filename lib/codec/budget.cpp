@@ -1,7 +1,8 @@
+// Parses and writes the keys of a codec's budget and of its guard.
 #include "codec/budget.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 #include "codec/codec.hpp"
 
@@ -16,16 +17,16 @@ namespace {
 constexpr unsigned bits_decimals = 3;
 constexpr uint64_t least_bits = 1000, most_bits = 64000;
 
-struct Family {
+struct CodecGroup {
     std::string_view name;
     CodecId id;
 
     uint32_t bit() const { return 1U << static_cast<unsigned>(id); }
 };
-constexpr Family families[] = {{"int", CodecId::integer},
-                               {"minmax", CodecId::minmax},
-                               {"nvfp4", CodecId::nvfp4},
-                               {"bf16", CodecId::bf16}};
+constexpr CodecGroup families[] = {{"int", CodecId::integer},
+                                   {"minmax", CodecId::minmax},
+                                   {"nvfp4", CodecId::nvfp4},
+                                   {"bf16", CodecId::bf16}};
 
 std::optional<double> parse_nmse(std::string_view text) {
     double nmse = 0;
@@ -71,7 +72,7 @@ Done read_budget_bits(Budget &budget, std::string_view text) {
 Done read_budget_from(Budget &budget, std::string_view text) {
     for (Parted list{{}, text, true}; list.is_marked;) {
         list = parted_at(list.behind, '+');
-        const auto *const family = std::ranges::find(families, list.before, &Family::name);
+        const auto *const family = std::ranges::find(families, list.before, &CodecGroup::name);
         if (family == std::end(families))
             return no_choice("codec: from", list.before, names_of(families));
         budget.from |= family->bit();
@@ -87,7 +88,7 @@ std::string budget_text(const Budget &budget) {
     if (budget.nmse != 0) add("nmse", shortest_text(budget.nmse));
     if (budget.bits != 0) add("bits", write_decimal(budget.bits, bits_decimals));
     std::string from;
-    for (const Family &family : families)
+    for (const CodecGroup &family : families)
         if ((budget.from & family.bit()) != 0)
             from.append(from.empty() ? "" : "+").append(family.name);
     if (!from.empty()) add("from", from);

@@ -1,5 +1,5 @@
-// What a codec may cost, from a caller who names none: "nmse=1e-3,bits=4.5". Read and written for
-// spec strings.
+// A budget: what a codec may cost, given by a caller who names no codec: "nmse=1e-3,bits=4.5". Used
+// to read and write the codec spec strings. Pure; any thread may call.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,8 +11,8 @@
 namespace qccl {
 
 struct Budget {
-    double nmse = 0;   // the result's NMSE is at most this; 0: any
-    uint32_t bits = 0; // thousandths of a bit that a value takes on the wire, at most; 0: any
+    double nmse = 0;   // the result's NMSE is at most this; 0: no limit
+    uint32_t bits = 0; // thousandths of a bit that a value may take on the wire; 0: no limit
     uint32_t from = 0; // bit set of the CodecIds that may be chosen; 0: all that have a bound
 
     explicit operator bool() const { return nmse != 0 || bits != 0; }
@@ -21,7 +21,7 @@ struct Budget {
     bool operator==(const Budget &) const = default;
 };
 
-// What the keys take, in words.
+// The values that each key takes, in words.
 inline constexpr std::string_view budget_nmse_words = "a number above 0 and below 1, as 1e-3",
                                   budget_bits_words = "1 to 64, with at most three decimals",
                                   budget_from_words =
@@ -29,14 +29,15 @@ inline constexpr std::string_view budget_nmse_words = "a number above 0 and belo
                                   guard_words =
                                       "nmse: and a number above 0 and below 1, as nmse:1e-3";
 
-// Of the keys above; an error says what is possible.
+// Each parses the value of one key into `budget`. The error (invalid_argument) says what is
+// possible.
 Done read_budget_nmse(Budget &budget, std::string_view text);
 Done read_budget_bits(Budget &budget, std::string_view text);
 Done read_budget_from(Budget &budget, std::string_view text);
-// Of the key guard, whose value is "nmse:1e-3": the number alone.
+// Parses the value of the key guard, such as "nmse:1e-3", and stores its number in `nmse`.
 Done read_guard(double &nmse, std::string_view text);
 std::string guard_text(double nmse);
-// "nmse=0.001,bits=4.5": the keys that say something.
+// Returns the keys that are set: "nmse=0.001,bits=4.5".
 std::string budget_text(const Budget &budget);
 
 } // namespace qccl

@@ -1,5 +1,5 @@
-// Headers are written and read as one struct of fixed fields; the checks run from the cheapest, and
-// no length is believed before it is compared with the bytes at hand.
+// Reads, writes and checks chunk headers. A header is one struct of fixed fields. The cheapest
+// checks run first, and every length is compared with the bytes at hand before it is used.
 #include "codec/chunk.hpp"
 
 #include "codec/crc32c.hpp"
@@ -21,7 +21,7 @@ constexpr uint8_t flag_skips_incomplete = 1, flag_sealed = 2, flag_ocp_scale = 4
 constexpr uint16_t largest_nmse_word = 0x7F80; // infinity
 constexpr Code damaged = Code::damaged_data;
 
-// A code has a bit at least; of topk each page has a number.
+// A code has at least one bit; topk has one number for each page.
 uint64_t most_values_per_byte(const Codec &codec) {
     return codec.id == CodecId::topk ? topk_page_values / sizeof(uint32_t) : 8;
 }
@@ -44,7 +44,7 @@ Header read_header(std::span<const std::byte> bytes) {
     return header;
 }
 
-// What the keys of a codec may be on the wire.
+// Returns the codec that the header describes, or damaged_data if no encoder writes such keys.
 Result<Codec> read_codec(const Header &header) {
     Codec codec;
     codec.id = static_cast<CodecId>(header.codec);
@@ -78,7 +78,8 @@ Done check_fixed_fields(const Header &header) {
     return {};
 }
 
-// Count and lengths; the count is bounded first, so that no product below can overflow.
+// Checks the count and the lengths. The count is bounded first, so that no product below can
+// overflow.
 Done check_lengths(const Header &header, const Codec &codec, DataType type,
                    uint64_t payload_bytes) {
     if (header.count / most_values_per_byte(codec) > payload_bytes)
@@ -106,7 +107,8 @@ size_t most_encoded_bytes(const Codec &codec, DataType type, uint64_t count) {
     const uint64_t bucket = codec.bucket;
     const size_t most = encoded_bytes(codec, type, count);
     if (!codec.skips_incomplete || count < bucket) return most;
-    // A bucket less, and all but one value of it.
+    // The largest shorter chunk has one value less than whole buckets: all but one value of its
+    // last bucket travel as values.
     return std::max(most, encoded_bytes(codec, type, count / bucket * bucket - 1));
 }
 
@@ -250,7 +252,7 @@ Result<OpenChunk> open_header(std::span<const std::byte> header, uint64_t payloa
 
 namespace {
 
-// The checksum's own field counts as zero.
+// The checksum field itself counts as zero.
 uint32_t seal_of(std::span<const std::byte> chunk) {
     Header header = read_header(chunk);
     header.crc = 0;

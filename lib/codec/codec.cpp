@@ -1,4 +1,5 @@
-// What the table of codecs allows: keys, collectives, types, operations, grids.
+// Checks which codecs are possible and which collectives, types and operations each supports, and
+// computes the grid at which vectors are cut.
 #include "codec/codec.hpp"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Slicing by eight: eight table look-ups that do not wait for each other take eight bytes.
+// Slicing by eight: eight independent table look-ups process eight bytes.
 #include "codec/crc32c.hpp"
 
 #include <array>
@@ -13,11 +13,11 @@ namespace {
 constexpr uint32_t castagnoli = 0x82F63B78; // the polynomial, lowest power in the highest bit
 constexpr size_t slices = 8;
 
-using Tables = std::array<std::array<uint32_t, 256>, slices>;
+using SliceTables = std::array<std::array<uint32_t, 256>, slices>;
 
-// tables[k][b]: what the byte b contributes when k more bytes follow it in the slice.
-constexpr Tables make_tables() {
-    Tables tables{};
+// tables[k][b]: the contribution of byte b if k more bytes of the slice follow it.
+constexpr SliceTables make_tables() {
+    SliceTables tables{};
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t crc = b;
         for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ ((crc & 1) != 0 ? castagnoli : 0);
@@ -29,7 +29,7 @@ constexpr Tables make_tables() {
     return tables;
 }
 
-constexpr Tables tables = make_tables();
+constexpr SliceTables tables = make_tables();
 
 uint32_t octet(std::byte b) { return std::to_integer<uint32_t>(b); }
 

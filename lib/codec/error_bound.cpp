@@ -1,3 +1,4 @@
+// The table of measured error bounds.
 #include "codec/error_bound.hpp"
 
 #include "codec/payload.hpp"

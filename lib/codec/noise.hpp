@@ -1,12 +1,13 @@
-// Which noise a chunk's stochastic rounding draws (WIRE.md, Noise): the key, mixed from who encodes
-// what, and the place of the draws. Knows not how they are made of it.
+// Selects the noise that a chunk's stochastic rounding draws (WIRE.md, Noise): the key, mixed from
+// the seed, the encoding rank and the encode's ordinal, and the position of the draws.
+// kernels/philox.hpp generates the draws. Pure; any thread may call.
 #pragma once
 
 #include <cstdint>
 
 namespace qccl {
 
-// The noise of one chunk; unused by nearest rounding.
+// The noise of one chunk; nearest rounding does not use it.
 struct Noise {
     uint64_t key = 0;
     uint64_t call = 0;
@@ -21,8 +22,8 @@ constexpr uint64_t splitmix64(uint64_t x) {
     return x ^ x >> 31;
 }
 
-// `ordinal` counts the encode steps of `rank` in the unshaped schedule. Both steps are bijections:
-// under one seed no two (rank, ordinal) share a key.
+// Returns the noise key of an encode. `ordinal` counts the encode steps of `rank` in the unshaped
+// schedule. Both steps are bijections: under one seed no two (rank, ordinal) share a key.
 constexpr uint64_t noise_key(uint64_t seed, uint32_t rank, uint32_t ordinal) {
     return splitmix64(splitmix64(seed) ^ (uint64_t{rank} << 32 | ordinal));
 }

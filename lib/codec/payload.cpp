@@ -1,4 +1,4 @@
-// Where sections lie, by one rule for all codecs.
+// Computes where the sections of a payload lie, by one rule for all codecs.
 #include "codec/payload.hpp"
 
 #include "base/round_up.hpp"
@@ -44,12 +44,12 @@ PayloadSections::PayloadSections(const Codec &codec, uint64_t coded) {
     }
 }
 
-// Of a topk chunk, exactly.
+// The exact number of values that a topk chunk keeps.
 static uint64_t kept_values(const Codec &codec, uint64_t count) {
     const uint64_t wholes = count / whole_share, rest = count % whole_share;
     const uint64_t kept =
         wholes * codec.share + (rest * codec.share + whole_share - 1) / whole_share;
-    return kept; // one at least, of any value
+    return kept; // at least one if there are values
 }
 
 PayloadLayout payload_layout(const Codec &codec, DataType type, uint64_t count) {

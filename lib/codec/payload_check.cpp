@@ -1,5 +1,4 @@
-// Whether what lies in a payload is such as an encoder writes: the checks of every chunk that
-// comes.
+// Checks that a payload is such as an encoder writes. Runs on every chunk that a rank receives.
 #include "codec/payload.hpp"
 
 #include <algorithm>
@@ -18,7 +17,7 @@ template <class T> T read(const std::byte *at) {
     return value;
 }
 
-// A last, incomplete group keeps zeros where it has no values.
+// Whether a last, incomplete group has zeros where it has no values.
 bool is_padding_zero(const PayloadLayout &layout, uint8_t bits,
                      std::span<const std::byte> payload) {
     const uint64_t last = layout.coded / group_values, values = layout.coded % group_values;
@@ -38,11 +37,12 @@ bool is_padding_zero(const PayloadLayout &layout, uint8_t bits,
     return true;
 }
 
-// Of a bucket of `values`: every byte is below the power of 3 that its digits have.
+// Checks a bucket of `values` values: every byte is below the power of 3 that its digits allow.
 bool are_digits_valid(uint64_t values, std::span<const std::byte> bytes) {
     uint64_t from = 0;
     uint32_t limit = 243;
-    for (uint64_t row = 5; row-- > 0; limit /= 3) { // bytes with a digit in this row and all below
+    for (uint64_t row = 5; row-- > 0; limit /= 3) { // bytes with a digit in this row and in all
+                                                    // rows below
         const uint64_t start = std::min(values, row * bytes.size());
         const uint64_t to = std::min<uint64_t>(values - start, bytes.size());
         uint8_t strange = 0;
@@ -66,7 +66,7 @@ bool are_ternary_valid(const Codec &codec, const PayloadLayout &layout,
     return true;
 }
 
-// Every page says how many values it keeps, and which, in order.
+// Whether every page states how many values it keeps, and lists their indices in ascending order.
 bool are_pages_valid(const Codec &codec, const PayloadLayout &layout,
                      std::span<const std::byte> payload) {
     if (codec.id != CodecId::topk) return true;
@@ -94,17 +94,17 @@ bool are_gaps_zero(const Codec &codec, const PayloadLayout &layout,
     return true;
 }
 
-// A block's scale: the canonical NaN, or finite and so small that its lowest code decodes to a
-// finite number; a zero is +0. Here and below without branches, so that the loop over a chunk's
-// scales becomes vector instructions: it runs on every chunk that comes.
+// A valid scale of a block is the canonical NaN, or finite and so small that its lowest code
+// decodes to a finite number; a zero is +0. This function and those below have no branches, so that
+// the compiler vectorizes the loop over a chunk's scales: the loop runs on every received chunk.
 int16_t is_strange_block_scale(uint16_t scale, int16_t limit) {
     constexpr uint16_t nan = 0x7FC0, negative_zero = 0x8000, magnitude = 0x7FFF;
     const bool is_large = static_cast<int16_t>(scale & magnitude) >= limit;
     return (scale != nan) & (is_large | (scale == negative_zero));
 }
 
-// A bucket's minimum and unit: both the canonical NaN, or finite, the unit +0 or a positive normal
-// number; a minimum of zero is +0.
+// A valid minimum and unit of a bucket are both the canonical NaN, or both finite: the unit is +0
+// or a positive normal number, and a minimum of zero is +0.
 int32_t is_strange_bucket_scale(int32_t minimum, int32_t unit) {
     constexpr int32_t nan = 0x7FC00000, infinity = 0x7F800000, smallest_normal = 0x00800000;
     constexpr int32_t magnitude = 0x7FFFFFFF, negative_zero = -magnitude - 1;
@@ -114,23 +114,23 @@ int32_t is_strange_bucket_scale(int32_t minimum, int32_t unit) {
     return !(is_nan | (is_minimum & is_unit));
 }
 
-// A power of two under which all elements are finite, or NaN.
+// A valid scale is a power of two under which all elements are finite, or NaN.
 uint8_t is_strange_mx_scale(uint8_t scale, uint8_t most) {
     constexpr uint8_t nan = 0xFF;
     return (scale > most) & (scale != nan);
 }
 
-// The sign of E4M3, which a scale has not.
+// A valid scale is an E4M3 without a sign.
 uint8_t is_strange_nvfp4_scale(uint8_t scale) { return scale & 0x80; }
 
-// Zero, or within the bounds that keep products normal and finite.
+// A valid base is zero, or within the bounds that keep products normal and finite.
 int32_t is_strange_nvfp4_base(int32_t base) {
     constexpr int32_t least = 0x05000000, most = 0x79C00000; // 2^-117, 1.5 * 2^116
     return !((base == 0) | ((base >= least) & (base <= most)));
 }
 
-// A bucket's two means: both the canonical NaN, or finite, the first +0 or positive, the second +0
-// or negative.
+// Valid means of a bucket are both the canonical NaN, or both finite: the first is +0 or positive,
+// the second +0 or negative.
 int32_t are_strange_means(int32_t mean, int32_t negative_mean) {
     constexpr int32_t nan = 0x7FC00000, infinity = 0x7F800000, magnitude = 0x7FFFFFFF;
     const bool is_nan = (mean == nan) & (negative_mean == nan);
@@ -140,7 +140,7 @@ int32_t are_strange_means(int32_t mean, int32_t negative_mean) {
     return !(is_nan | (is_mean & (is_negative | (negative_mean == 0))));
 }
 
-// The canonical NaN, or finite, +0 or positive.
+// A valid scale is the canonical NaN, or finite and +0 or positive.
 int32_t is_strange_terngrad_scale(int32_t scale) {
     constexpr int32_t nan = 0x7FC00000, infinity = 0x7F800000;
     return !((scale == nan) | ((scale >= 0) & (scale < infinity)));

@@ -1,11 +1,11 @@
-// What a codec has been seen to make of values.
+// The loss of a codec as measured on samples. Used by the engine's call sampler and by the audit.
 #pragma once
 
 #include "codec/codec.hpp"
 
 namespace qccl {
 
-// What was found in samples: sums over their values x and over the errors e of what is decoded.
+// Sums over the samples: over their values x and over the errors e of the decoded values.
 struct SampledLoss {
     double square = 0;  // of x * x
     double product = 0; // of x * e
@@ -17,10 +17,10 @@ struct SampledLoss {
         error += other.error;
     }
     double nmse() const { return square == 0 ? 0 : error / square; }
-    // Of one encode; none of values that are all zeros.
+    // The loss of one encode; zero if all values are zeros.
     Loss loss() const {
         if (square == 0) return {};
-        // What is decoded is x + e, so that its product with x is square + product.
+        // The decoded value is x + e, so its product with x is square + product.
         return {.shrink = -product / square, .growth = (2 * product + error) / square};
     }
 };

@@ -1,8 +1,8 @@
-// Spec strings: the one table of names and keys, read and written.
+// Parses and writes codec spec strings, by one table of names and keys.
 #include "codec/codec.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ constexpr unsigned auto_keys =
 
 struct NameRow {
     std::string_view name;
-    Codec usual; // what the bare name means; auto means nothing by itself
+    Codec usual; // the codec of the bare name; auto alone is no codec
     unsigned keys;
 };
 
@@ -80,8 +80,8 @@ constexpr Codec usual_codec(CodecId id, uint8_t bits, uint32_t bucket) {
     return codec;
 }
 
-// Its scales have a fraction: rounded to the nearest they are right on average, rounded up they
-// make a block's largest value larger at every hop.
+// nvfp4's scales have a fraction. Rounded to the nearest they are right on average; rounded up they
+// would increase a block's largest value at every hop.
 constexpr Codec usual_nvfp4 = [] {
     Codec codec = usual_codec(CodecId::nvfp4, 4, usual_nvfp4_bucket);
     codec.scaling = Scaling::ocp;
@@ -134,7 +134,7 @@ const NameRow *find_row(std::string_view name) {
     return row == std::end(name_table) ? nullptr : row;
 }
 
-// Nothing: no spec gives such a codec.
+// Returns nullptr if no spec gives such a codec.
 const NameRow *find_row(const Codec &codec) {
     if (codec.is_auto()) return &auto_row;
     const auto *const row = std::ranges::find_if(name_table, [&](const NameRow &candidate) {
@@ -144,7 +144,7 @@ const NameRow *find_row(const Codec &codec) {
     return row == std::end(name_table) ? nullptr : row;
 }
 
-// Those whose bit is set in `keys`.
+// Returns the names of the keys whose bit is set in `keys`.
 Names names_of_keys(unsigned keys) {
     Names names;
     for (unsigned i = 0; i < std::size(key_table); i++)
@@ -261,7 +261,7 @@ Done set_key(Codec &codec, Key key, std::string_view text) {
     return {};
 }
 
-// Of the codec's keys: `bits` is two.
+// Searches only the keys that the codec takes, because two keys are named `bits`.
 const KeyRow *find_key(const NameRow &row, std::string_view name) {
     for (const KeyRow &key : key_table)
         if (key.name == name && (row.keys & key_bit(static_cast<unsigned>(&key - key_table))) != 0)

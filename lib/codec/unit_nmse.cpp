@@ -1,5 +1,6 @@
-// What one encode of unit Gaussian values loses, from the quantizer's definition: the mean over
-// where the extremes of a block lie, of the squared error of the values between them.
+// Computes the NMSE of one encode of unit Gaussian values from the definition of each quantizer:
+// the mean, over the positions of a block's extremes, of the squared error of the values between
+// them.
 #include "codec/codec.hpp"
 
 #include <algorithm>
@@ -9,14 +10,14 @@
 namespace qccl {
 namespace {
 
-constexpr double whole_chunk_values = 1 << 20; // what bucket=all is taken for
+constexpr double whole_chunk_values = 1 << 20; // stands for bucket=all
 
 double density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
 double upper_tail(double x) { return std::erfc(x / std::numbers::sqrt2) / 2; }
 
-constexpr double everywhere = 40; // the density beyond is no double
+constexpr double everywhere = 40; // the density beyond is too small for a double
 
-// The x with upper_tail(x) = tail, by bisection down to 1e-8, plenty for a mean.
+// Returns the x with upper_tail(x) = tail, by bisection down to 1e-8, plenty for a mean.
 double quantile(double tail) {
     double low = -everywhere, high = everywhere;
     for (int i = 0; i < 33; i++) {
@@ -26,7 +27,7 @@ double quantile(double tail) {
     return low;
 }
 
-// 1 - p^(1 / n), also where n is large.
+// 1 - p^(1 / n), exact also for large n.
 double root_complement(double p, double n) { return -std::expm1(std::log(p) / n); }
 
 struct Interval {
@@ -46,7 +47,7 @@ struct Interval {
     }
 };
 
-// Levels at low, low + step, ..., their number 2^bits.
+// A quantizer with 2^bits levels at low, low + step, ...
 struct Quantizer {
     double low, step;
     double levels;
@@ -62,8 +63,9 @@ private:
     double coarse_error(const Interval &support) const;
 };
 
-// Error of the values between the lowest and the highest level: uniform within a step, of variance
-// step^2 / 12; a stochastic choice between neighbours has twice that. Beyond the top all take it.
+// The error of values between the lowest and the highest level is uniform within a step and has the
+// variance step^2 / 12; a stochastic choice between neighbours has twice that. All values beyond
+// the top level become the top level.
 double Quantizer::error(const Interval &support) const {
     if (levels <= fine_levels) return coarse_error(support);
     const double edge = top() + (rounding == Rounding::nearest ? step / 2 : 0);
@@ -92,14 +94,14 @@ double Quantizer::coarse_error(const Interval &support) const {
     return sum;
 }
 
-// Upwards to 8 significant bits, as the block's scale is stored.
+// Rounds up to 8 significant bits, as the block's scale is stored.
 double round_scale_up(double scale) {
     int exponent = 0;
     const double fraction = std::frexp(scale, &exponent);
     return std::ldexp(std::ceil(fraction * 256), exponent - 8);
 }
 
-// Mean over the quantiles of the largest of n magnitudes.
+// The mean over the quantiles of the largest of n magnitudes.
 double block_nmse(const Codec &codec) {
     constexpr int nodes = 128;
     const double n = codec.bucket, half = std::ldexp(1.0, codec.bits - 1);
@@ -119,7 +121,7 @@ double block_nmse(const Codec &codec) {
     return sum / nodes;
 }
 
-// Mean over the quantiles of the largest of n values, and of the smallest given the largest.
+// The mean over the quantiles of the largest of n values, and of the smallest given the largest.
 double bucket_nmse(const Codec &codec) {
     constexpr int nodes = 32;
     const double n = codec.bucket == Codec::whole_chunk ? whole_chunk_values : codec.bucket;
@@ -139,12 +141,12 @@ double bucket_nmse(const Codec &codec) {
     return sum / (nodes * nodes);
 }
 
-// Small floats: zero, a power of two and its multiples up to the next one, and so on.
+// The grid of a small float: zero, a power of two and its multiples up to the next one, and so on.
 struct SmallFloats {
     int fraction_bits, lowest, highest; // exponents of the smallest normal number and the largest
     double largest;
 
-    // Of a magnitude of the grid, to the next one.
+    // The distance from a magnitude of the grid to the next one.
     double step(double level) const {
         const int exponent = level == 0 ? lowest : std::max(std::ilogb(level), lowest);
         return std::ldexp(1.0, exponent - fraction_bits);
@@ -152,7 +154,7 @@ struct SmallFloats {
     // Integral over magnitudes up to `most` of the squared error times the density, all divided by
     // `scale`.
     double error(double most, double scale, Rounding rounding) const;
-    // Of one magnitude.
+    // The mean squared error of one magnitude.
     double error_at(double x, Rounding rounding) const;
     double rounded(double x, Scaling scaling) const;
 };
@@ -194,7 +196,7 @@ double SmallFloats::rounded(double x, Scaling scaling) const {
                     size * (scaling == Scaling::ceil ? std::ceil(steps) : std::rint(steps)));
 }
 
-// Of a block of n values under `scale`, of which the largest magnitude is `most`.
+// The mean squared error of a block of n values under `scale` whose largest magnitude is `most`.
 double block_error(const SmallFloats &element, double n, double most, double scale,
                    Rounding rounding) {
     const double own = element.error_at(most / scale, rounding) * scale * scale;
@@ -205,8 +207,8 @@ const SmallFloats &element_of(CodecId id) {
     return id == CodecId::mxfp8e4m3 ? e4m3 : id == CodecId::mxfp6e2m3 ? e2m3 : e2m1;
 }
 
-// Mean over the quantiles of the largest of a block's magnitudes, and over where between two powers
-// of two the variance lies.
+// The mean over the quantiles of the largest of a block's magnitudes, and over the positions of the
+// variance between two powers of two.
 double mx_nmse(const Codec &codec) {
     constexpr int nodes = 8, phases = 8;
     const double n = codec.bucket;
@@ -224,8 +226,8 @@ double mx_nmse(const Codec &codec) {
     return sum / (nodes * phases);
 }
 
-// Mean over the quantiles of the largest of a bucket's magnitudes, and of those of its blocks under
-// it, of which one has it.
+// The mean over the quantiles of the largest of a bucket's magnitudes, and over those of the
+// largest of each block below that magnitude; one block contains the largest itself.
 double nvfp4_nmse(const Codec &codec) {
     constexpr int nodes = 6, block_nodes = 32;
     constexpr double n = nvfp4_block_values;
@@ -238,7 +240,7 @@ double nvfp4_nmse(const Codec &codec) {
             const double scale = e4m3.rounded(largest / (e2m1.largest * base), codec.scaling);
             return block_error(e2m1, n, largest, scale * base, codec.rounding);
         };
-        const double below = std::pow(1 - tail, n); // how many blocks lie under it
+        const double below = std::pow(1 - tail, n); // the share of blocks that lie below it
         double others = 0;
         for (int j = 0; j < block_nodes; j++)
             others += error(quantile(root_complement(below * (j + 0.5) / block_nodes, n) / 2));
@@ -247,16 +249,16 @@ double nvfp4_nmse(const Codec &codec) {
     return sum / nodes;
 }
 
-// The variance of half a Gaussian about its mean, less what the means of a bucket's own values are
-// nearer to them: one value's worth for either sign that the bucket has.
+// The variance of half a Gaussian about its mean, reduced because the means of a bucket's own
+// values are nearer to the values: by one value's worth for each sign that occurs in the bucket.
 double onebit_nmse(const Codec &codec) {
     const double n = codec.bucket, signs = 2 * (1 - std::exp2(-n));
     return (1 - 2 / std::numbers::pi) * (1 - signs / n);
 }
 
-// Mean over the quantiles of the largest magnitude, beside which the root mean square hardly moves.
-// On average a value below the scale is right, and one above is the scale; the square of what is
-// decoded is on average the scale times that.
+// The mean over the quantiles of the largest magnitude, which hardly affects the root mean square.
+// A value below the scale is decoded right on average, and one above becomes the scale. The square
+// of the decoded value is on average the scale times that.
 Loss terngrad_loss(const Codec &codec) {
     constexpr int nodes = 64;
     const double n = codec.bucket, clip = codec.clip / 1000.0;
@@ -275,7 +277,7 @@ Loss terngrad_loss(const Codec &codec) {
     return {.shrink = 1 - correlation / values, .growth = square / values - 1};
 }
 
-// What is dropped, of a large chunk.
+// The square of the values that a large chunk drops.
 double topk_nmse(const Codec &codec) {
     const double least = quantile(static_cast<double>(codec.share) / whole_share / 2);
     return 2 * Interval{0, least}.integral(0, 0, 1);
@@ -292,9 +294,9 @@ int fraction_bits(DataType type) {
     }
 }
 
-// A rounding to f fraction bits errs uniformly in half a quantum, 2^-f of the power of two below
-// the value. Over a wide distribution the value is 2^k m with log m uniform, and the mean of 1 /
-// m^2 over [1, 2) is 3 / (8 ln 2).
+// Rounding to f fraction bits has a uniform error of up to half a quantum; the quantum is 2^-f of
+// the power of two below the value. Over a wide distribution the value is 2^k m with log m uniform,
+// and the mean of 1 / m^2 over [1, 2) is 3 / (8 ln 2).
 double cast_nmse(DataType wire, DataType type) {
     if (fraction_bits(type) <= fraction_bits(wire)) return 0;
     return std::ldexp(3 / (8 * std::numbers::ln2), -2 * fraction_bits(wire)) / 12;
@@ -337,7 +339,8 @@ Loss loss_of(const Codec &codec, DataType type, double encodes, double summands)
 Loss repeated(const Codec &codec, const Loss &once, double encodes, double summands) {
     if (encodes == 0) return {};
     if (codec.id == CodecId::terngrad) {
-        const double square = 1 + once.growth; // largest value times mean magnitude: at most sums
+        const double square = 1 + once.growth; // the largest value times the mean magnitude: an
+                                               // upper bound for sums
         return {.shrink = 1 - std::pow(1 - once.shrink, encodes),
                 .growth = std::min(std::pow(square, encodes), square * summands) - 1};
     }

@@ -1,3 +1,4 @@
+// The table of algorithms and the functions that look algorithms up and write their schedules.
 #include "coll/algorithm.hpp"
 
 #include "coll/direct.hpp"
@@ -12,7 +13,7 @@ namespace qccl {
 
 namespace {
 
-// Functions of what has no keys.
+// Adapters for functions of algorithms without keys.
 template <Schedule (*f)(const Team &)> Schedule plain(const Team &team, const Choices &) {
     return f(team);
 }
@@ -31,8 +32,8 @@ constexpr AlgorithmKey hierarchy_keys[] = {{"inner", inner_words},
                                            {"share", share_words},
                                            {"inner_codec", inner_codec_words}};
 
-// Of what costs the same the planner takes what stands first. Emitters in the order of Collective:
-// all_reduce, reduce_scatter, all_gather, broadcast, barrier.
+// If two algorithms cost the same, the planner takes the first one. Emitters are in the order of
+// Collective: all_reduce, reduce_scatter, all_gather, broadcast, barrier.
 constexpr AlgorithmRow table[] = {
     {.name = "direct",
      .keys = {},

@@ -1,6 +1,6 @@
-// The algorithms: a table of names, of functions that write schedules, and of what is known of
-// these without writing them. Knows no sizes, no codecs and no links; what an algorithm costs is
-// the planner's business.
+// The algorithms: a table of their names, of the functions that write their schedules, and of
+// properties that are known without writing a schedule. The planner predicts costs from these;
+// sizes, codecs and links enter only there. Pure; any thread may call.
 #pragma once
 
 #include "base/choice.hpp"
@@ -17,13 +17,13 @@
 
 namespace qccl {
 
-// What may be chosen about an algorithm, in words; the first is what the bare name means.
+// A parameter of an algorithm and its possible values, in words; the first is the default.
 struct AlgorithmKey {
     std::string_view name;
     std::span<const std::string_view> words;
 };
 
-// Of each key of an algorithm, in the order of its row, the number of the word.
+// The index of the chosen word of each key, in the order of the keys in the algorithm's row.
 using Choices = std::array<uint8_t, 4>;
 
 using Emit = Schedule (*)(const Team &team, const Choices &choices);
@@ -35,29 +35,30 @@ struct AlgorithmRow {
                       uint32_t chunk);
     std::array<Emit, 5> emitters; // by Collective; nullptr where there is no such schedule
 
-    // As verify counts them, for teams of any size: messages that wait for one another, and the
-    // predicted NMSE of the results in units of one encode's. They are the same on all ranks.
+    // Properties of the schedule as verify counts them, for teams of any size; equal on all ranks.
+    // rounds: the longest chain of messages that wait for one another. noise: the predicted NMSE of
+    // the results in units of one encode's NMSE.
     uint32_t (*rounds)(Collective collective, const Team &team, const Choices &choices);
     double (*noise)(Collective collective, const Team &team, const Choices &choices);
-    // What is made below the outermost tier, which may have a codec of its own, beside it.
-    // nullptr: there is one tier.
+    // The additional noise of encodes below the outermost tier, which may have a codec of its own.
+    // nullptr: there is only one tier.
     double (*inner_noise)(Collective collective, const Team &team,
                           const Choices &choices) = nullptr;
-    // Of the rounds those between hosts. nullptr: as many of them as of the messages.
+    // The number of rounds between hosts. nullptr: the same share of the rounds as of the messages.
     uint32_t (*outer_rounds)(Collective collective, const Team &team,
                              const Choices &choices) = nullptr;
 
-    // Of lines, each of which carries what is there on every rank before it: that many carry all
-    // that it sends, of a broadcast only if it is one. 0: it cannot be done so.
+    // Number of eager exchanges needed (1 or 2), each of which carries what every rank has before
+    // it; 0: not supported. A broadcast is supported only if the number is 1.
     uint32_t exchanges = 0;
     OwnInput own = OwnInput::exact;
-    // Sums travel before they are complete, so that among three or more ranks a lossless one is
-    // rounded to the type on its way.
+    // Partial sums travel, so that a lossless sum of three or more ranks is rounded to the type on
+    // its way.
     bool sums_on_the_way = false;
 };
 
-// A row and what was chosen. A small value; equal ones write equal schedules. The empty one is
-// none.
+// A row of the table and the choices for its keys. A small value; equal algorithms write equal
+// schedules. An algorithm without a row is none.
 class Algorithm {
 public:
     constexpr Algorithm() = default;
@@ -74,7 +75,7 @@ public:
         return row_->emitters[static_cast<size_t>(collective)] != nullptr;
     }
     bool is_one_exchange() const { return row_->exchanges == 1; }
-    // Whether so many exchanges of lines can carry it.
+    // Whether at most `most` eager exchanges can carry the collective.
     bool fits_exchanges(Collective collective, uint32_t most) const {
         return is_one_exchange() || (row_->exchanges != 0 && row_->exchanges <= most &&
                                      collective != Collective::broadcast);
@@ -90,9 +91,9 @@ public:
     double inner_noise(Collective collective, const Team &team) const {
         return row_->inner_noise ? row_->inner_noise(collective, team, choices_) : 0;
     }
-    // What was chosen for the key; empty where there is none of that name.
+    // Returns the word that was chosen for `key`; empty if there is no such key.
     std::string_view word(std::string_view key) const;
-    // For any rank's team.
+    // Returns the order of summation; `team` may be any rank's team.
     OrderOf order(const Team &team) const;
 
 private:
@@ -101,17 +102,19 @@ private:
 };
 
 std::span<const AlgorithmRow> algorithm_table();
-// Those that the planner chooses from for every team, in the table's order.
+// Returns the algorithms that the planner considers for every team, in the table's order.
 std::span<const Algorithm> algorithms();
-// Those of them for such a team, and others that are none of these on it alone.
+// Returns algorithms() and those that exist only for some teams: the ring over all rings of the
+// team's topology.
 std::vector<Algorithm> algorithms_for(const Team &team);
-// Refuses a collective that the algorithm does not have.
+// Writes the schedule of the team's rank. Returns invalid_argument if the algorithm does not have
+// the collective or the team's rank or root does not exist.
 Result<Schedule> emit(const Algorithm &algorithm, Collective collective, const Team &team);
 
-// "tree:shape=double": the name and, of the keys, those that are not as the bare name has them.
+// Returns the name and the keys that differ from their defaults: "tree:shape=double".
 std::string spec(const Algorithm &algorithm);
-// `who` wants it, and is named where the text is refused. `besides`: names that the caller takes
-// and has found not to be asked for.
+// Parses an algorithm's spec. `who` names the origin of the text in errors (invalid_argument).
+// `besides`: names that the caller accepts besides algorithms; the error lists them as possible.
 Result<Algorithm> parse_algorithm(std::string_view text, std::string_view who = "algorithm",
                                   const Names &besides = {});
 

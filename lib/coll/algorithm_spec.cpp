@@ -1,4 +1,4 @@
-// Spec strings of algorithms, read and written.
+// Parses and writes the spec strings of algorithms.
 #include "coll/algorithm.hpp"
 
 #include "base/spec_text.hpp"

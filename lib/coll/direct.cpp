@@ -1,3 +1,4 @@
+// Writes the schedules of direct, and of a star in which each owner sums.
 #include "coll/direct.hpp"
 
 #include <algorithm>
@@ -5,7 +6,8 @@
 
 namespace qccl {
 
-// Members are dealt with from the next one on, so that nobody is everybody's first.
+// Each member handles the others in order, beginning with the member after itself, so that no
+// member comes first for all others.
 
 void scatter_inputs(Schedule &s, const Group &g) {
     for (uint32_t i = 1; i < g.size(); i++)
@@ -13,7 +15,7 @@ void scatter_inputs(Schedule &s, const Group &g) {
 }
 
 Slot receive_and_sum(Schedule &s, const Group &g, uint32_t chunk, OwnInput own) {
-    // What is alone is no sum: its bits stay what they are.
+    // A single contribution is no sum: its bits must not change.
     if (g.size() == 1) return input(chunk);
     const uint32_t first = s.wires;
     for (uint32_t i = 1; i < g.size(); i++) {
@@ -36,7 +38,7 @@ void collect(Schedule &s, const Group &g, Parts &parts) {
     for (const uint32_t c : g.own_chunks()) parts[c] = receive_and_sum(s, g, c, OwnInput::exact);
 }
 
-// Every member sends its chunks to all.
+// Every member sends the chunks that it owns to all others.
 void deliver(Schedule &s, const Group &g) {
     for (uint32_t i = 1; i < g.size(); i++)
         for (const uint32_t c : g.own_chunks()) s.send(g.ranks[g.after(i)], output(c));
@@ -92,7 +94,7 @@ Schedule all_gather_direct(const Team &t) {
     return all_gather_by(direct_phases, each_with_its_own(t));
 }
 
-// The root deals out the chunks, and every rank passes its own on to the others.
+// The root sends each rank its chunk, and every rank forwards its own chunk to the others.
 Schedule broadcast_direct(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
     if (t.rank == t.root) {
@@ -116,7 +118,7 @@ uint32_t rounds_direct(Collective collective, uint32_t P) {
     return std::min(P - 1, collective == Collective::broadcast ? 2U : 1U);
 }
 
-// All but the owner encode their part of the sum, and the owner the result.
+// All ranks but the owner encode their part of the sum, and the owner encodes the result.
 double noise_direct(Collective collective, uint32_t P) {
     if (P == 1) return 0;
     const double parts = (P - 1.0) / P;

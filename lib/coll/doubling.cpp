@@ -1,3 +1,4 @@
+// Writes the schedules of recursive doubling.
 #include "coll/doubling.hpp"
 
 #include "coll/halving.hpp"
@@ -9,7 +10,7 @@ namespace qccl {
 
 namespace {
 
-// In how many rounds `size` ranks come to their sum.
+// The number of rounds in which `size` ranks reach their sum.
 uint32_t height(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
 
 SumOrder::Term sum_of(const Team &t, uint32_t begin, uint32_t end) {
@@ -18,8 +19,8 @@ SumOrder::Term sum_of(const Team &t, uint32_t begin, uint32_t end) {
     return {.operands = {sum_of(t, begin, middle), sum_of(t, middle, end)}};
 }
 
-// The lower half's part comes first. Of two sums either may be added to the other: operators
-// commute, and NaN is canonical.
+// The lower half's part comes first. Two sums may be added in either order: operators commute, and
+// NaN is canonical.
 void add(Schedule &s, Slot own, Slot came, bool is_lower) {
     if (!own.is(SlotKind::input)) return s.reduce(sum(0), came);
     if (!is_lower) s.reduce(sum(0), came);
@@ -29,7 +30,7 @@ void add(Schedule &s, Slot own, Slot came, bool is_lower) {
 
 } // namespace
 
-// Ranks that follow each other in rings are near each other and exchange first.
+// Ranks that are neighbours in rings are near each other and exchange first.
 Schedule all_reduce_doubling(const Team &t) {
     Schedule s{.chunks = 1, .outbox = t.size == 1 ? 0 : height(t.size)};
     const uint32_t at = t.position(t.rank);
@@ -54,7 +55,7 @@ SumOrder by_doubling(Collective, const Team &t, uint32_t) {
     return SumOrder::of(sum_of(t, 0, t.size), t.size);
 }
 
-// Who gets what from whom, and after whom, is as on the way back of halving.
+// The messages and their dependencies are those of halving's way back.
 uint32_t rounds_doubling(Collective, uint32_t P) {
     return rounds_halving(Collective::all_gather, P);
 }

@@ -1,6 +1,6 @@
-// Doubling: partners give each other all that they have summed, and then each has what two had,
-// what four had, what all have. Few messages and the fewest rounds for them; every byte travels
-// each time.
+// Recursive doubling: partners exchange everything that they have summed, so that each rank has the
+// sum of two ranks, then of four, then of all. It needs few messages and the fewest rounds for
+// them, but every byte travels each time. Pure; any thread may call.
 #pragma once
 
 #include "base/types.hpp"

@@ -1,3 +1,4 @@
+// Builds groups of ranks.
 #include "coll/group.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes the schedules of recursive halving.
 #include "coll/halving.hpp"
 
 #include "coll/split.hpp"
@@ -9,31 +10,32 @@ namespace qccl {
 
 namespace {
 
-// What has come for one chunk: from which position, and where it lies.
-struct Arrival {
+// A received part of a chunk: the position that sent it, and the slot it lies in.
+struct HalfReceived {
     uint32_t from;
     Slot wire;
 };
 
-// The rank's part of the chunk so far: its own, then what came, in increasing position.
-Slot sum_up(Schedule &s, uint32_t chunk, Slot own, std::vector<Arrival> &arrivals) {
+// Returns the rank's part of the chunk so far: its own part, then the received ones in increasing
+// position.
+Slot sum_up(Schedule &s, uint32_t chunk, Slot own, std::vector<HalfReceived> &arrivals) {
     if (arrivals.empty()) return own;
     std::sort(arrivals.begin(), arrivals.end(),
-              [](const Arrival &a, const Arrival &b) { return a.from < b.from; });
+              [](const HalfReceived &a, const HalfReceived &b) { return a.from < b.from; });
     if (own.is(SlotKind::input)) s.reduce(sum(chunk), own);
-    for (const Arrival &arrival : arrivals) s.reduce(sum(chunk), arrival.wire);
+    for (const HalfReceived &arrival : arrivals) s.reduce(sum(chunk), arrival.wire);
     return sum(chunk);
 }
 
-template <class Visit> void each_chunk(const Group &g, const Split &positions, Visit visit) {
+template <class Visitor> void each_chunk(const Group &g, const Split &positions, Visitor visit) {
     for (uint32_t at = positions.begin; at < positions.end; at++)
         for (const uint32_t c : g.chunks[at]) visit(c);
 }
 
-// At every split a rank gives away what it has of the other half's chunks. Arrivals are added when
-// their sum is given away, for they come in another order.
+// At each split a rank sends its parts of the other half's chunks. Received parts are added only
+// when their sum is sent, because they do not arrive in the order of the sum.
 void collect(Schedule &s, const Group &g, Parts &parts) {
-    std::vector<std::vector<Arrival>> arrivals(s.chunks);
+    std::vector<std::vector<HalfReceived>> arrivals(s.chunks);
     for (const Split &split : splits_of(g.size(), g.own)) {
         each_chunk(g, split.other(g.own), [&](uint32_t c) {
             s.send(g.ranks[split.partner(g.own)], sum_up(s, c, parts[c], arrivals[c]));
@@ -47,7 +49,8 @@ void collect(Schedule &s, const Group &g, Parts &parts) {
     for (const uint32_t c : g.own_chunks()) parts[c] = sum_up(s, c, parts[c], arrivals[c]);
 }
 
-// The way back: whoever sent sums of the other half's chunks gets the results from there.
+// The way back: a rank receives the results of the other half's chunks from the partner that it
+// sent its sums to.
 void deliver(Schedule &s, const Group &g) {
     const auto splits = splits_of(g.size(), g.own);
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
@@ -59,7 +62,7 @@ void deliver(Schedule &s, const Group &g) {
     }
 }
 
-// Sums go, from each member, to the partner in the half that the owner is in.
+// Each member sends its sums to its partner in the owner's half.
 std::vector<uint32_t> parents_of(uint32_t size, uint32_t owner) {
     std::vector<uint32_t> parents(size, owner);
     for (Split split = Split::of(0, size); split.size() > 1; split = split.half(owner)) {
@@ -74,7 +77,7 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     return SumOrder::of_tree(parents, std::move(members));
 }
 
-// Each member but the owner passes on what it has and what those below it have.
+// Each member but the owner passes on its own contributions and those of the members below it.
 double encoded(std::span<const uint32_t> weights, uint32_t owner) {
     const auto parents = parents_of(static_cast<uint32_t>(weights.size()), owner);
     double total = 0;
@@ -84,7 +87,7 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
     return total;
 }
 
-// All of so many positions, each before those of its halves.
+// Returns all splits of `size` positions, each before the splits of its halves.
 std::vector<Split> all_splits(uint32_t size) {
     std::vector<Split> splits{Split::of(0, size)};
     for (size_t i = 0; i < splits.size(); i++)
@@ -99,7 +102,7 @@ uint32_t rounds_one_way(uint32_t size) { return rounds_halving(Collective::reduc
 
 const Phases halving_phases{collect, deliver, fold, encoded, rounds_one_way};
 
-// No wire slot is waited for: all that a rank encodes has one of its own.
+// No send waits for a free wire slot: every value that a rank encodes has its own slot.
 Schedule all_reduce_halving(const Team &t) {
     return all_reduce_by(halving_phases, each_with_its_own(t), t.size == 1 ? 0 : t.size);
 }
@@ -116,8 +119,8 @@ SumOrder by_halving(Collective, uint32_t ranks, uint32_t chunk) {
     return SumOrder::by_tree(parents_of(ranks, chunk % ranks));
 }
 
-// A rank too many hears of nothing at its split, so that chains of messages may be shorter than
-// there are splits.
+// In an uneven split the extra rank receives nothing, so the longest chain of messages can be
+// shorter than the number of splits.
 uint32_t rounds_halving(Collective collective, uint32_t P) {
     if (P == 1) return 0;
     const std::vector<Split> splits = all_splits(P);
@@ -137,11 +140,12 @@ uint32_t rounds_halving(Collective collective, uint32_t P) {
     return *std::max_element(rounds.begin(), rounds.end());
 }
 
-// A rank's sums all have as many contributions: those of whoever has given it theirs.
+// All sums of a rank have the same number of contributions: those of the ranks that have sent it
+// their sums.
 double noise_halving(Collective collective, uint32_t P) {
     if (P == 1) return 0;
     if (collective == Collective::all_gather) return 1;
-    uint64_t encoded = 0; // contributions, in all partial sums of all chunks
+    uint64_t encoded = 0; // contributions, over all partial sums of all chunks
     std::vector<uint32_t> summed(P, 1);
     for (const Split &split : all_splits(P)) {
         const std::vector<uint32_t> before = summed;

@@ -1,5 +1,6 @@
-// Halving: the team is split in two, again and again, and the halves exchange what they have summed
-// for each other. As few bytes as the ring, in logarithmically many rounds.
+// Recursive halving: the team is split in two, again and again, and each half sends the other one
+// the partial sums of its chunks. It sends as few bytes as the ring, in logarithmically many
+// rounds. Pure; any thread may call.
 #pragma once
 
 #include "base/types.hpp"

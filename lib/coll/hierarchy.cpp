@@ -1,8 +1,9 @@
+// Writes the schedules of hierarchies: phases of other algorithms at each level of the tier tree.
 #include "coll/hierarchy.hpp"
 
 #include "coll/direct.hpp"
 #include "coll/halving.hpp"
-#include "coll/nest.hpp"
+#include "coll/tier_tree.hpp"
 #include "coll/phases.hpp"
 #include "coll/ring.hpp"
 #include "coll/tree.hpp"
@@ -23,70 +24,74 @@ constexpr const Phases *outer_phases[] = {&ring_phases, &halving_phases, &star_p
 static_assert(std::size(inner_phases) == std::size(inner_words));
 static_assert(std::size(outer_phases) == std::size(outer_words));
 
-// Above the nearest groups a member's part is a sum, which some phases cannot collect.
-const Phases &phases_of(const Nest &nest, const Choices &choices, uint32_t level) {
-    return level == 0 && !nest.is_top(0) ? *inner_phases[choices[0]] : *outer_phases[choices[1]];
+// Above the nearest groups the members' parts are sums, which the collect phases of some algorithms
+// do not accept.
+const Phases &phases_of(const TierTree &tree, const Choices &choices, uint32_t level) {
+    return level == 0 && !tree.is_top(0) ? *inner_phases[choices[0]] : *outer_phases[choices[1]];
 }
 
 bool has_leaders(const Choices &choices) { return choices[2] == 1; }
 
-// An owner for each chunk of a whole vector: in every part of the topmost group, one for each
-// choice of parts below.
-std::vector<Route> routes_of_sums(const Nest &nest, bool has_leaders) {
-    const uint32_t top = nest.levels() - 1;
-    std::vector<Route> routes;
-    for (auto choice : nest.shares(has_leaders)) {
+// Returns a route for each chunk of a whole vector: one owner in every part of the topmost group
+// for each combination of shares below.
+std::vector<ChunkRoute> routes_of_sums(const TierTree &tree, bool has_leaders) {
+    const uint32_t top = tree.levels() - 1;
+    std::vector<ChunkRoute> routes;
+    for (auto choice : tree.shares(has_leaders)) {
         choice.push_back(0);
-        for (const auto parts = nest.parts(top, 0).size(); choice[top] < parts; choice[top]++)
-            routes.push_back({.owner = nest.pick(top, 0, choice)});
+        for (const auto parts = tree.parts(top, 0).size(); choice[top] < parts; choice[top]++)
+            routes.push_back({.owner = tree.pick(top, 0, choice)});
     }
     return routes;
 }
 
-// The root carries what nobody helps it with.
-std::vector<Route> routes_of_root(const Team &t, const Nest &nest, bool has_leaders) {
-    std::vector<Route> routes;
-    for (auto &choice : nest.shares(has_leaders))
+// If there is only one route, the root forwards the chunk itself.
+std::vector<ChunkRoute> routes_of_root(const Team &t, const TierTree &tree, bool has_leaders) {
+    std::vector<ChunkRoute> routes;
+    for (auto &choice : tree.shares(has_leaders))
         routes.push_back({.owner = t.root, .shares = std::move(choice)});
     if (routes.size() == 1) routes[0] = {.owner = t.root};
     return routes;
 }
 
-// What is gathered leaves its owner's groups by their leaders, where there are any; a sum that
-// belongs to one rank is made by that rank.
-std::vector<Route> routes_of(Collective collective, const Team &t, const Nest &nest,
-                             const Choices &choices) {
-    if (collective == Collective::all_reduce) return routes_of_sums(nest, has_leaders(choices));
-    if (collective == Collective::broadcast) return routes_of_root(t, nest, has_leaders(choices));
+// In an all-gather a chunk leaves its owner's groups through their leaders, if there are any; in a
+// reduce-scatter the owner itself makes the sum.
+std::vector<ChunkRoute> routes_of(Collective collective, const Team &t, const TierTree &tree,
+                                  const Choices &choices) {
+    if (collective == Collective::all_reduce) return routes_of_sums(tree, has_leaders(choices));
+    if (collective == Collective::broadcast) return routes_of_root(t, tree, has_leaders(choices));
     const bool is_helped = collective == Collective::all_gather && has_leaders(choices);
-    std::vector<Route> routes;
+    std::vector<ChunkRoute> routes;
     for (uint32_t owner = 0; owner < t.size; owner++)
         routes.push_back(
-            {.owner = owner, .shares = std::vector(is_helped ? nest.levels() - 1 : 0, 0U)});
+            {.owner = owner, .shares = std::vector(is_helped ? tree.levels() - 1 : 0, 0U)});
     return routes;
 }
 
-// Of all routes of a team: whether others than the owners carry out of the owners' groups.
-bool are_helped(const std::vector<Route> &routes) { return !routes[0].shares.empty(); }
+// Whether ranks other than the owners forward chunks out of the owners' groups; the same for all
+// routes of a team.
+bool are_helped(const std::vector<ChunkRoute> &routes) { return !routes[0].shares.empty(); }
 
-// One rank's schedule while it is written.
+// Writes the schedule of one rank.
 class Writer {
 public:
     Writer(Collective collective, const Team &t, const Choices &choices)
-        : t_(t), choices_(choices), nest_(t), routes_(routes_of(collective, t, nest_, choices)) {
+        : t_(t), choices_(choices), tree_(t), routes_(routes_of(collective, t, tree_, choices)) {
         s_.chunks = static_cast<uint32_t>(routes_.size());
     }
 
-    // From the nearest groups to the top. What is sent below it is on its way to be summed further.
+    // Sums from the nearest groups up to the top. Values that are sent below the top are partial
+    // sums, which are marked as `inner`.
     void collect() {
         Parts parts = inputs(s_);
-        for (uint32_t level = 0; level < nest_.levels(); level++) {
+        for (uint32_t level = 0; level < tree_.levels(); level++) {
             const size_t first = s_.steps.size();
-            const uint32_t own = nest_.group_of(level, t_.rank);
-            for (const Group &group : groups(
-                     level, [&](const Route &route) { return nest_.carrier(level, own, route); }))
+            const uint32_t own = tree_.group_of(level, t_.rank);
+            for (const Group &group : groups(level, [&](const ChunkRoute &route) {
+                     return tree_.leader(level, own, route);
+                 }))
                 phases(level).collect(s_, group, parts);
-            for (size_t i = first; i < s_.steps.size() && !nest_.is_top(level); i++)
+            for (size_t i = first; i < s_.steps.size() && !tree_.is_top(level); i++)
                 if (!computes(s_.steps[i].verb)) s_.steps[i].flags |= Step::inner;
         }
         each_own([&](uint32_t c) { s_.finish(output(c), parts[c]); });
@@ -96,15 +101,15 @@ public:
         each_own([&](uint32_t c) { s_.copy(output(c), input(c)); });
     }
 
-    // From the top down to the nearest groups; what others than its owner carry comes to these
-    // first.
+    // Distributes from the top down to the nearest groups. A chunk that other ranks than its owner
+    // forward is first sent to these ranks.
     void deliver() {
         if (!are_helped(routes_)) {
-            for (uint32_t level = nest_.levels(); level-- > 0;) deliver(level, true, true);
+            for (uint32_t level = tree_.levels(); level-- > 0;) deliver(level, true, true);
             return;
         }
-        for (uint32_t level = 0; level < nest_.levels(); level++) deliver(level, true, false);
-        for (uint32_t level = nest_.levels() - 1; level-- > 0;) deliver(level, false, true);
+        for (uint32_t level = 0; level < tree_.levels(); level++) deliver(level, true, false);
+        for (uint32_t level = tree_.levels() - 1; level-- > 0;) deliver(level, false, true);
     }
 
     Schedule take(uint32_t outbox) && {
@@ -116,27 +121,27 @@ public:
 private:
     static constexpr uint32_t nobody = ~uint32_t{0};
 
-    const Phases &phases(uint32_t level) const { return phases_of(nest_, choices_, level); }
-    template <class Visit> void each_own(Visit visit) {
+    const Phases &phases(uint32_t level) const { return phases_of(tree_, choices_, level); }
+    template <class Visitor> void each_own(Visitor visit) {
         for (uint32_t c = 0; c < s_.chunks; c++)
             if (routes_[c].owner == t_.rank) visit(c);
     }
 
-    // The groups that the rank is in at the level, each with the chunks that it deals with there;
-    // end_of(route): the member that owns the chunk in the rank's group, or nobody. Groups come in
-    // the order of their first chunks, the same on all ranks: nobody waits for one that waits for
-    // him in another group.
+    // Returns the groups that this rank is in at the level, each with the chunks that it handles
+    // there. end_of(route) returns the member that owns the chunk in this rank's group, or
+    // `nobody`. The groups come in the order of their first chunks, which is the same on all ranks,
+    // so that two ranks never wait for each other in different groups.
     template <class EndOf> std::vector<Group> groups(uint32_t level, EndOf end_of) const {
         std::vector<Group> found;
-        std::map<std::vector<uint32_t>, size_t> numbers; // by what the members follow from
+        std::map<std::vector<uint32_t>, size_t> numbers; // by the key that determines the members
         for (uint32_t c = 0; c < s_.chunks; c++) {
-            const Route &route = routes_[c];
+            const ChunkRoute &route = routes_[c];
             const bool is_in =
                 level == 0 ||
-                nest_.carrier(level - 1, nest_.group_of(level - 1, t_.rank), route) == t_.rank;
+                tree_.leader(level - 1, tree_.group_of(level - 1, t_.rank), route) == t_.rank;
             const uint32_t end = is_in ? end_of(route) : nobody;
             if (end == nobody) continue;
-            const auto [known, is_new] = numbers.try_emplace(nest_.places(level, route));
+            const auto [known, is_new] = numbers.try_emplace(tree_.places(level, route));
             if (is_new) known->second = number_of_group(found, level, route);
             Group &group = found[known->second];
             group.chunks[group.position(end)].push_back(c);
@@ -144,9 +149,11 @@ private:
         return found;
     }
 
-    // Of the rank's group that the members on the route are, which may be a new one.
-    size_t number_of_group(std::vector<Group> &found, uint32_t level, const Route &route) const {
-        const auto members = nest_.members(level, nest_.group_of(level, t_.rank), route);
+    // Returns the index of this rank's group with the members on the route, and adds the group if
+    // it is new.
+    size_t number_of_group(std::vector<Group> &found, uint32_t level,
+                           const ChunkRoute &route) const {
+        const auto members = tree_.members(level, tree_.group_of(level, t_.rank), route);
         const auto at = std::find_if(found.begin(), found.end(),
                                      [&](const Group &g) { return g.ranks == members; });
         const auto number = static_cast<size_t>(at - found.begin());
@@ -154,48 +161,49 @@ private:
         return number;
     }
 
-    // Chunks of owners that are in the rank's group, or of those elsewhere.
+    // Distributes chunks whose owners are in this rank's group (takes_home) or elsewhere
+    // (takes_others).
     void deliver(uint32_t level, bool takes_home, bool takes_others) {
-        const uint32_t own = nest_.group_of(level, t_.rank);
-        const auto start_of = [&](const Route &route) {
-            if (nest_.is_home(level, own, route))
-                return takes_home ? nest_.home(level, route) : nobody;
-            return takes_others ? nest_.carrier(level, own, route) : nobody;
+        const uint32_t own = tree_.group_of(level, t_.rank);
+        const auto start_of = [&](const ChunkRoute &route) {
+            if (tree_.is_home(level, own, route))
+                return takes_home ? tree_.home(level, route) : nobody;
+            return takes_others ? tree_.leader(level, own, route) : nobody;
         };
         for (const Group &group : groups(level, start_of)) phases(level).deliver(s_, group);
     }
 
     const Team &t_;
     const Choices &choices_;
-    const Nest nest_;
-    const std::vector<Route> routes_;
+    const TierTree tree_;
+    const std::vector<ChunkRoute> routes_;
     Schedule s_;
 };
 
 using Term = SumOrder::Term;
 
-Term term_of(const Nest &nest, const Choices &choices, uint32_t level, uint32_t group,
-             const Route &route) {
+Term term_of(const TierTree &tree, const Choices &choices, uint32_t level, uint32_t group,
+             const ChunkRoute &route) {
     std::vector<Term> members;
-    for (const uint32_t part : nest.parts(level, group))
+    for (const uint32_t part : tree.parts(level, group))
         members.push_back(level == 0 ? Term{.rank = part}
-                                     : term_of(nest, choices, level - 1, part, route));
+                                     : term_of(tree, choices, level - 1, part, route));
     const auto size = static_cast<uint32_t>(members.size());
-    return phases_of(nest, choices, level)
-        .fold(std::move(members), nest.carrier_place(level, route) % size);
+    return phases_of(tree, choices, level)
+        .fold(std::move(members), tree.leader_place(level, route) % size);
 }
 
-// Contributions in all partial sums that are encoded at the level, in units of all contributions of
-// a result.
-double encoded_at(const Team &t, const Nest &nest, const Choices &choices,
-                  const std::vector<Route> &routes, uint32_t level) {
+// Returns the number of contributions in all partial sums that are encoded at the level, in units
+// of all contributions to a result.
+double encoded_at(const Team &t, const TierTree &tree, const Choices &choices,
+                  const std::vector<ChunkRoute> &routes, uint32_t level) {
     std::map<uint32_t, double> routes_by_place;
-    for (const Route &route : routes) routes_by_place[nest.carrier_place(level, route)]++;
+    for (const ChunkRoute &route : routes) routes_by_place[tree.leader_place(level, route)]++;
     double total = 0;
-    for (uint32_t group = 0; group < nest.groups(level); group++) {
-        const auto weights = nest.weights(level, group);
+    for (uint32_t group = 0; group < tree.groups(level); group++) {
+        const auto weights = tree.weights(level, group);
         for (const auto &[place, times] : routes_by_place)
-            total += times * phases_of(nest, choices, level)
+            total += times * phases_of(tree, choices, level)
                                  .encoded(weights, place % static_cast<uint32_t>(weights.size()));
     }
     return total / static_cast<double>(routes.size()) / t.size;
@@ -203,7 +211,8 @@ double encoded_at(const Team &t, const Nest &nest, const Choices &choices,
 
 } // namespace
 
-// A rank sends each chunk's part at most once, or encodes its result: no wire slot is waited for.
+// A rank sends its part of each chunk at most once, or encodes the chunk's result, so no send waits
+// for a free wire slot.
 Schedule all_reduce_hierarchy(const Team &t, const Choices &choices) {
     Writer writer(Collective::all_reduce, t, choices);
     writer.collect();
@@ -235,15 +244,15 @@ Schedule broadcast_hierarchy(const Team &t, const Choices &choices) {
 
 SumOrder by_hierarchy(Collective collective, const Team &t, const Choices &choices,
                       uint32_t chunk) {
-    const Nest nest(t);
-    const auto routes = routes_of(collective, t, nest, choices);
-    const Route &route = routes[chunk % routes.size()];
-    return SumOrder::of(term_of(nest, choices, nest.levels() - 1, 0, route), t.size);
+    const TierTree tree(t);
+    const auto routes = routes_of(collective, t, tree, choices);
+    const ChunkRoute &route = routes[chunk % routes.size()];
+    return SumOrder::of(term_of(tree, choices, tree.levels() - 1, 0, route), t.size);
 }
 
 namespace {
 
-// The longest chain of messages that wait for one another.
+// Returns the length of the longest chain of messages that wait for one another.
 uint32_t count_rounds(Collective collective, const Team &t, const Choices &choices) {
     constexpr Emit emitters[] = {all_reduce_hierarchy, reduce_scatter_hierarchy,
                                  all_gather_hierarchy, broadcast_hierarchy};
@@ -279,37 +288,40 @@ uint32_t count_rounds(Collective collective, const Team &t, const Choices &choic
 
 } // namespace
 
-// One after the other, those of the levels for which `counts(nest, level)` holds.
+// Returns the rounds of the levels for which `counts(nest, level)` holds; the levels run one after
+// the other.
 template <class Counts>
 static uint32_t rounds_at_levels(Collective collective, const Team &t, const Choices &choices,
                                  Counts counts) {
-    const Nest nest(t);
-    const bool is_helped = are_helped(routes_of(collective, t, nest, choices));
+    const TierTree tree(t);
+    const bool is_helped = are_helped(routes_of(collective, t, tree, choices));
     uint32_t rounds = 0;
-    for (uint32_t level = 0; level < nest.levels(); level++) {
-        if (!counts(nest, level)) continue;
+    for (uint32_t level = 0; level < tree.levels(); level++) {
+        if (!counts(tree, level)) continue;
         const bool is_twice =
-            collective == Collective::all_reduce || (is_helped && !nest.is_top(level));
-        rounds += (is_twice ? 2 : 1) * phases_of(nest, choices, level).rounds(nest.largest(level));
+            collective == Collective::all_reduce || (is_helped && !tree.is_top(level));
+        rounds += (is_twice ? 2 : 1) * phases_of(tree, choices, level).rounds(tree.largest(level));
     }
     return rounds;
 }
 
-// Up and down, through one tier after the other. Carriers that deal with several groups at a level
-// take more, and uneven halves fewer, which is counted for teams that are not too large for it.
+// The data goes up and down through one tier after the other. Leaders that handle several groups at
+// a level need more rounds, and uneven halves fewer; both are counted exactly for teams that are
+// small enough.
 uint32_t rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     constexpr uint32_t most_counted = 128;
     if (t.size <= most_counted) return count_rounds(collective, t, choices);
-    return rounds_at_levels(collective, t, choices, [](const Nest &, uint32_t) { return true; });
+    return rounds_at_levels(collective, t, choices,
+                            [](const TierTree &, uint32_t) { return true; });
 }
 
 uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     if (!t.places) return 0;
     const Partition &hosts = t.places->hosts();
-    return rounds_at_levels(collective, t, choices, [&](const Nest &nest, uint32_t level) {
-        std::vector<std::optional<uint32_t>> host_of(nest.groups(level));
+    return rounds_at_levels(collective, t, choices, [&](const TierTree &tree, uint32_t level) {
+        std::vector<std::optional<uint32_t>> host_of(tree.groups(level));
         for (uint32_t rank = 0; rank < t.size; rank++) {
-            auto &host = host_of[nest.group_of(level, rank)];
+            auto &host = host_of[tree.group_of(level, rank)];
             if (host.value_or(hosts.group_of(rank)) != hosts.group_of(rank)) return true;
             host = hosts.group_of(rank);
         }
@@ -320,19 +332,19 @@ uint32_t outer_rounds_hierarchy(Collective collective, const Team &t, const Choi
 double noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     if (t.size == 1) return 0;
     if (!reduces(collective)) return 1;
-    const Nest nest(t);
-    const auto routes = routes_of(collective, t, nest, choices);
-    const double parts = encoded_at(t, nest, choices, routes, nest.levels() - 1);
+    const TierTree tree(t);
+    const auto routes = routes_of(collective, t, tree, choices);
+    const double parts = encoded_at(t, tree, choices, routes, tree.levels() - 1);
     return collective == Collective::all_reduce ? parts + 1 : parts;
 }
 
 double inner_noise_hierarchy(Collective collective, const Team &t, const Choices &choices) {
     if (!reduces(collective)) return 0;
-    const Nest nest(t);
-    const auto routes = routes_of(collective, t, nest, choices);
+    const TierTree tree(t);
+    const auto routes = routes_of(collective, t, tree, choices);
     double parts = 0;
-    for (uint32_t level = 0; !nest.is_top(level); level++)
-        parts += encoded_at(t, nest, choices, routes, level);
+    for (uint32_t level = 0; !tree.is_top(level); level++)
+        parts += encoded_at(t, tree, choices, routes, level);
     return parts;
 }
 

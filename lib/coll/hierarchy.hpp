@@ -1,6 +1,6 @@
-// Hierarchy: ranks that are near each other sum up first, of each host a carrier goes on with what
-// came out between the hosts, and the results come back the same way. Made of the phases of other
-// algorithms, for as many tiers as the team's places have.
+// Hierarchy: ranks that are near each other sum first, a leader of each host sums these partial
+// sums between the hosts, and the results come back the same way. Consists of phases of other
+// algorithms, for as many tiers as the team's topology has. Pure; any thread may call.
 #pragma once
 
 #include "coll/algorithm.hpp"
@@ -9,14 +9,14 @@
 
 namespace qccl {
 
-// Within the nearest groups; what sums sums uses `outer`'s.
+// The phases within the nearest groups; levels that sum partial sums use those of `outer`.
 inline constexpr std::string_view inner_words[] = {"direct", "ring", "halving", "tree"};
 inline constexpr std::string_view outer_words[] = {"ring", "halving", "direct", "tree"};
-// Who carries between groups: every rank of a group its share (as many as the smallest has ranks),
-// or one for all.
+// The leaders, which forward between groups: every rank of a group a share of the data (as many
+// shares as the smallest group has ranks), or one rank for all of the data.
 inline constexpr std::string_view share_words[] = {"every", "leader"};
-// What unfinished values travel with below the outermost tier, where the call's codec loses
-// something; results travel with the call's everywhere.
+// The codec of partial sums below the outermost tier, if the call's codec is lossy. Results travel
+// with the call's codec everywhere.
 inline constexpr std::string_view inner_codec_words[] = {
     "none",      "fp16",      "bf16",  "fp8e4m3", "fp8e5m2", "int12",    "int10",
     "int8",      "int6",      "int5",  "int4",    "int3",    "int2",     "minmax",

@@ -1,3 +1,4 @@
+// Writes the schedules of oneshot.
 #include "coll/oneshot.hpp"
 
 #include "coll/direct.hpp"
@@ -14,8 +15,8 @@ Schedule all_reduce_oneshot(const Team &t) {
     return s;
 }
 
-// A slot of the outbox for what stays, too: two ranks that wait for the other to give one back
-// before they sum would wait for ever.
+// The outbox has a slot for the rank's own chunk, too, which is not sent: without it, two ranks
+// could each wait for the other to release a slot before they sum, for ever.
 Schedule reduce_scatter_oneshot(const Team &t) {
     Schedule s{.chunks = t.size, .outbox = t.size == 1 ? 0 : t.size};
     const Group all = each_with_its_own(t);
@@ -39,7 +40,7 @@ Schedule barrier_oneshot(const Team &t) { return all_reduce_oneshot(t); }
 
 uint32_t rounds_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
-// Whatever a result is made of has been encoded once.
+// Every contribution to a result is encoded exactly once.
 double noise_oneshot(Collective, uint32_t P) { return std::min(P - 1, 1U); }
 
 } // namespace qccl

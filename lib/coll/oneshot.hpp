@@ -1,5 +1,6 @@
-// Oneshot: every rank sends all that another needs, and each sums alone what the bytes of all ranks
-// decode to, its own included. One round, for small messages. An all-gather is direct's.
+// Oneshot: every rank sends each other rank everything that it needs, and each rank sums the
+// decoded bytes of all ranks, its own included. One round, for small messages. The all-gather is
+// direct's. Pure; any thread may call.
 #pragma once
 
 #include "base/types.hpp"
@@ -10,7 +11,7 @@ namespace qccl {
 Schedule all_reduce_oneshot(const Team &team);
 Schedule reduce_scatter_oneshot(const Team &team);
 Schedule broadcast_oneshot(const Team &team);
-// Sums nothing of all ranks: nobody has the result before everybody has come.
+// An all-reduce of no values: no rank has the result before all ranks have called.
 Schedule barrier_oneshot(const Team &team);
 
 uint32_t rounds_oneshot(Collective collective, uint32_t ranks);

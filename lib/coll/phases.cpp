@@ -1,3 +1,4 @@
+// Composes the schedules of whole teams from phases.
 #include "coll/phases.hpp"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ Schedule all_reduce_by(const Phases &phases, const Group &team, uint32_t outbox)
     return s;
 }
 
-// A rank encodes one chunk, its own.
+// A rank encodes only one chunk, its own.
 Schedule all_gather_by(const Phases &phases, const Group &team) {
     Schedule s{.chunks = team.size(), .outbox = std::min(team.size() - 1, 1U)};
     for (const uint32_t c : team.own_chunks()) s.copy(output(c), input(c));

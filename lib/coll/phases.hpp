@@ -1,5 +1,5 @@
-// What an algorithm does within a group is a phase; schedules are made of phases. Knows none of the
-// algorithms.
+// A phase is the part of an algorithm that runs within one group of ranks; schedules are composed
+// of phases. Used by the algorithms and by hierarchy. Pure; any thread may call.
 #pragma once
 
 #include "coll/group.hpp"
@@ -7,25 +7,27 @@
 
 namespace qccl {
 
-// Where this rank has its part of each chunk: its input, or what it has summed so far.
+// The slot of this rank's part of each chunk: its input, or the partial sum that it has so far.
 using Parts = std::vector<Slot>;
 Parts inputs(const Schedule &schedule);
 
-// What an algorithm does within a group, and what is known of that without doing it.
+// The phases of an algorithm, and their properties that are known without writing a schedule.
 struct Phases {
-    // Afterwards the parts of the rank's own chunks are the group's sums.
+    // The reduce-scatter phase: afterwards the parts of this rank's own chunks are the group's
+    // sums.
     void (*collect)(Schedule &schedule, const Group &group, Parts &parts);
-    // Outputs of chunks go from their owners to everybody.
+    // The all-gather phase: the outputs of chunks go from their owners to all members.
     void (*deliver)(Schedule &schedule, const Group &group);
-    // The sum that ends at position `owner`, of what the members have, by position.
+    // Returns the order of the sum that ends at position `owner`; `members` are the members' parts,
+    // by position.
     SumOrder::Term (*fold)(std::vector<SumOrder::Term> members, uint32_t owner);
-    // Contributions in all that is encoded on the way to the owner; `weights` are those of the
-    // members, by position.
+    // Returns the number of contributions in all values that are encoded on the way to the owner;
+    // `weights` has the contributions of each member, by position.
     double (*encoded)(std::span<const uint32_t> weights, uint32_t owner);
-    uint32_t (*rounds)(uint32_t size); // of each of the two
+    uint32_t (*rounds)(uint32_t size); // of each of the two phases
 };
 
-// Schedules of a whole team whose members own a chunk each.
+// Write the schedule of a whole team in which every member owns a chunk.
 Schedule all_reduce_by(const Phases &phases, const Group &team, uint32_t outbox);
 Schedule reduce_scatter_by(const Phases &phases, const Group &team, uint32_t outbox);
 Schedule all_gather_by(const Phases &phases, const Group &team);

@@ -1,3 +1,4 @@
+// Writes the schedules of rings.
 #include "coll/ring.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ uint32_t rings_used(const Team &t, const Choices &choices) {
     return t.places && choices[0] == 1 ? t.places->rings() : 1;
 }
 
-// Which own no chunks yet.
+// Returns the rings, without any chunks.
 std::vector<Group> rings_of(const Team &t, const Choices &choices) {
     std::vector<Group> rings;
     for (uint32_t k = 0; k < rings_used(t, choices); k++)
@@ -24,7 +25,7 @@ std::vector<Group> rings_of(const Team &t, const Choices &choices) {
     return rings;
 }
 
-// Chunk c ends with rank c.
+// Returns the rings with their chunks: chunk c ends at rank c.
 std::vector<Group> rings_to_owners(const Team &t, const Choices &choices) {
     std::vector<Group> rings = rings_of(t, choices);
     for (uint32_t k = 0; k < rings.size(); k++)
@@ -34,14 +35,14 @@ std::vector<Group> rings_to_owners(const Team &t, const Choices &choices) {
     return rings;
 }
 
-// Of each ring one sum is on its way to the next rank while the following one is being made. With
-// one slot, two ranks would each wait for the other to read what it needs the room of.
+// In each ring one sum is on its way to the next rank while this rank makes the following one. With
+// one slot, two ranks would each wait for the other to read the value whose slot they need.
 uint32_t sums_in_flight(const std::vector<Group> &rings) {
     return rings[0].size() == 1 ? 0 : 2 * static_cast<uint32_t>(rings.size());
 }
 
-// Every chunk goes once round, and all but its owner add their part to what comes. A rank sends by
-// all rings before it waits for one.
+// Every chunk goes once round, and all ranks but its owner add their part to the received sum. A
+// rank sends in all rings before it waits for one.
 void collect(Schedule &s, std::span<const Group> rings, Parts &parts) {
     for (uint32_t i = 1; i < rings[0].size(); i++) {
         for (const Group &g : rings)
@@ -58,7 +59,7 @@ void collect(Schedule &s, std::span<const Group> rings, Parts &parts) {
 }
 void collect(Schedule &s, const Group &g, Parts &parts) { collect(s, {&g, 1}, parts); }
 
-// Every chunk goes once round and stays everywhere.
+// Every chunk goes once round, and every rank keeps it.
 void deliver(Schedule &s, std::span<const Group> rings) {
     for (uint32_t i = 1; i < rings[0].size(); i++) {
         for (const Group &g : rings)
@@ -113,7 +114,7 @@ Schedule reduce_scatter_ring(const Team &t, const Choices &choices) {
     return collected(rings_to_owners(t, choices), t.size);
 }
 
-// A rank encodes one chunk, its own.
+// A rank encodes only one chunk, its own.
 Schedule all_gather_ring(const Team &t, const Choices &choices) {
     const std::vector<Group> rings = rings_to_owners(t, choices);
     Schedule s{.chunks = t.size, .outbox = std::min(t.size - 1, 1U)};
@@ -122,7 +123,7 @@ Schedule all_gather_ring(const Team &t, const Choices &choices) {
     return s;
 }
 
-// A chain from the root on by each ring: segments follow one another down the chain.
+// A chain that starts at the root in each ring: segments follow one another down the chain.
 Schedule broadcast_ring(const Team &t, const Choices &choices) {
     std::vector<Group> rings = rings_of(t, choices);
     const auto R = static_cast<uint32_t>(rings.size());
@@ -159,8 +160,8 @@ uint32_t outer_rounds_ring(Collective collective, const Team &t) {
     return static_cast<uint32_t>((all + t.size - 1) / t.size);
 }
 
-// Hop i encodes the sum of i ranks, and the last one the result. That earlier hops' losses are
-// encoded too is left out: a formula for Gaussian losses is wrong where they matter most.
+// Hop i encodes the sum of i ranks, and the last hop the result. The encoding of earlier hops'
+// losses is left out: a formula for Gaussian losses is wrong where they matter most.
 double noise_ring(Collective collective, uint32_t P) {
     if (P == 1) return 0;
     if (collective == Collective::all_reduce) return (P + 1) / 2.0;

@@ -1,6 +1,7 @@
-// Ring: every chunk travels from neighbour to neighbour. The fewest bytes and the most rounds.
-// Neighbours are those of the team's places, so that a ring enters and leaves each host once. Where
-// the places have several rings, which use different links, chunks may go by all of them.
+// Ring: every chunk travels from neighbour to neighbour, with the fewest bytes and the most rounds.
+// Neighbours are those of the team's topology, so that a ring enters and leaves each host once. If
+// the topology has several rings, which use different links, the chunks may be spread over all of
+// them. Pure; any thread may call.
 #pragma once
 
 #include "base/types.hpp"
@@ -11,7 +12,7 @@ namespace qccl {
 
 extern const Phases ring_phases;
 
-// Which of the places' rings are used.
+// Which rings of the topology are used.
 inline constexpr std::string_view ring_words[] = {"first", "all"};
 
 Schedule all_reduce_ring(const Team &team, const Choices &choices);
@@ -19,11 +20,11 @@ Schedule reduce_scatter_ring(const Team &team, const Choices &choices);
 Schedule all_gather_ring(const Team &team, const Choices &choices);
 Schedule broadcast_ring(const Team &team, const Choices &choices);
 
-// From the position where the chunk starts on its way round to the one where it ends.
+// Returns the order of the sum: from the position where the chunk starts to the one where it ends.
 SumOrder order_ring(Collective collective, const Team &team, const Choices &choices,
                     uint32_t chunk);
 uint32_t rounds_ring(Collective collective, uint32_t ranks);
-// Between hosts, on average over the ways of the chunks, rounded up.
+// The rounds between hosts, averaged over the paths of the chunks and rounded up.
 uint32_t outer_rounds_ring(Collective collective, const Team &team);
 double noise_ring(Collective collective, uint32_t ranks);
 

@@ -1,5 +1,5 @@
-// A range of positions in two halves whose members exchange what they have: what halving and
-// doubling are made of.
+// Splits a range of positions into two halves whose members exchange data. Used by halving and
+// doubling. Pure; any thread may call.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace qccl {
 
-// The positions [begin, end), of which the lower half may be larger by one.
+// The positions [begin, end); the lower half may be larger by one.
 struct Split {
     uint32_t begin, middle, end;
 
@@ -16,16 +16,16 @@ struct Split {
         return {begin, begin + (end - begin + 1) / 2, end};
     }
     bool is_lower(uint32_t at) const { return at < middle; }
-    // The half that the position is in, and the other one.
+    // Returns the half that contains the position, and the other half.
     Split half(uint32_t at) const { return is_lower(at) ? of(begin, middle) : of(middle, end); }
     Split other(uint32_t at) const { return is_lower(at) ? of(middle, end) : of(begin, middle); }
     uint32_t size() const { return end - begin; }
 
-    // One too many in the lower half shares its neighbour's partner.
+    // The extra position of a larger lower half has the same partner as its neighbour.
     uint32_t partner(uint32_t at) const {
         return is_lower(at) ? std::min(middle + (at - begin), end - 1) : begin + (at - middle);
     }
-    // Of whom the position is the partner, in increasing order.
+    // Returns the positions whose partner is `at`, in increasing order.
     std::vector<uint32_t> partners_of(uint32_t at) const {
         const Split theirs = other(at);
         std::vector<uint32_t> found;
@@ -35,7 +35,7 @@ struct Split {
     }
 };
 
-// From all `size` positions down to this one and one other.
+// Returns the splits that contain `at`, from all `size` positions down to the smallest one.
 inline std::vector<Split> splits_of(uint32_t size, uint32_t at) {
     std::vector<Split> splits;
     for (Split split = Split::of(0, size); split.size() > 1; split = split.half(at))

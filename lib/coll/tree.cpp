@@ -1,3 +1,4 @@
+// Writes the schedules of trees, and the phases of trees within groups.
 #include "coll/tree.hpp"
 
 #include <algorithm>
@@ -10,18 +11,18 @@ namespace {
 bool is_double(const Choices &choices) { return choices[0] == 1; }
 uint32_t chunks_of(const Choices &choices) { return is_double(choices) ? 2 : 1; }
 
-// Ranks are counted from the root on, which is 0.
+// Ranks are numbered from the root, which is 0.
 uint32_t binomial_parent(uint32_t v) { return v & (v - 1); }
 
-// Odd ones are leaves; the others lie between the children whose numbers differ in the bit below
-// their lowest.
+// Odd numbers are leaves. Every other number lies between its two children, whose numbers differ in
+// the bit below its lowest.
 uint32_t inorder_parent(uint32_t ranks, uint32_t v) {
     const uint32_t lowest = v & -v, without = v ^ lowest, up = without | lowest << 1;
     return up < ranks ? up : without;
 }
 
-// The numbers but the root's, so that odd ones become even (or, of an even number of ranks, the
-// last one the first).
+// Renumbers all ranks but the root so that odd numbers become even (with an even number of ranks
+// the last number becomes the first).
 uint32_t exchanged(uint32_t ranks, uint32_t v) {
     if (v == 0) return 0;
     return ranks % 2 != 0 ? ranks - v : v % (ranks - 1) + 1;
@@ -31,8 +32,8 @@ uint32_t exchanged_back(uint32_t ranks, uint32_t v) {
     return ranks % 2 != 0 ? ranks - v : (v + ranks - 3) % (ranks - 1) + 1;
 }
 
-// The tree that one chunk travels in. Ranks that follow each other in rings are near each other in
-// trees, too: they are counted by their positions there.
+// The tree in which one chunk travels. Ranks are numbered by their ring positions, so that ranks
+// that are neighbours in rings are near each other in trees, too.
 struct Tree {
     Team team;
     uint32_t root;
@@ -70,7 +71,7 @@ struct Position {
     std::vector<uint32_t> children;
 };
 
-// Where the rank is a leaf comes first: what it gives there waits for nobody.
+// Trees in which the rank is a leaf come first: a leaf sends without waiting for another rank.
 std::vector<Position> positions_of(const Team &t, const Choices &choices, uint32_t root) {
     std::vector<Position> positions;
     for (uint32_t c = 0; c < chunks_of(choices); c++) {
@@ -97,17 +98,18 @@ void collect(Schedule &s, const Team &t, const Position &p) {
         s.send(p.parent, complete);
 }
 
-// Of the children, those further away have more ranks below them.
+// Later children are sent to first, because they are further away and have more ranks below them.
 void deliver(Schedule &s, const Team &t, const Position &p) {
     if (p.parent != t.rank) s.recv(p.parent, output(p.chunk));
     for (auto child = p.children.rbegin(); child != p.children.rend(); ++child)
         s.send(*child, output(p.chunk));
 }
 
-// ---- In a group: members are counted from a chunk's owner on, and stand at a bit of that number.
+// ---- Within a group: members are numbered from a chunk's owner on, and the lowest bit of a number
+// gives its level in the tree.
 
 // Calls visit(chunk, number of this member) for all chunks of the group, in their order.
-template <class Visit> void each_numbered(const Schedule &s, const Group &g, Visit visit) {
+template <class Visitor> void each_numbered(const Schedule &s, const Group &g, Visitor visit) {
     std::vector<uint32_t> owner_of(s.chunks, g.size());
     for (uint32_t at = 0; at < g.size(); at++)
         for (const uint32_t c : g.chunks[at]) owner_of[c] = at;
@@ -115,8 +117,8 @@ template <class Visit> void each_numbered(const Schedule &s, const Group &g, Vis
         if (owner_of[c] != g.size()) visit(c, (g.own + g.size() - owner_of[c]) % g.size());
 }
 
-// Whether the number's lowest bit is the stride, so that its parent stands a stride before it; and
-// whether it has a child a stride behind it.
+// is_child: the number's lowest bit is the stride, so its parent is one stride before it.
+// has_child: the number has a child one stride after it.
 bool is_child(uint32_t number, uint32_t stride) { return number % (2 * stride) == stride; }
 bool has_child(const Group &g, uint32_t number, uint32_t stride) {
     return number % (2 * stride) == 0 && number + stride < g.size();
@@ -158,7 +160,7 @@ SumOrder::Term fold(std::vector<SumOrder::Term> members, uint32_t owner) {
     return SumOrder::of_tree(parents, std::move(members));
 }
 
-// What a member has is encoded once for each rank that it passes on its way to the owner.
+// A member's contributions are encoded once for each rank that they pass on the way to the owner.
 double encoded(std::span<const uint32_t> weights, uint32_t owner) {
     double total = 0;
     for (uint32_t number = 0; number < weights.size(); number++)
@@ -169,8 +171,8 @@ double encoded(std::span<const uint32_t> weights, uint32_t owner) {
 
 uint32_t rounds_one_way(uint32_t size) { return static_cast<uint32_t>(std::bit_width(size - 1)); }
 
-// Of the messages on a rank's way to the root, those for which `counts(from, to)` holds; of the
-// rank that has the most.
+// Returns the number of messages on a rank's way to the root for which `counts(from, to)` holds,
+// for the rank that has the most.
 template <class Counts> uint32_t most_on_the_way(const Tree &tree, Counts counts) {
     const std::vector<uint32_t> parents = tree.parents();
     uint32_t most = 0;
@@ -219,7 +221,7 @@ SumOrder by_tree(Collective, const Team &t, const Choices &choices, uint32_t chu
 }
 
 uint32_t rounds_tree(Collective collective, const Team &t, const Choices &choices) {
-    const Tree tree = Tree::of(t, choices, 0, 0); // as deep as every other
+    const Tree tree = Tree::of(t, choices, 0, 0); // all trees are equally deep
     return both_ways(collective) * most_on_the_way(tree, [](uint32_t, uint32_t) { return true; });
 }
 
@@ -236,8 +238,8 @@ uint32_t outer_rounds_tree(Collective collective, const Team &t, const Choices &
     return both_ways(collective) * most;
 }
 
-// Every rank but the root encodes the sum of all below it: each contribution is encoded as often
-// as it is passed up. The root's encode is the last.
+// Every rank but the root encodes the sum of all ranks below it: each contribution is encoded as
+// often as it is passed up. The root's encode is the last.
 double noise_tree(Collective collective, const Team &t, const Choices &choices) {
     if (t.size == 1) return 0;
     if (collective != Collective::all_reduce) return 1;

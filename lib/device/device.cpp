@@ -1,3 +1,4 @@
+// Device memory that its owner object frees.
 #include "device/device.hpp"
 
 namespace qccl {
@@ -12,7 +13,7 @@ Result<DeviceMemory> DeviceMemory::create(const Device &device, size_t bytes) {
 
 Done grow(DeviceMemory &memory, const Device &device, size_t bytes) {
     if (memory.bytes() >= bytes) return {};
-    memory = {}; // first, so that both never exist at once
+    memory = {}; // first, so that the old and the new memory never exist at once
     QCCL_TRY(memory, DeviceMemory::create(device, bytes));
     return {};
 }

@@ -1,5 +1,6 @@
-// A device: where a rank's values live and what computes on them. Knows no schedules, no transports
-// and no other rank.
+// A device is the place where a rank's values live and are computed: the host, or a GPU with the
+// host beside it. The engine and everything that allocates memory for values use it. Allocation may
+// block in the operating system or in the GPU's driver.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,24 +12,26 @@
 
 namespace qccl {
 
-// What a rank computes with: this machine's cores, or a GPU beside them.
+// The compute resources of a rank: the host's cores, or a GPU beside them.
 struct Device {
-    const Kernels *kernels;   // of the host
-    std::shared_ptr<Gpu> gpu; // null: values live in the host's memory
+    const Kernels *kernels;   // the host's kernels
+    std::shared_ptr<Gpu> gpu; // null: values live in host memory
 
-    // Zeroed memory, aligned for every kernel and for streaming stores; of a GPU this process's
-    // alone.
+    // Allocates zeroed memory that is aligned for every kernel and for streaming stores. `gpu` is
+    // the member above. Memory of a GPU belongs to this process alone.
     Result<std::byte *> (*allocate)(Gpu *gpu, size_t bytes);
     void (*free)(Gpu *gpu, std::byte *memory, size_t bytes);
 
     const char *name() const { return gpu ? gpu->traits().name.c_str() : "host"; }
-    // How the names of its runtime's own threads begin; empty: it is not known.
+    // Prefix of the names of the threads that the GPU's runtime starts. Empty: the prefix is
+    // unknown, or there is no GPU.
     const char *threads() const { return gpu ? gpu->traits().threads : ""; }
 };
 
-// Device memory that frees itself.
+// Device memory that its destructor frees.
 class DeviceMemory {
 public:
+    // Allocates zeroed memory; no memory and no error if `bytes` is 0. An error is the device's.
     static Result<DeviceMemory> create(const Device &device, size_t bytes);
 
     std::byte *data() const { return memory_.get(); }
@@ -44,8 +47,8 @@ private:
     std::unique_ptr<std::byte, Free> memory_;
 };
 
-// Makes sure of at least so many bytes; what the memory held is lost where it has to grow. Nothing
-// uses it just now.
+// Makes `memory` hold at least `bytes`. Memory that has to grow loses its content, so nothing may
+// be using it.
 Done grow(DeviceMemory &memory, const Device &device, size_t bytes);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Owner objects for a GPU's streams, events and pinned memory.
 #include "device/gpu_device.hpp"
 
 namespace qccl {
@@ -16,9 +17,9 @@ Result<OwnStream> OwnStream::create(std::shared_ptr<Gpu> gpu, StreamPriority pri
     return own;
 }
 
-Result<OwnMark> OwnMark::create(std::shared_ptr<Gpu> gpu) {
+Result<GpuEvent> GpuEvent::create(std::shared_ptr<Gpu> gpu) {
     QCCL_TRY(const GpuMark mark, gpu->create_mark());
-    OwnMark own;
+    GpuEvent own;
     own.mark_ = {mark, {std::move(gpu)}};
     return own;
 }

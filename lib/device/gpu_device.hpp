@@ -1,15 +1,16 @@
-// A GPU as a device: what the engine launches there and on which of its streams, and memory of the
-// host that it reaches.
+// A GPU as a device, and owner objects for its streams, its events and host memory that it reaches.
+// The engine and the stream-ordered calls use them. An error is the GPU's (see kernels/gpu.hpp).
 #pragma once
 
 #include "device/device.hpp"
 
 namespace qccl {
 
-// `host` beside a GPU: of its kernels the host's are what headers and other ranks' chunks need.
+// Returns a device whose values live on `gpu`. It keeps the kernels of `host`, which headers and
+// the chunks of other ranks need.
 Device gpu_device(const Device &host, std::shared_ptr<Gpu> gpu);
 
-// A stream of a GPU that ends with its owner.
+// A stream of a GPU that its destructor destroys.
 class OwnStream {
 public:
     static Result<OwnStream> create(std::shared_ptr<Gpu> gpu, StreamPriority priority);
@@ -24,14 +25,16 @@ private:
     std::unique_ptr<GpuStreamHandle, End> stream_;
 };
 
-// A mark that ends with its owner.
-class OwnMark {
+// An event of a GPU that its destructor destroys.
+class GpuEvent {
 public:
-    static Result<OwnMark> create(std::shared_ptr<Gpu> gpu);
+    static Result<GpuEvent> create(std::shared_ptr<Gpu> gpu);
 
+    // Records the event behind everything that `stream` has been given so far.
     Done set(GpuStream stream) { return gpu().set_mark(mark_.get(), stream); }
+    // Makes `stream` wait for the event.
     Done hold(GpuStream stream) const { return gpu().await_mark(stream, mark_.get()); }
-    Result<bool> is_passed() const { return gpu().is_passed(mark_.get()); }
+    Result<bool> has_passed() const { return gpu().has_passed(mark_.get()); }
 
 private:
     struct End {
@@ -42,7 +45,7 @@ private:
     std::unique_ptr<GpuMarkHandle, End> mark_;
 };
 
-// Memory of the host that a GPU reaches, too, and that ends with its owner.
+// Host memory that a GPU reaches too, and that its destructor gives back.
 class PinnedMemory {
 public:
     static Result<PinnedMemory> create(std::shared_ptr<Gpu> gpu, size_t bytes);

@@ -1,3 +1,4 @@
+// Host memory for values: anonymous mappings, with huge pages where they pay.
 #include "device/host.hpp"
 
 #include <cerrno>
@@ -7,17 +8,18 @@
 namespace qccl {
 namespace {
 
-// From this size on a huge page saves more misses of the TLB than it wastes memory.
+// From this size on, huge pages save more TLB misses than they waste memory.
 constexpr size_t huge_page_bytes = size_t{2} << 20;
 
 Result<std::byte *> host_allocate(Gpu *, size_t bytes) {
-    // Pages of one's own rather than the heap's: aligned beyond any vector, zeroed, and given back
-    // whole.
+    // Own pages instead of the heap's: they are aligned beyond any vector, zeroed, and go back to
+    // the kernel whole.
     void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return Error::make(Code::system_error, "cannot allocate %zu bytes of host memory: %s",
                            bytes, std::strerror(errno));
-    // Only a hint: kernels without huge pages refuse it, and all is well.
+    // This is only a hint: a kernel without huge pages refuses it, and the memory works all the
+    // same.
     if (bytes >= huge_page_bytes) (void)madvise(memory, bytes, MADV_HUGEPAGE);
     return static_cast<std::byte *>(memory);
 }

@@ -1,11 +1,13 @@
-// The host as a device: this machine's cores and its memory.
+// The host as a device: this machine's cores and its memory. Any thread may call this; nothing
+// blocks.
 #pragma once
 
 #include "device/device.hpp"
 
 namespace qccl {
 
-// With the best kernels that `tiers` allows (a bit per Tier).
+// Returns the host with the best kernels that this machine has and `tiers` allows (one bit per
+// Tier).
 Device host_device(uint32_t tiers = ~0U);
 
 } // namespace qccl

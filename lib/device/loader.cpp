@@ -1,4 +1,5 @@
-// Which module drives whose GPUs.
+// Loads libqccl_VENDOR.so, the module that drives a vendor's GPUs, and says what is missing if the
+// module or the GPU cannot be had.
 #include "device/loader.hpp"
 
 #include "base/choice.hpp"
@@ -13,8 +14,8 @@ namespace qccl {
 namespace {
 
 struct Vendor {
-    std::string_view name, first; // its first GPU
-    const char *built_with;       // what the module needs to be built
+    std::string_view name, first; // `first`: the name of the vendor's first GPU
+    const char *built_with;       // what a build of the module needs
 };
 constexpr Vendor vendors[] = {
     {"cuda", "cuda:0", "nvcc"},
@@ -26,7 +27,7 @@ struct DeviceSpec {
     uint32_t number = 0;
 };
 
-// Nothing where the text has not the form of a device's name.
+// Returns nothing if the text does not have the form of a device's name.
 std::optional<DeviceSpec> parse(std::string_view spec) {
     if (spec == "host") return DeviceSpec{};
     const size_t colon = spec.find(':');
@@ -40,8 +41,8 @@ std::optional<DeviceSpec> parse(std::string_view spec) {
     return parsed;
 }
 
-// A device that this build or this machine does not have is the caller's mistake, who may name
-// another: there is nothing that the system has refused.
+// A device that this build or this machine lacks is the caller's mistake (invalid_argument): the
+// caller can name another device, and the system has refused nothing.
 Error not_loaded(const std::string &vendor, const Error &why) {
     if (why.got != ENOENT) return Error::make(Code::invalid_argument, "%.300s", why.text);
     return Error::make(Code::invalid_argument, "%.300s; build it with -D%s=enabled (needs %s)",

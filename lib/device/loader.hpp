@@ -1,5 +1,6 @@
-// From the name of a device to the device: "host", or a vendor and a number, as in "cuda:0". What
-// drives GPUs of a vendor is a module, loaded when one of them is asked for.
+// Finds a device by its name: "host", or a vendor and a number, as in "cuda:0". A module drives the
+// GPUs of one vendor; it is loaded when the caller first asks for such a GPU. Communicator creation
+// and the tools use this. Loading blocks on the file system and on the vendor's driver.
 #pragma once
 
 #include "device/device.hpp"
@@ -12,18 +13,19 @@
 
 namespace qccl {
 
-// GPUs that there may be, by their vendors' names.
+// Names of the vendors whose GPUs the library supports, whether or not this build has their
+// modules.
 std::vector<std::string> gpu_vendors();
 
-// Whether `spec` has the form of a device's name. An error is worded for `who`, who gave it, as in
-// "config: device"; it loads nothing.
+// Checks that `spec` has the form of a device's name; loads nothing. The error names the possible
+// devices and starts with `who`, the source of the name, as in "config: device".
 Done check_device(const std::string &who, std::string_view spec);
 
-// `spec` as check_device has let it pass; null for "host". An error says what is missing: the
-// module, the driver, the GPU of that number.
+// Opens the GPU that `spec` names; null for "host". The error (invalid_argument) says what is
+// missing: the module, the driver, or the GPU of that number. Other errors are the module's.
 Result<std::shared_ptr<Gpu>> open_gpu(std::string_view spec);
 
-// How many GPUs of a vendor this machine has; an error says why there are none.
+// Returns how many GPUs of a vendor this machine has. If there are none, the error says why.
 Result<uint32_t> count_gpus(const std::string &vendor);
 
 } // namespace qccl

@@ -1,3 +1,5 @@
+// Reads runs of values at evenly spread places, encodes and decodes them with the host's kernels,
+// and sums the errors.
 #include "engine/call_sampler.hpp"
 
 #include "base/round_up.hpp"
@@ -13,12 +15,12 @@ namespace qccl {
 namespace {
 
 constexpr uint64_t fewest_values = 1024, most_values = 4096;
-constexpr uint64_t usual_run = 256; // a few cache lines' worth of each place
+constexpr uint64_t usual_run = 256; // a few cache lines' worth at each place
 
 } // namespace
 
 SampleSize SampleSize::of(uint64_t count, uint64_t unit, uint64_t divisor) {
-    // Down, so that of a large call the samples are within the share.
+    // Rounded down, so that the samples of a large call stay within the share.
     const uint64_t values = std::min(count / divisor, most_values) / unit * unit;
     return {.values = std::max(values, round_up(fewest_values, unit)), .unit = unit};
 }
@@ -39,7 +41,7 @@ uint64_t run_values(uint64_t count, const SampleSize &size) {
 std::vector<uint64_t> sample_places(uint64_t count, const SampleSize &size, uint64_t turn) {
     const uint64_t run = run_values(count, size);
     const uint64_t runs = run == 0 ? 0 : std::min(size.values, count) / run;
-    // Multiples of the golden ratio fall evenly between each other, however many there are.
+    // Multiples of the golden ratio spread evenly over successive turns, however many there are.
     double whole = 0;
     const double part = std::modf(static_cast<double>(turn) / std::numbers::phi, &whole);
     std::vector<uint64_t> places;

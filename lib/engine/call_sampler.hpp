@@ -1,6 +1,7 @@
-// Reads samples of the values of calls, and measures what a codec makes of them. Used by guards and
-// audits before and after calls, on the thread that makes the calls; waits for the GPU where the
-// values lie in its memory, and for nothing else. The same calls give the same samples.
+// Reads samples of the values of calls and measures the error that a codec makes on them. Guards
+// and audits use it before and after calls, on the thread that makes the calls. Reading waits for
+// the GPU if the values lie in GPU memory, and never for peers. The same calls give the same
+// samples.
 #pragma once
 
 #include "codec/sampled_loss.hpp"
@@ -14,17 +15,18 @@
 
 namespace qccl {
 
-// How many values are read of a call, and of how many calls.
+// How many values a sample takes from one call, and in what units.
 struct SampleSize {
-    uint64_t values = 0; // of a call; all of a call that has fewer
-    uint64_t unit = 1;   // they are read in runs of multiples of it, at multiples of it
+    uint64_t values = 0; // per call; a call that has fewer gives all
+    uint64_t unit = 1;   // runs are multiples of it, and start at multiples of it
 
-    // Of a vector of `count` values, of whose codecs the blocks are `unit` long.
+    // Returns the size for a vector of `count` values. `unit` is the block length of the codecs;
+    // `divisor` bounds the share: at most one of `divisor` values is read, except in small vectors.
     static SampleSize of(uint64_t count, uint64_t unit, uint64_t divisor);
 };
 
-// Says of which calls of a kind samples are taken, so that no more than one value of `divisor` is
-// read: of the first, and then as often as calls have had values.
+// Decides which calls of a kind are sampled, so that at most one of `divisor` values is read: the
+// first call, and then each time that the calls since have had enough values.
 class SampleTurns {
 public:
     bool next(uint64_t count, const SampleSize &size, uint64_t divisor);
@@ -34,14 +36,16 @@ private:
     uint64_t credit_ = 0, taken_ = 0;
 };
 
-// Where the runs begin: spread over the vector, and elsewhere in each turn.
+// Returns where the runs of a sample begin: spread over the vector, and at other places in each
+// turn.
 std::vector<uint64_t> sample_places(uint64_t count, const SampleSize &size, uint64_t turn);
-// Values in each of them.
+// Returns the length of each run, in values.
 uint64_t run_values(uint64_t count, const SampleSize &size);
 
-// Of the call, what this rank contributes and what it gets, where both have the same elements.
+// The elements that this rank contributes to a call, or that it gets; the two functions below
+// return the same elements of the tensor where a call has both.
 struct SampledArea {
-    const std::byte *values = nullptr; // null: nothing
+    const std::byte *values = nullptr; // null: the rank has none
     uint64_t count = 0;
 };
 SampledArea contribution_of(const Work &work, const void *send);
@@ -51,12 +55,13 @@ class CallSampler {
 public:
     explicit CallSampler(const Device &device) : device_(device) {}
 
-    // Keeps copies of the area's values for `measure`. Runs with values that are not finite count
-    // as zeros: what a sum makes of them no codec decides. An error is of the GPU.
+    // Copies the samples of `area` for `measure`. A run that holds a value that is not finite
+    // counts as zeros: no codec decides what a sum makes of such values. An error is the GPU's.
     Done read(const SampledArea &area, DataType type, const SampleSize &size, uint64_t turn);
-    // What encoding and decoding loses of what was read, as if it were a chunk by itself.
+    // Encodes and decodes the samples with `codec`, as if they were one chunk, and returns the
+    // loss.
     SampledLoss measure(const Codec &codec);
-    double square() const; // of what was read
+    double square() const; // sum of squares of the samples
 
 private:
     Done gather(const SampledArea &area, uint64_t run, const std::vector<uint64_t> &places);
@@ -68,10 +73,10 @@ private:
     Device device_;
     DataType type_ = DataType::float32;
     uint64_t count_ = 0, turn_ = 0;
-    std::vector<std::byte> values_;         // as they are
-    std::vector<std::byte> wide_, decoded_; // of the accumulator's type
+    std::vector<std::byte> values_;         // in the call's type
+    std::vector<std::byte> wide_, decoded_; // in the accumulator's type
     std::vector<std::byte> payload_;
-    std::optional<OwnStream> stream_; // of a GPU, and below
+    std::optional<OwnStream> stream_; // GPU only, like the two members below
     std::optional<PinnedMemory> pinned_;
     size_t pinned_bytes_ = 0;
 };

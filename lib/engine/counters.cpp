@@ -1,3 +1,4 @@
+// Converts ticks to nanoseconds by the two clocks' progress since the counters were made.
 #include "engine/counters.hpp"
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// Chooses the path of a call, the fast path over eager slots or the interpreter, and traces the
+// call.
 #include "engine/engine.hpp"
 
 #include "base/round_up.hpp"
@@ -9,7 +11,8 @@
 
 namespace qccl {
 
-// Over lines: peers write where this rank would look, which so small a call feels.
+// Fast-path calls refresh the windows only once in so many calls: a refresh reads cache lines that
+// peers write, and so small a call feels that.
 static constexpr uint64_t calls_between_looks = 64;
 
 bool is_in_place(const Program &program, const Call &call) {
@@ -18,8 +21,8 @@ bool is_in_place(const Program &program, const Call &call) {
     return send < recv + program.recv_bytes && recv < send + program.send_bytes;
 }
 
-// A large call's accumulators are not worth keeping. On a GPU memory is had so slowly that more of
-// it is.
+// The accumulators of a large call are not worth keeping. Allocating memory on a GPU is so slow
+// that the engine keeps more of it there.
 static void give_back(EngineMemory &memory) {
     const size_t most_kept = memory.gpu ? size_t{256} << 20 : size_t{16} << 20;
     for (DeviceMemory *const each : {&memory.tiles, &memory.scratch, &memory.segments})
@@ -30,13 +33,13 @@ Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &prog
                  uint32_t lanes) {
     const Work &work = program.work;
     QCCL_TRY(memory.gpu->prepare(lanes));
-    // Bound programs have no segments.
+    // Fast-path programs have no segments.
     const uint64_t count = program.bound ? work.count : program.segment_values;
-    const size_t needed = Launches::scratch_bytes(work.codec, work.type, count);
+    const size_t needed = KernelLauncher::scratch_bytes(work.codec, work.type, count);
     const size_t each = round_up(needed, gpu_alignment);
     QCCL_TRY(grow(memory.scratch, device, lanes * each));
     for (uint32_t lane = 0; lane < lanes; lane++)
-        memory.gpu->launches(lane).use_scratch({memory.scratch.data() + lane * each, each});
+        memory.gpu->launcher(lane).use_scratch({memory.scratch.data() + lane * each, each});
     return {};
 }
 
@@ -48,7 +51,7 @@ Done Engine::run(const Program &program, const Call &call) {
 
 namespace {
 
-// A call of a trace, which ends however the call does.
+// Begins a traced call, and ends it in the trace however the call ends.
 class TracedCall {
 public:
     TracedCall(CallTracer &tracer, const CallTracer::CallStart &call)
@@ -80,7 +83,8 @@ Done Engine::run_traced(const Program &program, const Call &call) {
     return {};
 }
 
-// Calls of one tag go lossless together, so that ranks whose tags differ must hear of it at once.
+// All calls of one tag fall back to lossless together, so ranks whose tags differ must find that
+// out at once: the descriptor compares the tag.
 static CallDescriptor with_tag(const Program &program, uint64_t tag) {
     CallDescriptor descriptor = program.descriptor;
     const std::string text = shortened(program.asked_codec + " of tag " + std::to_string(tag),
@@ -92,7 +96,7 @@ static CallDescriptor with_tag(const Program &program, uint64_t tag) {
 
 template <class Trace>
 Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
-    if (!program.bound || call.number % calls_between_looks == 0) transport_.look_at_windows();
+    if (!program.bound || call.number % calls_between_looks == 0) transport_.refresh_windows();
     const CallNumbers numbers{.call = call.number, .tag = call.tag, .captured = call.captured};
     const auto publishes = program.bound && !memory_.gpu ? Transport::Publishes::after_line
                                                          : Transport::Publishes::at_once;
@@ -110,7 +114,8 @@ Done Engine::run_with(const Program &program, const Call &call, Trace &trace) {
 
 template <class Trace>
 Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
-    // What is stored where addends were read goes to cache lines that are at hand.
+    // An in-place sum stores into cache lines that have just been read as operands, so bypassing
+    // the cache would not pay.
     const bool sums_in_place = reduces(program.work.collective) && is_in_place(program, call);
     const bool streams =
         program.raw_bytes * program.work.team.size > options_.streaming_bytes && !sums_in_place;
@@ -126,7 +131,7 @@ Done Engine::run_tasks(const Program &program, const Call &call, Trace &trace) {
 template <class Run> Done Engine::on_gpu(Run run) {
     const uint64_t moved_before = memory_.gpu->moved_bytes();
     const Done done = run();
-    // Whoever has an error may free its buffers.
+    // After an error the caller may free its buffers, so no kernel may be running.
     if (!done) memory_.gpu->drain();
     counters_.device_bytes.add(memory_.gpu->moved_bytes() - moved_before);
     return done;
@@ -137,20 +142,20 @@ Done Engine::run_lines(const Program &program, const Call &call, Trace &trace) {
     if (const uint64_t bytes = program.bound->sum_bytes)
         QCCL_TRY(grow(memory_.segments, device_, bytes));
     memory_.lines.resize(program.work.team.size);
-    const BoundCall bound{.send = static_cast<const std::byte *>(call.send),
-                          .recv = static_cast<std::byte *>(call.recv),
-                          .sum = memory_.segments.data(),
-                          .number = call.number,
-                          .noise_seed = call.noise_seed,
-                          .lines = memory_.lines};
+    const FastPathCall bound{.send = static_cast<const std::byte *>(call.send),
+                             .recv = static_cast<std::byte *>(call.recv),
+                             .sum = memory_.segments.data(),
+                             .number = call.number,
+                             .noise_seed = call.noise_seed,
+                             .lines = memory_.lines};
     if (memory_.gpu) return on_gpu([&] { return run_gpu_lines(program, bound, trace.for_gpu()); });
-    return run_bound(transport_, *device_.kernels, program, bound, trace);
+    return run_fast_path(transport_, *device_.kernels, program, bound, trace);
 }
 
-Done Engine::run_gpu_lines(const Program &program, const BoundCall &call, StepTrace *trace) {
+Done Engine::run_gpu_lines(const Program &program, const FastPathCall &call, StepTrace *trace) {
     QCCL_TRY(prepare_gpu(memory_, device_, program, 1));
     if (!memory_.gpu_lines) {
-        QCCL_TRY(memory_.gpu_lines, GpuLines::create(device_, options_.device_lines));
+        QCCL_TRY(memory_.gpu_lines, GpuFastPath::create(device_, options_.device_lines));
     }
     return memory_.gpu_lines->run(transport_, *memory_.gpu, program, call, trace);
 }

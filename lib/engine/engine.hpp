@@ -1,13 +1,13 @@
-// The engine runs programs: it moves and computes real bytes as the steps say, in an order that
-// their dependencies allow. Knows no algorithm, no planner and no C handle; waits only in the
-// transport.
+// The engine runs programs: it moves and computes the bytes that a program's steps name, in an
+// order that their dependencies allow. Communicators use it for every call, on one thread at a
+// time. A call blocks only in the transport, which detects failures.
 #pragma once
 
 #include "base/result.hpp"
 #include "device/device.hpp"
 #include "engine/counters.hpp"
-#include "engine/gpu_lines.hpp"
-#include "engine/lanes.hpp"
+#include "engine/gpu_fast_path.hpp"
+#include "engine/pipeline_slot.hpp"
 #include "engine/program.hpp"
 #include "engine/step_trace.hpp"
 #include "engine/store_choice.hpp"
@@ -23,89 +23,91 @@
 
 namespace qccl {
 
-// What changes from call to call of one program.
+// The values that change between calls of one program.
 struct Call {
-    // As the C API has them; NULL where `count` is 0 or the rank gives or gets nothing. Equal where
-    // the call is in place (reduce-scatter: recv == send + rank * count; all-gather the other way
-    // round).
+    // Buffers, as in the C API; NULL where `count` is 0 or the rank gives or gets nothing. In-place
+    // calls pass the same memory twice (reduce-scatter: recv == send + rank * count; all-gather:
+    // send == recv + rank * count; other collectives: send == recv).
     const void *send = nullptr;
     void *recv = nullptr;
-    // Of the call on the communicator, from 1 and without gaps; equal on all ranks.
+    // Number of the call on the communicator, from 1 and without gaps; equal on all ranks.
     uint64_t number = 0;
-    uint64_t captured = 0;   // as its descriptor has it
+    uint64_t captured = 0;   // number of the captured call, as in CallDescriptor
     uint64_t noise_seed = 0; // stochastic rounding; equal on all ranks
     uint64_t tag = 0;        // the caller's, shown in errors
-    uint64_t queued = 0;     // ticks when it was given to a stream, for traces; 0: to none
-    std::chrono::nanoseconds timeout{0}; // for live peers that do not come; 0 is never
-    // Of a call with a guard, as nmse_word has it: what this rank has found in its own values
-    // before, and the largest that any rank has when the call has succeeded. Such calls run over no
-    // lines. Null: of a call without.
+    uint64_t queued = 0;     // ticks when the call was given to a stream, for traces; 0: to none
+    std::chrono::nanoseconds timeout{0}; // for peers that live but do not come; 0: no limit
+    // Set for calls with a guard, in the format of nmse_word. In: the error that this rank has
+    // found in its own values. Out, if the call succeeds: the largest error of all ranks. Such
+    // calls never use the fast path. Null: the call has no guard.
     uint16_t *sampled_nmse = nullptr;
 };
 
-// Whether what is received lies, or part of it, where what is sent does.
+// Returns true if the receive buffer overlaps the send buffer.
 bool is_in_place(const Program &program, const Call &call);
 
 struct EngineOptions {
-    // Calls on vectors of more bytes, those of all ranks together, store their results past the
-    // cache, which they would only flush. With inputs and results a last-level cache of 32 MiB is
-    // full (Zen 4: at half as much the way through the cache takes two thirds of the time, at twice
-    // as much both take the same or longer).
+    // Calls whose vectors, of all ranks together, have more bytes store their results past the
+    // cache, which the results would only flush. With inputs and results, a last-level cache of 32
+    // MiB is then full (Zen 4: at half this size, storing through the cache takes two thirds of the
+    // time; at twice this size both ways take the same time, or through the cache longer).
     uint64_t streaming_bytes = uint64_t{16} << 20;
-    // Memory of a GPU, as large as the transport's outbox, that all ranks reach and have shown
-    // (Transport::use_device_memory): payloads lie in it. Else they lie in the outbox.
+    // GPU memory as large as the transport's outbox, which all ranks have exposed to each other
+    // (Transport::use_device_memory). Payloads lie in it. Empty: payloads lie in the outbox.
     std::span<std::byte> device_outbox{};
-    // Likewise; programs are bound to them.
-    DeviceLines device_lines{};
-    // Hears of every call; outlives the engine. Null: nobody does.
+    // Eager slots in GPU memory, which all ranks have exposed too. Fast-path programs use them.
+    DeviceEagerSlots device_lines{};
+    // Is told of every call and outlives the engine. Null: calls are not traced.
     CallTracer *tracer = nullptr;
 };
 
-// What calls run in, kept from one to the next.
+// The memory that calls run in. The engine keeps it between calls.
 struct EngineMemory {
-    DeviceMemory tiles;    // accumulators of the tile at hand
-    DeviceMemory scratch;  // the payload of the tile at hand; on a GPU what launches leave
-    DeviceMemory segments; // accumulators that live longer; for a bound call its only one
-    std::vector<Lane> lanes;
-    std::vector<TileStep> steps; // of the task at hand
+    DeviceMemory tiles;    // accumulators of the current tile
+    DeviceMemory scratch;  // payload of the current tile; on a GPU: scratch memory of the kernels
+    DeviceMemory segments; // accumulators that outlive a tile; on the fast path: its only one
+    std::vector<PipelineSlot> lanes;
+    std::vector<TileStep> steps; // of the current task
     std::vector<const std::byte *> lines;
     StoreChoices stores;
-    // Fingerprints of programs that all ranks have begun together once: of many, the latest.
+    // Fingerprints of programs whose first call all ranks have begun together. A hash table: a
+    // newer program replaces an older one in the same place.
     std::array<uint64_t, 64> agreed{};
-    // How the outbox and the inbox are cut: a slot's bytes may be given another place only while
-    // nobody reads any.
+    // How the outbox and the inbox are cut now. The bytes of a slot may move only while no peer
+    // reads any slot.
     uint64_t slot_bytes = 0;
     uint32_t used_slots = 0, used_rooms = 0;
-    uint64_t last_call = 0;              // that has begun
-    std::span<std::byte> device_outbox;  // as EngineOptions has it
-    std::unique_ptr<GpuLines> gpu_lines; // made by the first call over them
-    // On a GPU; last, so that nothing is under way when the others end.
+    uint64_t last_call = 0;                 // number of the last call that has begun
+    std::span<std::byte> device_outbox;     // as in EngineOptions
+    std::unique_ptr<GpuFastPath> gpu_lines; // made by the first call that uses it
+    // GPU only. The last member, so that no kernel is running when the other members end.
     std::unique_ptr<GpuLanes> gpu;
 };
 
-// Streams, and memory for what launches leave, for so many lanes of the program.
+// Prepares streams and kernel scratch memory for `lanes` lanes of the program. An error is the
+// GPU's.
 Done prepare_gpu(EngineMemory &memory, const Device &device, const Program &program,
                  uint32_t lanes);
 
 class Engine {
 public:
-    // `transport` outlives the engine.
+    // `transport` must outlive the engine.
     Engine(Transport &transport, const Device &device, const EngineOptions &options)
         : transport_(transport), device_(device), options_(options) {
         if (device.gpu) memory_.gpu = std::make_unique<GpuLanes>(device.gpu);
         memory_.device_outbox = options.device_outbox;
     }
 
-    // Runs the call to its end; one thread at a time. Every rank runs programs compiled for the
-    // same work and cut in the same order. After an error recv is undefined, and the caller fails
-    // the transport: the others wait for this rank.
+    // Runs the call to its end; one thread at a time. All ranks must run programs compiled for the
+    // same work and cut, in the same order. After an error recv is undefined, and the caller must
+    // fail the transport, because the other ranks wait for this rank.
     Done run(const Program &program, const Call &call);
 
-    // Until no peer reads this rank's device's memory, or the communicator has failed. Between
-    // calls.
+    // Waits until no peer reads this rank's GPU memory. Fails if the communicator has failed. Call
+    // it between calls only.
     Done await_readers();
 
-    // Any thread, any time.
+    // Returns all counts. Any thread, any time; does not block.
     Counts counts() const {
         Counts counts = counters_.read();
         counts.network_ns = static_cast<uint64_t>(transport_.network_time().count());
@@ -118,7 +120,7 @@ private:
     template <class Trace> Done run_with(const Program &program, const Call &call, Trace &trace);
     template <class Trace> Done run_tasks(const Program &program, const Call &call, Trace &trace);
     template <class Trace> Done run_lines(const Program &program, const Call &call, Trace &trace);
-    Done run_gpu_lines(const Program &program, const BoundCall &call, StepTrace *trace);
+    Done run_gpu_lines(const Program &program, const FastPathCall &call, StepTrace *trace);
 
     Transport &transport_;
     const Device device_;

@@ -1,3 +1,5 @@
+// Recognizes a sum in a run's steps: its first store, the additions, an optional division, and the
+// step that takes the sum.
 #include "engine/gpu_folds.hpp"
 
 #include <algorithm>
@@ -10,7 +12,7 @@ bool is_coded(const TileStep &step) {
            step.what == Op::What::encode;
 }
 
-// An accumulator, which this step begins anew.
+// Returns true if the step starts a new accumulator.
 bool begins_sum(const TileContext &context, const TileStep &step) {
     const bool stores = step.what == Op::What::copy || step.what == Op::What::decode;
     return stores && step.dst_type == accumulator_of(context.type);
@@ -24,15 +26,16 @@ bool takes(const TileStep &step, const std::byte *sum) {
     return step.src == sum && (step.what == Op::What::copy || step.what == Op::What::encode);
 }
 
-// All its values have codes, or none has.
+// Returns true if all of the step's values have codes, or none has.
 bool is_uniform(const TileContext &context, const TileStep &step) {
     if (!is_coded(step)) return true;
     const ChunkRange chunk = chunk_of(context, step);
     return chunk.codec->is_plain() || chunk.layout->coded == context.count;
 }
 
-// Whether the sum is gone: whoever reads it later reads what the sink stored. What that lost they
-// would miss.
+// Redirects later readers of the sum to what the sink stored, so that the sum needs no memory.
+// Returns false, and changes nothing, if a later step needs the sum itself or would miss what the
+// sink's store lost.
 bool release_sum(const TileStep &sink, const std::byte *sum, std::span<TileStep> later) {
     const auto is_sum_read = [=](const TileStep &step) {
         return step.src == sum || (step.dst == sum && step.what != Op::What::encode);
@@ -41,7 +44,7 @@ bool release_sum(const TileStep &sink, const std::byte *sum, std::span<TileStep>
         return step.what == Op::What::copy && step.dst != sum && sink.what == Op::What::copy &&
                step.dst_type == sink.dst_type;
     };
-    // Another run's sum may lie in the same tile.
+    // A later sum may use the same tile, so the search ends where it begins.
     const auto end = std::ranges::find_if(later, [=](const TileStep &step) {
         return step.dst == sum && (step.what == Op::What::copy || step.what == Op::What::decode);
     });
@@ -94,7 +97,7 @@ std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileSte
     fold.steps++;
     if (fold.sink->what == Op::What::encode) {
         const ChunkRange chunk = chunk_of(context, *fold.sink);
-        if (!Launches::can_fuse(*chunk.codec, chunk.type)) return std::nullopt;
+        if (!KernelLauncher::can_fuse(*chunk.codec, chunk.type)) return std::nullopt;
     }
     if (!release_sum(*fold.sink, sum, steps.subspan(fold.steps))) return std::nullopt;
     return fold;

@@ -1,9 +1,10 @@
-// Which operations of a run come to one launch: a sum over several sources. Where nobody sees it
-// but who stores or encodes it, it stays in registers. Knows no addresses but by their equality.
+// Finds the operations of a run that one kernel launch can do: a sum over several sources. A sum
+// that is only read by the step that stores or encodes it stays in registers. gpu_steps.cpp uses
+// it. The functions compare addresses and never read what lies there; any thread.
 #pragma once
 
 #include "engine/tiles.hpp"
-#include "kernels/launches.hpp"
+#include "kernels/kernel_launcher.hpp"
 
 #include <array>
 #include <cstddef>
@@ -13,18 +14,18 @@
 namespace qccl {
 
 struct FoundFold {
-    std::array<const TileStep *, Launches::most_sources> sources{};
+    std::array<const TileStep *, KernelLauncher::most_sources> sources{};
     size_t source_count = 0;
     bool divides = false;
-    const TileStep *sink = nullptr; // null: the sum stays where its steps leave it
-    size_t steps = 0;               // that it stands for
+    const TileStep *sink = nullptr; // null: the sum stays in its accumulator
+    size_t steps = 0;               // number of steps that the fold replaces
 };
 
-// At the front of `steps`; nothing where there is none, or where it would be no use. What later
-// steps read of the sum they read of the sink from then on.
+// Returns the fold at the front of `steps`. Nothing if there is none, or if one launch would gain
+// nothing. Changes later steps that read the sum, so that they read the sink's output.
 std::optional<FoundFold> find_fold(const TileContext &context, std::span<TileStep> steps);
 
-// The range that is the step's whole chunk.
+// Returns the range that covers the step's whole chunk.
 ChunkRange chunk_of(const TileContext &context, const TileStep &step);
 
 } // namespace qccl

@@ -1,8 +1,9 @@
+// Creates the lanes' streams and events, and follows tasks by their events.
 #include "engine/gpu_lanes.hpp"
 
 namespace qccl {
 
-// Of a launch, for each multiprocessor: as many as find room in it, and some that wait.
+// Blocks of one launch for each multiprocessor: as many as fit at once, and some that wait.
 static constexpr unsigned blocks_per_multiprocessor = 4;
 
 Done GpuLanes::prepare(uint32_t lanes) {
@@ -12,7 +13,7 @@ Done GpuLanes::prepare(uint32_t lanes) {
         lane->gpu = gpu_.get();
         QCCL_TRY(lane->stream, OwnStream::create(gpu_, StreamPriority::greatest));
         while (lane->marks.size() < most_under_way) {
-            QCCL_TRY(OwnMark mark, OwnMark::create(gpu_));
+            QCCL_TRY(GpuEvent mark, GpuEvent::create(gpu_));
             lane->marks.push_back(std::move(mark));
         }
         lanes_.push_back(std::move(lane));
@@ -37,8 +38,8 @@ Done GpuLanes::start(uint32_t number, uint32_t task) {
 Result<std::optional<uint32_t>> GpuLanes::take_done(uint32_t number) {
     Lane &lane = *lanes_[number];
     if (lane.under_way.empty()) return std::optional<uint32_t>();
-    QCCL_TRY(const bool is_passed, lane.marks[lane.done % most_under_way].is_passed());
-    if (!is_passed) return std::optional<uint32_t>();
+    QCCL_TRY(const bool has_passed, lane.marks[lane.done % most_under_way].has_passed());
+    if (!has_passed) return std::optional<uint32_t>();
     const uint32_t task = lane.under_way.front();
     lane.under_way.pop_front();
     lane.done++;
@@ -48,11 +49,12 @@ Result<std::optional<uint32_t>> GpuLanes::take_done(uint32_t number) {
 
 uint64_t GpuLanes::moved_bytes() const {
     uint64_t bytes = 0;
-    for (const auto &lane : lanes_) bytes += lane->launches.moved_bytes();
+    for (const auto &lane : lanes_) bytes += lane->launcher.moved_bytes();
     return bytes;
 }
 
-// Whatever the streams say: the caller has an error already, or nobody to tell.
+// Errors of the streams are ignored: the caller has an error already, or there is no caller to
+// tell.
 void GpuLanes::drain() {
     for (const auto &lane : lanes_) {
         (void)gpu_->synchronize(lane->stream.get());

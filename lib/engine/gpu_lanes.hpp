@@ -1,9 +1,10 @@
-// What a rank's lanes have of its GPU: a stream each, the launches that go into it, and which tasks
-// are on their way. Knows no transport and no operations.
+// The GPU side of a rank's lanes: a stream for each lane, the launcher that fills it, and the tasks
+// that it has not finished. The engine and the interpreter use it, on one thread at a time. Only
+// drain() and the destructor block.
 #pragma once
 
 #include "device/gpu_device.hpp"
-#include "kernels/launches.hpp"
+#include "kernels/kernel_launcher.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -17,24 +18,25 @@ class GpuLanes {
 public:
     explicit GpuLanes(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
     GpuLanes(const GpuLanes &) = delete;
-    // Nothing that was launched goes on when this returns.
+    // No launched work is running when this returns.
     ~GpuLanes() { drain(); }
 
-    // Makes sure of so many lanes.
+    // Creates lanes until there are at least `lanes`. An error is the GPU's.
     Done prepare(uint32_t lanes);
 
-    Launches &launches(uint32_t lane) { return lanes_[lane]->launches; }
-    // Whether the lane has a mark left for one more task.
+    KernelLauncher &launcher(uint32_t lane) { return lanes_[lane]->launcher; }
+    // Returns true if the lane has an event left for one more task.
     bool has_room(uint32_t lane) const { return lanes_[lane]->under_way.size() < most_under_way; }
-    // What the lane has launched since the last task belongs to this one.
+    // Starts `task`: all launches of the lane since the last start belong to it.
     Done start(uint32_t lane, uint32_t task);
-    // The lane's next task that is through, in the order of their starts; none: it is not yet.
+    // Returns the lane's next finished task, in the order of their starts. Nothing if it still
+    // runs, or if there is none. An error is the stream's.
     Result<std::optional<uint32_t>> take_done(uint32_t lane);
-    // By all lanes' kernels, so far.
+    // Bytes that the kernels of all lanes have moved so far.
     uint64_t moved_bytes() const;
     bool is_busy() const { return under_way_ != 0; }
 
-    // Waits for all that has been launched, and forgets it.
+    // Waits for all launched work, and forgets its tasks.
     void drain();
 
 private:
@@ -42,14 +44,15 @@ private:
     static constexpr size_t most_under_way = 8;
 
     struct Lane {
-        Lane(Launches::Launch launch, unsigned most_blocks) : launches(launch, this, most_blocks) {}
+        Lane(KernelLauncher::Launch launch, unsigned most_blocks)
+            : launcher(launch, this, most_blocks) {}
 
         Gpu *gpu = nullptr;
         OwnStream stream;
-        std::vector<OwnMark> marks;     // task n of the lane has mark n mod most_under_way
-        std::deque<uint32_t> under_way; // tasks, the oldest first
+        std::vector<GpuEvent> marks;    // task n of the lane has event n mod most_under_way
+        std::deque<uint32_t> under_way; // tasks, oldest first
         uint64_t started = 0, done = 0;
-        Launches launches;
+        KernelLauncher launcher;
     };
     static Done launch(void *lane, KernelId kernel, unsigned blocks, const Batch &batch);
 

@@ -1,3 +1,4 @@
+// Compares a chunk's header with what the schedule expects, and names the sender in the error.
 #include "engine/inspect.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Runs the tasks of all lanes in turn, charges the time to the counters, and waits only when no
+// task can go on.
 #include "engine/interpreter.hpp"
 
 #include "engine/inspect.hpp"
@@ -12,7 +14,7 @@ Interpreter<Trace>::Interpreter(Transport &transport, const Device &device, Engi
                                 bool streams, Trace &trace)
     : transport_(transport), device_(device), memory_(memory), counters_(counters),
       program_(program), call_(call), trace_(trace),
-      workbench_(device, memory, program, call, streams),
+      executor_(device, memory, program, call, streams),
       store_(memory.stores.of(program.raw_bytes, program.work.codec.is_lossless())),
       leaves_progress_to_receives_(program.geometry.wire_bytes >= Transport::long_message_bytes &&
                                    !program.overflows) {}
@@ -34,7 +36,8 @@ template <class Trace> Done Interpreter<Trace>::run() {
 template <class Trace> Done Interpreter<Trace>::prepare() {
     const size_t sum_bytes = type_bytes(accumulator_of(program_.work.type));
     const Geometry &geometry = program_.geometry;
-    // Of the rank, which does one task at a time; on a GPU lanes work side by side.
+    // On the host one set of tile accumulators serves the rank, which does one task at a time. On a
+    // GPU each lane needs its own set, because lanes run side by side.
     const size_t tile_owners = memory_.gpu ? geometry.lanes : 1;
     QCCL_TRY(grow(memory_.tiles, device_,
                   tile_owners * program_.tile_buffers * program_.tile * sum_bytes));
@@ -55,13 +58,15 @@ template <class Trace> Done Interpreter<Trace>::prepare() {
     return {};
 }
 
-// The first message would show that a count is wrong, but by then this rank has read as far as its
-// own count says, and its caller's memory may have ended before. Ranks that meet in every call go
-// in step, which costs far more than the meeting does: so they do once for each shape, and a wild
-// count is a new one. As much as a line holds is read in any case.
+// A wrong count shows in the first message. By then this rank has read its caller's buffer as far
+// as its own count says, perhaps past the buffer's end. So all ranks meet before the first call of
+// each program shape, and a wild count makes a new shape. Meeting in every call would keep the
+// ranks in lockstep, which costs far more than the meeting itself. A call that fits an eager slot
+// skips the meeting: that many bytes are read in any case.
 template <class Trace> Done Interpreter<Trace>::agree() {
     uint64_t &known = memory_.agreed[program_.fingerprint % memory_.agreed.size()];
-    if (known == program_.fingerprint || program_.raw_bytes <= transport_.line_bytes()) return {};
+    if (known == program_.fingerprint || program_.raw_bytes <= transport_.eager_slot_bytes())
+        return {};
     trace_.has_waited({program_.work.team.rank, WaitPhase::meeting});
     QCCL_TRY(transport_.meet());
     known = program_.fingerprint;
@@ -69,8 +74,8 @@ template <class Trace> Done Interpreter<Trace>::agree() {
     return {};
 }
 
-// Readers know bytes by where they lie, so before slots move nobody may be reading. Peers get there
-// without this rank: all that they wait for has been sent.
+// Readers know bytes by their address, so slots may move only when no peer reads any slot. Peers
+// finish without this rank, because everything that they wait for has been sent.
 template <class Trace> Done Interpreter<Trace>::cut_outbox() {
     if (memory_.slot_bytes != program_.geometry.wire_bytes) {
         QCCL_TRY(await_free(0, memory_.used_slots));
@@ -86,13 +91,13 @@ template <class Trace> Done Interpreter<Trace>::cut_outbox() {
 
 template <class Trace> Done Interpreter<Trace>::place_wires() {
     if (!program_.overflows) {
-        workbench_.use(transport_.outbox(), transport_.inbox(), memory_.device_outbox);
+        executor_.use(transport_.outbox(), transport_.inbox(), memory_.device_outbox);
         return {};
     }
     std::vector<ByteRange> places = overflow_places(program_);
     const ByteRange &last = places.back();
     QCCL_TRY(const std::span<std::byte> memory, transport_.overflow(last.offset + last.bytes));
-    workbench_.use_overflow(memory, std::move(places));
+    executor_.use_overflow(memory, std::move(places));
     return {};
 }
 
@@ -104,42 +109,45 @@ template <class Trace> Done Interpreter<Trace>::await_free(uint32_t first, uint3
 }
 
 template <class Trace> void Interpreter<Trace>::lend() {
-    workbench_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
-                     .recv = transport_.lend(call_.recv, program_.recv_bytes)});
+    executor_.lend({.send = transport_.lend(call_.send, program_.send_bytes),
+                    .recv = transport_.lend(call_.recv, program_.recv_bytes)});
 }
 
-// The caller may change its buffers when the call returns, so by then nobody may be reading them.
-// Memory that there is for this call alone goes, too.
+// The caller may change its buffers when the call returns, so no peer may read them after that.
+// Memory that exists for this call alone ends then too.
 template <class Trace> Done Interpreter<Trace>::take_back() {
-    if (workbench_.lends() || program_.overflows)
+    if (executor_.lends() || program_.overflows)
         QCCL_TRY(await_free(0, program_.geometry.lanes * program_.schedule.outbox));
     if (program_.overflows) QCCL_TRY(await_free(transport_.slots(), program_.rooms()));
     charge_wait();
     return {};
 }
 
-template <class Trace> Lane &Interpreter<Trace>::oldest() {
-    return *std::min_element(lanes_.begin(), lanes_.end(), [](const Lane &a, const Lane &b) {
-        return a.is_done() != b.is_done() ? b.is_done() : a.instance() < b.instance();
-    });
+template <class Trace> PipelineSlot &Interpreter<Trace>::oldest() {
+    return *std::min_element(
+        lanes_.begin(), lanes_.end(), [](const PipelineSlot &a, const PipelineSlot &b) {
+            return a.is_done() != b.is_done() ? b.is_done() : a.instance() < b.instance();
+        });
 }
 
 template <class Trace> Result<bool> Interpreter<Trace>::advance_any() {
     const uint32_t first = oldest().number();
     bool has_moved = false;
     for (uint32_t i = 0; i < lanes_.size(); i++) {
-        Lane &lane = lanes_[(first + i) % lanes_.size()];
+        PipelineSlot &lane = lanes_[(first + i) % lanes_.size()];
         if (lane.is_done()) continue;
         QCCL_TRY(const bool has_lane_moved, advance(lane, i == 0));
         has_moved |= has_lane_moved;
         if (lane.is_done() && !begin_next(lane)) running_--;
-        // Older instances come first: peers wait for them, and their bytes are in the cache.
+        // Older instances go first: peers wait for their messages, and their bytes are in the
+        // cache.
         if (has_lane_moved) break;
     }
     return has_moved;
 }
 
-template <class Trace> Result<bool> Interpreter<Trace>::advance(Lane &lane, bool is_oldest) {
+template <class Trace>
+Result<bool> Interpreter<Trace>::advance(PipelineSlot &lane, bool is_oldest) {
     bool has_worked = false;
     QCCL_TRY(bool has_moved, take_done(lane));
     const uint32_t end = lane.base() + lane.in_window();
@@ -147,7 +155,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::advance(Lane &lane, bool
         if (!lane.is_ready(i)) continue;
         const Task &task = program_.tasks[i];
         const bool is_work = task.kind == Task::Kind::work;
-        // Computing takes long enough for something to have come for an older instance.
+        // Computing takes so long that meanwhile a message for an older instance may have come.
         if (has_worked && is_work && !is_oldest) continue;
         QCCL_TRY(const Progress progress, try_task(lane, i));
         if (progress == Progress::none) continue;
@@ -159,7 +167,7 @@ template <class Trace> Result<bool> Interpreter<Trace>::advance(Lane &lane, bool
     return has_moved;
 }
 
-template <class Trace> bool Interpreter<Trace>::begin_next(Lane &lane) {
+template <class Trace> bool Interpreter<Trace>::begin_next(PipelineSlot &lane) {
     const uint64_t next = lane.instance() + lanes_.size();
     if (next >= program_.geometry.instances) return false;
     lane.begin(program_, lane.number(), next);
@@ -176,7 +184,7 @@ static WaitPhase phase_of(Task::Kind kind) {
 }
 
 template <class Trace> Wait Interpreter<Trace>::what_to_await() {
-    Lane &lane = oldest();
+    PipelineSlot &lane = oldest();
     Wait wait(program_.work.team.rank);
     wait.segment = lane.instance() + 1;
     wait.segments = program_.geometry.instances;
@@ -190,7 +198,7 @@ template <class Trace> Wait Interpreter<Trace>::what_to_await() {
         if (task.kind == Task::Kind::work && wait.is_brief) continue; // its device has enough to do
         wait.on = task.awaited;
         wait.phase = phase_of(task.kind);
-        if (task.kind == Task::Kind::work) break; // of its own steps none is at hand
+        if (task.kind == Task::Kind::work) break; // holds ops, so there is no step to name
         wait.step = task.first + 1;
         wait.steps = static_cast<uint32_t>(program_.schedule.steps.size());
         break;
@@ -199,7 +207,7 @@ template <class Trace> Wait Interpreter<Trace>::what_to_await() {
 }
 
 template <class Trace>
-Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(Lane &lane,
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(PipelineSlot &lane,
                                                                            uint32_t number) {
     const Task &task = program_.tasks[number];
     if (task.kind == Task::Kind::work) return try_work(lane, number);
@@ -208,35 +216,37 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_task(Lane 
     return is_done ? Progress::done : Progress::none;
 }
 
-template <class Trace> Result<bool> Interpreter<Trace>::try_send(Lane &lane, const Task &task) {
+template <class Trace>
+Result<bool> Interpreter<Trace>::try_send(PipelineSlot &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    const Wire &wire = lane.wire(step.src.index).wire;
+    const MessageView &wire = lane.wire(step.src.index).wire;
     const uint64_t since = ticks_, began = trace_.resumed_at(since);
     const auto when = task.goes_with_next ? Transport::Sends::with_next : Transport::Sends::at_once;
     QCCL_TRY(const bool is_sent, transport_.send(step.peer, tag, wire, when));
     if (!is_sent) return false;
     const bool is_callers =
-        wire.origin == program_.work.team.rank && wire.loan.window != device_window;
-    if (is_callers) counters_.lent_bytes.add(wire.loan.bytes);
+        wire.origin == program_.work.team.rank && wire.zero_copy.window != device_window;
+    if (is_callers) counters_.lent_bytes.add(wire.zero_copy.bytes);
     release_uses(lane, task);
     charge(counters_.wire_ticks);
-    trace_.send(since, began, ticks_, step, lane.instance(), wire.bytes + wire.loan.bytes);
+    trace_.send(since, began, ticks_, step, lane.instance(), wire.bytes + wire.zero_copy.bytes);
     return true;
 }
 
-template <class Trace> Result<bool> Interpreter<Trace>::try_recv(Lane &lane, const Task &task) {
+template <class Trace>
+Result<bool> Interpreter<Trace>::try_recv(PipelineSlot &lane, const Task &task) {
     const Step &step = program_.schedule.steps[task.first];
     const MessageTag tag{.instance = static_cast<uint32_t>(lane.instance()),
                          .ordinal = step.ordinal};
-    const Room room = workbench_.room(lane, step.dst.index, transport_.slots());
+    const RecvBuffer room = executor_.room(lane, step.dst.index, transport_.slots());
     QCCL_TRY(const auto wire, transport_.receive(step.peer, tag, room));
     if (!wire) return false;
-    // Whatever the poll before this found nothing is waiting.
+    // The polls until now have found nothing, so the time counts as waiting.
     charge_wait();
     const uint64_t began = ticks_;
-    const ElementRange range = workbench_.range(lane, step.dst, step.chunk);
+    const ElementRange range = executor_.range(lane, step.dst, step.chunk);
     QCCL_TRY(inspect({wire->data, wire->bytes},
                      {.codec = &program_.work.codec_of(step),
                       .type = program_.work.type,
@@ -244,39 +254,40 @@ template <class Trace> Result<bool> Interpreter<Trace>::try_recv(Lane &lane, con
                       .index = range.index,
                       .from = step.peer,
                       .is_sealed = program_.cut.seals},
-                     {.bytes = {wire->loan.data, wire->loan.bytes},
-                      .is_out_of_sight = wire->loan.window == device_window}));
+                     {.bytes = {wire->zero_copy.data, wire->zero_copy.bytes},
+                      .is_out_of_sight = wire->zero_copy.window == device_window}));
     if (call_.sampled_nmse) hear_of_error(*wire);
     if (task.readers == 0) transport_.release(*wire);
-    HeldWire &held = lane.wire(step.dst.index);
+    HeldView &held = lane.wire(step.dst.index);
     held = {.wire = *wire, .readers = task.readers};
-    // More lies behind it, which a rank of another host is not to be sent.
+    // The zero-copy reference reaches beyond this message. It is cut to the payload, so that
+    // forwarding the message to another host sends no more than that.
     if (held.is_lent())
-        held.wire.loan.bytes =
+        held.wire.zero_copy.bytes =
             encoded_bytes(program_.work.codec_of(step), program_.work.type, range.count) -
             header_bytes;
     charge(counters_.wire_ticks);
-    trace_.recv(began, ticks_, step, lane.instance(), held.wire.bytes + held.wire.loan.bytes);
+    trace_.recv(began, ticks_, step, lane.instance(), held.wire.bytes + held.wire.zero_copy.bytes);
     return true;
 }
 
-// What a rank sends from now on carries it further: each rank's values are part of some chunk of
-// every rank's result, so that in the end all know the largest.
-template <class Trace> void Interpreter<Trace>::hear_of_error(const Wire &wire) {
+// The messages that this rank sends from now on carry the larger value further. Each rank's values
+// are part of some chunk of every rank's result, so in the end all ranks know the largest value.
+template <class Trace> void Interpreter<Trace>::hear_of_error(const MessageView &wire) {
     const uint16_t theirs = sampled_nmse({wire.data, header_bytes});
     *call_.sampled_nmse = std::max(*call_.sampled_nmse, theirs);
 }
 
 template <class Trace>
-Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(Lane &lane,
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(PipelineSlot &lane,
                                                                            uint32_t number) {
     const Task &task = program_.tasks[number];
     if (!may_begin(lane, task)) return Progress::none;
     if (memory_.gpu) return try_start(lane, number);
     charge_wait();
     const uint64_t began = ticks_, count = count_of(lane, task);
-    const uint32_t stored = workbench_.run(lane, task, store_.streams());
-    workbench_.seal(lane, task);
+    const uint32_t stored = executor_.run(lane, task, store_.streams());
+    executor_.write_checksums(lane, task);
     release_uses(lane, task);
     charge_work(stored, count);
     trace_.work(began, ticks_, task, lane.instance(), count);
@@ -284,13 +295,13 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_work(Lane 
 }
 
 template <class Trace>
-Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(Lane &lane,
+Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(PipelineSlot &lane,
                                                                             uint32_t number) {
     if (!memory_.gpu->has_room(lane.number())) return Progress::none;
     charge_wait();
     const Task &task = program_.tasks[number];
     const uint64_t began = ticks_;
-    QCCL_TRY(workbench_.launch(lane, task, memory_.gpu->launches(lane.number())));
+    QCCL_TRY(executor_.launch(lane, task, memory_.gpu->launcher(lane.number())));
     QCCL_TRY(memory_.gpu->start(lane.number(), number));
     lane.start(number);
     charge(counters_.encode_ticks);
@@ -298,51 +309,52 @@ Result<typename Interpreter<Trace>::Progress> Interpreter<Trace>::try_start(Lane
     return Progress::started;
 }
 
-template <class Trace> Result<bool> Interpreter<Trace>::take_done(Lane &lane) {
+template <class Trace> Result<bool> Interpreter<Trace>::take_done(PipelineSlot &lane) {
     if (!memory_.gpu) return false;
     bool has_moved = false;
     while (true) {
         QCCL_TRY(const auto number, memory_.gpu->take_done(lane.number()));
         if (!number) break;
         const Task &task = program_.tasks[*number];
-        workbench_.seal(lane, task);
+        executor_.write_checksums(lane, task);
         release_uses(lane, task);
         lane.finish_started(*number);
         trace_.done_on_device(task, lane.instance(), count_of(lane, task), lane.number());
         has_moved = true;
     }
     if (!has_moved) return false;
-    transport_.came();
+    transport_.wait_done();
     const uint64_t since = ticks_;
     charge(counters_.copy_ticks);
     trace_.wait(since, ticks_);
     return true;
 }
 
-// Nobody reads what the task is going to write.
-template <class Trace> bool Interpreter<Trace>::may_begin(Lane &lane, const Task &task) {
+// Returns true if no peer reads what the task is going to write.
+template <class Trace> bool Interpreter<Trace>::may_begin(PipelineSlot &lane, const Task &task) {
     for (uint32_t i = task.first; i < task.last; i++) {
         const Op &op = program_.ops[i];
-        if (op.what == Op::What::label && !transport_.is_free(workbench_.slot(lane, op.dst.index)))
+        if (op.what == Op::What::write_header &&
+            !transport_.is_free(executor_.slot(lane, op.dst.index)))
             return false;
-        if (workbench_.lends() && is_read_by_peers(lane, op)) return false;
+        if (executor_.lends() && is_read_by_peers(lane, op)) return false;
     }
     return true;
 }
 
-// Other instances lend other elements.
-template <class Trace> bool Interpreter<Trace>::is_read_by_peers(Lane &lane, const Op &op) {
-    const std::span<const std::byte> range = workbench_.overwritten(lane, op);
+// Checks this lane only: other instances give peers other elements to read.
+template <class Trace> bool Interpreter<Trace>::is_read_by_peers(PipelineSlot &lane, const Op &op) {
+    const std::span<const std::byte> range = executor_.overwritten(lane, op);
     const auto wires = lane.own_wires();
-    return std::any_of(wires.begin(), wires.end(), [&](const HeldWire &held) {
+    return std::any_of(wires.begin(), wires.end(), [&](const HeldView &held) {
         return held.lends_of(range) && (held.readers != 0 || !transport_.is_free(held.wire.slot));
     });
 }
 
-template <class Trace> void Interpreter<Trace>::release_uses(Lane &lane, const Task &task) {
+template <class Trace> void Interpreter<Trace>::release_uses(PipelineSlot &lane, const Task &task) {
     for (uint32_t i = task.uses_first; i < task.uses_last; i++) {
-        HeldWire &held = lane.wire(program_.uses[i]);
-        if (held.readers == 0) continue; // an own wire that is not lent
+        HeldView &held = lane.wire(program_.uses[i]);
+        if (held.readers == 0) continue; // an own wire slot without zero copy
         const bool is_received = program_.uses[i] >= program_.schedule.outbox;
         if (--held.readers == 0 && is_received) transport_.release(held.wire);
     }
@@ -365,8 +377,8 @@ template <class Trace> void Interpreter<Trace>::charge(Counter &counter) {
     ticks_ = now;
 }
 
-// Where tiles pass through several operations, storing what peers read takes its share of the time
-// by their number.
+// A tile passes through several operations, so storing what peers read is charged its share of the
+// time by the number of operations.
 template <class Trace> void Interpreter<Trace>::charge_work(uint32_t stored, uint64_t count) {
     const uint64_t now = ticks_now();
     if (stored != 0 && count != 0)

@@ -1,10 +1,11 @@
-// The interpreter runs one call of a program task by task: what is ready is tried, oldest instance
-// first, and only when nothing moves does the rank wait. No task ever waits by itself.
+// The interpreter runs one call of a program task by task. It tries the tasks that are ready, those
+// of the oldest instance first, and waits only when none can go on; a single task never waits. The
+// engine uses it, on one thread at a time; run() blocks in the transport.
 #pragma once
 
 #include "engine/engine.hpp"
 #include "engine/step_trace.hpp"
-#include "engine/workbench.hpp"
+#include "engine/task_executor.hpp"
 
 #include <cstdint>
 #include <span>
@@ -14,10 +15,14 @@ namespace qccl {
 // `Trace` is NoTrace or StepTrace.
 template <class Trace> class Interpreter {
 public:
+    // With `streams` results are stored past the cache. All references must outlive the
+    // interpreter.
     Interpreter(Transport &transport, const Device &device, EngineMemory &memory,
                 Counters &counters, const Program &program, const Call &call, bool streams,
                 Trace &trace);
 
+    // Runs the call to its end. An error is the transport's, the device's or that of a damaged
+    // message.
     Done run();
 
 private:
@@ -31,36 +36,37 @@ private:
 
     enum class Progress : uint8_t { none, started, done };
 
-    // True: something has moved.
+    // Returns true if a task has moved.
     Result<bool> advance_any();
-    Result<bool> advance(Lane &lane, bool is_oldest);
-    // The next instance for a lane whose last one is done; false: there is none.
-    bool begin_next(Lane &lane);
-    Lane &oldest();
+    Result<bool> advance(PipelineSlot &lane, bool is_oldest);
+    // Begins the next instance in a lane whose last instance is done. Returns false if there is
+    // none.
+    bool begin_next(PipelineSlot &lane);
+    PipelineSlot &oldest();
     Wait what_to_await();
 
-    // What the lane's GPU has done of what was started there. True: something.
-    Result<bool> take_done(Lane &lane);
+    // Finishes the lane's tasks that the GPU has done. Returns true if there were any.
+    Result<bool> take_done(PipelineSlot &lane);
 
-    // Each does its task, or says that it cannot be done just now.
-    Result<Progress> try_task(Lane &lane, uint32_t number);
-    Result<bool> try_send(Lane &lane, const Task &task);
-    Result<bool> try_recv(Lane &lane, const Task &task);
-    void hear_of_error(const Wire &wire);
-    Result<Progress> try_work(Lane &lane, uint32_t number);
-    Result<Progress> try_start(Lane &lane, uint32_t number);
-    bool may_begin(Lane &lane, const Task &task);
-    bool is_read_by_peers(Lane &lane, const Op &op);
+    // Each of these does its task, or says that the task cannot be done now.
+    Result<Progress> try_task(PipelineSlot &lane, uint32_t number);
+    Result<bool> try_send(PipelineSlot &lane, const Task &task);
+    Result<bool> try_recv(PipelineSlot &lane, const Task &task);
+    void hear_of_error(const MessageView &wire);
+    Result<Progress> try_work(PipelineSlot &lane, uint32_t number);
+    Result<Progress> try_start(PipelineSlot &lane, uint32_t number);
+    bool may_begin(PipelineSlot &lane, const Task &task);
+    bool is_read_by_peers(PipelineSlot &lane, const Op &op);
 
-    void release_uses(Lane &lane, const Task &task);
-    // Until something may have changed.
+    void release_uses(PipelineSlot &lane, const Task &task);
+    // Waits until something may have changed.
     Done wait(const Wait &what);
-    // The time since the last charge.
+    // Adds the time since the last charge to the counter.
     void charge(Counter &counter);
     void charge_wait();
-    // Elements of the segment that the task works on.
-    uint64_t count_of(Lane &lane, const Task &task) const {
-        return workbench_.range(lane, {}, program_.ops[task.first].chunk).count;
+    // Returns the number of elements of the segment that the task works on.
+    uint64_t count_of(PipelineSlot &lane, const Task &task) const {
+        return executor_.range(lane, {}, program_.ops[task.first].chunk).count;
     }
     void charge_work(uint32_t stored, uint64_t count);
 
@@ -71,12 +77,12 @@ private:
     const Program &program_;
     const Call &call_;
     Trace &trace_;
-    Workbench workbench_;
+    TaskExecutor executor_;
     StoreChoice &store_;
     const bool leaves_progress_to_receives_; // see Transport::progress
-    std::span<Lane> lanes_;
-    uint64_t running_ = 0; // lanes that are not through
-    uint64_t ticks_ = 0;   // when the time began that is not charged yet
+    std::span<PipelineSlot> lanes_;
+    uint64_t running_ = 0; // lanes that are not done
+    uint64_t ticks_ = 0;   // when the time that is not charged yet began
 };
 
 extern template class Interpreter<NoTrace>;

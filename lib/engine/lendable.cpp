@@ -1,3 +1,5 @@
+// Searches one rank's runs for encodes that only copy, and decides which of them peers can read in
+// place without a deadlock.
 #include "engine/lendable.hpp"
 
 #include <algorithm>
@@ -14,9 +16,9 @@ bool reads(const Step &step, Slot slot) {
     return slot.index >= step.src.index && slot.index - step.src.index < step.sources;
 }
 
-class Survey {
+class LendAnalysis {
 public:
-    Survey(const Schedule &schedule, std::span<const StepRun> runs)
+    LendAnalysis(const Schedule &schedule, std::span<const StepRun> runs)
         : steps_(schedule.steps), runs_(runs) {}
 
     Lendable look(const StepRun &run, uint32_t encode) const {
@@ -29,16 +31,17 @@ public:
     }
 
 private:
-    // In place, a run that writes the output waits until the input has been read. Nobody waits in a
-    // circle if from then on no run needs what this rank gave: then its part of what is written has
-    // come back to it by way of a reader. Where every rank sums what all have sent (oneshot), each
-    // would wait for the others' runs.
+    // In an in-place call, a run that writes the output waits until peers have read the input. This
+    // cannot deadlock if no run from there on needs what this rank gave: then this rank's part of
+    // what the run writes has come back through a reader. If every rank sums what all ranks have
+    // sent (oneshot), each rank would wait for the runs of the others.
     bool may_be_overwritten(const StepRun &own, const Step &encode) const {
         bool is_overwritten = false;
         for (const StepRun &run : runs_) {
             bool is_needed = false;
             for (const Step &step : steps_.subspan(run.first, run.last - run.first)) {
-                // What the same run decodes from the wire are the bytes that lie there already.
+                // The same run decodes the encoded bytes to where they already lie, so this write
+                // changes nothing.
                 const bool is_same = run.first == own.first && step.src == encode.dst;
                 is_overwritten |= writes_output(step, encode.src.index) && !is_same;
                 is_needed |= reads(step, encode.src) || reads(step, encode.dst);
@@ -62,7 +65,7 @@ private:
         return std::nullopt;
     }
 
-    // Until the slot gets another value.
+    // Counts the runs until another value is encoded into the slot.
     uint32_t count_readers(const StepRun &own, Slot wire) const {
         uint32_t readers = 0;
         for (const StepRun &run : runs_) {
@@ -85,7 +88,7 @@ private:
 } // namespace
 
 std::vector<Lendable> find_lendable(const Schedule &schedule, std::span<const StepRun> runs) {
-    const Survey survey(schedule, runs);
+    const LendAnalysis survey(schedule, runs);
     std::vector<Lendable> found;
     for (const StepRun &run : runs)
         for (uint32_t i = run.first; i < run.last; i++) {

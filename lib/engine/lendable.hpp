@@ -1,9 +1,9 @@
-// Which of the values that a rank sends lie in the caller's buffers too, so that peers may read
-// them there and need no copy in the outbox. Knows one rank's schedule, no addresses and no
-// transport.
+// Finds the values that a rank sends and that also lie in the caller's buffers, so that peers can
+// read them there (zero copy) instead of in the outbox. The compiler of programs uses it. A pure
+// function of one rank's schedule; any thread.
 #pragma once
 
-#include "engine/homes.hpp"
+#include "engine/accumulator_placement.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace qccl {
 
-// Of one encode, if what it writes are the values themselves.
+// Where peers can read what one encode writes, if the encode only copies values.
 struct Lendable {
-    std::optional<uint32_t> input; // the value, as the caller gave it
-    // Also in calls whose output lies in the same memory. Whoever writes the output there has to
-    // wait for the readers.
+    std::optional<uint32_t> input; // chunk of the input that holds the value
+    // Peers may read the input also if the output lies in the same memory. A run that writes the
+    // output there has to wait for the readers.
     bool also_in_place = false;
-    // The output in which the same run stores it, and which nobody writes again.
+    // Chunk of the output that the same run stores the value in, and that no other step writes.
     std::optional<uint32_t> output;
-    uint32_t readers = 0; // runs of this rank that read the wire, sends among them
+    uint32_t readers = 0; // runs of this rank that read the wire slot, sends included
 };
 
-// By Step::ordinal of the encodes. For placed schedules; the runs are issued as a whole.
+// Returns the result for each encode, by its Step::ordinal. The schedule must be placed; the engine
+// issues each of `runs` as a whole.
 std::vector<Lendable> find_lendable(const Schedule &schedule, std::span<const StepRun> runs);
 
 } // namespace qccl

@@ -1,4 +1,5 @@
-// Operations: what steps become once codec and type are known. Names places, never addresses.
+// Operations: what the steps of a schedule become once codec and type are known. They name operands
+// without addresses. The compiler of programs writes them, and the engine executes them.
 #pragma once
 
 #include "base/types.hpp"
@@ -7,32 +8,32 @@
 
 namespace qccl {
 
-// Where an operation finds or leaves values.
-struct Place {
+// Where an operation reads or stores values.
+struct OperandRef {
     enum class Kind : uint8_t {
         none,
-        input,  // of the caller, chunk `index`
-        output, // of the caller, chunk `index`
-        tile, // accumulator `index` of a tile: used again for every tile, it stays in the L1 cache
+        input,   // of the caller: chunk `index`
+        output,  // of the caller: chunk `index`
+        tile,    // accumulator `index` of a tile: all tiles reuse it, so it stays in the L1 cache
         segment, // accumulator `index` of the lane, as long as a segment
-        payload, // of wire slot `index`
+        payload, // payload of wire slot `index`
     };
 
     Kind kind = Kind::none;
     uint32_t index = 0;
 
     constexpr bool is(Kind k) const { return kind == k; }
-    constexpr bool operator==(const Place &) const = default;
+    constexpr bool operator==(const OperandRef &) const = default;
 };
 
-// The codec `none` is gone here: its payload is the values themselves, which are copied and reduced
-// where they lie.
+// The codec `none` does not exist here: its payload is the values themselves, which operations copy
+// and reduce in place.
 struct Op {
     enum class What : uint8_t {
         copy,
-        reduce, // dst op= src
-        divide, // dst /= ranks
-        label,  // writes the header of wire slot dst
+        reduce,       // dst op= src
+        divide,       // dst /= ranks
+        write_header, // writes the header of wire slot dst
         encode,
         decode,
         decode_add,
@@ -40,12 +41,12 @@ struct Op {
 
     What what = What::copy;
     bool may_stream = false; // dst is an output that no step reads
-    bool is_inner = false;   // label, encode, decode: by the inner tiers' codec
+    bool is_inner = false;   // write_header, encode, decode: use the inner tiers' codec
     DataType dst_type = DataType::float32, src_type = DataType::float32; // of plain values
-    Place dst, src;
+    OperandRef dst, src;
     uint32_t chunk = 0;
-    // label, encode: what keys the noise. The rank is another than the program's where several
-    // encode alike.
+    // write_header, encode: the key of the noise. noise_rank is another rank than the program's if
+    // several ranks encode the same sum with the same noise.
     uint32_t ordinal = 0, noise_rank = 0;
 };
 

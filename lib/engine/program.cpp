@@ -1,10 +1,12 @@
+// Compiles an algorithm's schedule: places the codec, fuses and lowers the steps, cuts the call
+// into segments, and derives tasks, operations, dependencies and buffer sizes.
 #include "engine/program.hpp"
 
 #include "base/batch_limits.hpp"
 #include "base/round_up.hpp"
 #include "base/short_text.hpp"
 #include "codec/chunk.hpp"
-#include "engine/homes.hpp"
+#include "engine/accumulator_placement.hpp"
 #include "engine/translate.hpp"
 #include "schedule/lower.hpp"
 #include "schedule/message_series.hpp"
@@ -17,8 +19,8 @@
 namespace qccl {
 namespace {
 
-// Bytes of accumulator in a tile: with its sources and destinations it leaves room in an L1 cache
-// of 32 KiB.
+// Bytes of accumulator in a tile. With its sources and destinations a tile leaves space in an L1
+// cache of 32 KiB.
 constexpr size_t tile_bytes = size_t{8} << 10;
 
 CallDescriptor describe(const Work &work) {
@@ -35,14 +37,15 @@ CallDescriptor describe(const Work &work) {
     return descriptor;
 }
 
-// On this rank's host, as far as is known.
-bool is_near(const Work &work, uint32_t peer) {
+// Returns true if the peer is known to be on this rank's host.
+bool is_local(const Work &work, uint32_t peer) {
     if (!work.team.places) return false;
     const Partition &hosts = work.team.places->hosts();
     return hosts.group_of(peer) == hosts.group_of(work.team.rank);
 }
 
-// Of the step's chunk in an instance, encoded; `place`: where the step has it.
+// Returns the most bytes that the step's chunk takes in one instance, encoded. `place` is the slot
+// that the step has it in.
 size_t most_bytes(const Program &program, const Step &step, Slot place) {
     const Work &work = program.work;
     const uint64_t count =
@@ -56,17 +59,17 @@ public:
     Compiler(Program &program, const Fused &fused)
         : program_(program), schedule_(program.schedule),
           runs_(find_runs(schedule_, program.cut.joins)),
-          homes_(find_homes(fused, runs_, program.cut.joins)),
+          accumulators_(place_accumulators(fused, runs_, program.cut.joins)),
           outputs_read_(read_outputs(schedule_)) {}
 
     Done run(const Dependencies &dependencies) {
-        program_.tile_buffers = homes_.tile_buffers;
-        program_.segment_buffers = homes_.segment_buffers;
+        program_.tile_buffers = accumulators_.tile_buffers;
+        program_.segment_buffers = accumulators_.segment_buffers;
         for (const StepRun &run : runs_) QCCL_TRY(add_task(run));
         find_readers();
         if (program_.cut.inbox_bytes != 0) find_batches();
         order(dependencies);
-        const Cut &cut = program_.cut;
+        const Chunking &cut = program_.cut;
         program_.may_lend = program_.work.codec.is_lossless() &&
                             program_.work.inner_codec.is_lossless() && !cut.seals &&
                             program_.raw_bytes >= cut.lending_bytes;
@@ -82,7 +85,7 @@ private:
         Task task{.first = run.first, .last = run.last, .awaited = program_.work.team.rank};
         if (computes(head.verb)) {
             const Translation translation{.schedule = &schedule_,
-                                          .homes = homes_.of,
+                                          .accumulators = accumulators_.of,
                                           .type = program_.work.type,
                                           .is_lossless = program_.work.codec.is_lossless(),
                                           .is_inner_lossless =
@@ -106,7 +109,7 @@ private:
         return reduces(work.collective) && work.op == RedOp::avg && work.team.size > 1;
     }
 
-    // The wires that the run reads, each once.
+    // Appends the wire slots that the run reads, each once.
     void add_uses(StepRun run, Task &task) {
         std::vector<uint32_t> &uses = program_.uses;
         task.uses_first = static_cast<uint32_t>(uses.size());
@@ -122,7 +125,7 @@ private:
     }
 
     void find_readers() {
-        std::vector<Task *> filler(schedule_.wires); // none of what this rank encodes
+        std::vector<Task *> filler(schedule_.wires); // last receive into each; null: own
         for (Task &task : program_.tasks) {
             for (uint32_t i = task.uses_first; i < task.uses_last; i++)
                 if (Task *const recv = filler[program_.uses[i]]) recv->readers++;
@@ -132,13 +135,13 @@ private:
 
     void find_batches() {
         const std::vector<uint32_t> place_in_series = places_in_series(schedule_);
-        uint64_t batch_bytes = 0; // of the last one
+        uint64_t batch_bytes = 0; // of the last batch
         for (uint32_t i = 0; i < program_.tasks.size(); i++) {
             const Task &task = program_.tasks[i];
             if (task.kind != Task::Kind::send) continue;
             const Step &send = step(task);
             const uint64_t entry = batch_entry_bytes + most_bytes(program_, send, send.src);
-            if (place_in_series[task.first] != 0 && !is_near(program_.work, send.peer) &&
+            if (place_in_series[task.first] != 0 && !is_local(program_.work, send.peer) &&
                 batch_bytes + entry <= most_batch_bytes) {
                 program_.tasks[batches_.back().back()].goes_with_next = true;
                 batches_.back().push_back(i);
@@ -150,7 +153,8 @@ private:
         }
     }
 
-    // Each send of a batch waits for every task before the batch that any of its sends waits for.
+    // Makes each send of a batch wait for every task before the batch that any of its sends waits
+    // for.
     void join_batches(std::vector<Order> &orders) const {
         std::vector<Order> more;
         std::vector<const std::vector<uint32_t> *> batch_of(program_.tasks.size());
@@ -164,13 +168,14 @@ private:
         orders.insert(orders.end(), more.begin(), more.end());
     }
 
-    // Dependencies between steps, and what sharing buffers asks for, as dependencies between tasks.
+    // Turns the dependencies between steps, and those from shared buffers, into dependencies
+    // between tasks.
     void order(const Dependencies &dependencies) {
         std::vector<uint32_t> task_of(schedule_.steps.size());
         for (uint32_t task = 0; task < runs_.size(); task++)
             for (uint32_t i = runs_[task].first; i < runs_[task].last; i++) task_of[i] = task;
 
-        std::vector<Order> orders = homes_.orders;
+        std::vector<Order> orders = accumulators_.orders;
         for (uint32_t i = 0; i < schedule_.steps.size(); i++)
             for (const uint32_t earlier : dependencies.of(i))
                 if (task_of[earlier] != task_of[i])
@@ -194,19 +199,19 @@ private:
     Program &program_;
     const Schedule &schedule_;
     const std::vector<StepRun> runs_;
-    const Homes homes_;
+    const AccumulatorPlacement accumulators_;
     const std::vector<bool> outputs_read_;
-    // Tasks whose messages go as one; each send is in one.
+    // Sends whose messages go as one; each send is in one batch.
     std::vector<std::vector<uint32_t>> batches_;
 };
 
-// Blocks may be far larger than what there is to encode.
+// A codec's blocks may be far larger than the values that there are.
 uint64_t most_segment_values(const Layout &layout, const Geometry &geometry) {
     const uint64_t least = grain(Codec());
     return std::min(geometry.segment, std::max(least, round_up(layout.largest(), least)));
 }
 
-uint64_t find_tile(const Work &work, const Cut &cut, uint64_t segment, uint64_t grain) {
+uint64_t find_tile(const Work &work, const Chunking &cut, uint64_t segment, uint64_t grain) {
     if (work.codec.has_whole_buckets() || work.inner_codec.has_whole_buckets() || !cut.joins ||
         cut.whole_tiles)
         return segment;
@@ -220,7 +225,7 @@ size_t find_tile_payload(const Work &work, uint64_t tile) {
     return bytes <= most_bytes ? bytes : 0;
 }
 
-// Of one message in all instances.
+// Returns the bytes of one send in all instances.
 uint64_t message_bytes(const Program &program, const Step &send) {
     const Work &work = program.work;
     if (program.bound) return program.bound->message_bytes(send.chunk);
@@ -248,11 +253,12 @@ void count_wire_bytes(Program &program) {
         if (step.verb == Verb::send) program.wire_bytes += message_bytes(program, step);
 }
 
-// What comes from other hosts has to be put somewhere. How many instances a rank has in flight is
-// its own affair: where ranks hold unlike numbers of messages, so are their lanes.
+// Makes sure that messages from other hosts have receive buffers, if necessary with fewer lanes. A
+// rank chooses its own number of instances in flight, so ranks that hold different numbers of
+// messages may have different numbers of lanes.
 Done fit_arena(Program &program) {
     Geometry &geometry = program.geometry;
-    const Cut &cut = program.cut;
+    const Chunking &cut = program.cut;
     const uint64_t rooms = program.rooms();
     if (rooms > cut.slots)
         return Error::make(Code::invalid_argument,
@@ -276,7 +282,7 @@ std::vector<ByteRange> overflow_places(const Program &program) {
     for (const Step &step : program.schedule.steps) {
         const bool comes = step.verb == Verb::recv;
         if (!comes && step.verb != Verb::encode) continue;
-        if (step.dst.index >= places.size() || (comes && is_near(work, step.peer))) continue;
+        if (step.dst.index >= places.size() || (comes && is_local(work, step.peer))) continue;
         size_t &bytes = places[step.dst.index].bytes;
         bytes = std::max(bytes, most_bytes(program, step, step.dst));
     }
@@ -288,7 +294,7 @@ std::vector<ByteRange> overflow_places(const Program &program) {
     return places;
 }
 
-Result<Program> compile(const Schedule &author, const Work &work, const Cut &cut) {
+Result<Program> compile(const Schedule &author, const Work &work, const Chunking &cut) {
     QCCL_TRY(const Schedule placed, place_codec(author));
     Fused fused = fuse(placed);
     const Dependencies dependencies = lower(fused.schedule);

@@ -1,3 +1,4 @@
+// Turns the steps of a call into trace events.
 #include "engine/step_trace.hpp"
 
 #include "codec/noise.hpp"
@@ -14,7 +15,7 @@ static uint8_t work_of(Op::What what) {
     case Op::What::encode: return TraceWork::encode;
     case Op::What::decode:
     case Op::What::decode_add: return TraceWork::decode;
-    case Op::What::label: break;
+    case Op::What::write_header: break;
     }
     return 0;
 }
@@ -37,7 +38,8 @@ uint32_t traced_shape(CallTracer &tracer, const Program &program) {
                                   .wire_bytes = program.wire_bytes});
 }
 
-// The same on both sides of a message, and hardly anywhere else.
+// Returns a number that is the same on both sides of a message, and hardly ever the same for two
+// messages.
 uint64_t StepTrace::link(uint32_t from, uint32_t to, uint64_t segment, uint32_t ordinal) const {
     uint64_t mixed = splitmix64(tracer_.comm().session ^ call_);
     mixed = splitmix64(mixed ^ (uint64_t{from} << 32 | to));
@@ -103,8 +105,8 @@ void StepTrace::launch(uint64_t began, uint64_t now, const Task &task, uint64_t 
     lanes_[lane].launched.push_back(now);
 }
 
-// A stream does one task after the other: one begins no earlier than the one before has ended. When
-// it really ended is known no better than when it was seen.
+// A stream does one task after the other, so a task begins no earlier than the one before has
+// ended. The end is known only as the time at which the host saw it.
 void StepTrace::done_on_device(const Task &task, uint64_t segment, uint64_t count, uint32_t lane) {
     DeviceLane &device = lanes_[lane];
     const uint64_t now = ticks_now();
@@ -114,9 +116,9 @@ void StepTrace::done_on_device(const Task &task, uint64_t segment, uint64_t coun
     add_work(TraceEvent::Kind::device, began, now, task, segment, count, lane);
 }
 
-void StepTrace::line_op(const LineOp &op, uint64_t count) {
+void StepTrace::line_op(const EagerOp &op, uint64_t count) {
     line_work_ = static_cast<uint8_t>(line_work_ | work_of(op.what));
-    line_values_ += op.what == Op::What::label ? 0 : count;
+    line_values_ += op.what == Op::What::write_header ? 0 : count;
 }
 
 void StepTrace::end_work() {
@@ -132,7 +134,7 @@ void StepTrace::end_work() {
     line_values_ = 0;
 }
 
-// All others read the line.
+// All other ranks read the eager slot.
 void StepTrace::publish() {
     const uint64_t now = ticks_now();
     tracer_.add({.begin = since_,
@@ -144,10 +146,10 @@ void StepTrace::publish() {
     since_ = now;
 }
 
-// It is read where it lies: nothing is moved.
+// The receiver reads the eager slot in place, so the event covers no copy.
 void StepTrace::line(uint32_t peer, uint64_t bytes) {
     const uint64_t came = ticks_now();
-    has_waited({peer, WaitPhase::line});
+    has_waited({peer, WaitPhase::eager});
     wait(since_, came);
     since_ = ticks_now();
     tracer_.add({.begin = came,
@@ -161,7 +163,7 @@ void StepTrace::line(uint32_t peer, uint64_t bytes) {
 void StepTrace::launched() {
     const uint64_t now = ticks_now();
     for (const auto &stage : program_.bound->stages)
-        for (const LineOp &op : stage)
+        for (const EagerOp &op : stage)
             line_work_ = static_cast<uint8_t>(line_work_ | work_of(op.what));
     tracer_.add({.begin = since_,
                  .end = now,
@@ -185,7 +187,7 @@ void StepTrace::finished() {
 
 void StepTrace::met(uint32_t peer) {
     const uint64_t now = ticks_now();
-    has_waited({peer, WaitPhase::line});
+    has_waited({peer, WaitPhase::eager});
     wait(since_, now);
     since_ = now;
 }

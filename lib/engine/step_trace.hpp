@@ -1,10 +1,10 @@
-// What the engine tells a trace of a call's steps. The code that runs calls is compiled twice: with
-// StepTrace, and with NoTrace, which leaves nothing of it, so that calls that are not traced pay
-// one branch each.
+// Passes the steps of a call to the tracer. The code that runs calls is compiled twice: with
+// StepTrace, and with NoTrace, which compiles to nothing, so that an untraced call pays one branch.
+// Used on the thread that runs calls; nothing here blocks.
 #pragma once
 
 #include "base/ticks.hpp"
-#include "engine/bound.hpp"
+#include "engine/fast_path.hpp"
 #include "engine/program.hpp"
 #include "record/wait.hpp"
 #include "trace/call_tracer.hpp"
@@ -28,30 +28,30 @@ struct NoTrace {
     void launch(uint64_t, uint64_t, const Task &, uint64_t, uint64_t, uint32_t) {}
     void done_on_device(const Task &, uint64_t, uint64_t, uint32_t) {}
     void begin_lines() {}
-    void line_op(const LineOp &, uint64_t) {}
+    void line_op(const EagerOp &, uint64_t) {}
     void end_work() {}
     void publish() {}
     void line(uint32_t, uint64_t) {}
     StepTrace *for_gpu() { return nullptr; }
 };
 
-// Of one call. Times are ticks; `since` is when what came before ended.
+// The trace of one call. Times are in ticks; `since` is the end of what came before.
 class StepTrace {
 public:
     StepTrace(CallTracer &tracer, const Program &program, uint64_t call)
         : tracer_(tracer), program_(program), call_(call) {}
 
-    // The transport has waited, and will again or not.
+    // The transport has waited and may wait again; wait() adds the event.
     void has_waited(const Wait &wait) {
         wait_ = wait;
         has_waited_ = true;
     }
-    // When what is tried next began: now, if there was a wait.
+    // Returns when the current attempt began: now if there was a wait, else `since`.
     uint64_t resumed_at(uint64_t since) const { return has_waited_ ? ticks_now() : since; }
-    // An event only if there was a wait.
+    // Adds an event if there was a wait.
     void wait(uint64_t since, uint64_t now);
 
-    // The interpreter's. `began` comes from resumed_at().
+    // Called by the interpreter. `began` comes from resumed_at().
     void send(uint64_t since, uint64_t began, uint64_t now, const Step &step, uint64_t segment,
               uint64_t bytes);
     void recv(uint64_t began, uint64_t now, const Step &step, uint64_t segment, uint64_t bytes);
@@ -62,18 +62,18 @@ public:
                 uint32_t lane);
     void done_on_device(const Task &task, uint64_t segment, uint64_t count, uint32_t lane);
 
-    // Calls over lines, which keep no ticks of their own.
+    // Called on the fast path, which keeps no ticks of its own.
     void begin_lines() { since_ = ticks_now(); }
-    void line_op(const LineOp &op, uint64_t count);
-    void end_work(); // of the operations since the last event
+    void line_op(const EagerOp &op, uint64_t count);
+    void end_work(); // ends the operations since the last event
     void publish();
     void line(uint32_t peer, uint64_t bytes);
 
-    // Calls over lines of GPUs, where a branch costs nothing beside a launch.
+    // Called on the GPU fast path, where a branch costs nothing compared with a launch.
     StepTrace *for_gpu() { return this; }
-    void launched();         // all stages that are left
+    void launched();         // all stages that remained
     void finished();         // what the GPU could do of them
-    void met(uint32_t peer); // which the GPU did not see
+    void met(uint32_t peer); // a peer that the GPU missed
 
 private:
     void add_work(TraceEvent::Kind kind, uint64_t began, uint64_t now, const Task &task,
@@ -85,17 +85,17 @@ private:
     const uint64_t call_;
     Wait wait_;
     bool has_waited_ = false;
-    // Of each lane's GPU stream: when tasks were launched, and when the latest one ended.
+    // State of a lane's GPU stream: when its tasks were launched, and when the latest one ended.
     struct DeviceLane {
         std::deque<uint64_t> launched;
         uint64_t ended = 0;
     };
     std::vector<DeviceLane> lanes_;
     uint64_t since_ = 0, line_values_ = 0;
-    uint8_t line_work_ = 0; // since then
+    uint8_t line_work_ = 0; // kinds of work since `since_`
 };
 
-// The number of the program's shape at the tracer, which learns of it at its first call.
+// Returns the number of the program's shape at the tracer. Adds the shape at its first call.
 uint32_t traced_shape(CallTracer &tracer, const Program &program);
 
 } // namespace qccl

@@ -1,9 +1,9 @@
-// How chunks are stored where peers read them: through the cache, or past it. A cache line that a
-// peer has read must be taken from the peer's cache before it is written; that costs little between
-// cores that share a last-level cache and much between others (four times as much as the way past
-// it, between two cores of a Zen 4), and where a virtual machine runs changes by the second. So the
-// way that is not in use is tried now and then. The bytes are the same; knows no codec and no
-// clock.
+// Chooses how chunks that peers read are stored: through the cache, or past it (streaming stores).
+// A store through the cache has to take the line from the cache of a peer that has read it. That
+// costs little between cores that share a last-level cache, and much between others (four times as
+// much as the way past it, between two cores of a Zen 4). On a virtual machine the cost changes by
+// the second, so the way that is not in use is tried now and then. Both ways store the same bytes.
+// The interpreter uses it, on one thread.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,16 @@ namespace qccl {
 
 class StoreChoice {
 public:
-    // Whether the next task that encodes stores past the cache.
+    // Returns true if the next task that encodes should store past the cache.
     bool streams() const { return prefers_streams_ != is_trial(); }
 
-    // What that task has cost, for each element, in any unit.
+    // Reports the cost of that task: per element, in any unit.
     void took(double cost) {
         const bool was_trial = is_trial();
         position_++;
-        // The first tasks of a trial meet lines as the other way has left them. Of the others the
-        // cheapest counts: it was not interrupted, and is of the same kind in both ways.
+        // The first tasks of a trial meet cache lines as the other way has left them, so they do
+        // not count. Of the other tasks the cheapest counts: it was not interrupted, and such tasks
+        // are of the same kind in both ways.
         if (was_trial && position_ > trial / 2) other_ = std::min(other_, cost);
         if (!was_trial && position_ > cycle_ - trial / 2) own_ = std::min(own_, cost);
         if (position_ == trial) decide();
@@ -33,7 +34,7 @@ public:
     }
 
 private:
-    // In tasks. Each cycle begins with a trial of the other way; at the worst ratio that was seen,
+    // In tasks. Each cycle begins with a trial of the other way. At the worst ratio that was seen,
     // 5, trials cost 4 % of the time in the long run.
     static constexpr uint32_t trial = 16, shortest_cycle = 64, longest_cycle = 2048;
     static constexpr double unknown = std::numeric_limits<double>::infinity();
@@ -47,12 +48,12 @@ private:
     }
 
     double own_ = unknown, other_ = unknown;
-    uint32_t position_ = trial; // in the cycle; the first one has nothing yet to compare with
+    uint32_t position_ = trial; // in the cycle; the first cycle has nothing to compare with
     uint32_t cycle_ = shortest_cycle;
     bool prefers_streams_ = true;
 };
 
-// One for calls of about one size, lossless or not: their tasks work on segments of one size.
+// One choice for each order of size, lossless or not: such calls work on segments of one size.
 class StoreChoices {
 public:
     StoreChoice &of(uint64_t bytes, bool is_lossless) {

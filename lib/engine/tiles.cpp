@@ -1,3 +1,5 @@
+// Runs steps over tiles with the host's kernels, and streams tiles that were encoded in scratch
+// memory to the outbox.
 #include "engine/tiles.hpp"
 
 #include "codec/payload.hpp"
@@ -7,10 +9,10 @@
 namespace qccl {
 namespace {
 
-// Part of a chunk, and the chunk that it would be by itself.
+// A part of a chunk. Steps with scratch encode it as a chunk of its own.
 struct Tile {
     uint64_t begin = 0, count = 0;
-    const PayloadLayout *layout = nullptr; // of the latter; where a step has scratch
+    const PayloadLayout *layout = nullptr; // as a chunk of its own; set if a step has scratch
 };
 
 ChunkRange range_of(const TileContext &context, const TileStep &step, const Tile &tile) {
@@ -31,7 +33,8 @@ ChunkRange alone(const TileContext &context, const Tile &tile) {
             .count = tile.count};
 }
 
-// Moves what was encoded by itself to its places in the chunk, past the cache.
+// Moves the payload of a tile that was encoded as a chunk of its own to its positions in the whole
+// chunk, past the cache.
 void stream_payload(const TileContext &context, const Tile &tile, const std::byte *scratch,
                     std::byte *payload) {
     const Codec &codec = *context.codec;
@@ -91,7 +94,7 @@ void run_step(const TileContext &context, const TileStep &step, const Tile &tile
         else
             kernels.decode_add(range_of(context, step, tile), context.op, step.src, dst);
         break;
-    case Op::What::label: break; // headers are written once for a chunk, not for a tile
+    case Op::What::write_header: break; // written once for a chunk, not for a tile
     }
 }
 

@@ -1,6 +1,6 @@
-// Runs operations over ranges of elements: one over all, or several tile by tile together, so that
-// what one leaves in the L1 cache is there for the next. Knows addresses, and nothing of wires,
-// ranks or schedules.
+// Runs operations over ranges of elements: one operation over all elements, or several together
+// tile by tile, so that one finds in the L1 cache what the one before has left there. The task
+// executor and the fast path use it. The caller owns all memory; any thread; nothing blocks.
 #pragma once
 
 #include "engine/op.hpp"
@@ -12,9 +12,9 @@
 
 namespace qccl {
 
-// An operation whose operands have addresses. Element e of an operand lies at dst + e * dst_stride;
-// stride 0 for a tile's accumulator, which every tile begins anew. For encoded bytes the address is
-// the payload's and the stride is unused.
+// An operation with addresses. Element e of an operand lies at dst + e * dst_stride. Stride 0 marks
+// an accumulator as long as a tile, which every tile starts anew. For encoded bytes the address is
+// the payload's, and the stride is unused.
 struct TileStep {
     Op::What what = Op::What::copy;
     bool streams = false;
@@ -23,15 +23,15 @@ struct TileStep {
     const std::byte *src = nullptr;
     size_t dst_stride = 0, src_stride = 0;
     Noise noise; // encode
-    // encode, decode: where they are not the context's.
+    // encode, decode: set if they differ from the context's.
     const Codec *codec = nullptr;
     const PayloadLayout *layout = nullptr;
-    // encode: where a tile's bytes are made before they are streamed to dst; decode, decode_add:
-    // where the tile that has just been made still lies. See Workbench.
+    // encode: where a tile's bytes are made before they are streamed to dst. decode, decode_add:
+    // where the tile that was just made still lies. See TaskExecutor.
     std::byte *scratch = nullptr;
 };
 
-// What all steps of a chunk have in common.
+// What all steps on a chunk have in common.
 struct TileContext {
     const Kernels *kernels = nullptr;
     const Codec *codec = nullptr;
@@ -42,7 +42,8 @@ struct TileContext {
     uint64_t count = 0; // elements of the chunk
 };
 
-// The two operations on plain values that need no step to be described. A copy in place is none.
+// Two operations on plain values that need no TileStep. copy_plain does nothing if the copy is in
+// place.
 inline void copy_plain(const Kernels &kernels, DataType dst_type, std::byte *dst, DataType src_type,
                        const std::byte *src, uint64_t count, bool streams) {
     if (dst == src && dst_type == src_type) return;
@@ -53,10 +54,10 @@ inline void reduce_plain(const TileContext &context, std::byte *sum, DataType sr
     context.kernels->reduce(context.op, accumulator_of(context.type), sum, src_type, src, count);
 }
 
-// One step over the whole chunk. It has no scratch.
+// Runs one step over the whole chunk. The step must have no scratch.
 void run_whole(const TileContext &context, const TileStep &step);
 
-// All of them, `tile_count` elements at a time, each tile through all steps.
+// Runs all steps on a tile of `tile_count` elements, then on the next tile.
 void run_tiles(const TileContext &context, std::span<const TileStep> steps, uint64_t tile_count);
 
 } // namespace qccl

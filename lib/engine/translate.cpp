@@ -1,3 +1,4 @@
+// Translates one run at a time, and leaves out stores that no step needs.
 #include "engine/translate.hpp"
 
 namespace qccl {
@@ -37,17 +38,17 @@ private:
         return {};
     }
 
-    // What the step stores or reads there are values as they are.
+    // Returns true if the bytes that the step stores or reads are plain values.
     bool is_plain(const Step &step) const {
         return step.has(Step::inner) ? translation_.is_inner_lossless : translation_.is_lossless;
     }
 
-    Place place(Slot slot) const {
+    OperandRef place(Slot slot) const {
         switch (slot.what()) {
-        case SlotKind::input: return {Place::Kind::input, slot.index};
-        case SlotKind::output: return {Place::Kind::output, slot.index};
-        case SlotKind::accumulator: return translation_.homes[slot.index];
-        case SlotKind::wire: return {Place::Kind::payload, slot.index};
+        case SlotKind::input: return {OperandRef::Kind::input, slot.index};
+        case SlotKind::output: return {OperandRef::Kind::output, slot.index};
+        case SlotKind::accumulator: return translation_.accumulators[slot.index];
+        case SlotKind::wire: return {OperandRef::Kind::payload, slot.index};
         case SlotKind::none: break;
         }
         return {};
@@ -87,11 +88,12 @@ private:
         const Step &step = translation_.schedule->steps[number];
         encoded_ = &step;
         if (is_for_next_alone(number)) return;
-        ops_.push_back(op(Op::What::label, step, step.dst, {}));
+        ops_.push_back(op(Op::What::write_header, step, step.dst, {}));
         push(is_plain(step) ? Op::What::copy : Op::What::encode, step, step.src);
     }
 
-    // Then values that would be stored without loss need not be stored at all.
+    // Returns true if only the next step reads the encoded values. Plain values need not be stored
+    // then.
     bool is_for_next_alone(uint32_t number) const {
         const Step &step = translation_.schedule->steps[number];
         if (!step.has(Step::stays) || number + 1 == run_.last) return false;
@@ -103,8 +105,8 @@ private:
         push(is_plain(step) ? Op::What::copy : Op::What::decode, step, at_hand(step));
     }
 
-    // What the same run has just stored without loss is better read where it came from: the payload
-    // is written past the cache.
+    // What the same run has just stored without loss is better read from its source, because the
+    // payload was written past the cache.
     Slot at_hand(const Step &step) const {
         const bool is_at_hand = is_plain(step) && encoded_ && encoded_->dst == step.src &&
                                 type(encoded_->src) == translation_.type;
@@ -115,7 +117,7 @@ private:
     const StepRun run_;
     const std::vector<bool> &outputs_read_;
     std::vector<Op> &ops_;
-    const Step *encoded_ = nullptr; // by this run, last
+    const Step *encoded_ = nullptr; // the run's latest encode
 };
 
 } // namespace

@@ -1,3 +1,5 @@
+// Flows and timers of the event queue. A timer is never removed: next() skips it if its flow has
+// ended, and sets it again if its flow ends later than the timer says.
 #include "plan/activities.hpp"
 
 #include <limits>
@@ -23,7 +25,7 @@ void Activities::end(uint32_t number) {
     is_settled_ = false;
 }
 
-// Nothing changes for those that share the links.
+// The stream keeps its flow, so the rates of other flows on these links do not change.
 void Activities::continue_stream(const Event &ended, double bytes) {
     Flow &flow = flows_[ended.flow];
     flow.left = bytes;
@@ -32,7 +34,7 @@ void Activities::continue_stream(const Event &ended, double bytes) {
     set_timer(ended.flow);
 }
 
-// Rates are found anew when all that happens at a time has happened.
+// Computes rates only once for all changes that happen at the same time.
 void Activities::settle() {
     if (is_settled_) return;
     is_settled_ = true;
@@ -47,7 +49,7 @@ void Activities::settle() {
     });
 }
 
-// A timer that has become too early is set again when it goes off.
+// A timer that has become too early is set again when it expires.
 void Activities::set_timer(uint32_t number) {
     Flow &flow = flows_[number];
     flow.timer = flow.end;

@@ -1,3 +1,5 @@
+// Turns sampled losses into estimated errors of results, and merges the rows of alike
+// communicators.
 #include "plan/audit.hpp"
 
 #include "codec/error_bound.hpp"
@@ -15,29 +17,30 @@ bool AuditedShape::is_encodable() const {
 void AuditEntry::add_sample(std::span<const SampledLoss> input, std::span<const SampledLoss> result,
                             double ranks, bool divides) {
     samples++;
-    tallies.resize(input.size());
+    counts_of_ranks.resize(input.size());
     for (size_t i = 0; i < input.size(); i++) {
-        AuditTally &tally = tallies[i];
-        tally.input.add(input[i]);
+        AuditTally &step_counts = counts_of_ranks[i];
+        step_counts.input.add(input[i]);
         Loss loss = input[i].loss();
         double cancellation = 1;
         if (!result.empty()) {
             const double scale = divides ? ranks * ranks : 1;
-            tally.result.add(result[i]);
+            step_counts.result.add(result[i]);
             loss = greater(loss, result[i].loss());
             cancellation = cancellation_of(input[i].square, result[i].square * scale, ranks);
             if (i == 0) own_square += input[i].square;
             if (i == 0) sum_square += result[i].square * scale;
         }
-        if (loss.nmse() * cancellation < tally.worst.nmse() * tally.worst_cancellation) continue;
-        tally.worst = loss;
-        tally.worst_cancellation = cancellation;
+        if (loss.nmse() * cancellation < step_counts.worst.nmse() * step_counts.worst_cancellation)
+            continue;
+        step_counts.worst = loss;
+        step_counts.worst_cancellation = cancellation;
     }
 }
 
 namespace {
 
-// Wherever it pays or not.
+// The audit asks what the codec does at every size, whether it pays there or not.
 Codec at_any_size(Codec codec) {
     codec.min_bytes = 0;
     return codec;
@@ -54,7 +57,7 @@ double estimate(const EncodeCounts &counts, const Loss &loss, double cancellatio
 
 Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                            std::span<const Codec> codecs, const Problem &usual,
-                           const Tables &tables, const Algorithm &forced) {
+                           const PlannerInputs &inputs, const Algorithm &forced) {
     Problem problem = usual;
     problem.collective = shape.collective;
     problem.count = shape.count;
@@ -65,24 +68,25 @@ Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                  .calls = entry.calls,
                  .samples = entry.samples,
                  .bytes = vector_bytes(problem),
-                 .guessed_bytes_per_ns = problem.has_hosts() && !tables.speeds.is_far_rate_known()
-                                             ? tables.speeds.far_bytes_per_ns
+                 .guessed_bytes_per_ns = problem.has_hosts() && !inputs.speeds.is_far_rate_known()
+                                             ? inputs.speeds.far_bytes_per_ns
                                              : 0,
                  .has_hosts = problem.has_hosts(),
                  .findings = {}};
-    StepCounts counted;
-    QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), tables, forced, &counted));
+    StepCountCache counted;
+    QCCL_TRY(const Plan lossless, choose(with_codec(problem, {}), inputs, forced, &counted));
     for (size_t i = 0; i < codecs.size(); i++) {
         QCCL_TRY(const Plan plan,
-                 choose(with_codec(problem, at_any_size(codecs[i])), tables, forced, &counted));
-        const AuditTally tally = i < entry.tallies.size() ? entry.tallies[i] : AuditTally();
+                 choose(with_codec(problem, at_any_size(codecs[i])), inputs, forced, &counted));
+        const AuditTally step_counts =
+            i < entry.counts_of_ranks.size() ? entry.counts_of_ranks[i] : AuditTally();
         const EncodeCounts counts = encode_counts(plan);
-        const Loss usual_loss = greater(tally.input.loss(), tally.result.loss());
+        const Loss usual_loss = greater(step_counts.input.loss(), step_counts.result.loss());
         row.findings.push_back(
             {.bits = bits_per_value(codecs[i], shape.type),
              .nmse = estimate(counts, usual_loss,
                               cancellation_of(entry.own_square, entry.sum_square, counts.summands)),
-             .worst = estimate(counts, tally.worst, tally.worst_cancellation),
+             .worst = estimate(counts, step_counts.worst, step_counts.worst_cancellation),
              .lossless_ns = lossless.cost.time_ns,
              .ns = plan.cost.time_ns,
              .algorithm = spec(plan.algorithm)});

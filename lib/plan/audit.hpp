@@ -1,6 +1,7 @@
-// What codecs would make of a job's calls: what samples of the calls have shown, and what follows
-// from it for the error and, by the planner's figures, for the time. Pure: samples are taken
-// elsewhere (api/call_audit.hpp); one thread at a time.
+// The findings of QCCL_AUDIT: what samples of a job's calls show about each audited codec, and what
+// follows for the error of results and, by the planner's figures, for the time of calls.
+// api/call_audit.hpp takes the samples and uses this file. Pure; one thread at a time, nothing
+// blocks.
 #pragma once
 
 #include "codec/sampled_loss.hpp"
@@ -15,6 +16,7 @@
 
 namespace qccl {
 
+// Calls that are audited together: one tag, and the same arguments.
 struct AuditedShape {
     uint64_t tag = 0;
     Collective collective = Collective::all_reduce;
@@ -24,55 +26,57 @@ struct AuditedShape {
     uint64_t count = 0;
 
     auto operator<=>(const AuditedShape &) const = default;
-    // Whether a codec other than a cast can have it.
+    // Returns whether a codec other than a cast can encode such a call.
     bool is_encodable() const;
 };
 
-// Of one codec.
+// What samples show about one codec.
 struct AuditTally {
     SampledLoss input, result;
-    // Of the sample that was worst.
+    // The sample with the largest error.
     Loss worst;
     double worst_cancellation = 1;
 };
 
-// Calls of one shape.
+// Counts and sampled losses of the calls of one shape.
 struct AuditEntry {
     uint64_t calls = 0, samples = 0;
-    double own_square = 0, sum_square = 0; // squares at the same places; of sums
-    std::vector<AuditTally> tallies;       // by codec
+    double own_square = 0, sum_square = 0;   // sums of squares at the same places; reductions only
+    std::vector<AuditTally> counts_of_ranks; // by codec
 
-    // One call's, of each codec. `result` is empty where nothing is summed.
+    // Adds the samples of one call; `input` and `result` have an element for each codec. `result`
+    // is empty if the call does not reduce. `ranks` counts the summands; `divides`: the result is a
+    // mean.
     void add_sample(std::span<const SampledLoss> input, std::span<const SampledLoss> result,
                     double ranks, bool divides);
 };
 
 struct AuditFinding {
-    double bits = 0;                // of a value on the wire
-    double nmse = 0, worst = 0;     // of the result, by all samples and by the worst
+    double bits = 0;                // per value on the wire
+    double nmse = 0, worst = 0;     // of the result: over all samples, and of the worst one
     double lossless_ns = 0, ns = 0; // of a call, predicted
-    std::string algorithm;          // by which it would go
+    std::string algorithm;          // that the planner chooses with the codec
 };
 
-// What is known of calls of one shape when a communicator ends.
+// The audit's findings about the calls of one shape, made when a communicator ends.
 struct AuditRow {
-    std::string comm; // name, or how it was made, and ranks
+    std::string comm; // the communicator's name, or how it was created, and its number of ranks
     AuditedShape shape;
     uint64_t calls = 0, samples = 0;
-    uint64_t bytes = 0;                 // of a call's vector
-    double guessed_bytes_per_ns = 0;    // between hosts, where the rate is unknown; 0: it is known
-    bool has_hosts = false;             // else memory is the bound, of which codecs save little
+    uint64_t bytes = 0;              // of a call's vector
+    double guessed_bytes_per_ns = 0; // assumed between hosts; 0: the rate is known
+    bool has_hosts = false;          // false: memory is the bottleneck, which codecs hardly relieve
     std::vector<AuditFinding> findings; // by codec
 };
 
-// By the planner of the communicator, whose ranks and their places `usual` has; `forced` as in
-// choose.
+// Evaluates an entry with the communicator's planner. `usual` has the ranks and their places;
+// `forced`: as in choose(). Returns the errors of choose().
 Result<AuditRow> audit_row(const AuditedShape &shape, const AuditEntry &entry,
                            std::span<const Codec> codecs, const Problem &usual,
-                           const Tables &tables, const Algorithm &forced);
+                           const PlannerInputs &inputs, const Algorithm &forced);
 
-// The same shape of communicators that were made alike: calls are added up, samples count by their
-// number, and the worst stays.
+// Adds `row` to `into`, which is the same shape in a communicator that was created alike: calls are
+// added up, mean errors are weighted by the number of samples, and the worst error stays.
 void merge(AuditRow &into, const AuditRow &row);
 
 struct AuditHead {
@@ -80,12 +84,12 @@ struct AuditHead {
     int64_t pid = 0;
     std::string host{}, library{};
     std::vector<Codec> codecs{};
-    uint64_t other_calls = 0; // that no codec is for, or that found no room
+    uint64_t other_calls = 0; // calls that no codec applies to, or that the table had no space for
 };
 
-// A line for each tag and codec, and which codecs are safe under which error.
+// Returns a line for each tag and codec, and which codecs are safe up to which error.
 std::string audit_table(const AuditHead &head, std::span<const AuditRow> rows);
-// All rows; "qccl_audit" is the version.
+// Returns all rows as JSON; the member "qccl_audit" is the version of the format.
 std::string audit_json(const AuditHead &head, std::span<const AuditRow> rows);
 
 } // namespace qccl

@@ -1,4 +1,4 @@
-// An audit in words and as JSON.
+// Prints an audit as a table for people and as JSON.
 #include "plan/audit.hpp"
 
 #include <algorithm>
@@ -20,15 +20,15 @@ void append(std::string &text, const char *format, Arguments... arguments) {
 
 using Number = unsigned long long;
 
-// Calls of one tag, whatever their shapes.
+// Findings about all calls of one tag, whatever their shapes.
 struct TagFinding {
     double bits = 0, nmse = 0, worst = 0, lossless_ns = 0, ns = 0;
 };
 struct TagRow {
     uint64_t calls = 0, samples = 0;
     double bytes = 0;
-    bool is_guessed = false; // how long calls take
-    bool has_hosts = false;  // else nothing is predicted to be gained
+    bool is_guessed = false; // the predicted times rest on an assumed rate
+    bool has_hosts = false;  // false: no gain is predicted
     std::vector<TagFinding> findings;
 };
 using TagKey = std::pair<std::string, uint64_t>; // communicator and tag
@@ -44,7 +44,7 @@ TagRows by_tag(std::span<const AuditRow> rows, size_t codecs) {
         for (size_t i = 0; i < codecs; i++) {
             const AuditFinding &finding = row.findings[i];
             TagFinding &sum = tag.findings[i];
-            // Means over bytes: of each codec all types count.
+            // Bits and errors are means over bytes, and all types count.
             sum.bits += finding.bits * bytes;
             sum.nmse += finding.nmse * bytes;
             sum.worst = std::max(sum.worst, finding.worst);
@@ -100,8 +100,8 @@ void add_tag(std::string &text, const TagKey &key, const TagRow &tag,
     }
 }
 
-// The number of the codec with the fewest bits whose worst sample keeps the error; none: as many as
-// there are codecs.
+// Returns the index of the codec with the fewest bits whose worst sample keeps the error, or the
+// number of codecs if there is none.
 size_t cheapest(const TagRow &tag, double nmse) {
     size_t best = tag.findings.size();
     for (size_t i = 0; i < tag.findings.size(); i++)
@@ -111,7 +111,7 @@ size_t cheapest(const TagRow &tag, double nmse) {
     return best;
 }
 
-// Tags, and whose they are where there is more than one communicator.
+// A list of tags in words, with their communicators if there is more than one.
 class TagList {
 public:
     explicit TagList(bool names_comm) : names_comm_(names_comm) {}
@@ -133,7 +133,8 @@ private:
     std::string text_;
 };
 
-// No codec has lost anything of the samples, which hold zeros alone or values that codes meet.
+// Returns whether no codec has lost anything of the samples: they hold only zeros, or only values
+// that the codecs represent exactly.
 bool is_unknown(const TagRow &tag) {
     return std::ranges::all_of(tag.findings,
                                [](const TagFinding &finding) { return finding.worst == 0; });
@@ -209,7 +210,7 @@ Json json_of(const AuditRow &row, const std::vector<Codec> &codecs) {
         const AuditFinding &finding = row.findings[i];
         findings.push_back({{"codec", spec(codecs[i])},
                             {"bits", finding.bits},
-                            {"nmse", finding.nmse}, // beyond all bounds: null
+                            {"nmse", finding.nmse}, // not finite: null
                             {"worst_nmse", finding.worst},
                             {"algorithm", finding.algorithm},
                             {"predicted_ns", finding.ns},
@@ -231,7 +232,7 @@ Json json_of(const AuditRow &row, const std::vector<Codec> &codecs) {
 
 } // namespace
 
-// What is no UTF-8 in names is replaced.
+// Bytes in names that are not UTF-8 are replaced.
 std::string audit_json(const AuditHead &head, std::span<const AuditRow> rows) {
     Json found = Json::array();
     for (const AuditRow &row : rows) found.push_back(json_of(row, head.codecs));

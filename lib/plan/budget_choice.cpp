@@ -1,3 +1,5 @@
+// Chooses by error or by bits. Every combination of codec and algorithm gets a bound of its error
+// and a predicted time first.
 #include "plan/budget_choice.hpp"
 
 #include "codec/error_bound.hpp"
@@ -12,7 +14,7 @@ using Outcome = BudgetChoice::Outcome;
 
 double bits_of_type(const Problem &problem) { return bits_per_value({}, problem.type); }
 
-// Those that `problem`'s budget allows, whatever they lose.
+// Returns the codecs that the budget of `problem` allows, whatever they lose.
 std::vector<BudgetOption> allowed_codecs(const Problem &problem) {
     const Budget &budget = problem.codec.budget;
     std::vector<BudgetOption> options;
@@ -35,8 +37,8 @@ bool keeps(const Budget &budget, const std::optional<double> &nmse) {
     return nmse && (budget.nmse == 0 || *nmse <= budget.nmse);
 }
 
-// Fills in the plan, of candidates with the option's codec: the one that choose takes of those that
-// keep the budget, or the one that loses least.
+// Sets the option's plan. All `candidates` have the option's codec. The plan is the one that
+// choose() takes among those that keep the budget, or else the one that loses least.
 void take_best(BudgetOption &option, const std::vector<Candidate> &candidates, const Budget &budget,
                const Algorithm &forced) {
     const auto is_possible = [&](const Candidate &candidate) {
@@ -58,7 +60,8 @@ void take_best(BudgetOption &option, const std::vector<Candidate> &candidates, c
     }
 }
 
-// Of those that keep the budget, nullptr if there is none. Options stand by bits.
+// Returns the fastest option that keeps the budget; nullptr if there is none. Options are ordered
+// by bits, so the first of those that are as fast has the fewest.
 const BudgetOption *fastest_of(const std::vector<BudgetOption> &options) {
     const BudgetOption *fastest = nullptr;
     for (const BudgetOption &option : options)
@@ -70,7 +73,8 @@ const BudgetOption *fastest_of(const std::vector<BudgetOption> &options) {
     return nullptr;
 }
 
-// By one encode, and marks it. More bits do not always lose less: families differ.
+// Returns the option with the smallest bound of one encode, and marks it. More bits do not always
+// lose less, because codecs of different families differ.
 const BudgetOption *most_accurate_of(std::vector<BudgetOption> &options) {
     BudgetOption *best = nullptr;
     for (BudgetOption &option : options)
@@ -79,8 +83,8 @@ const BudgetOption *most_accurate_of(std::vector<BudgetOption> &options) {
     return best;
 }
 
-Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables,
-                                    const Algorithm &forced, StepCounts *counts,
+Result<BudgetChoice> choose_by_bits(const Problem &problem, const PlannerInputs &inputs,
+                                    const Algorithm &forced, StepCountCache *counts,
                                     BudgetChoice choice) {
     for (BudgetOption &option : choice.options) option.nmse = bound_of(option.codec)->nmse;
     if (problem.codec.budget.most_bits() >= bits_of_type(problem)) {
@@ -92,19 +96,19 @@ Result<BudgetChoice> choose_by_bits(const Problem &problem, const Tables &tables
     if (!best) return choice;
     Codec named = best->codec;
     named.min_bytes = problem.codec.min_bytes;
-    QCCL_TRY(choice.plan, choose(with_codec(problem, named), tables, forced, counts));
+    QCCL_TRY(choice.plan, choose(with_codec(problem, named), inputs, forced, counts));
     if (choice.plan.codec.is_lossless())
         choice.outcome =
-            tables.speeds.is_far_rate_known() ? Outcome::no_gain : Outcome::unknown_link;
+            inputs.speeds.is_far_rate_known() ? Outcome::no_gain : Outcome::unknown_link;
     return choice;
 }
 
-Result<BudgetChoice> choose_by_error(const Problem &problem, const Tables &tables,
-                                     const Algorithm &forced, StepCounts *counts,
+Result<BudgetChoice> choose_by_error(const Problem &problem, const PlannerInputs &inputs,
+                                     const Algorithm &forced, StepCountCache *counts,
                                      BudgetChoice choice) {
     std::vector<Codec> codecs;
     for (const BudgetOption &option : choice.options) codecs.push_back(option.codec);
-    QCCL_TRY(const auto candidates, find_candidates(problem, codecs, tables, forced, counts));
+    QCCL_TRY(const auto candidates, find_candidates(problem, codecs, inputs, forced, counts));
     for (size_t i = 0; i < codecs.size(); i++)
         take_best(choice.options[i], candidates[i], problem.codec.budget, forced);
     const BudgetOption *const best = fastest_of(choice.options);
@@ -114,7 +118,7 @@ Result<BudgetChoice> choose_by_error(const Problem &problem, const Tables &table
         choice.plan = *best->plan;
     } else if (!problem.has_hosts()) {
         choice.outcome = Outcome::no_link;
-    } else if (!tables.speeds.is_far_rate_known()) {
+    } else if (!inputs.speeds.is_far_rate_known()) {
         choice.outcome = Outcome::unknown_link;
     } else if (best->plan->cost.time_ns * least_gain > choice.plan.cost.time_ns) {
         choice.outcome = Outcome::no_gain;
@@ -138,12 +142,12 @@ std::optional<double> nmse_bound(const Plan &plan) {
     return nmse;
 }
 
-Result<BudgetChoice> choose_within(const Problem &asked, const Tables &tables,
-                                   const Algorithm &forced, StepCounts *counts) {
+Result<BudgetChoice> choose_within(const Problem &asked, const PlannerInputs &inputs,
+                                   const Algorithm &forced, StepCountCache *counts) {
     Problem problem = asked;
-    problem.places = planned_places(asked.places, tables);
+    problem.places = planned_places(asked.places, inputs);
     BudgetChoice choice;
-    QCCL_TRY(choice.plan, choose(with_codec(problem, {}), tables, forced, counts));
+    QCCL_TRY(choice.plan, choose(with_codec(problem, {}), inputs, forced, counts));
     const auto &least = problem.codec.min_bytes;
     if (least && vector_bytes(problem) < *least) {
         choice.outcome = Outcome::too_small;
@@ -151,7 +155,7 @@ Result<BudgetChoice> choose_within(const Problem &asked, const Tables &tables,
     }
     choice.options = allowed_codecs(problem);
     const auto choose_codec = problem.codec.budget.nmse == 0 ? choose_by_bits : choose_by_error;
-    QCCL_TRY(choice, choose_codec(problem, tables, forced, counts, std::move(choice)));
+    QCCL_TRY(choice, choose_codec(problem, inputs, forced, counts, std::move(choice)));
     choice.plan.notice = missed_budget(choice, problem);
     return choice;
 }

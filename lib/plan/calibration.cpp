@@ -1,8 +1,9 @@
+// Parser and printer of calibrations, and the table of figures that can be measured.
 #include "plan/calibration.hpp"
 
 #include "base/append_number.hpp"
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/short_text.hpp"
 #include "base/spec_text.hpp"
 
@@ -25,12 +26,13 @@ constexpr std::string_view title = "qccl-calibration", codec_group = "codec", jo
 
 constexpr double second = 1e9;
 
-template <Speeds::Link Speeds::*link, LinkSpeeds Speeds::Link::*state, double LinkSpeeds::*field>
-double &link_figure(Speeds &speeds) {
+template <CostModel::Link CostModel::*link, LinkSpeeds CostModel::Link::*state,
+          double LinkSpeeds::*field>
+double &link_figure(CostModel &speeds) {
     return speeds.*link.*state.*field;
 }
-template <double Speeds::*field> double &figure(Speeds &speeds) { return speeds.*field; }
-template <size_t point> double &copy_figure(Speeds &speeds) {
+template <double CostModel::*field> double &figure(CostModel &speeds) { return speeds.*field; }
+template <size_t point> double &copy_figure(CostModel &speeds) {
     return speeds.copy.points[point].bytes_per_ns;
 }
 
@@ -43,39 +45,39 @@ constexpr auto joined(const std::array<CalibratedFigure, a> &left,
     return all;
 }
 
-template <Speeds::Link Speeds::*link, LinkSpeeds Speeds::Link::*state>
+template <CostModel::Link CostModel::*link, LinkSpeeds CostModel::Link::*state>
 constexpr std::array<CalibratedFigure, 3> figures_of(std::string_view group) {
     return {{{group, "latency_ns", 0, second, link_figure<link, state, &LinkSpeeds::latency_ns>},
              {group, "message_ns", 0, second, link_figure<link, state, &LinkSpeeds::message_ns>},
              {group, "byte_ns", 0, 1000, link_figure<link, state, &LinkSpeeds::byte_ns>}}};
 }
 
-template <Speeds::Link Speeds::*link>
+template <CostModel::Link CostModel::*link>
 constexpr auto figures_of(std::string_view alone, std::string_view shared) {
-    return joined(figures_of<link, &Speeds::Link::alone>(alone),
-                  figures_of<link, &Speeds::Link::shared>(shared));
+    return joined(figures_of<link, &CostModel::Link::alone>(alone),
+                  figures_of<link, &CostModel::Link::shared>(shared));
 }
 
 constexpr double least_rate = 1e-6, most_rate = 1e5; // GB/s
 
 constexpr auto table =
-    joined(joined(joined(figures_of<&Speeds::near>("near alone", "near shared"),
-                         figures_of<&Speeds::eager>("eager alone", "eager shared")),
-                  figures_of<&Speeds::far>("far alone", "far shared")),
+    joined(joined(joined(figures_of<&CostModel::near>("near alone", "near shared"),
+                         figures_of<&CostModel::eager>("eager alone", "eager shared")),
+                  figures_of<&CostModel::far>("far alone", "far shared")),
            std::array<CalibratedFigure, 7>{{
-               {"far", "bytes_per_ns", least_rate, most_rate, figure<&Speeds::far_bytes_per_ns>},
-               {"far", "burst_bytes", 0, 1e12, figure<&Speeds::far_burst_bytes>},
-               {"far", "crowding", 1, 100, figure<&Speeds::far_crowding>},
+               {"far", "bytes_per_ns", least_rate, most_rate, figure<&CostModel::far_bytes_per_ns>},
+               {"far", "burst_bytes", 0, 1e12, figure<&CostModel::far_burst_bytes>},
+               {"far", "crowding", 1, 100, figure<&CostModel::far_crowding>},
                {"copy", "1MiB", least_rate, most_rate, copy_figure<0>},
                {"copy", "4MiB", least_rate, most_rate, copy_figure<1>},
                {"copy", "16MiB", least_rate, most_rate, copy_figure<2>},
-               {"coding", "narrow", 1e-3, 1, figure<&Speeds::narrow_coding>},
+               {"coding", "narrow", 1e-3, 1, figure<&CostModel::narrow_coding>},
            }});
 
 constexpr size_t far_rate = static_cast<size_t>(
     std::ranges::find(table, "bytes_per_ns", &CalibratedFigure::key) - table.begin());
 
-// The operations of a codec, and the codecs that have rates.
+// An operation of a codec that has a rate.
 struct Operation {
     std::string_view name;
     float CodecRate::*rate;
@@ -94,7 +96,7 @@ Result<double> parse_number(std::string_view key, std::string_view text, double 
                             double most) {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    // A comparison with NaN is false.
+    // Both comparisons are false for NaN, which is refused that way.
     if (error == std::errc() && end == text.data() + text.size() && number >= least &&
         number <= most)
         return number;
@@ -134,7 +136,7 @@ public:
         if (words.front() == job_group) return take_job(words);
         if (words.front() == counted_group) return take_factors(words, &MeasuredJob::counted);
         if (words.front() == simulated_group) return take_factors(words, &MeasuredJob::simulated);
-        // A codec's name may have a '=' itself.
+        // A codec's name may itself contain '='.
         const bool is_codec = words.front() == codec_group;
         const auto item = is_codec ? words.begin() + std::min<ptrdiff_t>(2, std::ssize(words))
                                    : std::ranges::find_if(words, [](std::string_view word) {
@@ -158,7 +160,7 @@ public:
     }
 
 private:
-    // To which the next lines belong.
+    // The figures to which the next lines belong.
     Calibration &figures() {
         return file_.jobs.empty() ? file_.figures : file_.jobs.back().figures;
     }
@@ -291,7 +293,7 @@ private:
     }
 
     CalibrationFile file_;
-    std::vector<JobShape> other_models_; // jobs of them
+    std::vector<JobShape> other_models_; // shapes of jobs of other cost models
     bool has_title_ = false;
 };
 
@@ -315,7 +317,7 @@ bool Calibration::is_empty() const {
            std::ranges::all_of(figures_, [](double each) { return std::isnan(each); });
 }
 
-void Calibration::apply(const Settings &settings, Speeds &speeds) const {
+void Calibration::apply(const Settings &settings, CostModel &speeds) const {
     for (size_t i = 0; i < table.size(); i++)
         if (has(i)) table[i].of(speeds) = figures_[i];
     if (has(far_rate)) speeds.far_rate_source = RateSource::measured;

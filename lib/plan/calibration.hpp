@@ -1,5 +1,6 @@
-// Measured figures of a machine, which stand in for the planner's built-in ones, and the text of
-// the file that holds them. Pure: the caller reads and writes the file. Any thread, nothing blocks.
+// Measured figures of a machine, which replace the planner's built-in ones, and the text of the
+// file that holds them. Used where a communicator is created, and by the tools. Pure: the caller
+// reads and writes the file. Any thread, nothing blocks.
 //
 //     # comment
 //     qccl-calibration version=1
@@ -12,14 +13,14 @@
 //     factor all_reduce ring none 8=1.02 64=0.97 512=1
 //     simulated all_reduce ring none 8=0.91 64=0.88 512=1.1
 //
-// First comes the line with the version, then the machine that was measured, in words by which it
-// is known again. Each further line names a group of figures and gives some of them; what no line
-// gives stays as it is built in. Rates are bytes a nanosecond, which is GB/s, of unencoded values.
-// Behind the line of a job stand figures that replace those before it for jobs of its shape, and
-// the factors by which calls there take longer than the figures say: of a collective by an
-// algorithm with one of three codecs, by the vector's bytes; and those by which they take longer
-// than the simulator says. Factors hold for the cost model that they were measured with: a job of
-// another model is left out.
+// The first line has the version. The next one has the machine that was measured, in words that
+// identify it. Each further line names a group of figures and gives some of them; a figure without
+// a line keeps its built-in value. Rates are bytes of unencoded values a nanosecond, which is GB/s.
+// The lines that follow a `job` line hold for jobs of that shape: figures replace those before the
+// job, and factors say how many times as long calls take as the figures predict. A factor belongs
+// to a collective by an algorithm with one of three codecs, and to a size of the vector in bytes.
+// `simulated` lines say the same of the simulator's predictions. Factors hold only for the cost
+// model that they were measured with, so the parser leaves out a job of another model.
 #pragma once
 
 #include "base/result.hpp"
@@ -39,53 +40,53 @@ namespace qccl {
 inline constexpr uint64_t newest_calibration_version = 1;
 inline constexpr size_t most_calibration_bytes = 1 << 20;
 
-// A field of Speeds that can be measured.
+// A field of CostModel that can be measured.
 struct CalibratedFigure {
     std::string_view group, key; // "near alone", "latency_ns"
-    double least, most;          // that can be
-    double &(*of)(Speeds &speeds);
+    double least, most;          // smallest and largest valid value
+    double &(*of)(CostModel &speeds);
 };
 std::span<const CalibratedFigure> calibrated_figures();
 
-// Figures of which each may be there or not. Travels between ranks as bytes.
+// A set of figures, any of which may be missing. Ranks exchange the object as bytes.
 class Calibration {
 public:
     Calibration();
 
     bool is_empty() const;
-    // Of the figure with this number in calibrated_figures().
+    // Whether the figure with this index in calibrated_figures() is there.
     bool has(size_t figure) const;
     double at(size_t figure) const { return figures_[figure]; }
     void set(size_t figure, double value) { figures_[figure] = value; }
     void forget(size_t figure);
-    // All three operations of a codec at once.
+    // Sets the rates of all three operations of a codec.
     void set(const Codec &codec, const CodecRate &rate) { codec_rates_.set(codec, rate); }
     CodecRate codec_rate(const Codec &codec) const { return codec_rates_.of(codec); }
 
-    // The figures that are there replace those of `speeds`, but for what the settings say.
-    void apply(const Settings &settings, Speeds &speeds) const;
-    // Takes over what `newer` has.
+    // Replaces figures of `speeds` by those that are there, except figures that the settings name.
+    void apply(const Settings &settings, CostModel &speeds) const;
+    // Takes over the figures that `newer` has.
     void update(const Calibration &newer);
 
 private:
     static constexpr size_t most_figures = 32;
 
-    std::array<double, most_figures> figures_; // NaN: not there
-    CodecRates codec_rates_;                   // 0: not there
+    std::array<double, most_figures> figures_; // NaN: missing
+    CodecRates codec_rates_;                   // 0: missing
 };
 
-// Of them what one job counts with; travels between ranks as bytes.
+// The part of a calibration that one job uses. Ranks exchange the object as bytes.
 struct Measured {
     Calibration figures;
-    Corrections job; // empty, or of a job of its shape
+    Corrections job; // empty, or of a job of the same shape
 };
 
-// How calls of one job were measured to differ from what is said of them by its figures; both of
-// one shape.
+// The figures of one job, and by what factors its measured calls differ from predictions made with
+// them. Both sets of factors have one shape.
 struct MeasuredJob {
     Calibration figures;
-    Corrections counted;   // of the planner's cost model
-    Corrections simulated; // of the simulator
+    Corrections counted;   // relative to the planner's cost model
+    Corrections simulated; // relative to the simulator
 
     const JobShape &shape() const { return counted.shape; }
 };
@@ -94,19 +95,19 @@ struct CalibrationFile {
     std::string machine;
     Calibration figures;
     std::vector<MeasuredJob> jobs = {}; // of different shapes
-    size_t jobs_of_other_models = 0;    // that the text had beside them
+    size_t jobs_of_other_models = 0;    // in the text; they are left out of `jobs`
 
-    // Of a job of this shape; null: none.
+    // Returns the job of this shape; null if there is none.
     const MeasuredJob *of(const JobShape &shape) const;
-    // By which jobs of this shape count.
+    // Returns the figures for jobs of this shape: the machine's, updated by the job's.
     Calibration figures_of(const JobShape &shape) const;
-    // In place of that of the same shape, if there is any.
+    // Adds a job in place of the one with the same shape, if there is any.
     void replace(const MeasuredJob &job);
 };
 
-// An error (invalid_argument) names the line and what is possible.
+// Parses a calibration. An error (invalid_argument) names the line and what is possible.
 Result<CalibrationFile> parse_calibration(std::string_view text);
-// A text that is read back so.
+// Returns a text that parse_calibration reads back to the same values.
 std::string print(const CalibrationFile &file);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Goes through the sources in order of precedence, and words the reasons for explanations.
 #include "plan/call_policy.hpp"
 
 #include "base/settings.hpp"
@@ -14,8 +15,8 @@ CodecChoice unless_impossible(const Codec &codec, const CallTraits &call) {
     return {codec, {}};
 }
 
-// What QCCL_CODEC and plan files may touch: a program that knows nothing of codecs must not lose
-// anything where it does not sum.
+// Whether QCCL_CODEC and plan files may set the call's codec. A program that is unaware of codecs
+// must not lose anything where it does not sum.
 bool is_open_to_environment(const CallTraits &call) {
     return info(call.type).is_float && adds(call.op);
 }
@@ -76,7 +77,7 @@ CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std:
     policy.algorithms = rules.algorithms.of_communicator(name);
     policy.plan = rules.plan;
     if (policy.plan) policy.plan->rules = rules.plan->rules.of_communicator(name);
-    // Nothing lies below it that it could keep away.
+    // Without a plan file, rules that ask for no codec change nothing.
     if (!policy.plan && are_all_lossless(policy.codecs)) policy.codecs = {};
     policy.has_segment = settings.segment_bytes.has_value();
     policy.has_lanes = settings.lanes.has_value();

@@ -1,7 +1,8 @@
-// What a call gets that the caller, the communicator and the environment want differently: codec,
-// algorithm and cut, each by the first that names it: the call's config, the communicator's,
-// QCCL_CODEC and QCCL_ALGO, the plan file; else no codec, and the planner chooses. Pure: the caller
-// logs. Any thread, nothing blocks.
+// Decides codec, algorithm and cut of a call where the call, its communicator and the environment
+// ask for different ones. The first source that names one wins: the call's config, the
+// communicator's, QCCL_CODEC and QCCL_ALGO, the plan file. If none does, the call has no codec, and
+// the planner chooses the rest. Used by the C API and the tools. Pure: the caller logs. Any thread,
+// nothing blocks.
 #pragma once
 
 #include "plan/plan_file.hpp"
@@ -15,36 +16,38 @@ namespace qccl {
 
 struct Settings;
 
-// What the environment wants, of every communicator.
+// What the environment asks for, in every communicator.
 struct EnvRules {
     Rules codecs, algorithms;     // of QCCL_CODEC and QCCL_ALGO
     std::optional<PlanFile> plan; // of QCCL_PLAN_FILE
 };
-// Until `each` gives an error, which is handed on.
+// Calls `each` for every rule. Stops at the first error and returns it.
 Done for_each_rule(const EnvRules &rules, const std::function<Done(const Rule &)> &each);
-// `read` gives the text of the file that a path names. An error names the setting.
+// Parses the rules that the settings contain. `read` returns the text of the file at a path. An
+// error names the setting.
 using ReadFile = std::function<Result<std::string>(const std::string &path)>;
 Result<EnvRules> parse_env_rules(const Settings &settings, const ReadFile &read);
 
 struct CodecChoice {
-    Codec codec; // the planner may still find the call too small for it
-    // Set where a codec of the communicator or the environment cannot do this call, which therefore
-    // goes lossless.
+    Codec codec; // the planner may still drop it if the call is too small
+    // Set if a codec of the communicator or the environment cannot encode this call, which is
+    // therefore lossless.
     std::optional<Error> passed_over;
-    const Rule *rule = nullptr; // of the environment, which decided
+    const Rule *rule = nullptr; // of the environment, if it decided
 
-    // That, in a sentence; empty: nothing was.
+    // Returns why a codec was passed over, in a sentence; empty if none was.
     std::string notice() const {
         return passed_over ? passed_over->text + std::string("; such calls go lossless") : "";
     }
 };
 
 struct AlgorithmChoice {
-    Algorithm algorithm; // the empty one: the planner chooses
+    Algorithm algorithm; // empty: the planner chooses
     const Rule *rule = nullptr;
 };
 
-// All of them, with a line for each that somebody else than the call has decided: for explanations.
+// All decisions for a call. `reasons` has a line for each one that was not made by the call itself;
+// explanations print it.
 struct CallChoice {
     Codec codec;
     Algorithm algorithm;
@@ -53,12 +56,12 @@ struct CallChoice {
 };
 
 struct CallPolicy {
-    std::optional<Codec> codec; // of the communicator; an explicit none is one too
-    Algorithm algorithm;        // likewise
-    Rules codecs, algorithms;   // of the environment, for this communicator
+    std::optional<Codec> codec; // the communicator's; an explicit none counts, too
+    Algorithm algorithm;        // the communicator's
+    Rules codecs, algorithms;   // the environment's, for this communicator
     std::optional<PlanFile> plan;
     uint32_t ranks = 1, nodes = 1;
-    // Whether QCCL_SEGMENT and QCCL_LANES are set, which a plan file does not override.
+    // Whether QCCL_SEGMENT and QCCL_LANES are set. A plan file does not override them.
     bool has_segment = false, has_lanes = false;
 
     CallTraits traits(Collective collective, DataType type, RedOp op, uint64_t count) const {
@@ -69,23 +72,26 @@ struct CallPolicy {
                 .ranks = ranks,
                 .nodes = nodes};
     }
-    // An error where the call's own codec cannot do it.
+    // `of_call`: null if the call names no codec. Returns an error if the call's own codec cannot
+    // encode it.
     Result<CodecChoice> choose_codec(const Codec *of_call, const CallTraits &call) const;
-    // Of a call that names none.
+    // For a call that names no algorithm.
     AlgorithmChoice choose_algorithm(const CallTraits &call) const;
+    // `rule`, unless null, receives the rule that decided.
     Pieces choose_pieces(const CallTraits &call, const Rule **rule = nullptr) const;
-    // `algorithm_of_call`: the empty one where the call names none.
+    // Makes all decisions. `algorithm_of_call`: empty if the call names none.
     Result<CallChoice> choose(const Codec *of_call, const Algorithm &algorithm_of_call,
                               const CallTraits &call) const;
 
-    // What the ranks compare. The environment's codec reaches less than the communicator's: the
-    // same spec is not the same wish.
+    // Texts that the ranks compare. A codec of the environment reaches fewer calls than the
+    // communicator's, so their texts differ even if the spec is the same.
     std::string codec_text() const;
     std::string algorithm_text() const;
     std::string plan_text() const;
 };
 
-// Of a communicator of this name. `ranks` and `nodes` are left for the caller to fill in.
+// Returns the policy for a communicator of this name. The caller fills in `ranks`, `nodes` and what
+// the communicator's config names.
 CallPolicy policy_of(const EnvRules &rules, const Settings &settings, const std::string &name);
 
 } // namespace qccl

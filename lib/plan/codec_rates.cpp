@@ -1,3 +1,4 @@
+// The measured rates of the CPU kernels, and how a codec's parameters change them.
 #include "plan/codec_rates.hpp"
 
 #include "codec/payload.hpp"
@@ -8,8 +9,8 @@ namespace qccl {
 
 namespace {
 
-// As `qccl-perf codec --rates -b 8M` prints them, of two runs the better: medians of 8 MiB, evenly
-// distributed, on one core of a Zen 5 virtual machine.
+// The output of `qccl-perf codec --rates -b 8M`, the better of two runs: medians for 8 MiB of
+// evenly distributed values on one core of a Zen 5 virtual machine.
 constexpr CodecRateRow rows[] = {
     // clang-format off
     {"fp16", "scalar", {0.54F, 0.93F, 0.89F}},
@@ -110,7 +111,7 @@ constexpr CodecRateRow rows[] = {
     // clang-format on
 };
 
-// Of NEON and SVE, whose vectors have 128 bits where they are found, nothing has been measured.
+// NEON and SVE have not been measured. Where they are found, their vectors have 128 bits.
 std::string_view measured_tier(std::string_view tier) {
     if (tier == "neon" || tier == "sve") return "sse4";
     const bool is_known = std::ranges::find(rows, tier, &CodecRateRow::tier) != std::end(rows);

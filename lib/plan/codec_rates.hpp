@@ -1,5 +1,6 @@
-// How fast one core encodes and decodes with each codec, by the SIMD tier of its kernels. The
-// figures are data of the library, so that no choice depends on a measurement at run time.
+// How fast one core encodes and decodes with each codec, by the SIMD tier of its kernels. Used by
+// the cost model. The figures are data of the library, so that no choice depends on a measurement
+// at run time. Pure data; any thread.
 #pragma once
 
 #include "codec/codec.hpp"
@@ -18,32 +19,33 @@ struct CodecRate {
     bool operator==(const CodecRate &) const = default;
 };
 
-// A measured row, of fp32.
+// A measured row, for fp32.
 struct CodecRateRow {
     std::string_view codec, tier;
     CodecRate rate;
 };
 std::span<const CodecRateRow> codec_rate_rows();
-// The codecs in it, each once.
+// Returns the codecs of these rows, each once.
 std::vector<std::string_view> rated_codecs();
 
-// A rate of fp32 for each codec and rounding; bits, buckets, clips and shares change it little, and
-// blocks unless no vector code takes them.
-// Travels between ranks as bytes.
+// The rates of each codec and rounding for fp32. Bits, buckets, clips and shares change a rate
+// little. Block sizes change a rate only if no vector code handles them. Ranks exchange the object
+// as bytes.
 class CodecRates {
 public:
     constexpr CodecRates() = default;
-    // Of a device that is as fast with all codecs.
+    // Rates of a device that is equally fast with all codecs.
     explicit CodecRates(const CodecRate &rate);
-    // A name that is not known counts as `scalar`, the slowest tier.
+    // Returns the rates of a tier. An unknown name counts as `scalar`, the slowest tier.
     static CodecRates of_tier(std::string_view tier);
 
-    // Of blocks that no vector code takes, not above what the scalar code does.
+    // Returns the codec's rates. If no vector code handles its blocks, they are no higher than
+    // those of the scalar code.
     CodecRate of(const Codec &codec) const;
-    // Of each operation the slower: ranks wait for the slowest one.
+    // Takes the slower rate of each operation, because ranks wait for the slowest one.
     void slow_down_to(const CodecRates &other);
     void set(const Codec &codec, const CodecRate &rate) { rates_[index(codec)] = rate; }
-    // By the others' but where those are 0.
+    // Takes over the rates of `others` that are not 0.
     void replace_by(const CodecRates &others);
 
     bool operator==(const CodecRates &) const = default;
@@ -56,7 +58,7 @@ private:
     }
 
     std::array<CodecRate, codecs * roundings> rates_{};
-    uint64_t takes_any_block_ = 0; // a number that leaves no bytes unsaid
+    uint64_t takes_any_block_ = 0; // a bool, in a type that leaves no padding bytes
 };
 
 } // namespace qccl

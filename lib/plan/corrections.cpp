@@ -1,3 +1,4 @@
+// Stores measured factors and interpolates between their sizes.
 #include "plan/corrections.hpp"
 
 #include "codec/error_bound.hpp"
@@ -38,7 +39,7 @@ void Corrections::set(const Calls &calls, size_t size, double factor) {
         rows_[*row][size] = static_cast<float>(std::clamp(factor, least, most));
 }
 
-// Nothing where the row has no measurement.
+// Returns nothing if the row has no measurement.
 std::optional<double> Corrections::between(const Row &factors, uint64_t bytes) {
     std::optional<size_t> below, above;
     for (size_t i = 0; i < sizes.size(); i++) {
@@ -58,8 +59,8 @@ std::optional<double> Corrections::between(const Row &factors, uint64_t bytes) {
 
 double Corrections::of(const Calls &calls, uint64_t bytes) const {
     auto row = row_of(calls);
-    // A calibration measures no variant such as ring:rings=all, which without a factor would look
-    // faster than its plain form.
+    // Calibrations do not measure variants such as ring:rings=all. Without a factor a variant would
+    // look faster than its plain form, so the plain form's factor counts.
     if (!row && calls.algorithm)
         row = row_of({calls.collective, Algorithm(calls.algorithm.row()), calls.width});
     if (!row) return 1;

@@ -1,3 +1,4 @@
+// The arithmetic of the cost model, and the speeds that stand in where nothing was measured.
 #include "plan/cost.hpp"
 
 #include "base/batch_limits.hpp"
@@ -29,8 +30,9 @@ const char *name(RateSource source) {
     return "?";
 }
 
-Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRates &codec_rates) {
-    Speeds speeds;
+CostModel speeds_by(const Settings &settings, double ranks_per_core,
+                    const CodecRates &codec_rates) {
+    CostModel speeds;
     speeds.far_rate_source = RateSource::assumed;
     speeds.codec_rates = codec_rates;
     speeds.ranks_per_core = ranks_per_core;
@@ -38,7 +40,7 @@ Speeds speeds_by(const Settings &settings, double ranks_per_core, const CodecRat
     return speeds;
 }
 
-void take_settings(const Settings &settings, Speeds &speeds) {
+void take_settings(const Settings &settings, CostModel &speeds) {
     if (settings.link_latency)
         for (LinkSpeeds *far : {&speeds.far.alone, &speeds.far.shared})
             far->latency_ns = static_cast<double>(settings.link_latency->count());
@@ -49,11 +51,11 @@ void take_settings(const Settings &settings, Speeds &speeds) {
     }
 }
 
-Speeds gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {
-    // Reading and writing each at half of the memory's speed. Coding moves hardly less.
+CostModel gpu_speeds_by(const Settings &settings, double ranks_per_gpu, GpuReach reach) {
+    // Reading and writing each take half of the memory's speed. Coding moves hardly less.
     const double copying = 1800 / ranks_per_gpu;
     const auto coding = static_cast<float>(copying);
-    Speeds speeds = speeds_by(settings, 1, CodecRates({coding, coding, coding}));
+    CostModel speeds = speeds_by(settings, 1, CodecRates({coding, coding, coding}));
     speeds.near.alone = {.latency_ns = 15000,
                          .message_ns = 1000,
                          .byte_ns = 0.5 / (reach == GpuReach::gpus ? 340.0 : 48.0)};
@@ -71,7 +73,7 @@ uint64_t vector_bytes(const Problem &problem) {
 
 Codec inner_codec(const Algorithm &algorithm, const Codec &codec) {
     const std::string_view word = algorithm.word("inner_codec");
-    if (word.empty()) return codec; // there are no tiers
+    if (word.empty()) return codec; // the algorithm has no tiers
     if (codec.is_lossless()) return {};
     const auto inner = parse_codec(word);
     return inner ? *inner : Codec();
@@ -91,9 +93,9 @@ bool fits_eager(const Algorithm &algorithm, const Problem &problem, uint32_t chu
 
 namespace {
 
-// Of a rank that has its core for itself.
+// Returns how long a rank computes that has its core to itself.
 double compute_ns(const Problem &problem, const Codec &inner, const ChunkCounts &counts,
-                  double chunk_bytes, const Speeds &speeds) {
+                  double chunk_bytes, const CostModel &speeds) {
     const double copying = speeds.copy.at(static_cast<double>(vector_bytes(problem)));
     const auto coding = [&](double all, double of_inner, float CodecRate::*operation) {
         const bool is_narrow = type_bytes(problem.type) < sizeof(float);
@@ -110,26 +112,26 @@ double compute_ns(const Problem &problem, const Codec &inner, const ChunkCounts 
             coding(counts.decode_adds, counts.inner_decode_adds, &CodecRate::decode_add));
 }
 
-// Streams that share a host's line lose some of it to each other: a ring of four hosts takes 53 ms
-// for 4 MiB at 1 Gbit/s, direct 59 ms, and an all-gather 26 and 34 ms. With a codec, whose
-// encodings are ready one after the other, direct takes 2 % more. Streams cost the processor more,
-// too: each has a socket of its own to be polled.
+// Returns how many times as long bytes take because streams share a host's link: a ring of four
+// hosts takes 53 ms for 4 MiB at 1 Gbit/s, direct 59 ms, and an all-gather 26 and 34 ms. With a
+// codec, whose chunks are ready one after the other, direct takes 2 % more. Streams cost the
+// processor more, too, because each has a socket of its own to be polled.
 double contention(uint32_t streams, bool is_lossless) {
     const double most = is_lossless ? 0.2 : 0.05;
     return streams == 0 ? 1 : 1 + most * (1 - 1.0 / streams);
 }
 
-// Of an encoded chunk, by the codec that it travels with.
+// The size of an encoded chunk, by the codec that it travels with.
 struct ChunkBytes {
     double outer = 0, inner = 0;
 
-    // Of so many chunks, some of which travel with the inner codec.
+    // Returns the bytes of `chunks` chunks, of which `inner_chunks` travel with the inner codec.
     double of(double chunks, double inner_chunks) const {
         return (chunks - inner_chunks) * outer + inner_chunks * inner;
     }
 };
 
-// What its messages cost a rank.
+// Returns how long a rank's processor handles messages.
 double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instances,
                    const ChunkBytes &bytes, const LinkSpeeds &near, const LinkSpeeds &far) {
     const double far_messages = counts.far_sends + counts.far_recvs,
@@ -145,9 +147,9 @@ double messages_ns(const ChunkCounts &counts, uint32_t far_peers, double instanc
            far_bytes * far.byte_ns;
 }
 
-// How much of a rank's waiting a call costs, where calls follow each other: the root of a broadcast
-// waits for no rank, and one of a reduce-scatter or all-gather has begun the next call before the
-// last rank has finished this one.
+// Returns the share of a rank's waiting that counts if calls follow each other. The root of a
+// broadcast waits for no rank. A rank of a reduce-scatter or all-gather begins the next call before
+// the last rank has finished this one.
 double waiting_share(Collective collective) {
     switch (collective) {
     case Collective::broadcast: return 0.125;
@@ -157,22 +159,23 @@ double waiting_share(Collective collective) {
     }
 }
 
-// The parts of a call's time, each from the ones before.
+// Computes the parts of a call's time, each from the parts before it.
 class Estimate {
 public:
-    Estimate(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
-             const Geometry &geometry, const Speeds &speeds)
-        : algorithm_(algorithm), problem_(problem), tally_(tally), geometry_(geometry),
+    Estimate(const Algorithm &algorithm, const Problem &problem, const StepCounts &step_counts,
+             const Geometry &geometry, const CostModel &speeds)
+        : algorithm_(algorithm), problem_(problem), counts_(step_counts), geometry_(geometry),
           speeds_(speeds), inner_(inner_codec(algorithm, problem.codec)),
-          count_(layout_of(problem, tally.chunks, inner_).largest()),
+          count_(layout_of(problem, step_counts.chunks, inner_).largest()),
           outer_bytes_(encoded_chunk(problem.codec)), inner_bytes_(encoded_chunk(inner_)),
           shares_cores_(speeds.shares_cores()), sharers_(std::max(1.0, speeds.ranks_per_core)),
           waiting_(waiting_share(problem.collective)),
-          // Ranks that share a core wait for the work of all that do, the others for the busiest
-          // one; the root of a broadcast waits for no rank.
+          // Ranks that share a core wait for the work of all of them, other ranks for the busiest
+          // one. The root of a broadcast waits for no rank.
           is_work_shared_(shares_cores_ && problem.collective != Collective::broadcast),
           far_(shares_cores_ ? speeds.far.shared : speeds.far.alone), near_(near_speeds()),
-          near_rounds_(tally.rounds - std::min<double>(tally.rounds, tally.far_rounds)),
+          near_rounds_(step_counts.rounds -
+                       std::min<double>(step_counts.rounds, step_counts.far_rounds)),
           host_rate_(speeds.far_bytes_per_ns), rank_rate_(speeds.far_rank_bytes_per_ns) {}
 
     Cost cost() const {
@@ -182,7 +185,7 @@ public:
         return c;
     }
 
-    // Returns the time that the call takes if hosts and racks have so many times their rates.
+    // Returns the time that the call takes if the rates of hosts and racks are `times` as high.
     double time_ns(Cost c, double times) const {
         Estimate other = *this;
         other.host_rate_ *= times;
@@ -200,16 +203,15 @@ private:
 
     LinkSpeeds near_speeds() const {
         const EagerSlots slots{speeds_.eager_bytes, speeds_.eager_exchanges};
-        const Speeds::Link &link =
-            fits_eager(algorithm_, problem_, tally_.chunks, outer_bytes_, slots) ? speeds_.eager
-                                                                                 : speeds_.near;
+        const CostModel::Link &link =
+            fits_eager(algorithm_, problem_, counts_.chunks, outer_bytes_, slots) ? speeds_.eager
+                                                                                  : speeds_.near;
         LinkSpeeds near = shares_cores_ ? link.shared : link.alone;
-        // Ranks that wait poll the network in between, and hold up those that they share cores
-        // with.
+        // Ranks that wait poll the network in between, and hold up the ranks on the same core.
         constexpr double held_up = 0.4;
         if (shares_cores_ && problem_.has_hosts())
             near.latency_ns = std::max(near.latency_ns, held_up * far_.latency_ns);
-        if (tally_.near_hop_ns > 0) near.byte_ns = 0; // the links are counted themselves
+        if (counts_.near_hop_ns > 0) near.byte_ns = 0; // the links' own times count instead
         return near;
     }
 
@@ -218,65 +220,68 @@ private:
         return {static_cast<double>(outer_bytes_), static_cast<double>(inner_bytes_)};
     }
     double rank_rate() const { return rank_rate_ > 0 ? rank_rate_ : host_rate_; }
-    // What bursts let pass at once costs less than the line's rate says, the smaller the less.
+    // A burst passes part of the bytes at once, so a small call takes less than the link's rate
+    // says.
     double line_ns(double bytes) const {
         const double share = speeds_.far_burst_bytes > bytes ? bytes / speeds_.far_burst_bytes : 1;
         return share * bytes / host_rate_;
     }
 
     double near_line_ns() const {
-        return tally_.near_line_ns * bytes().outer + tally_.inner_near_line_ns * bytes().inner;
+        return counts_.near_line_ns * bytes().outer + counts_.inner_near_line_ns * bytes().inner;
     }
-    double rack_line_ns() const { return tally_.rack_line_ns * bytes().outer / rate_factor_; }
+    double rack_line_ns() const { return counts_.rack_line_ns * bytes().outer / rate_factor_; }
 
     void count(Cost &c) const {
-        c.rounds = tally_.rounds;
-        c.noise = problem_.codec.is_lossless() ? 0 : tally_.noise;
-        c.inner_noise = inner_.is_lossless() ? 0 : tally_.inner_noise;
+        c.rounds = counts_.rounds;
+        c.noise = problem_.codec.is_lossless() ? 0 : counts_.noise;
+        c.inner_noise = inner_.is_lossless() ? 0 : counts_.inner_noise;
         c.summands = reduces(problem_.collective) ? problem_.ranks : 1;
         c.wire_bytes =
-            static_cast<uint64_t>(bytes().of(tally_.busiest.sends, tally_.busiest.inner_sends));
+            static_cast<uint64_t>(bytes().of(counts_.busiest.sends, counts_.busiest.inner_sends));
         c.host_bytes =
-            static_cast<uint64_t>(bytes().of(tally_.host_sends, tally_.host_inner_sends));
-        c.far_peers = tally_.far_peers;
+            static_cast<uint64_t>(bytes().of(counts_.host_sends, counts_.host_inner_sends));
+        c.far_peers = counts_.far_peers;
     }
 
-    // Returns the time that comes of them.
+    // Fills in the parts of the cost, and returns the time that they add up to.
     double add_parts(Cost &c) const {
         c.compute_ns = work_ns([&](const ChunkCounts &counts) { return computing_ns(counts); });
         c.messages_ns = work_ns([&](const ChunkCounts &counts) {
-            return messages_ns(counts, tally_.far_peers, instances(), bytes(), near_, far_);
+            return messages_ns(counts, counts_.far_peers, instances(), bytes(), near_, far_);
         });
         c.wire_ns = line_ns(static_cast<double>(c.host_bytes));
         if (rank_rate_ > 0)
             c.wire_ns = std::max(
-                c.wire_ns,
-                bytes().of(tally_.busiest.far_sends, tally_.busiest.far_inner_sends) / rank_rate());
-        c.wire_ns *= contention(tally_.far_peers, problem_.codec.is_lossless());
+                c.wire_ns, bytes().of(counts_.busiest.far_sends, counts_.busiest.far_inner_sends) /
+                               rank_rate());
+        c.wire_ns *= contention(counts_.far_peers, problem_.codec.is_lossless());
         const double wire_in_rack_ns = std::max(c.wire_ns, near_line_ns());
         c.rack_ns = rack_line_ns();
         c.wire_ns = std::max(wire_in_rack_ns, c.rack_ns);
         c.latency_ns = sharers_ * waiting_ *
-                       (near_rounds_ * near_.latency_ns + tally_.far_rounds * far_.latency_ns);
+                       (near_rounds_ * near_.latency_ns + counts_.far_rounds * far_.latency_ns);
         return std::max(pipeline_ns(c, wire_in_rack_ns), lanes_ns());
     }
 
     double computing_ns(const ChunkCounts &counts) const {
         const auto chunk_bytes = static_cast<double>(count_ * type_bytes(problem_.type));
-        const double crowding = shares_cores_ && problem_.has_hosts() ? speeds_.far_crowding : 1;
-        return crowding * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
+        const double oversubscription =
+            shares_cores_ && problem_.has_hosts() ? speeds_.far_crowding : 1;
+        return oversubscription * compute_ns(problem_, inner_, counts, chunk_bytes, speeds_);
     }
 
-    // Of all ranks that share a core, and at least what the busiest rank does alone.
+    // Returns the work of all ranks on one core, and at least that of the busiest rank.
     template <class Ns> double work_ns(Ns ns) const {
-        const double busiest = ns(tally_.busiest);
-        return is_work_shared_ ? std::max(sharers_ * ns(tally_.mean), busiest) : sharers_ * busiest;
+        const double busiest = ns(counts_.busiest);
+        return is_work_shared_ ? std::max(sharers_ * ns(counts_.mean), busiest)
+                               : sharers_ * busiest;
     }
 
     // A pipeline of two stages, the processor's work and the links', over S equal segments: the
-    // longer stage runs all the time, and the shorter one is hidden but for one segment's share of
-    // it. The network's own pipeline carries the first bytes of a message while the processor still
-    // hands over the others. `wire_in_rack_ns`: c.wire_ns without the lines between racks.
+    // longer stage runs all the time, and the shorter one is hidden except for one segment's share.
+    // Within a message the network carries the first bytes while the processor still hands over the
+    // others. `wire_in_rack_ns`: c.wire_ns without the links between racks.
     double pipeline_ns(const Cost &c, double wire_in_rack_ns) const {
         constexpr double network_piece = 128 << 10;
         const double busy = c.compute_ns + c.messages_ns;
@@ -284,36 +289,36 @@ private:
         const auto work = [&](double wire) {
             return std::max(busy, wire) + std::min(busy, wire) / pieces;
         };
-        // Along a chain a rank has nothing to do until the first segment has come down to it,
-        // which takes a segment's share of the work for each rank that it passes, nearly all of
-        // them within a rack. A shared core is never idle.
-        const uint32_t idle = tally_.turns == 0 ? 0 : c.rounds - std::min(c.rounds, tally_.turns);
+        // Along a chain a rank is idle until the first segment has reached it. The segment takes
+        // its share of the work at each rank that it passes, nearly all of them within a rack. A
+        // shared core is never idle.
+        const uint32_t idle = counts_.turns == 0 ? 0 : c.rounds - std::min(c.rounds, counts_.turns);
         return c.latency_ns + work(c.wire_ns) +
                waiting_ * idle * (is_work_shared_ ? wire_in_rack_ns : work(wire_in_rack_ns)) /
                    instances();
     }
 
-    // As many segments as there are lanes are under way at a time, each along all rounds. What a
-    // rank computes on a segment it does in as many turns as it waits for messages; along a chain
-    // of ranks there are more turns than one rank has.
+    // As many segments as there are lanes are under way at a time, each through all rounds. A rank
+    // computes on a segment in as many turns as it waits for messages. A chain of ranks has more
+    // turns than one rank.
     double lanes_ns() const {
         if (geometry_.instances <= geometry_.lanes) return 0;
-        const double chains = tally_.rounds / std::max<double>(1, tally_.turns),
-                     computing = chains * computing_ns(tally_.busiest) / instances();
+        const double chains = counts_.rounds / std::max<double>(1, counts_.turns),
+                     computing = chains * computing_ns(counts_.busiest) / instances();
         const double segment_bytes = bytes().outer / instances();
         const auto hop = [&](const LinkSpeeds &link) {
             return link.latency_ns + 2 * (link.message_ns + segment_bytes * link.byte_ns);
         };
-        const double chain = near_rounds_ * (hop(near_) + segment_bytes * tally_.near_hop_ns) +
-                             tally_.far_rounds * (hop(far_) + segment_bytes / rank_rate());
+        const double chain = near_rounds_ * (hop(near_) + segment_bytes * counts_.near_hop_ns) +
+                             counts_.far_rounds * (hop(far_) + segment_bytes / rank_rate());
         return (chain + computing) * instances() / geometry_.lanes;
     }
 
     const Algorithm &algorithm_;
     const Problem &problem_;
-    const Tally &tally_;
+    const StepCounts &counts_;
     const Geometry &geometry_;
-    const Speeds &speeds_;
+    const CostModel &speeds_;
     const Codec inner_;
     const uint64_t count_; // values of a chunk
     const uint64_t outer_bytes_, inner_bytes_;
@@ -322,15 +327,15 @@ private:
     const bool is_work_shared_;
     const LinkSpeeds far_, near_;
     const double near_rounds_;
-    double host_rate_, rank_rate_; // in bytes a nanosecond; the second 0: the host's
-    double rate_factor_ = 1;       // by which the lines of racks are taken to be faster
+    double host_rate_, rank_rate_; // bytes a nanosecond; rank_rate_ 0: the host's rate
+    double rate_factor_ = 1;       // by which racks' links are assumed to be faster
 };
 
 } // namespace
 
-Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally,
-          const Geometry &geometry, const Speeds &speeds) {
-    const Estimate estimate(algorithm, problem, tally, geometry, speeds);
+Cost cost(const Algorithm &algorithm, const Problem &problem, const StepCounts &step_counts,
+          const Geometry &geometry, const CostModel &speeds) {
+    const Estimate estimate(algorithm, problem, step_counts, geometry, speeds);
     Cost cost = estimate.cost();
     cost.slow_network_ns = cost.fast_network_ns = cost.time_ns;
     if (!is_rate_in_doubt(problem, speeds)) return cost;
@@ -339,7 +344,7 @@ Cost cost(const Algorithm &algorithm, const Problem &problem, const Tally &tally
     return cost;
 }
 
-bool is_rate_in_doubt(const Problem &problem, const Speeds &speeds) {
+bool is_rate_in_doubt(const Problem &problem, const CostModel &speeds) {
     return problem.has_hosts() && speeds.far_rate_source != RateSource::measured;
 }
 

@@ -1,3 +1,4 @@
+// Judges the candidates of a call, and words why each of them won or lost.
 #include "plan/explain.hpp"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace qccl {
 
 namespace {
 
-using Verdict = ExplainedCandidate::Verdict;
+using CandidateStatus = ExplainedCandidate::CandidateStatus;
 
 template <class... Arguments> std::string print(const char *format, Arguments... arguments) {
     char text[256];
@@ -19,8 +20,8 @@ template <class... Arguments> std::string print(const char *format, Arguments...
 
 std::string print_factor(double factor) { return print("%.3g", factor); }
 
-// What takes most of the time that `cost` has more than `best`: "1.2 ms more on the wire". The
-// parts of a cost overlap, so that their sum says nothing.
+// Names the part that makes up most of the time that the plan has more than `best`: "1.2 ms more on
+// the wire". The parts of a cost overlap, so their sum means nothing.
 std::string greatest_excess(const Plan &plan, const Cost &best) {
     const Cost &cost = plan.cost;
     if (cost.time_ns / cost.correction <= best.time_ns / best.correction)
@@ -44,12 +45,13 @@ std::string greatest_excess(const Plan &plan, const Cost &best) {
     return text;
 }
 
-// But for what a factor shows.
+// Whether a factor in the text would show no difference.
 bool is_as_fast(const Cost &cost, const Cost &best) {
     return cost.time_ns >= best.time_ns && cost.time_ns < best.time_ns * 1.005;
 }
 
-// Of what is about as fast as the chosen plan, by is_preferred.
+// Says why `plan` lost to the chosen plan, which is about as fast. The order is that of
+// is_preferred.
 std::string finer_difference(const Plan &plan, const Plan &best, DataType type) {
     const std::string as_fast = print("as fast within %.0f %%, but ", (equal_time - 1) * 100);
     if (plan.cost.noise > best.cost.noise)
@@ -71,7 +73,7 @@ class Judge {
 public:
     Judge(const Explanation &all, const Algorithm &forced, const std::vector<Candidate> &found)
         : all_(all), forced_(forced),
-          // Of those among which the algorithm was chosen.
+          // Among the candidates from which the algorithm was chosen.
           regrets_(those_that(found, [this](const Candidate &candidate) {
               return candidate.refusal.empty() && !breaks_budget(candidate.plan);
           })) {}
@@ -81,13 +83,13 @@ public:
         if (candidate.refusal.empty() && !breaks_budget(judged.plan))
             judged.regret = regrets_.regret(judged.plan.cost);
         if (judged.plan.geometry.segment == 0) {
-            judged.verdict = Verdict::impossible;
+            judged.status = CandidateStatus::impossible;
             judged.why = candidate.refusal;
         } else if (judged.plan.algorithm == all_.chosen().algorithm) {
-            judged.verdict = Verdict::chosen;
+            judged.status = CandidateStatus::chosen;
             judged.why = why_chosen(candidate.refusal);
         } else if (!candidate.refusal.empty()) {
-            judged.verdict = Verdict::refused;
+            judged.status = CandidateStatus::refused;
             judged.why = candidate.refusal;
         } else {
             judged.why = why_lost(judged.plan);
@@ -95,12 +97,12 @@ public:
         return judged;
     }
 
-    // After all candidates have been judged.
+    // Says why the chosen candidate won. All candidates have to be judged before.
     std::string how_it_won() const {
         const Plan &best = all_.chosen();
         const Plan *next = nullptr;
         for (const ExplainedCandidate &other : all_.candidates) {
-            if (other.verdict != Verdict::lost || breaks_budget(other.plan)) continue;
+            if (other.status != CandidateStatus::lost || breaks_budget(other.plan)) continue;
             if (!next || other.plan.cost.time_ns < next->cost.time_ns) next = &other.plan;
         }
         if (!next) return "nothing else may be chosen";
@@ -127,15 +129,15 @@ public:
 
 private:
     bool is_rate_in_doubt() const {
-        return qccl::is_rate_in_doubt(all_.planned, all_.tables.speeds);
+        return qccl::is_rate_in_doubt(all_.planned, all_.inputs.speeds);
     }
     const char *where_the_rate_is_from() const {
-        return all_.tables.speeds.is_far_rate_known() ? "was stated and not measured"
+        return all_.inputs.speeds.is_far_rate_known() ? "was stated and not measured"
                                                       : "is unknown";
     }
 
     std::string why_chosen(const std::string &refusal) const {
-        if (!forced_) return {}; // known when all have been judged
+        if (!forced_) return {}; // how_it_won() says it when all have been judged
         return refusal.empty() ? "it was asked for" : "it was asked for; not by itself: " + refusal;
     }
 
@@ -171,13 +173,13 @@ private:
     const MinimaxRegret regrets_;
 };
 
-// Where choose has compared the plan with values as they are.
+// Returns the lossless plan if choose() has compared the chosen plan with it.
 std::optional<Plan> compared_lossless(const Problem &problem, const Plan &plan,
-                                      const Tables &tables, const Algorithm &forced,
-                                      StepCounts &counts) {
-    if (plan.codec.is_lossless() || !problem.has_hosts() || tables.is_reproducible)
+                                      const PlannerInputs &inputs, const Algorithm &forced,
+                                      StepCountCache &counts) {
+    if (plan.codec.is_lossless() || !problem.has_hosts() || inputs.is_reproducible)
         return std::nullopt;
-    auto lossless = choose(with_codec(problem, {}), tables, forced, &counts);
+    auto lossless = choose(with_codec(problem, {}), inputs, forced, &counts);
     return lossless ? std::optional(std::move(*lossless)) : std::nullopt;
 }
 
@@ -193,7 +195,7 @@ std::string print_time(double ns) {
 std::string Explanation::reason() const {
     std::string text = spec(chosen().algorithm) + ": ";
     for (const ExplainedCandidate &candidate : candidates)
-        if (candidate.verdict == Verdict::chosen) text += candidate.why;
+        if (candidate.status == CandidateStatus::chosen) text += candidate.why;
     if (!lossless) return text;
     return text + "; with " + spec(chosen().codec) + " " +
            print("%.2g", lossless->cost.time_ns / chosen().cost.time_ns) +
@@ -201,27 +203,28 @@ std::string Explanation::reason() const {
            print_time(lossless->cost.time_ns) + ")";
 }
 
-Result<Explanation> explain(const Problem &problem, const Tables &tables, const Algorithm &forced,
-                            LinkByteCounter *link_bytes) {
-    Explanation all{.problem = problem, .planned = problem, .tables = tables, .choice = {}};
-    StepCounts counts;
+Result<Explanation> explain(const Problem &problem, const PlannerInputs &inputs,
+                            const Algorithm &forced, LinkByteCounter *link_bytes) {
+    Explanation all{.problem = problem, .planned = problem, .inputs = inputs, .choice = {}};
+    StepCountCache counts;
     if (problem.codec.is_auto()) {
-        QCCL_TRY(all.choice, choose_within(problem, tables, forced, &counts));
+        QCCL_TRY(all.choice, choose_within(problem, inputs, forced, &counts));
     } else {
-        QCCL_TRY(all.choice.plan, choose(problem, tables, forced, &counts));
+        QCCL_TRY(all.choice.plan, choose(problem, inputs, forced, &counts));
     }
-    all.planned.places = planned_places(problem.places, tables);
+    all.planned.places = planned_places(problem.places, inputs);
     all.planned.codec = all.chosen().codec;
-    all.lossless = compared_lossless(problem, all.chosen(), tables, forced, counts);
-    QCCL_TRY(auto found, find_candidates(all.planned, tables, forced, &counts));
+    all.lossless = compared_lossless(problem, all.chosen(), inputs, forced, counts);
+    QCCL_TRY(auto found, find_candidates(all.planned, inputs, forced, &counts));
     const Judge judge(all, forced, found);
     for (Candidate &candidate : found) all.candidates.push_back(judge.judge(std::move(candidate)));
     const bool counts_bytes = link_bytes && problem.ranks <= LinkByteCounter::most_ranks;
     for (ExplainedCandidate &candidate : all.candidates) {
-        if (candidate.verdict == Verdict::chosen && !forced) candidate.why = judge.how_it_won();
-        if (!counts_bytes || candidate.verdict == Verdict::impossible) continue;
+        if (candidate.status == CandidateStatus::chosen && !forced)
+            candidate.why = judge.how_it_won();
+        if (!counts_bytes || candidate.status == CandidateStatus::impossible) continue;
         QCCL_TRY(candidate.link_bytes,
-                 link_bytes->count(candidate.plan, all.planned, tables.limits));
+                 link_bytes->count(candidate.plan, all.planned, inputs.limits));
     }
     return all;
 }

@@ -1,4 +1,4 @@
-// The JSON of an explanation. Times are in us, as in all JSON of QCCL; what is unknown is null.
+// Prints an explanation as JSON. Times are in us, as in all JSON of QCCL; unknown values are null.
 #include "plan/explain.hpp"
 
 #include "codec/error_bound.hpp"
@@ -19,12 +19,12 @@ Json or_null(const std::optional<double> &value) {
     return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-const char *word(ExplainedCandidate::Verdict verdict) {
-    switch (verdict) {
-    case ExplainedCandidate::Verdict::chosen: return "chosen";
-    case ExplainedCandidate::Verdict::lost: return "lost";
-    case ExplainedCandidate::Verdict::refused: return "refused";
-    case ExplainedCandidate::Verdict::impossible: break;
+const char *word(ExplainedCandidate::CandidateStatus status) {
+    switch (status) {
+    case ExplainedCandidate::CandidateStatus::chosen: return "chosen";
+    case ExplainedCandidate::CandidateStatus::lost: return "lost";
+    case ExplainedCandidate::CandidateStatus::refused: return "refused";
+    case ExplainedCandidate::CandidateStatus::impossible: break;
     }
     return "impossible";
 }
@@ -57,7 +57,7 @@ Json lines_of(const std::string &text) {
     return lines;
 }
 
-// Of integers, which no codec takes, there is no error to predict.
+// Null for integers: no codec takes them, so there is no error to predict.
 Json nmse_of(const Plan &plan, DataType type) {
     return info(type).is_float ? or_null(predicted_nmse(plan, type)) : Json(nullptr);
 }
@@ -66,9 +66,9 @@ Json json_of(const ExplainedCandidate &candidate, DataType type) {
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
     Json json = {{"algorithm", spec(plan.algorithm)},
-                 {"verdict", word(candidate.verdict)},
+                 {"verdict", word(candidate.status)},
                  {"why", candidate.why}};
-    if (candidate.verdict == ExplainedCandidate::Verdict::impossible) return json;
+    if (candidate.status == ExplainedCandidate::CandidateStatus::impossible) return json;
     json.update({{"codec", spec(plan.codec)},
                  {"inner_codec", spec(plan.inner_codec)},
                  {"time_us", cost.time_ns / ns_per_us},
@@ -103,18 +103,18 @@ Json json_of(const BudgetOption &option) {
 }
 
 Json machine_of(const Explanation &all) {
-    const Speeds &speeds = all.tables.speeds;
+    const CostModel &speeds = all.inputs.speeds;
     Json json = {{"ranks", all.problem.ranks},
                  {"hosts", all.problem.places ? all.problem.places->hosts().groups() : 1},
                  {"rings", all.problem.places ? all.problem.places->rings() : 1},
                  {"ranks_per_core", speeds.ranks_per_core}};
     if (!all.problem.has_hosts()) return json;
-    const bool counts = !all.tables.is_reproducible;
+    const bool counts = !all.inputs.is_reproducible;
     const auto counted = [&](const auto &value) { return counts ? Json(value) : Json(nullptr); };
     json["host_GBps"] =
         speeds.is_far_rate_known() ? counted(speeds.far_bytes_per_ns) : Json(nullptr);
     json["host_rate_source"] = counted(name(speeds.far_rate_source));
-    if (const RackLines *const lines = all.tables.links.racks.get())
+    if (const RackLines *const lines = all.inputs.links.racks.get())
         json["rack_GBps"] = *lines->slowest_bytes_per_ns();
     json["host_latency_us"] = counted(speeds.far_link().latency_ns / ns_per_us);
     return json;
@@ -144,7 +144,7 @@ std::string print_json(const Explanation &all) {
                  {"reason", all.reason()},
                  {"rules", lines_of(all.rules)},
                  {"transport", all.transport.empty() ? Json(nullptr) : Json(all.transport)},
-                 {"reproducible", all.tables.is_reproducible},
+                 {"reproducible", all.inputs.is_reproducible},
                  {"usual_cut", all.has_usual_cut()},
                  {"machine", machine_of(all)},
                  {"lossless", nullptr},

@@ -1,3 +1,4 @@
+// Prints an explanation as text for people.
 #include "plan/explain.hpp"
 
 #include "codec/error_bound.hpp"
@@ -25,13 +26,14 @@ std::string print_bytes(uint64_t bytes) {
     return text;
 }
 
-// What would make it known.
+// Tells the user how to make the rate known.
 constexpr const char *unknown_rate =
     "the rate between hosts is unknown, so that no gain of a codec can be predicted; "
     "`qccl-perf calibrate` measures it, QCCL_LINK_RATE says it, and min=0 in the codec asks for it "
     "all the same";
 
-void add_head(std::string &text, const Problem &problem, const Plan &plan, const Speeds &speeds) {
+void add_head(std::string &text, const Problem &problem, const Plan &plan,
+              const CostModel &speeds) {
     if (problem.collective == Collective::barrier)
         return append(text, "barrier on %u %s\n", problem.ranks,
                       problem.ranks == 1 ? "rank" : "ranks");
@@ -82,7 +84,7 @@ void add_outcome(std::string &text, const Problem &problem, const BudgetChoice &
     }
 }
 
-// "    int4, 4.5 bits a value: NMSE at most 0.049 by direct, too much"
+// Adds a line such as " int4, 4.5 bits a value: NMSE up to 0.049 by direct, too much".
 void add_option(std::string &text, const BudgetOption &option, const Budget &budget) {
     append(text, "    %s, %.4g bits a value: ", spec(option.codec).c_str(), option.bits);
     if (budget.nmse == 0)
@@ -100,7 +102,7 @@ void add_option(std::string &text, const BudgetOption &option, const Budget &bud
                spec(option.plan->algorithm).c_str());
 }
 
-// "2, 2 and 3"
+// Returns a list such as "2, 2 and 3".
 std::string print_sizes(const Partition &hosts) {
     constexpr size_t most_shown = 8;
     std::string text;
@@ -111,8 +113,8 @@ std::string print_sizes(const Partition &hosts) {
     return hosts.groups() > most_shown ? text + ", ..." : text;
 }
 
-// "2 nodes with 3 and 2 ranks": what hierarchies are made of beside hosts.
-void add_tiers(std::string &text, const Places &places) {
+// Adds lines such as "2 nodes with 3 and 2 ranks": the tiers of hierarchies beside hosts.
+void add_tiers(std::string &text, const RankTopology &places) {
     for (const Partition &tier : places.tiers()) {
         if (tier == places.hosts()) continue;
         const bool is_finer = tier.groups() > places.hosts().groups();
@@ -128,22 +130,22 @@ void add_ring(std::string &text, std::span<const uint32_t> ring) {
     text += ring.size() > most_shown ? " ...\n" : "\n";
 }
 
-void add_hosts(std::string &text, const Partition &hosts, const Tables &tables) {
-    const Speeds &speeds = tables.speeds;
+void add_hosts(std::string &text, const Partition &hosts, const PlannerInputs &inputs) {
+    const CostModel &speeds = inputs.speeds;
     append(text, "  %zu hosts with %s ranks; between them %s, and %s%.4g GB/s for all of a host%s",
            hosts.groups(), print_sizes(hosts).c_str(),
            print_time(speeds.far_link().latency_ns).c_str(),
            speeds.is_far_rate_known() ? "" : "an unknown rate, taken for ", speeds.far_bytes_per_ns,
            speeds.far_rate_source == RateSource::stated ? ", stated and not measured" : "");
-    if (const RackLines *const lines = tables.links.racks.get())
+    if (const RackLines *const lines = inputs.links.racks.get())
         append(text, "; %.4g GB/s for all of a rack", *lines->slowest_bytes_per_ns());
     text += "\n";
 }
 
 void add_places(std::string &text, const Explanation &all) {
-    const Places *const places = all.problem.places;
+    const RankTopology *const places = all.problem.places;
     if (!places) return;
-    if (all.problem.has_hosts()) add_hosts(text, places->hosts(), all.tables);
+    if (all.problem.has_hosts()) add_hosts(text, places->hosts(), all.inputs);
     add_tiers(text, *places);
     for (uint32_t number = 0; number < places->rings(); number++) {
         text += number == 0 ? "  rings go by" : "  rings=all also by";
@@ -151,7 +153,7 @@ void add_places(std::string &text, const Explanation &all) {
     }
 }
 
-// "; all ranks send 6 MiB by tcp and 3 MiB by nvlink"
+// Adds a list such as "; all together 6 MiB by tcp, 3 MiB by nvlink".
 void add_link_bytes(std::string &text, const LinkBytes &bytes) {
     std::string list;
     for (size_t of_class = link_classes; of_class-- > 0;) {
@@ -169,10 +171,10 @@ void add_error(std::string &text, const Plan &plan, DataType type) {
 }
 
 void add_verdict(std::string &text, const ExplainedCandidate &candidate) {
-    using Verdict = ExplainedCandidate::Verdict;
-    if (candidate.verdict == Verdict::refused)
+    using CandidateStatus = ExplainedCandidate::CandidateStatus;
+    if (candidate.status == CandidateStatus::refused)
         text.append("; not by itself: ").append(candidate.why);
-    else if (candidate.verdict == Verdict::lost)
+    else if (candidate.status == CandidateStatus::lost)
         text.append("; ").append(candidate.why);
 }
 
@@ -181,12 +183,12 @@ bool is_bound_by_racks(const Cost &cost) {
 }
 
 void add_candidate(std::string &text, const ExplainedCandidate &candidate, const Problem &problem) {
-    using Verdict = ExplainedCandidate::Verdict;
+    using CandidateStatus = ExplainedCandidate::CandidateStatus;
     const Plan &plan = candidate.plan;
     const Cost &cost = plan.cost;
-    append(text, "%c %-17s", candidate.verdict == Verdict::chosen ? '*' : ' ',
+    append(text, "%c %-17s", candidate.status == CandidateStatus::chosen ? '*' : ' ',
            spec(plan.algorithm).c_str());
-    if (candidate.verdict == Verdict::impossible) {
+    if (candidate.status == CandidateStatus::impossible) {
         text.append(" cannot be: ").append(candidate.why).append("\n");
         return;
     }
@@ -215,17 +217,17 @@ void add_candidate(std::string &text, const ExplainedCandidate &candidate, const
 std::string print_text(const Explanation &all, bool shows_places) {
     std::string text = all.rules;
     if (!all.transport.empty()) text.append("over ").append(all.transport).append("\n");
-    add_head(text, all.problem, all.chosen(), all.tables.speeds);
+    add_head(text, all.problem, all.chosen(), all.inputs.speeds);
     if (all.problem.codec.is_auto()) add_outcome(text, all.problem, all.choice);
     for (const BudgetOption &option : all.choice.options)
         add_option(text, option, all.problem.codec.budget);
-    if (all.tables.is_reproducible)
+    if (all.inputs.is_reproducible)
         text +=
             "  reproducible: chosen by fixed speeds, wherever the ranks are; rings go by rank\n";
     else if (shows_places)
         add_places(text, all);
-    if (all.tables.speeds.shares_cores())
-        append(text, "  %.3g ranks share a core\n", all.tables.speeds.ranks_per_core);
+    if (all.inputs.speeds.shares_cores())
+        append(text, "  %.3g ranks share a core\n", all.inputs.speeds.ranks_per_core);
     if (!all.has_usual_cut())
         text += "  cut as settings or the plan say; times and bytes are of the usual cut, by which "
                 "algorithms are chosen\n";

@@ -1,3 +1,4 @@
+// A fabric of tiers: ranks, NUMA nodes, hosts and racks.
 #include "plan/fabric.hpp"
 
 #include <algorithm>
@@ -8,10 +9,9 @@ namespace qccl {
 
 namespace {
 
-// Links lie in rows: one row for each kind of link, which has a link for each rank, node, host or
-// rack.
+// The links of one kind have consecutive numbers: one link for each rank, node, host or rack.
 struct LinkRow {
-    const char *name; // of a link, behind its owner's
+    const char *name; // of a link, after its owner's
     const char *owner;
     double rate = 0;
     uint32_t first = 0, count = 0;
@@ -21,7 +21,7 @@ struct LinkRow {
 
 class TieredFabric final : public Fabric {
 public:
-    TieredFabric(uint32_t ranks, const Places *places, const TieredRates &rates)
+    TieredFabric(uint32_t ranks, const RankTopology *places, const TieredRates &rates)
         : rates_(rates), spots_(ranks) {
         if (places) number_spots(*places);
         const uint32_t nodes = 1 + last(&Spot::node), hosts = 1 + last(&Spot::host),
@@ -59,7 +59,7 @@ public:
     uint32_t core_groups() const override { return static_cast<uint32_t>(ranks_of_group_.size()); }
     uint32_t core_group(uint32_t rank) const override { return group_of(spots_[rank].host); }
     double cores(uint32_t group) const override {
-        // Polling the network keeps all cores busy always: that is in the other figures.
+        // Between hosts, ranks that poll keep all cores busy; the other figures include that.
         return cores_of(group) * (has_hosts_ ? 1 : rates_.busy_core);
     }
     std::string cores_name(uint32_t group) const override {
@@ -73,7 +73,7 @@ private:
         uint32_t node = 0, host = 0, rack = 0;
     };
 
-    void number_spots(const Places &places) {
+    void number_spots(const RankTopology &places) {
         std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> nodes;
         std::map<std::pair<uint32_t, uint32_t>, uint32_t> hosts;
         std::map<uint32_t, uint32_t> racks;
@@ -81,7 +81,7 @@ private:
             return known.emplace(key, static_cast<uint32_t>(known.size())).first->second;
         };
         for (uint32_t rank = 0; rank < spots_.size(); rank++) {
-            const Whereabouts &at = places.of(rank);
+            const RankLocation &at = places.of(rank);
             spots_[rank] = {.node = number(nodes, std::tuple(at.rack, at.host, at.node)),
                             .host = number(hosts, std::pair(at.rack, at.host)),
                             .rack = number(racks, at.rack)};
@@ -117,7 +117,7 @@ private:
     double cores_of(uint32_t group) const {
         return rates_.cores > 0 ? rates_.cores : ranks_of_group_[group];
     }
-    // Ranks on a core.
+    // Returns the number of ranks on a core.
     double sharers(uint32_t host) const {
         const uint32_t group = group_of(host);
         return std::max(1.0, ranks_of_group_[group] / cores_of(group));
@@ -156,8 +156,8 @@ private:
 
 } // namespace
 
-// A core takes turns.
-static LinkSpeeds speeds_at(const Speeds::Link &link, double sharers) {
+// The ranks on a core take turns, so a message waits for all of them.
+static LinkSpeeds speeds_at(const CostModel::Link &link, double sharers) {
     LinkSpeeds speeds = sharers > 1 ? link.shared : link.alone;
     speeds.latency_ns *= sharers;
     return speeds;
@@ -167,7 +167,7 @@ MessageRoute near_message(const TieredRates &rates, double sharers, bool is_eage
     const LinkSpeeds speeds = speeds_at(is_eager ? rates.eager : rates.near, sharers);
     MessageRoute route;
     route.latency_ns = speeds.latency_ns;
-    // Ranks that wait poll the network in between, and hold up those that they share cores with.
+    // Ranks that wait poll the network in between, and hold up the ranks on the same core.
     if (has_hosts && sharers > 1)
         route.latency_ns = std::max(route.latency_ns, speeds_at(rates.far, sharers).latency_ns);
     route.send = route.recv = {speeds.message_ns, speeds.byte_ns};
@@ -190,7 +190,7 @@ MessageRoute far_message(const TieredRates &rates, double sender_sharers, double
     return route;
 }
 
-std::unique_ptr<Fabric> make_tiered_fabric(uint32_t ranks, const Places *places,
+std::unique_ptr<Fabric> make_tiered_fabric(uint32_t ranks, const RankTopology *places,
                                            const TieredRates &rates) {
     return std::make_unique<TieredFabric>(ranks, places, rates);
 }

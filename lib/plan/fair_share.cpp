@@ -1,3 +1,4 @@
+// Finds each link's level, the highest rate that it lets one flow have.
 #include "plan/fair_share.hpp"
 
 #include <algorithm>
@@ -7,7 +8,7 @@ namespace qccl {
 
 namespace {
 
-// Levels closer than this are equal.
+// Two levels are equal if their relative difference is smaller.
 constexpr double tolerance = 1e-12;
 
 bool differ(double a, double b) {
@@ -74,9 +75,9 @@ void FairShare::mark(uint32_t link) {
     dirty_.push_back(link);
 }
 
-// A link's level follows from what its flows could have elsewhere, which follows from other links'
-// levels. No level is ever below the least fair share of all links, so the link that has it is
-// right as soon as it has been looked at; then the next least is, and so on.
+// A link's level depends on what its flows could have elsewhere, which depends on the levels of
+// other links. No level is ever below the smallest fair share of all links, so the level of the
+// link with that share is right once it has been computed; then the next smallest is, and so on.
 void FairShare::find_levels() {
     for (size_t i = 0; i < dirty_.size(); i++) {
         const uint32_t number = dirty_[i];
@@ -87,7 +88,7 @@ void FairShare::find_levels() {
     dirty_.clear();
 }
 
-// Flows that are limited elsewhere take what they can have, and the others share the rest.
+// Flows that are limited elsewhere take what they can have. The other flows share the rest.
 double FairShare::level_of(const Link &link, uint32_t number) {
     open_.clear();
     limits_.clear();
@@ -113,8 +114,8 @@ double FairShare::level_of(const Link &link, uint32_t number) {
     return unlimited;
 }
 
-// Another link is looked at again if what a flow could have here is, or was, less than that link
-// lets it have.
+// Marks another link if the rate that a flow could have here is, or was, below what that link lets
+// it have.
 void FairShare::set_level(uint32_t number, double level) {
     Link &link = links_[number];
     const double least = std::min(level, link.level);

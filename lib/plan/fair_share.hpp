@@ -1,6 +1,6 @@
-// Rates of flows that share links fairly (max-min): no flow can have more without taking from one
-// that has no more than it. Rates follow flows that begin and end, and only the links that these
-// touch are looked at again. Used by the simulator; one thread, nothing blocks.
+// Rates of flows that share links fairly (max-min): no flow can have more without taking from a
+// flow that has no more than it. When flows begin or end, only the links that this affects are
+// computed again. Used by the simulator; one thread, nothing blocks.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ public:
     static constexpr double unlimited = std::numeric_limits<double>::infinity();
     static constexpr uint32_t most_uses = 8;
 
-    // A flow counts on the link as so many flows of its rate.
+    // A flow counts on the link as `weight` flows of its rate.
     struct Use {
         uint32_t link = 0;
         double weight = 1;
@@ -24,14 +24,15 @@ public:
 
     uint32_t add_link(double capacity);
 
-    // The number of a flow that has no rate before settle(); numbers of flows that have ended are
-    // given again. At most `most_uses` links, each once; with none, most_rate has to be a number.
+    // Begins a flow and returns its number. The flow has no rate before settle(). Numbers of flows
+    // that have ended are reused. `uses` has at most `most_uses` links, each once; if it is empty,
+    // most_rate has to be finite.
     uint32_t begin(std::span<const Use> uses, double most_rate = unlimited);
     void end(uint32_t flow);
     double rate(uint32_t flow) const { return flows_[flow].rate; }
 
-    // Calls changed(flow) for each flow whose rate is another than after the last call, in an order
-    // that depends on nothing but the calls made.
+    // Computes the rates, and calls changed(flow) for each flow whose rate differs from that of the
+    // last call. The order of these calls depends only on the calls made.
     template <class Changed> void settle(Changed changed) {
         find_levels();
         for (const uint32_t flow : begun_)
@@ -47,7 +48,7 @@ public:
 private:
     struct Flow {
         std::array<Use, most_uses> uses{};
-        std::array<uint32_t, most_uses> positions{}; // in the links' lists
+        std::array<uint32_t, most_uses> positions{}; // in the links' lists of flows
         uint32_t count = 0;
         bool is_active = false;
         double most_rate = unlimited;
@@ -55,7 +56,7 @@ private:
     };
     struct Link {
         double capacity = 0;
-        double level = unlimited; // the most that the link lets one flow have
+        double level = unlimited; // the highest rate that the link lets one flow have
         std::vector<uint32_t> flows;
         bool is_dirty = false, has_moved = false;
     };
@@ -68,7 +69,8 @@ private:
         changed(number);
     }
 
-    // What the flow could have if the link at the position (`count`: none) did not limit it.
+    // Returns the rate that the flow could have if the link at position `without` did not limit it.
+    // `without` equal to `count` leaves no link out.
     double limit(const Flow &flow, uint32_t without) const;
     void mark(uint32_t link);
     void find_levels();
@@ -79,7 +81,7 @@ private:
     std::vector<Link> links_;
     std::vector<uint32_t> free_;
     std::vector<uint32_t> dirty_, begun_, moved_;
-    std::vector<Use> open_; // scratch: link is the flow's place in limits_
+    std::vector<Use> open_; // scratch; `link` is an index of limits_
     std::vector<double> limits_;
 };
 

@@ -1,3 +1,4 @@
+// Prints each rank's tasks, with a label for each task of each instance.
 #include "plan/goal.hpp"
 
 #include <cinttypes>
@@ -66,7 +67,7 @@ private:
 
     const RankProgram &program_;
     const CallGeometry &geometry_;
-    std::vector<uint32_t> last_; // tasks that none waits for
+    std::vector<uint32_t> last_; // tasks that no other task waits for
     std::string text_;
 };
 

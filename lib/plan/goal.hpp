@@ -1,6 +1,6 @@
-// A call as GOAL text, the schedules that LogGOPSim and ATLAHS simulate: for each rank its sends,
-// receives and computing (ns), and which of them requires which. Used by qccl-perf simulate. Pure;
-// any thread.
+// Writes a call as GOAL text, the schedules that LogGOPSim and ATLAHS simulate: for each rank its
+// sends, receives and computing (ns), and the dependencies between them. Used by qccl-perf
+// simulate. Pure; any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -11,9 +11,10 @@
 
 namespace qccl {
 
-// Calls write(text) for each rank, in order, and stops at its first error. Instance i of the
-// schedule begins when instance i - lanes has ended; messages that wait for a slot do not wait
-// there. Refuses with invalid_argument what no schedule or cut fits.
+// Calls write(text) for a head line and then for each rank in order. Stops at the first error of
+// write() and returns it. Instance i of the schedule begins when instance i - lanes has ended.
+// Unlike in the engine, messages do not wait for free slots. Returns invalid_argument if no
+// schedule or cut fits the call.
 Done write_goal(const SimulatedCall &call, const std::function<Done(const std::string &)> &write);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// The hysteresis between lossless calls and calls with a codec.
 #include "plan/guard_state.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ GuardState::Change GuardState::note(double nmse, double budget) {
         return Change::falls_back;
     }
     if (nmse == 0) return Change::none;
-    // An error that moves about the budget would else change results from call to call.
+    // Otherwise an error that moves around the budget would change results from call to call.
     good_ = nmse <= budget / 2 ? good_ + 1 : 0;
     if (good_ < to_return_) return Change::none;
     is_lossless_ = false;

@@ -1,3 +1,4 @@
+// Counts sends on the schedules, and weighs them with the size of each chunk's messages.
 #include "plan/link_bytes.hpp"
 
 #include "plan/rank_program.hpp"
@@ -7,7 +8,7 @@
 
 namespace qccl {
 
-LinkClassOf link_class_by_hosts(const Places *places) {
+LinkClassOf link_class_by_hosts(const RankTopology *places) {
     return [places](uint32_t from, uint32_t to) {
         const bool is_far =
             places && places->hosts().group_of(from) != places->hosts().group_of(to);

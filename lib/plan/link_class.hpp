@@ -1,5 +1,5 @@
-// The kinds of links and of paths between ranks, with the figures that stand in where a machine
-// says nothing more exact. Used by the topology graph, the planner and the simulator. Pure data.
+// The classes of links and of paths between ranks, with the figures that stand in where a machine
+// gives nothing more exact. Used by the topology graph, the planner and the simulator. Pure data.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 
 namespace qccl {
 
-// From the best to the worst path. A path has the class of its worst link, with two exceptions: a
+// From the best to the worst path. A path has the class of its worst link, with two exceptions. A
 // path between machines is gpudirect_rdma if it ends at a GPU that its RDMA-capable NIC reaches
-// without the CPU, and a path over PCIe that crosses a CPU interconnect is of that class.
+// without the CPU. A path over PCIe that crosses a CPU interconnect is cpu_interconnect.
 enum class LinkClass : uint8_t {
     nvswitch,         // NVLink through a switch
     nvlink,           // between two GPUs
@@ -30,15 +30,14 @@ constexpr bool is_between_machines(LinkClass link_class) {
 }
 
 struct LinkClassRow {
-    std::string_view name; // as topology files and reports have it
-    // One way, from a rank's send to the receiver's next step, software included. It holds where
-    // neither the machine nor a calibration says anything.
+    std::string_view name; // as in topology files and reports
+    // One way, from a rank's send to the receiver's next step, software included. The figure counts
+    // if neither the machine nor a calibration gives one.
     double latency_ns;
-    // What a link sustains of the rate that its data sheet promises, headers and flow control
-    // deducted.
+    // The part of its data sheet's rate that a link sustains, after headers and flow control.
     double efficiency;
-    // Of a link whose rate is unknown, so that searches can compare paths. No prediction rests on
-    // it.
+    // Assumed for a link of unknown rate, so that searches can compare paths. Predictions do not
+    // use it.
     double typical_bytes_per_ns;
 };
 
@@ -61,7 +60,7 @@ constexpr const LinkClassRow &row(LinkClass link_class) {
 }
 constexpr std::string_view name(LinkClass link_class) { return row(link_class).name; }
 
-// Empty where no class has the name.
+// Returns the class of this name; nothing if there is none.
 constexpr std::optional<LinkClass> link_class_of(std::string_view name) {
     for (size_t i = 0; i < link_classes; i++)
         if (link_class_table[i].name == name) return static_cast<LinkClass>(i);

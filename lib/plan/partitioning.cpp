@@ -1,3 +1,4 @@
+// Picks the best time of each kind, and compares the two.
 #include "plan/partitioning.hpp"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
+// Parser and printer of plan files.
 #include "plan/plan_file.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ template <class... Arguments> Error refuse(const char *format, Arguments... argu
     return Error::make(Code::invalid_argument, format, arguments...);
 }
 
-// A number behind "key=", from 1 on.
+// A key whose value is a number from 1 on.
 struct NumberKey {
     std::string_view name;
     uint64_t most;
@@ -47,7 +48,7 @@ Done read_numbers(std::span<const std::string_view> words, std::span<NumberKey> 
     return {};
 }
 
-// What a rule may want.
+// A key of a rule.
 struct WishKey {
     std::string_view name;
     Done (*store)(Rule &rule, std::string_view value);
@@ -90,7 +91,7 @@ constexpr WishKey wish_keys[] = {
     {"lanes", store_number<&Pieces::lanes>},
 };
 
-Done read_wishes(std::string_view text, Rule &rule) {
+Done read_config(std::string_view text, Rule &rule) {
     std::vector<std::string_view> given;
     for (const std::string_view word : words_of(text)) {
         const Parted item = parted_at(word, '=');
@@ -112,7 +113,7 @@ Done read_wishes(std::string_view text, Rule &rule) {
 
 Done read_rule(std::string_view line, Rule &rule) {
     const Parted parts = parted_at(line, '@');
-    QCCL_TRY(read_wishes(parts.before, rule));
+    QCCL_TRY(read_config(parts.before, rule));
     if (parts.is_marked) {
         QCCL_TRY(rule.selector, parse_selector(parts.behind));
     }
@@ -154,7 +155,7 @@ private:
                           "\"qccl-plan version=1\"",
                           excerpt(line).c_str());
         NumberKey keys[] = {{"version", UINT32_MAX}, {"rules", UINT32_MAX}};
-        // What else a newer version has there is not looked at.
+        // A newer version may have other keys, so the version is checked before them.
         const auto newer = std::ranges::find_if(words, [](std::string_view word) {
             const auto version = parse_count(parted_at(word, '=').behind);
             return word.starts_with("version=") && version && *version > newest_plan_version;

@@ -1,3 +1,4 @@
+// Examines the candidates of a call, and chooses among them.
 #include "plan/planner.hpp"
 
 #include "codec/chunk.hpp"
@@ -10,7 +11,8 @@ namespace qccl {
 
 namespace {
 
-// Too little travels losslessly. What has been obeyed here is of no interest to other ranks.
+// A call that is smaller than min= is lossless. The plan's codec has neither min= nor guard,
+// because they do not matter to other ranks.
 Codec codec_for(const Problem &problem) {
     if (problem.codec.min_bytes && vector_bytes(problem) < *problem.codec.min_bytes) return {};
     Codec codec = problem.codec;
@@ -19,15 +21,16 @@ Codec codec_for(const Problem &problem) {
     return codec;
 }
 
-// Ranks of one host ask for a codec for the sake of what it does: memory is hardly ever their
-// bound.
+// On one host a codec is used as asked for: memory is hardly ever the bottleneck there, so the
+// caller wants the codec for what it does.
 bool may_go_losslessly(const Problem &problem, const Plan &plan) {
     return !plan.codec.is_lossless() && !problem.codec.min_bytes && problem.has_hosts();
 }
 
-bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem, const Tables &tables) {
-    if (!tables.whole_up_to_bytes || problem.ranks < 2) return false;
-    return algorithm.is_one_exchange() != (vector_bytes(problem) <= *tables.whole_up_to_bytes);
+bool is_said_otherwise(const Algorithm &algorithm, const Problem &problem,
+                       const PlannerInputs &inputs) {
+    if (!inputs.whole_up_to_bytes || problem.ranks < 2) return false;
+    return algorithm.is_one_exchange() != (vector_bytes(problem) <= *inputs.whole_up_to_bytes);
 }
 
 bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
@@ -37,8 +40,8 @@ bool rounds_between_ranks(const Algorithm &algorithm, const Problem &problem) {
            type.bytes <= narrow_bytes && algorithm.sums_on_the_way() && problem.ranks > 2;
 }
 
-Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tables &tables,
-                  const Result<Tally> &counted) {
+Candidate examine(const Algorithm &algorithm, const Problem &problem, const PlannerInputs &inputs,
+                  const Result<StepCounts> &counted) {
     Candidate candidate{.plan = {.algorithm = algorithm, .codec = problem.codec}, .refusal = {}};
     if (!counted) {
         candidate.refusal = counted.error().text;
@@ -50,17 +53,17 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
         return cut(layout_of(problem, counted->chunks, inner), counted->outbox,
                    encoding_of(problem.codec, inner, problem.type), limits);
     };
-    const auto geometry = cut_by(tables.limits);
+    const auto geometry = cut_by(inputs.limits);
     if (!geometry) {
         candidate.refusal = geometry.error().text;
         return candidate;
     }
     candidate.plan.geometry = *geometry;
-    const auto usual = cut_by(tables.usual_limits);
+    const auto usual = cut_by(inputs.usual_limits);
     Cost &cost = candidate.plan.cost;
-    cost = qccl::cost(algorithm, problem, *counted, usual ? *usual : *geometry, tables.speeds);
-    if (tables.corrections)
-        cost.correction = tables.corrections->of({.collective = problem.collective,
+    cost = qccl::cost(algorithm, problem, *counted, usual ? *usual : *geometry, inputs.speeds);
+    if (inputs.corrections)
+        cost.correction = inputs.corrections->of({.collective = problem.collective,
                                                   .algorithm = algorithm,
                                                   .width = width_of(problem.codec)},
                                                  vector_bytes(problem));
@@ -70,15 +73,15 @@ Candidate examine(const Algorithm &algorithm, const Problem &problem, const Tabl
         candidate.refusal = "would round the sum at every rank";
     if (algorithm.row().inner_noise && !problem.has_hosts())
         candidate.refusal = "all ranks are on one host";
-    if (is_said_otherwise(algorithm, problem, tables))
+    if (is_said_otherwise(algorithm, problem, inputs))
         candidate.refusal = "QCCL_ONESHOT_MAX says otherwise for this size";
     return candidate;
 }
 
 } // namespace
 
-// Streams that share a host's line lose some of it to each other, and more where their ends are
-// near: a ring of four hosts takes 3 % less than direct for 64 MiB at 1 Gbit/s, 30 % for 1 MiB.
+// Streams that share a host's link lose some of its rate to each other, and more of it near their
+// ends: a ring of four hosts takes 3 % less than direct for 64 MiB at 1 Gbit/s, 30 % for 1 MiB.
 bool is_preferred(const Cost &cost, const Cost &than) {
     return std::tie(cost.noise, cost.far_peers, cost.time_ns) <
            std::tie(than.noise, than.far_peers, than.time_ns);
@@ -87,7 +90,7 @@ bool is_preferred(const Cost &cost, const Cost &than) {
 static double ratio(double time, double least) { return least > 0 ? time / least : 1; }
 
 MinimaxRegret::MinimaxRegret(const std::vector<const Candidate *> &candidates) {
-    // What may be given up of the speed at the rate as it is known.
+    // How much longer than the fastest, at the assumed rate, a cautious candidate may take.
     constexpr double most_caution = 1.25;
     for (const Candidate *const candidate : candidates) {
         const Cost &cost = candidate->plan.cost;
@@ -139,12 +142,12 @@ double predicted_nmse(const Plan &plan, DataType type) {
         .nmse();
 }
 
-Tables reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits) {
+PlannerInputs reproducible_tables(const ShapeLimits &limits, const ShapeLimits &usual_limits) {
     return {.speeds = {}, .limits = limits, .usual_limits = usual_limits, .is_reproducible = true};
 }
 
-const Places *planned_places(const Places *places, const Tables &tables) {
-    return tables.is_reproducible ? nullptr : places;
+const RankTopology *planned_places(const RankTopology *places, const PlannerInputs &inputs) {
+    return inputs.is_reproducible ? nullptr : places;
 }
 
 Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
@@ -156,62 +159,62 @@ Done check_reproducible(const Algorithm &algorithm, bool is_reproducible) {
                        spec(algorithm).c_str());
 }
 
-const Result<Tally> &counted(const Algorithm &algorithm, const Problem &problem, StepCounts &counts,
-                             const SharedLinks &links) {
+const Result<StepCounts> &counted(const Algorithm &algorithm, const Problem &problem,
+                                  StepCountCache &counts, const SharedLinks &links) {
     CountedSteps steps{.collective = problem.collective,
                        .root = problem.root,
                        .is_lossless = problem.codec.is_lossless(),
                        .algorithm = spec(algorithm)};
     const auto known = counts.find(steps);
     if (known != counts.end()) return known->second;
-    return counts.emplace(std::move(steps), tally(algorithm, problem, links)).first->second;
+    return counts.emplace(std::move(steps), step_counts(algorithm, problem, links)).first->second;
 }
 
 static void examine_codecs(const Algorithm &algorithm, const std::vector<Problem> &problems,
-                           const Tables &tables, StepCounts &counts,
+                           const PlannerInputs &inputs, StepCountCache &counts,
                            std::vector<std::vector<Candidate>> &candidates) {
     for (size_t i = 0; i < problems.size(); i++)
-        candidates[i].push_back(examine(algorithm, problems[i], tables,
-                                        counted(algorithm, problems[i], counts, tables.links)));
+        candidates[i].push_back(examine(algorithm, problems[i], inputs,
+                                        counted(algorithm, problems[i], counts, inputs.links)));
 }
 
 Result<std::vector<std::vector<Candidate>>>
-find_candidates(const Problem &asked, std::span<const Codec> codecs, const Tables &tables,
-                const Algorithm &forced, StepCounts *kept) {
+find_candidates(const Problem &asked, std::span<const Codec> codecs, const PlannerInputs &inputs,
+                const Algorithm &forced, StepCountCache *kept) {
     if (asked.ranks == 0 || asked.root >= asked.ranks)
         return Error::make(Code::invalid_argument, "root %u is not one of %u ranks", asked.root,
                            asked.ranks);
-    QCCL_TRY(check_reproducible(forced, tables.is_reproducible));
+    QCCL_TRY(check_reproducible(forced, inputs.is_reproducible));
     std::vector<Problem> problems(codecs.size(), asked);
     for (size_t i = 0; i < codecs.size(); i++) {
         problems[i].codec = codecs[i];
         problems[i].codec = codec_for(problems[i]);
-        problems[i].places = planned_places(asked.places, tables);
+        problems[i].places = planned_places(asked.places, inputs);
     }
     std::vector<std::vector<Candidate>> candidates(codecs.size());
-    StepCounts own;
-    StepCounts &counts = kept ? *kept : own;
+    StepCountCache own;
+    StepCountCache &counts = kept ? *kept : own;
     const auto known =
-        algorithms_for({.size = asked.ranks, .places = planned_places(asked.places, tables)});
+        algorithms_for({.size = asked.ranks, .places = planned_places(asked.places, inputs)});
     for (const Algorithm &algorithm : known)
         if (algorithm.has(asked.collective))
-            examine_codecs(algorithm, problems, tables, counts, candidates);
+            examine_codecs(algorithm, problems, inputs, counts, candidates);
     const bool is_extra = forced && std::find(known.begin(), known.end(), forced) == known.end();
     if (is_extra && forced.has(asked.collective))
-        examine_codecs(forced, problems, tables, counts, candidates);
+        examine_codecs(forced, problems, inputs, counts, candidates);
     return candidates;
 }
 
-Result<std::vector<Candidate>> find_candidates(const Problem &problem, const Tables &tables,
-                                               const Algorithm &forced, StepCounts *counts) {
+Result<std::vector<Candidate>> find_candidates(const Problem &problem, const PlannerInputs &inputs,
+                                               const Algorithm &forced, StepCountCache *counts) {
     QCCL_TRY(auto candidates,
-             find_candidates(problem, {&problem.codec, 1}, tables, forced, counts));
+             find_candidates(problem, {&problem.codec, 1}, inputs, forced, counts));
     return std::move(candidates[0]);
 }
 
-static Result<Plan> choose_algorithm(const Problem &problem, const Tables &tables,
-                                     const Algorithm &forced, StepCounts *counts) {
-    QCCL_TRY(const auto candidates, find_candidates(problem, tables, forced, counts));
+static Result<Plan> choose_algorithm(const Problem &problem, const PlannerInputs &inputs,
+                                     const Algorithm &forced, StepCountCache *counts) {
+    QCCL_TRY(const auto candidates, find_candidates(problem, inputs, forced, counts));
     if (forced) {
         for (const Candidate &candidate : candidates) {
             if (candidate.plan.algorithm != forced) continue;
@@ -229,18 +232,18 @@ static Result<Plan> choose_algorithm(const Problem &problem, const Tables &table
                        candidates.empty() ? "there is none" : candidates.front().refusal.c_str());
 }
 
-Result<Plan> choose(const Problem &asked, const Tables &tables, const Algorithm &forced,
-                    StepCounts *counts) {
+Result<Plan> choose(const Problem &asked, const PlannerInputs &inputs, const Algorithm &forced,
+                    StepCountCache *counts) {
     Problem problem = asked;
-    problem.places = planned_places(asked.places, tables);
+    problem.places = planned_places(asked.places, inputs);
     if (problem.codec.is_auto()) {
-        QCCL_TRY(const BudgetChoice choice, choose_within(problem, tables, forced, counts));
+        QCCL_TRY(const BudgetChoice choice, choose_within(problem, inputs, forced, counts));
         return choice.plan;
     }
-    QCCL_TRY(const Plan plan, choose_algorithm(problem, tables, forced, counts));
+    QCCL_TRY(const Plan plan, choose_algorithm(problem, inputs, forced, counts));
     if (!may_go_losslessly(problem, plan)) return plan;
-    const auto lossless = choose_algorithm(with_codec(problem, {}), tables, forced, counts);
-    if (lossless && !tables.speeds.is_far_rate_known()) return lossless;
+    const auto lossless = choose_algorithm(with_codec(problem, {}), inputs, forced, counts);
+    if (lossless && !inputs.speeds.is_far_rate_known()) return lossless;
     if (!lossless || lossless->cost.time_ns > plan.cost.time_ns * least_gain) return plan;
     return lossless;
 }

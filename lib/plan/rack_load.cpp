@@ -1,3 +1,4 @@
+// Counts the sends of ranks on the links that they cross.
 #include "plan/rack_load.hpp"
 
 #include <algorithm>
@@ -9,13 +10,13 @@ namespace qccl {
 
 namespace {
 
-// Chunks on each network's line to the network around it.
+// Chunks on each network's link to the network around it.
 class LineLoads {
 public:
     explicit LineLoads(const RackLines &lines)
         : lines_(lines), up_(lines.parent.size()), down_(lines.parent.size()) {}
 
-    // Counts the rank's sends so many times.
+    // Counts the rank's sends `weight` times.
     void add(uint32_t rank, const Schedule &author, double weight) {
         for (const Step &step : author.steps)
             if (step.verb == Verb::send)
@@ -37,8 +38,9 @@ private:
     std::vector<double> up_, down_; // by network
 };
 
-// The ranks whose schedules differ from those of the others in their rack: the root, those that
-// send to another rack along a ring, and those next to them, as trees do that are shifted.
+// Returns the ranks whose schedules differ from those of other ranks in their rack: the root, the
+// ranks that send to another rack along a ring, and their neighbours, which differ in shifted
+// trees.
 std::set<uint32_t> ranks_apart(const Team &team, const RackLines &lines) {
     std::set<uint32_t> apart = {team.root};
     for (uint32_t number = 0; number < team.places->rings(); number++) {
@@ -52,8 +54,9 @@ std::set<uint32_t> ranks_apart(const Team &team, const RackLines &lines) {
     return apart;
 }
 
-// The distance between the ranks of a rack that speak for the others. It has no factor in common
-// with the number of ranks on a host, so that all places within hosts are met.
+// Returns the distance between the ranks of a rack that are counted. The distance has no factor in
+// common with the number of ranks on a host, so that the counted ranks cover all positions within
+// hosts.
 size_t sample_distance(size_t ranks, size_t most, size_t ranks_of_host) {
     constexpr size_t least = 2;
     size_t distance = ranks / std::max(least, most);
@@ -78,13 +81,13 @@ Result<double> rack_load(const Algorithm &algorithm, Collective collective, cons
         return {};
     };
     const std::set<uint32_t> apart = ranks_apart(team, lines);
-    std::map<uint32_t, std::vector<uint32_t>> alike; // the others, by network, in a ring's order
+    std::map<uint32_t, std::vector<uint32_t>> alike; // other ranks, by network, in ring order
     for (uint32_t position = 0; position < team.size; position++) {
         const uint32_t rank = team.rank_at(position);
         if (!apart.contains(rank)) alike[lines.rack_of[rank]].push_back(rank);
     }
     for (const uint32_t rank : apart) QCCL_TRY(count(rank, 1));
-    // A schedule takes as long to write as it has steps, and a little for each rank of the team.
+    // Writing a schedule takes time for each of its steps, and a little for each rank of the team.
     QCCL_TRY(const Schedule usual, author(team.rank_at(team.size / 2)));
     const size_t steps = std::max<size_t>({1, usual.steps.size(), team.size / 8});
     const size_t most = most_steps / (steps * std::max<size_t>(1, alike.size()));

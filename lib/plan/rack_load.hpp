@@ -1,5 +1,5 @@
-// How busy a collective keeps the lines between racks, counted on the schedules. Used by tally
-// alone. Pure.
+// Computes how busy a collective keeps the links between racks, from its schedules. Used by
+// step_counts alone. Pure; any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -10,10 +10,10 @@
 
 namespace qccl {
 
-// Returns what the line that is busy longest takes for each byte of a chunk. Messages between racks
-// are at the outermost tier, so that they travel with the call's codec. `team`: of any rank, with
-// places. Where writing all schedules takes more than `most_steps`, some ranks of each rack speak
-// for the others. An error says why there is no such schedule.
+// Returns the time of the busiest of these links for each byte of a chunk. Messages between racks
+// belong to the outermost tier, so they travel with the call's codec. `team`: of any rank, with
+// places. If all schedules together have more than `most_steps` steps, some ranks of each rack are
+// counted in place of all. An error says why there is no such schedule.
 Result<double> rack_load(const Algorithm &algorithm, Collective collective, const Team &team,
                          const RackLines &lines, size_t most_steps = size_t{1} << 17);
 

@@ -1,3 +1,4 @@
+// Compares schedules by hashes, and keeps one program for each hash.
 #include "plan/rank_census.hpp"
 
 #include "codec/noise.hpp"
@@ -11,8 +12,8 @@ namespace {
 
 constexpr uint32_t none = ~uint32_t{0};
 
-// Two independent hashes of what a rank does, in which chunks and peers are numbered by their first
-// use. Ranks whose hashes are equal do the same with other chunks and peers.
+// Two independent hashes of what a rank does, with chunks and peers numbered by their first use.
+// Ranks with equal hashes do the same with other chunks and peers.
 struct Fingerprint {
     uint64_t a = 1, b = 2;
 
@@ -23,7 +24,7 @@ struct Fingerprint {
     auto operator<=>(const Fingerprint &) const = default;
 };
 
-// Numbers things by their first use, one rank after the other.
+// Numbers things by their first use. forget() starts anew, for the next rank.
 class Numbering {
 public:
     explicit Numbering(size_t things) : number_of_(things, none) {}
@@ -59,12 +60,12 @@ public:
         }
         const Fingerprint fingerprint = look_at(author);
         const auto [found, is_new] =
-            known_.emplace(fingerprint, static_cast<uint32_t>(programs_.size()));
+            known_.emplace(fingerprint, static_cast<uint32_t>(program_cache_.size()));
         if (is_new) {
             QCCL_TRY(RankProgram program,
                      make_program(author, call_, shape_, peers_.numbers(),
                                   static_cast<uint32_t>(peers_.used().size())));
-            programs_.push_back(std::move(program));
+            program_cache_.push_back(std::move(program));
         }
         program_of_.push_back(found->second);
         in_turn_.insert(in_turn_.end(), peers_.used().begin(), peers_.used().end());
@@ -83,7 +84,7 @@ public:
                       sorted.begin() + static_cast<ptrdiff_t>(first_[rank + 1]),
                       [](const auto &a, const auto &b) { return a.rank < b.rank; });
         }
-        return {.programs = std::move(programs_),
+        return {.programs = std::move(program_cache_),
                 .program_of = std::move(program_of_),
                 .first = std::move(first_),
                 .in_turn = std::move(in_turn_),
@@ -92,7 +93,7 @@ public:
     }
 
 private:
-    // Schedules of all ranks have about as many steps.
+    // The schedules of all ranks have about as many steps as the first one.
     Done begin(const Schedule &first) {
         const auto shape_by = [&](bool rounds) {
             return CallGeometry::create(call_, first.chunks, first.outbox, rounds);
@@ -136,7 +137,7 @@ private:
     CallGeometry shape_;
     Numbering peers_, chunks_{0};
     std::map<Fingerprint, uint32_t> known_;
-    std::vector<RankProgram> programs_;
+    std::vector<RankProgram> program_cache_;
     std::vector<uint32_t> program_of_, in_turn_;
     std::vector<size_t> first_{0};
 };

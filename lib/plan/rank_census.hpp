@@ -1,6 +1,6 @@
-// What all ranks of a call do, each in its own words: whom it deals with, and which program it
-// runs. A schedule is written, compared and forgotten rank by rank, so that thousands of ranks fit
-// into memory. Used by rank_classes alone; pure, any thread.
+// Finds out what each rank of a call does: its peers, and the program that it runs. A schedule is
+// written, compared and dropped rank by rank, so that thousands of ranks fit into memory. Used by
+// rank_classes alone; pure, any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -16,22 +16,22 @@ namespace qccl {
 // Which ranks may be simulated as one.
 enum class Merging : uint8_t {
     none,      // every rank by itself
-    alike,     // those that do the same, whatever chunks and peers are called: times stay the same
-    similar,   // also those whose steps differ in chunks and slots alone; all chunks count as the
+    alike,     // ranks that do the same, with any chunks and peers; times stay the same
+    similar,   // also ranks whose steps differ only in chunks and slots; all chunks count as the
                // longest. Rings and hierarchies come out the same, halving up to a quarter faster
     automatic, // alike, but similar where all ranks together do more than `most_exact_steps`
 };
 inline constexpr double most_exact_steps = 1e7;
 
 struct RankCensus {
-    // A peer, and its place among the rank's peers.
+    // A peer, and its number among the rank's peers.
     struct Acquaintance {
         uint32_t rank = 0, number = 0;
     };
 
     std::vector<RankProgram> programs;
     std::vector<uint32_t> program_of; // by rank
-    std::vector<size_t> first;        // of each rank in the two lists, and the end
+    std::vector<size_t> first;        // index of each rank in the two lists, and the end
     std::vector<uint32_t> in_turn;    // peers by number
     std::vector<Acquaintance> sorted; // peers by rank
     CallGeometry shape;
@@ -40,10 +40,13 @@ struct RankCensus {
     std::span<const uint32_t> peers(uint32_t rank) const {
         return std::span(in_turn).subspan(first[rank], first[rank + 1] - first[rank]);
     }
-    // The peer's number among the rank's peers. It is one: messages have two ends.
+    // Returns the number of `peer` among the peers of `rank`. There is one, because each message
+    // has two ends.
     uint32_t number_at(uint32_t rank, uint32_t peer) const;
 };
 
+// Visits all ranks. Calls progress(), unless it is empty, after each of them. Returns the error of
+// a schedule that cannot be written.
 Result<RankCensus> take_census(const SimulatedCall &call, Merging merging,
                                const std::function<void(uint64_t done, uint64_t of)> &progress);
 

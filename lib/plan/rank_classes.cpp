@@ -1,3 +1,4 @@
+// Finds the classes by color refinement, and merges ranks and links of one color.
 #include "plan/rank_classes.hpp"
 
 #include "codec/noise.hpp"
@@ -18,8 +19,8 @@ uint64_t bits_of(double value) {
     return bits;
 }
 
-// Colors ranks, links and groups of cores, each by what it has to do with others, until no color
-// parts into several any more.
+// Colors ranks, links and groups of cores, each by its relations to the others, until no color
+// splits into several any more.
 class Coloring {
 public:
     Coloring(const RankCensus &census, const Fabric &fabric, Merging merging)
@@ -53,7 +54,7 @@ private:
         return mix(bits_of(work.message_ns), bits_of(work.byte_ns));
     }
 
-    // By the flows over it, in whatever order.
+    // The color is a sum over the flows, which does not depend on their order.
     void color_links() {
         for (uint32_t link = 0; link < links_.size(); link++)
             links_[link] =
@@ -194,8 +195,8 @@ private:
         }
     };
 
-    // Counts the alike flows on each of the links that the classes' first ranks use, and the alike
-    // ranks on their cores.
+    // Counts the flows of the same class on each link that a class's first rank uses, and the ranks
+    // of the class on the first rank's cores.
     void weigh() {
         std::unordered_map<FlowKey, double *, FlowHash> counted;
         for (uint32_t c = 0; c < found_.classes.size(); c++) {

@@ -1,7 +1,8 @@
-// Ranks that do alike at the same time are one class, of which the simulator runs one rank: their
-// programs are the same, their messages come from and go to alike ranks on alike routes, and as
-// many alike flows share each of their links. Of a ring or a hierarchy on equal hosts there are a
-// few classes for thousands of ranks; of a tree there is one for each rank. Pure; any thread.
+// Groups ranks that do the same at the same time into classes; the simulator runs one rank of each.
+// The ranks of a class run the same program, their messages come from and go to ranks of the same
+// classes on equal routes, and as many equal flows share each of their links. A ring or a hierarchy
+// on equal hosts has a few classes for thousands of ranks; a tree has one for each rank. Used by
+// the simulator. Pure; any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -17,11 +18,11 @@
 namespace qccl {
 
 struct RankClasses {
-    // Of a class's first rank: where messages to and from a peer go.
+    // Where messages between a class's first rank and one of its peers go.
     struct Peer {
         uint32_t peer_class = 0;
         uint32_t number = 0;                    // of this rank among the peer's peers
-        uint32_t uses_first = 0, uses_last = 0; // `uses`: links on the way to the peer
+        uint32_t uses_first = 0, uses_last = 0; // in `uses`: links to the peer
         double latency_ns = 0, rendezvous_ns = 0;
         uint64_t eager_bytes = 0;      // larger messages take rendezvous_ns longer
         MessageRoute::Work send, recv; // recv: of the peer
@@ -30,15 +31,15 @@ struct RankClasses {
     struct Class {
         uint32_t first_rank = 0, ranks = 0;
         uint32_t program = 0;
-        uint32_t peers_first = 0; // `peers`
-        uint32_t core = none;     // `links`: the cores that it shares, if there are too few
-        double core_weight = 0;   // alike ranks on these cores
+        uint32_t peers_first = 0; // in `peers`
+        uint32_t core = none;     // in `links`: the cores that it shares, if there are too few
+        double core_weight = 0;   // ranks of the class on these cores
     };
-    // A link for all that are alike, or cores.
+    // Stands for all links that are alike, or for cores.
     struct Link {
         double capacity = 0; // bytes a nanosecond, or cores
         double burst_bytes = 0;
-        uint32_t first = 0; // the first such link of the fabric, or group of cores
+        uint32_t first = 0; // the fabric's first such link or group of cores
         uint32_t count = 0; // how many there are
         bool is_cores = false;
     };
@@ -51,7 +52,7 @@ struct RankClasses {
     std::vector<Link> links;
     std::vector<RankProgram> programs;
     CallGeometry shape;
-    double call_ns = 0; // of a call before its first step
+    double call_ns = 0; // time of a call before its first step
 
     const RankProgram &program(uint32_t number) const { return programs[classes[number].program]; }
     const Peer &peer(uint32_t of_class, uint32_t number) const {
@@ -59,9 +60,11 @@ struct RankClasses {
     }
 };
 
-// Is told after each rank how many are done.
+// Called after each rank with the number of ranks that are done.
 using Progress = std::function<void(uint64_t done, uint64_t of)>;
 
+// Finds the classes. Returns invalid_argument if the fabric has another number of ranks than the
+// call, and the error of a schedule that cannot be written.
 Result<RankClasses> find_rank_classes(const SimulatedCall &call, const Fabric &fabric,
                                       Merging merging, const Progress &progress = {});
 

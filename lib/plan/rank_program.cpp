@@ -1,3 +1,4 @@
+// Cuts a call as the engine does, and turns a rank's schedule into tasks with times.
 #include "plan/rank_program.hpp"
 
 #include "codec/chunk.hpp"
@@ -65,7 +66,7 @@ uint64_t CallGeometry::all_bytes(uint32_t length, bool is_inner) const {
     return full * of.full_bytes[is_inner] + of.rest_bytes[is_inner] + (others - 1) * empty_bytes_;
 }
 
-// As the engine has it: what comes from other hosts lies in an inbox as large as the outbox.
+// As in the engine, messages from other hosts lie in an inbox as large as the outbox.
 uint32_t CallGeometry::lanes_for(uint32_t received) const {
     if (!has_hosts_ || received == 0) return geometry_.lanes;
     const uint64_t fitting = std::min<uint64_t>(
@@ -165,7 +166,8 @@ private:
         }
     }
 
-    // How often the step goes through the slot's memory. Encoded values are few.
+    // Returns how often the step passes through the slot's memory. Encoded values are few and do
+    // not count.
     double accesses(const Step &step, Slot slot) const {
         if (slot.is(SlotKind::none)) return 0;
         if (slot.is(SlotKind::wire)) return is_lossless(step) ? 1 : 0;

@@ -1,3 +1,4 @@
+// Parses lists of items, and looks up the rule for a call.
 #include "plan/rules.hpp"
 
 #include "base/spec_text.hpp"
@@ -8,7 +9,7 @@ namespace qccl {
 
 namespace {
 
-// Parts between ';' outside brackets.
+// Splits at ';' outside brackets.
 std::vector<std::string_view> split_items(std::string_view text) {
     std::vector<std::string_view> items;
     size_t begin = 0;
@@ -25,7 +26,7 @@ std::vector<std::string_view> split_items(std::string_view text) {
     return items;
 }
 
-// The first '@' outside brackets.
+// Splits at the first '@' outside brackets.
 Parted parted_at_conditions(std::string_view item) {
     int depth = 0;
     for (size_t i = 0; i < item.size(); i++) {
@@ -54,8 +55,8 @@ Done check_reached(const Rule &rule, const std::vector<Rule> &before) {
                        rule.text.c_str(), last.text.c_str());
 }
 
-// `read` stores what the item names in the rule; an error begins with `who`. `check` looks whether
-// the conditions go with it.
+// Parses the items of a setting. `read` stores what the item names in the rule; its error begins
+// with `who`. `check` tests whether the conditions suit the item.
 template <class Read, class Check>
 Result<Rules> parse_items(std::string_view text, const RuleSource &source, const Read &read,
                           const Check &check) {

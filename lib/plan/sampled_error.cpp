@@ -1,3 +1,4 @@
+// Composes the error of a result from the sampled losses of one encode.
 #include "plan/sampled_error.hpp"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ double estimated_nmse(const EncodeCounts &counts, const SampledValues &values) {
 }
 
 double cancellation_of(double own, double result, double summands) {
-    constexpr double most = 1e12; // of ranks that cancel each other out exactly
+    constexpr double most = 1e12; // for ranks that cancel each other out exactly
     if (own == 0) return 1;
     return result == 0 ? most : std::clamp(summands * own / result, 1.0, most);
 }

@@ -1,12 +1,12 @@
-// What the error of a result is, estimated from samples of one rank's values and of the result. Of
-// guards and audits; pure, any thread.
+// Estimates the error of a result from samples of one rank's values and of the result. Used by
+// guards and audits. Pure; any thread.
 #pragma once
 
 #include "plan/planner.hpp"
 
 namespace qccl {
 
-// How often values are encoded on their way, and with what, as a plan has it.
+// How often a plan encodes values on their way, and with which codecs.
 struct EncodeCounts {
     Codec codec, inner_codec;
     double encodes = 0, inner_encodes = 0;
@@ -16,25 +16,26 @@ struct EncodeCounts {
 };
 EncodeCounts encode_counts(const Plan &plan);
 
-// What samples of one call, or of many, have shown. Losses are of one encode.
+// What samples of one call, or of many, show. Losses are those of one encode.
 struct SampledValues {
     Loss loss, inner_loss;
-    // How many times stronger a sum of independent values like this rank's would be than the
-    // result is: above 1 where ranks cancel each other out, so that errors weigh more.
+    // How many times stronger a sum of independent values like this rank's would be than the result
+    // is. Above 1, ranks cancel each other out, so that errors weigh more.
     double cancellation = 1;
 };
 
-// Of the result: each encode loses what one loses in the samples, composed as predicted_nmse does.
-// Ranks that resemble each other make the result stronger, and their errors too where they resemble
-// each other as much: that is taken for granted, so that the estimate is not too low for such data.
-// It supposes that the other ranks' values are about as large as this one's.
+// Estimates the NMSE of the result: each encode loses what one loses in the samples, composed as in
+// predicted_nmse(). Ranks that resemble each other make the result stronger, and their errors too
+// if the errors resemble each other as much. The estimate assumes that they do, so that it is not
+// too low for such data. The estimate also assumes that the other ranks' values are about as large
+// as this rank's.
 double estimated_nmse(const EncodeCounts &counts, const SampledValues &values);
 
-// `own` is the square of this rank's values, of which 0 says nothing, `result` that of the result
-// at the same places.
+// Returns SampledValues::cancellation. `own` is the sum of squares of this rank's values; for 0 the
+// function returns 1. `result` is the sum of squares of the result at the same places.
 double cancellation_of(double own, double result, double summands);
 
-// The one that loses more.
+// Returns the one that loses more.
 Loss greater(const Loss &a, const Loss &b);
 
 } // namespace qccl

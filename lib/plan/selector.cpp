@@ -1,7 +1,8 @@
+// Parses, prints and tests conditions.
 #include "plan/selector.hpp"
 
 #include "base/choice.hpp"
-#include "base/quantity.hpp"
+#include "base/parse_units.hpp"
 #include "base/spec_text.hpp"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr uint64_t most_ranks_of_job = 65536; // bootstrap refuses more
 
-// Conditions on numbers.
+// A condition on a number.
 struct RangeKey {
     std::string_view name;
     NumberRange Selector::*range;
@@ -29,7 +30,7 @@ constexpr RangeKey range_keys[] = {
     {"nodes", &Selector::nodes, parse_count, "a number"},
 };
 
-// Conditions that name something.
+// A condition that names something.
 struct NameKey {
     std::string_view name;
     bool (*store)(Selector &, std::string_view);
@@ -49,7 +50,7 @@ constexpr NameKey name_keys[] = {
      [] { return Names(op_names.begin(), op_names.end()); }},
 };
 
-// "bytes>=1M" in its parts.
+// The parts of a condition such as "bytes>=1M".
 struct Condition {
     std::string_view whole, key, relation, value;
 };
@@ -79,7 +80,7 @@ Error refuse_key(std::string_view key) {
     return no_choice("condition", key, possible);
 }
 
-// An end that no number reaches leaves the range empty.
+// A bound that no number meets leaves the range empty.
 void narrow(NumberRange &range, std::string_view relation, uint64_t value) {
     const NumberRange nothing{1, 0};
     NumberRange other;
@@ -131,7 +132,7 @@ Done take_condition(const Condition &condition, std::vector<std::string_view> &n
     return {};
 }
 
-// What a collective does not have, which the conditions ask for; else null.
+// Returns what the conditions ask for but the collective does not have; null if there is nothing.
 const char *lacking(const Selector &selector) {
     if (!selector.collective) return nullptr;
     if (selector.op && !reduces(*selector.collective)) return "op";

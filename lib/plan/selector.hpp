@@ -1,5 +1,5 @@
 // Conditions on calls, as settings and plan files write them behind an '@':
-// "comm=dp*,op=sum,bytes>=1M". The parsers of rules use it. Pure; any thread, nothing blocks.
+// "comm=dp*,op=sum,bytes>=1M". Used by the parsers of rules. Pure; any thread, nothing blocks.
 #pragma once
 
 #include "base/result.hpp"
@@ -12,8 +12,8 @@
 
 namespace qccl {
 
-// What conditions look at: a call, and the communicator that makes it. Not its tag, in which ranks
-// may differ.
+// The properties of a call and of its communicator that conditions test. The tag is not among them,
+// because ranks may give one call different tags.
 struct CallTraits {
     Collective collective = Collective::all_reduce;
     DataType type = DataType::float32;
@@ -21,15 +21,15 @@ struct CallTraits {
     uint64_t count = 0; // as the C API means it
     uint32_t ranks = 1, nodes = 1;
 
-    // Of the whole vector.
+    // Returns the bytes of the whole vector.
     uint64_t bytes() const {
         const bool has_values = collective != Collective::barrier;
         return has_values ? vector_count(collective, count, ranks) * type_bytes(type) : 0;
     }
 };
 
-// A glob for Selector::comm that matches this name, and hardly another: what a selector's text
-// cannot hold is any letter.
+// Returns a glob for Selector::comm that matches this name, and hardly another one. Characters that
+// a selector's text cannot hold become '?', which matches any character.
 std::string glob_of(std::string_view name);
 
 // Numbers from `least` to `most`.
@@ -50,16 +50,16 @@ struct Selector {
     NumberRange count, bytes, ranks, nodes;
 
     bool matches_name(const std::string &communicator) const;
-    // Without regard to `comm`.
+    // Whether the call meets all conditions except `comm`.
     bool matches(const CallTraits &call) const;
     bool is_unconditional() const { return *this == Selector(); }
     bool operator==(const Selector &) const = default;
 };
 
-// Conditions between commas, blanks around them ignored. An error (invalid_argument) says what is
-// possible, or why no call can ever match.
+// Parses conditions with commas between them; blanks around them are ignored. An error
+// (invalid_argument) says what is possible, or why no call can ever match.
 Result<Selector> parse_selector(std::string_view conditions);
-// The conditions in one spelling; empty where there are none.
+// Returns the conditions in one spelling; empty if there are none.
 std::string spec(const Selector &selector);
 
 } // namespace qccl

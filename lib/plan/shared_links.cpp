@@ -1,3 +1,4 @@
+// Rates of racks' links, and racks that only the settings and places describe.
 #include "plan/shared_links.hpp"
 
 #include <algorithm>
@@ -8,8 +9,8 @@ namespace qccl {
 
 namespace {
 
-// Network 0 contains the racks. Nothing: there is one rack.
-std::optional<RackLines> lines_of_racks(const Places &places) {
+// Returns a network for each rack, and network 0 around them; nothing if there is one rack.
+std::optional<RackLines> lines_of_racks(const RankTopology &places) {
     RackLines lines{.parent = {0}, .byte_ns = {0}, .rack_of = {}};
     std::map<uint32_t, uint32_t> numbers; // by rack
     for (uint32_t rank = 0; rank < places.ranks(); rank++) {
@@ -32,7 +33,7 @@ std::optional<double> RackLines::slowest_bytes_per_ns() const {
     return most > 0 ? std::optional(1 / most) : std::nullopt;
 }
 
-void take_settings(const Settings &settings, const Places *places, SharedLinks &links) {
+void take_settings(const Settings &settings, const RankTopology *places, SharedLinks &links) {
     std::optional<RackLines> lines;
     if (links.racks) lines = *links.racks;
     if (settings.rack_rate && places) {

@@ -1,5 +1,5 @@
-// What the simulator keeps of each rank that it runs, and of each message that is under way. Used
-// by the simulator alone.
+// The simulator's state of each rank that it runs, and of each message that is under way. Used by
+// the simulator alone; one thread.
 #pragma once
 
 #include "plan/simulated_rank.hpp"
@@ -12,7 +12,7 @@
 
 namespace qccl {
 
-// Or a piece of one: the receiver hears of the message with the last one.
+// A message, or a piece of one. The receiver learns of the message with the last piece.
 struct SimulatedMessage {
     static constexpr uint32_t none = ~uint32_t{0};
 
@@ -21,7 +21,7 @@ struct SimulatedMessage {
     uint64_t instance = 0;
     double bytes = 0;
     bool is_last = true;
-    double work_ns = 0; // of the receiver, if it is not the last
+    double work_ns = 0; // of the receiver, for a piece that is not the last
     double latency_ns = 0;
     WireOrigin origin; // where the bytes lie
     PathTimes path;
@@ -30,13 +30,13 @@ struct SimulatedMessage {
     uint32_t next = none;                    // of the stream
 };
 
-// The messages from one rank to another, in order; the first one is on the links.
+// The messages from one rank to another, in order. The first one is on the links.
 struct MessageStream {
     uint32_t first = SimulatedMessage::none, last = SimulatedMessage::none;
 };
 
-// The pieces of a message. A network carries the first bytes while the processors still have the
-// others to do with, so a message that costs them something goes piece by piece.
+// Cuts a message into pieces. A network carries the first bytes while processors still handle the
+// others, so a message that costs processors time goes piece by piece.
 class MessagePieces {
 public:
     MessagePieces(const RankClasses::Peer &sender, double bytes)
@@ -55,11 +55,11 @@ private:
     double bytes_, piece_;
 };
 
-// The first rank of a class.
+// The first rank of a class, which stands for all of them.
 struct SimulatedNode {
     explicit SimulatedNode(SimulatedRank r) : rank(std::move(r)) {}
 
-    // What it does.
+    // What the rank does.
     enum class Work : uint8_t { nothing, begin_call, task, receive_pieces };
 
     void begin_call() {
@@ -72,10 +72,10 @@ struct SimulatedNode {
     SimulatedRank::Choice task;
     double sent = 0; // bytes of the message that the task sends
     bool is_woken = false, has_call = false;
-    double pieces_ns = 0;  // of messages that have not come whole: still to be handled
-    PathTimes path;        // until now, or until it had nothing to do
-    double since_ns = 0;   // that it has been busy, or has not
-    double counted_ns = 0; // the first call that counts began
+    double pieces_ns = 0;  // work on pieces of incomplete messages that is still to be done
+    PathTimes path;        // until now, or until the rank became idle
+    double since_ns = 0;   // when the rank became busy or idle
+    double counted_ns = 0; // when the first call that counts began
     double busy_ns = 0, finish_ns = 0;
     uint64_t sent_bytes = 0;
 };

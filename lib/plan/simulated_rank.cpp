@@ -1,3 +1,4 @@
+// Keeps track of ready and parked tasks, arrived messages and slots in use.
 #include "plan/simulated_rank.hpp"
 
 #include <algorithm>
@@ -101,7 +102,7 @@ void SimulatedRank::finish(Choice done) {
     lanes_left_--;
 }
 
-void SimulatedRank::arrive(const Arrival &arrival) {
+void SimulatedRank::arrive(const MessageArrival &arrival) {
     const uint32_t task = arrival.task;
     const auto number = static_cast<uint32_t>(arrival.instance % lanes_.size());
     Lane &lane = lanes_[number];

@@ -1,3 +1,4 @@
+// The event loop: ranks that are idle wake when something happens that they may have waited for.
 #include "plan/simulator.hpp"
 
 #include "base/batch_limits.hpp"
@@ -73,8 +74,8 @@ public:
             const double took = (node.finish_ns - node.counted_ns) / counted;
             if (i != 0 && took <= s.time_ns) continue;
             s.time_ns = took;
-            // Calls overlap, so that the path to the end of the last need not pass the end of
-            // the first that counts: what came before cannot be taken off.
+            // Calls overlap, so the path to the end of the last call need not pass the end of the
+            // first that counts: what came before cannot be subtracted.
             s.critical = node.path.scaled_to(took);
         }
         for (uint32_t i = 0; i < busy_.size(); i++) {
@@ -101,7 +102,7 @@ private:
         return node.rank.program().tasks[node.task.task];
     }
 
-    // Something may have become possible for the rank, after what took `path`.
+    // The rank may be able to go on; `path` is what led to that.
     void wake(uint32_t number, const PathTimes &path) {
         SimulatedNode &node = nodes_[number];
         if (node.work != SimulatedNode::Work::nothing || node.is_woken) return;
@@ -143,7 +144,7 @@ private:
         return SimulatedNode::Work::task;
     }
 
-    // The rank has had nothing to do but to hear of what takes `waker_`, if that was not now.
+    // An idle rank ends its call when the event in `waker_` arrives, so that event's path counts.
     void end_call(SimulatedNode &node) {
         node.has_call = false;
         node.finish_ns = now();
@@ -175,12 +176,12 @@ private:
         }
         const RankClasses::Peer &peer = peer_of(number, task);
         const double bytes = bytes_of(task, instance);
-        // With the message before it.
+        // The message goes in one batch with the one before it.
         const bool is_batched =
             !peer.is_by_reference &&
             task.place_in_series % messages_per_batch(static_cast<uint64_t>(bytes)) != 0;
         if (task.verb == Verb::recv) {
-            // The other pieces are handled already.
+            // The other pieces have been handled already.
             const RankClasses::Peer &sender = classes_.peer(peer.peer_class, peer.number);
             return (is_batched ? 0 : sender.recv.message_ns) +
                    MessagePieces(sender, bytes).last() * sender.recv.byte_ns;
@@ -224,7 +225,7 @@ private:
                               nodes_.size() * classes_.shape.instances() * calls_);
     }
 
-    // True: it was the last one.
+    // Returns true if it was the last piece.
     bool send_piece(uint32_t number, SimulatedNode &node, const RankProgram::Task &task) {
         const RankClasses::Peer &peer = peer_of(number, task);
         const uint64_t instance = node.rank.instance(node.task.lane);
@@ -281,7 +282,7 @@ private:
         activities_.begin_stream(number, left, uses);
     }
 
-    // The first message of the stream has left the links.
+    // The first message of the stream has left the links, and the next one follows.
     void pass_on(const Activities::Event &event) {
         MessageStream &stream = streams_[event.subject];
         const uint32_t at = stream.first;
@@ -306,7 +307,7 @@ private:
         return at;
     }
 
-    // The bytes have left the links. In another host's memory they are nobody's but the receiver's.
+    // The bytes have left the links. In another host's memory only the receiver needs them.
     void end_wire(uint32_t at) {
         SimulatedMessage &message = messages_[at];
         message.path.wire_ns += now() - message.begin_ns;
@@ -340,13 +341,13 @@ private:
         if (nodes_[origin.rank].rank.release(origin.slot)) wake(origin.rank, path);
     }
 
-    // Ends now.
+    // Reports a span that ends now.
     void tell(SimulatedSpan span) const {
         span.end_ns = now();
         if (options_.trace && span.end_ns > span.begin_ns) options_.trace(span);
     }
 
-    // The steps of a task come one after the other, each with its share of the time.
+    // Reports the steps of a task one after the other, each with its share of the time.
     void tell_task(uint32_t number, const SimulatedNode &node,
                    const RankProgram::Task &task) const {
         if (!options_.trace) return;
@@ -382,7 +383,7 @@ private:
     std::vector<PathTimes> waker_ = std::vector<PathTimes>(classes_.classes.size());
     std::vector<uint64_t> sent_ = std::vector<uint64_t>(classes_.classes.size());
     TokenBuckets buckets_;     // by link
-    std::vector<double> busy_; // of each link, what it has carried
+    std::vector<double> busy_; // by link: bytes carried, or time of cores used
     std::vector<MessageStream> streams_ = std::vector<MessageStream>(classes_.peers.size());
     std::vector<SimulatedMessage> messages_;
     std::vector<uint32_t> free_;

@@ -1,3 +1,4 @@
+// Asks the planner for each number of parts, with and without the codec, and compares the times.
 #include "plan/tensor_plan.hpp"
 
 #include "plan/budget_choice.hpp"
@@ -6,7 +7,7 @@
 
 namespace qccl {
 
-// A call, cut into one part, two, four and so on.
+// One call, cut into one part, two, four and so on.
 struct TensorPlanner::Cuts {
     std::vector<PartsTime> times;
     std::vector<Plan> plans;
@@ -18,16 +19,16 @@ struct TensorPlanner::Cuts {
     }
 };
 
-TensorPlanner::TensorPlanner(const Problem &like, Tables tables, Algorithm forced)
-    : like_(like), tables_(std::move(tables)), forced_(std::move(forced)) {}
+TensorPlanner::TensorPlanner(const Problem &like, PlannerInputs inputs, Algorithm forced)
+    : like_(like), inputs_(std::move(inputs)), forced_(std::move(forced)) {}
 
 Result<TensorPlanner::Cuts> TensorPlanner::cuts_of(const Problem &problem,
                                                    const Algorithm &forced) {
     constexpr uint32_t most_parts = 1 << 12;
     Cuts cuts;
     for (uint32_t parts = 1; parts <= most_parts; parts *= 2) {
-        tables_.limits.parts = tables_.usual_limits.parts = parts;
-        QCCL_TRY(Plan plan, choose(problem, tables_, forced, &counts_));
+        inputs_.limits.parts = inputs_.usual_limits.parts = parts;
+        QCCL_TRY(Plan plan, choose(problem, inputs_, forced, &counts_));
         const bool is_finest = plan.geometry.instances < parts;
         if (is_finest && parts > 1) break; // smaller parts would be smaller than the codec's blocks
         cuts.times.push_back({parts, plan.cost.time_ns});
@@ -36,20 +37,20 @@ Result<TensorPlanner::Cuts> TensorPlanner::cuts_of(const Problem &problem,
     return cuts;
 }
 
-// None where the codec does not serve such a call. Of ranks on one host, and of lines of unknown
-// rate, nothing says that a codec would relieve them.
+// Returns no cuts if the codec does not serve such a call. Between ranks of one host, and over
+// links of unknown rate, there is no evidence that a codec would relieve them.
 Result<TensorPlanner::Cuts> TensorPlanner::compressed_cuts(const Problem &problem) {
     Codec codec = like_.codec;
     const bool is_small = codec.min_bytes && vector_bytes(problem) < *codec.min_bytes;
     const bool is_asked_for =
-        codec.min_bytes || (problem.has_hosts() && tables_.speeds.is_far_rate_known());
+        codec.min_bytes || (problem.has_hosts() && inputs_.speeds.is_far_rate_known());
     if (codec.is_lossless() || is_small || !is_asked_for || !info(problem.type).is_float)
         return Cuts();
-    codec.min_bytes = 0; // whether it pays is decided between the cuts
+    codec.min_bytes = 0; // choose_partitioning() decides whether it pays
     if (!codec.is_auto()) return cuts_of(with_codec(problem, codec), forced_);
-    tables_.limits.parts = tables_.usual_limits.parts = 0;
+    inputs_.limits.parts = inputs_.usual_limits.parts = 0;
     QCCL_TRY(const BudgetChoice choice,
-             choose_within(with_codec(problem, codec), tables_, forced_, &counts_));
+             choose_within(with_codec(problem, codec), inputs_, forced_, &counts_));
     if (choice.plan.codec.is_lossless()) return Cuts();
     codec = choice.plan.codec;
     codec.min_bytes = 0;
@@ -79,7 +80,7 @@ static Rule rule_of(const NamedTensor &tensor, const TensorPlan &made) {
     rule.selector.type = tensor.type;
     rule.selector.count = {tensor.count, tensor.count};
     rule.codec = made.plan.codec;
-    // The plan has found that it pays; the library is not to ask again.
+    // The plan has found that the codec pays, so the library need not check that again.
     if (!rule.codec->is_lossless()) rule.codec->min_bytes = 0;
     rule.algorithm = made.plan.algorithm;
     rule.pieces.parts = made.partitioning.best.parts;

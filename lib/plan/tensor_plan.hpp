@@ -1,6 +1,6 @@
 // Plans the sums of a job's tensors, each by its size: whether it is compressed, with which codec,
-// by which algorithm, and into how many parts it is cut; and writes that as a plan file's rules.
-// qccl-info plan asks it. Pure; a planner is used by one thread at a time, nothing blocks.
+// by which algorithm, and into how many parts it is cut. Writes the plans as the rules of a plan
+// file. Used by qccl-info plan. Pure; a planner is used by one thread at a time, nothing blocks.
 #pragma once
 
 #include "plan/partitioning.hpp"
@@ -23,22 +23,22 @@ struct NamedTensor {
 };
 
 struct TensorPlan {
-    Plan plan; // of the parts that were decided on
-    // Times in ns, as the planner predicts them; the number of parts is that of the plan file.
+    Plan plan; // for the chosen number of parts
+    // Times in ns, as the planner predicts them. The number of parts is that of the plan file.
     Partitioning partitioning;
 };
 
-// Tensors of one type and count are one call to the library, and have one plan.
+// Tensors of one type and count are the same call to the library, so they have one plan.
 class TensorPlanner {
 public:
-    // `like` says where the ranks are, and the codec: a tensor is compressed if `like.codec` makes
-    // its sum least_gain times as fast, or, where that codec says min=, faster at all, from that
-    // many bytes on; on one host, and over lines of unknown rate, only where it says min=. Of auto,
-    // with the codec and the algorithm that keep the budget. `forced` as in choose. `like.places`
-    // has to outlive the planner.
-    TensorPlanner(const Problem &like, Tables tables, Algorithm forced = {});
+    // `like` has the ranks, their places and the codec. A tensor is compressed if `like.codec`
+    // makes its sum least_gain times as fast. If that codec says min=, a tensor of at least that
+    // many bytes is compressed if its sum becomes faster at all. On one host, and over links of
+    // unknown rate, only a codec that says min= is used. For auto, codec and algorithm are those
+    // that keep the budget. `forced`: as in choose(). `like.places` has to outlive the planner.
+    TensorPlanner(const Problem &like, PlannerInputs inputs, Algorithm forced = {});
 
-    // An error (invalid_argument) says why such a call cannot be.
+    // Returns the plan of a tensor. An error (invalid_argument) says why the call is impossible.
     Result<TensorPlan> plan(uint64_t count, DataType type);
 
 private:
@@ -47,14 +47,14 @@ private:
     Result<Cuts> compressed_cuts(const Problem &problem);
 
     const Problem like_;
-    Tables tables_;
+    PlannerInputs inputs_;
     const Algorithm forced_;
-    StepCounts counts_;
+    StepCountCache counts_;
     std::map<std::pair<uint64_t, DataType>, TensorPlan> known_;
 };
 
-// A rule for each count and type, in the order of the tensors; for jobs of so many ranks and nodes.
-// `tensors` and `plans` go together.
+// Returns a rule for each count and type, in the order of the tensors, for jobs of so many ranks
+// and nodes. plans[i] is the plan of tensors[i].
 PlanFile plan_file_of(std::span<const NamedTensor> tensors, std::span<const TensorPlan> plans,
                       uint32_t ranks, uint32_t nodes);
 

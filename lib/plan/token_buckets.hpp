@@ -1,5 +1,6 @@
-// Links that let bytes pass at once after a pause: each has a bucket of tokens, a byte each, which
-// fills at the link's rate while nothing is on the link. Used by the simulator alone; one thread.
+// Links that let bytes pass at once after a pause. Each link has a bucket of tokens, one for each
+// byte, which fills at the link's rate while the link is idle. Used by the simulator alone; one
+// thread.
 #pragma once
 
 #include "plan/fair_share.hpp"
@@ -13,12 +14,12 @@ namespace qccl {
 
 class TokenBuckets {
 public:
-    // `share` of it is full. `burst_bytes` 0: nothing passes at once.
+    // `share`: the part of the bucket that is full. `burst_bytes` 0: nothing passes at once.
     void add_link(double rate, double burst_bytes, double share) {
         buckets_.push_back({rate, burst_bytes, share * burst_bytes});
     }
 
-    // The share of the link that has the least left.
+    // Returns the part of its bucket that the link with the least tokens has left.
     double least_share(double now) {
         double least = 1;
         for (uint32_t link = 0; link < buckets_.size(); link++)
@@ -27,8 +28,8 @@ public:
         return least;
     }
 
-    // What is left of a message of so many bytes, on each of the links so often as the weights say,
-    // when the links' tokens are gone.
+    // Takes tokens for a message, which counts on each of the links with its weight. Returns the
+    // bytes that are left when the tokens of one of the links are gone.
     double take(std::span<const FairShare::Use> uses, double bytes, double now) {
         double passing = bytes;
         for (const FairShare::Use &use : uses)
@@ -38,7 +39,7 @@ public:
         return bytes - passing;
     }
 
-    // Bytes that are left are on the links from now on, or are no more.
+    // The bytes that take() has left over begin to cross the links, or have crossed them.
     void begin(std::span<const FairShare::Use> uses, double now) {
         for (const FairShare::Use &use : uses) filled(use.link, now).streams++;
     }
@@ -50,7 +51,7 @@ private:
     struct Bucket {
         double rate = 0, most = 0;
         double tokens = 0;
-        double since = 0; // that they are so many
+        double since = 0; // time of `tokens`
         uint32_t streams = 0;
     };
 

@@ -1,4 +1,4 @@
-// What ranks may disagree on about a call: its hash, and the first difference in words.
+// Hashes a call's descriptor and words the first difference between two descriptors.
 #include "record/call_descriptor.hpp"
 
 #include <array>
@@ -12,7 +12,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// Odd numbers with about as many ones as zeros, one for each word; nothing else is asked of them.
+// Odd numbers with about as many ones as zeros, one for each word; they need no other property.
 constexpr std::array<uint64_t, sizeof(CallDescriptor) / sizeof(uint64_t)> secrets{
     0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93,
     0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53,
@@ -25,7 +25,7 @@ uint64_t fold(uint64_t a, uint64_t b) {
 }
 
 struct Value {
-    std::optional<std::string_view> text; // nothing: the number says it
+    std::optional<std::string_view> text; // empty: the number is shown
     int64_t number;
 };
 
@@ -36,7 +36,7 @@ struct Field {
     bool agrees() const { return ours.number == theirs.number && ours.text == theirs.text; }
 };
 
-// A rank of another host may be broken: its numbers may name nothing, and its texts have no end.
+// A rank of another host may be broken: its numbers may have no name, and its texts may not end.
 template <class Named, class Table> Value named(Named value, const Table &names) {
     const auto number = static_cast<int64_t>(value);
     if (number < 0 || static_cast<size_t>(number) >= names.size()) return {std::nullopt, number};
@@ -74,7 +74,7 @@ struct Maker {
 } // namespace
 
 uint64_t CallDescriptor::hash(const CallNumbers &numbers) const {
-    // Word by word: a compiler that copied all of them first would do so with vectors.
+    // Reads word by word: a compiler would copy all words at once with vectors.
     const auto word = [this](size_t i) {
         uint64_t value;
         std::memcpy(&value, reinterpret_cast<const std::byte *>(this) + i * sizeof value,
@@ -84,8 +84,8 @@ uint64_t CallDescriptor::hash(const CallNumbers &numbers) const {
     const auto fold_pair = [](size_t i, uint64_t first, uint64_t second) {
         return fold(first ^ secrets[i], second ^ secrets[i + 1]);
     };
-    // Seven products that do not wait for each other: this runs in every call. The tag's place is
-    // empty.
+    // Seven products that do not wait for each other, because this runs in every call. The tag is
+    // not compared, so its place is 0.
     uint64_t mixed = fold_pair(0, numbers.call, count) ^ fold_pair(2, 0, numbers.captured) ^
                      fold_pair(4, numbers.earlier, word(5));
     for (size_t i = 6; i < secrets.size(); i += 2) mixed ^= fold_pair(i, word(i), word(i + 1));
@@ -94,7 +94,7 @@ uint64_t CallDescriptor::hash(const CallNumbers &numbers) const {
 
 std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDescriptor &theirs,
                                                 uint32_t rank) const {
-    // Before all else, from which it may follow.
+    // Compared first, because the other differences may follow from this one.
     if (captured != theirs.captured)
         return Error::make(Code::mismatch, "rank %u makes %s, rank %u %s, in call %" PRIu64, rank,
                            Maker(theirs.captured).text, reference, Maker(captured).text, call)
@@ -110,7 +110,7 @@ std::optional<Error> CallDescriptor::difference(uint32_t reference, const CallDe
         {"count", number(count), number(theirs.count)},
         {"type", named(type), named(theirs.type)},
         {"op", named(op), named(theirs.op)},
-        // Before codec and algorithm, which the planner may choose by it.
+        // Before codec and algorithm, which the planner may choose by the root.
         {"root", number(root), number(theirs.root)},
         {"codec", word(codec), word(theirs.codec)},
         {"algorithm", word(algorithm), word(theirs.algorithm)},

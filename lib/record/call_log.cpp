@@ -1,5 +1,5 @@
-// Writing: rows of words with one space between them. Numbers of calls are plain, as there are many
-// of them; all else is key=value, in a fixed order.
+// Writes the call log: rows of words with one space between them. Rows of calls have plain numbers,
+// because there are many of them; all other rows have key=value pairs in a fixed order.
 #include "record/call_log.hpp"
 
 #include "base/append_number.hpp"
@@ -21,7 +21,7 @@ void append_pair(std::string &text, std::string_view key, Number value, int base
     append_number(text, value, base);
 }
 
-// What would end a word is written as %XX.
+// Characters that would end a word are written as %XX.
 void append_text(std::string &text, std::string_view key, std::string_view value) {
     text.append(" ").append(key).append("=");
     for (const char letter : value) {

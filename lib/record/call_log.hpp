@@ -1,5 +1,6 @@
-// The call log: one rank's calls as text, which QCCL_RECORD_CALLS writes and tools read (the format
-// is in CONTRIBUTING.md). Pure: its callers have the files and the clocks.
+// The call log: one rank's calls as text, which QCCL_RECORD_CALLS writes and tools read
+// (docs/architecture.md describes the format). The callers handle files and clocks. Pure; any
+// thread may call.
 #pragma once
 
 #include "base/result.hpp"
@@ -12,11 +13,11 @@
 
 namespace qccl {
 
-// Whoever changes what a row means changes the version.
+// Any change of a row's meaning needs a new version.
 inline constexpr uint32_t call_log_version = 2;
 inline constexpr uint32_t most_logged_ranks = 65536; // a job has no more
 
-// The rank that wrote the file, and where its times begin.
+// The rank that wrote the file, and the origin of its times.
 struct CallLogHead {
     uint32_t rank = 0, ranks = 1; // of its first communicator
     int64_t pid = 0;
@@ -27,18 +28,19 @@ struct CallLogHead {
 
 struct LoggedComm {
     uint32_t id = 0;              // 1, 2, ... in the file
-    uint64_t session = 0;         // equal on all ranks of the communicator, and hardly on another's
+    uint64_t session = 0;         // equal on all ranks of the communicator; other communicators
+                                  // hardly have the same
     uint32_t parent = 0;          // id of the communicator it was made from; 0: none
     std::string origin{};         // init, split or shrink
     uint32_t rank = 0;            // in this communicator
     std::vector<uint32_t> node{}; // by rank: the number of its node; ranks of one node share memory
-    double ranks_per_core = 1;    // where most ranks share cores
+    double ranks_per_core = 1;    // at the place where most ranks share cores
     std::string name{};           // config.name; may be empty
 
     uint32_t ranks() const { return static_cast<uint32_t>(node.size()); }
 };
 
-// What calls have in common.
+// The properties that calls have in common.
 struct LoggedShape {
     uint32_t id = 0; // 1, 2, ... in the file
     uint32_t comm = 0;
@@ -46,9 +48,9 @@ struct LoggedShape {
     DataType type = DataType::float32;
     RedOp op = RedOp::sum;
     uint32_t root = 0;
-    uint64_t count = 0; // as the C function means it
-    // As specs: what the call, the communicator or the environment named (auto: nothing), and what
-    // the planner made of it.
+    uint64_t count = 0; // as in the C function
+    // Specs: what the call, the communicator or the environment named (auto: nothing), and what the
+    // planner chose.
     std::string asked_codec{}, asked_algorithm{}, codec{}, inner_codec{}, algorithm{};
     uint64_t bytes = 0;      // of the call's vector, unencoded
     uint64_t wire_bytes = 0; // that this rank sends in each call
@@ -61,18 +63,18 @@ struct LoggedCall {
     // Times are on the writer's clock since CallLogHead::epoch_ns.
     int64_t start_ns = 0;
     int64_t duration_ns = 0;
-    int64_t queued_ns = 0; // that the call stood in a stream before it started
+    int64_t queued_ns = 0; // time that the call waited in a stream before it started
     bool has_failed = false;
 };
 
 struct CallLog {
     CallLogHead head;
     std::vector<LoggedComm> comms;   // by id - 1
-    std::vector<LoggedShape> shapes; // likewise
-    std::vector<LoggedCall> calls;   // of each communicator by number
-    uint64_t lost = 0;               // calls that were made and have no row
-    bool has_ended = false;          // every communicator has its end
-    bool is_cut = false;             // the last row was not whole, and is left out
+    std::vector<LoggedShape> shapes; // by id - 1
+    std::vector<LoggedCall> calls;   // within a communicator by number
+    uint64_t lost = 0;               // calls that were made but have no row
+    bool has_ended = false;          // every communicator has its end row
+    bool is_cut = false;             // the last row was incomplete and is left out
 };
 
 // Each appends a row and its line end.
@@ -83,8 +85,9 @@ void append_row(std::string &text, const LoggedCall &call);
 void append_lost(std::string &text, uint32_t comm, uint64_t calls);
 void append_end(std::string &text, uint32_t comm, int64_t time_ns);
 
-// Reads any bytes. damaged_data where a row is not as its writer makes it, with the line and what
-// was expected there; a last row without its line end is what a killed process leaves.
+// Parses a call log; `text` may be any bytes. Returns damaged_data with the line and the expected
+// content if a row is not as its writer makes it. A last row without a line end is no error: a
+// killed process leaves one.
 Result<CallLog> parse_call_log(std::string_view text);
 
 } // namespace qccl

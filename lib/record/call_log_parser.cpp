@@ -1,5 +1,5 @@
-// Reading: any bytes may come. Every number is bounded by what the rows before it have said before
-// it sizes or indexes anything.
+// Parses the call log from any bytes. Every number is bounded by the rows before it, before it
+// sizes or indexes anything.
 #include "record/call_log.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace qccl {
 
 namespace {
 
-constexpr size_t shown = 40; // of a word that is wrong
-// Of which sums have room.
+constexpr size_t shown = 40; // characters of a wrong word
+// Bounds that leave room for sums of times.
 constexpr int64_t latest_epoch = std::numeric_limits<int64_t>::max() / 4 * 3;
 constexpr int64_t longest_time = std::numeric_limits<int64_t>::max() / 16;
 
@@ -22,7 +22,7 @@ class RowParser {
 public:
     explicit RowParser(CallLog &log) : log_(log) {}
 
-    // Without its line end. `number` counts lines from 1.
+    // Parses a row without its line end. `number` counts lines from 1.
     Done parse(std::string_view row, size_t number);
     bool has_head() const { return has_head_; }
     bool all_have_ended() const {

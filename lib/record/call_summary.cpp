@@ -1,3 +1,4 @@
+// Groups the calls of all logs by shape and corrects the nodes' clocks.
 #include "record/call_summary.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace qccl {
 
 namespace {
 
-// For times of a damaged file, which may be as far apart as they like.
+// Adds with saturation: the times of a damaged file may be any distance apart.
 int64_t sum_of(int64_t a, int64_t b) {
     int64_t sum = 0;
     if (!__builtin_add_overflow(a, b, &sum)) return sum;
@@ -36,7 +37,7 @@ bool needs_all_ranks(const LoggedShape &shape) {
            (shape.count != 0 || shape.collective == Collective::barrier);
 }
 
-// One node's ranks in one call.
+// The times of one node's ranks in one call.
 struct NodeTimes {
     int64_t latest_start = std::numeric_limits<int64_t>::min();
     int64_t earliest_end = std::numeric_limits<int64_t>::max();
@@ -57,7 +58,7 @@ CallTimes times_of(std::span<const CallLog> logs, const std::string &host) {
     return times;
 }
 
-// To be added to the times of `other`.
+// Returns the shift to add to the times of `other`.
 int64_t shift_between(const CallTimes &reference, const CallTimes &other) {
     int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
     for (const auto &[key, theirs] : other) {
@@ -70,7 +71,7 @@ int64_t shift_between(const CallTimes &reference, const CallTimes &other) {
     return least / 2 + most / 2;
 }
 
-// A call as all ranks' logs have it.
+// A call as the logs of all ranks describe it.
 struct MadeCall {
     const LoggedShape *shape = nullptr;
     const LoggedComm *comm = nullptr;

@@ -1,4 +1,4 @@
-// Reading records that may be half-written, of another version, or no records at all.
+// Reads records that may be half-written, of another version, or no records at all.
 #include "record/rank_record.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace qccl {
 
 namespace {
 
-// No record is larger; a number beyond it is damaged.
+// No record is larger; a number beyond these is damaged.
 constexpr uint32_t most_calls = 1 << 16;
 constexpr uint32_t most_listed_processes = 1 << 16;
 
@@ -22,7 +22,7 @@ template <class T> T read(std::span<const std::byte> bytes, size_t offset) {
 
 template <size_t most> void end_text(char (&text)[most]) {
     text[most - 1] = 0;
-    // It is going to be shown on a terminal.
+    // Replaces characters that must not reach a terminal.
     for (char &letter : text)
         if (letter != 0 && (letter < ' ' || letter > '~')) letter = '?';
 }
@@ -34,16 +34,17 @@ Done check_head(const RecordHead &head, size_t room) {
         return Error::make(Code::damaged_data,
                            "it is a record of version %u; this program reads version %u",
                            head.version, RecordHead::our_version);
-    const RecordShape shape{.calls = head.calls, .near_ranks = head.near_ranks};
+    const RecordShape shape{.calls = head.calls, .local_ranks = head.local_ranks};
     const bool is_sound = head.calls != 0 && head.calls <= most_calls &&
-                          head.near_ranks <= most_listed_processes && head.rank < head.ranks &&
+                          head.local_ranks <= most_listed_processes && head.rank < head.ranks &&
                           head.bytes == shape.bytes();
     if (!is_sound) return Error::make(Code::damaged_data, "the head of the record is damaged");
     if (head.bytes > room) return Error::make(Code::damaged_data, "the record has been cut short");
     return {};
 }
 
-// What is in `calls` names something that there is, or is shown as a number.
+// Whether the entry was written completely. Its values are not checked, because values without a
+// name are shown as numbers.
 bool is_whole(const RecordedCall &recorded, uint64_t slot, uint32_t calls) {
     const CallDescriptor &call = recorded.call;
     return call.call != 0 && call.call % calls == slot &&
@@ -66,14 +67,14 @@ RankRecord parse_record(std::span<const std::byte> bytes, const RecordHead &head
     }
     std::sort(record.calls.begin(), record.calls.end(),
               [](const auto &a, const auto &b) { return a.call < b.call; });
-    const RecordShape shape{.calls = head.calls, .near_ranks = head.near_ranks};
-    for (uint32_t i = 0; i < head.near_ranks; i++)
+    const RecordShape shape{.calls = head.calls, .local_ranks = head.local_ranks};
+    for (uint32_t i = 0; i < head.local_ranks; i++)
         record.processes.push_back(
             read<RecordedProcess>(bytes, shape.processes_offset() + i * sizeof(RecordedProcess)));
     return record;
 }
 
-// Texts and tags, which the first difference between hashes leaves out, come last.
+// The tags come last, because the difference of the descriptors does not compare them.
 std::string difference(const RankRecord &reference, const RankRecord &record, uint64_t call) {
     const CallDescriptor &ours = *reference.find(call), &theirs = *record.find(call);
     if (const auto error = ours.difference(reference.head.rank, theirs, record.head.rank))
@@ -103,7 +104,7 @@ Wait wait_of(const RecordedState &state) {
     return wait;
 }
 
-// Of times that may be any.
+// The times may be any numbers.
 int64_t span_ns(int64_t from_ns, int64_t to_ns) {
     return from_ns < 0 || to_ns < from_ns ? 0 : to_ns - from_ns;
 }
@@ -141,7 +142,7 @@ Result<std::vector<RankRecord>> parse_records(std::span<const std::byte> file) {
             return Error::make(Code::damaged_data, "it is too short for a record of calls");
         }
         const auto head = read<RecordHead>(file, 0);
-        // A rank behind the first may not have come to write its own yet.
+        // A rank after the first may not have written its record yet.
         if (const Done sound = check_head(head, file.size()); !sound) {
             if (!records.empty()) break;
             return sound.error();
@@ -153,7 +154,7 @@ Result<std::vector<RankRecord>> parse_records(std::span<const std::byte> file) {
 }
 
 std::string first_difference(std::span<const RankRecord> records) {
-    std::map<uint64_t, const RankRecord *> references; // by call: the first that has it
+    std::map<uint64_t, const RankRecord *> references; // by call: the first record that has it
     std::map<uint64_t, std::string> found;
     for (const RankRecord &record : records)
         for (const CallDescriptor &call : record.calls) {

@@ -1,5 +1,5 @@
-// A record as its reader has it: checked, of its own, whatever bytes it came from. Knows not where
-// those come from.
+// A rank's record as a reader uses it: copied and checked, whatever bytes it came from. Used by the
+// tools that look at running or dead ranks; the caller reads the bytes. Pure; any thread may call.
 #pragma once
 
 #include "record/rank_state.hpp"
@@ -12,24 +12,25 @@
 namespace qccl {
 
 struct RankRecord {
-    RecordHead head; // texts end in it
+    RecordHead head; // its texts are terminated
     RecordedState state;
-    std::vector<CallDescriptor> calls; // those that are whole, by number
+    std::vector<CallDescriptor> calls; // the complete ones, by number
     std::vector<RecordedProcess> processes;
 
     const CallDescriptor *find(uint64_t call) const;
-    // What the rank did when it was last seen. `now_ns` on the machine's clock since its boot;
-    // nothing: that clock is another's, or time has gone on without the rank.
+    // Returns what the rank did when it was last seen. `now_ns` is the machine's clock since its
+    // boot; empty: the record is from another machine's clock, or the rank no longer runs.
     RankState rank_state(std::optional<int64_t> now_ns) const;
 };
 
-// Those of a file, as far as they are sound: any bytes will do. An error where the first is none.
+// Returns the records of a file up to the first invalid one; `file` may be any bytes. Returns
+// damaged_data if the first record is invalid.
 Result<std::vector<RankRecord>> parse_records(std::span<const std::byte> file);
 
-// The first call on which ranks differ, as far as their records reach, in a sentence; empty: there
-// is none.
+// Returns a sentence about the first call on which ranks differ, as far as their records reach;
+// empty if there is none.
 std::string first_difference(std::span<const RankRecord> records);
-// A call as it stands in a list.
+// Describes a call in one line of a list.
 std::string describe(const CallDescriptor &call);
 
 } // namespace qccl

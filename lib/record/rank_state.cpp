@@ -1,3 +1,4 @@
+// Words what ranks do and which rank each of them waits for in the end.
 #include "record/rank_state.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 using Process = RankState::Process;
 
-// What is said of one rank, and of several.
+// The forms of a verb for one rank and for several.
 struct Verb {
     const char *one, *many;
     const char *of(bool several) const { return several ? many : one; }
@@ -30,7 +31,7 @@ std::string call_text(const RankState &state) {
     return state.call ? number + " (" + collective_text(state.call->collective) + ")" : number;
 }
 
-// Behind what has ended or not begun.
+// Returns the rank's place among its calls, to stand behind a verb such as "has ended".
 std::string place_text(const RankState &state) {
     if (state.begun == 0) return " before the first call";
     return (state.is_in_call() ? " in " : " after ") + call_text(state);
@@ -39,26 +40,27 @@ std::string place_text(const RankState &state) {
 using States = std::span<const RankState>;
 using Awaited = std::optional<uint32_t>;
 
-// Where in `states` the rank is; their number where it is not.
+// Returns the index of the rank in `states`, or the size of `states` if the rank is not there.
 size_t find(States states, uint32_t rank) {
     const auto found = std::ranges::lower_bound(states, rank, {}, &RankState::rank);
     const bool is_there = found != states.end() && found->rank == rank;
     return is_there ? static_cast<size_t>(found - states.begin()) : states.size();
 }
 
-// For every state the rank that it waits for in the end: where the chain ends of those of which
-// each waits for the next. No rank where it ends with one that waits for its readers, in a circle,
-// or where the state waits for nothing. Every state is passed once, however long the chains.
+// Returns for every state the rank that it waits for in the end: the end of the chain of ranks of
+// which each waits for the next. Empty if the chain ends at a rank that waits for its readers, if
+// the chain is a cycle, or if the state waits for nothing. Every state is visited once, however
+// long the chains are.
 std::vector<Awaited> awaited_in_the_end(States states) {
     std::vector<Awaited> ends(states.size());
-    std::vector<bool> is_seen(states.size()); // its end is known, or is being looked for
+    std::vector<bool> is_seen(states.size()); // its end is known or is being searched
     std::vector<size_t> chain;
     for (size_t first = 0; first < states.size(); first++) {
         Awaited end;
         chain.clear();
         for (size_t at = first; at < states.size() && states[at].wait;) {
             if (is_seen[at]) {
-                end = ends[at]; // in a circle none yet
+                end = ends[at]; // empty in a cycle
                 break;
             }
             is_seen[at] = true;
@@ -90,7 +92,8 @@ std::string call_predicate(const RankState &state, const Awaited &awaited, bool 
            (awaited ? " for rank " + std::to_string(*awaited) : " for others to read");
 }
 
-// Behind "rank 3" or "ranks 3, 4". `awaited`: the rank that it waits for in the end.
+// Returns the words behind "rank 3" or "ranks 3, 4". `awaited`: the rank that it waits for in the
+// end.
 std::string predicate(const RankState &state, const Awaited &awaited, bool several) {
     if (state.process == Process::unknown) return "cannot be looked at";
     if (state.process == Process::ended)
@@ -109,7 +112,7 @@ std::string wait_text(const RankState &state) {
     const std::string other = "rank " + std::to_string(wait.on);
     switch (wait.phase) {
     case WaitPhase::meeting: return "waits for " + other + " to begin the call";
-    case WaitPhase::line: return "waits for " + other + " to show its values";
+    case WaitPhase::eager: return "waits for " + other + " to show its values";
     case WaitPhase::message: return "waits for a chunk of " + other;
     case WaitPhase::room: return "waits for " + other + " to take a chunk";
     case WaitPhase::readers: return "waits for others to read a chunk";

@@ -1,3 +1,4 @@
+// Computes how many calls a rank's record keeps.
 #include "record/record_layout.hpp"
 
 #include <algorithm>

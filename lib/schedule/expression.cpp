@@ -1,3 +1,4 @@
+// Interns the nodes of expressions in a hash table, so that equal expressions get the same number.
 #include "schedule/expression.hpp"
 
 #include <utility>
@@ -74,7 +75,7 @@ void Expressions::grow() {
     }
 }
 
-// Multiplications by odd constants with well mixed bits, as in MurmurHash3's finalizer.
+// Multiplies by odd constants with well mixed bits, as in MurmurHash3's finalizer.
 uint64_t Expressions::hash(const Node &node) {
     uint64_t h = (uint64_t{node.a} << 32 | node.b) ^ (uint64_t{node.begin} << 3) ^
                  static_cast<uint64_t>(node.kind);

@@ -1,3 +1,4 @@
+// Computes the ranges of chunks and segments from the chunks' common length.
 #include "schedule/layout.hpp"
 
 #include "base/round_up.hpp"

@@ -1,5 +1,6 @@
-// Where the chunks of a collective lie in the caller's buffers and in the caller's tensor:
-// chunks are equal but for the last ones. Counts elements, never bytes; knows no steps.
+// Computes where the chunks of a collective lie in the caller's buffers and in the caller's tensor.
+// Chunks have equal lengths, except for the last ones. All numbers count elements. The compiler of
+// programs, the engine and the verifier use it. Pure functions; any thread.
 #pragma once
 
 #include "base/types.hpp"
@@ -9,9 +10,9 @@
 
 namespace qccl {
 
-// A range of elements. `offset` counts from the start of the buffer that holds it (the caller's
-// send or receive buffer; for other slots from the chunk's start), `index` from the start of the
-// caller's tensor, equal on all ranks.
+// A range of elements. `offset` counts from the start of the buffer that holds the range: the
+// caller's send or receive buffer, or the chunk's start for other slots. `index` counts from the
+// start of the caller's tensor and is equal on all ranks.
 struct ElementRange {
     uint64_t offset = 0;
     uint64_t count = 0;
@@ -20,25 +21,26 @@ struct ElementRange {
     bool operator==(const ElementRange &) const = default;
 };
 
-// Whether the caller's buffers of this rank have the slot: of a reduce-scatter's outputs and an
-// all-gather's inputs a rank has its own alone, and only the root has a broadcast's input. Slots of
-// other kinds are always there.
+// Returns true if the caller's buffers on this rank have the slot. A rank has only its own of a
+// reduce-scatter's outputs and of an all-gather's inputs, and only the root has a broadcast's
+// input. Slots of other kinds always exist.
 bool has_slot(Collective collective, const Team &team, Slot slot);
 
 class Layout {
 public:
-    // `count` as the C API means it: of the whole tensor for all-reduce and broadcast, of one
-    // rank's part of it for reduce-scatter and all-gather, which have a chunk for each rank.
-    // `grain` is what chunks, segments and tiles are cut at multiples of.
+    // `count` is as in the C API: of the whole tensor for all-reduce and broadcast, and of one
+    // rank's part for reduce-scatter and all-gather, which have one chunk per rank. Chunks,
+    // segments and tiles are cut at multiples of `grain`.
     Layout(Collective collective, uint64_t count, const Team &team, uint32_t chunks,
            uint64_t grain);
 
-    // The elements of a chunk as they lie in `slot`.
+    // Returns the elements of a chunk as they lie in `slot`.
     ElementRange range(Slot slot, uint32_t chunk) const;
-    // The part of it that one instance works on, if segments have `segment` elements. May be empty.
+    // Returns the part of the chunk that one instance works on, for segments of `segment` elements.
+    // The part may be empty.
     ElementRange range(Slot slot, uint32_t chunk, uint64_t instance, uint64_t segment) const;
 
-    // The longest chunk's elements.
+    // Returns the length of the longest chunk.
     uint64_t largest() const;
     uint32_t chunks() const { return chunks_; }
     uint64_t grain() const { return grain_; }
@@ -49,7 +51,7 @@ private:
     uint64_t grain_;
     uint32_t chunks_;
     uint64_t input_base_ = 0;  // index of the first element of the send buffer
-    uint64_t output_base_ = 0; // and of the receive buffer
+    uint64_t output_base_ = 0; // index of the first element of the receive buffer
 };
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Follows the last writer and the readers of every slot through the steps in order.
 #include "schedule/lower.hpp"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ namespace {
 
 constexpr uint32_t none = ~uint32_t{0};
 
-// What has happened to one place: who wrote it last, and who has read it since.
+// The history of one slot: the step that wrote it last, and the steps that have read it since.
 struct Cell {
     uint32_t writer = none;
     uint32_t readers = none; // head of a list in Lowering::reads_
@@ -48,7 +49,7 @@ private:
         switch (slot.what()) {
         case SlotKind::accumulator: return cells_[schedule_.chunks + slot.index];
         case SlotKind::wire: return cells_[size_t{2} * schedule_.chunks + slot.index];
-        default: return cells_[slot.index]; // input and output may be one place
+        default: return cells_[slot.index]; // one slot in an in-place call
         }
     }
 
@@ -81,7 +82,7 @@ private:
     }
 
     void write(Cell &place, Slot slot) {
-        // Readers have waited for the writer.
+        // The readers have waited for the writer, so waiting for the readers is enough.
         if (place.writer != none && place.readers == none) found_.push_back(place.writer);
         for (uint32_t i = place.readers; i != none; i = reads_[i].next)
             if (reads_[i].step != number_) found_.push_back(reads_[i].step);
@@ -94,7 +95,7 @@ private:
             schedule_.steps[wire.last_reader].flags |= Step::releases;
     }
 
-    // A step that one of the others already waits for need not be waited for again.
+    // Appends the waits of the step, without those that another of its waits already implies.
     void keep() {
         std::sort(found_.begin(), found_.end());
         found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
@@ -104,7 +105,7 @@ private:
                 return later > step && std::binary_search(waits.begin(), waits.end(), step);
             });
         };
-        // Long lists come from many readers of one value, of which none waits for another.
+        // Long lists come from many readers of one value, and these do not wait for each other.
         constexpr size_t worth_looking = 8;
         for (const uint32_t step : found_)
             if (found_.size() > worth_looking || !is_implied(step)) deps_.earlier.push_back(step);

@@ -1,5 +1,6 @@
-// Derives what each step has to wait for from the slots that the steps read and write, so that no
-// author ever writes a wait. Knows one rank's schedule and nothing of the others.
+// Derives which steps each step must wait for, from the slots that the steps read and write; the
+// author of a schedule writes no waits. The compiler of programs and the verifier use it. Pure
+// functions of one rank's schedule; any thread.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -10,7 +11,7 @@
 
 namespace qccl {
 
-// What each step waits for: indices of earlier steps, ascending, in one array for all.
+// The steps that each step waits for: indices of earlier steps, ascending, in one array for all.
 struct Dependencies {
     std::vector<uint32_t> first{0}; // of step i: earlier[first[i]] .. earlier[first[i + 1] - 1]
     std::vector<uint32_t> earlier;
@@ -22,10 +23,10 @@ struct Dependencies {
     bool operator==(const Dependencies &) const = default;
 };
 
-// Read after write, write after read and write after write of every slot, input c and output c
-// being one; a wait that another one implies is left out where it is cheap to see. Also numbers the
-// messages of each pair of ranks in each direction, and marks the last reader of every value that a
-// wire slot holds (Step::releases).
+// Returns the dependencies: read after write, write after read and write after write of every slot.
+// Input c and output c count as one slot. A wait that another one implies is left out where that is
+// cheap to see. Also numbers the messages of each pair of ranks in each direction, and marks the
+// last reader of every value that a wire slot holds (Step::releases).
 Dependencies lower(Schedule &schedule);
 
 } // namespace qccl

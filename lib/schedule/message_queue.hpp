@@ -1,5 +1,5 @@
-// Messages on their way in a symbolic run: a queue for each pair of ranks and direction. Knows no
-// steps and no expressions but as numbers.
+// Messages in flight while the verifier runs all ranks: a queue for each pair of ranks and
+// direction. Used on one thread; nothing blocks. Values are opaque numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +8,29 @@
 
 namespace qccl {
 
+// A message in flight.
 struct Envelope {
     uint32_t value = 0;
-    uint32_t origin = 0; // the wire slot, of whatever rank, that holds the bytes
-    uint32_t rounds = 0; // the sender's
+    uint32_t origin = 0; // the wire slot, numbered over all ranks, that holds the bytes
+    uint32_t rounds = 0; // of the sender
     uint32_t step = 0;   // of the sender
     uint32_t chunk = 0;
     bool is_inner = false; // sent below the outermost tier
-    uint32_t next = 0;     // the queue's
+    uint32_t next = 0;     // in the queue or in the free list
 };
 
-// What a wire slot holds, and the own slot of the rank that encoded it.
+// The content of a wire slot, and the slot of the rank that encoded the content.
 struct Parcel {
     static constexpr uint32_t none = ~uint32_t{0};
 
     uint32_t value = none;
     uint32_t chunk = 0;
     uint32_t origin = none;
-    bool stays = false; // nobody may be sent it
+    bool stays = false; // no rank may send it
     bool is_inner = false;
 };
 
-// All queues share one store, for pairs are many and messages on their way few.
+// All queues share one store, because there are many pairs and few messages in flight.
 class MessageQueues {
 public:
     explicit MessageQueues(uint32_t ranks) : ranks_(ranks), queues_(size_t{ranks} * ranks) {}
@@ -48,7 +49,7 @@ public:
         q.last = at;
     }
 
-    // Only where there is one.
+    // Removes the oldest message. The queue must not be empty.
     Envelope take(uint32_t from, uint32_t to) {
         Queue &q = queues_[size_t{from} * ranks_ + to];
         const uint32_t at = q.first;
@@ -59,7 +60,7 @@ public:
         return envelope;
     }
 
-    // One of this sender that nobody has taken; nullptr where there is none.
+    // Returns a message of this sender that is still in a queue; null if there is none.
     const Envelope *first_from(uint32_t from) const {
         for (uint32_t to = 0; to < ranks_; to++)
             if (!is_empty(from, to)) return &store_[queue(from, to).first];

@@ -1,3 +1,4 @@
+// Counts the sends or receives in a row that have the same peer.
 #include "schedule/message_series.hpp"
 
 namespace qccl {

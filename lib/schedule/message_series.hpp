@@ -1,6 +1,6 @@
-// Series of messages: a rank sends them to one peer, or receives them from one peer, and between
-// two of them it only computes if it does its steps in order. Small messages of one series may go
-// as one. Pure; any thread.
+// Finds series of messages: a rank sends them to one peer, or receives them from one peer, and only
+// computes between two of them when it does its steps in order. The small messages of one series
+// may go as one. The compiler of programs and the planner use it. A pure function; any thread.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -10,7 +10,8 @@
 
 namespace qccl {
 
-// By step: how many messages of its series come before it; 0 for a step that moves nothing.
+// Returns for each step how many messages of its series come before it; 0 for a step that moves
+// nothing.
 std::vector<uint32_t> places_in_series(const Schedule &schedule);
 
 } // namespace qccl

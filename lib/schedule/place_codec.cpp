@@ -1,3 +1,4 @@
+// Looks up first what later steps do with each value, then rewrites the steps one by one.
 #include "schedule/place_codec.hpp"
 
 #include <deque>
@@ -11,8 +12,8 @@ namespace {
 using Value = uint32_t;
 constexpr Value no_value = ~Value{0};
 
-// Which version of which value each slot holds: a copy shares its source's, everything else that
-// writes makes a new one.
+// Tracks which value each slot holds. A copy shares the value of its source; every other step that
+// writes makes a new value.
 class Values {
 public:
     explicit Values(const Schedule &s)
@@ -20,7 +21,7 @@ public:
           wires_(s.wires, no_value) {}
 
     bool exists(Slot slot) { return cells(slot) && slot.index < cells(slot)->size(); }
-    // What the caller gave is there from the start, all else has to be written first.
+    // The caller's input is there from the start. Everything else has to be written first.
     Value of(Slot slot) {
         Value &held = at(slot);
         if (held == no_value && slot.is(SlotKind::input)) held = count_++;
@@ -76,21 +77,21 @@ Done check_slots(Values &values, const Step &step, size_t number) {
     return {};
 }
 
-// What becomes of each value later on, which decides where it is encoded and decoded.
-struct Fate {
+// What later steps do with a value, which decides where it is encoded and decoded.
+struct ValueUse {
     bool is_sent = false;
     bool is_read = false;   // by a step of this rank
-    uint32_t last_step = 0; // that reads it
+    uint32_t last_step = 0; // the last step that reads it
 };
 
-Result<std::vector<Fate>> survey(const Schedule &author) {
-    std::vector<Fate> fates;
+Result<std::vector<ValueUse>> survey(const Schedule &author) {
+    std::vector<ValueUse> uses;
     Values values(author);
     const auto note = [&](Slot src, uint32_t number, bool sends) {
         const Value value = values.of(src);
-        fates.resize(values.count());
-        (sends ? fates[value].is_sent : fates[value].is_read) = true;
-        fates[value].last_step = number;
+        uses.resize(values.count());
+        (sends ? uses[value].is_sent : uses[value].is_read) = true;
+        uses[value].last_step = number;
     };
     for (uint32_t i = 0; i < author.steps.size(); i++) {
         const Step &step = author.steps[i];
@@ -103,14 +104,14 @@ Result<std::vector<Fate>> survey(const Schedule &author) {
         }
         values.write(step);
     }
-    fates.resize(values.count());
-    return fates;
+    uses.resize(values.count());
+    return uses;
 }
 
 class Placer {
 public:
-    Placer(const Schedule &author, std::vector<Fate> fates)
-        : author_(author), fates_(std::move(fates)), values_(author), wire_of_(fates_.size()),
+    Placer(const Schedule &author, std::vector<ValueUse> uses)
+        : author_(author), fates_(std::move(uses)), values_(author), wire_of_(fates_.size()),
           tier_of_(fates_.size()), is_exact_(author.chunks) {
         placed_.chunks = author.chunks;
         placed_.outbox = author.outbox;
@@ -123,7 +124,8 @@ public:
     Result<Schedule> run() {
         for (number_ = 0; number_ < author_.steps.size(); number_++) {
             const Step &step = author_.steps[number_];
-            // What came is passed on before it is decoded: others wait for it.
+            // A received message is passed on before it is decoded, because other ranks wait for
+            // it.
             if (step.verb != Verb::send) settle();
             switch (step.verb) {
             case Verb::send: QCCL_TRY(send(step)); break;
@@ -150,13 +152,13 @@ private:
         arrival_.reset();
     }
 
-    // Gives the slot of an own value back after its last reader.
+    // Gives back the slot of an own value after its last reader.
     void give_up(Value value) {
         if (fates_[value].last_step != number_ || !is_encoded(value)) return;
         if (wire_of_[value].index < author_.outbox) free_.push_back(wire_of_[value]);
     }
 
-    // The step that reads what a value was encoded to.
+    // Emits a step that reads the encoded bytes of a value.
     void emit_decode(Verb verb, Slot dst, Value value) {
         emit(verb, dst, wire_of_[value]).flags = tier_of_[value];
     }
@@ -173,7 +175,7 @@ private:
         return {};
     }
 
-    // At once, so that the sum itself need not be kept.
+    // Encodes at once, so that the sum itself need not be kept.
     Done encode_common(const Step &maker) {
         const Value value = values_.of(maker.dst);
         QCCL_TRY(encode(value, maker.dst, fates_[value].is_sent ? 0 : Step::stays));
@@ -221,7 +223,7 @@ private:
     Done reduce(const Step &step) {
         const Value before = values_.of(step.dst);
         bool is_first = before == no_value;
-        // What this rank gave away is what it goes on with.
+        // This rank goes on with the values that it gave to its peers.
         if (!is_first && is_encoded(before) && is_exact_[step.dst.index])
             emit_decode(Verb::decode, step.dst, before);
         if (!is_first) give_up(before);
@@ -278,13 +280,13 @@ private:
     }
 
     const Schedule &author_;
-    const std::vector<Fate> fates_;
+    const std::vector<ValueUse> fates_;
     Values values_;
-    std::vector<Slot> wire_of_;    // of each value, where its encoded bytes are
-    std::vector<uint8_t> tier_of_; // of each value that is encoded: Step::inner or nothing
-    std::vector<bool> is_exact_;   // the chunk's accumulator holds more than its bytes would give
-    std::deque<Slot> free_;        // own slots, the one given up longest ago first
-    std::optional<Step> arrival_;  // decodes what came last
+    std::vector<Slot> wire_of_;    // by value: where its encoded bytes are
+    std::vector<uint8_t> tier_of_; // by encoded value: Step::inner or 0
+    std::vector<bool> is_exact_;   // by chunk: its accumulator is more exact than its encoded bytes
+    std::deque<Slot> free_;        // own wire slots; the one given back longest ago is first
+    std::optional<Step> arrival_;  // decodes the message that came last
     Schedule placed_;
     uint32_t number_ = 0;
     uint32_t encodes_ = 0;
@@ -295,8 +297,8 @@ private:
 Result<Schedule> place_codec(const Schedule &author) {
     if (author.is_placed)
         return Error::make(Code::invalid_argument, "place_codec: the schedule is already placed");
-    QCCL_TRY(auto fates, survey(author));
-    return Placer(author, std::move(fates)).run();
+    QCCL_TRY(auto uses, survey(author));
+    return Placer(author, std::move(uses)).run();
 }
 
 } // namespace qccl

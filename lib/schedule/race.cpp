@@ -1,3 +1,5 @@
+// Checks each access against the last write of its slot and the reads since, by searching the
+// dependencies backwards.
 #include "schedule/race.hpp"
 
 #include "schedule/text.hpp"
@@ -35,34 +37,36 @@ public:
     }
 
 private:
-    // Orders that follow from others need no look: it is enough that a read comes after the last
-    // write, and a write after all reads since the last write, or after that where there are none.
-    struct Place {
+    // The history of one slot. Orders that follow from others need no check: it is enough that a
+    // read comes after the last write, and that a write comes after all reads since the last write,
+    // or after the last write if there are none.
+    struct SlotChunk {
         uint32_t writer = none;
-        uint32_t readers = none; // since: head of a list in reads_
+        uint32_t readers = none; // since then: head of a list in reads_
     };
     struct Read {
         uint32_t step;
         uint32_t next;
     };
 
-    Place &place(Slot slot) {
+    SlotChunk &place(Slot slot) {
         if (slot.is(SlotKind::wire)) return places_[size_t{2} * s_.chunks + slot.index];
         if (slot.is(SlotKind::accumulator)) return places_[s_.chunks + slot.index];
-        return places_[slot.index]; // in place, input and output are one
+        return places_[slot.index]; // one slot in an in-place call
     }
 
-    // The first earlier step that conflicts with step `number` and may run beside it.
+    // Returns the first earlier step that conflicts with step `number` and may run at the same
+    // time.
     uint32_t unordered(uint32_t number) {
         const Step &step = s_.steps[number];
         for (uint32_t i = 0; step.verb != Verb::recv && i < step.sources; i++) {
-            Place &read = place(step.src.after(i));
+            SlotChunk &read = place(step.src.after(i));
             if (read.writer != none && !leads(read.writer, number)) return read.writer;
             reads_.push_back({number, read.readers});
             read.readers = static_cast<uint32_t>(reads_.size() - 1);
         }
         if (step.verb == Verb::send) return none;
-        Place &written = place(step.dst);
+        SlotChunk &written = place(step.dst);
         if (written.writer != none && written.readers == none && !leads(written.writer, number))
             return written.writer;
         for (uint32_t i = written.readers; i != none; i = reads_[i].next)
@@ -96,9 +100,9 @@ private:
     const Schedule &s_;
     const Dependencies &deps_;
     const uint32_t rank_;
-    std::vector<Place> places_;
+    std::vector<SlotChunk> places_;
     std::vector<Read> reads_;
-    std::vector<uint32_t> seen_; // by step: the search that came by last
+    std::vector<uint32_t> seen_; // by step: number of the last search that visited it
     uint32_t stamp_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// Whether every two steps that touch the same place, one of them writing, are ordered by the
-// dependencies, whatever the engine does in between. Trusts nothing of how they were derived.
+// Checks that the dependencies order every two steps that touch the same slot if one of them
+// writes, however the engine schedules the rest. The check does not rely on how the dependencies
+// were derived. verify() uses it. A pure function; any thread.
 #pragma once
 
 #include "base/result.hpp"
@@ -8,7 +9,8 @@
 
 namespace qccl {
 
-// `rank` is named in the error. The schedule has to pass check_structure.
+// The schedule must pass check_structure. The error (invalid_argument) names `rank` and the steps
+// that race.
 Done check_races(const Schedule &schedule, const Dependencies &dependencies, uint32_t rank);
 
 } // namespace qccl

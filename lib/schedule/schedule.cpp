@@ -1,3 +1,4 @@
+// The author's verbs append steps.
 #include "schedule/schedule.hpp"
 
 #include <algorithm>

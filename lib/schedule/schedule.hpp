@@ -1,9 +1,10 @@
-// A schedule: what one rank does in one collective, written as if it ran in order. Names chunks,
-// never bytes: the same schedule serves every message size. Knows no codec's arithmetic, no
-// transport, no clock.
+// A schedule lists what one rank does in one collective, as if the steps ran in order. Steps name
+// chunks and no bytes, so the same schedule serves every message size. An algorithm, the schedule's
+// author, writes it; place_codec, fuse and lower rewrite it; the engine runs the result. Plain data
+// without locks; nothing blocks.
 #pragma once
 
-#include "schedule/places.hpp"
+#include "schedule/rank_topology.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,19 +12,21 @@
 
 namespace qccl {
 
+// The ranks that take part in a collective, as one of the ranks sees them.
 struct Team {
     uint32_t size = 1;
     uint32_t rank = 0;
     uint32_t root = 0; // broadcast only
-    // Where its ranks are; held by whoever made the team. None: all in one place.
-    const Places *places = nullptr;
+    // Locations of the ranks; the maker of the team owns it. Null: all ranks are in one location.
+    const RankTopology *places = nullptr;
 
-    // The rank `distance` places further round the team, and the one as far behind.
+    // The rank `distance` ranks further round the team, and the rank as far behind.
     constexpr uint32_t after(uint32_t distance) const {
         return static_cast<uint32_t>((uint64_t{rank} + distance) % size);
     }
     constexpr uint32_t before(uint32_t distance) const { return after(size - distance % size); }
-    // Where a rank stands in the order in which rings pass them, and who stands there.
+    // The position of a rank in the order in which rings pass the ranks, and the rank at a
+    // position.
     uint32_t position(uint32_t of) const { return places ? places->position(of) : of; }
     uint32_t rank_at(uint32_t position) const {
         return places ? places->ring()[position] : position;
@@ -31,21 +34,21 @@ struct Team {
     bool operator==(const Team &) const = default;
 };
 
-// How a rank's own contribution enters a sum that it makes.
+// How a rank's own contribution enters a sum that the rank makes.
 enum class OwnInput : uint8_t {
     exact,
-    as_encoded, // like everybody's: as what its encoded bytes decode to
+    as_encoded, // like the others': as what its encoded bytes decode to
 };
 
 enum class SlotKind : uint8_t {
     none,        // the step has no such operand
     input,       // chunk of the caller's send buffer
     output,      // chunk of the caller's receive buffer
-    accumulator, // unrounded values in the accumulator's type, never seen outside the engine
-    wire,        // what travels: encoded bytes once place_codec has run, values before
+    accumulator, // unrounded values in the accumulator's type; only the engine sees them
+    wire,        // message content: encoded bytes after place_codec, values before
 };
 
-// A place that steps read and write. The index of an input, output or accumulator is its chunk's.
+// An operand that steps read and write. The index of an input, output or accumulator is its chunk.
 // Input c and output c may be the same memory (in-place calls).
 struct Slot {
     static constexpr uint32_t max_index = 0x1FFFFFFF;
@@ -58,7 +61,7 @@ struct Slot {
         : kind(static_cast<uint32_t>(k) & 7U), index(i & max_index) {}
     constexpr SlotKind what() const { return static_cast<SlotKind>(kind); }
     constexpr bool is(SlotKind k) const { return what() == k; }
-    // The slot of the same kind `distance` further on.
+    // Returns the slot of the same kind whose index is `distance` higher.
     constexpr Slot after(uint32_t distance) const { return {what(), index + distance}; }
     constexpr bool operator==(const Slot &) const = default;
 };
@@ -79,74 +82,78 @@ enum class Verb : uint8_t {
 };
 
 constexpr bool computes(Verb verb) { return verb != Verb::send && verb != Verb::recv; }
-// Whether the step adds to what its dst holds. In an author's schedule the first reduce into an
-// accumulator stores; in a placed one whatever is added to has been stored before.
+// Returns true if the step adds to what its dst holds. In an author's schedule the first reduce
+// into an accumulator stores. In a placed schedule an earlier step has always stored.
 constexpr bool accumulates(Verb verb) { return verb == Verb::reduce || verb == Verb::decode_add; }
 
-// POD of 24 bytes; the dependencies of a lowered schedule lie in a side array.
+// POD of 24 bytes. The dependencies of a lowered schedule lie in a separate array.
 struct Step {
     enum Flag : uint8_t {
-        finishes = 1,   // src is the complete sum: avg divides it here, once
+        finishes = 1,   // src is the complete sum, which avg divides here, once
         joins_next = 2, // fuse: runs tile by tile together with the next step
         releases = 4,   // lower: the last step that reads the wire slot `src`
-        as_encoded = 8, // an author's reduce: the input `src` is added as what its encoded bytes
-                        // decode to, whether or not anybody is sent them
-        stays = 16,     // place_codec: an encode whose bytes nobody is sent
-        inner = 32,     // send, recv: of a value that is not finished, below the outermost tier,
-                        // which may have a codec of its own; place_codec: encode and decode of it
-        common = 64,    // an author's reduce: other ranks make the same sum, see make_common;
-                        // place_codec: an encode of it, with the noise of `peer` and `ordinal`
+        as_encoded = 8, // author's reduce: adds the input `src` as what its encoded bytes decode
+                        // to, whether or not any peer gets these bytes
+        stays = 16,     // place_codec: an encode whose bytes are never sent
+        inner = 32, // send, recv: of an unfinished value below the outermost tier, which may have a
+                    // codec of its own; place_codec: encode and decode of such a value
+        common = 64, // author's reduce: other ranks make the same sum, see make_common;
+                     // place_codec: an encode of that sum, with the noise of `peer` and `ordinal`
     };
 
-    static constexpr uint32_t common_ordinals = 64; // how many there may be of what is common
+    static constexpr uint32_t common_ordinals = 64; // limit of the ordinals of common encodes
 
     Verb verb = Verb::copy;
     uint8_t flags = 0;
-    uint16_t sources = 1; // reduce: how many consecutive slots from src on
+    uint16_t sources = 1; // reduce: number of consecutive slots from src on
     Slot dst = {};
     Slot src = {};
-    uint32_t chunk = 0;   // whose range of elements the step works on
-    uint32_t peer = 0;    // send, recv; of what is common, the rank whose noise encodes it
+    uint32_t chunk = 0; // the chunk whose elements the step works on
+    uint32_t peer = 0;  // send, recv: the other rank; common: the rank whose noise encodes the sum
     uint32_t ordinal = 0; // send, recv: number of the message between the two ranks, in that
-                          // direction (lower); encode: number of the encode in the schedule, or
-                          // what it was given as common, which keys its noise (place_codec)
+                          // direction (set by lower); encode: key of its noise (set by
+                          // place_codec), its number in the schedule or what make_common was given
 
     constexpr bool has(Flag flag) const { return (flags & flag) != 0; }
-    // Of an encode: values that travel as they are need not be stored by it, but are read where
-    // they lie. A sum lies nowhere for long.
+    // For an encode: returns true if plain values need not be stored, because steps can read them
+    // from their source. A common sum has no lasting source.
     constexpr bool leaves_values() const { return has(stays) && !has(common); }
-    // Of an encode of this rank: the rank whose noise it takes.
+    // For an encode of rank `own`: returns the rank whose noise it uses.
     constexpr uint32_t noise_rank(uint32_t own) const { return has(common) ? peer : own; }
     bool operator==(const Step &) const = default;
 };
 static_assert(sizeof(Step) == 24);
 
+// The steps of one rank.
 struct Schedule {
     static constexpr uint32_t chunk_of_slot = ~uint32_t{0};
 
     uint32_t chunks = 0;
-    // How many values of its own a rank may have encoded and not yet given up: equal on all ranks,
-    // for it decides how large a segment is. In a placed schedule the wire slots below `outbox`
-    // hold what this rank encodes, the others what came from peers.
+    // How many encoded values of its own a rank may hold at a time. Equal on all ranks, because it
+    // decides how large a segment is. In a placed schedule the wire slots below `outbox` hold what
+    // this rank encodes, and the other wire slots hold what comes from peers.
     uint32_t outbox = 0;
     uint32_t wires = 0;     // wire slots: 0 .. wires - 1
     bool is_placed = false; // place_codec has run
     std::vector<Step> steps = {};
 
-    // The author's verbs. A wire slot that the author names holds what came from a peer; the chunk
-    // that travels has to be named where the slot does not.
+    // The author's verbs; each appends a step. A wire slot that the author names holds a message
+    // from a peer. `chunk` is the chunk that travels; it must be given if the slot does not name
+    // one.
     void send(uint32_t peer, Slot src, uint32_t chunk = chunk_of_slot);
     void recv(uint32_t peer, Slot dst, uint32_t chunk = chunk_of_slot);
-    // The first reduce into an accumulator stores.
+    // The first reduce into an accumulator stores. Adds the slots src to src + sources - 1 in
+    // order.
     void reduce(Slot dst, Slot src, uint32_t sources = 1);
+    // Adds an input as what its encoded bytes decode to.
     void reduce_as_encoded(Slot dst, Slot src);
     void copy(Slot dst, Slot src);
-    // Marks the sum that the last reduce made as one that several ranks make. Each of them encodes
-    // it and goes on with what the bytes decode to, also where it sends them to nobody. So that
-    // these bytes are the same, all take the noise of one of them, `first`, and an ordinal that no
-    // other encode of theirs has.
+    // Marks the sum of the last reduce as one that several ranks make. Each of these ranks encodes
+    // the sum and goes on with what the bytes decode to, even if it sends the bytes to no peer. The
+    // bytes must be equal, so all of these ranks use the noise of one of them, `first`, and an
+    // ordinal that no other common encode of theirs has.
     void make_common(uint32_t first, uint32_t ordinal);
-    // A copy of a complete sum: here, and nowhere else, avg divides. Comes before what sends it.
+    // Copies a complete sum. Here, and nowhere else, avg divides. Must come before the sum is sent.
     void finish(Slot dst, Slot src);
 
     bool operator==(const Schedule &) const = default;

@@ -1,3 +1,5 @@
+// Searches the segment length and the number of lanes that fit the arena, and groups steps into
+// runs.
 #include "schedule/shape.hpp"
 
 #include "base/round_up.hpp"
@@ -32,7 +34,7 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
     while (true) {
         Geometry g;
         g.instances = std::max<uint64_t>(1, divide_up(largest, segment));
-        // Equal segments: a short one at the end would leave the lanes idle.
+        // Equal segments, because a short one at the end would leave the lanes idle.
         g.segment = std::max(grain, round_up(divide_up(largest, g.instances), grain));
         g.lanes = static_cast<uint32_t>(std::min<uint64_t>(most_lanes, g.instances));
         g.wire_bytes = round_up(encoding.most_bytes(std::min(g.segment, largest)), wire_alignment);
@@ -44,7 +46,7 @@ Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &enco
         else if (g.lanes > 1)
             most_lanes = g.lanes - 1;
         else
-            return g; // what cannot be cut further needs what it needs
+            return g; // cannot be cut further: needs more than the arena
     }
 }
 
@@ -52,8 +54,8 @@ namespace {
 
 constexpr uint32_t none = ~uint32_t{0};
 
-// Puts steps into groups, which are issued in the order of their numbers: a run of joined steps, or
-// a single send or recv.
+// Puts steps into groups, which are issued in the order of their numbers. A group is a run of
+// joined steps, or a single send or recv.
 class Grouping {
 public:
     explicit Grouping(const Schedule &placed)
@@ -67,7 +69,7 @@ public:
 
     Fused build(const Schedule &placed) const {
         Fused fused{.schedule = placed, .is_local = find_local(placed)};
-        std::vector<uint32_t> next(groups_ + 1); // where the group's next step goes
+        std::vector<uint32_t> next(groups_ + 1); // index of the group's next step
         for (const uint32_t group : group_of_) next[group + 1]++;
         std::partial_sum(next.begin(), next.end(), next.begin());
         std::vector<uint32_t> ends(next.begin() + 1, next.end());
@@ -94,7 +96,7 @@ private:
         return run;
     }
 
-    // Only what has been sent may be overtaken: a step that moved before a recv would tear an
+    // A step may move ahead of sends only. A step that moved ahead of a recv would tear an
     // accumulator's run in two.
     bool may_join(uint32_t number, uint32_t run) const {
         if (last_recv_ != none && last_recv_ > run) return false;
@@ -115,7 +117,7 @@ private:
         };
         for (uint32_t i = 0; i < placed.steps.size(); i++) {
             const Step &step = placed.steps[i];
-            // What is stored anew needs nothing of what was there.
+            // A step that stores anew does not need what the accumulator held before.
             if (step.dst.is(SlotKind::accumulator) && !accumulates(step.verb))
                 home[step.dst.index] = group_of_[i];
             note(step.dst, group_of_[i]);

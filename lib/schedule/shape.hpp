@@ -1,5 +1,6 @@
-// Cuts a collective into lanes and segments, and joins steps that can run together while a tile of
-// values is in the cache. Geometry depends only on numbers that are equal on all ranks.
+// Cuts a collective into segments and lanes, and joins steps that can run together while a tile of
+// values is in the cache. The compiler of programs and the planner use it. Pure functions; any
+// thread. The geometry depends only on numbers that are equal on all ranks.
 #pragma once
 
 #include "base/encoding.hpp"
@@ -13,21 +14,21 @@
 
 namespace qccl {
 
-// Wire slots start at a cache line of their own.
+// Wire slots start at their own cache line.
 inline constexpr size_t wire_alignment = 64;
 
 struct ShapeLimits {
-    size_t arena_bytes = 0;   // for what a rank has encoded and peers have not yet read
-    uint32_t slots = 1024;    // that the arena may be cut into
-    size_t segment_bytes = 0; // of unencoded values that one instance of a step works on; a target
-    uint64_t parts = 0;       // 0, or how many instances there shall be; then segment_bytes is not
-                              // heard. As many as the grain allows, and more if the arena is small
-    uint32_t max_lanes = 1;   // instances in flight
+    size_t arena_bytes = 0;   // for what a rank has encoded and peers have not read yet
+    uint32_t slots = 1024;    // the most that the arena may be cut into
+    size_t segment_bytes = 0; // unencoded bytes that an instance of a step works on; a target
+    uint64_t parts = 0; // wanted number of instances, which replaces segment_bytes; 0: none. The
+                        // grain limits the number, and a small arena raises it
+    uint32_t max_lanes = 1; // instances in flight
 
     bool operator==(const ShapeLimits &) const = default;
 };
 
-// Into what somebody wants one call cut; 0: not said.
+// The cut that a caller wants for one call; 0: unspecified.
 struct Pieces {
     uint64_t segment_bytes = 0; // of a segment
     uint64_t parts = 0;         // segments of each chunk
@@ -47,20 +48,21 @@ struct Geometry {
     bool operator==(const Geometry &) const = default;
 };
 
-// Segments shrink, never below the layout's grain, until a rank's own wire slots of all lanes fit
-// the arena; then lanes are given up. One lane of the smallest segments may need more than the
-// arena. There are no more lanes than slots for them; an error says that one lane needs more.
+// Returns the geometry. Segments shrink, but never below the layout's grain, until the own wire
+// slots of all lanes fit the arena; after that the number of lanes shrinks. One lane of the
+// smallest segments may need more than the arena. There are never more lanes than slots for them.
+// The error (invalid_argument) says that one lane needs more slots than there are.
 Result<Geometry> cut(const Layout &layout, uint32_t outbox, const Encoding &encoding,
                      const ShapeLimits &limits);
 
 struct Fused {
-    Schedule schedule;          // reordered, Step::joins_next set
-    std::vector<bool> is_local; // of each chunk's accumulator: it lives within one run of joined
-                                // steps, so that a tile of it is enough
+    Schedule schedule;          // reordered, with Step::joins_next set
+    std::vector<bool> is_local; // by chunk: one run of joined steps uses its accumulator, so that a
+                                // tile of it is enough
 };
 
-// Joins steps that compute on the same chunk into runs, moving them up where dependencies allow; a
-// send comes after the run that makes what it sends. Only for placed schedules.
+// Joins steps that compute on the same chunk into runs, and moves them up where the dependencies
+// allow it. A send comes after the run that makes its value. Only for placed schedules.
 Fused fuse(const Schedule &placed);
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Checks each step's operands, peer, ordinal and flags.
 #include "schedule/structure.hpp"
 
 #include "schedule/layout.hpp"
@@ -38,7 +39,8 @@ private:
         return fault_of_flags(number);
     }
 
-    // An operand: of a kind that exists on this rank, in range, and of the step's chunk.
+    // Checks an operand: its kind exists on this rank, its index is in range, and it belongs to the
+    // step's chunk.
     const char *fault_of(Slot slot, const Step &step) const {
         if (slot.is(SlotKind::none)) return "lacks an operand";
         if (slot.is(SlotKind::wire))

@@ -1,3 +1,5 @@
+// Numbers the contributions of a sum from left to right, and keeps where each operand and its sum
+// begin and end.
 #include "schedule/sum_order.hpp"
 
 #include <utility>
@@ -9,7 +11,7 @@ namespace {
 using Term = SumOrder::Term;
 
 struct Tree {
-    std::vector<std::vector<uint32_t>> children; // in increasing number
+    std::vector<std::vector<uint32_t>> children; // ascending
     uint32_t root = 0;
 
     explicit Tree(std::span<const uint32_t> parents) : children(parents.size()) {
@@ -66,7 +68,8 @@ Term SumOrder::of_tree(std::span<const uint32_t> parents, std::vector<Term> memb
     return tree.sum_of(tree.root, members);
 }
 
-// `next` is the next free place. A first operand is added to nothing.
+// Gives places to the contributions of `term`; `next` is the next free place. The first operand is
+// not added to anything, so it gets no begin and no end.
 void SumOrder::lay(const Term &term, uint32_t &next) {
     if (term.operands.empty()) {
         places_[term.rank] = next++;
@@ -85,7 +88,7 @@ void SumOrder::lay(const Term &term, uint32_t &next) {
 SumOrder by_rank(Collective, uint32_t ranks, uint32_t) { return SumOrder::in_turn(ranks); }
 
 SumOrder by_ring(Collective collective, uint32_t ranks, uint32_t chunk) {
-    // A reduce-scatter's chunk has to end at its owner.
+    // A reduce-scatter's chunk must end at its owner.
     const uint32_t ahead = collective == Collective::reduce_scatter ? 1 : 0;
     return SumOrder::in_turn(ranks, (chunk % ranks + ahead) % ranks);
 }

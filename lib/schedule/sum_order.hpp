@@ -1,5 +1,5 @@
-// In which order the contributions of all ranks to one chunk are summed, brackets and all. A value
-// that algorithms describe and verify checks; knows no steps.
+// The order in which the contributions of all ranks to one chunk are summed, brackets included.
+// Algorithms describe their order with it, and verify() checks it. Constant values; any thread.
 #pragma once
 
 #include "base/types.hpp"
@@ -11,35 +11,36 @@
 
 namespace qccl {
 
-// A sum from the left, whose operands are contributions or sums of their own. Contributions are
-// numbered by their place in it, read from left to right.
+// A sum from the left. Its operands are contributions, or sums of their own. The place of a
+// contribution is its number in the sum, read from left to right.
 class SumOrder {
 public:
-    // A contribution, or the sum of the operands.
+    // A contribution, or a sum of operands.
     struct Term {
-        uint32_t rank = 0; // without operands: whose contribution
+        uint32_t rank = 0; // without operands: the contributing rank
         std::vector<Term> operands = {};
     };
 
     // `first`, first + 1, ..., once round, without brackets.
     static SumOrder in_turn(uint32_t ranks, uint32_t first = 0);
-    // Likewise by the positions of a ring, of which `ring` has the ranks.
+    // The same along a ring, from position `first`; `ring` has the ranks by position.
     static SumOrder in_turn(std::span<const uint32_t> ring, uint32_t first);
-    // A rank's own contribution, then what its children sum, in increasing rank; the root is its
-    // own parent.
+    // A rank adds what its children sum, in increasing rank, to its own contribution. The root is
+    // its own parent. `parents`: by rank.
     static SumOrder by_tree(std::span<const uint32_t> parents);
-    // With every rank once.
+    // `sum` must contain every rank once.
     static SumOrder of(const Term &sum, uint32_t ranks);
-    // As by_tree, where members[i] takes the place of rank i's contribution.
+    // The sum that by_tree describes, with members[i] in place of rank i's contribution.
     static Term of_tree(std::span<const uint32_t> parents, std::vector<Term> members);
 
+    // The place of the rank's contribution.
     uint32_t place(uint32_t rank) const {
         return places_.empty() ? (rank + ranks_ - first_) % ranks_ : places_[rank];
     }
-    // The only operand that may be added and starts at the place (not the first one) ends before
-    // this place, ...
+    // For a place other than the first: exactly one operand that starts there may be added to a
+    // sum. Returns the place behind that operand.
     uint32_t operand_end(uint32_t place) const { return ends_.empty() ? place + 1 : ends_[place]; }
-    // ... and the sum that it is added to starts here.
+    // Returns the place at which that sum starts.
     uint32_t sum_begin(uint32_t place) const { return begins_.empty() ? 0 : begins_[place]; }
 
 private:
@@ -48,16 +49,16 @@ private:
 
     uint32_t ranks_;
     uint32_t first_ = 0;
-    std::vector<uint32_t> places_;        // by rank; empty: in turn from first_ on
+    std::vector<uint32_t> places_;        // by rank; empty: in order from first_ on
     std::vector<uint32_t> begins_, ends_; // by place; empty: without brackets
 };
 
-// How the contributions to a chunk are summed in a team.
+// Returns how a team sums the contributions to a chunk.
 using OrderOf = std::function<SumOrder(Collective collective, uint32_t ranks, uint32_t chunk)>;
 
-// 0, 1, ..., P - 1.
+// The order 0, 1, ..., P - 1.
 SumOrder by_rank(Collective collective, uint32_t ranks, uint32_t chunk);
-// From the rank where the chunk starts on its way round to the one where it ends.
+// The order in which a chunk passes the ranks of a ring, from its first rank to its last.
 SumOrder by_ring(Collective collective, uint32_t ranks, uint32_t chunk);
 
 } // namespace qccl

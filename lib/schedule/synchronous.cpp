@@ -1,3 +1,5 @@
+// Runs all ranks' tasks with sends that wait for their receives, and lets ranks look further ahead
+// only when no rank can move.
 #include "schedule/synchronous.hpp"
 
 #include "schedule/task_graph.hpp"
@@ -15,10 +17,10 @@ namespace {
 
 constexpr uint32_t none = ~uint32_t{0};
 
-// A send or a receive whose other side has not been posted.
+// A send or a receive whose other side has not been posted yet.
 struct Posted {
     uint32_t task = none;
-    uint32_t origin = none; // send: the own slot, of whatever rank, that holds the bytes
+    uint32_t origin = none; // send: the wire slot, numbered over all ranks, that holds the bytes
 };
 
 struct MessageKey {
@@ -40,10 +42,10 @@ struct RankRun {
     TaskGraph graph;
     std::vector<uint32_t> waits;
     std::vector<bool> is_done;
-    Ready ready;                   // nothing that they depend on is unfinished
-    std::vector<uint32_t> parked;  // encode into slots that are still read
-    std::vector<uint32_t> origins; // of what each wire slot holds
-    uint32_t oldest = 0;           // unfinished task
+    Ready ready;                   // tasks whose dependencies are done
+    std::vector<uint32_t> parked;  // tasks that encode into slots that are still read
+    std::vector<uint32_t> origins; // by wire slot: the origin of its content
+    uint32_t oldest = 0;           // the oldest unfinished task
 
     const Step &head(uint32_t task) const { return schedule.steps[graph.tasks[task].first]; }
     bool is_finished() const { return oldest == graph.tasks.size(); }
@@ -172,9 +174,9 @@ private:
         moving_.push_back(rank);
     }
 
-    // Everything stands still. What a rank could do if it looked further ahead it does now; what
-    // happens depends on nothing but how far ranks look, so no shorter look would do. False: there
-    // is nothing left.
+    // No rank can move. Ranks now do what they could do if they looked further ahead, by the
+    // smallest step that lets one rank move. The course of the run depends only on how far ranks
+    // look ahead, so a shorter look would not do. Returns false if no task is ready.
     bool look_further_ahead() {
         uint32_t least = none;
         for (const RankRun &run : runs_)
@@ -185,7 +187,7 @@ private:
         return true;
     }
 
-    // ---- What waits for ever
+    // ---- Ranks that wait for ever
 
     const char *what_waits(uint32_t rank, uint32_t task) const {
         switch (runs_[rank].head(task).verb) {
@@ -195,7 +197,7 @@ private:
         }
     }
 
-    // The task of `rank` that the others side of the message is, posted or not.
+    // Returns the task of `rank` that is the other side of the message, posted or not.
     uint32_t find_other_side(uint32_t rank, const Step &step, uint32_t peer) const {
         const Verb other = step.verb == Verb::send ? Verb::recv : Verb::send;
         const RankRun &run = runs_[rank];
@@ -207,8 +209,8 @@ private:
         return none;
     }
 
-    // The oldest unfinished task of a rank depends on nothing of that rank's that is unfinished, so
-    // it waits for another rank.
+    // The oldest unfinished task of a rank depends on no unfinished task of that rank, so it waits
+    // for another rank.
     Error describe(uint32_t rank) const {
         const uint32_t task = runs_[rank].oldest;
         const Step &step = runs_[rank].head(task);
@@ -232,7 +234,7 @@ private:
     }
 
     std::vector<RankRun> runs_;
-    std::vector<uint32_t> holds_; // of each own slot of each rank: who still needs it
+    std::vector<uint32_t> holds_; // by own slot of each rank: number of users that still need it
     std::unordered_map<MessageKey, Posted, MessageHash> posted_;
     std::deque<uint32_t> moving_;
     SynchronousProof proof_;

@@ -1,3 +1,4 @@
+// Collects runs of joined steps into tasks, and merges the steps' dependencies into the tasks'.
 #include "schedule/task_graph.hpp"
 
 #include <numeric>
@@ -8,7 +9,7 @@ namespace {
 
 constexpr uint32_t none = ~uint32_t{0};
 
-// Number of each step's task.
+// Adds the tasks to the graph, and returns the number of each step's task.
 std::vector<uint32_t> find_tasks(const Schedule &schedule, TaskGraph &graph) {
     std::vector<uint32_t> task_of(schedule.steps.size());
     for (const StepRun &run : find_runs(schedule)) {
@@ -19,10 +20,11 @@ std::vector<uint32_t> find_tasks(const Schedule &schedule, TaskGraph &graph) {
     return task_of;
 }
 
-// Calls visit(earlier, later) once for each pair of tasks of which the later waits for the earlier.
-template <class Visit>
+// Calls visit(earlier, later) once for each pair of tasks of which the later one waits for the
+// earlier.
+template <class Visitor>
 void each_order(const TaskGraph &graph, const Dependencies &dependencies,
-                const std::vector<uint32_t> &task_of, Visit visit) {
+                const std::vector<uint32_t> &task_of, Visitor visit) {
     std::vector<uint32_t> last_waiter(graph.tasks.size(), none);
     for (uint32_t later = 0; later < graph.tasks.size(); later++)
         for (uint32_t step = graph.tasks[later].first; step < graph.tasks[later].last; step++)

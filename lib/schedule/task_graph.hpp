@@ -1,6 +1,7 @@
-// The tasks of a schedule: what an engine issues at once, and which tasks wait for which. Used by
-// the engine, which adds its own tasks' order, and where all ranks of a schedule run without bytes:
-// the proof for synchronous sends, the simulator. A pure function; any thread.
+// The tasks of a schedule, which are the units that an engine issues at once, and which tasks wait
+// for which. The engine uses it and adds dependencies of its own; the proof for synchronous sends
+// and the simulator use it to run all ranks of a schedule without bytes. Pure functions; any
+// thread.
 #pragma once
 
 #include "schedule/lower.hpp"
@@ -17,9 +18,11 @@ struct StepRun {
     uint32_t first = 0, last = 0;
 };
 
-// Joined steps together, all others alone; `joins` false: every step alone.
+// Returns joined steps as one run, and every other step as a run of its own. If `joins` is false,
+// every step is a run of its own.
 std::vector<StepRun> find_runs(const Schedule &schedule, bool joins = true);
 
+// Tasks, and the order between them.
 struct TaskGraph {
     // A send, a receive, or a run of joined steps.
     struct Task {
@@ -28,7 +31,7 @@ struct TaskGraph {
     };
 
     std::vector<Task> tasks;     // in the schedule's order
-    std::vector<uint32_t> waits; // of each task: how many tasks must be done before it
+    std::vector<uint32_t> waits; // by task: how many tasks must be done before it
     std::vector<uint32_t> next;
 
     std::span<const uint32_t> after(uint32_t task) const {
@@ -37,7 +40,7 @@ struct TaskGraph {
     }
 };
 
-// `dependencies` are what lower() returned for this schedule.
+// Returns the tasks of the schedule. `dependencies` is what lower() returned for it.
 TaskGraph make_tasks(const Schedule &schedule, const Dependencies &dependencies);
 
 } // namespace qccl

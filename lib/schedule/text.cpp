@@ -1,3 +1,4 @@
+// Prints schedules, and parses them line by line.
 #include "schedule/text.hpp"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ void append(std::string &text, Slot slot, uint32_t slots = 1) {
     text += ")";
 }
 
-// The chunk that the operands name, if one does.
+// Returns the operand that names the chunk; null if there is none.
 const Slot *names_chunk(const Step &step) {
     for (const Slot *slot : {&step.dst, &step.src})
         if (!slot->is(SlotKind::none) && !slot->is(SlotKind::wire)) return slot;
@@ -91,7 +92,7 @@ std::string print(const Section &section) {
 
 namespace {
 
-// One line, taken apart from the left.
+// One line of input, parsed from the left.
 class Line {
 public:
     Line(std::string_view text, size_t number) : rest_(text), number_(number) { skip_space(); }
@@ -99,7 +100,7 @@ public:
     bool is_empty() const { return rest_.empty(); }
     bool is_number() const { return !rest_.empty() && is_digit(rest_.front()); }
 
-    // Takes `word` if it comes next and ends there.
+    // Skips `word` and returns true if `word` comes next and ends there.
     bool take(std::string_view word) {
         if (!rest_.starts_with(word)) return false;
         const bool goes_on =
@@ -132,7 +133,7 @@ public:
     }
 
 private:
-    static constexpr size_t most_shown = 40; // bytes of the input in a sentence
+    static constexpr size_t most_shown = 40; // bytes of the input shown in an error
 
     static bool is_digit(char c) { return c >= '0' && c <= '9'; }
     static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || c == '_'; }
@@ -230,7 +231,7 @@ Result<Step> parse_step(Line &line, size_t index) {
     return line.refuse("expected a step", "");
 }
 
-// The header behind the word "schedule".
+// Parses the header after the word "schedule".
 Result<Section> parse_header(Line &line) {
     Section section;
     const std::pair<const char *, uint32_t *> fields[] = {
@@ -249,7 +250,8 @@ Result<Section> parse_header(Line &line) {
     return section;
 }
 
-// What is named but never touched would only make others reserve memory for it.
+// Without this limit, a section could name slots that its steps never touch, and make others
+// reserve memory for them.
 Done check_counts(const Section &section, const Line &header) {
     const size_t steps = section.schedule.steps.size();
     if (section.schedule.chunks > steps)

@@ -1,3 +1,5 @@
+// Runs the schedules of all ranks symbolically, each rank until it has to wait, and checks every
+// step.
 #include "schedule/verify.hpp"
 
 #include "schedule/expression.hpp"
@@ -17,12 +19,12 @@ namespace qccl {
 namespace {
 
 constexpr uint32_t none = Expressions::none;
-// What the encodes of a chunk are numbered by: those that are common by their ordinals, which mean
-// the same on all ranks, the others as they come.
+// How the encodes of a chunk are numbered. Common encodes are numbered by their ordinals, which
+// mean the same on all ranks; a rank's other encodes are numbered as they come.
 constexpr uint32_t common_numbers = 128, most_encodes_of_chunk = common_numbers - 1;
 static_assert(Step::common_ordinals <= common_numbers);
 
-// One rank, somewhere in its schedule.
+// One rank, and its progress in its schedule.
 struct Run {
     enum class Wait : uint8_t { no, message, slot };
 
@@ -34,13 +36,13 @@ struct Run {
     uint32_t wait_for = 0; // peer or own slot
     std::vector<Expression> outputs, sums;
     std::vector<Parcel> wires;
-    std::vector<uint8_t> encodes; // of each chunk, so far
+    std::vector<uint8_t> encodes; // by chunk: encodes so far
 
     bool is_done() const { return next == schedule.steps.size(); }
 };
 
-// Reasons are literals or text in a buffer; nullptr says that nothing is wrong. (A Result per step
-// would take longer than the step.)
+// A reason is a literal or text in a buffer; nullptr means that nothing is wrong. A Result per step
+// would take longer than the step itself.
 using Fault = const char *;
 
 class Prover {
@@ -79,7 +81,7 @@ private:
         const Schedule &first = rank == 0 ? schedule : runs_[0].schedule;
         QCCL_TRY(check_frame(schedule, first, run.team, has_part_per_rank(theorem_.collective)));
         QCCL_TRY(check_structure(schedule, theorem_.collective, run.team));
-        // Thousands of schedules are held at once: no room for growth.
+        // Thousands of schedules are held at once, so no spare capacity is kept.
         schedule.steps.shrink_to_fit();
         const Dependencies dependencies = lower(schedule);
         QCCL_TRY(check_races(schedule, dependencies, rank));
@@ -212,7 +214,8 @@ private:
         return write(run, step, value);
     }
 
-    // What becomes a summand, if it is the adding rank's own contribution.
+    // Checks an operand of a sum that is the adding rank's own contribution: exact or as encoded,
+    // as the theorem says.
     Fault check_own(const Run &run, const Step &step, Expression term) const {
         const Expressions::Node &node = expressions_[term];
         const uint32_t own = place(run, step.chunk);
@@ -247,7 +250,8 @@ private:
         return nullptr;
     }
 
-    // Of what is common, all ranks' encodes are that of the rank whose noise they take.
+    // Returns the expression of an encode. Common encodes of all ranks give the expression of the
+    // rank whose noise they use.
     Expression encoded(Run &run, const Step &step, Expression value) {
         const uint32_t number = run.encodes[step.chunk]++;
         const bool is_inner = step.has(Step::inner);
@@ -261,7 +265,7 @@ private:
         return made;
     }
 
-    // What a placed step reads from a wire slot is of the step's tier.
+    // Checks that the message in the wire slot belongs to the tier of the step that reads it.
     Fault check_tier(const Run &run, const Step &step) const {
         const bool is_inner = run.wires[step.src.index].is_inner;
         return is_inner == step.has(Step::inner) ? nullptr : "takes bytes for another tier's";
@@ -287,14 +291,14 @@ private:
 
     // ---- What slots hold
 
-    // Of what is not summed, the source's contribution is the first and only one.
+    // If nothing is summed, the source's contribution is the first and only one.
     SumOrder order_of(uint32_t chunk) const {
         if (is_sum_) return theorem_.order(theorem_.collective, theorem_.ranks, chunk);
         const bool gathers = theorem_.collective == Collective::all_gather;
         return SumOrder::in_turn(theorem_.ranks, gathers ? chunk : theorem_.root);
     }
 
-    // Where this rank's contribution to the chunk stands in the contract's order.
+    // Returns the place of this rank's contribution to the chunk in the contract's order.
     uint32_t place(const Run &run, uint32_t chunk) const {
         return orders_[chunk].place(run.team.rank);
     }
@@ -368,7 +372,8 @@ private:
         return {};
     }
 
-    // Noise is another rank's only where that one, too, encodes just this with it.
+    // A rank may use another rank's noise only if that rank encodes the same sum with the same
+    // noise.
     Done check_commons() const {
         for (const auto &[made, common] : commons_) {
             if (common.is_owned && common.makers > 1) continue;
@@ -396,15 +401,15 @@ private:
         return reason_;
     }
 
-    // An encode that several ranks make alike.
+    // An encode that several ranks make with the same result.
     struct Common {
         std::pair<uint32_t, size_t> first; // rank and step that made it first
         uint32_t makers = 0;
-        bool is_owned = false; // by the rank whose noise it takes
+        bool is_owned = false; // the rank whose noise it uses has made it
     };
     struct Final {
         Expression value = none;
-        uint32_t rank = 0; // that stored it first
+        uint32_t rank = 0; // the rank that stored it first
     };
 
     const Theorem theorem_;
@@ -412,9 +417,9 @@ private:
     Expressions expressions_;
     MessageQueues queues_;
     std::vector<Run> runs_;
-    std::vector<Final> finals_;    // of each chunk
-    std::vector<SumOrder> orders_; // likewise
-    std::vector<uint32_t> holds_;  // of each own slot of each rank: who still needs it
+    std::vector<Final> finals_;    // by chunk
+    std::vector<SumOrder> orders_; // by chunk
+    std::vector<uint32_t> holds_;  // by own slot of each rank: number of users that still need it
     std::map<Expression, Common> commons_;
     std::deque<uint32_t> ready_;
     Verified verified_;

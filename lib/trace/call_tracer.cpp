@@ -1,3 +1,4 @@
+// Writes the events of calls into the ring.
 #include "trace/call_tracer.hpp"
 
 #include "base/ticks.hpp"
@@ -35,7 +36,8 @@ bool CallTracer::begin(const CallStart &call) {
     if (!wants_steps_) return false;
     const uint64_t skipped = skipped_groups_.load(std::memory_order_relaxed);
     if ((call.number / group_of_calls & skipped) != 0) return false;
-    // A call is traced with all its steps or not at all, unless it has more than there is room for.
+    // A call is traced with all its steps or not at all, unless it has more steps than the ring has
+    // room for.
     const size_t enough = ring_.capacity() / 2;
     if (ring_.room(enough) < enough) return false;
     has_begin_ = true;

@@ -1,5 +1,5 @@
-// Events on their way from the thread that runs calls to the thread that writes files. One writer
-// and one reader at a time; neither ever waits.
+// A ring that carries events from the thread that runs calls to the thread that writes files. One
+// writer and one reader at a time; neither ever blocks.
 #pragma once
 
 #include "trace/trace_event.hpp"
@@ -19,14 +19,14 @@ public:
 
     // For the writer.
     //
-    // How many events have room at least; a look at the reader's progress only where fewer than
-    // `wanted` have for all that is known.
+    // Returns a lower bound of the number of free places. Reads the reader's progress only if the
+    // last known progress leaves fewer than `wanted`.
     size_t room(size_t wanted) {
         if (capacity() - (head_ - seen_tail_) < wanted)
             seen_tail_ = tail_.load(std::memory_order_acquire);
         return capacity() - (head_ - seen_tail_);
     }
-    // There is room.
+    // The writer has checked that there is room.
     void push(const TraceEvent &event) {
         events_[head_ & (capacity() - 1)] = event;
         shown_head_.store(++head_, std::memory_order_release);
@@ -34,7 +34,8 @@ public:
 
     uint64_t written() const { return head_; } // so far
 
-    // For the reader: what has been written by now, and each event before that.
+    // For the reader: shown() is the number of events written so far, and drain() passes each event
+    // before `end` to `take`.
     uint64_t shown() const { return shown_head_.load(std::memory_order_acquire); }
     template <class Take> void drain(uint64_t end, const Take &take) {
         uint64_t next = tail_.load(std::memory_order_relaxed);
@@ -44,7 +45,7 @@ public:
 
 private:
     std::vector<TraceEvent> events_;
-    // The writer's line, then the reader's.
+    // The writer's cache line, then the reader's.
     alignas(64) uint64_t head_ = 0;
     uint64_t seen_tail_ = 0;
     std::atomic<uint64_t> shown_head_{0};

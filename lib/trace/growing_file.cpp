@@ -1,3 +1,4 @@
+// Creates the file under a free name and writes each piece together with the ending.
 #include "trace/growing_file.hpp"
 
 #include "base/file_pattern.hpp"
@@ -32,7 +33,7 @@ Done GrowingFile::append(std::string_view text) {
     piece_.assign(text);
     piece_ += ending_;
     if (const Done written = write_at(bytes_, piece_); !written) {
-        // The old ending's place on the disk is still the file's.
+        // The old ending's place on the disk still belongs to the file.
         if (ftruncate(file_.number(), static_cast<off_t>(bytes_)) == 0)
             (void)write_at(bytes_, ending_);
         return written;

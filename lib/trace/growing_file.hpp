@@ -1,5 +1,6 @@
-// A file that grows while others may read it, and is whole at every moment: what ends it is written
-// with each piece and overwritten by the next. Used by the trace's thread; blocks as the disk does.
+// A file that grows while others may read it and is complete at every moment: its ending is written
+// with each piece and overwritten by the next piece. Used by the trace's thread; blocks as the disk
+// does.
 #pragma once
 
 #include "base/file_descriptor.hpp"
@@ -13,12 +14,13 @@ namespace qccl {
 
 class GrowingFile {
 public:
-    // A new file; nothing that is there already is written over: where `path` is taken, the file is
-    // named with the lowest free number from 2 on before its extension. `ending` stands behind all
-    // that is appended. system_error: it cannot be created or written, and why.
+    // Creates a new file and never overwrites an existing one: if `path` exists, the file gets the
+    // lowest free number from 2 on before its extension. `ending` always stands behind everything
+    // that is appended. Returns system_error with the reason if the file cannot be created or
+    // written.
     static Result<GrowingFile> create(const std::string &path, std::string ending);
 
-    // After an error the file ends with what was appended before.
+    // Appends a piece. After an error the file ends with what was appended before.
     Done append(std::string_view text);
     const std::string &path() const { return path_; }
     uint64_t bytes() const { return bytes_; }

@@ -1,3 +1,4 @@
+// Reads both clocks and interpolates between the readings.
 #include "trace/tick_clock.hpp"
 
 #include "base/ticks.hpp"
@@ -15,7 +16,7 @@ static int64_t now_ns(clockid_t clock) {
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// The best of a few tries: the thread may lose its core between two clocks.
+// Takes the best of a few tries: the thread may lose its core between the two clocks.
 TickClock::Look TickClock::look_at_both() {
     Look best;
     uint64_t least = UINT64_MAX;

@@ -1,5 +1,5 @@
-// Turns ticks of the processor into the time of day. Between two looks at both clocks ticks count
-// as equally long. Used by the trace's thread alone.
+// Converts ticks of the processor into the time of day. Between two readings of both clocks all
+// ticks count as equally long. Used only by the trace's thread; does not block.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,11 @@ class TickClock {
 public:
     TickClock();
 
-    // Looks at both clocks. Ticks before the latest look are converted exactly, ticks after it by
-    // the rate before it.
+    // Reads both clocks. Ticks before the latest reading are converted exactly, later ticks by the
+    // rate before that reading.
     void look();
-    // CLOCK_REALTIME, as it stood to the clock that never jumps when this object was made.
+    // Returns CLOCK_REALTIME; its offset to the clock that never jumps is fixed when this object is
+    // created.
     int64_t to_ns(uint64_t ticks);
 
 private:
@@ -27,8 +28,8 @@ private:
 
     static constexpr size_t most_looks = 4096; // older ticks are converted by the oldest rate
     int64_t realtime_offset_ = 0;
-    std::deque<Look> looks_; // two at least
-    // Between the looks that the last ticks lay between.
+    std::deque<Look> looks_; // at least two
+    // The readings before and after the last converted ticks.
     Look first_, second_;
     double ns_per_tick_ = 0;
 };

@@ -1,3 +1,4 @@
+// Writes trace events as JSON lines.
 #include "trace/trace_json.hpp"
 
 #include "base/append_number.hpp"
@@ -7,14 +8,14 @@ namespace qccl {
 
 namespace {
 
-// Threads of a trace have numbers of their own, also where files of ranks are put together.
+// Thread numbers are unique across ranks, so that files of several ranks can be put together.
 constexpr uint32_t most_threads = 10000;
 
 void append_string(std::string &text, std::string_view value) {
     text += '"';
     for (const char letter : value) {
         if (letter == '"' || letter == '\\') text += '\\';
-        // A byte that is no ASCII may be half a character; JSON wants whole ones.
+        // A byte outside ASCII may be half a character, and JSON needs whole characters.
         text += letter >= ' ' && letter < '\x7F' ? letter : '?';
     }
     text += '"';
@@ -32,7 +33,7 @@ void add_string(std::string &text, const char *key, std::string_view value) {
 
 void begin_arguments(std::string &text) { text += ",\"args\":{"; }
 
-// The arguments' first comma goes.
+// Removes the comma before the first argument.
 void end_arguments(std::string &text, size_t begin) {
     if (text[begin] == ',') text.erase(begin, 1);
     text += "}}";
@@ -41,7 +42,7 @@ void end_arguments(std::string &text, size_t begin) {
 constexpr std::string_view phase_name(uint8_t phase) {
     switch (static_cast<WaitPhase>(phase)) {
     case WaitPhase::meeting: return "call";
-    case WaitPhase::line: return "small message";
+    case WaitPhase::eager: return "small message";
     case WaitPhase::message: return "message";
     case WaitPhase::room: return "room";
     case WaitPhase::readers: return "readers";
@@ -52,7 +53,7 @@ constexpr std::string_view phase_name(uint8_t phase) {
     return "unknown";
 }
 
-// "decode+encode": what one pass over the values does.
+// "decode+encode": the work of one pass over the values.
 std::string work_name(uint8_t work) {
     std::string name;
     const auto does = [&](uint8_t bit, const char *verb) {
@@ -86,7 +87,7 @@ void TraceJson::begin_line(std::string &text, std::string_view name, std::string
     add(text, "tid", process_ * most_threads + thread);
 }
 
-// In microseconds, as the format has them.
+// In microseconds, as the format requires.
 void TraceJson::add_time(std::string &text, const char *key, int64_t ns) {
     const auto time = static_cast<uint64_t>(ns < 0 ? 0 : ns);
     add(text, key, time / 1000);
@@ -116,7 +117,7 @@ void TraceJson::begin_file(std::string &text, uint64_t session) {
     add_string(text, "host", head_.host);
     add(text, "process", head_.pid);
     add_string(text, "library", head_.library);
-    // A string, which no reader rounds.
+    // A string, because readers round large numbers.
     add_string(text, "epoch_ns", std::to_string(head_.epoch_ns));
     end_arguments(text, begin);
     const std::string process = "rank " + std::to_string(head_.rank) + " (" + head_.host +
@@ -158,7 +159,7 @@ uint32_t TraceJson::gpu_stream(std::string &text, const LoggedComm &comm, uint16
     return found->second;
 }
 
-// Calls stand in streams side by side: their times there are no thread's.
+// Calls stand in streams side by side, so these times belong to no thread.
 void TraceJson::add_queued(std::string &text, const LoggedComm &comm, const LoggedShape &shape,
                            const TraceEvent &event) {
     if (event.link == 0) return;

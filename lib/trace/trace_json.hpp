@@ -1,6 +1,6 @@
-// Events in the Trace Event Format's JSON array, which Perfetto and chrome://tracing read: a line
-// for each. The rank is a process there, each of its communicators and GPU streams a thread. Used
-// by the trace's thread.
+// Writes events in the Trace Event Format's JSON array, which Perfetto and chrome://tracing read,
+// with one line for each event. The rank is a process there, and each of its communicators and GPU
+// streams is a thread. Used by the trace's thread.
 #pragma once
 
 #include "record/call_log.hpp"
@@ -18,20 +18,20 @@ inline constexpr uint32_t trace_version = 1;
 
 class TraceJson {
 public:
-    // `epoch_ns` (CLOCK_REALTIME) is where the times of all lines begin: numbers of JSON are
+    // The head's `epoch_ns` (CLOCK_REALTIME) is time 0 of all lines, because numbers of JSON are
     // doubles.
     TraceJson(const CallLogHead &head, TickClock &clock);
 
-    // What a file ends with, behind its last line.
+    // The end of a file, behind its last line.
     static constexpr const char *ending = "\n]\n";
 
     // Each appends lines.
     void begin_file(std::string &text, uint64_t session);
     void begin_comm(std::string &text, const LoggedComm &comm);
-    // `comm` and `shape` are the event's. Of a call_end there is a line only after a call_begin.
+    // `comm` and `shape` are the event's. A call_end gives a line only after its call_begin.
     void event(std::string &text, const LoggedComm &comm, const LoggedShape &shape,
                const TraceEvent &event);
-    // So many calls are missing before the event.
+    // Appends a line which says that `calls` calls are missing before the event.
     void left_out(std::string &text, const LoggedComm &comm, const TraceEvent &event,
                   uint64_t calls);
 

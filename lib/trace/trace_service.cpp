@@ -1,6 +1,7 @@
+// The thread that drains the tracers' rings and writes the trace and the call log.
 #include "trace/trace_service.hpp"
 
-#include "base/contained.hpp"
+#include "base/exception_boundary.hpp"
 #include "base/file_pattern.hpp"
 
 #include <algorithm>
@@ -16,13 +17,14 @@ namespace {
 
 constexpr const char *trace_setting = "QCCL_TRACE", *calls_setting = "QCCL_RECORD_CALLS";
 
-// Between two rounds: as long as a killed process's last calls are missing.
+// The pause between two rounds; a killed process loses at most the calls of such a time.
 constexpr std::chrono::milliseconds pause{100};
 constexpr size_t piece = size_t{64} << 10; // written at once
-// What no viewer opens is of no use.
+// No viewer opens larger files.
 constexpr uint64_t most_trace_bytes = uint64_t{1} << 30;
-// Of a core's time, for tracing steps: the trace of a job that does nothing but small calls would
-// else take the ranks' own cores. What a quiet time has saved may be spent at once.
+// The part of a core's time that tracing steps may take: the trace of a job that only makes small
+// calls would otherwise take the ranks' own cores. Time that was saved meanwhile may be spent at
+// once.
 constexpr int64_t budget_divisor = 400, most_saved_ns = 20'000'000;
 constexpr uint64_t most_left_out_groups = 1 << 20;
 
@@ -52,7 +54,7 @@ Result<std::shared_ptr<TraceService>> TraceService::create(const TracePatterns &
                                     .host = host_name(),
                                     .library = library}));
     QCCL_TRY(service->thread_,
-             QuietThread::start(trace_thread_name, [self = service.get()] { self->run(); }));
+             ServiceThread::start(trace_thread_name, [self = service.get()] { self->run(); }));
     return service;
 }
 
@@ -83,12 +85,12 @@ void TraceService::detach(const std::shared_ptr<CallTracer> &tracer) {
 std::vector<TraceNotice> TraceService::take_notices() {
     const std::lock_guard lock(mutex_);
     has_notices_.store(false, std::memory_order_relaxed);
-    return std::exchange(notices_, {});
+    return std::exchange(records_, {});
 }
 
 void TraceService::note(const std::string &sentence, bool is_warning) {
     const std::lock_guard lock(mutex_);
-    notices_.push_back({sentence, is_warning});
+    records_.push_back({sentence, is_warning});
     has_notices_.store(true, std::memory_order_relaxed);
 }
 
@@ -102,10 +104,10 @@ void TraceService::run() {
     round_or_give_up();
 }
 
-// A job that needs all its memory is not ended for the sake of what was asked about it.
+// A job that needs all its memory must not end because of its trace.
 void TraceService::round_or_give_up() {
     if (has_given_up_) return forget_closed();
-    const Done done = contained([this]() -> Done {
+    const Done done = exception_boundary([this]() -> Done {
         round();
         return {};
     });
@@ -113,7 +115,7 @@ void TraceService::round_or_give_up() {
     has_given_up_ = true;
     trace_.reset();
     calls_.reset();
-    (void)contained([&]() -> Done {
+    (void)exception_boundary([&]() -> Done {
         note(std::string("calls are not recorded any more, and the files end before their time: ") +
              done.error().text);
         return {};
@@ -137,7 +139,7 @@ void TraceService::round() {
         const std::lock_guard lock(mutex_);
         sources = sources_;
     }
-    // In this order: what is read was written before the clock was looked at.
+    // In this order, so that every event that is read was written before the clock is read.
     for (const auto &source : sources) {
         source->closes = source->tracer->is_closed();
         source->end = source->tracer->ring().shown();
@@ -174,7 +176,7 @@ TraceService::open(const char *setting, const std::string &pattern, const char *
     return File{std::move(*file), setting};
 }
 
-// At the first call: communicators that make none leave no files.
+// Runs at the first call: communicators without calls leave no files.
 void TraceService::open_files(const CallTracer &first) {
     are_open_ = true;
     trace_ = open(trace_setting, patterns_.trace, TraceJson::ending);
@@ -187,7 +189,7 @@ void TraceService::read(Source &source) {
     if (!source.has_begun) begin(source);
     take_shapes(source);
     source.tracer->ring().drain(source.end, [&](const TraceEvent &event) { take(source, event); });
-    // Events that are still to come have later ones.
+    // Later events have later shapes.
     while (source.forgotten + CallTracer::most_shapes_known < source.latest) {
         source.shapes.pop_front();
         source.forgotten++;
@@ -268,8 +270,8 @@ void TraceService::flush(std::optional<File> &file, size_t least) {
     file.reset();
 }
 
-// More than its share of time makes the thread leave out more calls, and less makes it leave out
-// fewer.
+// If the thread takes more than its share of time, it leaves out more calls; if it takes less, it
+// leaves out fewer.
 void TraceService::keep_budget() {
     const int64_t now = now_ns(CLOCK_MONOTONIC), spent = now_ns(CLOCK_THREAD_CPUTIME_ID);
     budget_ns_ += (now - budget_at_ns_) / budget_divisor - (spent - spent_ns_);

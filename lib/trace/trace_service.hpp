@@ -1,9 +1,10 @@
-// One rank's trace (QCCL_TRACE) and call log (QCCL_RECORD_CALLS): a thread that takes what the
-// rank's communicators note of their calls and writes it to files, each at most once. What cannot
-// be written is left out; calls neither wait for it nor fail. Any thread may call.
+// One rank's trace (QCCL_TRACE) and call log (QCCL_RECORD_CALLS): a thread takes the events of the
+// calls of the rank's communicators and writes them to at most one file each. Events that cannot be
+// written are left out; calls neither wait for the thread nor fail because of it. Any thread may
+// call; only detach and the destructor wait for the thread.
 #pragma once
 
-#include "base/quiet_thread.hpp"
+#include "base/service_thread.hpp"
 #include "base/result.hpp"
 #include "record/call_log.hpp"
 #include "trace/call_tracer.hpp"
@@ -23,47 +24,49 @@
 
 namespace qccl {
 
-// Patterns of file names as QCCL_TRACE and QCCL_RECORD_CALLS have them; empty: no such file.
+// Patterns of file names as in QCCL_TRACE and QCCL_RECORD_CALLS; empty: no such file.
 struct TracePatterns {
     std::string trace, calls;
 
     bool are_empty() const { return trace.empty() && calls.empty(); }
-    // invalid_argument: what stands behind a % is none of the letters.
+    // Returns invalid_argument if a letter behind a % is not known or a pattern names a folder.
     Done check() const;
 };
 
-// What the user should know: a sentence for the log.
+// A sentence for the log that the user should see.
 struct TraceNotice {
     std::string text;
-    bool is_warning = true; // else another rank warns of the like
+    bool is_warning = true; // false: another rank warns of the same
 };
 
 class TraceService {
 public:
-    // Of the rank's first communicator, in which it is `rank` of `ranks`; `library` is its version.
-    // Files are created with the first call. system_error where the thread cannot be started.
+    // Starts the service. `rank` and `ranks` are those of the rank's first communicator; `library`
+    // is the library's version. Files are created at the first call. Returns system_error if the
+    // thread cannot be started.
     static Result<std::shared_ptr<TraceService>> create(const TracePatterns &patterns,
                                                         uint32_t rank, uint32_t ranks,
                                                         const std::string &library);
     ~TraceService();
     TraceService(const TraceService &) = delete;
 
-    // A communicator whose calls are traced from now on; the service numbers it.
+    // Returns the tracer of a communicator whose calls are traced from now on; the service sets its
+    // number.
     std::shared_ptr<CallTracer> attach(LoggedComm comm);
-    // After its last call. Returns when all of it is in the files.
+    // Called after the communicator's last call. Returns when all its events are in the files.
     void detach(const std::shared_ptr<CallTracer> &tracer);
 
-    // Since the last look, which costs one load where there are none.
+    // has_notices: whether there are notices since the last take_notices; costs one load.
     bool has_notices() const { return has_notices_.load(std::memory_order_relaxed); }
     std::vector<TraceNotice> take_notices();
 
 private:
     struct Source {
         std::shared_ptr<CallTracer> tracer;
-        // The latest, by their number in the tracer - 1 - forgotten.
+        // The latest shapes, by their number in the tracer - 1 - forgotten.
         std::deque<LoggedShape> shapes{};
         uint32_t forgotten = 0;
-        uint32_t latest = 0; // that an event had
+        uint32_t latest = 0; // the highest number in an event so far
         uint64_t end = 0;    // of the ring, in this round
         uint64_t lost_told = 0, left_out = 0;
         bool closes = false, has_begun = false;
@@ -80,8 +83,8 @@ private:
         : patterns_(std::move(patterns)), head_(std::move(head)), json_(head_, clock_) {}
     void run();
     void round();
-    void round_or_give_up(); // without memory for it nothing more is written
-    void forget_closed();    // and what is not read any more
+    void round_or_give_up(); // writes nothing more after an exception
+    void forget_closed();    // drops closed tracers and unread shapes
     void open_files(const CallTracer &first);
     std::optional<File> open(const char *setting, const std::string &pattern, const char *ending);
     void read(Source &source);
@@ -98,21 +101,21 @@ private:
     const CallLogHead head_;
     TickClock clock_;
     TraceJson json_;
-    // Of the thread.
+    // Used only by the thread.
     bool are_open_ = false, has_given_up_ = false;
     std::optional<File> trace_, calls_;
     uint32_t last_shape_ = 0; // in the call log
     int64_t budget_ns_ = 0, budget_at_ns_ = 0, spent_ns_ = 0;
-    uint64_t traced_groups_ = 1; // of every so many groups of calls one is traced
+    uint64_t traced_groups_ = 1; // of so many groups of calls one is traced
 
     CallTracer::Wake wake_{0};
     std::atomic<bool> ends_{false}, has_notices_{false};
-    std::mutex mutex_; // of what follows
+    std::mutex mutex_; // guards the members below
     std::condition_variable changed_;
     std::vector<std::shared_ptr<Source>> sources_;
     uint32_t last_comm_ = 0;
-    std::vector<TraceNotice> notices_;
-    QuietThread thread_; // last: it uses the others
+    std::vector<TraceNotice> records_;
+    ServiceThread thread_; // last: the thread uses the other members
 };
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Draws abstract names and builds socket addresses from them.
 #include "transport/abstract_name.hpp"
 
 #include "transport/random_bytes.hpp"
@@ -15,7 +16,7 @@ Result<AbstractName> draw_name() {
     return name;
 }
 
-// The leading zero puts the name into the abstract name space.
+// A leading zero byte in sun_path selects the abstract name space.
 AbstractAddress::AbstractAddress(const AbstractName &name) {
     address_.sun_family = AF_UNIX;
     std::memcpy(address_.sun_path + 1, name.data(), name.size());

@@ -1,5 +1,6 @@
-// Names of local sockets that lie in no file system: drawn at random, so that nobody comes upon one
-// who has not been told it. Knows not what the sockets are for.
+// Random names for Unix sockets in the abstract name space. Such a socket has no file, and a
+// process that has not been told its name cannot guess it. Used by the exchange of descriptors and
+// by the socket bell; any thread may call it.
 #pragma once
 
 #include "base/result.hpp"
@@ -12,11 +13,12 @@
 
 namespace qccl {
 
-// Hexadecimal digits. Travels as bytes.
+// Hexadecimal digits; sent to other ranks as plain bytes.
 using AbstractName = std::array<char, 24>;
+// Draws a name from the kernel's random numbers. Returns system_error if the kernel gives none.
 Result<AbstractName> draw_name();
 
-// Where a socket of that name is bound and reached.
+// The socket address of a name, for bind, connect and sendto.
 class AbstractAddress {
 public:
     static constexpr socklen_t bytes =

@@ -1,4 +1,5 @@
-// Publishing and reading call descriptors, each a sequence lock with one writer.
+// Publishes and reads call descriptors. Each place for a descriptor is a sequence lock with one
+// writer.
 #include "transport/call_history.hpp"
 
 #include <algorithm>
@@ -15,8 +16,8 @@ void CallHistory::begin(const CallDescriptor &shape, const CallNumbers &numbers)
 }
 
 void CallHistory::publish() {
-    write(party_.mine().call(current_.call), current_, hash_);
-    party_.mine().presence().begun.store(current_.call, std::memory_order_release);
+    write(peer_table_.mine().call(current_.call), current_, hash_);
+    peer_table_.mine().status().begun.store(current_.call, std::memory_order_release);
 }
 
 void CallHistory::end() {
@@ -35,13 +36,14 @@ std::optional<uint64_t> EndedCalls::difference(const EndedCalls &a, const EndedC
 }
 
 void CallHistory::record(uint32_t rank, const CallDescriptor &call) {
-    PublishedCall &slot = party_.segments[rank].call(call.call);
+    PublishedCall &slot = peer_table_.segments[rank].call(call.call);
     if (slot.call.load(std::memory_order_relaxed) >= call.call) return;
     write(slot, call, call.hash());
 }
 
 void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash) {
-    // Release stores of the words keep this one before them, for whoever acquires one of them.
+    // The words are stored with release order, so a reader that acquires a new word sees this 0,
+    // too.
     slot.call.store(0, std::memory_order_relaxed);
     const auto *const bytes = reinterpret_cast<const std::byte *>(&call);
     for (size_t i = 0; i < slot.words.size(); i++) {
@@ -54,7 +56,7 @@ void CallHistory::write(PublishedCall &slot, const CallDescriptor &call, uint64_
 }
 
 std::optional<CallDescriptor> CallHistory::find(uint32_t rank, uint64_t call) const {
-    const PublishedCall &slot = party_.segments[rank].call(call);
+    const PublishedCall &slot = peer_table_.segments[rank].call(call);
     if (slot.call.load(std::memory_order_acquire) != call) return std::nullopt;
     PublishedCall::Words words;
     for (size_t i = 0; i < words.size(); i++)
@@ -66,8 +68,8 @@ std::optional<CallDescriptor> CallHistory::find(uint32_t rank, uint64_t call) co
 std::optional<uint64_t> CallHistory::disagreement(uint32_t rank) const {
     const uint64_t common = std::min(begun(rank), current_.call);
     if (common == 0) return std::nullopt;
-    const PublishedCall &theirs = party_.segments[rank].call(common);
-    const PublishedCall &ours = party_.mine().call(common);
+    const PublishedCall &theirs = peer_table_.segments[rank].call(common);
+    const PublishedCall &ours = peer_table_.mine().call(common);
     if (theirs.call.load(std::memory_order_acquire) != common ||
         ours.call.load(std::memory_order_relaxed) != common)
         return std::nullopt;
@@ -79,7 +81,7 @@ std::optional<uint64_t> CallHistory::disagreement(uint32_t rank) const {
 
 std::optional<CallHistory::Pair> CallHistory::find_difference(uint64_t call) const {
     std::optional<Pair> pair;
-    for (uint32_t rank = 0; rank < party_.size(); rank++) {
+    for (uint32_t rank = 0; rank < peer_table_.size(); rank++) {
         const auto theirs = find(rank, call);
         if (!theirs) continue;
         if (!pair) pair = {.reference = rank, .rank = rank, .ours = *theirs, .theirs = *theirs};
@@ -104,7 +106,8 @@ bool CallHistory::differs_before(uint64_t call) const {
 
 uint64_t CallHistory::oldest_kept() const {
     uint64_t latest = 0;
-    for (uint32_t rank = 0; rank < party_.size(); rank++) latest = std::max(latest, begun(rank));
+    for (uint32_t rank = 0; rank < peer_table_.size(); rank++)
+        latest = std::max(latest, begun(rank));
     return latest < calls_kept ? 1 : latest - calls_kept + 1;
 }
 

@@ -1,61 +1,73 @@
-// The latest calls of every rank, as published: who is in which call, and where ranks disagree.
-// Knows no waiting.
+// Each rank publishes the descriptors of its latest calls in its segment. A CallHistory writes this
+// rank's, reads those of all ranks, and finds where they differ. Used by SharedTransport,
+// FailureDetector, SurvivorExchange and RemoteEndpoint. Does not block. `begin`, `publish`, `end`,
+// `current`, `hash`, `ended` and `disagreement` belong to the thread that makes this rank's calls;
+// `find` may run on any thread.
 #pragma once
 
-#include "transport/party.hpp"
+#include "transport/peer_table.hpp"
 
 namespace qccl {
 
-// What a rank tells of the calls that it has returned from in good order, of which no descriptor
-// need be left when the communicator fails.
+// The hashes of the latest calls that a rank has completed without error. Ranks compare them after
+// the communicator has failed, when the descriptors of those calls may be overwritten.
 struct EndedCalls {
-    // A rank that has ended a call is at most `calls_kept` ahead of one that has not.
+    // A rank that has completed a call is at most `calls_kept` calls ahead of a rank that has not.
     static constexpr uint32_t kept = calls_kept + 1;
 
     uint64_t latest = 0;
-    std::array<uint64_t, kept> hashes{}; // of a call and of all before, by its number modulo `kept`
+    std::array<uint64_t, kept> hashes{}; // each covers a call and all before; by call modulo `kept`
 
     bool has(uint64_t call) const { return call != 0 && call <= latest && call + kept > latest; }
     uint64_t hash(uint64_t call) const { return hashes[call % kept]; }
-    // The first call that was not the same on both ranks, or the first that both tell of after it.
+    // Returns the first call that differs between both ranks. If a rank has dropped the hash of
+    // that call, returns the first later call of which both ranks have the hash. Nothing: no
+    // difference is known.
     static std::optional<uint64_t> difference(const EndedCalls &a, const EndedCalls &b);
 };
 
 class CallHistory {
 public:
-    explicit CallHistory(const Party &party) : party_(party) {}
+    explicit CallHistory(const PeerTable &peer_table) : peer_table_(peer_table) {}
 
-    // This rank is in that call from now on, whose hash covers those before.
+    // Makes this rank's next call the current one, without publishing it. Its hash covers all
+    // earlier calls.
     void begin(const CallDescriptor &shape, const CallNumbers &numbers);
-    // The others may know. The caller has seen to it that no rank still needs the call
-    // `calls_kept` before.
+    // Publishes the current call to the other ranks. This overwrites the descriptor of the call
+    // `calls_kept` before it: the caller has made sure that no rank needs that one any more.
     void publish();
-    // That call has ended in good order.
+    // Marks the current call as completed without error.
     void end();
 
-    // Of a far rank, as it has told. A call that has been forgotten since stays so.
+    // Stores the descriptor of a call that a remote rank has sent. Does nothing if its place
+    // already holds this call or a later one.
     void record(uint32_t rank, const CallDescriptor &call);
 
-    // Of this rank's latest call; its number is 0 before the first.
+    // Returns the descriptor of this rank's latest call; its number is 0 before the first.
     const CallDescriptor &current() const { return current_; }
-    // Of that call and of all before it.
+    // Returns the hash of the current call and of all calls before it.
     uint64_t hash() const { return hash_; }
     const EndedCalls &ended() const { return ended_; }
 
+    // Returns the number of the rank's latest published call.
     uint64_t begun(uint32_t rank) const {
-        return party_.segments[rank].presence().begun.load(std::memory_order_acquire);
+        return peer_table_.segments[rank].status().begun.load(std::memory_order_acquire);
     }
-    // Nothing if the rank has not begun that call, or has since begun `calls_kept` more.
+    // Returns the rank's descriptor of that call. Nothing: the rank has not begun the call, or has
+    // since begun `calls_kept` more.
     std::optional<CallDescriptor> find(uint32_t rank, uint64_t call) const;
-    // The latest call that both this rank and the other have begun, if that one or one before it
-    // was not the same call on both.
+    // Compares the hashes of the latest call that both this rank and `rank` have begun. Returns the
+    // number of that call if the call or an earlier one differs between the two ranks. Nothing: no
+    // difference is known.
     std::optional<uint64_t> disagreement(uint32_t rank) const;
-    // Where the calls of that number differ, in the same words on every rank: the lowest rank that
-    // differs from the lowest that has published the call.
+    // Returns an error that says how the ranks' descriptors of that call differ, with the same text
+    // on every rank: it compares the lowest rank that has published the call with the lowest rank
+    // that differs from it. Nothing: the published descriptors are equal.
     std::optional<Error> difference(uint64_t call) const;
-    // Whether the two ranks that `difference` compares have parted before that call.
+    // Returns whether the two ranks that `difference` compares have made different calls before
+    // that call.
     bool differs_before(uint64_t call) const;
-    // The earliest call whose descriptor every rank still has.
+    // Returns the number of the earliest call whose descriptor no rank has overwritten.
     uint64_t oldest_kept() const;
 
 private:
@@ -66,7 +78,7 @@ private:
     std::optional<Pair> find_difference(uint64_t call) const;
     static void write(PublishedCall &slot, const CallDescriptor &call, uint64_t hash);
 
-    const Party &party_;
+    const PeerTable &peer_table_;
     CallDescriptor current_;
     uint64_t hash_ = 0;
     EndedCalls ended_;

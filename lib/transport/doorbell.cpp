@@ -1,4 +1,4 @@
-// Doorbells over the kernel's futex and membarrier.
+// Implements doorbells with the kernel's futex and membarrier and with local sockets.
 #include "transport/doorbell.hpp"
 
 #include "base/system_error.hpp"
@@ -16,7 +16,7 @@ namespace qccl {
 
 namespace {
 
-// Not FUTEX_PRIVATE_FLAG: the word may lie in memory that processes share.
+// FUTEX_PRIVATE_FLAG is not set, because the word may lie in memory that processes share.
 void futex(std::atomic<uint32_t> &word, int operation, uint32_t value, const timespec *timeout) {
     syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }
@@ -41,7 +41,7 @@ Result<SocketBell> SocketBell::make() {
     return cannot("make a socket");
 }
 
-// Where there is no room for another ring, the owner has not heard the last ones yet.
+// If the socket's queue is full, this ring is dropped: the owner has yet to read the earlier ones.
 void SocketBell::ring(const Name &other) const {
     const AbstractAddress address(other);
     sendto(socket_.number(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.bytes);
@@ -52,21 +52,21 @@ void SocketBell::silence() const {
     while (recv(socket_.number(), &ring, sizeof ring, MSG_DONTWAIT) > 0) {}
 }
 
-void Sleeper::lie_down() {
-    is_lying_ = true;
+void Waiter::prepare() {
+    is_prepared_ = true;
     bell_.is_asleep.exchange(1, std::memory_order_seq_cst);
     if (fences_ == Fences::by_sleeper)
         syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     heard_ = bell_.rings.load(std::memory_order_acquire);
 }
 
-void Sleeper::sleep(std::chrono::nanoseconds longest) {
+void Waiter::sleep(std::chrono::nanoseconds longest) {
     const timespec timeout{longest.count() / std::nano::den, longest.count() % std::nano::den};
     futex(bell_.rings, FUTEX_WAIT, heard_, &timeout);
     heard_ = bell_.rings.load(std::memory_order_acquire);
 }
 
-void Sleeper::sleep(std::chrono::nanoseconds longest, const SocketBell &bell, int other) {
+void Waiter::sleep(std::chrono::nanoseconds longest, const SocketBell &bell, int other) {
     const timespec timeout{longest.count() / std::nano::den, longest.count() % std::nano::den};
     pollfd polls[] = {{bell.descriptor(), POLLIN, 0}, {other, POLLIN, 0}};
     ppoll(polls, std::size(polls), &timeout, nullptr);
@@ -74,8 +74,8 @@ void Sleeper::sleep(std::chrono::nanoseconds longest, const SocketBell &bell, in
     heard_ = bell_.rings.load(std::memory_order_acquire);
 }
 
-void Sleeper::get_up() {
-    is_lying_ = false;
+void Waiter::cancel() {
+    is_prepared_ = false;
     bell_.is_asleep.store(0, std::memory_order_relaxed);
 }
 

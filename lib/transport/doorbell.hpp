@@ -1,10 +1,12 @@
-// Going to sleep and being woken, between threads or processes, at no cost to those who are awake.
-// Knows no ranks and no reasons to wait.
+// Doorbells let a thread sleep until another thread or process wakes it; a notifier has almost no
+// cost while the owner of the bell is awake. PeerTable rings them, the FailureDetector sleeps by
+// them. Any thread may ring and does not block; the owner's thread alone uses its Waiter, whose
+// `sleep` blocks.
 //
-// Whoever gives something looks whether the other sleeps, and the other, before it sleeps, looks
-// whether something has been given. One of the two must see the other's store, for which both need
-// a full fence between store and look. The giver's would cost 5 to 10 % of an exchange of four
-// bytes; the kernel's expedited membarrier lets the sleeper pay for both.
+// A notifier stores its data and then checks whether the owner sleeps. The owner announces its
+// sleep and then checks whether there is data. One of the two must see the other's store, so both
+// need a full fence between store and check. The notifier's fence would cost 5 to 10 % of an
+// exchange of four bytes. With the kernel's expedited membarrier the sleeper pays for both fences.
 #pragma once
 
 #include "base/file_descriptor.hpp"
@@ -16,17 +18,19 @@
 namespace qccl {
 
 enum class Fences {
-    both,       // each side its own
-    by_sleeper, // membarrier on behalf of all; every process has called `register_fences`
+    both,       // each side executes its own fence
+    by_sleeper, // sleepers call membarrier; all processes have called `register_fences`
 };
 
-// Whether this process may be fenced by others' membarriers from now on.
+// Lets membarrier calls of other processes fence this process from now on. Returns whether the
+// kernel supports that.
 bool register_fences();
 
-// Wakes the owner of `bell`, or keeps it from falling asleep.
+// Wakes the owner of `bell`, or keeps the owner from falling asleep.
 void ring(Bell &bell);
 
-// Whether the owner sleeps or is about to. After the store that it may be waiting for.
+// Returns whether the owner sleeps or is about to. The caller first stores what the owner may be
+// waiting for.
 inline bool is_sleeper(Bell &bell, Fences fences) {
     if (fences == Fences::by_sleeper) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -35,8 +39,9 @@ inline bool is_sleeper(Bell &bell, Fences fences) {
     return bell.is_asleep.fetch_add(0, std::memory_order_seq_cst) != 0;
 }
 
-// A bell that can be waited for together with other descriptors: a socket of this host with a
-// random name. Whoever knows the name can ring it, and with that do no more than wake its owner.
+// A bell that its owner can poll together with other descriptors: a socket of this host with a
+// random name. A process that knows the name can ring the bell, and with that do no more than wake
+// its owner.
 class SocketBell {
 public:
     using Name = AbstractName;
@@ -47,7 +52,9 @@ public:
     int descriptor() const { return socket_.number(); }
     bool is_open() const { return socket_.is_open(); }
 
+    // Rings the bell with that name. Does not block.
     void ring(const Name &other) const;
+    // Removes all pending rings of this bell.
     void silence() const;
 
 private:
@@ -55,24 +62,27 @@ private:
     Name name_{};
 };
 
-// The owner's side: lie_down, look once more, sleep, look, sleep, ..., get_up.
-class Sleeper {
+// The owner's side of a bell. The owner prepares, checks once more, then sleeps and checks in
+// turns, and at last cancels.
+class Waiter {
 public:
-    Sleeper(Bell &bell, Fences fences) : bell_(bell), fences_(fences) {}
+    Waiter(Bell &bell, Fences fences) : bell_(bell), fences_(fences) {}
 
-    bool is_lying() const { return is_lying_; }
-    void lie_down();
-    // Until the next ring, one since the last look, or `longest`.
+    bool is_prepared() const { return is_prepared_; }
+    void prepare();
+    // Sleeps until the next ring, for at most `longest`. Returns at once if the bell has rung since
+    // `prepare` or since the last `sleep`.
     void sleep(std::chrono::nanoseconds longest);
-    // Likewise, by the bell that is rung too, or until `other` can be read.
+    // Sleeps until a ring of `bell`, which notifiers ring too, or until descriptor `other` becomes
+    // readable, for at most `longest`.
     void sleep(std::chrono::nanoseconds longest, const SocketBell &bell, int other);
-    void get_up();
+    void cancel();
 
 private:
     Bell &bell_;
     Fences fences_;
-    bool is_lying_ = false;
-    uint32_t heard_ = 0; // rings before the last look
+    bool is_prepared_ = false;
+    uint32_t heard_ = 0; // value of `rings` at the last check
 };
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Implements messages with descriptors over sendmsg and recvmsg.
 #include "transport/fd_message.hpp"
 
 #include <cerrno>
@@ -12,13 +13,14 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Room for the descriptors of one message, aligned as the kernel wants it.
+// Control data of one message, aligned as the kernel requires.
 union Control {
     cmsghdr header;
-    std::byte room[CMSG_SPACE(2 * pairs_per_message * sizeof(int))];
+    std::byte buffer[CMSG_SPACE(2 * pairs_per_message * sizeof(int))];
 };
 
-// Whatever descriptors came are owned before anything is judged, so that none can leak.
+// Takes ownership of all descriptors that came before the message is checked, so that none can
+// leak.
 std::vector<FileDescriptor> take_descriptors(msghdr &packet) {
     std::vector<FileDescriptor> taken;
     for (cmsghdr *header = CMSG_FIRSTHDR(&packet); header; header = CMSG_NXTHDR(&packet, header)) {
@@ -69,8 +71,8 @@ int send_fds(const FileDescriptor &connection, const FdMessage &message, const F
         if (reason == EINTR) continue;
         const bool may_pass = reason == EAGAIN || reason == ETOOMANYREFS;
         if (!may_pass || now >= deadline) return reason;
-        // The kernel bounds what a user has sent and nobody has received yet: others, too, must
-        // receive before more can go out.
+        // The kernel limits the descriptors of one user that are sent and not received yet, so
+        // other receivers must read theirs before this message can go out.
         if (reason == ETOOMANYREFS)
             std::this_thread::sleep_for(retry_pause);
         else
@@ -102,7 +104,7 @@ std::optional<ReceivedFds> receive_fds(const FileDescriptor &connection, const F
         return received;
     }
     taken.clear();
-    // Where no descriptor is free, the kernel leaves some out.
+    // The kernel leaves descriptors out if this process has no number free for them.
     const bool is_short = is_ours && (packet.msg_flags & MSG_CTRUNC) != 0;
     errno = is_short ? EMFILE : got == 0 ? ECONNRESET : EPROTO;
     return std::nullopt;

@@ -1,5 +1,6 @@
-// Pairs of file descriptors in messages over local sockets: one packet is one message, whole or not
-// at all. Knows not who sends them to whom.
+// Sends and receives pairs of file descriptors as messages over local sockets (SCM_RIGHTS). One
+// packet is one message, which arrives whole or not at all. Used by the exchange of descriptors.
+// `await` and `send_fds` block, until their deadline at the latest; `receive_fds` does not block.
 #pragma once
 
 #include "base/deadline.hpp"
@@ -18,8 +19,8 @@ using FdCookie = std::array<std::byte, 16>;
 // The kernel takes up to 253 descriptors in one message.
 inline constexpr uint32_t pairs_per_message = 64;
 
-// To the middle: `first` is the sender, which brings one pair. From it: pairs of ranks from `first`
-// on.
+// The data of a message. To the server: `first` is the sender's index, and the message carries its
+// one pair. From the server: the message carries the pairs of the ranks from index `first` on.
 struct FdMessage {
     FdCookie cookie{};
     uint32_t first = 0;
@@ -31,18 +32,20 @@ struct ReceivedFds {
     std::vector<FdPair> pairs;
 };
 
-// Between two attempts at what nobody can wait for with poll.
+// The pause between two attempts at an operation for which poll cannot wait.
 inline constexpr auto retry_pause = std::chrono::milliseconds(1);
-// Waits for poll's `events`. False: the deadline is over.
+// Waits for poll's `events` on the connection. Returns false if the deadline has passed.
 bool await(const FileDescriptor &connection, short events, TimePoint deadline);
 
-// 0, or the reason why not: EAGAIN where the other end does not read what it has, ETOOMANYREFS
-// where too much that this user has sent to anybody is not received.
+// Sends a message with its pairs. Returns 0 or an errno: EAGAIN if the other end does not read what
+// it has been sent, ETOOMANYREFS if too many descriptors that this user has sent, to any process,
+// are not received yet.
 int send_fds(const FileDescriptor &connection, const FdMessage &message, const FdPair *pairs,
              TimePoint deadline);
 
-// Does not wait. Nothing: errno says why. EPROTO where it is no message of ours, ECONNRESET at the
-// connection's end, EMFILE where no descriptor is free.
+// Receives a message. If it returns nothing, errno holds the reason: EAGAIN if no message has come,
+// EPROTO if the packet is no message with this cookie, ECONNRESET at the end of the connection,
+// EMFILE if no descriptor is free.
 std::optional<ReceivedFds> receive_fds(const FileDescriptor &connection, const FdCookie &cookie);
 
 } // namespace qccl

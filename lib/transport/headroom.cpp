@@ -1,9 +1,10 @@
-// By arithmetic: to take it all for a moment would disturb the program's other threads.
+// The check only calculates: reserving everything for a moment would disturb the program's other
+// threads.
 #include "transport/headroom.hpp"
 
 #include "base/spec_text.hpp"
 #include "base/system_error.hpp"
-#include "transport/life_port.hpp"
+#include "transport/keepalive_listener.hpp"
 #include "transport/network.hpp"
 
 #include <algorithm>
@@ -30,27 +31,27 @@ namespace qccl {
 namespace {
 
 // UCX's thread and worker, the files that UCX reads while it starts, and the rank's two connections
-// to its neighbours. For each interface UCX 1.13 has a socket that listens, and an epoll.
+// to its neighbours. UCX 1.13 also opens a listening socket and an epoll for each interface.
 constexpr uint64_t descriptors_of_network = 14, descriptors_per_interface = 2;
-// The first call connects each rank to all ranks of other hosts. Where both ranks of a pair connect
-// at the same time, each has two connections until UCX has closed one of them.
+// The first call connects each rank to all ranks of other hosts. If both ranks of a pair connect at
+// the same time, each has two connections until UCX has closed one of them.
 constexpr uint64_t connections_per_peer = 1, connections_at_once = 2;
-// UCX 1.13 takes 20 MiB when it is loaded and started and in the first calls, and its thread a
-// stack. (Of what it reserves it does without the rest.)
+// UCX 1.13 takes 20 MiB while it is loaded and started and in the first calls; its thread takes a
+// stack. (UCX tries to reserve more address space and does without it if it must.)
 constexpr uint64_t bytes_of_network = 36 << 20, bytes_per_peer = 64 << 10;
-// What the libraries take that UCX consists of.
+// The libraries of which UCX consists.
 constexpr uint64_t bytes_of_libraries = 36 << 20;
-// What a creation opens between its first question and the start of UCX.
+// What the creation of a communicator opens between the first check and the start of UCX.
 constexpr uint64_t descriptors_of_creation = 4;
 
-// Nothing: not limited.
+// Returns nothing if there is no limit.
 std::optional<uint64_t> limit_of(int resource) {
     rlimit limit{};
     if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return std::nullopt;
     return limit.rlim_cur == RLIM_INFINITY ? std::nullopt : std::optional(limit.rlim_cur);
 }
 
-// Nothing: the system does not tell.
+// Returns nothing if the system does not tell.
 Result<std::optional<uint64_t>> count_open_descriptors() {
     const std::unique_ptr<DIR, int (*)(DIR *)> folder(opendir("/proc/self/fd"), closedir);
     if (!folder && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
@@ -62,8 +63,8 @@ Result<std::optional<uint64_t>> count_open_descriptors() {
     return std::optional(entries - others);
 }
 
-// Whether UCX's list of devices, as a user writes it, has the interface. UCX 1.13 takes names
-// alone; a list with other signs may have any.
+// Whether UCX's list of devices, in the user's words, contains the interface. UCX 1.13 takes only
+// names; a list with other characters may contain any interface.
 bool has_device(std::string_view list, std::string_view name) {
     if (list.find_first_of("^*?[") != list.npos) return true;
     return std::ranges::any_of(words_of(list, ","),
@@ -76,7 +77,8 @@ bool is_link_local(const sockaddr *address) {
     return IN6_IS_ADDR_LINKLOCAL(&ipv6.sin6_addr);
 }
 
-// UCX opens no interface without a cable, or without an address that other networks know.
+// UCX opens no interface without a cable, and none without an address that is valid in other
+// networks.
 bool is_for_ucx(const ifaddrs &each) {
     if (!each.ifa_addr || !(each.ifa_flags & IFF_UP) || !(each.ifa_flags & IFF_RUNNING))
         return false;
@@ -92,20 +94,20 @@ uint64_t count_interfaces(const std::string &devices) {
     ifaddrs *found = nullptr;
     if (getifaddrs(&found) != 0) return 0;
     const std::unique_ptr<ifaddrs, void (*)(ifaddrs *)> owner(found, freeifaddrs);
-    std::set<std::string_view> names; // an interface has as many entries as addresses
+    std::set<std::string_view> names; // an interface has one entry for each address
     for (; found; found = found->ifa_next)
         if (is_for_ucx(*found) && has_device(list, found->ifa_name)) names.insert(found->ifa_name);
     return names.size();
 }
 
-uint64_t count_listening(const FarOptions &far) {
+uint64_t count_listening(const RemoteOptions &far) {
     return descriptors_per_interface * count_interfaces(far.devices) +
-           std::min(far.addresses.size(), LifeContact::most_addresses);
+           std::min(far.addresses.size(), KeepaliveAddress::most_addresses);
 }
 
 const char *plural(size_t count) { return count == 1 ? "" : "s"; }
 
-Result<Headroom> check_descriptors(size_t peers, const FarOptions &far) {
+Result<Headroom> check_descriptors(size_t peers, const RemoteOptions &far) {
     const auto limit = limit_of(RLIMIT_NOFILE);
     if (!limit) return Headroom();
     QCCL_TRY(const auto open, count_open_descriptors());
@@ -125,7 +127,7 @@ Result<Headroom> check_descriptors(size_t peers, const FarOptions &far) {
         .compared(static_cast<int64_t>(*open + needed), static_cast<int64_t>(*limit));
 }
 
-// Of the address space; nothing: the system does not tell.
+// The address space in use; nothing if the system does not tell.
 std::optional<uint64_t> mapped_bytes() {
     const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen("/proc/self/statm", "re"),
                                                       [](FILE *f) { return f ? fclose(f) : 0; });
@@ -162,7 +164,7 @@ Done check_memory(size_t peers) {
 } // namespace
 
 Result<Headroom> check_headroom(std::span<const uint32_t> hosts, uint32_t rank,
-                                const FarOptions &far) {
+                                const RemoteOptions &far) {
     const auto is_other = [&](uint32_t host) { return host != hosts[rank]; };
     const auto peers = static_cast<size_t>(std::count_if(hosts.begin(), hosts.end(), is_other));
     QCCL_TRY(check_memory(peers));

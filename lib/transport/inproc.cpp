@@ -1,19 +1,22 @@
-// inproc: ranks are threads of one process, segments plain memory. A rank may be destroyed while
-// others still read its segment, so everyone holds every segment.
-#include "transport/far_side.hpp"
+// Creates the inproc transport: ranks are threads of one process and segments are plain memory. A
+// rank may be destroyed while other ranks still read its segment, so every rank holds every
+// segment. Each rank calls create_inproc_transport on its own thread; the function blocks in
+// `all_gather`.
+#include "transport/remote_setup.hpp"
 #include "transport/mapping.hpp"
 
 namespace qccl {
 
 namespace {
 
-// A segment and the number of ranks that still hold it. Every rank's claim counts from the start,
-// also before it has heard of the segment: if the exchange of addresses fails half-way, the claims
-// of those who never hear of it keep the memory, as nobody can know that it is unused.
+// A segment and the number of ranks that still hold it. The count includes every rank from the
+// start, before the rank has got the segment's address. If the exchange of addresses fails
+// half-way, the ranks that never get the address never give up their claims, and the memory stays:
+// no rank can know that it is unused.
 struct ClaimedSegment {
     Mapping memory;
     std::atomic<uint32_t> claims;
-    RecordRoom records; // rank 0's: of all ranks
+    FlightRecorderFile records; // in rank 0's segment only; for all ranks
     PlainOverflow overflow{};
 };
 
@@ -28,9 +31,10 @@ Result<Mapping> make_segment(const SegmentShape &shape) {
     return Mapping::anonymous(bytes);
 }
 
-Result<RecordRoom> make_records(const TransportOptions &options, const Roster &roster) {
-    if (options.rank != 0) return RecordRoom();
-    return RecordRoom::make(options, roster.session(), 0, options.size, 0);
+Result<FlightRecorderFile> make_records(const TransportOptions &options,
+                                        const PeerInfoTable &peer_info) {
+    if (options.rank != 0) return FlightRecorderFile();
+    return FlightRecorderFile::make(options, peer_info.session(), 0, options.size, 0);
 }
 
 } // namespace
@@ -39,12 +43,12 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
                                                            const AllGather &all_gather) {
     const SegmentShape shape = shape_of(options);
     auto memory = make_segment(shape);
-    Introduction introduction;
-    introduction.shape = shape;
-    SocketBell bell = make_bell(options, introduction);
-    if (!memory) introduction.fail(memory.error());
-    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather, options.hosts));
-    auto records = make_records(options, roster);
+    PeerInfo info;
+    info.shape = shape;
+    SocketBell bell = make_bell(options, info);
+    if (!memory) info.fail(memory.error());
+    QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
+    auto records = make_records(options, peer_info);
     QCCL_TRY(gather_done(outcome(records), options.size, all_gather));
 
     Segment(memory->base(), shape).format();
@@ -52,21 +56,23 @@ Result<std::unique_ptr<Transport>> create_inproc_transport(const TransportOption
     std::vector<ClaimedSegment *> all(options.size);
     QCCL_TRY(all_gather(&mine, all.data(), sizeof mine));
 
-    std::vector<NearSegment> near;
-    std::vector<std::shared_ptr<const void>> others; // which this rank does not even look at
+    std::vector<LocalSegment> near;
+    std::vector<std::shared_ptr<const void>> others; // remote ranks' segments, held but not read
     for (uint32_t peer = 0; peer < options.size; peer++) {
         std::shared_ptr<const void> keeper = hold(all[peer]);
-        if (roster.is_near(options.rank, peer))
+        if (peer_info.is_local(options.rank, peer))
             near.push_back({all[peer]->memory.base(), std::move(keeper),
                             view_plain_overflow(all[peer]->overflow)});
         else
             others.push_back(std::move(keeper));
     }
-    QCCL_TRY(Party party, make_party(roster, options.rank, std::move(bell), std::move(near)));
+    QCCL_TRY(PeerTable peer_table,
+             make_peer_table(peer_info, options.rank, std::move(bell), std::move(near)));
     auto transport = std::make_unique<SharedTransport>(
-        "inproc", std::move(party), Lifelines(), roster,
-        all[0]->records.recorder(options.rank, options, roster, {}), options);
-    if (!options.hosts.empty()) QCCL_TRY(reach_hosts(*transport, roster, options, all_gather));
+        "inproc", std::move(peer_table), LivenessMonitor(), peer_info,
+        all[0]->records.recorder(options.rank, options, peer_info, {}), options);
+    if (!options.hosts.empty())
+        QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));
 }
 

@@ -1,5 +1,5 @@
-// Both ends of a mailbox. The stamp of a mail is its number: a mail of an earlier round never looks
-// like this one.
+// Both ends of a mailbox. A descriptor's stamp is 1 + its number, so a descriptor of an earlier
+// round of the ring never looks like the present one.
 #include "transport/mailbox.hpp"
 
 #include <algorithm>
@@ -7,39 +7,41 @@
 namespace qccl {
 
 Mail *Outbound::next() {
-    const uint64_t most = party_.mine().mails();
+    const uint64_t most = peer_table_.mine().mails();
     if (posted_ - taken_ == most) {
-        taken_ = party_.segments[peer_].taken(party_.rank).count.load(std::memory_order_acquire);
+        taken_ = peer_table_.segments[peer_]
+                     .taken(peer_table_.rank)
+                     .count.load(std::memory_order_acquire);
         if (posted_ - taken_ == most) return nullptr;
     }
-    return &party_.mine().mail(peer_, posted_);
+    return &peer_table_.mine().mail(peer_, posted_);
 }
 
 void Outbound::post() {
-    party_.mine().mail(peer_, posted_).stamp.store(posted_ + 1, std::memory_order_release);
+    peer_table_.mine().mail(peer_, posted_).stamp.store(posted_ + 1, std::memory_order_release);
     posted_++;
-    party_.wake(peer_);
+    peer_table_.wake(peer_);
 }
 
 void Inbound::take() {
     taken_++;
-    party_.mine().taken(peer_).count.store(taken_, std::memory_order_release);
-    party_.wake(peer_);
+    peer_table_.mine().taken(peer_).count.store(taken_, std::memory_order_release);
+    peer_table_.wake(peer_);
 }
 
-std::optional<Wire> Inbound::unshelve(MessageTag tag) {
-    const auto found =
-        std::find_if(shelf_.begin(), shelf_.end(), [&](const Early &e) { return e.tag == tag; });
-    if (found == shelf_.end()) return std::nullopt;
-    const Wire wire = found->wire;
-    *found = shelf_.back();
-    shelf_.pop_back();
-    return wire;
+std::optional<MessageView> Inbound::take_unexpected(MessageTag tag) {
+    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                    [&](const Early &e) { return e.tag == tag; });
+    if (found == unexpected_.end()) return std::nullopt;
+    const MessageView view = found->view;
+    *found = unexpected_.back();
+    unexpected_.pop_back();
+    return view;
 }
 
-std::optional<Wire> Inbound::unshelve_any() {
-    if (shelf_.empty()) return std::nullopt;
-    return unshelve(shelf_.back().tag);
+std::optional<MessageView> Inbound::take_any_unexpected() {
+    if (unexpected_.empty()) return std::nullopt;
+    return take_unexpected(unexpected_.back().tag);
 }
 
 } // namespace qccl

@@ -1,8 +1,10 @@
-// Messages from one rank to one other: a ring with one writer and one reader, in the writer's
-// segment, and the reader's shelf for what came before it was wanted. Knows no calls.
+// Message descriptors from one rank to one other rank of the same host: a ring with one writer and
+// one reader, which lies in the writer's segment. The reader also keeps a queue of messages that
+// came before they were asked for. Used by SharedTransport on the thread that runs the rank's
+// calls; does not block.
 #pragma once
 
-#include "transport/party.hpp"
+#include "transport/peer_table.hpp"
 
 #include <vector>
 
@@ -11,46 +13,51 @@ namespace qccl {
 // The writer's end.
 class Outbound {
 public:
-    Outbound(const Party &party, uint32_t peer) : party_(party), peer_(peer) {}
+    Outbound(const PeerTable &peer_table, uint32_t peer) : peer_table_(peer_table), peer_(peer) {}
 
-    // The mail to fill in and then `post`; null: there is no room.
+    // Returns the descriptor to fill in before `post`; null if the ring is full.
     Mail *next();
+    // Makes the descriptor from `next` visible to the peer, and wakes the peer.
     void post();
 
 private:
-    const Party &party_;
+    const PeerTable &peer_table_;
     uint32_t peer_;
     uint64_t posted_ = 0;
-    uint64_t taken_ = 0; // as of the last look
+    uint64_t taken_ = 0; // by the peer, as of the last look
 };
 
 // The reader's end.
 class Inbound {
 public:
-    Inbound(const Party &party, uint32_t peer) : party_(party), peer_(peer) {}
+    Inbound(const PeerTable &peer_table, uint32_t peer) : peer_table_(peer_table), peer_(peer) {}
 
-    // The oldest mail that has not been taken; null: none has come.
+    // Returns the oldest descriptor that has not been taken; null if none has come.
     const Mail *peek() const {
-        const Mail &mail = party_.segments[peer_].mail(party_.rank, taken_);
+        const Mail &mail = peer_table_.segments[peer_].mail(peer_table_.rank, taken_);
         return mail.stamp.load(std::memory_order_acquire) == taken_ + 1 ? &mail : nullptr;
     }
+    // Frees the oldest descriptor for the writer, and wakes the writer.
     void take();
 
-    void shelve(MessageTag tag, const Wire &wire) { shelf_.push_back({tag, wire}); }
-    std::optional<Wire> unshelve(MessageTag tag);
-    // What nobody asked for.
-    std::optional<Wire> unshelve_any();
+    void queue_unexpected(MessageTag tag, const MessageView &view) {
+        unexpected_.push_back({tag, view});
+    }
+    // Removes and returns the queued message with this tag, if there is one.
+    std::optional<MessageView> take_unexpected(MessageTag tag);
+    // Removes and returns any message that was never asked for.
+    std::optional<MessageView> take_any_unexpected();
 
 private:
     struct Early {
         MessageTag tag;
-        Wire wire;
+        MessageView view;
     };
 
-    const Party &party_;
+    const PeerTable &peer_table_;
     uint32_t peer_;
     uint64_t taken_ = 0;
-    std::vector<Early> shelf_;
+    std::vector<Early> unexpected_;
 };
 
 } // namespace qccl

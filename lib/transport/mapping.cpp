@@ -1,4 +1,4 @@
-// Mappings over mmap.
+// Implements mappings with mmap and mremap.
 #include "transport/mapping.hpp"
 
 #include "base/system_error.hpp"
@@ -26,8 +26,9 @@ Result<Mapping> Mapping::mapping_at(void *base, size_t bytes) {
     return mapping;
 }
 
-// The kernel reads the mask before it refuses the request, which is none that it knows: where it
-// cannot, it answers EFAULT. Other system calls would need a descriptor of the file.
+// The request number is invalid, and the kernel reads the mask before it checks the request: it
+// returns EFAULT if it cannot read the mask. Other system calls would need a descriptor of the
+// file.
 bool Mapping::is_backed() const {
     constexpr size_t mask_bytes = 8;
     constexpr int no_request = -1;
@@ -46,7 +47,7 @@ Result<Mapping> Mapping::anonymous(size_t bytes) {
 Result<Mapping> Mapping::shared(int file, size_t bytes, size_t offset) {
     return map(bytes, MAP_SHARED, file, read_and_write, offset);
 }
-// From an old size of 0 on, the old mapping stays.
+// With an old size of 0, the old mapping stays.
 Result<Mapping> Mapping::again(std::byte *mapped, size_t bytes) {
     return mapping_at(mremap(mapped, 0, bytes, MREMAP_MAYMOVE), bytes);
 }

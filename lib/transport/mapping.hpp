@@ -1,4 +1,5 @@
-// Memory from mmap that is unmapped with its owner.
+// Memory that mmap has mapped and that is unmapped with its owner. Used for segments, overflow
+// memory, windows and record files. Any thread may call; a Mapping belongs to one thread at a time.
 #pragma once
 
 #include "base/result.hpp"
@@ -23,24 +24,27 @@ public:
         if (base_) munmap(base_, bytes_);
     }
 
-    // Zeros of this process, which cost memory where they are written.
+    // Maps zeroed memory of this process, which takes up memory where it is written. This and the
+    // next three return system_error if the system refuses the mapping.
     static Result<Mapping> anonymous(size_t bytes);
-    // The whole of a file that several processes map.
+    // Maps `bytes` of a file from `offset` on, shared with other processes that map the file.
     static Result<Mapping> shared(int file, size_t bytes, size_t offset = 0);
+    // Maps the first `bytes` of such a file, for reading only.
     static Result<Mapping> shared_to_read(int file, size_t bytes);
-    // Of the file that is mapped, shared, at the start of a page: so many bytes from there on,
-    // which may be more than that mapping has, and more than the file has: see `is_backed`.
+    // Maps once more `bytes` of a shared file from `mapped` on, which is where a page of an
+    // existing mapping begins. `bytes` may reach beyond that mapping and beyond the end of the
+    // file: see `is_backed`.
     static Result<Mapping> again(std::byte *mapped, size_t bytes);
 
-    // Whether the file reaches the last byte. If not, to read that byte would raise SIGBUS.
+    // Returns whether the file reaches the last byte. If not, reading that byte would raise SIGBUS.
     bool is_backed() const;
 
-    // Takes the page faults now rather than in the first calls, where the kernel can.
+    // Takes the page faults now rather than in the first calls, if the kernel can.
     void populate() const;
 
     std::byte *base() const { return base_; }
     size_t bytes() const { return bytes_; }
-    // Whose it is from now on must unmap it.
+    // Gives up ownership: the caller must unmap the memory.
     std::byte *release() { return std::exchange(base_, nullptr); }
 
 private:

@@ -1,11 +1,12 @@
+// Publishes this rank's claim and adds up the claims of the host's ranks.
 #include "transport/memory_claim.hpp"
 
 #include <algorithm>
 
 namespace qccl {
 
-// Often enough to see other programs take memory meanwhile, and rare beside the work of clearing
-// it.
+// Bytes between two comparisons: often enough to notice that other programs take memory, and rare
+// beside the work of clearing the memory.
 static constexpr uint64_t between_looks = uint64_t{64} << 20;
 
 std::function<size_t()> free_memory_of(const TransportOptions &options) {
@@ -13,16 +14,17 @@ std::function<size_t()> free_memory_of(const TransportOptions &options) {
 }
 
 void MemoryClaim::publish(uint64_t bytes) const {
-    // Before this rank looks at the others' claims: of two ranks one at least sees both.
-    party_.mine().presence().overflow_needed.store(bytes, std::memory_order_seq_cst);
+    // This store comes before this rank's loads of the other claims: of two ranks at least one sees
+    // both claims.
+    peer_table_.mine().status().overflow_needed.store(bytes, std::memory_order_seq_cst);
 }
 
 uint64_t MemoryClaim::needed_by_all() const {
     uint64_t sum = 0;
-    for (const uint32_t near : party_.near_ranks) {
+    for (const uint32_t near : peer_table_.local_ranks) {
         const uint64_t needed =
-            party_.segments[near].presence().overflow_needed.load(std::memory_order_seq_cst);
-        sum += std::min(needed, most_outbox_bytes); // so that no sum wraps
+            peer_table_.segments[near].status().overflow_needed.load(std::memory_order_seq_cst);
+        sum += std::min(needed, most_outbox_bytes); // so that the sum does not wrap
     }
     return sum;
 }

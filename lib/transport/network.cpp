@@ -1,3 +1,4 @@
+// Loads network modules, also in forked children, and opens ends of a network.
 #include "transport/network.hpp"
 
 #include "base/module.hpp"
@@ -13,15 +14,16 @@ namespace qccl {
 
 namespace {
 
-// UCX keeps a thread for the whole process and the list of what it serves. A forked child inherits
-// the list without the thread, and its descriptors are those of the parent.
+// UCX keeps one thread for the whole process and a list of what the thread serves. A forked child
+// inherits the list without the thread, and the descriptors in the list are those of the parent.
 constexpr std::string_view stateful_libraries[] = {"libucp", "libuct", "libucs", "libucm"};
 
-// What this process has loaded. Never destroyed: a process may fork while it ends.
+// The modules that this process has loaded. Never destroyed, because a process may fork while it
+// ends.
 struct Loaded {
     std::mutex mutex;
-    const NetworkModule *original = nullptr; // also where an ancestor of this process has loaded it
-    const NetworkModule *own = nullptr;      // what this process may use
+    const NetworkModule *original = nullptr; // also if an ancestor of this process has loaded it
+    const NetworkModule *own = nullptr;      // the one that this process may use; null after a fork
 };
 
 Loaded &loaded() {

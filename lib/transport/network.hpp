@@ -1,5 +1,6 @@
-// One rank's end of a network: the module's functions over an end that is closed with its owner,
-// and the loader of modules. Knows no messages.
+// One rank's end of a network, and the loader of network modules. A Network calls the module's
+// functions on an end that it closes in its destructor. RemoteEndpoint uses it, by one thread at a
+// time. The loader's functions may run on any thread; loading blocks while files are read.
 #pragma once
 
 #include "base/result.hpp"
@@ -14,11 +15,12 @@
 
 namespace qccl {
 
-// The module that lies beside the library or where the system finds libraries, which stays loaded;
-// of one file in a process. A forked child gets a copy of its own, which knows sockets alone. An
-// error says what is missing, or that it was built for another version.
+// Loads the module of that file name, which lies beside the library or where the system finds
+// libraries. The module stays loaded. A process uses one such file. A forked child loads a copy of
+// its own, which can use TCP only. The error says what is missing, or that the module was built for
+// another version.
 Result<const NetworkModule *> load_network_module(const char *file_name);
-// Whether this process has loaded one.
+// Returns whether this process has loaded a module.
 bool has_network_module();
 inline constexpr const char *ucx_module_file = "libqccl_ucx.so";
 
@@ -26,6 +28,7 @@ class Network {
 public:
     using Posted = NetworkModule::Posted;
 
+    // Opens an end. Returns system_error with the module's reason on failure.
     static Result<Network> open(const NetworkModule &module, const NetworkSettings &settings,
                                 const NetworkEvents &events);
     Network() = default;
@@ -41,19 +44,20 @@ public:
     }
 
     const char *name() const { return module_->name; }
+    // Returns what peers need to reach this end. The functions below are those of NetworkModule.
     std::vector<std::byte> address() const;
-    void introduce(uint32_t peer, std::span<const std::byte> address) {
-        module_->introduce(end_, peer, address.data(), address.size());
+    void add_peer(uint32_t peer, std::span<const std::byte> address) {
+        module_->add_peer(end_, peer, address.data(), address.size());
     }
     Posted post(uint32_t peer, std::span<const std::byte> head, std::span<const NetworkPart> parts,
-                bool is_welcome, uint64_t token) {
+                bool is_eager, uint64_t token) {
         return module_->post(end_, peer, head.data(), head.size(), parts.data(), parts.size(),
-                             is_welcome, token);
+                             is_eager, token);
     }
-    void fetch(NetworkTicket *ticket, std::span<std::byte> to, uint64_t token) {
-        module_->fetch(end_, ticket, to.data(), to.size(), token);
+    void pull(RendezvousHandle *handle, std::span<std::byte> to, uint64_t token) {
+        module_->pull(end_, handle, to.data(), to.size(), token);
     }
-    void discard(NetworkTicket *ticket) { module_->discard(end_, ticket); }
+    void discard(RendezvousHandle *handle) { module_->discard(end_, handle); }
     bool progress() { return module_->progress(end_); }
     int descriptor() const { return module_->descriptor(end_); }
     bool arm() { return module_->arm(end_); }

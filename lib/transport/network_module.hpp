@@ -1,7 +1,8 @@
-// A network between hosts, as a table of functions that a module of its own fills and that is
-// loaded where it is needed: the library itself links no network library. Moves messages of a short
-// head and any number of bytes between numbered peers, those of one pair in the order in which they
-// were posted save where bytes are fetched. Knows no ranks' calls and no chunks.
+// The interface of a network between hosts: a table of functions that a separate module fills. The
+// library loads the module where it is needed, so the library itself links no network library. A
+// network carries messages, each with a short header and any number of bytes, between numbered
+// peers. Messages between two peers arrive in the order in which they were posted, except for bytes
+// that are pulled. One thread at a time may use an end.
 #pragma once
 
 #include <cstddef>
@@ -9,41 +10,42 @@
 
 namespace qccl {
 
-struct NetworkEnd;    // one rank's end of a network; the module's own
-struct NetworkTicket; // bytes of a message that wait at their sender; the module's own
+struct NetworkEnd;       // one rank's end of a network; the module defines it
+struct RendezvousHandle; // bytes of a message to be pulled or discarded; the module defines it
 
-// The bytes of a message may lie in two places.
+// A message's bytes may lie in two places.
 struct NetworkPart {
     const void *data;
     size_t bytes;
 };
 inline constexpr size_t most_network_parts = 2;
 inline constexpr size_t most_network_head_bytes = 256;
-// Messages of at most so many bytes are small: they never wait at their sender.
+// Messages of at most this many bytes are always eager: they never wait at their sender.
 inline constexpr size_t least_eager_bytes = size_t{8} << 10;
 
-// What happens, told from inside `progress` alone.
+// Callbacks for events; only `progress` calls them.
 struct NetworkEvents {
     void *context;
-    // A message has come. Its bytes are gone when this returns; or, where `ticket` is not null,
-    // they lie where they are until `discard`, or, where data is null, wait for `fetch` or
-    // `discard`.
-    void (*came)(void *context, const void *head, size_t head_bytes, const void *data, size_t bytes,
-                 NetworkTicket *ticket);
-    // What was posted with this token need not lie still any longer, whether or not it has arrived.
-    void (*sent)(void *context, uint64_t token);
-    // All is there; or, where it is not `whole`, never will be.
-    void (*fetched)(void *context, uint64_t token, bool whole);
-    // Nothing more goes to the peer or comes from it.
-    void (*lost)(void *context, uint32_t peer, const char *why);
+    // A message has arrived. If `handle` is null, `data` is valid until the callback returns. If
+    // `handle` is not null, `data` stays valid until `discard`; if `data` is null then, the bytes
+    // wait at the sender for `pull` or `discard`.
+    void (*on_message)(void *context, const void *head, size_t head_bytes, const void *data,
+                       size_t bytes, RendezvousHandle *handle);
+    // The parts that were posted with this token may change again, whether or not the message has
+    // arrived.
+    void (*on_sent)(void *context, uint64_t token);
+    // The pull has ended. If `whole` is false, the bytes will never arrive.
+    void (*on_pulled)(void *context, uint64_t token, bool whole);
+    // The peer is lost: nothing more goes to the peer or comes from it.
+    void (*on_peer_lost)(void *context, uint32_t peer, const char *why);
 };
 
 struct NetworkSettings {
-    uint32_t own;            // this end's number among them
-    uint32_t peers;          // numbered from 0
+    uint32_t own;            // this end's number among the peers
+    uint32_t peers;          // count; peers are numbered from 0
     int64_t peer_timeout_ns; // a peer that is silent for longer is lost
-    // The module's own names of what may be used; null: whatever there is. None of them lets
-    // memory be shared.
+    // The transports and devices that may be used, in the module's own names; null means any. None
+    // of them shares memory.
     const char *transports;
     const char *devices;
 };
@@ -54,31 +56,34 @@ struct NetworkModule {
 
     uint32_t abi;
     const char *name; // "ucx"
-    // Null: `error` holds the reason.
+    // Returns null on failure; `error` then holds the reason.
     NetworkEnd *(*open)(const NetworkSettings *settings, const NetworkEvents *events, char *error,
                         size_t error_bytes);
     void (*close)(NetworkEnd *end);
-    // What peers need to reach this end; at most `capacity` bytes of it are written, and all are
-    // counted.
+    // Writes the address by which peers reach this end, at most `capacity` bytes of it; returns the
+    // size of the whole address.
     size_t (*address)(NetworkEnd *end, void *out, size_t capacity);
-    // Takes a copy. The first message to the peer makes the connection.
-    void (*introduce)(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes);
-    // The head is copied. The parts lie still until `sent`, unless all is done at once; refused
-    // where the peer is lost. What is not welcome waits at its sender, unless it is small.
+    // Copies the address. The first message to the peer makes the connection.
+    void (*add_peer)(NetworkEnd *end, uint32_t peer, const void *address, size_t bytes);
+    // Copies the header. The parts must stay unchanged until `on_sent`, unless the result is
+    // `done`; `refused` means that the peer is lost. `is_eager` permits the module to send a large
+    // message eagerly; without it, a large message waits at the sender until it is pulled.
     Posted (*post)(NetworkEnd *end, uint32_t peer, const void *head, size_t head_bytes,
-                   const NetworkPart *parts, size_t part_count, bool is_welcome, uint64_t token);
-    // Of bytes that wait. Uses up the ticket; tells of it by `fetched`.
-    void (*fetch)(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t bytes, uint64_t token);
-    void (*discard)(NetworkEnd *end, NetworkTicket *ticket);
-    // False: nothing has happened.
+                   const NetworkPart *parts, size_t part_count, bool is_eager, uint64_t token);
+    // Pulls bytes that wait at the sender into `to`. Uses up the handle; `on_pulled` reports the
+    // end.
+    void (*pull)(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uint64_t token);
+    // Gives up the bytes of a message that came with a handle.
+    void (*discard)(NetworkEnd *end, RendezvousHandle *handle);
+    // Returns false if nothing has happened.
     bool (*progress)(NetworkEnd *end);
-    // Becomes readable when there is something to progress, after `arm` has said that there is
-    // nothing just now.
+    // A descriptor that becomes readable when there is something to progress, once `arm` has
+    // returned true: nothing to progress just now.
     int (*descriptor)(NetworkEnd *end);
     bool (*arm)(NetworkEnd *end);
 };
 
-// The one symbol of a module.
+// The only symbol that a module exports.
 inline constexpr const char *network_module_symbol = "qccl_network_module";
 using NetworkModuleFunction = const NetworkModule *();
 

@@ -1,3 +1,4 @@
+// Overflow memory in a file of its own, for threads, and in the segment's file, for processes.
 #include "transport/overflow.hpp"
 
 #include "base/round_up.hpp"
@@ -33,14 +34,14 @@ Error nothing_there() {
     return Error::make(Code::damaged_data, "a message points outside every outbox");
 }
 
-// The part of the mapping from `offset` on.
+// Returns the part of the mapping from `offset` on.
 MappedMemory share(Mapping mapping, size_t offset = 0) {
     const auto keeper = std::make_shared<const Mapping>(std::move(mapping));
     return {keeper, std::span(keeper->base(), keeper->bytes()).subspan(offset)};
 }
 
-// Maps at least `bytes` of the file from `start` on. What `before` has mapped there is the same
-// memory; the file grows by the rest.
+// Maps at least `bytes` bytes of the file from `start` on. `before` maps the first part of them
+// already; the file grows by the rest.
 Result<MappedMemory> extend(const MappedMemory &before, int file, size_t start, size_t bytes,
                             const StillNeeds &still_needs) {
     const size_t whole = round_up(bytes, page_bytes()), had = before.bytes.size();
@@ -56,7 +57,7 @@ class PlainSource final : public OverflowSource {
 public:
     explicit PlainSource(PlainOverflow &place) : place_(place) {}
 
-    // The owner alone writes the place, so that it reads the place without the lock.
+    // Only the owner writes the place, so the owner reads the place without the lock.
     Result<MappedMemory> make(size_t bytes, const StillNeeds &still_needs) override {
         is_owner_ = true;
         if (!place_.file.is_open()) {
@@ -96,8 +97,9 @@ public:
         bytes_here().store(memory_.bytes.size(), std::memory_order_relaxed);
         return memory_;
     }
-    // A rank that has a message which points there sees what the owner stored before the message.
-    // The file does not shrink (it is sealed), so that one look at its end is enough.
+    // The owner stores the size before it sends a message that points into this memory, so the
+    // message's receiver reads that size or a later one. The file cannot shrink (it is sealed), so
+    // one look at its end is enough.
     Result<MappedMemory> find() override {
         const size_t bytes = bytes_here().load(std::memory_order_relaxed), page = page_bytes();
         if (bytes == 0 || bytes > most_outbox_bytes) return nothing_there();
@@ -113,10 +115,10 @@ public:
     }
 
 private:
-    std::atomic<uint64_t> &bytes_here() const { return segment_.presence().overflow_bytes; }
+    std::atomic<uint64_t> &bytes_here() const { return segment_.status().overflow_bytes; }
 
     const Segment segment_;
-    const size_t start_; // in the file
+    const size_t start_; // of this memory in the file
     const FileDescriptor file_;
     MappedMemory memory_;
 };

@@ -1,7 +1,7 @@
-// Memory that a rank has beside its segment while a call runs that needs more than the outbox or
-// the inbox holds, and that it may keep for later calls. One object is one rank's view of one
-// rank's memory; ranks view the memory of ranks of the same host only. Used by the thread that runs
-// the rank's calls; does not block.
+// Memory that a rank has beside its segment for calls that need more than the outbox or the inbox
+// holds. The rank may keep the memory for later calls. One object is one rank's view of one rank's
+// memory; a rank views only memory of ranks of its own host. Used by the thread that runs the
+// rank's calls; does not block.
 #pragma once
 
 #include "base/file_descriptor.hpp"
@@ -17,20 +17,20 @@
 
 namespace qccl {
 
-// Where the memory comes from.
+// Makes, maps and drops the memory.
 class OverflowSource {
 public:
     virtual ~OverflowSource() = default;
-    // The owner makes so many bytes, at least, or has what it has made grow to as many. They are
-    // there from the start: what cannot be had is an error here and never a SIGBUS later.
-    // `still_needs` hears how much is yet to be had of what is added. After an error the memory is
-    // as large as before.
+    // The owner makes at least `bytes` bytes, or grows the memory that it has to that size. The
+    // memory is allocated at once: a lack of memory is an error here and never a SIGBUS later.
+    // `still_needs` is told how many of the added bytes are yet to be allocated. After an error the
+    // memory has the size that it had before.
     virtual Result<MappedMemory> make(size_t bytes, const StillNeeds &still_needs) = 0;
     // Another rank maps what the owner has by now. What this rank has mapped already stays where it
-    // is, unless it has grown. The error, damaged_data, says that the owner has made nothing, or
-    // less than it says.
+    // is, unless the memory has grown. Returns damaged_data if the owner has made nothing, or less
+    // than it says.
     virtual Result<MappedMemory> find() = 0;
-    // Undoes either. The memory that the owner has made goes back to the system.
+    // Undoes `make` or `find`. The memory that the owner has made goes back to the system.
     virtual void drop() = 0;
 };
 
@@ -39,18 +39,21 @@ public:
     explicit OverflowMemory(std::unique_ptr<OverflowSource> source) : source_(std::move(source)) {}
     OverflowMemory(const OverflowMemory &) = delete;
 
-    // As Transport::keep_overflow says.
+    // See Transport::keep_overflow.
     void keep(std::function<Done(const MappedMemory &)> on_open) {
         is_kept_ = true;
         on_open_ = std::move(on_open);
     }
 
+    // `create` is for the owner, `open` for the other ranks. Both return the errors of the source
+    // and of `on_open`.
     Done create(size_t bytes, const StillNeeds &still_needs);
     Done open() { return show(source_->find()); }
-    // At the end of a call. The owner closes its view when no rank reads the memory any more.
+    // Called at the end of a call. The owner closes its view when no rank reads the memory any
+    // more.
     void close();
 
-    // As this rank has it mapped; empty while it does not.
+    // The memory as this rank has it mapped; empty while it is not mapped.
     std::span<std::byte> memory() const { return shown_.bytes; }
 
 private:
@@ -62,7 +65,7 @@ private:
     MappedMemory shown_;
 };
 
-// Of ranks that are threads: where the owner's memory is found.
+// For ranks that are threads: where other ranks find the owner's memory.
 struct PlainOverflow {
     std::mutex mutex;
     FileDescriptor file;
@@ -70,9 +73,9 @@ struct PlainOverflow {
 };
 std::unique_ptr<OverflowMemory> view_plain_overflow(PlainOverflow &place);
 
-// Of ranks that are processes it lies behind the segment in the segment's file, which grows for it.
-// The owner keeps the file; another rank needs no descriptor, for it maps more of what it has
-// mapped already.
+// For ranks that are processes: the memory lies behind the segment in the segment's file, which
+// grows for it. The owner keeps the file open. Another rank needs no descriptor, since it extends
+// the mapping that it has of the segment.
 std::unique_ptr<OverflowMemory> own_file_overflow(const Segment &segment, FileDescriptor file);
 std::unique_ptr<OverflowMemory> view_file_overflow(const Segment &segment);
 

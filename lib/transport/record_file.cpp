@@ -1,3 +1,4 @@
+// Creates the files of the flight recorder, with and without a name, and removes them.
 #include "transport/record_file.hpp"
 
 #include "base/system_error.hpp"
@@ -23,7 +24,8 @@ Result<std::shared_ptr<RecordFile>> RecordFile::create(const std::string &folder
     char name[64];
     std::snprintf(name, sizeof name, "/%s%016" PRIx64 "-rank%" PRIu32 "%s", record_name_beginning,
                   session, rank, record_name_end);
-    // The program may be elsewhere by the time the name is to go.
+    // The path is absolute, because the program may have changed its working directory by the time
+    // the file is removed.
     std::error_code nowhere;
     const std::filesystem::path here = std::filesystem::absolute(folder, nowhere);
     QCCL_TRY(made->make_named((nowhere ? folder : here.string()) + name, bytes));
@@ -57,7 +59,7 @@ Done RecordFile::make_named(const std::string &path, size_t bytes) {
 }
 
 RecordFile::~RecordFile() {
-    // The program may have closed ours and opened something else.
+    // The program may have closed this descriptor and opened another file under its number.
     const FileDescriptor file(file_.number >= 0 && is_open(file_) ? file_.number : -1);
     if (!path_.empty() && !is_kept_ && pid_ == getpid()) unlink(path_.c_str());
 }

@@ -1,3 +1,4 @@
+// Writes the states of waits and failures, and the heads of flight records.
 #include "transport/recorder.hpp"
 
 #include "base/process.hpp"
@@ -24,36 +25,37 @@ void Recorder::waits(const Wait &wait, int64_t since_ns, int64_t now_ns) {
 void Recorder::failed() {
     if (!base_) return;
     set(state().has_failed, uint64_t{1});
-    came();
+    wait_done();
     file_->keep();
 }
 
-Result<RecordRoom> RecordRoom::make(const TransportOptions &options, uint64_t session,
-                                    uint32_t first_rank, uint32_t ranks, uint32_t listed) {
-    RecordRoom room{.file = nullptr,
-                    .shape = {.calls = RecordShape::calls_of(ranks), .near_ranks = listed}};
-    if (!options.record.is_kept) return room;
+Result<FlightRecorderFile> FlightRecorderFile::make(const TransportOptions &options,
+                                                    uint64_t session, uint32_t first_rank,
+                                                    uint32_t ranks, uint32_t listed) {
+    FlightRecorderFile buffer{
+        .file = nullptr, .shape = {.calls = RecordShape::calls_of(ranks), .local_ranks = listed}};
+    if (!options.record.is_kept) return buffer;
     const std::string &folder = options.record.folder;
-    auto file = RecordFile::create(folder, session, first_rank, ranks * room.shape.bytes());
+    auto file = RecordFile::create(folder, session, first_rank, ranks * buffer.shape.bytes());
     if (file)
-        room.file = std::move(*file);
+        buffer.file = std::move(*file);
     else if (!folder.empty())
         return file.error();
-    return room;
+    return buffer;
 }
 
 template <size_t most> static void put(char (&field)[most], const std::string &text) {
     text.copy(field, most - 1);
 }
 
-static RecordHead head_of(const TransportOptions &options, const Roster &roster,
+static RecordHead head_of(const TransportOptions &options, const PeerInfoTable &peer_info,
                           const RecordShape &shape) {
     RecordHead head{.calls = shape.calls,
                     .bytes = shape.bytes(),
-                    .session = roster.session(),
+                    .session = peer_info.session(),
                     .rank = options.rank,
                     .ranks = options.size,
-                    .near_ranks = shape.near_ranks,
+                    .local_ranks = shape.local_ranks,
                     .pid = getpid(),
                     .process_start = process_status(getpid()).value_or(ProcessStatus()).start};
     if (const auto boot = boot_id()) put(head.boot, *boot);
@@ -62,15 +64,16 @@ static RecordHead head_of(const TransportOptions &options, const Roster &roster,
     return head;
 }
 
-Recorder RecordRoom::recorder(uint32_t place, const TransportOptions &options, const Roster &roster,
-                              std::span<const uint32_t> listed) const {
+Recorder FlightRecorderFile::recorder(uint32_t place, const TransportOptions &options,
+                                      const PeerInfoTable &peer_info,
+                                      std::span<const uint32_t> listed) const {
     if (!file) return {};
     std::byte *const base = file->base() + place * shape.bytes();
     auto *const processes = reinterpret_cast<RecordedProcess *>(base + shape.processes_offset());
-    const std::vector<int64_t> pids = roster.pids();
+    const std::vector<int64_t> pids = peer_info.pids();
     for (size_t i = 0; i < listed.size(); i++)
         processes[i] = {.rank = listed[i], .pid = static_cast<int32_t>(pids[listed[i]])};
-    const RecordHead head = head_of(options, roster, shape);
+    const RecordHead head = head_of(options, peer_info, shape);
     auto &shown = *reinterpret_cast<RecordHead *>(base);
     shown = head;
     std::atomic_ref(shown.magic).store(RecordHead::our_magic, std::memory_order_release);

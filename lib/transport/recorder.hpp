@@ -1,10 +1,11 @@
-// One rank's record of its calls, as it writes it: stores into lines that nobody else writes, and
-// in long waits only more. Knows no peers, and never waits.
+// Writes the flight record of one rank's calls: a few stores for each call, into cache lines that
+// no other rank writes, and more only in long waits. Used by the thread that runs the rank's calls;
+// never blocks. Any thread may call `failed`.
 #pragma once
 
 #include "record/record_layout.hpp"
 #include "transport/record_file.hpp"
-#include "transport/roster.hpp"
+#include "transport/peer_info.hpp"
 
 #include <atomic>
 
@@ -13,7 +14,8 @@ namespace qccl {
 class Recorder {
 public:
     Recorder() = default; // records nothing
-    // At `base` in the file, which is all zeros there.
+    // `base` is this rank's part of the file, which is all zeros there; `calls`, a power of two, is
+    // the number of calls that it holds.
     Recorder(std::shared_ptr<RecordFile> file, std::byte *base, uint32_t calls)
         : file_(std::move(file)), base_(base), last_slot_(calls - 1) {}
 
@@ -29,11 +31,13 @@ public:
         if (base_) set(state().ended, call);
     }
 
-    // In a long wait, again and again, and after it. Times are of the clock that never jumps.
+    // Called again and again during a long wait; `wait_done` is called after it. Times are of the
+    // monotonic clock.
     void waits(const Wait &wait, int64_t since_ns, int64_t now_ns);
-    void came() {
+    void wait_done() {
         if (base_) set(state().waits, uint64_t{0});
     }
+    // Records that the communicator has failed; a file that has a name then stays.
     void failed();
     void left() {
         if (base_) set(state().has_left, uint64_t{1});
@@ -52,19 +56,20 @@ private:
     uint64_t last_slot_ = 0;
 };
 
-// Room for the records of `ranks` ranks of one process in one file, and in each for a list of
-// `listed` processes. Nothing where none are kept. Where there is no memory for them there are none
-// either; a folder that cannot be written to is an error.
-struct RecordRoom {
+// The file for the records of `ranks` ranks of one process, each with a list of `listed` processes.
+// `file` is null if no records are kept.
+struct FlightRecorderFile {
     std::shared_ptr<RecordFile> file;
     RecordShape shape;
 
-    static Result<RecordRoom> make(const TransportOptions &options, uint64_t session,
-                                   uint32_t first_rank, uint32_t ranks, uint32_t listed);
-    // Of the rank with that place in the file. `listed`: who is on its host and has a process of
-    // its own.
-    Recorder recorder(uint32_t place, const TransportOptions &options, const Roster &roster,
-                      std::span<const uint32_t> listed) const;
+    // Creates the file. If there is no memory for it, no records are kept, which is not an error; a
+    // folder that cannot be written to is an error.
+    static Result<FlightRecorderFile> make(const TransportOptions &options, uint64_t session,
+                                           uint32_t first_rank, uint32_t ranks, uint32_t listed);
+    // The recorder of the rank with that place in the file. `listed`: the ranks on its host that
+    // have processes of their own.
+    Recorder recorder(uint32_t place, const TransportOptions &options,
+                      const PeerInfoTable &peer_info, std::span<const uint32_t> listed) const;
 };
 
 } // namespace qccl

@@ -1,3 +1,4 @@
+// Allocates blocks, and finds them by address.
 #include "transport/shared_block.hpp"
 
 #include "base/round_up.hpp"
@@ -33,13 +34,14 @@ Result<void *> allocate_block(size_t bytes) {
     return start + page;
 }
 
-// Copies what may not be readable, and answers EFAULT where a load would be fatal; or says why it
-// can tell neither.
+// Copies memory that may not be readable. Returns 0; EFAULT if a load would be fatal; another errno
+// if the kernel lets this process find out neither.
 static int copy_by_kernel(const void *from, SharedBlock &to) {
     const iovec here{&to, sizeof to}, there{const_cast<void *>(from), sizeof to};
     if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) > 0) return 0;
     if (errno == EFAULT) return EFAULT;
-    // Some containers forbid that. A pipe serves as well, but needs two free descriptors.
+    // Some containers forbid process_vm_readv. A pipe does the same, but needs two free
+    // descriptors.
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return errno;
     const FileDescriptor in(ends[0]), out(ends[1]);
@@ -67,18 +69,18 @@ Result<SharedBlock *> block_at(void *memory) {
 }
 
 void free_block(SharedBlock &block) {
-    // The program may have closed ours and opened something else.
+    // The program may have closed the block's descriptor and opened something else.
     const FileDescriptor file(is_open(block.file) ? block.file.number : -1);
     munmap(&block, block.file.bytes);
 }
 
-// Where the file begins that is mapped at the address; the start of a mapping that has been split
-// is found all the same.
+// Returns the address at which the file begins that is mapped at `address`, also if its mapping has
+// been split.
 static std::optional<uintptr_t> file_start(uintptr_t address) {
     const std::unique_ptr<FILE, int (*)(FILE *)> maps(std::fopen("/proc/self/maps", "re"),
                                                       std::fclose);
     if (!maps) return std::nullopt;
-    char line[512]; // a longer one continues with its file's name, where no number is looked for
+    char line[512]; // the rest of a longer line is a file's name, in which no numbers are found
     while (std::fgets(line, sizeof line, maps.get())) {
         uintptr_t start, end, offset;
         if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*4s %" SCNxPTR, &start, &end, &offset) ==

@@ -1,6 +1,6 @@
-// A block of memory that lies in a file of its own, which other processes can map, and that says in
-// its first page what it is. Knows no communicator and no other block: whoever asks gives an
-// address.
+// A block of memory in a file of its own, which other processes can map. The block's first page
+// says what the block is, so a block can be found by an address in it. Used by qcclMemAlloc,
+// qcclMemFree and the registration of memory with communicators.
 #pragma once
 
 #include "base/result.hpp"
@@ -20,7 +20,7 @@ struct SharedBlock {
     uint32_t registrations = 0; // in all communicators; changed with std::atomic_ref
 
     const std::byte *base() const { return reinterpret_cast<const std::byte *>(this); }
-    // From an address in it to its end.
+    // Bytes from an address in the block to its end.
     uint64_t rest(const void *address) const {
         return file.bytes -
                (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(this));
@@ -30,15 +30,16 @@ struct SharedBlock {
     }
 };
 
-// The memory behind the first page, of most_block_bytes() at most.
+// Returns the memory behind the first page. `bytes` is at most most_block_bytes(). Returns
+// system_error if the memory cannot be had.
 Result<void *> allocate_block(size_t bytes);
 size_t most_block_bytes();
 void free_block(SharedBlock &block);
 
-// The block whose memory begins there; null: none, as far as can be seen. Fails where nothing can
-// be seen.
+// Returns the block whose memory begins at this address; null if no block can be seen there.
+// Returns system_error if the process cannot look at its memory.
 Result<SharedBlock *> block_at(void *memory);
-// The block in whose memory the address lies.
+// Returns the block in whose memory the address lies; null and errors as for block_at.
 Result<SharedBlock *> block_around(const void *address);
 
 } // namespace qccl

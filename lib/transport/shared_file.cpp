@@ -1,3 +1,4 @@
+// Recognises files by what fstat reports.
 #include "transport/shared_file.hpp"
 
 #include "base/system_error.hpp"

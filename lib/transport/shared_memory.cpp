@@ -1,4 +1,4 @@
-// Shared memory over sealed memfds.
+// Shared memory in sealed memfds.
 #include "transport/shared_memory.hpp"
 
 #include "base/system_error.hpp"
@@ -17,9 +17,10 @@ namespace qccl {
 
 namespace {
 
-// A signal interrupts an allocation and undoes it: pieces that go fast always get done.
+// A signal interrupts an allocation and undoes it. A small piece is done so fast that it succeeds
+// in the end.
 constexpr size_t piece = size_t{1} << 20;
-// A process that has the file mapped takes no harm where the file grows.
+// The file may grow: that does no harm to processes that have it mapped.
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_SEAL;
 
 Error no_memory(size_t bytes, const char *why) {
@@ -42,7 +43,7 @@ int write_zeros(int file, size_t offset, size_t bytes) {
 
 int allocate(int file, size_t offset, size_t bytes) {
     while (fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
-        // Some file systems, such as NFS of most versions, cannot.
+        // Some file systems cannot allocate, such as most versions of NFS.
         if (errno == EOPNOTSUPP) return write_zeros(file, offset, bytes);
         if (errno != EINTR) return errno;
     }
@@ -103,7 +104,7 @@ void empty_file(int file, size_t offset, size_t bytes) {
 }
 
 Result<FileDescriptor> create_shared_memory(size_t bytes, const char *name) {
-    // Asking for more than there is would not fail but wake the killer of processes.
+    // To ask for more than there is would not fail: it would start the out-of-memory killer.
     if (free_memory_bytes() < bytes) return no_memory(bytes, std::strerror(ENOMEM));
 
     FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -140,7 +141,8 @@ static Result<FileDescriptor> open_file_of(long long pid, int number, int flags)
 }
 
 Result<Mapping> map_file_of(int64_t pid, const SharedFile &file) {
-    // Looked at before it is opened: opening a pipe or a device by mistake would not be harmless.
+    // The file is examined before it is opened: to open a pipe or a device by mistake could do
+    // harm.
     QCCL_TRY(const FileDescriptor place, open_file_of(pid, file.number, O_PATH));
     QCCL_TRY(const SharedFile found, describe(place.number()));
     if (found.device != file.device || found.inode != file.inode)

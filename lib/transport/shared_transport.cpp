@@ -1,5 +1,5 @@
-// Calls, messages and lines over shared segments. What is missing is waited for with the vigil,
-// and only then is anything but the awaited word itself looked at.
+// Implements calls, messages and eager slots over shared segments. A rank waits through the
+// FailureDetector, and only in such a wait does it read anything but the word that it waits for.
 #include "transport/shared_transport.hpp"
 
 #include "transport/memory_claim.hpp"
@@ -9,157 +9,161 @@
 
 namespace qccl {
 
-// The cache lines of `bytes` from the head on, without the head's own, for which the caller waits:
-// they come together with that one and not a transfer later.
-static void fetch_behind(const LineHead &head, size_t bytes) {
+// Prefetches the cache lines of the first `bytes` of a slot but the header's own, for which the
+// caller waits: they come together with that line and not a transfer later.
+static void fetch_behind(const EagerHeader &head, size_t bytes) {
     const auto *const line = reinterpret_cast<const std::byte *>(&head);
     for (size_t at = cache_line; at < bytes; at += cache_line) __builtin_prefetch(line + at);
 }
 
-SharedTransport::SharedTransport(const char *name, Party party, Lifelines lifelines,
-                                 const Roster &roster, Recorder recorder,
+SharedTransport::SharedTransport(const char *name, PeerTable peer_table, LivenessMonitor liveness,
+                                 const PeerInfoTable &peer_info, Recorder recorder,
                                  const TransportOptions &options)
-    : name_(name), session_(roster.session()), ranks_per_core_(roster.ranks_per_core()),
-      party_(std::move(party)), shape_(roster[0].shape), history_(party_), verdict_(party_),
-      recorder_(std::move(recorder)),
-      courier_(party_.has_far() ? std::make_unique<Courier>(party_, history_, verdict_) : nullptr),
-      vigil_(party_, history_, verdict_, recorder_, std::move(lifelines), courier_.get(),
-             {.spin = options.spin.value_or(roster.may_spin(options.rank) ? Vigil::usual_spin
-                                                                          : Vigil::Time(0)),
-              .spins_beside_others = options.spin.has_value(),
-              .warn_after = options.warn_after,
-              .peer_timeout = options.peer_timeout,
-              .warn = options.warn,
-              .idle = options.idle}),
-      council_(party_, history_, vigil_, courier_.get(),
-               {.warn_after = options.warn_after,
-                .warn = options.warn,
-                .peer_timeout = options.peer_timeout,
-                .mismatch = [this](uint64_t call) { return mismatch_of_shrink(call); },
-                .fail = [this](const Error &error) { fail(error); }}),
-      windows_(party_), free_memory_(free_memory_of(options)) {
+    : name_(name), session_(peer_info.session()), ranks_per_core_(peer_info.ranks_per_core()),
+      peer_table_(std::move(peer_table)), shape_(peer_info[0].shape), history_(peer_table_),
+      shared_error_(peer_table_), recorder_(std::move(recorder)),
+      remote_(peer_table_.has_remote()
+                  ? std::make_unique<RemoteEndpoint>(peer_table_, history_, shared_error_)
+                  : nullptr),
+      detector_(peer_table_, history_, shared_error_, recorder_, std::move(liveness), remote_.get(),
+                {.spin = options.spin.value_or(peer_info.may_spin(options.rank)
+                                                   ? FailureDetector::usual_spin
+                                                   : FailureDetector::Time(0)),
+                 .spins_beside_others = options.spin.has_value(),
+                 .warn_after = options.warn_after,
+                 .peer_timeout = options.peer_timeout,
+                 .warn = options.warn,
+                 .idle = options.idle}),
+      survivors_(peer_table_, history_, detector_, remote_.get(),
+                 {.warn_after = options.warn_after,
+                  .warn = options.warn,
+                  .peer_timeout = options.peer_timeout,
+                  .mismatch = [this](uint64_t call) { return mismatch_of_shrink(call); },
+                  .fail = [this](const Error &error) { fail(error); }}),
+      windows_(peer_table_), free_memory_(free_memory_of(options)) {
     peers_.reserve(size());
     for (uint32_t peer = 0; peer < size(); peer++)
-        peers_.push_back({Outbound(party_, peer), Inbound(party_, peer)});
+        peers_.push_back({Outbound(peer_table_, peer), Inbound(peer_table_, peer)});
 }
 
 Done SharedTransport::use(Network network, uint64_t session) {
-    if (party_.near_ranks.size() == 1)
+    if (peer_table_.local_ranks.size() == 1)
         name_ = network.name();
     else
         name_.append("+").append(network.name());
-    courier_->use(std::move(network), session);
-    QCCL_TRY(attendant_, Attendant::start(*courier_, verdict_));
+    remote_->use(std::move(network), session);
+    QCCL_TRY(progress_thread_, ProgressThread::start(*remote_, shared_error_));
     return {};
 }
 
 Done SharedTransport::begin(const CallDescriptor &shape, const CallNumbers &numbers,
                             std::chrono::nanoseconds timeout, Publishes when) {
-    vigil_.limit(timeout);
-    if (attendant_) attendant_->call_begins();
-    if (shelved_ != 0) clear_shelves();
+    detector_.limit(timeout);
+    if (progress_thread_) progress_thread_->call_begins();
+    if (unexpected_count_ != 0) drop_unexpected();
     if (numbers.call >= together_ + calls_kept) QCCL_TRY(keep_together(numbers.call));
     history_.begin(shape, numbers);
     is_call_published_ = false;
-    if (when == Publishes::at_once || courier_ || verdict_.is_passed()) publish_call();
-    if (courier_) {
-        courier_->progress();
-        vigil_.listen();
-        if (const auto other = courier_->begin()) return mismatch(*other);
+    if (when == Publishes::at_once || remote_ || shared_error_.is_set()) publish_call();
+    if (remote_) {
+        remote_->progress();
+        detector_.listen();
+        if (const auto other = remote_->begin()) return mismatch(*other);
     }
-    if (verdict_.is_passed()) return told(*verdict_.failure());
+    if (shared_error_.is_set()) return told(*shared_error_.failure());
     return {};
 }
 
-// A call that was given up may leave messages, whose tags the next call would take for its own.
-void SharedTransport::clear_shelves() {
+// An abandoned call may leave messages, whose tags the next call would take for its own.
+void SharedTransport::drop_unexpected() {
     for (Peer &peer : peers_)
-        while (const auto wire = peer.inbound.unshelve_any()) release(*wire);
-    shelved_ = 0;
+        while (const auto view = peer.inbound.take_any_unexpected()) release(*view);
+    unexpected_count_ = 0;
 }
 
-uint64_t SharedTransport::offset_of(const Wire &wire) const {
-    const std::span<std::byte> arena = party_.segments[wire.origin].arena();
-    const auto offset = static_cast<uint64_t>(wire.data - arena.data());
+uint64_t SharedTransport::offset_of(const MessageView &view) const {
+    const std::span<std::byte> arena = peer_table_.segments[view.origin].arena();
+    const auto offset = static_cast<uint64_t>(view.data - arena.data());
     if (offset < arena.size()) [[likely]]
         return offset;
-    const std::byte *const start = party_.overflows[wire.origin]->memory().data();
-    return arena.size() + static_cast<uint64_t>(wire.data - start);
+    const std::byte *const start = peer_table_.overflows[view.origin]->memory().data();
+    return arena.size() + static_cast<uint64_t>(view.data - start);
 }
 
-Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const Wire &wire, Sends when) {
-    if (!party_.is_near(peer)) {
-        if (!courier_->send(peer, tag, wire, when)) return told(vigil_.lose(peer));
-        vigil_.came();
+Result<bool> SharedTransport::send(uint32_t peer, MessageTag tag, const MessageView &view,
+                                   Sends when) {
+    if (!peer_table_.is_local(peer)) {
+        if (!remote_->send(peer, tag, view, when)) return told(detector_.lose(peer));
+        detector_.wait_done();
         return true;
     }
     Outbound &outbound = peers_[peer].outbound;
     Mail *const mail = outbound.next();
     if (!mail) return false;
-    const Segment &origin = party_.segments[wire.origin];
-    // The sender owns the slot or reads it, so nobody can find it free before this.
-    origin.readers(wire.slot).count.fetch_add(1, std::memory_order_relaxed);
+    const Segment &origin = peer_table_.segments[view.origin];
+    // The sender owns the slot or reads it, so no rank can find the slot free before this.
+    origin.readers(view.slot).count.fetch_add(1, std::memory_order_relaxed);
     mail->call = history_.current().call;
     mail->hash = history_.hash();
     mail->tag = tag;
-    mail->origin = wire.origin;
-    mail->slot = wire.slot;
-    mail->offset = offset_of(wire);
-    mail->bytes = wire.bytes;
-    mail->loan = 0;
-    if (wire.loan.data)
-        mail->loan = (uint64_t{wire.loan.window} + 1) << Mail::loan_offset_bits |
-                     windows_.offset(wire.origin, wire.loan);
+    mail->origin = view.origin;
+    mail->slot = view.slot;
+    mail->offset = offset_of(view);
+    mail->bytes = view.bytes;
+    mail->zero_copy = 0;
+    if (view.zero_copy.data)
+        mail->zero_copy = (uint64_t{view.zero_copy.window} + 1) << Mail::loan_offset_bits |
+                          windows_.offset(view.origin, view.zero_copy);
     outbound.post();
-    vigil_.came();
+    detector_.wait_done();
     return true;
 }
 
-Result<std::optional<Wire>> SharedTransport::receive(uint32_t peer, MessageTag tag,
-                                                     const Room &room) {
-    if (!party_.is_near(peer)) return receive_far(peer, tag, room);
+Result<std::optional<MessageView>> SharedTransport::receive(uint32_t peer, MessageTag tag,
+                                                            const RecvBuffer &buffer) {
+    if (!peer_table_.is_local(peer)) return receive_remote(peer, tag, buffer);
     Inbound &inbound = peers_[peer].inbound;
-    if (shelved_ != 0)
-        if (const auto wire = inbound.unshelve(tag)) {
-            shelved_--;
-            vigil_.came();
-            return wire;
+    if (unexpected_count_ != 0)
+        if (const auto view = inbound.take_unexpected(tag)) {
+            unexpected_count_--;
+            detector_.wait_done();
+            return view;
         }
     for (;;) {
         QCCL_TRY(const Mail *const mail, next_mail(peer));
-        if (!mail) return std::optional<Wire>();
-        QCCL_TRY(const Wire wire, view(*mail));
+        if (!mail) return std::optional<MessageView>();
+        QCCL_TRY(const MessageView view, view(*mail));
         const MessageTag found = mail->tag;
         inbound.take();
         if (found == tag) {
-            vigil_.came();
-            return std::optional<Wire>(wire);
+            detector_.wait_done();
+            return std::optional<MessageView>(view);
         }
-        inbound.shelve(found, wire);
-        shelved_++;
+        inbound.queue_unexpected(found, view);
+        unexpected_count_++;
     }
 }
 
-Result<std::optional<Wire>> SharedTransport::receive_far(uint32_t peer, MessageTag tag,
-                                                         const Room &room) {
-    const Courier::Received received = courier_->receive(peer, tag, room);
-    switch (received.arrival) {
-    case Courier::Arrival::nothing: break;
-    case Courier::Arrival::other_call: return mismatch(received.call);
-    case Courier::Arrival::too_long:
-        return told(verdict_.pass(Error::make(Code::damaged_data,
-                                              "a message from rank %u has %" PRIu64
-                                              " bytes, more than its place",
-                                              peer, received.bytes)
-                                      .at_rank(peer)));
-    case Courier::Arrival::here:
-        vigil_.came();
-        return std::optional<Wire>({.data = room.memory.data(),
-                                    .bytes = received.bytes,
-                                    .origin = rank(),
-                                    .slot = room.slot});
+Result<std::optional<MessageView>> SharedTransport::receive_remote(uint32_t peer, MessageTag tag,
+                                                                   const RecvBuffer &buffer) {
+    const RemoteEndpoint::Received received = remote_->receive(peer, tag, buffer);
+    switch (received.state) {
+    case RemoteEndpoint::ReceiveState::nothing: break;
+    case RemoteEndpoint::ReceiveState::other_call: return mismatch(received.call);
+    case RemoteEndpoint::ReceiveState::too_long:
+        return told(shared_error_.set_once(Error::make(Code::damaged_data,
+                                                       "a message from rank %u has %" PRIu64
+                                                       " bytes, more than its place",
+                                                       peer, received.bytes)
+                                               .at_rank(peer)));
+    case RemoteEndpoint::ReceiveState::here:
+        detector_.wait_done();
+        return std::optional<MessageView>({.data = buffer.memory.data(),
+                                           .bytes = received.bytes,
+                                           .origin = rank(),
+                                           .slot = buffer.slot});
     }
-    return std::optional<Wire>();
+    return std::optional<MessageView>();
 }
 
 Result<const Mail *> SharedTransport::next_mail(uint32_t peer) {
@@ -170,13 +174,13 @@ Result<const Mail *> SharedTransport::next_mail(uint32_t peer) {
     return mail;
 }
 
-Result<Wire> SharedTransport::view(const Mail &mail) {
+Result<MessageView> SharedTransport::view(const Mail &mail) {
     const auto outside = [this](const char *what) {
-        return told(verdict_.pass(
+        return told(shared_error_.set_once(
             Error::make(Code::damaged_data, "a message points outside every %s", what)));
     };
-    if (mail.origin >= size() || !party_.is_near(mail.origin)) return outside("outbox");
-    const Segment &origin = party_.segments[mail.origin];
+    if (mail.origin >= size() || !peer_table_.is_local(mail.origin)) return outside("outbox");
+    const Segment &origin = peer_table_.segments[mail.origin];
     std::span<std::byte> memory = origin.arena();
     uint64_t start = mail.offset;
     if (start >= memory.size()) [[unlikely]] {
@@ -187,112 +191,114 @@ Result<Wire> SharedTransport::view(const Mail &mail) {
         mail.slot < origin.slots() && start <= memory.size() && mail.bytes <= memory.size() - start;
     if (!is_sound) return outside("outbox");
     const std::byte *const data = memory.data() + start;
-    Wire wire{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
-    if (mail.loan == 0) return wire;
-    const uint64_t window = mail.loan >> Mail::loan_offset_bits;
-    const uint64_t offset = mail.loan & ((uint64_t{1} << Mail::loan_offset_bits) - 1);
-    wire.loan = windows_.find(mail.origin, static_cast<uint32_t>(window - 1), offset);
-    if (!wire.loan.data) return outside("window");
-    return wire;
+    MessageView view{.data = data, .bytes = mail.bytes, .origin = mail.origin, .slot = mail.slot};
+    if (mail.zero_copy == 0) return view;
+    const uint64_t window = mail.zero_copy >> Mail::loan_offset_bits;
+    const uint64_t offset = mail.zero_copy & ((uint64_t{1} << Mail::loan_offset_bits) - 1);
+    view.zero_copy = windows_.find(mail.origin, static_cast<uint32_t>(window - 1), offset);
+    if (!view.zero_copy.data) return outside("window");
+    return view;
 }
 
 Result<std::span<std::byte>> SharedTransport::overflow_of(uint32_t origin) {
-    OverflowMemory &overflow = *party_.overflows[origin];
+    OverflowMemory &overflow = *peer_table_.overflows[origin];
     const Done opened = overflow.open();
-    if (!opened) return told(verdict_.pass(opened.error()));
+    if (!opened) return told(shared_error_.set_once(opened.error()));
     has_overflow_ = true;
     return overflow.memory();
 }
 
 Result<std::span<std::byte>> SharedTransport::overflow(size_t bytes) {
-    OverflowMemory &own = *party_.overflows[rank()];
-    MemoryClaim claim(party_, free_memory_);
+    OverflowMemory &own = *peer_table_.overflows[rank()];
+    MemoryClaim claim(peer_table_, free_memory_);
     QCCL_TRY(own.create(bytes, [&](uint64_t left) { return claim.still_needs(left); }));
     has_overflow_ = true;
     return own.memory();
 }
 
 void SharedTransport::close_overflows() {
-    for (const uint32_t near : party_.near_ranks) party_.overflows[near]->close();
+    for (const uint32_t near : peer_table_.local_ranks) peer_table_.overflows[near]->close();
     has_overflow_ = false;
 }
 
-void SharedTransport::release(const Wire &wire) {
-    const uint32_t before = party_.segments[wire.origin].readers(wire.slot).count.fetch_sub(
+void SharedTransport::release(const MessageView &view) {
+    const uint32_t before = peer_table_.segments[view.origin].readers(view.slot).count.fetch_sub(
         1, std::memory_order_release);
-    if (before == 1) party_.wake(wire.origin);
+    if (before == 1) peer_table_.wake(view.origin);
 }
 
-// What has been read of a rank that knew of the failure cannot be believed; see Verdict::failure.
+// Bytes that were read from a rank that knew of the failure may be wrong; see SharedError::failure.
 Done SharedTransport::end() {
     publish_call();
-    vigil_.came();
-    if (courier_) courier_->flush();
-    while (courier_ && courier_->has_unsent_mail()) QCCL_TRY(wait({rank(), WaitPhase::network}));
+    detector_.wait_done();
+    if (remote_) remote_->flush();
+    while (remote_ && remote_->has_unsent_data()) QCCL_TRY(wait({rank(), WaitPhase::network}));
     if (has_overflow_) close_overflows();
-    party_.mine().presence().ended.store(history_.current().call, std::memory_order_release);
-    if (attendant_) attendant_->call_ends();
+    peer_table_.mine().status().ended.store(history_.current().call, std::memory_order_release);
+    if (progress_thread_) progress_thread_->call_ends();
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (verdict_.is_passed()) return told(*verdict_.failure());
+    if (shared_error_.is_set()) return told(*shared_error_.failure());
     history_.end();
     recorder_.ended(history_.current().call);
     return {};
 }
 
 Done SharedTransport::await_ended(uint64_t call) {
-    for (const uint32_t near : party_.near_ranks) {
-        const Presence &presence = party_.segments[near].presence();
+    for (const uint32_t near : peer_table_.local_ranks) {
+        const RankStatus &status = peer_table_.segments[near].status();
         const auto is_done = [&] {
-            return presence.ended.load(std::memory_order_acquire) >= call ||
-                   presence.has_left.load(std::memory_order_acquire) != 0;
+            return status.ended.load(std::memory_order_acquire) >= call ||
+                   status.has_left.load(std::memory_order_acquire) != 0;
         };
         while (near != rank() && !is_done()) QCCL_TRY(wait({near, WaitPhase::readers}));
-        vigil_.came();
+        detector_.wait_done();
     }
     return {};
 }
 
-Result<std::byte *> SharedTransport::line() {
-    // What this line held two exchanges ago has been read by whoever has published in the latest.
+Result<std::byte *> SharedTransport::eager_slot() {
+    // A peer that has published in the latest exchange has read what this slot held two exchanges
+    // ago.
     for (uint32_t peer = 0; peer < size(); peer++)
         if (peers_[peer].seen < exchange_ && peer != rank()) QCCL_TRY(await_exchange(peer));
-    while (courier_ && !courier_->is_line_sent(exchange_ + 1))
+    while (remote_ && !remote_->is_eager_sent(exchange_ + 1))
         QCCL_TRY(wait({rank(), WaitPhase::network}));
-    return party_.mine().line_data(exchange_ + 1);
+    return peer_table_.mine().eager_data(exchange_ + 1);
 }
 
 void SharedTransport::publish(size_t bytes) {
     exchange_++;
     exchange_call_ = history_.current().call;
     exchange_hash_ = history_.hash();
-    // Longer lines the processor fetches ahead by itself.
+    // The processor prefetches longer slots by itself.
     constexpr size_t longest_fetched = 512;
-    fetched_bytes_ = bytes <= longest_fetched ? sizeof(LineHead) + bytes : 0;
-    LineHead &head = party_.mine().line(exchange_);
+    fetched_bytes_ = bytes <= longest_fetched ? sizeof(EagerHeader) + bytes : 0;
+    EagerHeader &head = peer_table_.mine().eager_header(exchange_);
     head.call = exchange_call_;
     head.hash = exchange_hash_;
     head.bytes = bytes;
     head.stamp.store(exchange_, std::memory_order_release);
-    for (uint32_t peer = 0; peer < size(); peer++) party_.wake(peer);
+    for (uint32_t peer = 0; peer < size(); peer++) peer_table_.wake(peer);
     publish_call();
-    if (courier_) courier_->publish(exchange_, bytes);
+    if (remote_) remote_->publish(exchange_, bytes);
 }
 
-Result<std::span<const std::byte>> SharedTransport::await_line(uint32_t peer) {
-    QCCL_TRY(const LineHead *const head, await_exchange(peer));
-    return std::span<const std::byte>(party_.segments[peer].line_data(exchange_), head->bytes);
+Result<std::span<const std::byte>> SharedTransport::await_eager(uint32_t peer) {
+    QCCL_TRY(const EagerHeader *const head, await_exchange(peer));
+    return std::span<const std::byte>(peer_table_.segments[peer].eager_data(exchange_),
+                                      head->bytes);
 }
 
-// Until the peer has published in this rank's latest exchange.
-Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
-    const LineHead &head = party_.segments[peer].line(exchange_);
+// Waits until the peer has published in this rank's latest exchange.
+Result<const EagerHeader *> SharedTransport::await_exchange(uint32_t peer) {
+    const EagerHeader &head = peer_table_.segments[peer].eager_header(exchange_);
     for (;;) {
         fetch_behind(head, fetched_bytes_);
         if (head.stamp.load(std::memory_order_acquire) == exchange_) break;
-        QCCL_TRY(wait({peer, WaitPhase::line}));
+        QCCL_TRY(wait({peer, WaitPhase::eager}));
     }
-    vigil_.came();
-    // Where the calls are not even the same, ranks parted in the earlier one.
+    detector_.wait_done();
+    // If the call numbers differ, too, the ranks' calls first differ in the earlier one.
     if (head.hash != exchange_hash_ && exchange_ != 0)
         return mismatch(std::min(head.call, exchange_call_));
     peers_[peer].seen = exchange_;
@@ -301,73 +307,76 @@ Result<const LineHead *> SharedTransport::await_exchange(uint32_t peer) {
 
 Done SharedTransport::wait(const Wait &what) {
     publish_call();
-    if (courier_ && courier_->progress()) return {};
-    if (vigil_.linger()) return {};
+    if (remote_ && remote_->progress()) return {};
+    if (detector_.spin()) return {};
     QCCL_TRY(drain());
-    const Done kept = vigil_.keep(what);
+    const Done kept = detector_.block(what);
     return kept ? kept : told(kept.error());
 }
 
 Error SharedTransport::told(const Error &standing) {
     recorder_.failed();
-    if (courier_) spread(standing);
-    if (attendant_) attendant_->call_ends();
+    if (remote_) spread(standing);
+    if (progress_thread_) progress_thread_->call_ends();
     return standing;
 }
 
 void SharedTransport::spread(const Error &error) {
     if (has_spread_.exchange(true)) return;
-    vigil_.tell(error);
-    courier_->spread(error);
+    detector_.tell(error);
+    remote_->broadcast_error(error);
 }
 
-Loan SharedTransport::lend(const void *data, size_t bytes) const {
+ZeroCopyRef SharedTransport::lend(const void *data, size_t bytes) const {
     const auto *const first = static_cast<const std::byte *>(data);
-    // A network reads memory wherever it lies.
-    if (party_.near_ranks.size() == 1 && courier_) return {.data = first, .bytes = bytes};
+    // Without local peers all readers are remote, and the network can read all memory of this
+    // process.
+    if (peer_table_.local_ranks.size() == 1 && remote_) return {.data = first, .bytes = bytes};
     return windows_.lend(first, bytes);
 }
 
 std::vector<std::span<std::byte>> SharedTransport::arenas() {
     std::vector<std::span<std::byte>> arenas;
-    for (const uint32_t near : party_.near_ranks) arenas.push_back(party_.segments[near].arena());
+    for (const uint32_t near : peer_table_.local_ranks)
+        arenas.push_back(peer_table_.segments[near].arena());
     return arenas;
 }
 
-void SharedTransport::fail(const Error &error) { (void)told(verdict_.pass(error)); }
+void SharedTransport::fail(const Error &error) { (void)told(shared_error_.set_once(error)); }
 
 std::optional<Error> SharedTransport::failure() const {
-    // Whoever asks between calls hears of other hosts here.
-    if (courier_ && !verdict_.is_passed()) courier_->progress();
-    return verdict_.failure();
+    // A caller that asks between calls learns of failures on other hosts here.
+    if (remote_ && !shared_error_.is_set()) remote_->progress();
+    return shared_error_.failure();
 }
 
 void SharedTransport::ignore_failure() {
-    std::atomic<uint32_t> &ignores = party_.mine().presence().ignores_failure;
-    if (ignores.exchange(1, std::memory_order_relaxed) == 0 && courier_) courier_->announce();
+    std::atomic<uint32_t> &ignores = peer_table_.mine().status().ignores_failure;
+    if (ignores.exchange(1, std::memory_order_relaxed) == 0 && remote_) remote_->broadcast_status();
 }
 
-// Makes room in all mailboxes, so that ranks that wait for room to send do not wait for each other.
+// Moves all messages out of the mailboxes, so that ranks that wait for space in a mailbox do not
+// wait for each other.
 Done SharedTransport::drain() {
-    for (const uint32_t peer : party_.near_ranks)
+    for (const uint32_t peer : peer_table_.local_ranks)
         for (;;) {
             QCCL_TRY(const Mail *const mail, next_mail(peer));
             if (!mail) break;
-            QCCL_TRY(const Wire wire, view(*mail));
-            peers_[peer].inbound.shelve(mail->tag, wire);
+            QCCL_TRY(const MessageView view, view(*mail));
+            peers_[peer].inbound.queue_unexpected(mail->tag, view);
             peers_[peer].inbound.take();
-            shelved_++;
+            unexpected_count_++;
         }
     return {};
 }
 
 void SharedTransport::leave() {
-    if (party_.mine().presence().has_left.exchange(1, std::memory_order_release) != 0) return;
+    if (peer_table_.mine().status().has_left.exchange(1, std::memory_order_release) != 0) return;
     recorder_.left();
-    party_.wake_all();
-    if (!courier_) return;
-    courier_->leave();
-    vigil_.say_farewell();
+    peer_table_.wake_all();
+    if (!remote_) return;
+    remote_->leave();
+    detector_.send_goodbye();
 }
 
 } // namespace qccl

@@ -1,9 +1,11 @@
-// shm: ranks of one host are processes, or threads that know nothing of each other. All see that
-// they fit together, each makes its segment, those of each host pass theirs around together with a
-// lifeline, and every step that may fail is agreed on.
+// The shm transport: the ranks of one host are processes, or threads that share nothing. All ranks
+// check that they fit together, and each makes its segment. The ranks of each host then exchange
+// the descriptors of their segments and of their processes. All ranks agree on the outcome of every
+// step that may fail. Used by the thread that creates a communicator; blocks until all ranks have
+// done the same.
 #include "base/system_error.hpp"
-#include "transport/far_side.hpp"
-#include "transport/fd_star.hpp"
+#include "transport/remote_setup.hpp"
+#include "transport/fd_exchange.hpp"
 #include "transport/memory_claim.hpp"
 #include "transport/shared_memory.hpp"
 
@@ -16,12 +18,12 @@ namespace qccl {
 
 namespace {
 
-static_assert(sizeof(StarAddress) <= sizeof Introduction{}.contact);
+static_assert(sizeof(FdExchangeAddress) <= sizeof PeerInfo{}.contact);
 
-// What a rank makes before it knows of the others.
+// What a rank opens before it knows the others.
 struct Door {
-    FdStar star; // the host's lowest rank only
-    FdRay ray;   // the others
+    FdExchangeServer star; // on the host's lowest rank only
+    FdExchangeClient ray;  // on the other ranks
 };
 
 Result<Door> open_door(const TransportOptions &options) {
@@ -32,18 +34,18 @@ Result<Door> open_door(const TransportOptions &options) {
                                      hosts.begin() + options.rank;
     Door door;
     if (is_lowest) {
-        QCCL_TRY(door.star, FdStar::open());
+        QCCL_TRY(door.star, FdExchangeServer::open());
     } else {
-        QCCL_TRY(door.ray, FdRay::open());
+        QCCL_TRY(door.ray, FdExchangeClient::open());
     }
     return door;
 }
 
-// What it makes when all of them fit together.
+// What a rank makes once all ranks fit together.
 struct Belongings {
-    FdPair pair;         // memory, lifeline
-    FileDescriptor life; // held open for it
-    FileDescriptor file; // of the memory, in which it grows
+    FdPair pair;         // memory, and the descriptor that shows whether this process lives
+    FileDescriptor life; // held open for that descriptor
+    FileDescriptor file; // of the memory, for its growth
     Mapping memory;
 };
 
@@ -54,23 +56,23 @@ Result<Belongings> prepare(const SegmentShape &shape) {
     mine.file = FileDescriptor(fcntl(mine.pair[0].number(), F_DUPFD_CLOEXEC, 0));
     if (!mine.file.is_open())
         return Error::make(Code::system_error, "shared memory: %s", describe_errno(errno).c_str());
-    QCCL_TRY(Lifeline lifeline, Lifeline::open());
-    mine.pair[1] = std::move(lifeline.shown);
-    mine.life = std::move(lifeline.held);
+    QCCL_TRY(ProcessLiveness liveness, ProcessLiveness::open());
+    mine.pair[1] = std::move(liveness.shown);
+    mine.life = std::move(liveness.held);
     QCCL_TRY(mine.memory, map_shared_memory(mine.pair[0], bytes));
     mine.memory.populate();
     Segment(mine.memory.base(), shape).format();
     return mine;
 }
 
-// The memory of everyone on this host, mapped, and everyone's lifeline.
+// The mapped memory of all ranks of this host, and a view of their processes.
 struct Exchanged {
-    std::vector<NearSegment> near;
-    Lifelines lifelines;
+    std::vector<LocalSegment> near;
+    LivenessMonitor liveness;
 };
 
-// Without `file`, another rank's.
-NearSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file = {}) {
+// `file` is given only for this rank's own memory.
+LocalSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file = {}) {
     std::byte *const base = memory.base();
     const Segment segment(base, shape);
     auto overflow =
@@ -78,21 +80,21 @@ NearSegment keep(Mapping memory, const SegmentShape &shape, FileDescriptor file 
     return {base, std::make_shared<Mapping>(std::move(memory)), std::move(overflow)};
 }
 
-Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
+Result<Exchanged> exchange(Door door, Belongings mine, const PeerInfoTable &peer_info,
                            const TransportOptions &options) {
-    const std::vector<uint32_t> ranks = roster.near_ranks(options.rank);
+    const std::vector<uint32_t> ranks = peer_info.local_ranks(options.rank);
     const auto place = static_cast<uint32_t>(
         std::lower_bound(ranks.begin(), ranks.end(), options.rank) - ranks.begin());
-    StarAddress address;
-    std::memcpy(&address, roster[ranks.front()].contact, sizeof address);
-    auto pairs =
-        place == 0
-            ? door.star.serve(std::move(mine.pair), ranks, options.peer_timeout, options.prospect)
-            : door.ray.join(address, place, ranks, std::move(mine.pair), options.peer_timeout);
+    FdExchangeAddress address;
+    std::memcpy(&address, peer_info[ranks.front()].contact, sizeof address);
+    auto pairs = place == 0 ? door.star.serve(std::move(mine.pair), ranks, options.peer_timeout,
+                                              options.cancel_check)
+                            : door.ray.join(address, place, ranks, std::move(mine.pair),
+                                            options.peer_timeout);
     if (!pairs) return pairs.error();
     Exchanged all;
-    const SegmentShape &shape = roster[options.rank].shape;
-    const size_t bytes = mine.memory.bytes(); // everyone's: the shapes are equal
+    const SegmentShape &shape = peer_info[options.rank].shape;
+    const size_t bytes = mine.memory.bytes(); // equal on all ranks, since the shapes are
     std::vector<FileDescriptor> shown(options.size);
     for (uint32_t i = 0; i < ranks.size(); i++) {
         if (i == place) {
@@ -103,15 +105,16 @@ Result<Exchanged> exchange(Door door, Belongings mine, const Roster &roster,
         }
         shown[ranks[i]] = std::move((*pairs)[i][1]);
     }
-    all.lifelines = Lifelines(std::move(shown), std::move(mine.life));
+    all.liveness = LivenessMonitor(std::move(shown), std::move(mine.life));
     return all;
 }
 
-Result<Recorder> make_recorder(const TransportOptions &options, const Roster &roster) {
-    const std::vector<uint32_t> listed = roster.near_ranks(options.rank);
-    QCCL_TRY(const RecordRoom room, RecordRoom::make(options, roster.session(), options.rank, 1,
-                                                     static_cast<uint32_t>(listed.size())));
-    return room.recorder(0, options, roster, listed);
+Result<Recorder> make_recorder(const TransportOptions &options, const PeerInfoTable &peer_info) {
+    const std::vector<uint32_t> listed = peer_info.local_ranks(options.rank);
+    QCCL_TRY(const FlightRecorderFile buffer,
+             FlightRecorderFile::make(options, peer_info.session(), options.rank, 1,
+                                      static_cast<uint32_t>(listed.size())));
+    return buffer.recorder(0, options, peer_info, listed);
 }
 
 } // namespace
@@ -119,26 +122,29 @@ Result<Recorder> make_recorder(const TransportOptions &options, const Roster &ro
 Result<std::unique_ptr<Transport>> create_shm_transport(const TransportOptions &options,
                                                         const AllGather &all_gather) {
     auto door = open_door(options);
-    Introduction introduction;
-    introduction.shape = shape_of(options);
-    introduction.free_bytes = free_memory_of(options)();
-    SocketBell bell = make_bell(options, introduction);
+    PeerInfo info;
+    info.shape = shape_of(options);
+    info.free_bytes = free_memory_of(options)();
+    SocketBell bell = make_bell(options, info);
     if (!door)
-        introduction.fail(door.error());
+        info.fail(door.error());
     else
-        std::memcpy(introduction.contact, &door->star.address(), sizeof(StarAddress));
-    QCCL_TRY(const Roster roster, Roster::gather(introduction, all_gather, options.hosts));
+        std::memcpy(info.contact, &door->star.address(), sizeof(FdExchangeAddress));
+    QCCL_TRY(const PeerInfoTable peer_info, PeerInfoTable::gather(info, all_gather, options.hosts));
 
-    auto mine = prepare(introduction.shape);
+    auto mine = prepare(info.shape);
     QCCL_TRY(gather_done(outcome(mine), options.size, all_gather));
-    auto all = exchange(std::move(*door), std::move(*mine), roster, options);
-    auto recorder = make_recorder(options, roster); // last, as what the others do without
+    auto all = exchange(std::move(*door), std::move(*mine), peer_info, options);
+    auto recorder = make_recorder(options, peer_info); // last: no other step needs it
     QCCL_TRY(gather_done(all ? outcome(recorder) : outcome(all), options.size, all_gather));
 
-    QCCL_TRY(Party party, make_party(roster, options.rank, std::move(bell), std::move(all->near)));
-    auto transport = std::make_unique<SharedTransport>(
-        "shm", std::move(party), std::move(all->lifelines), roster, std::move(*recorder), options);
-    if (!options.hosts.empty()) QCCL_TRY(reach_hosts(*transport, roster, options, all_gather));
+    QCCL_TRY(PeerTable peer_table,
+             make_peer_table(peer_info, options.rank, std::move(bell), std::move(all->near)));
+    auto transport =
+        std::make_unique<SharedTransport>("shm", std::move(peer_table), std::move(all->liveness),
+                                          peer_info, std::move(*recorder), options);
+    if (!options.hosts.empty())
+        QCCL_TRY(connect_remote(*transport, peer_info, options, all_gather));
     return std::unique_ptr<Transport>(std::move(transport));
 }
 

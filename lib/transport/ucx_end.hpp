@@ -1,4 +1,5 @@
-// One end of the network over UCX and its peers. Knows no order in which things happen.
+// One rank's end of the network over UCX, and its peers: the state that the files of the UCX module
+// share. One thread at a time may use it.
 #pragma once
 
 #include "transport/network_module.hpp"
@@ -13,7 +14,7 @@
 
 namespace qccl {
 
-// What is posted or fetched and not done at once.
+// A post or a pull that was not done at once.
 struct UcxOperation {
     NetworkEnd *end;
     uint64_t token;
@@ -21,18 +22,18 @@ struct UcxOperation {
     size_t head_bytes = 0;
     ucp_dt_iov_t parts[most_network_parts];
     size_t part_count = 0;
-    bool is_welcome = false;
+    bool is_eager = false;
 };
 
-struct UcxPact {
-    uint64_t secret; // of the one that it goes to
-    uint32_t number; // of the one that it comes from
+struct WireupMessage {
+    uint64_t secret; // secret of the end that the message goes to
+    uint32_t number; // number of the end that it comes from
 };
 
 struct NetworkEnd {
     NetworkEvents events{};
-    uint32_t own = 0;    // its number
-    uint64_t secret = 0; // only who was given the address knows it
+    uint32_t own = 0;    // this end's number
+    uint64_t secret = 0; // known only to ends that have this end's address
     ucp_context_h context = nullptr;
     ucp_worker_h worker = nullptr;
     int descriptor = -1;
@@ -43,23 +44,23 @@ struct NetworkEnd {
         uint64_t secret = 0;
         std::vector<std::byte> address;
         ucp_ep_h endpoint = nullptr;
-        bool is_greeted = false;  // and the greeting has gone
-        bool has_greeted = false; // and the greeting has come
-        bool is_settled = false;
-        UcxPact pact{}; // lies still while it goes
+        bool is_wireup_sent = false;     // the greeting to the peer has gone
+        bool is_wireup_received = false; // the peer's greeting has come
+        bool is_settled = false;         // both ends know each other; see ucx_wireup.hpp
+        WireupMessage confirmation{};    // must stay unchanged while it is sent
         bool is_lost = false;
-        bool takes_copies = false; // all that comes to it, its processor copies in any case
-        std::deque<std::unique_ptr<UcxOperation>> waiting; // until it is settled
+        bool takes_copies = false; // large eager messages: its processor copies all data anyway
+        std::deque<std::unique_ptr<UcxOperation>> waiting; // for the peer to settle
     };
     std::vector<Peer> peers;
-    NetworkTicket *arriving = nullptr; // of the message that is being told of; null: discarded
+    RendezvousHandle *arriving = nullptr; // the message that on_message reports; null: discarded
 
-    uint32_t greeter = 0; // the greeting that is being received
-    bool hears_greeter = false;
+    uint32_t wireup_from = 0; // number in the greeting that is being received
+    bool has_wireup = false;
 
-    // What progress tells when UCX has returned. UCX calls back from inside whatever ends a
-    // request, also from what makes one on a connection that is broken.
-    struct Fetched {
+    // Events that `progress` reports after UCX has returned. UCX calls back from inside any
+    // function that ends a request, also from one that starts a request on a broken connection.
+    struct Pulled {
         uint64_t token;
         bool whole;
     };
@@ -68,13 +69,12 @@ struct NetworkEnd {
         ucs_status_t why;
     };
     std::vector<uint64_t> sent;
-    std::vector<Fetched> fetched;
+    std::vector<Pulled> fetched;
     std::vector<Lost> lost;
-    std::vector<uint32_t> settled; // and what waited for it has yet to go
+    std::vector<uint32_t> settled; // peers whose waiting messages have yet to go
 
     bool has_news() const {
-        return !sent.empty() || !fetched.empty() || !lost.empty() || !settled.empty() ||
-               hears_greeter;
+        return !sent.empty() || !fetched.empty() || !lost.empty() || !settled.empty() || has_wireup;
     }
 
     NetworkEnd() = default;
@@ -82,7 +82,7 @@ struct NetworkEnd {
     ~NetworkEnd();
 };
 
-// Of whole active messages with this id; its argument is the end.
+// Sets the callback for whole active messages with this id; the callback's argument is the end.
 inline ucs_status_t hear_messages(NetworkEnd &end, unsigned id, ucp_am_recv_callback_t callback) {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
@@ -94,7 +94,7 @@ inline ucs_status_t hear_messages(NetworkEnd &end, unsigned id, ucp_am_recv_call
     return ucp_worker_set_am_recv_handler(end.worker, &handler);
 }
 
-// Gives up what waits for the peer.
+// Marks the peer as lost and gives up the messages that wait for it.
 inline void lose(NetworkEnd::Peer &peer, ucs_status_t why) {
     if (peer.is_lost) return;
     peer.is_lost = true;

@@ -1,8 +1,8 @@
-// The network over UCX: active messages of UCP, whatever transports UCX finds. A module of its own;
-// knows nothing of the library but the table that it fills.
+// The network over UCX: active messages of UCP, over any transports that UCX finds. A module of its
+// own that fills the table in network_module.hpp. One thread at a time may use an end.
 #include "transport/network_module.hpp"
 #include "transport/ucx_end.hpp"
-#include "transport/ucx_greeting.hpp"
+#include "transport/ucx_wireup.hpp"
 #include "transport/ucx_settings.hpp"
 
 #include <algorithm>
@@ -19,9 +19,10 @@
 
 namespace qccl {
 
-// Larger messages wait at the sender until they are fetched, so that a receiver is never given more
-// than it has room for, and network cards move them from memory to memory. They do not where they
-// are welcome and move through sockets: what asks for them would stand in line behind other data.
+// Larger messages wait at the sender until they are pulled. So a receiver never gets more than it
+// has buffers for, and network cards move the bytes from memory to memory. A large message that may
+// go eagerly does not wait if it goes through sockets: the request to pull it would queue behind
+// other data.
 static constexpr size_t eager_bytes = least_eager_bytes;
 
 static constexpr unsigned message_id = 0;
@@ -35,12 +36,12 @@ ucs_status_t on_message(void *argument, const void *head, size_t head_bytes, voi
     const bool waits_at_sender = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     const bool may_stay = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
     if (!waits_at_sender && (!may_stay || bytes <= eager_bytes)) {
-        events.came(events.context, head, head_bytes, data, bytes, nullptr);
+        events.on_message(events.context, head, head_bytes, data, bytes, nullptr);
         return UCS_OK;
     }
-    end.arriving = static_cast<NetworkTicket *>(data);
-    events.came(events.context, head, head_bytes, waits_at_sender ? nullptr : data, bytes,
-                end.arriving);
+    end.arriving = static_cast<RendezvousHandle *>(data);
+    events.on_message(events.context, head, head_bytes, waits_at_sender ? nullptr : data, bytes,
+                      end.arriving);
     return std::exchange(end.arriving, nullptr) ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -52,7 +53,7 @@ bool open_worker(NetworkEnd &end, char *error, size_t error_bytes) {
     if (status != UCS_OK) return refuse(error, error_bytes, "a worker of UCX", status);
 
     status = hear_messages(end, message_id, on_message);
-    if (status == UCS_OK) status = hear_greetings(end);
+    if (status == UCS_OK) status = hear_wireups(end);
     if (status == UCS_OK) status = ucp_worker_get_efd(end.worker, &end.descriptor);
     return status == UCS_OK || refuse(error, error_bytes, "a worker of UCX", status);
 }
@@ -76,7 +77,7 @@ NetworkEnd *open(const NetworkSettings *settings, const NetworkEvents *events, c
     return end.release();
 }
 
-// The end's secret, and then UCX's address.
+// The address is the end's secret, followed by UCX's address.
 size_t address(NetworkEnd *end, void *out, size_t capacity) {
     ucp_address_t *own = nullptr;
     size_t bytes = 0;
@@ -89,7 +90,7 @@ size_t address(NetworkEnd *end, void *out, size_t capacity) {
     return whole.size();
 }
 
-void introduce(NetworkEnd *end, uint32_t number, const void *address, size_t bytes) {
+void add_peer(NetworkEnd *end, uint32_t number, const void *address, size_t bytes) {
     NetworkEnd::Peer &peer = end->peers[number];
     if (bytes <= sizeof peer.secret) return lose(peer, UCS_ERR_INVALID_ADDR);
     const auto *const first = static_cast<const std::byte *>(address);
@@ -111,7 +112,7 @@ Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
     ucp_request_param_t how{};
     how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS;
-    const bool is_eager = bytes <= eager_bytes || (operation->is_welcome && peer.takes_copies);
+    const bool is_eager = bytes <= eager_bytes || (operation->is_eager && peer.takes_copies);
     how.flags = is_eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
     how.cb.send = on_sent;
     how.user_data = operation.get();
@@ -127,14 +128,14 @@ Posted send(NetworkEnd::Peer &peer, std::unique_ptr<UcxOperation> operation) {
         lose(peer, UCS_PTR_STATUS(request));
         return Posted::refused;
     }
-    (void)operation.release(); // on_sent's
+    (void)operation.release(); // on_sent takes it back
     return Posted::under_way;
 }
 
 Posted post(NetworkEnd *end, uint32_t number, const void *head, size_t head_bytes,
-            const NetworkPart *parts, size_t part_count, bool is_welcome, uint64_t token) {
+            const NetworkPart *parts, size_t part_count, bool is_eager, uint64_t token) {
     NetworkEnd::Peer &peer = end->peers[number];
-    if (!peer.endpoint && !peer.is_lost) greet(peer);
+    if (!peer.endpoint && !peer.is_lost) send_wireup(peer);
     if (peer.is_lost) return Posted::refused;
     auto operation = std::make_unique<UcxOperation>();
     operation->end = end;
@@ -142,7 +143,7 @@ Posted post(NetworkEnd *end, uint32_t number, const void *head, size_t head_byte
     operation->head_bytes = head_bytes;
     std::memcpy(operation->head, head, head_bytes);
     operation->part_count = part_count;
-    operation->is_welcome = is_welcome;
+    operation->is_eager = is_eager;
     for (size_t i = 0; i < part_count; i++)
         operation->parts[i] = {const_cast<void *>(parts[i].data), parts[i].bytes};
     if (peer.is_settled && peer.waiting.empty()) return send(peer, std::move(operation));
@@ -156,7 +157,7 @@ size_t occurrences(std::string_view text, std::string_view word) {
     return found;
 }
 
-// UCX 1.13 says it only in words: a line "lane[0]: 1:tcp/eth0 ..." for each connection.
+// UCX 1.13 tells this only in text: one line "lane[0]: 1:tcp/eth0 ..." for each connection.
 bool goes_through_sockets(ucp_ep_h endpoint) {
     char *text = nullptr;
     size_t bytes = 0;
@@ -178,52 +179,53 @@ void send_waiting(NetworkEnd::Peer &peer) {
     }
 }
 
-void on_fetched(void *request, ucs_status_t status, size_t, void *user_data) {
+void on_pulled(void *request, ucs_status_t status, size_t, void *user_data) {
     const std::unique_ptr<UcxOperation> operation(static_cast<UcxOperation *>(user_data));
     ucp_request_free(request);
     operation->end->fetched.push_back({operation->token, status == UCS_OK});
 }
 
-void fetch(NetworkEnd *end, NetworkTicket *ticket, void *to, size_t bytes, uint64_t token) {
+void pull(NetworkEnd *end, RendezvousHandle *handle, void *to, size_t bytes, uint64_t token) {
     auto operation = std::make_unique<UcxOperation>();
     operation->end = end;
     operation->token = token;
     ucp_request_param_t how{};
     how.op_attr_mask =
         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE;
-    how.cb.recv_am = on_fetched;
+    how.cb.recv_am = on_pulled;
     how.user_data = operation.get();
     how.datatype = ucp_dt_make_contig(1);
-    const ucs_status_ptr_t request = ucp_am_recv_data_nbx(end->worker, ticket, to, bytes, &how);
+    const ucs_status_ptr_t request = ucp_am_recv_data_nbx(end->worker, handle, to, bytes, &how);
     if (!request || UCS_PTR_IS_ERR(request))
         end->fetched.push_back({token, request == nullptr});
     else
-        (void)operation.release(); // on_fetched's
+        (void)operation.release(); // on_pulled takes it back
 }
 
-// UCX 1.13 still uses what it has put together from pieces when it has been told of it.
-void discard(NetworkEnd *end, NetworkTicket *ticket) {
-    if (ticket == end->arriving)
+// UCX 1.13 still uses a message that it has put together from pieces after the callback has seen
+// it. So a message that is discarded inside the callback is left to UCX.
+void discard(NetworkEnd *end, RendezvousHandle *handle) {
+    if (handle == end->arriving)
         end->arriving = nullptr;
     else
-        ucp_am_data_release(end->worker, ticket);
+        ucp_am_data_release(end->worker, handle);
 }
 
 bool progress(NetworkEnd *end) {
     const bool has_moved = ucp_worker_progress(end->worker) != 0;
     if (!end->has_news()) return has_moved;
-    answer_greetings(*end);
+    answer_wireups(*end);
     for (const uint32_t number : std::exchange(end->settled, {})) {
         NetworkEnd::Peer &peer = end->peers[number];
         peer.takes_copies = !peer.is_lost && goes_through_sockets(peer.endpoint);
         send_waiting(peer);
     }
     const NetworkEvents &events = end->events;
-    for (const uint64_t token : std::exchange(end->sent, {})) events.sent(events.context, token);
+    for (const uint64_t token : std::exchange(end->sent, {})) events.on_sent(events.context, token);
     for (const auto &[token, whole] : std::exchange(end->fetched, {}))
-        events.fetched(events.context, token, whole);
+        events.on_pulled(events.context, token, whole);
     for (const auto &[peer, why] : std::exchange(end->lost, {}))
-        events.lost(events.context, peer, ucs_status_string(why));
+        events.on_peer_lost(events.context, peer, ucs_status_string(why));
     return true;
 }
 
@@ -231,8 +233,8 @@ int descriptor(NetworkEnd *end) { return end->descriptor; }
 
 bool arm(NetworkEnd *end) { return !end->has_news() && ucp_worker_arm(end->worker) == UCS_OK; }
 
-// Says goodbye to peers, who would otherwise find the connection broken. Whoever does not answer is
-// not waited for.
+// Closes the endpoints, since peers would otherwise find the connections broken. Does not wait for
+// peers that do not answer.
 void say_goodbye(NetworkEnd &end) {
     constexpr int most_looks = 10000;
     std::vector<ucs_status_ptr_t> closing;
@@ -258,9 +260,9 @@ void say_goodbye(NetworkEnd &end) {
 
 NetworkEnd::~NetworkEnd() {
     events.context = this;
-    events.came = [](void *self, const void *, size_t, const void *, size_t,
-                     NetworkTicket *ticket) {
-        if (ticket) discard(static_cast<NetworkEnd *>(self), ticket);
+    events.on_message = [](void *self, const void *, size_t, const void *, size_t,
+                           RendezvousHandle *handle) {
+        if (handle) discard(static_cast<NetworkEnd *>(self), handle);
     };
     if (worker) {
         say_goodbye(*this);
@@ -280,9 +282,9 @@ const qccl::NetworkModule *qccl_network_module() {
                                           .open = open,
                                           .close = [](NetworkEnd *end) { delete end; },
                                           .address = address,
-                                          .introduce = introduce,
+                                          .add_peer = add_peer,
                                           .post = post,
-                                          .fetch = fetch,
+                                          .pull = pull,
                                           .discard = discard,
                                           .progress = progress,
                                           .descriptor = descriptor,

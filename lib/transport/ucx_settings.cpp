@@ -1,3 +1,4 @@
+// Turns a network's settings into UCX's own: transports, devices, timeouts and logging.
 #include "transport/ucx_settings.hpp"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-// Of UCX's library of services, whose headers are not for C++.
+// From UCX's service library (UCS), whose headers are not for C++.
 extern "C" {
 void ucs_debug_disable_signals(void);
 ucs_status_t ucs_global_opts_set_value(const char *name, const char *value);
@@ -17,15 +18,15 @@ namespace qccl {
 
 namespace {
 
-// With these UCX would share memory across what the library calls hosts; UCX's name for all of them
-// is the first.
+// The transports with which UCX would share memory between ranks that are on different hosts to
+// this library. UCX takes the first name for all of them.
 constexpr const char *sharing[] = {"shm", "sm", "mm", "posix", "sysv", "cma", "knem", "xpmem"};
 
 bool shares_memory(std::string_view name) {
     return std::find(std::begin(sharing), std::end(sharing), name) != std::end(sharing);
 }
 
-// The user's list without what shares memory, in UCX's form.
+// Returns the user's list in UCX's form, without the transports that share memory.
 std::string allowed_transports(std::string_view wished) {
     const std::string without = std::string("^") + sharing[0];
     if (wished.empty() || wished == "all") return without;
@@ -48,7 +49,7 @@ std::string seconds(double value) {
     return text;
 }
 
-// A third of the patience before the first question, and the rest for the answers.
+// Gives UCX a third of the timeout before its first keepalive, and the rest for the answers.
 void set_keepalive(ucp_config_t *config, double timeout_s) {
     ucp_config_modify(config, "KEEPALIVE_INTERVAL", seconds(timeout_s / 3).c_str());
     ucp_config_modify(config, "KEEPIDLE", seconds(timeout_s / 2).c_str());
@@ -56,25 +57,26 @@ void set_keepalive(ucp_config_t *config, double timeout_s) {
     ucp_config_modify(config, "KEEPCNT", "4");
 }
 
-// Not where the user has said otherwise in UCX's own way.
+// Changes a setting unless the user has set UCX's own variable for it.
 void prefer(ucp_config_t *config, const char *variable, const char *name, const char *value) {
     if (!std::getenv(variable)) ucp_config_modify(config, name, value);
 }
 
-// Over sockets UCX would copy a message of two parts into frames of 8 KiB, a system call for each,
-// and put it together again from pieces of 64 KiB. 2 hosts at 10 Gbit/s, 64 MiB, no codec: 148 ms
-// before, 77 ms so.
+// Over sockets, UCX would copy a message of two parts into frames of 8 KiB, with a system call for
+// each, and join it again from pieces of 64 KiB. 2 hosts at 10 Gbit/s, 64 MiB, no codec: 148 ms
+// without these settings, 77 ms with them.
 void set_frames(ucp_config_t *config) {
     prefer(config, "UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "16384");
     prefer(config, "UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "1m");
 }
 
-// A connection is made on first use, in the middle of a call. UCX would wait for it inside the
-// system, where for two minutes nobody would see that the other host has gone.
+// UCX makes a connection on first use, in the middle of a call. It would wait for the connection
+// inside a system call, where the rank would not notice for two minutes that the other host has
+// gone.
 void never_block(ucp_config_t *config) { ucp_config_modify(config, "CONN_NB", "y"); }
 
-// UCX takes signals when it is loaded, and tells the terminal of every connection that breaks. The
-// ranks word that themselves.
+// UCX installs signal handlers when it is loaded, and prints every broken connection. The ranks
+// report those themselves.
 void keep_quiet() {
     ucs_debug_disable_signals();
     if (!std::getenv("UCX_LOG_LEVEL")) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
@@ -90,11 +92,13 @@ Wish wish(const char *setting, const char *variable, const char *ucx_variable) {
     return {setting ? variable : ucx_variable, value ? value : ""};
 }
 
-// What UCX has that carries nothing between hosts begins so: a process' own, and devices' copies.
+// The names of UCX's resources that carry nothing between hosts begin with these: those within one
+// process, and copies to and from devices.
 constexpr std::string_view staying[] = {"self", "cuda", "gdr", "rocm", "ze_"};
 
-// UCX opens also where no device that was asked for is there. It names those that it has opened
-// only in its description of itself; where that has another form, they are taken to be there.
+// UCX opens even if none of the requested devices is there. Only its printed description names
+// those that it has opened. If the description has an unknown form, this assumes that they are
+// there.
 bool reaches_others(ucp_context_h context) {
     char *text = nullptr;
     size_t bytes = 0;
@@ -120,7 +124,7 @@ bool reaches_others(ucp_context_h context) {
     return false;
 }
 
-bool refuse_wishes(char *error, size_t error_bytes, const Wish &transports, const Wish &devices,
+bool refuse_config(char *error, size_t error_bytes, const Wish &transports, const Wish &devices,
                    ucs_status_t status) {
     std::string said = "UCX finds no network";
     const char *between = " with ";
@@ -165,7 +169,7 @@ bool open_ucx(const NetworkSettings &settings, ucp_context_h &context, char *err
     params.name = "qccl";
     status = ucp_init(&params, config, &context);
     if (status == UCS_OK && !reaches_others(context)) status = UCS_ERR_NO_DEVICE;
-    return status == UCS_OK || refuse_wishes(error, error_bytes, transports, devices, status);
+    return status == UCS_OK || refuse_config(error, error_bytes, transports, devices, status);
 }
 
 } // namespace qccl

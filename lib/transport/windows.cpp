@@ -1,13 +1,13 @@
 // The two sides of the table of windows. A peer counts itself among the holders and then looks
-// whether the offer still stands; the owner hides the offer and then looks whether there are
-// holders: one of the two sees the other's store.
+// whether the offer still stands. The owner withdraws the offer and then looks whether there are
+// holders. So one of the two sees the other's store.
 #include "transport/windows.hpp"
 
 #include <algorithm>
 
 namespace qccl {
 
-bool Windows::show(const OwnMemory &memory) {
+bool Windows::expose(const ExportedRegion &memory) {
     const auto found = find_shown(memory.base);
     if (found != shown_.end()) {
         found->times++;
@@ -23,20 +23,21 @@ std::vector<Windows::Shown>::iterator Windows::find_shown(const std::byte *base)
                         [=](const Shown &shown) { return shown.memory.base == base; });
 }
 
-void Windows::hide(const std::byte *base) {
+void Windows::withdraw(const std::byte *base) {
     const auto found = find_shown(base);
     if (found == shown_.end() || --found->times != 0) return;
-    if (found->window != no_window) withdraw(found->window);
+    if (found->window != no_window) unpublish(found->window);
     shown_.erase(found);
 }
 
-// False: there is no room yet. Where the file has been closed, peers never hear of the memory.
+// Returns false if no window is free. If the program has closed the file, peers never hear of the
+// memory.
 bool Windows::offer(Shown &shown) {
     const std::optional<uint32_t> number = find_free();
     if (!number) return false;
     shown.is_waiting = false;
     if (!is_open(shown.memory.file)) return true;
-    OfferedWindow &window = party_.mine().window(*number);
+    OfferedWindow &window = peer_table_.mine().window(*number);
     window.file = shown.memory.file;
     window.readers.store(0, std::memory_order_relaxed);
     window.offer.store(++offers_, std::memory_order_seq_cst);
@@ -47,7 +48,7 @@ bool Windows::offer(Shown &shown) {
 
 std::optional<uint32_t> Windows::find_free() const {
     for (uint32_t number = 0; number < windows_kept; number++) {
-        const OfferedWindow &window = party_.mine().window(number);
+        const OfferedWindow &window = peer_table_.mine().window(number);
         if (window.offer.load(std::memory_order_relaxed) == 0 &&
             window.holders.load(std::memory_order_seq_cst) == 0)
             return number;
@@ -55,21 +56,21 @@ std::optional<uint32_t> Windows::find_free() const {
     return std::nullopt;
 }
 
-void Windows::withdraw(uint32_t window) {
-    party_.mine().window(window).offer.store(0, std::memory_order_seq_cst);
+void Windows::unpublish(uint32_t window) {
+    peer_table_.mine().window(window).offer.store(0, std::memory_order_seq_cst);
     announce();
 }
 
 void Windows::announce() const {
-    party_.mine().presence().offers.fetch_add(1, std::memory_order_release);
+    peer_table_.mine().status().offers.fetch_add(1, std::memory_order_release);
 }
 
-void Windows::look() {
-    for (const uint32_t peer : party_.near_ranks) {
+void Windows::refresh() {
+    for (const uint32_t peer : peer_table_.local_ranks) {
         PeerViews &views = views_[peer];
         const uint64_t offers =
-            party_.segments[peer].presence().offers.load(std::memory_order_acquire);
-        if (peer == party_.rank || views.offers == offers) continue;
+            peer_table_.segments[peer].status().offers.load(std::memory_order_acquire);
+        if (peer == peer_table_.rank || views.offers == offers) continue;
         views.offers = offers;
         for (uint32_t number = 0; number < windows_kept; number++)
             look_at(peer, number, views.windows[number]);
@@ -79,7 +80,7 @@ void Windows::look() {
 }
 
 void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
-    OfferedWindow &window = party_.segments[peer].window(number);
+    OfferedWindow &window = peer_table_.segments[peer].window(number);
     const uint64_t offer = window.offer.load(std::memory_order_acquire);
     if (offer == view.offer) return;
     if (view.mapping.base()) {
@@ -90,7 +91,7 @@ void Windows::look_at(uint32_t peer, uint32_t number, View &view) const {
     if (offer == 0) return;
     window.holders.fetch_add(1, std::memory_order_seq_cst);
     if (window.offer.load(std::memory_order_seq_cst) == offer)
-        if (auto mapping = map_file_of(party_.pids[peer], window.file)) {
+        if (auto mapping = map_file_of(peer_table_.pids[peer], window.file)) {
             view.mapping = std::move(*mapping);
             window.readers.fetch_add(1, std::memory_order_release);
             return;
@@ -102,7 +103,7 @@ std::span<const std::byte> Windows::memory(uint32_t owner, uint32_t number) cons
     if (number == device_window)
         return owner < device_memory_.size() ? device_memory_[owner] : std::span<std::byte>();
     if (number >= windows_kept) return {};
-    if (owner != party_.rank) {
+    if (owner != peer_table_.rank) {
         const Mapping &mapping = views_[owner].windows[number].mapping;
         return {mapping.base(), mapping.bytes()};
     }
@@ -111,7 +112,7 @@ std::span<const std::byte> Windows::memory(uint32_t owner, uint32_t number) cons
     return {};
 }
 
-Loan Windows::lend(const std::byte *data, size_t bytes) const {
+ZeroCopyRef Windows::lend(const std::byte *data, size_t bytes) const {
     for (const Shown &shown : shown_) {
         const auto begin = reinterpret_cast<uintptr_t>(shown.memory.base);
         const auto from = reinterpret_cast<uintptr_t>(data);
@@ -119,22 +120,22 @@ Loan Windows::lend(const std::byte *data, size_t bytes) const {
         const uint64_t rest = shown.memory.file.bytes - (from - begin);
         if (rest < bytes || shown.window == no_window) return {};
         const uint32_t readers =
-            party_.mine().window(shown.window).readers.load(std::memory_order_acquire);
-        if (readers + 1 != party_.near_ranks.size()) return {};
+            peer_table_.mine().window(shown.window).readers.load(std::memory_order_acquire);
+        if (readers + 1 != peer_table_.local_ranks.size()) return {};
         return {.data = data, .bytes = rest, .window = shown.window};
     }
     return {};
 }
 
-Loan Windows::find(uint32_t owner, uint32_t number, uint64_t offset) const {
+ZeroCopyRef Windows::find(uint32_t owner, uint32_t number, uint64_t offset) const {
     const std::span<const std::byte> window = memory(owner, number);
     if (window.empty() || offset > window.size()) return {};
     return {.data = window.data() + offset, .bytes = window.size() - offset, .window = number};
 }
 
-uint64_t Windows::offset(uint32_t owner, const Loan &loan) const {
-    return reinterpret_cast<uintptr_t>(loan.data) -
-           reinterpret_cast<uintptr_t>(memory(owner, loan.window).data());
+uint64_t Windows::offset(uint32_t owner, const ZeroCopyRef &zero_copy) const {
+    return reinterpret_cast<uintptr_t>(zero_copy.data) -
+           reinterpret_cast<uintptr_t>(memory(owner, zero_copy.window).data());
 }
 
 } // namespace qccl

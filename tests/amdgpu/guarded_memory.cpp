@@ -1,3 +1,4 @@
+// Implements Memory and the access checks that translated kernels call for each load and store.
 #include "guarded_memory.hpp"
 
 #include <algorithm>
@@ -71,7 +72,8 @@ void Memory::restore(const std::vector<std::byte> &contents) const {
 
 namespace {
 
-// Within `bytes` bytes that begin at `begin`.
+// Returns the address of an access inside a block of `bytes` bytes at `begin`, or null if the
+// access is not entirely inside.
 std::byte *within(std::byte *begin, size_t bytes, u64 offset, size_t access) {
     return offset <= bytes && access <= bytes - offset ? begin + offset : nullptr;
 }

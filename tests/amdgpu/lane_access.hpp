@@ -1,5 +1,6 @@
-// How translated steps reach operands: a lane's part of vector registers, scalar registers,
-// constants, masks, other lanes. Knows no instruction.
+// How translated instruction steps read and write their operands: one lane of a vector register,
+// scalar registers, constants, masks, other lanes. The code that translate.py generates uses these
+// functions.
 #pragma once
 
 #include "lane_numbers.hpp"
@@ -9,7 +10,7 @@
 
 namespace amdgpu {
 
-// Calls f(lane) for each of `live`.
+// Calls f(lane) for each lane whose bit in `live` is set.
 template <unsigned lanes, class F> void each_lane(u64 live, F &&f) {
     constexpr u64 all = ~u64{0} >> (64 - lanes);
     if (live == all) {
@@ -32,7 +33,7 @@ template <class T, class V> void put_vector(Wave &w, u64 r, unsigned lane, V val
     if constexpr (sizeof bits == 8) w.v[r + 1][lane] = static_cast<u32>(bits >> 32);
 }
 
-// 8 or 16 bits of a register, from bit `shift` on.
+// Reads or writes the 8 or 16 bits of a register that start at bit `shift`.
 template <class T> auto part(const Wave &w, u64 r, unsigned lane, unsigned shift) {
     return from_bits<T>(static_cast<Bits<T>>(w.v[r][lane] >> shift));
 }
@@ -58,7 +59,7 @@ template <class T> auto scalar_part(const Wave &w, u64 r, unsigned shift) {
 }
 template <class T> auto constant(u64 bits) { return from_bits<T>(static_cast<Bits<T>>(bits)); }
 
-// Masks: a bit per lane, in one scalar register or two.
+// Masks hold one bit per lane, in one scalar register or in two.
 inline bool lane_bit(const Wave &w, u64 r, unsigned lane) {
     return (w.s[r + lane / 32] >> lane % 32 & 1) != 0;
 }
@@ -78,12 +79,13 @@ inline unsigned first_lane(u64 mask) {
     return mask == 0 ? 0 : static_cast<unsigned>(std::countr_zero(mask));
 }
 
-// What `lane` of another's registers holds; 0 where that lane is not live.
+// Returns what `lane` holds in another vector register; 0 if that lane is not live.
 inline u32 pull(const Wave &w, const Lanes &values, u32 lane) {
     return (w.exec() >> lane & 1) != 0 ? values[lane] : 0;
 }
 
-// The lane of a row of 16 that v_permlane16 names: four bits each, in two scalars.
+// Returns the lane, within its row of 16, that v_permlane16 selects: four bits for each lane, in
+// two scalars.
 inline u32 chosen_lane(u32 low, u32 high, unsigned lane) {
     return (lane % 16 < 8 ? low : high) >> 4 * (lane % 8) & 15;
 }
@@ -92,8 +94,8 @@ struct Fetch {
     bool zero_outside, from_all;
 };
 
-// Puts into register `to` what the pattern takes from register `from`, and notes which lanes it
-// gives something to.
+// Writes to register `to` the values that the pattern takes from register `from`. Sets w.reached to
+// the lanes that receive a value.
 template <unsigned lanes> void fetch(Wave &w, u64 to, u64 from, const Pattern &pattern, Fetch how) {
     const Lanes values = w.v[from];
     w.reached = 0;

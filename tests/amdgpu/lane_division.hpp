@@ -1,13 +1,15 @@
-// The three instructions that make a correctly rounded division out of an approximate reciprocal:
-// v_div_scale brings operands away from the ends of the range, v_div_fmas undoes it while it
-// rounds, v_div_fixup puts in what no arithmetic gives. After the manuals of RDNA 3 and CDNA 3.
+// The three instructions with which AMD GPUs make a correctly rounded division out of an
+// approximate reciprocal: v_div_scale scales operands away from the ends of the range, v_div_fmas
+// undoes the scaling while it rounds, v_div_fixup puts in the results that no arithmetic gives.
+// Written after the manuals of RDNA 3 and CDNA 3. Translated kernels call these functions for each
+// lane; the functions are pure.
 #pragma once
 
 #include "lane_numbers.hpp"
 
 namespace amdgpu {
 
-// Holds a product of doubles and then some.
+// Holds a product of two doubles, and a few bits more.
 #ifdef __SIZEOF_FLOAT128__
 using Quadruple = __float128;
 #else
@@ -33,10 +35,10 @@ template <class T> bool is_subnormal(T x) { return std::fpclassify(x) == FP_SUBN
 
 template <class T> struct Scaled {
     T value;
-    bool flag; // v_div_fmas has something to undo
+    bool flag; // v_div_fmas has to undo the scaling
 };
 
-// `a` is the denominator or the numerator, whichever is to be scaled.
+// Returns `a` scaled; `a` is the denominator or the numerator.
 template <class T> Scaled<T> div_scale(T a, T denominator, T numerator) {
     using Limits = DivisionLimits<T>;
     if (numerator == 0 || denominator == 0) return {std::numeric_limits<T>::quiet_NaN(), false};
@@ -47,7 +49,7 @@ template <class T> Scaled<T> div_scale(T a, T denominator, T numerator) {
     if (exponent_field(numerator) - exponent_field(denominator) >= Limits::far_apart)
         return {is_denominator ? up : a, true};
     if (is_subnormal(denominator)) return {up, false};
-    // (Manuals print a scale that would overflow here; this one makes the quotient right.)
+    // The manuals print a scale that would overflow here. This scale makes the quotient right.
     if (tiny_inverse && tiny_quotient) return {is_denominator ? down : a, true};
     if (tiny_inverse) return {down, false};
     if (tiny_quotient) return {a == numerator ? up : a, true};
@@ -58,7 +60,7 @@ template <class T> Scaled<T> div_scale(T a, T denominator, T numerator) {
 template <class T> T div_fmas(T a, T b, T c, bool flag) {
     using Limits = DivisionLimits<T>;
     if (!flag) return settle(std::fma(a, b, c), a, b, c);
-    // One rounding, also where the result is subnormal.
+    // Rounds only once, also where the result is subnormal.
     using Wide = typename Limits::Wide;
     const Wide exact = static_cast<Wide>(a) * static_cast<Wide>(b) + static_cast<Wide>(c);
     const bool is_large = exponent_field(c) >= std::numeric_limits<T>::max_exponent;

@@ -1,6 +1,6 @@
-// The arithmetic of AMD GPUs that C++ has no operator for, one lane at a time: number formats,
-// NaNs, minimum and maximum, conversions. Rounds to nearest even and keeps subnormals, as the
-// translator has made sure that the code expects.
+// Implements, one lane at a time, the arithmetic of AMD GPUs that C++ has no operator for: number
+// formats, NaNs, minimum and maximum, conversions. Results round to nearest even and subnormals are
+// kept; the translator has checked that the code expects this mode.
 #pragma once
 
 #include "wave.hpp"
@@ -14,7 +14,8 @@
 
 namespace amdgpu {
 
-// 16-bit floats are computed with as doubles, which hold any sum or product of two of them.
+// Tags for the 16-bit formats. Arithmetic on them is done in double, which holds any sum or product
+// of two such values.
 struct f16 {};
 struct bf16 {};
 
@@ -28,7 +29,7 @@ template <class T> struct Format {
     static Bits bits(Value value) { return std::bit_cast<Bits>(value); }
 };
 
-// Floats of 16 bits, `fraction` of which are the fraction.
+// A 16-bit float format; `fraction` is the number of its fraction bits.
 template <int fraction> struct SmallFormat {
     using Bits = u16;
     using Value = f64;
@@ -41,7 +42,7 @@ template <int fraction> struct SmallFormat {
         if (magnitude > infinity)
             return std::bit_cast<f64>(sign | u64{0x7FF} << 52 | magnitude << (52 - fraction));
         if (magnitude == infinity) return std::bit_cast<f64>(sign | u64{0x7FF} << 52);
-        // As a double of the same fields this is too small by the difference of the biases.
+        // A double with the same fields is too small by the difference of the exponent biases.
         const f64 scale = std::bit_cast<f64>(u64(1023 - bias + 1023) << 52);
         return std::bit_cast<f64>(sign | magnitude << (52 - fraction)) * scale;
     }
@@ -52,7 +53,8 @@ template <int fraction> struct SmallFormat {
             const u64 kept = pattern >> (52 - fraction) & 0x7FFF & ~u64{infinity};
             return static_cast<u16>(sign | infinity | quiet | kept);
         }
-        // The unit in the last place of the result; adding 1.5 * 2^52 of them rounds.
+        // `unit` is the unit in the last place of the result. Dividing by it lets nearbyint round
+        // at that place.
         const int exponent =
             std::max(static_cast<int>(pattern >> 52 & 0x7FF) - 1023, 1 - bias) - fraction;
         const f64 unit = std::ldexp(1.0, exponent);
@@ -75,7 +77,7 @@ template <class T, class V> Bits<T> to_bits(V value) {
         return Format<T>::bits(static_cast<Value<T>>(value));
 }
 
-// ---- NaNs. The first that comes in goes out, quiet; one that arises is positive.
+// ---- NaNs. A result that is NaN is the first NaN operand, made quiet. A new NaN is positive.
 
 template <std::floating_point T> T quiet(T nan) {
     constexpr int digits = std::numeric_limits<T>::digits;
@@ -89,7 +91,7 @@ template <class T, class... More> T settle(T result, T a, More... more) {
     return a != a ? quiet(a) : settle(result, more...);
 }
 
-// ---- What the modifiers of operands and results do.
+// ---- Modifiers of operands and results.
 
 template <std::floating_point T> T magnitude(T x) { return std::fabs(x); }
 template <std::floating_point T> T clamp(T x) { return x > 0 ? std::min(x, T(1)) : T(0); }
@@ -103,9 +105,10 @@ template <std::floating_point T> bool is_signalling(T x) {
     return x != x && (std::bit_cast<Bits<T>>(x) >> (digits - 2) & 1) == 0;
 }
 
-// ---- Minimum and maximum: a number rather than a NaN, unless it signals, and -0 is less than 0.
+// ---- Minimum and maximum. A number wins over a quiet NaN, a signalling NaN wins over a number,
+// and -0 is less than 0.
 
-// Of two that are equal, or of which one is a NaN.
+// Chooses between two values that are equal or of which at least one is a NaN.
 template <std::floating_point T> T either(T a, T b, bool wants_negative) {
     if (a == b) return std::signbit(a) == wants_negative ? a : b;
     if (is_signalling(a) || is_signalling(b)) return quiet(is_signalling(a) ? a : b);
@@ -125,7 +128,7 @@ template <class T> T median(T a, T b, T c) {
     return maximum(minimum(a, b), minimum(maximum(a, b), c));
 }
 
-// ---- Classes of floats, as v_cmp_class counts them.
+// ---- Classes of floats, with the bit numbers of v_cmp_class.
 
 template <std::floating_point T>
 bool is_class(T x, u32 classes, T smallest = std::numeric_limits<T>::min()) {
@@ -133,11 +136,12 @@ bool is_class(T x, u32 classes, T smallest = std::numeric_limits<T>::min()) {
     const bool is_negative = std::signbit(x);
     const T m = std::fabs(x);
     const unsigned size = m == 0 ? 3 : m < smallest ? 2 : std::isinf(m) ? 0 : 1;
-    // From -infinity (2) up to -0 (5), and from +0 (6) to +infinity (9).
+    // Bits 2 to 5 are -infinity to -0, and bits 6 to 9 are +0 to +infinity.
     return (classes >> (is_negative ? 2 + size : 9 - size) & 1) != 0;
 }
 
-// ---- Conversions to integers: toward zero, NaN is 0, what is too large the largest.
+// ---- Conversions to integers round toward zero. NaN becomes 0, and values out of range become the
+// nearest limit.
 
 template <std::integral T, std::floating_point F> T to_integer(F x) {
     constexpr F below = static_cast<F>(std::numeric_limits<T>::min());
@@ -147,7 +151,7 @@ template <std::integral T, std::floating_point F> T to_integer(F x) {
     return x <= below ? std::numeric_limits<T>::min() : static_cast<T>(x);
 }
 
-// Towards zero, in 16 bits.
+// Converts to 16 bits, rounding toward zero.
 inline f64 toward_zero_f16(f32 x) {
     const f64 nearest = from_bits<f16>(to_bits<f16>(f64{x}));
     if (std::fabs(nearest) <= std::fabs(f64{x}) || x != x || std::isinf(x)) return nearest;
@@ -170,8 +174,8 @@ template <std::floating_point T> T mantissa_of(T x) {
     return std::isfinite(x) ? std::frexp(x, &exponent) : x;
 }
 
-// a * b + c with one rounding for 16 bits: the sum in double is made odd where it is not exact, so
-// that rounding it again goes where rounding once would.
+// Computes a * b + c with one rounding for 16 bits: an inexact sum in double is made odd, so that
+// rounding it again gives the same result as rounding once.
 inline f64 fused_f16(f64 a, f64 b, f64 c) {
     const f64 product = a * b, sum = product + c;
     const f64 part = sum - product;
@@ -190,14 +194,15 @@ template <std::unsigned_integral T> T reverse_bits(T x) {
         reversed |= static_cast<T>((x >> i & 1) << (8 * sizeof x - 1 - i));
     return reversed;
 }
-// From the highest or lowest bit on; all ones where there is none.
+// Position of the first set bit, counted from the highest or from the lowest; all ones if no bit is
+// set.
 template <std::unsigned_integral T> u32 first_high(T x) {
     return x == 0 ? ~0U : static_cast<u32>(std::countl_zero(x));
 }
 template <std::unsigned_integral T> u32 first_low(T x) {
     return x == 0 ? ~0U : static_cast<u32>(std::countr_zero(x));
 }
-// How many of the highest bits are equal to the sign, all ones where all are.
+// Number of the highest bits that equal the sign bit; all ones if all bits do.
 template <std::unsigned_integral T> u32 sign_run(T x) {
     const T flipped = x >> (8 * sizeof x - 1) != 0 ? static_cast<T>(~x) : x;
     return first_high(flipped);
@@ -211,7 +216,8 @@ inline i32 signed_field(u32 x, unsigned offset, unsigned width) {
                : static_cast<i32>(static_cast<u32>(shifted) << (32 - width)) >> (32 - width);
 }
 
-// Byte `selector` of the eight of high:low, or one of the constants and signs that v_perm_b32 has.
+// Returns byte `selector` of the eight bytes of high:low, or one of the constants and sign fills of
+// v_perm_b32.
 inline u32 picked_byte(u32 high, u32 low, u32 selector) {
     const u64 both = u64{high} << 32 | low;
     if (selector >= 13) return 0xFF;
@@ -226,13 +232,15 @@ inline u32 permute_bytes(u32 high, u32 low, u32 selectors) {
     return result;
 }
 
-// ---- Approximate instructions. The machine promises less than one unit in the last place, or some
-// 24 bits of a double. Here the result of a float is the nearest in one order of the waves and the
-// next above the exact value in the other, and that of a double is too large or too small, so that
-// a result which depends on it is found out, and a division or root that corrects it is not. (The
-// next below would not do: the compiler's division of 1 by a significand that is all ones is right
-// only where the reciprocal of that is not rounded down. That of doubles is one unit less then,
-// here as on the machine, whatever the reciprocal.)
+// ---- Approximate instructions. The hardware promises an error below one unit in the last place
+// for floats, and about 24 correct bits for doubles. For floats this emulation returns the nearest
+// value in one order of the waves and the value next above the exact one in the other order. For
+// doubles it returns a value that is too large in one order and too small in the other. A result
+// that depends on the approximation therefore differs between the orders, whereas a division or
+// root that corrects the approximation does not. The float next below the exact value would not do:
+// the compiler's division of 1 by a significand that is all ones is right only if the reciprocal of
+// that significand is not rounded down. The same division of doubles is one unit too small, here as
+// on the hardware, whatever the reciprocal.
 
 inline f32 approximate(f64 value, int direction) {
     const f32 nearest = static_cast<f32>(value);

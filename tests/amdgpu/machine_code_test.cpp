@@ -1,5 +1,6 @@
-// Machine code of AMD GPUs on the CPU: the probe kernels, as the compiler made them for waves of 32
-// and of 64 lanes, against the same computation by the host; and that what is wrong is found.
+// Tests tests/amdgpu, which runs machine code of AMD GPUs on the CPU: the probe kernels, as the
+// compiler made them for waves of 32 and of 64 lanes, compute what the host computes, and races,
+// accesses out of bounds and unknown instructions are reported.
 #include "tests/amdgpu/probe_arithmetic.hpp"
 #include "tests/amdgpu/wave_launch.hpp"
 #include "tests/qtest.hpp"
@@ -17,12 +18,14 @@ namespace {
 using namespace amdgpu;
 using probe::as;
 
-// A buffer of the GPU's, with values.
+// Returns a buffer of `count` values in the GPU's memory, `misalignment` bytes after a page
+// boundary.
 template <class T> std::span<T> buffer(Gpu &gpu, size_t count, size_t misalignment = 0) {
     return {reinterpret_cast<T *>(gpu.memory().add(count * sizeof(T), misalignment)), count};
 }
 
-// Any bits, and every special value; more of those near 1 than chance would have it.
+// Fills with any bits, with every special value, and with more values near 1 than chance would
+// give.
 void fill_with_floats(std::span<float> values, unsigned seed) {
     constexpr std::array special{0x00000000U, 0x80000000U, 0x3F800000U, 0xBF800000U, 0x7F800000U,
                                  0xFF800000U, 0x7FC00000U, 0x7F800001U, 0x00000001U, 0x80000001U,
@@ -54,7 +57,7 @@ template <class A, class B> void check_all(const A &a, const B &b) {
         }
 }
 
-// One operation of two floats, for so many of them that the last wave is not full.
+// Checks one operation on two floats. The default count leaves the last wave partly filled.
 template <class Op>
 void check_operation(const CodeObject &code, const char *name, u32 count = (64U << 10) - 7) {
     constexpr u32 threads = 256;
@@ -108,7 +111,7 @@ template <const CodeObject &code> void random_numbers() {
     check_all(out, expected);
 }
 
-// The sum of each block as block_sums adds: within waves by halves, then wave after wave.
+// Returns the sum of a block as block_sums adds it: within waves by halves, then wave after wave.
 float expected_sum(std::span<const float> of_block, unsigned lanes) {
     float sum = 0;
     for (size_t wave = 0; wave * lanes < of_block.size(); ++wave) {
@@ -266,7 +269,7 @@ template <const CodeObject &code> void patterns() {
     }
 }
 
-// ---- What is wrong.
+// ---- Errors that must be reported.
 
 bool says(const std::string &outcome, const char *words) {
     return outcome.find(words) != std::string::npos;
@@ -277,7 +280,7 @@ template <const CodeObject &code> void races() {
     const auto out = buffer<u32>(gpu, 256);
     CHECK(
         says(gpu.launch("without_barrier", Shape{{1}, {256}}, out.data()), "depends on the order"));
-    // Within a wave it is none.
+    // The lanes of a single wave do not race.
     CHECK_RUNS(gpu.launch("without_barrier", Shape{{1}, {code.lanes}}, out.data()));
     CHECK(says(gpu.launch("unset", Shape{{1}, {64}}, out.data()), "depends on the order"));
     const auto values = buffer<float>(gpu, 64);

@@ -1,5 +1,5 @@
-// What the probe kernels compute with one thread's values: compiled for the GPU, and by the host's
-// compiler for the values that are expected. Knows neither.
+// The arithmetic that each thread of the probe kernels does with its values. The file is compiled
+// for the GPU, and by the host compiler to compute the expected results (machine_code_test).
 #pragma once
 
 #include <stddef.h>
@@ -21,7 +21,8 @@ using u64 = uint64_t;
 using Half = _Float16;
 using HalfPair = _Float16 __attribute__((vector_size(4)));
 #else
-// Not every host's compiler has 16-bit floats. A sum or product of two is exact as a double.
+// Not every host compiler has 16-bit floats. The sum or product of two of them is exact as a
+// double.
 class Half {
 public:
     explicit Half(double x) : pattern_(qccl::narrow<qccl::Half>(x)) {}
@@ -45,7 +46,7 @@ struct HalfPair {
 #endif
 
 template <class To, class From> constexpr To as(From from) { return __builtin_bit_cast(To, from); }
-// Which NaN comes out of an operation is the processor's choice.
+// The processor chooses which NaN an operation gives, so all NaNs count as one.
 constexpr u32 bits(float x) { return x == x ? as<u32>(x) : 0x7FC00000; }
 constexpr u64 bits(double x) { return x == x ? as<u64>(x) : u64{0x7FF8} << 48; }
 
@@ -99,14 +100,15 @@ struct Halves {
 };
 struct DivideDoubles {
     PROBED static u32 of(float a, float b) {
-        // No divisor of which all bits are ones: its reciprocal is not exact (lane_numbers.hpp).
+        // The divisor never has all mantissa bits set: the reciprocal of such a divisor is not
+        // exact (lane_numbers.hpp).
         const double x = a, y = static_cast<double>(b) * 3;
         const u64 all = bits(x / y) ^ bits(__builtin_sqrt(x)) ^ bits(x * y - x);
         return static_cast<u32>(all ^ all >> 32) ^ bits(static_cast<float>(x / y));
     }
 };
 
-// ---- Two values of 16 bits at once, and one by one.
+// ---- Two 16-bit values, both in one operation and one by one.
 
 struct PackedHalves {
     PROBED static u32 of(float a, float b) {
@@ -169,7 +171,7 @@ struct BitCounts {
     }
 };
 
-// Ten rounds of Philox 4x32, a word of its result.
+// Returns one word of the result of ten rounds of Philox 4x32.
 PROBED inline u32 philox(u32 counter, u32 key0, u32 key1) {
     u32 word[4] = {counter, 1, 2, 3};
     for (int round = 0; round < 10; ++round) {
@@ -184,14 +186,15 @@ PROBED inline u32 philox(u32 counter, u32 key0, u32 key1) {
     return word[0] ^ word[3];
 }
 
-// ---- Small floats by integers: 8 bits with 3 of fraction, nearest even, largest 448.
+// ---- Small floats made with integer operations: 8 bits with a fraction of 3, rounded to nearest
+// even, at most 448.
 struct EightBits {
     PROBED static u32 encode(float x) {
         const u32 pattern = as<u32>(x), sign = pattern >> 24 & 0x80;
         u32 magnitude = pattern & 0x7FFFFFFF;
         if (magnitude > 0x7F800000) return sign | 0x7F;
         if (magnitude >= 0x43E80000) return sign | 0x7E;
-        if (magnitude < 0x3C800000) // below the smallest normal: in units of 2^-9
+        if (magnitude < 0x3C800000) // below the smallest normal number, in units of 2^-9
             return sign | static_cast<u32>(__builtin_rintf(as<float>(magnitude) * 512));
         magnitude += 0x7FFFF + (magnitude >> 20 & 1);
         return sign | ((magnitude >> 20) - (120U << 3));
@@ -199,7 +202,7 @@ struct EightBits {
     PROBED static u32 of(float a, float b) { return encode(a) | encode(b) << 8; }
 };
 
-// ---- Divergence: every lane for as long as it takes.
+// ---- Divergence: each lane loops as often as its value needs.
 struct Collatz {
     PROBED static u32 of(float a, float) {
         u32 x = (as<u32>(a) & 0xFFF) + 1, steps = 0;
@@ -211,7 +214,7 @@ struct Collatz {
     }
 };
 
-// ---- Memory of a thread of its own, indexed as it comes.
+// ---- A private array of each thread, indexed by values that are known only at run time.
 struct PrivateArray {
     PROBED static u32 of(float a, float b) {
         u32 table[24] = {};

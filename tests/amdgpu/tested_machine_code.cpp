@@ -1,4 +1,5 @@
-// The GPU's kernels as the compiler made them for AMD GPUs with waves of 32 and of 64 lanes.
+// Gives the kernel tests the machine code that the compiler made for AMD GPUs: gfx1100 (waves of 32
+// lanes) and gfx942 (waves of 64 lanes).
 #include "tests/amdgpu/wave_launch.hpp"
 #include "tests/launched_kernels.hpp"
 #include "tests/tested_kernels.hpp"
@@ -47,7 +48,8 @@ const std::vector<TestedLauncher> &tested_launchers() {
 const std::vector<TestedKernels> &tested_kernels() {
     static const std::vector<TestedKernels> tested = {
         {"gfx1100", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx1100>>::kernels,
-         Launches::knows},
-        {"gfx942", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx942>>::kernels, Launches::knows}};
+         KernelLauncher::knows},
+        {"gfx942", &LaunchedKernels<MachineCode<amdgpu::codecs_gfx942>>::kernels,
+         KernelLauncher::knows}};
     return tested;
 }

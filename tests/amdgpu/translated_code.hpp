@@ -1,4 +1,5 @@
-// What the translator makes of a code object: steps, kernels, constants. Plain data.
+// The translator's output for a code object: steps, kernels and constants. wave_launch runs it.
+// Plain data.
 #pragma once
 
 #include <array>
@@ -18,15 +19,15 @@ using i32 = std::int32_t;
 using i64 = std::int64_t;
 using f32 = float;
 using f64 = double;
-// Bits that are moved, whatever they mean.
+// Untyped bits, for moves.
 using b16 = u16;
 using b32 = u32;
 using b64 = u64;
 
 struct Wave;
 
-// An instruction, or a part of one: a function, and the numbers of registers, constants and steps
-// that it works on.
+// An instruction or a part of one: a function, and the numbers of the registers, constants and
+// steps that it works on.
 struct Step {
     void (*run)(Wave &, const Step &);
     std::array<u64, 6> o;
@@ -34,7 +35,7 @@ struct Step {
     const char *text;
 };
 
-// What the hardware puts into registers before the first instruction.
+// The values that the hardware puts into registers before the first instruction.
 enum class Given : u8 {
     dispatch_packet,
     kernarg_address,
@@ -45,14 +46,14 @@ enum class Given : u8 {
     nothing
 };
 
-// What the first of `registers` scalar registers at `at` are given; `offset` into the arguments
-// where they are preloaded.
+// One such value, in `registers` scalar registers from `at` on. `offset`: into the arguments, for a
+// preloaded value.
 struct Start {
     Given given;
     unsigned at, registers, offset;
 };
 
-// What an argument is for: the caller's, or what the runtime tells of the launch.
+// What an argument holds: a value of the caller, or a property of the launch that the runtime adds.
 enum class Meaning : u8 {
     value,
     block_count_x,
@@ -80,7 +81,7 @@ struct Kernel {
     std::span<const Argument> arguments;
 };
 
-// Constant data, which the code reaches at a distance from itself.
+// Constant data; the code reaches it at a fixed distance from itself.
 struct Segment {
     u64 address;
     std::span<const u8> bytes;
@@ -92,7 +93,7 @@ struct CodeObject {
     std::span<const Step> steps; // in the order of addresses
     std::span<const Kernel> kernels;
     std::span<const Segment> segments;
-    std::span<const char *const> refused; // what the translator does not know, by name
+    std::span<const char *const> refused; // unsupported instructions, by name
 };
 
 } // namespace amdgpu

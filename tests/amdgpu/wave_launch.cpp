@@ -1,3 +1,5 @@
+// Executes launches of translated AMD GPU kernels on the CPU, one wave after another (see
+// wave_launch.hpp). Used by the machine-code tests; a launch blocks until it has ended.
 #include "wave_launch.hpp"
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace amdgpu {
 namespace {
 
-// Of one wave in one launch; who needs more waits for something that never comes.
+// Steps of one wave in one launch. A wave that needs more waits for an event that never comes.
 constexpr size_t most_steps = 50'000'000;
 
 template <class T> void place(std::vector<std::byte> &to, size_t offset, T value, size_t bytes) {
@@ -34,7 +36,7 @@ u64 value_of(Meaning meaning, const Shape &shape) {
     }
 }
 
-// The bytes that the kernel finds its arguments in. `error` says what does not fit.
+// Returns the kernel argument buffer. Sets `error` if an argument does not fit.
 std::vector<std::byte> argument_bytes(const Kernel &kernel, const Shape &shape,
                                       const Gpu::Arguments &given, std::string &error) {
     std::vector<std::byte> bytes(kernel.argument_bytes);
@@ -56,7 +58,8 @@ std::vector<std::byte> argument_bytes(const Kernel &kernel, const Shape &shape,
     return bytes;
 }
 
-// What the runtime asks the hardware with; kernels find the sizes of the grid in it.
+// The packet with which the runtime starts a kernel on the hardware; kernels read the grid sizes
+// from it.
 struct DispatchPacket {
     u16 header = 0, dimensions = 3;
     std::array<u16, 3> group_size{};
@@ -75,7 +78,7 @@ DispatchPacket packet_of(const Shape &shape) {
     return packet;
 }
 
-// Everything that the waves of a launch share.
+// State that all waves of a launch share.
 struct Launch {
     const CodeObject &code;
     const Kernel &kernel;
@@ -88,7 +91,8 @@ struct Launch {
     std::string complaint;
 };
 
-// What registers and memory hold that nobody has set, another value in each order.
+// The content of registers and memory that nothing has set. The value differs between the two
+// orders, so that a kernel that reads such memory gives different results.
 u32 leftover(Order order) { return order == Order::forward ? 0xDEADBEEF : 0x7FA5A5A5; }
 
 void give_address(Wave &wave, const Start &start, const void *pointer) {
@@ -110,7 +114,7 @@ void give(Wave &wave, const Launch &launch, const Grid &group, const Start &star
     }
 }
 
-// The group's wave `index`, as the hardware starts it.
+// Sets up wave `index` of the group as the hardware does.
 void start_wave(Wave &wave, Launch &launch, const Grid &group, unsigned index) {
     const unsigned lanes = launch.code.lanes;
     for (unsigned r = 0; r < launch.kernel.vector_registers; ++r)
@@ -142,7 +146,7 @@ void complain(Launch &launch, const std::string &where) {
                        ": " + launch.complaint;
 }
 
-// Up to the next barrier, or the end.
+// Runs the wave up to its next barrier or its end.
 void run_wave(Wave &wave, Launch &launch) {
     wave.state = State::running;
     const Step *step = nullptr;
@@ -160,7 +164,7 @@ void run_wave(Wave &wave, Launch &launch) {
 
 class Group {
 public:
-    // `waves` are there to be used, so that no launch has to make them.
+    // `waves` is a pool that launches share, so that no launch has to allocate its own.
     Group(Launch &launch, std::vector<Wave> &waves)
         : launch_(launch), waves_(enough(waves, launch)),
           local_(launch.kernel.local_bytes + launch.shape.dynamic_local_bytes),
@@ -207,7 +211,7 @@ private:
     std::vector<std::byte> local_, own_;
 };
 
-// By its symbol, or by what C++ calls it, without the arguments.
+// Whether `name` is the symbol of the kernel, or its C++ name without the arguments.
 bool is_called(const Kernel &kernel, std::string_view name) {
     int status = 0;
     const std::unique_ptr<char, void (*)(void *)> spelled(

@@ -1,6 +1,6 @@
-// Launches of translated kernels: what the hardware and the runtime set up for them, group after
-// group, wave after wave up to each barrier. Shows whether results are right; says nothing about
-// speed, the order of memory, or waits that are missing.
+// Launches translated kernels: sets up what the hardware and the runtime would, and runs one group
+// after another, wave by wave up to each barrier. Tests use it on one thread to check results. It
+// shows nothing about speed, the order of memory accesses, or missing waits.
 #pragma once
 
 #include "guarded_memory.hpp"
@@ -31,9 +31,9 @@ public:
     Memory &memory() { return memory_; }
     const CodeObject &code() const { return code_; }
 
-    // Runs the kernel with the groups and the waves between barriers in order, and again from the
-    // same memory in the reverse order. Returns what went wrong, "" where nothing did: among it
-    // that the two differ in what they leave in memory.
+    // Runs the kernel with groups and waves in order, restores the memory, and runs it again in the
+    // reverse order. Returns "" on success, or a sentence that says what went wrong. It is also an
+    // error if the two runs leave different memory.
     template <class... Args>
     std::string launch(const char *kernel, const Shape &shape, const Args &...args) {
         return launch_with(kernel, shape,
@@ -48,7 +48,7 @@ private:
                     Order order);
 
     const CodeObject &code_;
-    std::vector<std::byte> image_; // the code object's constants, where the code expects them
+    std::vector<std::byte> image_; // the constants, at the addresses that the code expects
     Memory memory_;
     std::vector<Wave> waves_;
 };

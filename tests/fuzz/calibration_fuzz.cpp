@@ -1,5 +1,5 @@
-// Texts of calibrations: whatever they hold they are read or refused in a sentence, and what was
-// read is written so that it is read again.
+// Fuzzes plan/calibration: any text is read or refused in a sentence, and what is read is printed
+// so that it is read again.
 #include "plan/calibration.hpp"
 
 #include <cstdint>

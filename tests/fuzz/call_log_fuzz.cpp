@@ -1,5 +1,5 @@
-// Files that should be call logs: whatever is in them is read without harm, what is read is
-// consistent, written again it is read as the same, and it can be summed up beside another.
+// Fuzzes the call log parser: any file is read safely, the accepted content is consistent and reads
+// back the same after writing, and it can be summarized together with another log.
 #include "record/call_summary.hpp"
 
 #include <cstdio>
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const std::string_view text(reinterpret_cast<const char *>(data), bytes);
     read(text);
-    // Rows behind a head and a communicator that are right.
+    // Appends the input to a valid head and a valid communicator.
     CallLog log;
     log.comms.push_back({.id = 1, .origin = "init", .node = {0, 0, 1}});
     log.shapes.push_back({.id = 1, .comm = 1});

@@ -1,6 +1,6 @@
-// Hostile chunks: whatever open_chunk accepts, the reference decodes within its bounds, in whole
-// and in part, into every format that may be asked for. Inputs that nearly are chunks come from the
-// mutator below: it writes a header that fits the bytes behind it, so that the deep checks are
+// Fuzzes codec/chunk: whatever open_chunk accepts, the reference decodes within its bounds, in
+// whole and in part, into every format that may be asked for. The mutator below makes inputs that
+// are nearly chunks: it writes a header that fits the bytes behind it, so that the deep checks are
 // reached.
 #include "codec/chunk.hpp"
 #include "kernels/kernels.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t largest_input = 4096;
 
-constexpr uint64_t most_values = 1 << 20; // of a few bytes, where values are dropped
+constexpr uint64_t most_values = 1 << 20; // a few bytes may stand for many values
 
 void decode_all(const OpenChunk &open) {
     if (open.chunk.count > most_values) return;
@@ -40,20 +40,20 @@ void decode_all(const OpenChunk &open) {
     }
 }
 
-// What an accepted chunk says of itself must make the same header again.
+// The fields of an accepted chunk must make the same header again.
 void check_header(const OpenChunk &open, const uint8_t *data) {
     std::byte again[header_bytes];
     write_header(open.codec, open.chunk, again);
     constexpr size_t flags = 9, crc = 56;
     again[flags] |=
-        static_cast<std::byte>(data[flags] & 2); // the seal is not the header's to write
+        static_cast<std::byte>(data[flags] & 2); // write_header does not write the checksum's flag
     std::memcpy(again + crc, data + crc, sizeof(uint32_t));
     if (std::memcmp(again, data, header_bytes) == 0) return;
     fputs("an accepted header is not what write_header writes\n", stderr);
     abort();
 }
 
-// Draws of the mutator: a few bits at a time from its seed.
+// The mutator's random numbers: a few bits at a time from its seed.
 struct Dice {
     uint64_t state;
     uint32_t roll(uint32_t sides) {
@@ -96,7 +96,7 @@ Codec random_codec(Dice &dice) {
     return codec;
 }
 
-// Indices and numbers that hold, of a chunk of one page or none.
+// Writes valid indices and counts of a chunk of one page or none.
 void write_indices(Dice &dice, const PayloadLayout &layout, uint64_t count, uint8_t *payload) {
     if (count == 0) return;
     const auto kept = static_cast<uint32_t>(layout.kept);
@@ -118,8 +118,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-// Keeps every third input as libFuzzer mutates it; gives the others the header that suits them, and
-// now and then zeros, of which padding and scales consist.
+// Keeps every third input as libFuzzer mutates it. The others get the header that fits them and,
+// now and then, zeros, which padding and scales consist of.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed) {
     Dice dice{seed};
     bytes = LLVMFuzzerMutate(data, bytes, most);

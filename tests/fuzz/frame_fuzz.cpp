@@ -1,6 +1,6 @@
-// Hostile messages of a rendezvous: first a hello or a greeting, then a stream of frames. Only what
-// the other side has sealed is opened, whole and in order; what it says is read without harm,
-// because who holds the secret may be another release, or broken.
+// Fuzzes hostile messages of a rendezvous: first a hello or a greeting, then a stream of frames.
+// Only frames that the other side has sealed are opened, whole and in order. Their content is read
+// safely, because a holder of the secret may be another release, or broken.
 #include "bootstrap/frame.hpp"
 
 #include <cstdio>
@@ -39,7 +39,7 @@ void greet(std::span<const std::byte> bytes) {
     require(!is_genuine(proof, {hello, challenge}, secret), "a proof without the secret");
 }
 
-// Every frame that is opened was sealed: seal() makes the same bytes of it.
+// Checks that every frame that is opened was sealed: seal() makes the same bytes from its content.
 void open_all(std::span<const std::byte> held) {
     Session reader(key, Session::Side::rank), writer(key, Session::Side::server);
     for (;;) {
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     return 0;
 }
 
-// Keeps every third input; seals the others' first bytes as one or two frames.
+// Keeps every third input. Seals the first bytes of the others as one or two frames.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed) {
     bytes = LLVMFuzzerMutate(data, bytes, most);
     if (seed % 3 == 0) return bytes;

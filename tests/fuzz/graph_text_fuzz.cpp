@@ -1,5 +1,5 @@
-// Hostile topology texts: what is accepted is a sound graph that prints to what reads back the
-// same.
+// Fuzzes the parser of topology texts: an accepted text gives a valid graph, and the printed graph
+// reads back the same.
 #include "topology/graph_text.hpp"
 
 #include <cstdio>

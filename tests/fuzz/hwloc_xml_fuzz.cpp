@@ -1,4 +1,5 @@
-// Hostile topology files of hwloc: what is accepted is a sound graph.
+// Fuzzes topology/hwloc_xml with hostile topology files: an accepted file gives a sound graph, and
+// a refusal names the file.
 #include "topology/hwloc_xml.hpp"
 
 #include <cstdio>

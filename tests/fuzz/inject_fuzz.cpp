@@ -1,5 +1,5 @@
-// Hostile rules of faults: what parse_inject accepts reads back from its texts, and whatever it
-// hits or never hits is said without harm.
+// Fuzzes lib/base/inject: rules that parse_inject accepts read back from their printed texts, and
+// the checks for rules that never apply work for all of them.
 #include "base/inject.hpp"
 
 #include <cstdio>

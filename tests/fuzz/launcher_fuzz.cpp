@@ -1,6 +1,7 @@
-// Hostile environments: one variable to a line. Whatever a launcher, or somebody else, has set, a
-// rank is placed whole or refused with a sentence, and both ways of asking agree.
-#include "bootstrap/assembly.hpp"
+// Fuzzes bootstrap/launcher with hostile environments, one variable a line. Whatever a launcher or
+// another program has set, a rank gets a complete LauncherInfo or a refusal with a sentence, and
+// find_launcher and read_placement agree.
+#include "bootstrap/rendezvous_state.hpp"
 #include "bootstrap/launcher.hpp"
 
 #include <cstdio>
@@ -16,7 +17,7 @@ static void require(bool condition, const char *what) {
     abort();
 }
 
-static void check_placement(const Placement &placement, std::optional<uint16_t> port) {
+static void check_placement(const LauncherInfo &placement, std::optional<uint16_t> port) {
     require(!placement.launcher.empty() && placement.rank < placement.size,
             "a rank that is none of its job's");
     require(placement.size <= most_ranks, "a job that is too large");

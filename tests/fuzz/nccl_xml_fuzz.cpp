@@ -1,4 +1,4 @@
-// Hostile topology files of NCCL: what is accepted is a sound graph.
+// Fuzzes the parser of NCCL's topology files: an accepted file gives a valid graph.
 #include "topology/nccl_xml.hpp"
 
 #include <cstdio>

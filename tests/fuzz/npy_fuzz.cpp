@@ -1,4 +1,4 @@
-// Hostile .npy files: what parse_npy accepts lies within the file, to its last byte.
+// Fuzzes parse_npy: the values that it accepts lie within the file, to its last byte.
 #include "perf/npy.hpp"
 
 #include <cstdio>
@@ -14,7 +14,7 @@ static void require(bool condition, const char *what) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const auto start = std::as_bytes(std::span(data, bytes));
-    // As it is, and as the start of a file that is longer than what is at hand.
+    // Parses the input as a whole file, and as the start of longer files.
     for (const uint64_t file_bytes : {uint64_t{bytes}, uint64_t{bytes} + 1000, UINT64_MAX}) {
         const auto header = perf::parse_npy(start, file_bytes);
         if (!header) {

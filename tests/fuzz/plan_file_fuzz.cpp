@@ -1,5 +1,5 @@
-// Texts of plan files and of items: whatever they hold they are read or refused in a sentence, and
-// what was read is written so that it is read again.
+// Fuzzes lib/plan/plan_file and the parsers of rules: every text is either refused or read, and a
+// plan that was read is printed so that it reads back the same.
 #include "plan/plan_file.hpp"
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Files that should be records of calls: whatever is in them is read without harm, and what is read
-// can be shown. Also heads that are right, with anything behind them.
+// Fuzzes record/rank_record: a file with any content is read without harm, and what is read can be
+// shown. Also tries valid heads with anything behind them.
 #include "record/rank_record.hpp"
 
 #include <algorithm>
@@ -36,9 +36,9 @@ static void show(std::span<const std::byte> file) {
     require(one_sentence(sentences, 200).size() <= 200, "a sentence that is too long");
 }
 
-// Small records, whose heads and checks are right.
+// Returns small records whose heads and checks are valid.
 static std::vector<std::byte> repaired(std::span<const std::byte> bytes) {
-    RecordShape shape{.calls = 1 + static_cast<uint32_t>(bytes.size() % 4), .near_ranks = 2};
+    RecordShape shape{.calls = 1 + static_cast<uint32_t>(bytes.size() % 4), .local_ranks = 2};
     std::vector<std::byte> file;
     for (uint32_t rank = 0; rank < 3; rank++) {
         std::vector<std::byte> record(shape.bytes());
@@ -49,7 +49,7 @@ static std::vector<std::byte> repaired(std::span<const std::byte> bytes) {
         head.magic = RecordHead::our_magic;
         head.version = RecordHead::our_version;
         head.calls = shape.calls;
-        head.near_ranks = shape.near_ranks;
+        head.local_ranks = shape.local_ranks;
         head.bytes = shape.bytes();
         head.ranks = std::max(head.ranks, 1U);
         head.rank %= head.ranks;

@@ -1,5 +1,5 @@
-// Hostile schedule texts: what parse accepts prints to what reads back the same, and whatever it
-// says, placing, lowering and verifying it refuse it or succeed.
+// Fuzzes lib/schedule: a text that parse accepts prints to one that reads back the same. Placing,
+// lowering and verifying such a schedule either refuses it or succeeds.
 #include "schedule/place_codec.hpp"
 #include "schedule/shape.hpp"
 #include "schedule/text.hpp"
@@ -37,7 +37,7 @@ static void prove(const std::vector<Section> &sections) {
                 QCCL_TRY(const Schedule schedule, place_codec(sections[rank].schedule));
                 return fuse(schedule).schedule;
             });
-            // Joined steps take all their wire slots at once, which may be more than there are.
+            // Fused steps occupy all their wire slots at once, which may exceed the limit.
             require(joined || std::string_view(joined.error().text).find("wire slot") !=
                                   std::string_view::npos,
                     "joining broke what was right");

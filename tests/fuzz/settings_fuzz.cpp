@@ -1,5 +1,6 @@
-// Hostile environments: one variable for each line. Whatever read_settings refuses, it names the
-// setting; what it accepts it shows as it was said, and warns of every name that is not its own.
+// Fuzzes base/settings with hostile environments, one variable for each line. If read_settings
+// refuses, it names the setting. If it accepts, it shows each value as it was given, and warns of
+// every name that is not its own.
 #include "base/settings.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Hostile spec strings: what parse_codec accepts is possible, and its own spec leads back to it and
-// is that one's own, too; lists hold what their items hold.
+// Fuzzes lib/codec/spec: a codec that parse_codec accepts is possible, and its printed spec reads
+// back to the same codec and prints the same again. Lists give the same codecs as their items.
 #include "codec/codec.hpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Hostile synthetic topologies: what is accepted is a sound graph.
+// Fuzzes topology/synthetic: a topology that is accepted is a sound graph.
 #include "topology/synthetic.hpp"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Lists of tensors: whatever they hold they are read or refused, and what was read can stand in a
-// plan file.
+// Fuzzes perf/tensor_list: every list is read or refused, and the tensors that were read can be
+// written into a plan file.
 #include "perf/tensor_list.hpp"
 
 #include <cstdint>

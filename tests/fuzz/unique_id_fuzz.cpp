@@ -1,6 +1,6 @@
-// Hostile unique ids: what unpack accepts packs to the very same bytes, so that nothing in an id
-// goes unread. Inputs that nearly are ids come from the mutator below, which makes their checksums
-// fit.
+// Fuzzes bootstrap/unique_id: an id that unpack accepts packs to the very same bytes, so that no
+// byte of an id goes unread. The mutator below makes inputs that are nearly ids, with checksums
+// that fit.
 #include "bootstrap/unique_id.hpp"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed) {
     bytes = LLVMFuzzerMutate(data, bytes, most);
     if (seed % 4 == 0 || most < unique_id_bytes) return bytes;
-    // Most of the mutation stays, in one of the fields; the rest is as it must be.
+    // Keeps most of the mutation in one of the fields; the rest is valid.
     IdFields fields;
     for (unsigned i = 0; i <= seed / 4 % 8; i++)
         fields.endpoints.push_back(

@@ -1,0 +1,180 @@
+// C functions that use a codec without a communicator. An encoded container is one chunk with its
+// header and checksum.
+#include "api/boundary.hpp"
+#include "api/codec_handle.hpp"
+#include "api/stream.hpp"
+#include "api/tiers.hpp"
+#include "api/arguments.hpp"
+#include "base/settings.hpp"
+#include "codec/chunk.hpp"
+#include "codec/noise.hpp"
+#include "kernels/kernels.hpp"
+
+#include <memory>
+#include <span>
+
+#include <unistd.h>
+
+namespace qccl {
+
+static constinit CodecHandles codec_handles{{.tag = 0x51C3,
+                                             .argument = "codec",
+                                             .unknown = "no qcclCodecCreate made",
+                                             .ended = "destroyed",
+                                             .is_inherited = true}};
+
+Result<CodecRef> take_codec(qcclCodec_t handle) { return codec_handles.refer(handle); }
+
+bool is_codec(qcclCodec_t handle) { return codec_handles.is_alive(handle); }
+
+namespace {
+
+// What both directions need, already checked. On a stream it outlives the handle.
+struct Container {
+    Codec codec;
+    const Kernels *kernels;
+    DataType type;
+    uint64_t count;
+};
+
+Result<Container> take_container(qcclCodec_t handle, size_t count, qcclDataType_t type) {
+    QCCL_TRY(const CodecRef named, take_codec(handle));
+    if (named->codec.is_auto())
+        return Error::make(Code::invalid_argument,
+                           "codec is %s, which is chosen for a collective; values are encoded by "
+                           "themselves with a codec that has a name, as int8",
+                           spec(named->codec).c_str());
+    if (named->codec.guard != 0)
+        return Error::make(Code::invalid_argument,
+                           "codec is %s, and a guard is of collectives; values that are encoded by "
+                           "themselves need a codec without one",
+                           spec(named->codec).c_str());
+    QCCL_TRY(const DataType known, take_type(type));
+    QCCL_TRY(check_codec(named->codec, Collective::broadcast, known, RedOp::sum));
+    QCCL_TRY(check_count("count", count, known, 1));
+    return Container{named->codec, named->kernels, known, count};
+}
+
+ChunkRange whole(const Container &container, const PayloadLayout &layout) {
+    return {.codec = &container.codec,
+            .layout = &layout,
+            .type = container.type,
+            .whole = container.count,
+            .begin = 0,
+            .count = container.count};
+}
+
+Done encode(const Container &container, const void *src, std::span<std::byte> dst) {
+    // There is no rank and no call here, so the noise is that of rank 0, its first encode, call 0.
+    const ChunkInfo chunk{.type = container.type,
+                          .count = container.count,
+                          .noise_key = noise_key(container.codec.seed, 0, 0)};
+    write_header(container.codec, chunk, dst.data());
+    const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
+    if (container.count > 0)
+        container.kernels->encode(whole(container, layout), {.key = chunk.noise_key},
+                                  container.type, src, dst.data() + header_bytes);
+    seal_chunk(dst);
+    return {};
+}
+
+Done decode(const Container &container, std::span<const std::byte> src, void *dst) {
+    QCCL_TRY(const OpenChunk open,
+             open_chunk(src, container.codec, container.type, container.count));
+    QCCL_TRY(check_seal(src));
+    if (container.count == 0) return {};
+    const PayloadLayout layout = payload_layout(container.codec, container.type, container.count);
+    container.kernels->decode(whole(container, layout), open.payload.data(), container.type, dst,
+                              false);
+    return {};
+}
+
+Done run(Stream *stream, std::function<Done()> work) {
+    if (!stream) return work();
+    stream->enqueue({.run = std::move(work)});
+    return {};
+}
+
+} // namespace
+} // namespace qccl
+
+using namespace qccl;
+
+qcclResult_t qcclCodecCreate(qcclCodec_t *codec_out, const char *spec) {
+    return guarded([=]() -> Done {
+        if (!codec_out) return Error::make(Code::invalid_argument, "codec_out is NULL");
+        if (!spec) return Error::make(Code::invalid_argument, "spec is NULL");
+        QCCL_TRY(const Codec codec, parse_codec(spec));
+        QCCL_TRY(const Settings settings, read_settings(environ));
+        QCCL_TRY(const uint32_t tiers, allowed_tiers(settings));
+        QCCL_TRY(void *const made, codec_handles.add(std::make_shared<const NamedCodec>(
+                                       NamedCodec{codec, &best_kernels(tiers)})));
+        *codec_out = static_cast<qcclCodec_t>(made);
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecCreate);
+
+qcclResult_t qcclCodecDestroy(qcclCodec_t codec) {
+    return guarded([=]() -> Done {
+        if (!codec) return {};
+        QCCL_TRY(CodecRef ended, take_codec(codec));
+        return ended.end();
+    });
+}
+QCCL_TWIN(qcclCodecDestroy);
+
+qcclResult_t qcclCodecMaxEncodedBytes(qcclCodec_t codec, size_t count, qcclDataType_t type,
+                                      size_t *bytes_out) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(const Container container, take_container(codec, count, type));
+        if (!bytes_out) return Error::make(Code::invalid_argument, "bytes_out is NULL");
+        *bytes_out = encoded_bytes(container.codec, container.type, container.count);
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecMaxEncodedBytes);
+
+qcclResult_t qcclCodecEncode(qcclCodec_t codec, const void *src, size_t count, qcclDataType_t type,
+                             void *dst, size_t capacity, size_t *written_out, qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(const StreamRef queue, take_stream(stream));
+        QCCL_TRY(const Container container, take_container(codec, count, type));
+        const size_t bytes = encoded_bytes(container.codec, container.type, count);
+        const Buffer from{"src", src, count * type_bytes(container.type)};
+        const Buffer to{"dst", dst, bytes};
+        QCCL_TRY(check_pointer(from));
+        QCCL_TRY(check_pointer(to));
+        if (!written_out) return Error::make(Code::invalid_argument, "written_out is NULL");
+        if (capacity < bytes)
+            return Error::make(Code::invalid_argument,
+                               "capacity is %zu, but %zu values of %s with %s need %zu bytes",
+                               capacity, count, name(container.type), spec(container.codec).c_str(),
+                               bytes)
+                .compared(static_cast<int64_t>(bytes), static_cast<int64_t>(capacity));
+        QCCL_TRY(check_apart(from, to));
+        QCCL_TRY(run(queue.get(), [=] {
+            return encode(container, src, {static_cast<std::byte *>(dst), bytes});
+        }));
+        *written_out = bytes;
+        return {};
+    });
+}
+QCCL_TWIN(qcclCodecEncode);
+
+qcclResult_t qcclCodecDecode(qcclCodec_t codec, const void *src, size_t bytes, void *dst,
+                             size_t count, qcclDataType_t type, qcclStream_t stream) {
+    return guarded([=]() -> Done {
+        QCCL_TRY(const StreamRef queue, take_stream(stream));
+        QCCL_TRY(const Container container, take_container(codec, count, type));
+        const Buffer from{"src", src, bytes};
+        const Buffer to{"dst", dst, count * type_bytes(container.type)};
+        QCCL_TRY(check_pointer(from));
+        QCCL_TRY(check_pointer(to));
+        QCCL_TRY(check_apart(from, to));
+        return run(queue.get(), [=] {
+            return decode(container, {static_cast<const std::byte *>(src), bytes}, dst);
+        });
+    });
+}
+QCCL_TWIN(qcclCodecDecode);

@@ -1,0 +1,244 @@
+// Counts the steps of some or all ranks, and finds the busiest rank, host and link.
+#include "plan/step_counts.hpp"
+
+#include "plan/rack_load.hpp"
+#include "schedule/message_series.hpp"
+#include "schedule/place_codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+
+namespace qccl {
+
+namespace {
+
+// Returns how often the rank waits for messages that depend on what it did before: receives in a
+// row count once. The author's order shows that, before decoding comes between.
+uint32_t count_turns(const Schedule &author) {
+    uint32_t turns = 0;
+    bool receives = false;
+    for (const Step &step : author.steps) {
+        turns += step.verb == Verb::recv && !receives;
+        receives = step.verb == Verb::recv;
+    }
+    return turns;
+}
+
+struct Sends {
+    double all = 0, inner = 0; // chunks
+};
+
+// The counts of one rank.
+struct RankStepCounts {
+    uint32_t chunks = 0, outbox = 0, turns = 0, far_peers = 0;
+    ChunkCounts counts;
+    std::map<uint32_t, Sends> near_sends; // by peer
+};
+
+bool is_between_hosts(const Problem &problem, uint32_t rank, uint32_t peer) {
+    if (!problem.has_hosts()) return false;
+    const Partition &hosts = problem.places->hosts();
+    return hosts.group_of(peer) != hosts.group_of(rank);
+}
+
+void count(const Step &step, bool is_far, bool is_lossless, ChunkCounts &c) {
+    const bool is_inner = step.has(Step::inner);
+    switch (step.verb) {
+    case Verb::send:
+        c.sends++;
+        c.inner_sends += is_inner;
+        c.far_sends += is_far;
+        c.far_inner_sends += is_far && is_inner;
+        break;
+    case Verb::recv:
+        c.recvs++;
+        c.far_recvs += is_far;
+        c.far_inner_recvs += is_far && is_inner;
+        break;
+    case Verb::encode:
+        c.encodes += !(is_lossless && step.leaves_values());
+        c.inner_encodes += is_inner;
+        break;
+    case Verb::decode:
+        c.decodes++;
+        c.inner_decodes += is_inner;
+        break;
+    case Verb::decode_add:
+        c.decode_adds++;
+        c.inner_decode_adds += is_inner;
+        break;
+    case Verb::copy:
+    case Verb::reduce: c.copies += step.sources; break;
+    }
+}
+
+Result<RankStepCounts> step_counts_of(const Algorithm &algorithm, const Problem &problem,
+                                      uint32_t rank) {
+    QCCL_TRY(const Schedule author, emit(algorithm, problem.collective, problem.team(rank)));
+    QCCL_TRY(const Schedule placed, place_codec(author));
+    RankStepCounts t{.chunks = placed.chunks,
+                     .outbox = placed.outbox,
+                     .turns = count_turns(author),
+                     .counts = {},
+                     .near_sends = {}};
+    std::set<uint32_t> far_peers;
+    const std::vector<uint32_t> place_in_series = places_in_series(placed);
+    for (size_t i = 0; i < placed.steps.size(); i++) {
+        const Step &step = placed.steps[i];
+        const bool moves = step.verb == Verb::send || step.verb == Verb::recv;
+        const bool is_far = moves && is_between_hosts(problem, rank, step.peer);
+        if (is_far && step.verb == Verb::send) far_peers.insert(step.peer);
+        if (!is_far && step.verb == Verb::send) {
+            Sends &sends = t.near_sends[step.peer];
+            sends.all++;
+            sends.inner += step.has(Step::inner);
+        }
+        count(step, is_far, problem.codec.is_lossless(), t.counts);
+        t.counts.far_series += is_far && place_in_series[i] == 0;
+    }
+    t.far_peers = static_cast<uint32_t>(far_peers.size());
+    return t;
+}
+
+constexpr std::array count_fields = {&ChunkCounts::sends,           &ChunkCounts::recvs,
+                                     &ChunkCounts::encodes,         &ChunkCounts::decodes,
+                                     &ChunkCounts::decode_adds,     &ChunkCounts::copies,
+                                     &ChunkCounts::inner_sends,     &ChunkCounts::inner_encodes,
+                                     &ChunkCounts::inner_decodes,   &ChunkCounts::inner_decode_adds,
+                                     &ChunkCounts::far_sends,       &ChunkCounts::far_recvs,
+                                     &ChunkCounts::far_inner_sends, &ChunkCounts::far_inner_recvs,
+                                     &ChunkCounts::far_series};
+
+void take_greater(ChunkCounts &most, const ChunkCounts &other) {
+    for (const auto field : count_fields) most.*field = std::max(most.*field, other.*field);
+}
+
+void take_greater(StepCounts &most, const RankStepCounts &other) {
+    most.chunks = other.chunks;
+    most.outbox = std::max(most.outbox, other.outbox);
+    most.turns = std::max(most.turns, other.turns);
+    most.far_peers = std::max(most.far_peers, other.far_peers);
+    take_greater(most.busiest, other.counts);
+}
+
+// Ranks differ in a broadcast (the root sends, and ranks after the root pass on), in trees, and
+// where a team cannot be halved evenly (the last rank has the most to do). In a large team only
+// such ranks are counted.
+std::vector<uint32_t> ranks_to_count(const Problem &problem) {
+    constexpr uint32_t most_counted = 16;
+    std::vector<uint32_t> ranks(problem.ranks);
+    std::iota(ranks.begin(), ranks.end(), 0U);
+    if (problem.ranks <= most_counted) return ranks;
+    const Team team = problem.team(problem.root);
+    return {team.rank, team.after(1), team.after(2), problem.ranks - 1};
+}
+
+// Writing a schedule takes by far the most time, so each rank's schedule is written once.
+class StepCounter {
+public:
+    StepCounter(const Algorithm &algorithm, const Problem &problem)
+        : algorithm_(algorithm), problem_(problem) {}
+
+    Result<const RankStepCounts *> of(uint32_t rank) {
+        const auto known = by_rank_.find(rank);
+        if (known != by_rank_.end()) return &known->second;
+        QCCL_TRY(RankStepCounts step_counts, step_counts_of(algorithm_, problem_, rank));
+        return &by_rank_.emplace(rank, std::move(step_counts)).first->second;
+    }
+
+private:
+    const Algorithm &algorithm_;
+    const Problem &problem_;
+    std::map<uint32_t, RankStepCounts> by_rank_;
+};
+
+// Adds up what leaves one host.
+Done add_host(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks, StepCounts &most) {
+    double sends = 0, inner_sends = 0;
+    for (const uint32_t rank : ranks) {
+        QCCL_TRY(const RankStepCounts *const one, counts_of_ranks.of(rank));
+        sends += one->counts.far_sends;
+        inner_sends += one->counts.far_inner_sends;
+        take_greater(most, *one);
+    }
+    most.host_sends = std::max(most.host_sends, sends);
+    most.host_inner_sends = std::max(most.host_inner_sends, inner_sends);
+    return {};
+}
+
+// Adds up what the messages between a host's ranks put on each of its links.
+Done add_near_links(StepCounter &counts_of_ranks, std::span<const uint32_t> ranks,
+                    const NearLinks &links, StepCounts &most) {
+    const NearLinks::Kind &kind = links.kinds[links.kind_of[ranks.front()]];
+    std::vector<Sends> loads(kind.byte_ns.size());
+    for (const uint32_t rank : ranks) {
+        QCCL_TRY(const RankStepCounts *const one, counts_of_ranks.of(rank));
+        for (const auto &[peer, sends] : one->near_sends)
+            for (const uint32_t link : links.way(rank, peer)) {
+                loads[link].all += sends.all;
+                loads[link].inner += sends.inner;
+                most.near_hop_ns = std::max(most.near_hop_ns, kind.byte_ns[link]);
+            }
+    }
+    for (size_t link = 0; link < loads.size(); link++) {
+        const Sends &load = loads[link];
+        if (kind.byte_ns[link] * load.all <= most.near_line_ns + most.inner_near_line_ns) continue;
+        most.inner_near_line_ns = kind.byte_ns[link] * load.inner;
+        most.near_line_ns = kind.byte_ns[link] * (load.all - load.inner);
+    }
+    return {};
+}
+
+double count_far_rounds(const Algorithm &algorithm, const Problem &problem, const StepCounts &t) {
+    if (!problem.has_hosts()) return 0;
+    if (const auto counted = algorithm.row().outer_rounds)
+        return std::min(t.rounds, counted(problem.collective, problem.team(), algorithm.choices()));
+    const double messages = t.mean.sends + t.mean.recvs, far = t.mean.far_sends + t.mean.far_recvs;
+    return messages == 0 ? 0 : std::ceil(t.rounds * far / messages);
+}
+
+} // namespace
+
+// Hosts differ in their number of ranks. Only the hosts of the counted ranks are examined.
+Result<StepCounts> step_counts(const Algorithm &algorithm, const Problem &problem,
+                               const SharedLinks &links) {
+    const Team team = problem.team();
+    StepCounts t;
+    t.rounds = algorithm.rounds(problem.collective, team);
+    if (!problem.codec.is_lossless()) {
+        t.noise = algorithm.noise(problem.collective, team);
+        t.inner_noise = algorithm.inner_noise(problem.collective, team);
+    }
+    StepCounter counts_of_ranks(algorithm, problem);
+    std::set<size_t> hosts;
+    const std::vector<uint32_t> ranks = ranks_to_count(problem);
+    for (const uint32_t rank : ranks) {
+        QCCL_TRY(const RankStepCounts *const one, counts_of_ranks.of(rank));
+        take_greater(t, *one);
+        for (const auto field : count_fields)
+            t.mean.*field += one->counts.*field / static_cast<double>(ranks.size());
+        if (problem.has_hosts()) hosts.insert(problem.places->hosts().group_of(rank));
+    }
+    for (const size_t host : hosts) {
+        const auto on_host = problem.places->hosts().ranks(host);
+        QCCL_TRY(add_host(counts_of_ranks, on_host, t));
+        if (links.near) QCCL_TRY(add_near_links(counts_of_ranks, on_host, *links.near, t));
+    }
+    if (links.near && hosts.empty()) {
+        std::vector<uint32_t> all(problem.ranks);
+        std::iota(all.begin(), all.end(), 0U);
+        QCCL_TRY(add_near_links(counts_of_ranks, all, *links.near, t));
+    }
+    if (links.racks && problem.has_hosts()) {
+        QCCL_TRY(t.rack_line_ns, rack_load(algorithm, problem.collective, team, *links.racks));
+    }
+    t.far_rounds = count_far_rounds(algorithm, problem, t);
+    return t;
+}
+
+} // namespace qccl

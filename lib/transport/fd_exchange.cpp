@@ -1,0 +1,270 @@
+// The server's and the client's side of the exchange of descriptors.
+#include "transport/fd_exchange.hpp"
+
+#include "base/system_error.hpp"
+
+#include "transport/random_bytes.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <thread>
+
+namespace qccl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Time = std::chrono::nanoseconds;
+
+// The number of accepted connections that may be silent, beyond one for each rank.
+constexpr size_t silent_strangers = 64;
+
+Result<FileDescriptor> make_socket() {
+    FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!made.is_open()) return cannot("make a socket");
+    return made;
+}
+
+// Returns the user of the process at the other end, as this process's user namespace numbers users.
+std::optional<uid_t> user_of(const FileDescriptor &connection) {
+    ucred peer{};
+    socklen_t bytes = sizeof peer;
+    if (getsockopt(connection.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return std::nullopt;
+    return peer.uid;
+}
+
+Error not_passed(uint32_t rank, int reason) {
+    if (reason == EAGAIN)
+        return Error::make(Code::timeout, "rank %u does not take the shared memory that it is sent",
+                           rank)
+            .at_rank(rank);
+    if (reason != ETOOMANYREFS)
+        return Error::make(Code::system_error, "cannot pass shared memory to rank %u: %s", rank,
+                           std::strerror(reason));
+    rlimit most{};
+    getrlimit(RLIMIT_NOFILE, &most);
+    return Error::make(Code::system_error,
+                       "cannot pass shared memory to rank %u: user %u has sent more than %llu "
+                       "descriptors (ulimit -n) that nobody has received yet",
+                       rank, geteuid(), static_cast<unsigned long long>(most.rlim_cur));
+}
+
+// If the server has closed the connection because of an error of its own, the server reports that
+// error itself.
+Error middle_left(uint32_t middle) {
+    return Error::make(Code::peer_lost, "rank %u left before it had passed on all shared memory",
+                       middle)
+        .at_rank(middle);
+}
+
+Done reach(const FileDescriptor &connection, const FdExchangeAddress &star, uint32_t middle,
+           uint32_t rank, TimePoint deadline) {
+    const AbstractAddress address(star.name);
+    while (connect(connection.number(), address.get(), address.bytes) != 0) {
+        if (errno == ECONNREFUSED) return middle_left(middle);
+        // EAGAIN: the server's backlog is full, and no event tells when it has space again.
+        if (errno != EINTR && errno != EAGAIN)
+            return Error::make(Code::system_error,
+                               "cannot connect to rank %u to exchange shared memory: %s", middle,
+                               describe_errno(errno).c_str());
+        if (Clock::now() >= deadline)
+            return Error::make(Code::timeout, "rank %u lets nobody in to exchange shared memory",
+                               middle)
+                .at_rank(middle);
+        std::this_thread::sleep_for(retry_pause);
+    }
+    const std::optional<uid_t> user = user_of(connection);
+    if (user == geteuid()) return {};
+    return Error::make(Code::system_error,
+                       "rank %u runs as user %d, rank %u as user %u: ranks of one host must "
+                       "belong to one user",
+                       middle, user ? static_cast<int>(*user) : -1, rank, geteuid())
+        .at_rank(middle);
+}
+
+// The server's state during one exchange: the descriptors that have come, and the accepted
+// connections that have sent nothing yet.
+class FdExchangeSession {
+public:
+    FdExchangeSession(const FileDescriptor &listener, const FdExchangeAddress &address,
+                      std::span<const uint32_t> ranks)
+        : listener_(listener), address_(address), ranks_(ranks), pairs_(ranks.size()),
+          connections_(ranks.size()) {}
+
+    void put(uint32_t rank, FdPair pair) {
+        pairs_[rank] = std::move(pair);
+        come_++;
+    }
+    bool is_complete() const { return come_ == pairs_.size(); }
+    Error late() const {
+        const auto missing = std::find_if(pairs_.begin(), pairs_.end(),
+                                          [](const FdPair &pair) { return !pair[0].is_open(); });
+        const uint32_t rank = ranks_[static_cast<size_t>(missing - pairs_.begin())];
+        if (!turned_away_)
+            return Error::make(Code::timeout, "rank %u did not connect to exchange shared memory",
+                               rank)
+                .at_rank(rank);
+        return Error::make(Code::timeout,
+                           "rank %u did not connect to exchange shared memory; a process of user "
+                           "%u came and was turned away, because rank %u runs as user %u",
+                           rank, *turned_away_, ranks_[0], geteuid())
+            .at_rank(rank);
+    }
+
+    // Waits until a rank connects or sends, until `deadline` at the latest, and handles that.
+    Done attend(TimePoint deadline) {
+        std::vector<pollfd> polls{{listener_.number(), POLLIN, 0}};
+        for (const FileDescriptor &silent : silent_) polls.push_back({silent.number(), POLLIN, 0});
+        if (poll(polls.data(), polls.size(), poll_timeout_ms(Clock::now(), deadline)) <= 0)
+            return {};
+        for (size_t i = polls.size() - 1; i > 0; i--)
+            if (polls[i].revents) QCCL_TRY(hear(i - 1));
+        return polls[0].revents ? admit() : Done();
+    }
+
+    Done spread(TimePoint deadline) const {
+        const auto size = static_cast<uint32_t>(pairs_.size());
+        for (uint32_t rank = 0; rank < size; rank++) {
+            if (!connections_[rank].is_open()) continue;
+            const int reason = spread_to(connections_[rank], deadline);
+            // A rank that has gone is no error here: all ranks notice it when they compare their
+            // outcomes after the exchange.
+            const bool is_gone = reason == EPIPE || reason == ECONNRESET;
+            if (reason != 0 && !is_gone) return not_passed(ranks_[rank], reason);
+        }
+        return {};
+    }
+
+    std::vector<FdPair> take() { return std::move(pairs_); }
+
+private:
+    int spread_to(const FileDescriptor &connection, TimePoint deadline) const {
+        const auto size = static_cast<uint32_t>(pairs_.size());
+        for (uint32_t first = 0; first < size; first += pairs_per_message) {
+            const FdMessage message{address_.cookie, first,
+                                    std::min(pairs_per_message, size - first)};
+            if (const int reason = send_fds(connection, message, &pairs_[first], deadline))
+                return reason;
+        }
+        return 0;
+    }
+
+    Done admit() {
+        FileDescriptor connection(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (!connection.is_open()) {
+            if (errno != EMFILE && errno != ENFILE) return {};
+            // The oldest silent connection gives up its descriptor: a rank sends as soon as it has
+            // connected.
+            if (silent_.empty()) return cannot("accept a rank's connection");
+            silent_.erase(silent_.begin());
+            return {};
+        }
+        const std::optional<uid_t> user = user_of(connection);
+        if (user != geteuid()) {
+            turned_away_ = user;
+            return {};
+        }
+        if (silent_.size() >= pairs_.size() + silent_strangers) silent_.erase(silent_.begin());
+        silent_.push_back(std::move(connection));
+        return {};
+    }
+
+    Done hear(size_t i) {
+        FileDescriptor connection = std::move(silent_[i]);
+        silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
+        auto received = receive_fds(connection, address_.cookie);
+        if (!received && errno == EMFILE) return cannot("take a rank's shared memory");
+        if (!received || received->pairs.size() != 1) return {};
+        const uint32_t rank = received->message.first;
+        if (rank >= pairs_.size() || pairs_[rank][0].is_open()) return {};
+        put(rank, std::move(received->pairs[0]));
+        connections_[rank] = std::move(connection);
+        return {};
+    }
+
+    const FileDescriptor &listener_;
+    const FdExchangeAddress &address_;
+    const std::span<const uint32_t> ranks_;
+    std::vector<FdPair> pairs_; // by index in `ranks_`
+    std::vector<FileDescriptor> connections_;
+    std::vector<FileDescriptor> silent_;
+    std::optional<uid_t> turned_away_; // user of the last process that was refused
+    size_t come_ = 0;
+};
+
+} // namespace
+
+Result<FdExchangeServer> FdExchangeServer::open() {
+    FdExchangeServer star;
+    QCCL_TRY(star.address_.name, draw_name());
+    QCCL_TRY(draw_bytes(star.address_.cookie));
+    QCCL_TRY(star.listener_, make_socket());
+    const AbstractAddress address(star.address_.name);
+    if (bind(star.listener_.number(), address.get(), address.bytes) != 0)
+        return cannot("bind a socket");
+    if (listen(star.listener_.number(), SOMAXCONN) != 0) return cannot("listen on a socket");
+    return star;
+}
+
+Result<std::vector<FdPair>> FdExchangeServer::serve(FdPair mine, std::span<const uint32_t> ranks,
+                                                    Time timeout, const CancelCheck &cancel_check) {
+    const TimePoint deadline = deadline_after(Clock::now(), timeout);
+    FdExchangeSession reception(listener_, address_, ranks);
+    reception.put(0, std::move(mine));
+    while (!reception.is_complete()) {
+        const TimePoint now = Clock::now();
+        if (now >= deadline) return reception.late();
+        if (cancel_check) QCCL_TRY(cancel_check());
+        QCCL_TRY(reception.attend(next_look(now, deadline, cancel_check)));
+    }
+    QCCL_TRY(reception.spread(deadline));
+    return reception.take();
+}
+
+Result<FdExchangeClient> FdExchangeClient::open() {
+    FdExchangeClient ray;
+    QCCL_TRY(ray.connection_, make_socket());
+    return ray;
+}
+
+Result<std::vector<FdPair>> FdExchangeClient::join(const FdExchangeAddress &star, uint32_t place,
+                                                   std::span<const uint32_t> ranks, FdPair mine,
+                                                   Time timeout) {
+    const uint32_t middle = ranks[0];
+    const FileDescriptor connection = std::move(connection_);
+    const TimePoint deadline = deadline_after(Clock::now(), timeout);
+    const uint32_t rank = place < ranks.size() ? ranks[place] : place;
+    QCCL_TRY(reach(connection, star, middle, rank, deadline));
+    const int reason = send_fds(connection, {star.cookie, place, 1}, &mine, deadline);
+    if (reason == EPIPE || reason == ECONNRESET) return middle_left(middle);
+    if (reason != 0) return not_passed(middle, reason);
+    std::vector<FdPair> all;
+    while (all.size() < ranks.size()) {
+        auto received = receive_fds(connection, star.cookie);
+        if (!received && errno == EAGAIN) {
+            if (await(connection, POLLIN, deadline)) continue;
+            return Error::make(Code::timeout, "rank %u does not pass on the ranks' shared memory",
+                               middle)
+                .at_rank(middle);
+        }
+        if (!received && errno == ECONNRESET) return middle_left(middle);
+        if (!received)
+            return Error::make(Code::system_error,
+                               "cannot receive the ranks' shared memory from rank %u: %s", middle,
+                               describe_errno(errno).c_str());
+        if (received->message.first != all.size() || received->pairs.empty())
+            return Error::make(Code::system_error, "rank %u passed shared memory out of order",
+                               middle)
+                .at_rank(middle);
+        for (FdPair &pair : received->pairs) all.push_back(std::move(pair));
+    }
+    return all;
+}
+
+} // namespace qccl

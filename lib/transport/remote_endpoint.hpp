@@ -1,0 +1,228 @@
+// One rank's endpoint towards the ranks of other hosts: it sends and receives their messages and
+// eager slots, notes where these ranks are, and tells them where this rank is. Any thread may use
+// it. Only `flush_records`, `broadcast_error` and `leave` wait, for a second at most.
+#pragma once
+
+#include "transport/call_history.hpp"
+#include "transport/message_header.hpp"
+#include "transport/network.hpp"
+#include "transport/shared_error.hpp"
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <mutex>
+#include <set>
+
+namespace qccl {
+
+class RemoteEndpoint {
+public:
+    RemoteEndpoint(const PeerTable &peer_table, CallHistory &history, SharedError &shared_error)
+        : peer_table_(peer_table), history_(history), shared_error_(shared_error),
+          most_unacked_(most_unacked(peer_table.remote_ranks.size())),
+          unexpected_(peer_table.size()), peer_states_(peer_table.size()) {}
+    RemoteEndpoint(const RemoteEndpoint &) = delete;
+
+    // Bytes that a rank may send to one peer without an acknowledgement: until the peer consumes
+    // them they lie in the peer's heap.
+    static constexpr uint64_t most_unacked(uint64_t remote_ranks) {
+        constexpr uint64_t from_all = uint64_t{64} << 20;
+        return std::clamp(from_all / std::max<uint64_t>(1, remote_ranks), uint64_t{256} << 10,
+                          uint64_t{4} << 20);
+    }
+
+    NetworkEvents events();
+    // `network` was opened with these events. `session` is equal on all ranks and known to no
+    // others.
+    void use(Network network, uint64_t session) {
+        network_ = std::move(network);
+        session_ = session;
+    }
+    Network &network() { return network_; }
+
+    // Handles what has arrived and what has been sent. Returns false if nothing has.
+    bool progress();
+    // Whether the network still reads data of the caller. Status messages do not count: they may
+    // take for ever to reach a peer that is in no call.
+    bool has_unsent_data() const { return unsent_data_ != 0; }
+    bool is_lost(uint32_t peer) const {
+        const std::lock_guard guard(mutex_);
+        return peer_states_[peer].is_lost;
+    }
+    // Whether the peer has sent a message of the current call that this rank has asked for but not
+    // received yet. A message that this rank has not asked for says nothing about what it waits
+    // for.
+    bool has_matched_data_from(uint32_t peer) const;
+    // Call this before a sleep on `descriptor`. Returns false if something has come.
+    bool arm();
+    int descriptor() const { return network_.descriptor(); }
+    // Time that sending and receiving has taken, on any thread; looks that find nothing do not
+    // count.
+    std::chrono::nanoseconds busy_time() const {
+        return std::chrono::nanoseconds(busy_ns_.load(std::memory_order_relaxed));
+    }
+
+    // Called when a call has begun. Returns an earlier call whose unclaimed messages prove a
+    // mismatch: their sender meant another call by that number than this rank.
+    std::optional<uint64_t> begin();
+    // Returns false if the peer is lost.
+    bool send(uint32_t peer, MessageTag tag, const MessageView &view, Transport::Sends when);
+    // Sends the messages that wait for a next one.
+    void flush();
+    // Sends the first `bytes` bytes of this rank's eager slot to all remote ranks.
+    void publish(uint64_t exchange, uint64_t bytes);
+    // Whether the network no longer reads what the eager slot held before.
+    bool is_eager_sent(uint64_t exchange) const { return unsent_eager_[exchange % 2] == 0; }
+
+    enum class ReceiveState : uint8_t { nothing, here, other_call, too_long };
+    // The state of the peer's message with this tag in the current call; once it is `here`, it lies
+    // in `buffer`. For `other_call`, `call` is the call that the peer's message belongs to.
+    struct Received {
+        ReceiveState state = ReceiveState::nothing;
+        uint64_t bytes = 0;
+        uint64_t call = 0;
+    };
+    Received receive(uint32_t peer, MessageTag tag, const RecvBuffer &buffer);
+
+    // Tells every remote rank where this rank is.
+    void broadcast_status();
+    // Asks every remote rank, or one, for the descriptor of a call. A rank that has not begun the
+    // call answers again when it begins it. The request carries this rank's descriptor of the call
+    // if this rank has begun it.
+    void request_status_of_all(uint64_t call);
+    void request_status(uint32_t peer, uint64_t call);
+    // Sends the failure on to other ranks.
+    void broadcast_error(const Error &error);
+    // Tells every remote rank that a rank has warned its user of this call's wait.
+    void broadcast_warning(uint64_t call);
+    // Sends a record of this rank to these ranks.
+    void send_record(uint32_t number, uint64_t version, std::span<const std::byte> bytes,
+                     std::span<const uint32_t> remote_ranks);
+    // Waits a moment until this rank's records are under way: if this rank then did nothing more on
+    // the network, it would keep others waiting for them.
+    void flush_records();
+    // Tells the peers that this rank takes part in no further call, and waits a moment until they
+    // have consumed what it sent them.
+    void leave();
+
+private:
+    struct UnexpectedMessage {
+        MessageHeader header;
+        uint64_t bytes = 0;
+        std::vector<std::byte> early;    // bytes that came by themselves
+        const std::byte *data = nullptr; // the bytes: in `early`, or where the handle keeps them
+        RendezvousHandle *handle = nullptr;
+        bool is_matched = false, is_pulling = false, is_here = false;
+        RecvBuffer buffer;
+    };
+    using UnexpectedQueue = std::list<UnexpectedMessage>;
+    // A receive that was posted before its message came.
+    struct PostedReceive {
+        uint64_t call = 0, hash = 0;
+        MessageTag tag;
+        RecvBuffer buffer;
+    };
+    struct PeerState {
+        uint64_t asks = 0; // a call that the peer wants to hear of when this rank begins it
+        // Bytes of data messages. To the peer: sent, and acknowledged by it. From the peer:
+        // consumed here, and what this rank has told it of that.
+        uint64_t sent_bytes = 0, acked_bytes = 0, consumed_bytes = 0, advertised_bytes = 0;
+        std::vector<PostedReceive> posted; // receives from the peer, in the current call
+        bool is_known = false;             // this rank has sent something to the peer
+        bool is_lost = false;
+    };
+
+    void on_message(const MessageHeader &header, const void *data, uint64_t bytes,
+                    RendezvousHandle *handle);
+    void on_sent(uint64_t token);
+    void on_data_sent(uint64_t token);
+    void on_pulled(UnexpectedMessage &message, bool whole);
+    void take_status(const MessageHeader &header);
+    void take_data(const MessageHeader &header, const void *data, uint64_t bytes,
+                   RendezvousHandle *handle);
+    void take_batch(const MessageHeader &header, const void *data, uint64_t bytes,
+                    RendezvousHandle *handle);
+    void take_eager(const MessageHeader &header, const void *data, uint64_t bytes,
+                    RendezvousHandle *handle);
+    void expose_eager(const MessageHeader &header, uint64_t bytes);
+    void take_record(const MessageHeader &header, const void *data, uint64_t bytes);
+    void answer_status_requests();
+    std::optional<uint64_t> drop_unclaimed();
+
+    bool is_ours(const MessageHeader &header) const;
+    // Any thread may call this, so it reads the latest published call and not the current one.
+    CallDescriptor latest_call() const;
+    MessageHeader status_request(uint64_t call) const;
+    bool is_done_by_all();
+    // Progresses until the condition is met, but no longer than `longest`.
+    template <class Condition>
+    void progress_until(const Condition &is_met, std::chrono::nanoseconds longest);
+    bool has_left(uint32_t peer) const {
+        return peer_table_.segments[peer].status().has_left.load(std::memory_order_relaxed) != 0;
+    }
+    MessageHeader header(MessageKind kind) const;
+    // The remote ranks to which this rank sends a failure.
+    std::vector<uint32_t> gossip_targets() const;
+    void post(uint32_t peer, MessageHeader header, std::span<const NetworkPart> parts = {},
+              uint64_t token = 0, bool is_eager = true);
+    void post_to_all(const MessageHeader &header, std::span<const NetworkPart> parts = {},
+                     uint64_t token = 0);
+    void count_busy(std::chrono::steady_clock::time_point since);
+    bool progress_locked();
+    MessageHeader header_of_call(MessageKind kind) const;
+    void post_data(uint32_t peer, MessageTag tag, const MessageView &view);
+    void add_to_batch(uint32_t peer, MessageTag tag, const MessageView &view);
+    void flush_locked();
+    // Whether a large message to the peer may go eagerly. If not, the message stays here until the
+    // receiver pulls it, which costs a round trip.
+    bool is_eager(const PeerState &state) const {
+        return state.sent_bytes - state.acked_bytes <= most_unacked_;
+    }
+    bool place(UnexpectedMessage &message, const RecvBuffer &buffer);
+    void empty(const RecvBuffer &buffer);
+    bool match_posted(UnexpectedMessage &message);
+    void post_receive(uint32_t peer, MessageTag tag, const RecvBuffer &buffer);
+    void consume(const UnexpectedMessage &message);
+
+    const PeerTable &peer_table_;
+    CallHistory &history_;
+    SharedError &shared_error_;
+    const uint64_t most_unacked_; // bytes that may be unacknowledged at one peer
+
+    mutable std::mutex mutex_;
+    std::vector<UnexpectedQueue> unexpected_; // by rank; messages that no receive has taken
+    size_t unexpected_count_ = 0;             // in all queues
+    UnexpectedQueue eager_pulls_;             // eager slots that are being pulled
+    std::vector<PeerState> peer_states_;      // by rank
+    std::vector<uint32_t> status_requests_;   // peers whose requests await an answer
+    std::set<uint32_t> status_waiters_;       // answered peers that still want to hear of a call
+    Error failure_;                           // the failure as it is sent on
+    uint64_t session_ = 0;
+    std::atomic<int64_t> busy_ns_{0};
+    std::atomic<uint64_t> unsent_{0};
+    std::atomic<uint64_t> unsent_data_{0};
+    std::array<std::atomic<uint64_t>, 2> unsent_eager_{};
+    // What is sent from a copy, so that the caller may change its memory meanwhile: records and
+    // batches.
+    static constexpr uint64_t copy_token = uint64_t{1} << 62;
+    struct UnsentCopy {
+        std::vector<std::byte> bytes;
+        size_t letters = 0; // messages that the copy goes with
+        bool is_data = false;
+    };
+    std::map<uint64_t, UnsentCopy> unsent_copies_; // by token
+    uint64_t copies_ = 0;
+    // Small messages of one call to one peer that are not posted yet. The progress thread may post
+    // them, and it must not look at the current call. `bytes` is empty if no message is held.
+    struct Batch {
+        uint32_t peer = 0;
+        CallDescriptor call{};
+        uint64_t hash = 0;
+        std::vector<std::byte> bytes;
+    };
+    Batch batch_;
+    Network network_; // last: closed before the members that its events use
+};
+
+} // namespace qccl

@@ -1,0 +1,118 @@
+// What the ranks of a communicator do outside its calls, whether or not these have failed: some of
+// the ranks exchange bytes, or all ranks that are left agree on bytes although any of them may die
+// meanwhile. Used by the split and the shrink of communicators. `all_gather` and `agree` block.
+//
+// An agreement has a number, which is the same on all ranks. Every rank votes. A rank's leader is
+// the lowest member that the rank does not know to be gone, and the rank's vote names this leader.
+// A leader decides when it has the votes of all members that are not gone and each vote names it. A
+// rank that adopts a decision publishes it again. The decision of an earlier leader is adopted only
+// from the present leader. The present leader hears of that decision before it could decide
+// otherwise, because ranks that have adopted a decision no longer vote for the present leader.
+#pragma once
+
+#include "transport/member_group.hpp"
+#include "transport/remote_endpoint.hpp"
+#include "transport/failure_detector.hpp"
+
+namespace qccl {
+
+class SurvivorExchange {
+public:
+    // `remote`: null if all ranks are local.
+    SurvivorExchange(const PeerTable &peer_table, const CallHistory &history,
+                     FailureDetector &vigil, RemoteEndpoint *remote, WaitWarning warning)
+        : peer_table_(peer_table), history_(history), detector_(vigil), remote_(remote),
+          warning_(std::move(warning)), gone_(peer_table.size()) {}
+
+    // Gathers `bytes` bytes of each member into `all`, in the members' order; `bytes` is equal on
+    // all members. An error names the member that is gone, has given up, or has not come in time;
+    // all members that still wait get the error too.
+    Done all_gather(MemberGroup &group, const void *mine, void *all, size_t bytes);
+    // Returns peer_lost if a member is gone.
+    Done check(const MemberGroup &group);
+
+    using Bytes = std::vector<std::byte>;
+    struct Proposal {
+        uint32_t rank = 0;
+        Bytes payload;
+    };
+    // Returns an error if this rank cannot agree with another rank's proposal.
+    using Validator = std::function<Done(const Proposal &theirs)>;
+    // Makes the decision from the proposals of all members that are not gone.
+    using Decide = std::function<Bytes(const std::vector<Proposal> &proposals)>;
+    // Returns the same bytes on all members that are not gone; `mine` is this rank's proposal. If a
+    // member makes a call of the communicator instead, the communicator fails on all ranks, unless
+    // it has failed before. The members are in the order of their ranks. Their list must be equal
+    // on all of them, unless a validator rejects the proposals that make the lists differ. After an
+    // error there is no agreement, and the caller may try again.
+    Result<Bytes> agree(const MemberGroup &group, const Bytes &mine, const Validator &validate,
+                        const Decide &decide);
+    // Number of agreements reached so far, as far as this rank knows.
+    uint64_t agreements() const { return agreements_; }
+
+private:
+    // Numbers of the seqlock records. Shares use two of them in turn: `share_record` and the next.
+    enum RecordKind : uint32_t { vote_record, decision_record, share_record };
+    struct Vote {
+        uint64_t number = 0; // of the agreement
+        uint32_t leader = 0;
+        uint32_t attempt = 0;
+        bool is_given_up = false; // the voter has given up this attempt
+        EndedCalls ended{};       // of the voter
+        std::vector<bool> gone{}; // by rank
+        Bytes payload{};
+    };
+    using Votes = std::vector<std::optional<Vote>>; // by member
+    struct Decision {
+        uint64_t number = 0;
+        uint32_t leader = 0;
+        Bytes bytes;
+    };
+
+    void publish(const MemberGroup &group, uint32_t record, std::span<const std::byte> bytes);
+    void flush_records() const {
+        if (remote_) remote_->flush_records();
+    }
+    void look(const MemberGroup &group);
+    Error lost(const MemberGroup &group, uint32_t rank) const;
+
+    Done exchange(MemberGroup &group, std::span<const std::byte> mine, std::byte *all,
+                  size_t stride);
+    Result<bool> take_share(const MemberGroup &group, uint32_t member,
+                            std::span<std::byte> to) const;
+    std::optional<Error> abandonment(const MemberGroup &group, uint32_t member) const;
+    void abandon(const MemberGroup &group, const Error &error);
+
+    Result<Bytes> decide_with(const MemberGroup &group, const Bytes &mine,
+                              const Validator &validate, const Decide &decide);
+    Votes read_votes(const MemberGroup &group) const;
+    Done merge_gone(const MemberGroup &group, const Votes &votes);
+    Done check_calls(const MemberGroup &group, const Votes &votes);
+    Done compare_ended(const MemberGroup &group, const Votes &votes);
+    Error give_up(const MemberGroup &group, uint32_t attempt, const Error &error);
+    void publish_vote(const MemberGroup &group, uint32_t leader, bool is_given_up,
+                      const Bytes &payload, Bytes &latest);
+    bool has_finished(uint32_t rank) const;
+    uint32_t leader(const MemberGroup &group) const;
+    Done join_attempt(const MemberGroup &group, const Votes &votes, const Validator &validate);
+    std::optional<Vote> vote_of(uint32_t rank) const;
+    std::optional<Decision> decision_of(uint32_t rank) const;
+    Result<std::optional<Decision>> find_decision(const MemberGroup &group, uint32_t leader) const;
+    Result<ArrivalState> count(const MemberGroup &group, const Votes &votes, uint32_t leader,
+                               const Validator &validate, std::vector<Proposal> &proposals) const;
+    void adopt(const MemberGroup &group, const Decision &decision);
+    void await_acks(const MemberGroup &group);
+
+    const PeerTable &peer_table_;
+    const CallHistory &history_;
+    FailureDetector &detector_;
+    RemoteEndpoint *remote_;
+    const WaitWarning warning_;
+    std::vector<bool> gone_; // by rank, as far as this rank knows
+    uint64_t agreements_ = 0;
+    uint32_t attempt_ = 0;          // of the next agreement; errors have ended the attempts before
+    uint64_t version_ = 0;          // of this rank's latest record
+    bool knows_difference_ = false; // has returned that the ended calls differed
+};
+
+} // namespace qccl

@@ -1,0 +1,153 @@
+// A transport that forwards all operations and injects faults into one rank: an error in the n-th
+// operation, damaged, lost or delayed messages. Used by tests of the engine.
+#pragma once
+
+#include "transport/transport.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace qtest {
+
+using namespace qccl;
+
+// The faults of a rank. An empty function does nothing.
+struct Faults {
+    // Called before each operation that may fail; an error is returned in place of the operation.
+    std::function<Done(const char *operation)> before{};
+    // Called with a copy of each message or eager slot received.
+    std::function<void(std::vector<std::byte> &bytes)> damage{};
+    // Called after a message has been sent or an eager slot published.
+    std::function<void(size_t bytes)> sent{};
+    // `loses` returns whether a received message is dropped, `holds` whether it stays invisible for
+    // now.
+    std::function<bool(uint32_t peer, MessageTag tag)> loses{}, holds{};
+    // Returns whether the peer has no buffer for a message for now.
+    std::function<bool(uint32_t peer)> is_full{};
+};
+
+class FaultyTransport final : public Transport {
+public:
+    FaultyTransport(std::unique_ptr<Transport> inner, Faults faults)
+        : inner_(std::move(inner)), faults_(std::move(faults)) {}
+
+    const char *name() const override { return inner_->name(); }
+    uint32_t rank() const override { return inner_->rank(); }
+    uint32_t size() const override { return inner_->size(); }
+    uint64_t session() const override { return inner_->session(); }
+    double ranks_per_core() const override { return inner_->ranks_per_core(); }
+
+    Done begin(const CallDescriptor &shape, const CallNumbers &numbers,
+               std::chrono::nanoseconds timeout, Publishes when) override {
+        QCCL_TRY(before("begin"));
+        return inner_->begin(shape, numbers, timeout, when);
+    }
+    Done meet() override {
+        QCCL_TRY(before("meet"));
+        return inner_->meet();
+    }
+    uint64_t calls_hash() const override { return inner_->calls_hash(); }
+    Done confirm_calls(std::chrono::nanoseconds timeout) override {
+        return inner_->confirm_calls(timeout);
+    }
+    std::span<std::byte> outbox() override { return inner_->outbox(); }
+    uint32_t slots() const override { return inner_->slots(); }
+    std::span<std::byte> inbox() override { return inner_->inbox(); }
+    bool is_free(uint32_t slot) const override { return inner_->is_free(slot); }
+
+    Result<std::span<std::byte>> overflow(size_t bytes) override {
+        QCCL_TRY(before("overflow"));
+        return inner_->overflow(bytes);
+    }
+
+    Result<bool> send(uint32_t peer, MessageTag tag, const MessageView &view, Sends when) override {
+        if (faults_.is_full && faults_.is_full(peer)) return false;
+        QCCL_TRY(before("send"));
+        QCCL_TRY(const bool is_sent, inner_->send(peer, tag, view, when));
+        if (is_sent && faults_.sent) faults_.sent(view.bytes);
+        return is_sent;
+    }
+    Result<std::optional<MessageView>> receive(uint32_t peer, MessageTag tag,
+                                               const RecvBuffer &buffer) override {
+        if (faults_.holds && faults_.holds(peer, tag)) return std::optional<MessageView>();
+        QCCL_TRY(auto view, inner_->receive(peer, tag, buffer));
+        if (!view) return view;
+        QCCL_TRY(before("receive"));
+        if (faults_.loses && faults_.loses(peer, tag)) {
+            inner_->release(*view);
+            return std::optional<MessageView>();
+        }
+        const auto bytes = damaged({view->data, view->bytes});
+        view->data = bytes.data();
+        view->bytes = bytes.size();
+        return view;
+    }
+    void release(const MessageView &view) override { inner_->release(view); }
+
+    Done end() override { return inner_->end(); }
+    Done await_ended(uint64_t call) override { return inner_->await_ended(call); }
+    bool expose(const ExportedRegion &memory) override { return inner_->expose(memory); }
+    void withdraw(const std::byte *base) override { inner_->withdraw(base); }
+    void refresh_windows() override { inner_->refresh_windows(); }
+    ZeroCopyRef lend(const void *data, size_t bytes) const override {
+        return inner_->lend(data, bytes);
+    }
+    void use_device_memory(std::vector<std::span<std::byte>> by_rank) override {
+        inner_->use_device_memory(std::move(by_rank));
+    }
+    std::vector<std::span<std::byte>> arenas() override { return inner_->arenas(); }
+    void keep_overflow(std::function<Done(const MappedMemory &)> on_open) override {
+        inner_->keep_overflow(std::move(on_open));
+    }
+
+    size_t eager_slot_bytes() const override { return inner_->eager_slot_bytes(); }
+    Result<std::byte *> eager_slot() override {
+        QCCL_TRY(before("line"));
+        return inner_->eager_slot();
+    }
+    void publish(size_t bytes) override {
+        inner_->publish(bytes);
+        if (faults_.sent) faults_.sent(bytes);
+    }
+    Result<std::span<const std::byte>> await_eager(uint32_t peer) override {
+        QCCL_TRY(before("await_line"));
+        QCCL_TRY(const auto bytes, inner_->await_eager(peer));
+        return damaged(bytes);
+    }
+
+    Done wait(const Wait &what) override { return inner_->wait(what); }
+    void progress() override { inner_->progress(); }
+    void wait_done() override { inner_->wait_done(); }
+    void fail(const Error &error) override { inner_->fail(error); }
+    std::optional<Error> failure() const override { return inner_->failure(); }
+    SurvivorExchange &survivor_exchange() override { return inner_->survivor_exchange(); }
+    void ignore_failure() override { inner_->ignore_failure(); }
+    bool claim_report() override { return inner_->claim_report(); }
+    void leave() override { inner_->leave(); }
+
+private:
+    Done before(const char *operation) {
+        return faults_.before ? faults_.before(operation) : Done();
+    }
+    std::span<const std::byte> damaged(std::span<const std::byte> bytes) {
+        if (!faults_.damage) return bytes;
+        copies_.push_back(std::make_unique<std::vector<std::byte>>(bytes.begin(), bytes.end()));
+        faults_.damage(*copies_.back());
+        return *copies_.back();
+    }
+
+    std::unique_ptr<Transport> inner_;
+    const Faults faults_;
+    std::vector<std::unique_ptr<std::vector<std::byte>>> copies_; // in use by the most recent views
+};
+
+// For clusters: wraps the transport of that rank only.
+inline auto inject_at(uint32_t injected, const Faults &faults) {
+    return [=](uint32_t rank, std::unique_ptr<Transport> transport) {
+        return rank == injected ? std::make_unique<FaultyTransport>(std::move(transport), faults)
+                                : std::move(transport);
+    };
+}
+
+} // namespace qtest
